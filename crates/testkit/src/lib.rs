@@ -1,0 +1,14 @@
+//! The parts Gantry's tests are made of: a scripted MCP server (`evilpeer`), a maker of process
+//! trees (`treegen`), and eyes on `/proc`. Plain threads, no runtime: a test that waits for this
+//! crate to compile is a test that is not run. Start at [`Evilpeer`], [`procs`] and [`journal`].
+
+pub mod bin;
+pub mod journal;
+pub mod peer;
+pub mod procs;
+pub mod tree;
+pub mod wait;
+
+mod signals;
+
+pub use peer::{Era, Evilpeer};

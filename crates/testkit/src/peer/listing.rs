@@ -1,0 +1,41 @@
+//! `tools/list`: pages and cursors, and the faults of a list (S19).
+
+use serde_json::{Value, json};
+
+use super::faults::Fault;
+use super::message::{Answer, RpcError};
+use super::state::Peer;
+use super::tools;
+
+const CURSOR: &str = "from-";
+const LOOP: &str = "round-and-round";
+
+pub(crate) fn tools(peer: &Peer, params: &Value) -> Answer {
+    let faults = peer.faults();
+    if faults.has(Fault::ListError) {
+        return RpcError::new(-32603, "the tool list is on strike").into();
+    }
+    let all = tools::all(peer);
+    if faults.has(Fault::ListLoop) {
+        return Answer::Result(json!({"tools": all, "nextCursor": LOOP}));
+    }
+    let start = match params.get("cursor").filter(|cursor| !cursor.is_null()) {
+        None => Some(0),
+        Some(cursor) => cursor
+            .as_str()
+            .and_then(|cursor| cursor.strip_prefix(CURSOR))
+            .and_then(|number| number.parse().ok()),
+    };
+    let Some(start) = start.filter(|start: &usize| *start <= all.len()) else {
+        return RpcError::bad_params("invalid cursor").into();
+    };
+    let size = peer.options.page.unwrap_or(usize::MAX);
+    let total = all.len();
+    let page: Vec<Value> = all.into_iter().skip(start).take(size).collect();
+    let end = start + page.len();
+    let mut result = json!({"tools": page});
+    if end < total {
+        result["nextCursor"] = json!(format!("{CURSOR}{end}"));
+    }
+    Answer::Result(result)
+}
