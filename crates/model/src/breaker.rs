@@ -1,0 +1,244 @@
+//! Whether a peer that keeps failing may be tried: three failures in a row open the breaker for
+//! a minute, then one probe decides.
+//!
+//! Knows no clock: `now` is the time since any fixed start, as long as it does not run backwards.
+//! Entry point: `Breaker::allow`, to be followed by `success`, `failure` or `abandon`.
+
+use std::time::Duration;
+
+const FAILURES: u32 = 3;
+const OPEN_FOR: Duration = Duration::from_secs(60);
+
+/// How long a probe may stay without an answer before it counts as lost and another may go.
+///
+/// Twice the handshake's own bound, so that it strikes only when nobody reported back.
+const PROBE_LOST_AFTER: Duration = Duration::from_secs(120);
+
+/// What the breaker says to someone who wants to try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Go ahead.
+    Yes,
+    /// Go ahead alone: the outcome decides for everybody.
+    Probe,
+    /// Do not try.
+    No {
+        /// When it is worth asking again.
+        retry_in: Duration,
+    },
+}
+
+/// What the breaker is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Everybody may try.
+    Closed {
+        /// How many tries in a row have failed.
+        failures: u32,
+    },
+    /// Nobody may try.
+    Open {
+        /// When a probe may go.
+        until: Duration,
+    },
+    /// One probe is under way.
+    HalfOpen {
+        /// When that probe counts as lost.
+        lost_at: Duration,
+    },
+}
+
+/// A circuit breaker for one peer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Breaker {
+    state: State,
+    threshold: u32,
+    open_for: Duration,
+}
+
+impl Default for Breaker {
+    /// Returns a closed breaker that opens for 60 s after three failures in a row.
+    fn default() -> Self {
+        Self::new(FAILURES, OPEN_FOR)
+    }
+}
+
+impl Breaker {
+    /// Makes a closed breaker; a threshold of 0 is taken as 1.
+    pub fn new(threshold: u32, open_for: Duration) -> Self {
+        Self {
+            state: State::Closed { failures: 0 },
+            threshold: threshold.max(1),
+            open_for,
+        }
+    }
+
+    /// Returns what it is doing.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Decides whether a try may go now; after `Probe` nobody else may until it is reported.
+    pub fn allow(&mut self, now: Duration) -> Verdict {
+        let may_probe_at = match self.state {
+            State::Closed { .. } => return Verdict::Yes,
+            State::Open { until } => until,
+            State::HalfOpen { lost_at } => lost_at,
+        };
+        if now < may_probe_at {
+            return Verdict::No {
+                retry_in: may_probe_at - now,
+            };
+        }
+        self.state = State::HalfOpen {
+            lost_at: now.saturating_add(PROBE_LOST_AFTER),
+        };
+        Verdict::Probe
+    }
+
+    /// Reports that a try succeeded: the breaker closes.
+    pub fn success(&mut self) {
+        self.state = State::Closed { failures: 0 };
+    }
+
+    /// Reports that a try failed; one that began before the breaker opened does not prolong it.
+    pub fn failure(&mut self, now: Duration) {
+        let open = State::Open {
+            until: now.saturating_add(self.open_for),
+        };
+        self.state = match self.state {
+            State::Closed { failures } if failures + 1 < self.threshold => State::Closed {
+                failures: failures + 1,
+            },
+            State::Closed { .. } | State::HalfOpen { .. } => open,
+            State::Open { until } => State::Open { until },
+        };
+    }
+
+    /// Reports that a try was given up without an outcome: the next to ask becomes the probe.
+    pub fn abandon(&mut self, now: Duration) {
+        if let State::HalfOpen { .. } = self.state {
+            self.state = State::Open { until: now };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::{
+        Just, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest,
+    };
+
+    use super::*;
+
+    const fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn opened(now: Duration) -> Breaker {
+        let mut breaker = Breaker::default();
+        for _ in 0..3 {
+            assert_eq!(breaker.allow(now), Verdict::Yes);
+            breaker.failure(now);
+        }
+        breaker
+    }
+
+    // row 0.12
+    #[test]
+    fn three_failures_in_a_row_open_it_for_a_minute_then_one_probe_goes() {
+        let mut breaker = opened(at(10));
+        assert_eq!(breaker.allow(at(10)), Verdict::No { retry_in: at(60) });
+        assert_eq!(breaker.allow(at(69)), Verdict::No { retry_in: at(1) });
+        assert_eq!(breaker.allow(at(70)), Verdict::Probe);
+        assert!(matches!(breaker.allow(at(70)), Verdict::No { .. }));
+        breaker.success();
+        assert_eq!(breaker.allow(at(71)), Verdict::Yes);
+    }
+
+    // row 0.12
+    #[test]
+    fn a_failed_probe_opens_it_again_and_a_success_between_keeps_it_closed() {
+        let mut breaker = opened(at(0));
+        assert_eq!(breaker.allow(at(60)), Verdict::Probe);
+        breaker.failure(at(65));
+        assert_eq!(breaker.allow(at(66)), Verdict::No { retry_in: at(59) });
+
+        let mut breaker = Breaker::default();
+        for _ in 0..10 {
+            breaker.failure(at(0));
+            breaker.failure(at(0));
+            breaker.success();
+        }
+        assert_eq!(breaker.allow(at(0)), Verdict::Yes);
+    }
+
+    #[test]
+    fn late_failures_do_not_prolong_it_and_a_lost_probe_does_not_block_for_ever() {
+        let mut breaker = opened(at(0));
+        breaker.failure(at(30));
+        assert_eq!(breaker.allow(at(60)), Verdict::Probe);
+        assert_eq!(breaker.allow(at(179)), Verdict::No { retry_in: at(1) });
+        assert_eq!(breaker.allow(at(180)), Verdict::Probe);
+        breaker.abandon(at(181));
+        assert_eq!(breaker.allow(at(181)), Verdict::Probe);
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Ask,
+        Succeed,
+        Fail,
+        Pass(u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            3 => Just(Step::Ask),
+            1 => Just(Step::Succeed),
+            3 => Just(Step::Fail),
+            2 => (0_u64..50).prop_map(Step::Pass),
+        ]
+    }
+
+    proptest! {
+        // fault H13
+        #[test]
+        fn at_most_one_probe_is_under_way(
+            steps in proptest::collection::vec(step(), 0..200),
+            threshold in any::<u8>(),
+        ) {
+            let mut breaker = Breaker::new(u32::from(threshold % 5), at(60));
+            let mut now = at(0);
+            let mut probe_since: Option<Duration> = None;
+            for step in steps {
+                match step {
+                    Step::Pass(seconds) => now += at(seconds),
+                    Step::Succeed => {
+                        breaker.success();
+                        probe_since = None;
+                        prop_assert_eq!(breaker.allow(now), Verdict::Yes);
+                    }
+                    Step::Fail => {
+                        breaker.failure(now);
+                        probe_since = None;
+                    }
+                    Step::Ask => match breaker.allow(now) {
+                        Verdict::Probe => {
+                            let lost = probe_since.is_none_or(|t| now - t >= PROBE_LOST_AFTER);
+                            prop_assert!(lost);
+                            probe_since = Some(now);
+                        }
+                        Verdict::Yes => prop_assert!(probe_since.is_none()),
+                        Verdict::No { retry_in } => {
+                            prop_assert!(retry_in > Duration::ZERO);
+                            prop_assert!(retry_in <= PROBE_LOST_AFTER);
+                            let mut later = breaker.clone();
+                            prop_assert_eq!(later.allow(now + retry_in), Verdict::Probe);
+                        }
+                    },
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Who calls, and what the call belongs to.
+//!
+//! Both are arguments from the edge to the audit row, never ambient.
+
+use std::sync::Arc;
+
+use crate::grant::GrantSet;
+use crate::id::{AgentName, KeyId, ProjectName};
+
+/// Which doors a key opens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum KeyKind {
+    /// Registers servers and reads everything; refused on `/mcp`.
+    Admin,
+    /// Lists and calls what its agent was granted; refused on the admin API.
+    Agent,
+}
+
+/// Who is behind a request, proved by a key.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// The project the key belongs to.
+    pub project: ProjectName,
+    /// Who the key speaks for.
+    pub agent: AgentName,
+    /// Which key it was.
+    pub key: KeyId,
+    /// Which doors it opens.
+    pub kind: KeyKind,
+    /// What the agent may use.
+    pub grants: Arc<GrantSet>,
+}
+
+/// What a call belongs to in the caller's world; recorded, and passed on upstream in `_meta`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Context {
+    /// The person on whose behalf the agent acts.
+    pub user: Option<Box<str>>,
+    /// The conversation.
+    pub session: Option<Box<str>>,
+    /// The agent's run.
+    pub run: Option<Box<str>>,
+    /// The step within the run.
+    pub step: Option<Box<str>>,
+    /// The W3C `traceparent` that came with the request.
+    pub trace: Option<Box<str>>,
+}

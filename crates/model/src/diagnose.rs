@@ -1,0 +1,29 @@
+//! What every error of Gantry can say about itself: a stable code, whose fault it is, what to do.
+//!
+//! `code` is documented and never changes its meaning. `fault` decides the HTTP status and the
+//! JSON-RPC code, in the gateway's `http/error.rs` and nowhere else. `hint` is printed last.
+
+/// Who can mend it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// Whoever called us: the request is wrong or not allowed.
+    Client,
+    /// The MCP server behind us: it is down, late or talks nonsense.
+    Server,
+    /// We ourselves, or the machine we run on.
+    Gateway,
+}
+
+/// An error that tells its code, whose fault it is, and what to do about it.
+pub trait Diagnose: std::error::Error {
+    /// Returns the stable, documented code, such as `start.spawn`.
+    fn code(&self) -> &'static str;
+
+    /// Returns who can mend it.
+    fn fault(&self) -> Fault;
+
+    /// Returns what to do about it, if that can be said.
+    fn hint(&self) -> Option<String> {
+        None
+    }
+}

@@ -1,0 +1,77 @@
+//! What happened in a server's life, one line each; stored in `kb.mcp_server_events`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::ServerName;
+
+/// One thing that happened to a server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerEvent {
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// To which server.
+    pub server: ServerName,
+    /// What kind of thing.
+    pub kind: EventKind,
+    /// The whole sentence for a person, such as «exit code 1, restarting at once».
+    pub detail: String,
+}
+
+/// The kinds of things that happen to a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EventKind {
+    /// It was registered.
+    Registered,
+    /// It is being started.
+    Starting,
+    /// It answers.
+    Ready,
+    /// It could not be started.
+    StartFailed,
+    /// It ended by itself.
+    Exited,
+    /// It will be started again after a wait.
+    BackingOff,
+    /// It crashes again and again.
+    HealthWarning,
+    /// It runs but does not answer.
+    Unresponsive,
+    /// It answers again.
+    Recovered,
+    /// A call to it got no answer in time.
+    CallTimeout,
+    /// Its tools, prompts or resources are others than before.
+    CatalogChanged,
+    /// It did something that the protocol does not allow.
+    ProtocolError,
+    /// Somebody asked for a restart.
+    RestartRequested,
+    /// It was stopped.
+    Stopped,
+    /// It was removed.
+    Removed,
+}
+
+impl EventKind {
+    /// Returns the kind as stored and shown.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Registered => "registered",
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::StartFailed => "start_failed",
+            Self::Exited => "exited",
+            Self::BackingOff => "backing_off",
+            Self::HealthWarning => "health_warning",
+            Self::Unresponsive => "unresponsive",
+            Self::Recovered => "recovered",
+            Self::CallTimeout => "call_timeout",
+            Self::CatalogChanged => "catalog_changed",
+            Self::ProtocolError => "protocol_error",
+            Self::RestartRequested => "restart_requested",
+            Self::Stopped => "stopped",
+            Self::Removed => "removed",
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! What a tool is called: its identity `server:tool`, and the exposed name that a client sees.
+//!
+//! `encode` turns an identity into a name that a target accepts, always the same one; `Names` holds
+//! both directions for one view. Whether a tool may be offered at all is decided elsewhere.
+
+mod names;
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use crate::diagnose::{Diagnose, Fault};
+use crate::id::{NameError, ServerName};
+
+pub use self::names::{Collision, Names, Outcome, Rules};
+
+/// What separates server and tool in an exposed name; no server's name contains it.
+const SEPARATOR: &str = "__";
+
+/// `_` and eight hex digits.
+const SUFFIX: usize = 9;
+
+/// The identity of a tool: which server, and the server's own name for it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ToolId {
+    /// The server that offers it.
+    pub server: ServerName,
+    /// What the server calls it, byte for byte.
+    pub tool: Arc<str>,
+}
+
+impl ToolId {
+    /// Joins a server's name and its own name for a tool.
+    pub fn new(server: ServerName, tool: impl Into<Arc<str>>) -> Self {
+        Self {
+            server,
+            tool: tool.into(),
+        }
+    }
+}
+
+impl fmt::Display for ToolId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.server, self.tool)
+    }
+}
+
+/// Why a text is no identity of a tool.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ToolIdError {
+    /// There is no `:`, or nothing behind it.
+    #[error("`{text}` is no tool identity: `server:tool` is expected")]
+    Form {
+        /// The first characters of what was given, escaped.
+        text: String,
+    },
+    /// The part before the `:` is no server's name.
+    #[error("the tool identity names no possible server")]
+    Server(#[from] NameError),
+}
+
+impl Diagnose for ToolIdError {
+    fn code(&self) -> &'static str {
+        "tool.identity"
+    }
+
+    fn fault(&self) -> Fault {
+        Fault::Client
+    }
+}
+
+impl FromStr for ToolId {
+    type Err = ToolIdError;
+
+    /// Splits at the first `:`; a tool's own name may contain more of them.
+    fn from_str(text: &str) -> Result<Self, ToolIdError> {
+        let refused = || ToolIdError::Form {
+            text: text.chars().take(64).flat_map(char::escape_debug).collect(),
+        };
+        let (server, tool) = text.split_once(':').ok_or_else(refused)?;
+        if tool.is_empty() {
+            return Err(refused());
+        }
+        let server = if server == ServerName::NATIVE {
+            ServerName::native()
+        } else {
+            server.parse()?
+        };
+        Ok(Self::new(server, tool))
+    }
+}
+
+/// Whose rules an exposed name has to obey.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// MCP clients: up to 128 of letters, digits, `_`, `-` and `.`.
+    Mcp,
+    /// The Claude API: up to 128, no dots.
+    Claude,
+    /// The OpenAI API: up to 64, no dots.
+    OpenAi,
+    /// The Gemini API: up to 128, with dots, starting with a letter or `_`.
+    Gemini,
+}
+
+impl Target {
+    /// Returns how many characters a name may have.
+    pub const fn limit(self) -> usize {
+        match self {
+            Self::Mcp | Self::Claude | Self::Gemini => 128,
+            Self::OpenAi => 64,
+        }
+    }
+
+    /// Tells whether the target accepts this name.
+    pub fn accepts(self, name: &str) -> bool {
+        (1..=self.limit()).contains(&name.len())
+            && name.chars().all(|c| self.allows(c))
+            && name.starts_with(|c| self.allows_first(c))
+    }
+
+    const fn allows(self, character: char) -> bool {
+        match character {
+            'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '-' => true,
+            '.' => matches!(self, Self::Mcp | Self::Gemini),
+            _ => false,
+        }
+    }
+
+    const fn allows_first(self, character: char) -> bool {
+        match self {
+            Self::Gemini => character.is_ascii_alphabetic() || character == '_',
+            Self::Mcp | Self::Claude | Self::OpenAi => self.allows(character),
+        }
+    }
+}
+
+/// Which form of name clients see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Expose {
+    /// `server__tool`.
+    #[default]
+    Qualified,
+    /// The server's own name for the tool.
+    Bare,
+}
+
+/// What happens when two tools have one exposed name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum OnCollision {
+    /// The first in configuration order keeps it, the second is not exposed.
+    #[default]
+    Refuse,
+    /// The last in configuration order gets it.
+    LastWins,
+}
+
+/// Returns the exposed name `server__tool` in a form that the target accepts.
+///
+/// A name that had to be changed, or that could be taken for another's, ends in `_` and eight hex
+/// digits of its identity's SHA-256; no other name does. So two identities share a name only if they
+/// share those digits too, and the name depends on nothing but the identity.
+pub fn encode(target: Target, server: &ServerName, tool: &str) -> String {
+    // `a_` and `b` would read like `a` and `_b`.
+    let ambiguous = server.as_str().ends_with('_');
+    let plain = format!("{server}{SEPARATOR}{tool}");
+    if !ambiguous && is_plain(target, &plain) {
+        return plain;
+    }
+    hashed(target, &plain, &format!("{server}:{tool}"))
+}
+
+/// Returns the exposed name of a tool without its server, in a form that the target accepts.
+///
+/// It is the same for every server, so that equal names meet and the rule for collisions decides.
+pub fn encode_bare(target: Target, tool: &str) -> String {
+    if is_plain(target, tool) {
+        tool.to_owned()
+    } else {
+        hashed(target, tool, tool)
+    }
+}
+
+/// Splits a name that a client sent into server and tool, as far as its form tells.
+///
+/// For messages about servers whose tools are not known (yet); `Names::resolve` is what counts.
+pub fn split(name: &str) -> Option<(&str, &str)> {
+    name.split_once(':').or_else(|| name.split_once(SEPARATOR))
+}
+
+fn is_plain(target: Target, name: &str) -> bool {
+    target.accepts(name) && !looks_hashed(name)
+}
+
+fn looks_hashed(name: &str) -> bool {
+    let hex = |b: &u8| b.is_ascii_digit() || (b'a'..=b'f').contains(b);
+    name.as_bytes()
+        .last_chunk::<SUFFIX>()
+        .is_some_and(|[underscore, digits @ ..]| *underscore == b'_' && digits.iter().all(hex))
+}
+
+fn hashed(target: Target, name: &str, identity: &str) -> String {
+    let room = target.limit() - SUFFIX;
+    let mut text = String::with_capacity(target.limit());
+    if name.starts_with(|c| target.allows(c) && !target.allows_first(c)) {
+        text.push('_');
+    }
+    let legal = name.chars().map(|c| if target.allows(c) { c } else { '_' });
+    text.extend(legal.take(room - text.len()));
+    let digest = Sha256::digest(identity.as_bytes());
+    text.push('_');
+    for byte in digest.iter().take(4) {
+        for digit in [byte >> 4, byte & 15] {
+            text.push(char::from_digit(u32::from(digit), 16).expect("four bits are one hex digit"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! Hides what looks like a credential in JSON, by the names of its members.
+//!
+//! Reads the text once, without parsing it into values, so that it may be cut off anywhere. It is a
+//! net for what nobody declared as a secret, not a promise.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use memchr::{memchr2, memmem};
+
+use super::REDACTED;
+
+/// Parts of names that tell a credential; `-` and `_` in a name do not count, nor does its case.
+const WORDS: [&[u8]; 11] = [
+    b"password",
+    b"passwd",
+    b"passphrase",
+    b"secret",
+    b"token",
+    b"apikey",
+    b"authorization",
+    b"cookie",
+    b"privatekey",
+    b"accesskey",
+    b"credential",
+];
+
+/// How deep JSON inside of JSON strings is followed.
+const DEEPEST: u32 = 2;
+
+/// Returns the JSON text, which may be cut off, with the string values of credentials masked.
+///
+/// Strings inside an array or object under such a name are masked too, and so are members of JSON
+/// inside a string, as tools like to answer. Numbers stay: `max_tokens` is no credential.
+pub fn mask_members(json: &str) -> Cow<'_, str> {
+    mask(json, 0)
+}
+
+fn mask(json: &str, nesting: u32) -> Cow<'_, str> {
+    let bytes = json.as_bytes();
+    let mut edits = Edits {
+        text: json,
+        done: String::new(),
+        copied: 0,
+    };
+    let mut depth = 0_usize;
+    // Whether the next value belongs to a credential's name.
+    let mut named = false;
+    // The depth of the array or object in which all strings are masked.
+    let mut within: Option<usize> = None;
+    let mut place = 0;
+    while let Some(byte) = bytes.get(place) {
+        place += 1;
+        match byte {
+            b'{' | b'[' => {
+                depth += 1;
+                if named && within.is_none() {
+                    within = Some(depth);
+                }
+                named = false;
+            }
+            b'}' | b']' => {
+                if within == Some(depth) {
+                    within = None;
+                }
+                depth = depth.saturating_sub(1);
+                named = false;
+            }
+            b',' => named = false,
+            b'"' => {
+                let content = place..string_end(bytes, place);
+                place = (content.end + 1).min(bytes.len());
+                let text = &json[content.clone()];
+                if let Some(colon) = colon_after(bytes, place) {
+                    named = is_credential(text);
+                    place = colon + 1;
+                } else if named || within.is_some() {
+                    edits.put(content, REDACTED);
+                    named = false;
+                } else if let Some(masked) = mask_inside(text, nesting) {
+                    edits.put(content, &masked);
+                }
+            }
+            _ => {}
+        }
+    }
+    edits.finish()
+}
+
+/// What was copied and changed so far; nothing is copied before the first change.
+struct Edits<'a> {
+    text: &'a str,
+    done: String,
+    copied: usize,
+}
+
+impl<'a> Edits<'a> {
+    fn put(&mut self, range: Range<usize>, with: &str) {
+        if range.is_empty() {
+            return;
+        }
+        self.done.push_str(&self.text[self.copied..range.start]);
+        self.done.push_str(with);
+        self.copied = range.end;
+    }
+
+    fn finish(mut self) -> Cow<'a, str> {
+        if self.copied == 0 {
+            return Cow::Borrowed(self.text);
+        }
+        self.done.push_str(&self.text[self.copied..]);
+        Cow::Owned(self.done)
+    }
+}
+
+/// Returns where the string that starts here ends: at its quote, or where the text was cut off.
+fn string_end(bytes: &[u8], start: usize) -> usize {
+    let mut place = start;
+    while let Some(step) = bytes
+        .get(place..)
+        .and_then(|rest| memchr2(b'"', b'\\', rest))
+    {
+        place += step;
+        if bytes[place] == b'"' {
+            return place;
+        }
+        place += 2;
+    }
+    bytes.len()
+}
+
+fn colon_after(bytes: &[u8], place: usize) -> Option<usize> {
+    let blank = bytes[place..]
+        .iter()
+        .take_while(|byte| byte.is_ascii_whitespace())
+        .count();
+    (bytes.get(place + blank) == Some(&b':')).then_some(place + blank)
+}
+
+fn is_credential(name: &str) -> bool {
+    if name.contains('\\')
+        && let Some(plain) = unescape(name)
+    {
+        return mentions_credential(plain.as_bytes());
+    }
+    mentions_credential(name.as_bytes())
+}
+
+fn mentions_credential(name: &[u8]) -> bool {
+    (0..name.len()).any(|start| {
+        WORDS
+            .iter()
+            .any(|word| starts_with_word(&name[start..], word))
+    })
+}
+
+fn starts_with_word(name: &[u8], word: &[u8]) -> bool {
+    if name
+        .first()
+        .is_none_or(|first| first.to_ascii_lowercase() != word[0])
+    {
+        return false;
+    }
+    let mut letters = name.iter().filter(|byte| !matches!(byte, b'-' | b'_'));
+    word.iter().all(|wanted| {
+        letters
+            .next()
+            .is_some_and(|b| b.to_ascii_lowercase() == *wanted)
+    })
+}
+
+/// Masks JSON that is itself the content of a string, and escapes it again.
+fn mask_inside(content: &str, nesting: u32) -> Option<String> {
+    let quoted = nesting < DEEPEST && memmem::find(content.as_bytes(), b"\\\"").is_some();
+    if !quoted || !mentions_credential(content.as_bytes()) {
+        return None;
+    }
+    let plain = unescape(content)?;
+    match mask(&plain, nesting + 1) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(masked) => {
+            let quoted = serde_json::to_string(&masked).expect("a string is always JSON");
+            Some(quoted[1..quoted.len() - 1].to_owned())
+        }
+    }
+}
+
+/// Returns what a JSON string means; an escape that was cut off at its end is dropped.
+fn unescape(content: &str) -> Option<String> {
+    let parse = |text: &str| serde_json::from_str::<String>(&format!("\"{text}\"")).ok();
+    parse(content).or_else(|| content.rfind('\\').and_then(|cut| parse(&content[..cut])))
+}

@@ -1,0 +1,300 @@
+//! Removes known secrets from texts, in the forms in which they turn up: as they are, in base64,
+//! in URLs and in JSON strings.
+//!
+//! Works on a whole text: a value that is split over two texts is not seen in either.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::fmt::Write;
+use std::ops::Range;
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use memchr::{memchr_iter, memmem};
+
+use super::{REDACTED, SecretText};
+
+/// Shorter values are not looked for: they would turn up everywhere by accident.
+const SHORTEST: usize = 6;
+
+/// Shorter lines of a value of many lines are not looked for by themselves.
+const SHORTEST_LINE: usize = 16;
+
+/// The longest JSON escape, `\u` and four digits, after its backslash.
+const LONGEST_ESCAPE: usize = 5;
+
+/// Finds and replaces the values of one server's secrets.
+#[derive(Clone, Default)]
+pub struct Redactor {
+    forms: Vec<memmem::Finder<'static>>,
+}
+
+impl Redactor {
+    /// Prepares to find these values; those of fewer than six characters are left out.
+    pub fn new<'a>(values: impl IntoIterator<Item = &'a SecretText>) -> Self {
+        let mut forms: Vec<String> = Vec::new();
+        for value in values {
+            let value = value.expose();
+            // Files end in a line break that programs drop before they use, and echo, the value.
+            for value in [value, value.trim()] {
+                if value.chars().count() >= SHORTEST {
+                    collect_forms(value, &mut forms);
+                }
+            }
+        }
+        forms.sort_unstable();
+        forms.dedup();
+        let finder = |form: String| memmem::Finder::new(form.as_bytes()).into_owned();
+        Self {
+            forms: forms.into_iter().map(finder).collect(),
+        }
+    }
+
+    /// Tells whether there is nothing to find.
+    pub fn is_empty(&self) -> bool {
+        self.forms.is_empty()
+    }
+
+    /// Returns the text without the secrets; it is copied only if there are any in it.
+    ///
+    /// The text may be plain or the inside of a JSON string, whose escapes stay whole. Use
+    /// `redact_json` for a JSON document.
+    pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let found: Vec<Range<usize>> = self.find(text).collect();
+        if found.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        replace(text, merged(found), |_| REDACTED)
+    }
+
+    /// Returns the JSON text, which may be cut off, without the secrets, and as valid as it was.
+    ///
+    /// A number that contains a secret becomes a string. What only looks like a secret because it
+    /// reaches from one string into the next stays: no value does that.
+    pub fn redact_json<'a>(&self, json: &'a str) -> Cow<'a, str> {
+        let found: Vec<Range<usize>> = self.find(json).collect();
+        if found.is_empty() {
+            return Cow::Borrowed(json);
+        }
+        let quotes = Quotes::of(json);
+        let fit = |range: Range<usize>| {
+            if quotes.any_in(&range) {
+                None
+            } else if quotes.inside(range.start) {
+                Some(range)
+            } else {
+                scalar_around(json, range)
+            }
+        };
+        let found: Vec<Range<usize>> = found.into_iter().filter_map(fit).collect();
+        if found.is_empty() {
+            return Cow::Borrowed(json);
+        }
+        replace(json, merged(found), |place| {
+            if quotes.inside(place) {
+                REDACTED
+            } else {
+                "\"[redacted]\""
+            }
+        })
+    }
+
+    /// Returns where secrets are, in no order, widened to whole escapes.
+    fn find(&self, text: &str) -> impl Iterator<Item = Range<usize>> {
+        self.forms.iter().flat_map(move |form| {
+            let length = form.needle().len();
+            form.find_iter(text.as_bytes())
+                .map(move |start| widen(text, start..start + length))
+        })
+    }
+}
+
+impl fmt::Debug for Redactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Redactor({} forms)", self.forms.len())
+    }
+}
+
+/// Sorts ranges and joins those that overlap.
+fn merged(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    ranges.sort_unstable_by_key(|range| range.start);
+    ranges.dedup_by(|next, kept| {
+        let overlaps = next.start < kept.end;
+        if overlaps {
+            kept.end = kept.end.max(next.end);
+        }
+        overlaps
+    });
+    ranges
+}
+
+fn replace<'a>(
+    text: &'a str,
+    ranges: Vec<Range<usize>>,
+    with: impl Fn(usize) -> &'static str,
+) -> Cow<'a, str> {
+    let mut clean = String::with_capacity(text.len());
+    let mut copied = 0;
+    for range in ranges {
+        clean.push_str(&text[copied..range.start]);
+        clean.push_str(with(range.start));
+        copied = range.end;
+    }
+    clean.push_str(&text[copied..]);
+    Cow::Owned(clean)
+}
+
+fn collect_forms(value: &str, forms: &mut Vec<String>) {
+    forms.push(value.to_owned());
+    forms.push(STANDARD_NO_PAD.encode(value));
+    forms.push(URL_SAFE_NO_PAD.encode(value));
+    // By RFC 3986, with capitals and without; as browsers encode a component, and a form.
+    forms.push(url_encoded(value, "-._~", b"0123456789ABCDEF"));
+    forms.push(url_encoded(value, "-._~", b"0123456789abcdef"));
+    forms.push(url_encoded(value, "-._~!'()*", b"0123456789ABCDEF"));
+    forms.push(url_encoded(value, "-._*", b"0123456789ABCDEF").replace("%20", "+"));
+    forms.extend(json_escaped(value));
+    if value.contains('\n') {
+        // Logs are read by the line, and so is a key file that someone prints.
+        let lines = value.lines().map(str::trim);
+        let telling =
+            lines.filter(|line| line.len() >= SHORTEST_LINE && !line.starts_with("-----"));
+        forms.extend(telling.map(str::to_owned));
+    }
+}
+
+fn url_encoded(value: &str, unreserved: &str, digits: &[u8; 16]) -> String {
+    let mut text = String::with_capacity(value.len() * 3);
+    for byte in value.bytes() {
+        if byte.is_ascii_alphanumeric() || unreserved.contains(char::from(byte)) {
+            text.push(char::from(byte));
+        } else {
+            text.push('%');
+            text.push(char::from(digits[usize::from(byte >> 4)]));
+            text.push(char::from(digits[usize::from(byte & 15)]));
+        }
+    }
+    text
+}
+
+/// Returns the value as different writers put it into a JSON string.
+fn json_escaped(value: &str) -> impl IntoIterator<Item = String> {
+    let inside = |text: &str| {
+        let quoted = serde_json::to_string(text).expect("a string is always JSON");
+        quoted[1..quoted.len() - 1].to_owned()
+    };
+    let plain = inside(value);
+    let mut ascii = String::new();
+    for character in plain.chars() {
+        if character.is_ascii() {
+            ascii.push(character);
+        } else {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                write!(ascii, "\\u{unit:04x}").expect("writing to a string does not fail");
+            }
+        }
+    }
+    let safe_for_html = plain
+        .replace('<', "\\u003c")
+        .replace('>', "\\u003e")
+        .replace('&', "\\u0026");
+    let slashes = plain.replace('/', "\\/");
+    // JSON inside a JSON string, as tools like to answer.
+    let twice = inside(&plain);
+    let ascii_twice = inside(&ascii);
+    [plain, ascii, safe_for_html, slashes, twice, ascii_twice]
+}
+
+/// Widens a range so that it begins and ends outside of JSON escapes.
+///
+/// Half an escape would break the JSON around it; in plain text a character or two more are lost.
+fn widen(text: &str, range: Range<usize>) -> Range<usize> {
+    let start = escape_around(text, range.start).map_or(range.start, |escape| escape.start);
+    let end = escape_around(text, range.end).map_or(range.end, |escape| escape.end);
+    start..end
+}
+
+/// Returns the escape that this place is inside of: after its backslash and before its end.
+fn escape_around(text: &str, place: usize) -> Option<Range<usize>> {
+    let bytes = text.as_bytes();
+    let earliest = place.saturating_sub(LONGEST_ESCAPE);
+    let backslash = earliest + memchr::memrchr(b'\\', &bytes[earliest..place])?;
+    let run = bytes[..=backslash]
+        .iter()
+        .rev()
+        .take_while(|byte| **byte == b'\\')
+        .count();
+    if run.is_multiple_of(2) {
+        return None;
+    }
+    let after = &bytes[backslash + 1..];
+    let length = match after.first() {
+        Some(b'u') => {
+            1 + after[1..]
+                .iter()
+                .take(4)
+                .take_while(|b| b.is_ascii_hexdigit())
+                .count()
+        }
+        Some(byte) if byte.is_ascii() => 1,
+        _ => 0,
+    };
+    let end = backslash + 1 + length;
+    (place < end).then_some(backslash..end)
+}
+
+/// Where the strings of a JSON text begin and end.
+struct Quotes(Vec<usize>);
+
+impl Quotes {
+    fn of(json: &str) -> Self {
+        let bytes = json.as_bytes();
+        let mut places: Vec<usize> = Vec::new();
+        for place in memchr_iter(b'"', bytes) {
+            let since = places.last().map_or(0, |last| last + 1);
+            let run = bytes[since..place]
+                .iter()
+                .rev()
+                .take_while(|byte| **byte == b'\\')
+                .count();
+            if places.len().is_multiple_of(2) || run.is_multiple_of(2) {
+                places.push(place);
+            }
+        }
+        Self(places)
+    }
+
+    fn inside(&self, place: usize) -> bool {
+        self.0.partition_point(|quote| *quote < place) % 2 == 1
+    }
+
+    fn any_in(&self, range: &Range<usize>) -> bool {
+        let next = self.0.partition_point(|quote| *quote < range.start);
+        self.0.get(next).is_some_and(|quote| *quote < range.end)
+    }
+}
+
+fn is_scalar_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.')
+}
+
+/// Widens a range outside of strings to the whole number or word that it is part of, if it is.
+fn scalar_around(json: &str, range: Range<usize>) -> Option<Range<usize>> {
+    let bytes = json.as_bytes();
+    if !bytes[range.clone()]
+        .iter()
+        .all(|byte| is_scalar_byte(*byte))
+    {
+        return None;
+    }
+    let before = bytes[..range.start]
+        .iter()
+        .rev()
+        .take_while(|b| is_scalar_byte(**b))
+        .count();
+    let after = bytes[range.end..]
+        .iter()
+        .take_while(|b| is_scalar_byte(**b))
+        .count();
+    Some(range.start - before..range.end + after)
+}

@@ -1,0 +1,208 @@
+use std::borrow::Cow;
+
+use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
+use serde_json::{Value, json};
+
+use super::*;
+
+fn redactor(values: &[&str]) -> Redactor {
+    let values: Vec<SecretText> = values
+        .iter()
+        .map(|v| SecretText::new((*v).to_owned()))
+        .collect();
+    Redactor::new(&values)
+}
+
+#[test]
+fn a_secret_does_not_show_itself() {
+    let secret = SecretText::new("hunter22".to_owned());
+    assert_eq!(format!("{secret:?}"), "[redacted]");
+    let redactor = Redactor::new([&secret]);
+    assert!(!format!("{redactor:?}").contains("hunter22"));
+}
+
+// fault K3
+#[test]
+fn a_value_is_found_in_every_form() {
+    let value = "pa/ss w<é>\"rd+1";
+    let redactor = redactor(&[value]);
+    let forms = [
+        value.to_owned(),
+        "cGEvc3MgdzzDqT4icmQrMQ".to_owned(),
+        "pa%2Fss%20w%3C%C3%A9%3E%22rd%2B1".to_owned(),
+        "pa%2fss%20w%3c%c3%a9%3e%22rd%2b1".to_owned(),
+        "pa%2Fss+w%3C%C3%A9%3E%22rd%2B1".to_owned(),
+        json!(value).to_string(),
+        json!(json!(value).to_string()).to_string(),
+        r#""pa/ss w<\u00e9>\"rd+1""#.to_owned(),
+        r#""pa/ss w\u003cé\u003e\"rd+1""#.to_owned(),
+        r#""pa\/ss w<é>\"rd+1""#.to_owned(),
+    ];
+    for form in forms {
+        let clean = redactor.redact(&form);
+        assert!(
+            clean.contains(REDACTED) && !clean.contains("rd"),
+            "{form} became {clean}"
+        );
+    }
+}
+
+#[test]
+fn nothing_to_find_costs_nothing() {
+    let empty = redactor(&["", "short"]);
+    assert!(empty.is_empty());
+    assert!(matches!(empty.redact("short"), Cow::Borrowed("short")));
+    let one = redactor(&["hunter22"]);
+    assert!(!one.is_empty());
+    assert!(matches!(one.redact("hunter2"), Cow::Borrowed(_)));
+    assert!(matches!(
+        one.redact_json(r#"{"a":"hunter2"}"#),
+        Cow::Borrowed(_)
+    ));
+}
+
+#[test]
+fn values_that_overlap_or_follow_each_other_are_all_gone() {
+    let redactor = redactor(&["abcdef", "defghi"]);
+    assert_eq!(redactor.redact("x abcdefghi y"), "x [redacted] y");
+    assert_eq!(redactor.redact("abcdefabcdef"), "[redacted][redacted]");
+}
+
+#[test]
+fn a_value_of_many_lines_is_found_by_the_line() {
+    let line = "MIIEvQIBADANBgkqhkiG9w0BAQ";
+    let key = format!("-----BEGIN PRIVATE KEY-----\n{line}\n-----END PRIVATE KEY-----\n");
+    let redactor = redactor(&[&key, "from-a-file\n"]);
+    assert_eq!(redactor.redact(&format!("read {line}")), "read [redacted]");
+    assert_eq!(redactor.redact("use from-a-file."), "use [redacted].");
+}
+
+#[test]
+fn escapes_around_a_value_stay_whole() {
+    let redactor = redactor(&["nabcdef", "00e9xyz", r"endswith\", "123456"]);
+    for (json, clean) in [
+        (r#"{"a":"\nabcdef"}"#, r#"{"a":"[redacted]"}"#),
+        (r#"{"a":"\\nabcdef"}"#, r#"{"a":"\\[redacted]"}"#),
+        (r#"{"a":"\u00e9xyz"}"#, r#"{"a":"[redacted]"}"#),
+        (r#"{"a":"endswith\"x"}"#, r#"{"a":"[redacted]x"}"#),
+        (r#"{"a":"endswith\\"}"#, r#"{"a":"[redacted]"}"#),
+        (
+            r#"{"a":[91234567.5,"123456"]}"#,
+            r#"{"a":["[redacted]","[redacted]"]}"#,
+        ),
+    ] {
+        assert_eq!(redactor.redact_json(json), clean);
+        serde_json::from_str::<Value>(&redactor.redact_json(json)).unwrap();
+    }
+    assert_eq!(redactor.redact("pin 123456, \\"), "pin [redacted], \\");
+    assert_eq!(redactor.redact(r"endswith\é"), "[redacted]é");
+}
+
+#[test]
+fn structure_that_looks_like_a_value_stays() {
+    let redactor = redactor(&[r#"":"x","b"#, "[1,2,3]"]);
+    let json = r#"{"a":"x","b":[1,2,3]}"#;
+    assert_eq!(redactor.redact_json(json), json);
+}
+
+proptest! {
+    // fault K3
+    #[test]
+    fn json_stays_json_and_the_value_is_gone(
+        value in "[a-f0-9\\\\\"/é\n<u]{6,12}",
+        before in "[a-f0-9\\\\\"/é\n<u]{0,6}",
+        after in "[a-f0-9\\\\\"/é\n<u]{0,6}",
+        number in any::<u32>(),
+    ) {
+        let redactor = redactor(&[&value]);
+        let document = json!({ "k": [format!("{before}{value}{after}"), number], "n": value });
+        let text = document.to_string();
+        let clean = redactor.redact_json(&text);
+        let parsed: Value = serde_json::from_str(&clean).unwrap();
+        prop_assert_eq!(&parsed["n"], REDACTED);
+        prop_assert!(!parsed["k"][0].as_str().unwrap().contains(&value));
+        let inside = &text[text.find('[').unwrap() + 2..text.rfind(',').unwrap()];
+        let clean = redactor.redact(inside);
+        prop_assert!(!clean.contains(&value));
+    }
+
+    #[test]
+    fn no_text_is_too_odd(text in any::<String>(), value in any::<String>()) {
+        let redactor = redactor(&[&value, "\\\\\\\\\\\\"]);
+        redactor.redact(&text);
+        redactor.redact_json(&text);
+        mask_members(&text);
+    }
+
+    #[test]
+    fn masking_keeps_json_valid_and_every_cut_of_it_safe(
+        name in "(x_)?(PASS-word|api_key|auth_orization|Cookie|accessToken)(_y)?",
+        value in "VALUE[a-z\\\\\"\n]{1,12}",
+        cut in any::<proptest::sample::Index>(),
+    ) {
+        let inner = json!({ &name: &value, "z": 1 }).to_string();
+        let document = json!({
+            "a": { &name: &value, "b": "seen" },
+            "c": [{ &name: [&value, { "d": &value }] }],
+            "text": inner,
+        });
+        let text = document.to_string();
+        let masked = mask_members(&text);
+        prop_assert!(!masked.contains("VALUE"), "{}", masked);
+        let parsed: Value = serde_json::from_str(&masked).unwrap();
+        prop_assert_eq!(&parsed["a"]["b"], "seen");
+        prop_assert_eq!(&parsed["a"][&name], REDACTED);
+        let cut = text.floor_char_boundary(cut.index(text.len()));
+        let masked = mask_members(&text[..cut]);
+        prop_assert!(!masked.contains("VALUE"), "{}", masked);
+    }
+}
+
+#[test]
+fn credentials_are_known_by_their_names() {
+    for (json, clean) in [
+        (r#"{"password": "x"}"#, r#"{"password": "[redacted]"}"#),
+        (
+            r#"{"X-Api-Key":"x","a":"y"}"#,
+            r#"{"X-Api-Key":"[redacted]","a":"y"}"#,
+        ),
+        (
+            r#"{"GITHUB_TOKEN" : "x"#,
+            r#"{"GITHUB_TOKEN" : "[redacted]"#,
+        ),
+        (
+            r#"{"set-cookie":["a","b"],"c":"d"}"#,
+            r#"{"set-cookie":["[redacted]","[redacted]"],"c":"d"}"#,
+        ),
+        (
+            r#"{"pass\u0077ord":"x"}"#,
+            r#"{"pass\u0077ord":"[redacted]"}"#,
+        ),
+        (
+            r#"{"client_secret":{"v":"x"}}"#,
+            r#"{"client_secret":{"v":"[redacted]"}}"#,
+        ),
+        (
+            r#"{"t":"{\"token\":\"x\""#,
+            r#"{"t":"{\"token\":\"[redacted]\""#,
+        ),
+    ] {
+        assert_eq!(mask_members(json), clean);
+    }
+}
+
+#[test]
+fn what_is_no_credential_is_not_copied() {
+    for json in [
+        r#"{"max_tokens":4096,"a":"b"}"#,
+        r#"{"text":"the password is long","keyboard":"qwerty"}"#,
+        r#"{"token":null,"next":"y"}"#,
+        r#"{"password":""}"#,
+        r#"["token","x"]"#,
+        r#"{"text":"{\"a\":\"token\"}"}"#,
+        r#"{"tok"#,
+        "",
+    ] {
+        assert!(matches!(mask_members(json), Cow::Borrowed(_)), "{json}");
+    }
+}

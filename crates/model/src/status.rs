@@ -1,0 +1,60 @@
+//! What is observed of a server: its *status*. Published by its runner, shown by every surface.
+
+use std::fmt;
+
+/// Where a server is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Registered and lazy: nobody has needed it yet.
+    Idle,
+    /// Its process is being started, or it has not answered the handshake yet.
+    Starting,
+    /// It answers.
+    Ready,
+    /// It runs, but does not answer; kept, because it may be doing long work.
+    Unresponsive,
+    /// It ended or stopped answering, and is being started again at once.
+    Restarting,
+    /// It will be started again after a wait.
+    BackingOff,
+    /// It could not be started, or not be listed; it will be tried again after a wait.
+    Failed,
+    /// It is being stopped.
+    Stopping,
+    /// It was stopped and stays so.
+    Stopped,
+}
+
+impl State {
+    /// Returns the state as shown everywhere.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::Unresponsive => "unresponsive",
+            Self::Restarting => "restarting",
+            Self::BackingOff => "backing_off",
+            Self::Failed => "failed",
+            Self::Stopping => "stopping",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The last time a server ended by itself, or could not be started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Crash {
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// How: «exit code 1», «signal 9 (SIGKILL)», «did not answer `initialize` within 60s».
+    pub how: String,
+    /// The end of what it wrote to stderr, control characters escaped.
+    pub stderr_tail: String,
+}
