@@ -1,0 +1,125 @@
+//! The HTTP headers of the stateless era that repeat parts of the body.
+//!
+//! Policy is judged on the body alone; a request whose headers say something else is refused
+//! (fault H12), because another box on the way may have judged the headers.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::error::EraError;
+use crate::jsonrpc::{Raw, Request};
+use crate::mcp::Method;
+
+/// The header that names the protocol version.
+pub const PROTOCOL_VERSION: &str = "MCP-Protocol-Version";
+/// The header that repeats the method.
+pub const METHOD: &str = "Mcp-Method";
+/// The header that repeats the tool's or prompt's name, or the resource's address.
+pub const NAME: &str = "Mcp-Name";
+/// The header of the handshake era that names the session.
+pub const SESSION_ID: &str = "Mcp-Session-Id";
+
+const SENTINEL_START: &str = "=?base64?";
+const SENTINEL_END: &str = "?=";
+
+/// All values of each mirrored header, as they arrived.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Mirrored<'a> {
+    /// The values of `MCP-Protocol-Version`.
+    pub protocol_version: &'a [&'a str],
+    /// The values of `Mcp-Method`.
+    pub method: &'a [&'a str],
+    /// The values of `Mcp-Name`.
+    pub name: &'a [&'a str],
+}
+
+/// Checks that the headers of a stateless request say what its body says; `version` is the
+/// version the body names.
+pub fn check(headers: Mirrored<'_>, request: &Request<'_>, version: &str) -> Result<(), EraError> {
+    if single(PROTOCOL_VERSION, headers.protocol_version)? != version {
+        return Err(EraError::HeaderMismatch {
+            header: PROTOCOL_VERSION,
+        });
+    }
+    if single(METHOD, headers.method)? != request.method {
+        return Err(EraError::HeaderMismatch { header: METHOD });
+    }
+    if let Some(member) = Method::parse(&request.method).and_then(name_member) {
+        let in_body = request
+            .params
+            .and_then(|params| params.get(member))
+            .and_then(Raw::string);
+        let in_header = match headers.name {
+            [] if in_body.is_none() => None,
+            values => Some(decode(NAME, single(NAME, values)?)?),
+        };
+        if in_header != in_body {
+            return Err(EraError::HeaderMismatch { header: NAME });
+        }
+    }
+    Ok(())
+}
+
+/// Returns what `Mcp-Name` must repeat for a request, if anything.
+pub fn name_of<'a>(method: &str, params: Option<Raw<'a>>) -> Option<Cow<'a, str>> {
+    params?.get(name_member(Method::parse(method)?)?)?.string()
+}
+
+/// Returns the member of the params that `Mcp-Name` repeats.
+fn name_member(method: Method) -> Option<&'static str> {
+    if matches!(method, Method::ToolsCall | Method::PromptsGet) {
+        Some("name")
+    } else if method == Method::ResourcesRead {
+        Some("uri")
+    } else {
+        None
+    }
+}
+
+/// Returns the only value of a header, without the white space around it.
+pub fn single<'a>(header: &'static str, values: &[&'a str]) -> Result<&'a str, EraError> {
+    match values {
+        [] => Err(EraError::MissingHeader { header }),
+        [value] => Ok(value.trim_matches([' ', '\t'])),
+        _ => Err(EraError::RepeatedHeader { header }),
+    }
+}
+
+/// Returns the text a header's value stands for.
+pub fn decode<'a>(header: &'static str, value: &'a str) -> Result<Cow<'a, str>, EraError> {
+    let malformed = || EraError::MalformedHeader { header };
+    match value
+        .strip_prefix(SENTINEL_START)
+        .and_then(|rest| rest.strip_suffix(SENTINEL_END))
+    {
+        Some(encoded) => {
+            let bytes = STANDARD.decode(encoded).map_err(|_| malformed())?;
+            String::from_utf8(bytes)
+                .map(Cow::Owned)
+                .map_err(|_| malformed())
+        }
+        None if is_plain(value) => Ok(Cow::Borrowed(value)),
+        None => Err(malformed()),
+    }
+}
+
+/// Returns `text` as the value of a header, encoded if it cannot stand there as it is.
+pub fn encode(text: &str) -> Cow<'_, str> {
+    let looks_encoded = text.starts_with(SENTINEL_START) && text.ends_with(SENTINEL_END);
+    if is_plain(text) && !looks_encoded && text.trim_matches([' ', '\t']) == text {
+        Cow::Borrowed(text)
+    } else {
+        Cow::Owned(format!(
+            "{SENTINEL_START}{}{SENTINEL_END}",
+            STANDARD.encode(text)
+        ))
+    }
+}
+
+fn is_plain(value: &str) -> bool {
+    value
+        .bytes()
+        .all(|byte| matches!(byte, b'\t' | b' '..=b'~'))
+}

@@ -1,0 +1,106 @@
+//! Carries results and errors from one era into the other.
+//!
+//! Results of the stateless era say what they are (`resultType`), how long they keep (`ttlMs`,
+//! `cacheScope`) and who made them; the handshake era knows none of that. Nothing else is touched.
+
+use super::error::RESOURCE_NOT_FOUND;
+use super::meta::SERVER_INFO;
+use crate::jsonrpc::{Edit, INVALID_PARAMS, Raw, RawBuf};
+use crate::mcp::Method;
+
+const RESULT_TYPE: &str = "resultType";
+const TTL: &str = "ttlMs";
+const SCOPE: &str = "cacheScope";
+
+/// The longest time we let anyone keep a result (fault H14).
+pub const LONGEST_TTL_MS: i64 = 300_000;
+
+/// Whether a result may be kept, and by whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResultKind {
+    /// A result that is used once: a call's, a prompt's, a completion's.
+    Plain,
+    /// A list, a resource or a greeting, which says how long it keeps. Always private: what a
+    /// client sees depends on its key.
+    Cacheable,
+}
+
+impl ResultKind {
+    /// Returns the kind of result a method has.
+    pub fn of(method: Method) -> Self {
+        if matches!(
+            method,
+            Method::ServerDiscover
+                | Method::ToolsList
+                | Method::PromptsList
+                | Method::ResourcesList
+                | Method::ResourceTemplatesList
+                | Method::ResourcesRead
+        ) {
+            Self::Cacheable
+        } else {
+            Self::Plain
+        }
+    }
+}
+
+/// Prepares a result for a client of the stateless era; `server_info` says who answers.
+pub fn to_modern<'a>(result: Raw<'a>, kind: ResultKind, server_info: Option<Raw<'a>>) -> Edit<'a> {
+    let mut edit = Edit::new(result);
+    let (mut result_type, mut ttl) = (None, None);
+    for member in result.members() {
+        if member.is(RESULT_TYPE) {
+            result_type = Some(member.value);
+        } else if member.is(TTL) {
+            ttl = member.value.integer();
+        }
+    }
+    if result_type.is_none() {
+        edit.set(RESULT_TYPE, Raw::COMPLETE);
+    }
+    let complete = result_type.is_none_or(|own| own.is_string("complete"));
+    if kind == ResultKind::Cacheable && complete {
+        let ttl = ttl.unwrap_or(0).clamp(0, LONGEST_TTL_MS);
+        edit.set_buf(TTL, RawBuf::integer(ttl))
+            .set(SCOPE, Raw::PRIVATE);
+    }
+    if let Some(info) = server_info {
+        edit.set_meta(SERVER_INFO, info);
+    }
+    edit
+}
+
+/// Prepares a result for a client of the handshake era.
+pub fn to_legacy(result: Raw<'_>) -> Edit<'_> {
+    let mut edit = Edit::new(result);
+    for member in result.members() {
+        if let Some(key) = [RESULT_TYPE, TTL, SCOPE]
+            .into_iter()
+            .find(|key| member.is(key))
+        {
+            edit.remove(key);
+        } else if member.is("_meta") && member.value.get(SERVER_INFO).is_some() {
+            edit.remove_meta(SERVER_INFO);
+        }
+    }
+    edit
+}
+
+/// Returns the code an upstream error has for a client of the stateless era.
+pub fn error_code_to_modern(code: i64) -> i64 {
+    if code == RESOURCE_NOT_FOUND {
+        INVALID_PARAMS
+    } else {
+        code
+    }
+}
+
+/// Returns the code an upstream error has for a client of the handshake era; only a resource
+/// that is not there has a code of its own.
+pub fn error_code_to_legacy(method: Method, code: i64) -> i64 {
+    if code == INVALID_PARAMS && method == Method::ResourcesRead {
+        RESOURCE_NOT_FOUND
+    } else {
+        code
+    }
+}

@@ -1,0 +1,63 @@
+//! Finds the id in a message that was refused, so that the right call can be failed.
+//!
+//! The text is not trusted: what is found here may only end a call of the very peer that sent
+//! it, or be echoed in an error answer. Never used to deliver a result.
+
+use super::RequestId;
+use super::walk::{next_member, skip_space, skip_value};
+
+/// Returns the id of a refused message, if it has exactly one that can be read before the
+/// place where the text breaks down.
+pub fn salvage_id(bytes: &[u8]) -> Option<RequestId<'_>> {
+    let start = skip_space(bytes, 0);
+    if bytes.get(start) != Some(&b'{') {
+        return None;
+    }
+    let mut at = start + 1;
+    let mut found = None;
+    while let Some(span) = next_member(bytes, at) {
+        if &bytes[span.key..span.key_end] == b"\"id\"" {
+            if found.is_some() {
+                return None;
+            }
+            found = Some(checked(&bytes[span.value..span.value_end])?);
+        }
+        at = span.value_end;
+    }
+    found
+}
+
+/// Returns the id that stands at the very end of a message whose beginning is lost: the last or
+/// the last but one member before the final brace.
+pub fn salvage_id_from_tail(tail: &[u8]) -> Option<RequestId<'_>> {
+    const KEY: &[u8] = b"\"id\"";
+    let tail = tail.trim_ascii_end();
+    let body = tail.strip_suffix(b"}")?;
+    let key = memchr::memmem::rfind(body, KEY)?;
+    if key > 0 && body[key - 1] == b'\\' {
+        return None;
+    }
+    let colon = skip_space(body, key + KEY.len());
+    if body.get(colon) != Some(&b':') {
+        return None;
+    }
+    let value = skip_space(body, colon + 1);
+    let end = skip_value(body, value)?;
+    let rest = skip_space(body, end);
+    let behind = match next_member(body, rest) {
+        Some(member) if &body[member.key..member.key_end] == b"\"jsonrpc\"" => {
+            skip_space(body, member.value_end)
+        }
+        Some(_) => return None,
+        None => rest,
+    };
+    if behind != body.len() {
+        return None;
+    }
+    checked(&body[value..end])
+}
+
+fn checked(value: &[u8]) -> Option<RequestId<'_>> {
+    let text = std::str::from_utf8(value).ok()?;
+    RequestId::read(super::validate(text, &super::Limits::default()).ok()?)
+}

@@ -1,0 +1,54 @@
+//! What Gantry interprets of MCP, and nothing more: methods, lists, tools, calls, notifications.
+//!
+//! All views borrow raw JSON and leave it as it is; unknown members survive because nobody
+//! rebuilds the objects. Who may use which method is decided in `grant`, differences between
+//! protocol versions in `era`.
+
+mod call;
+mod list;
+mod method;
+mod notification;
+mod tool;
+
+pub use call::{CallParams, CallResult, ResultType};
+pub use list::{ListKind, Page, next_cursor_params};
+pub use method::Method;
+pub use notification::{Cancelled, Progress};
+pub use tool::{LONGEST_TOOL_NAME, TaskSupport, ToolDef, ToolNameFault, check_tool_name};
+
+use crate::diagnose::{Diagnose, Fault};
+
+/// Why params or a result are not what their method wants.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ShapeError {
+    /// A member is absent.
+    #[error("member `{member}` is missing")]
+    Missing {
+        /// The member.
+        member: &'static str,
+    },
+    /// A member has the wrong type.
+    #[error("member `{member}` must be {expected}")]
+    Wrong {
+        /// The member.
+        member: &'static str,
+        /// What it must be.
+        expected: &'static str,
+    },
+    /// The whole is not an object.
+    #[error("expected an object")]
+    NotAnObject,
+}
+
+impl Diagnose for ShapeError {
+    fn code(&self) -> &'static str {
+        "mcp.shape"
+    }
+
+    fn fault(&self) -> Fault {
+        Fault::Client
+    }
+}
+
+#[cfg(test)]
+mod tests;

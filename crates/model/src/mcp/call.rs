@@ -1,0 +1,151 @@
+//! The params and the result of a tool call.
+//!
+//! Read in one pass over the members; arguments and content are never looked into.
+
+use std::borrow::Cow;
+
+use super::ShapeError;
+use crate::jsonrpc::{Raw, RequestId};
+
+/// A view of the params of `tools/call`.
+#[derive(Debug, Clone)]
+pub struct CallParams<'a> {
+    /// The tool's name as the caller wrote it.
+    pub name: Cow<'a, str>,
+    /// The arguments, always an object.
+    pub arguments: Option<Raw<'a>>,
+    /// The metadata, always an object.
+    pub meta: Option<Raw<'a>>,
+    /// The token under which the caller wants progress.
+    pub progress_token: Option<RequestId<'a>>,
+    /// Whether the caller wants the call to run as a task of protocol version 2025-11-25.
+    pub task: Option<Raw<'a>>,
+    /// What the caller sends back from an earlier `input_required` result.
+    pub request_state: Option<Raw<'a>>,
+}
+
+impl<'a> CallParams<'a> {
+    /// Reads params.
+    pub fn read(params: Option<Raw<'a>>) -> Result<Self, ShapeError> {
+        let (mut name, mut arguments, mut meta) = (None, None, None);
+        let (mut task, mut request_state) = (None, None);
+        for member in params.into_iter().flat_map(Raw::members) {
+            let value = member.value;
+            if member.is("name") {
+                let wrong = ShapeError::Wrong {
+                    member: "name",
+                    expected: "a string",
+                };
+                name = Some(value.string().ok_or(wrong)?);
+            } else if member.is("arguments") {
+                arguments = Some(object("arguments", value)?);
+            } else if member.is("_meta") {
+                meta = Some(object("_meta", value)?);
+            } else if member.is("task") {
+                task = Some(value);
+            } else if member.is("requestState") {
+                request_state = Some(value);
+            }
+        }
+        let progress_token = match meta.and_then(|meta| meta.get("progressToken")) {
+            None => None,
+            Some(token) => Some(RequestId::read(token).ok_or(ShapeError::Wrong {
+                member: "progressToken",
+                expected: "a string or a number",
+            })?),
+        };
+        Ok(Self {
+            name: name.ok_or(ShapeError::Missing { member: "name" })?,
+            arguments,
+            meta,
+            progress_token,
+            task,
+            request_state,
+        })
+    }
+}
+
+fn object<'a>(member: &'static str, value: Raw<'a>) -> Result<Raw<'a>, ShapeError> {
+    if value.is_object() {
+        Ok(value)
+    } else {
+        Err(ShapeError::Wrong {
+            member,
+            expected: "an object",
+        })
+    }
+}
+
+/// What a result says it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ResultType<'a> {
+    /// The final result; also if nothing is said.
+    Complete,
+    /// The server wants something from the client first.
+    InputRequired,
+    /// A type of an extension's, or nonsense.
+    Other(Cow<'a, str>),
+}
+
+/// A view of the result of `tools/call`.
+#[derive(Debug, Clone)]
+pub struct CallResult<'a> {
+    /// What the result says it is.
+    pub result_type: ResultType<'a>,
+    /// Whether the tool itself reports a failure.
+    pub is_error: bool,
+    /// The structured content, of any kind of value.
+    pub structured_content: Option<Raw<'a>>,
+    /// The content blocks.
+    pub content: Option<Raw<'a>>,
+}
+
+impl<'a> CallResult<'a> {
+    /// Reads a result.
+    pub fn read(result: Raw<'a>) -> Result<Self, ShapeError> {
+        if !result.is_object() {
+            return Err(ShapeError::NotAnObject);
+        }
+        let mut view = Self {
+            result_type: ResultType::Complete,
+            is_error: false,
+            structured_content: None,
+            content: None,
+        };
+        for member in result.members() {
+            let value = member.value;
+            if member.is("isError") {
+                let wrong = ShapeError::Wrong {
+                    member: "isError",
+                    expected: "a boolean",
+                };
+                view.is_error = value.boolean().ok_or(wrong)?;
+            } else if member.is("structuredContent") {
+                view.structured_content = Some(value);
+            } else if member.is("content") {
+                view.content = Some(value);
+            } else if member.is("resultType") {
+                let wrong = ShapeError::Wrong {
+                    member: "resultType",
+                    expected: "a string",
+                };
+                let text = value.string().ok_or(wrong)?;
+                view.result_type = match text.as_ref() {
+                    "complete" => ResultType::Complete,
+                    "input_required" => ResultType::InputRequired,
+                    _ => ResultType::Other(text),
+                };
+            }
+        }
+        Ok(view)
+    }
+
+    /// Returns the text of the first text block, for messages.
+    pub fn first_text(&self) -> Option<Cow<'a, str>> {
+        let mut blocks = self.content?.items();
+        blocks
+            .find(|block| block.get("type").is_some_and(|kind| kind.is_string("text")))?
+            .get("text")?
+            .string()
+    }
+}

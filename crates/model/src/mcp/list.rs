@@ -1,0 +1,142 @@
+//! Pages of the four lists a server offers.
+//!
+//! A page is read, never judged: how many pages and items are taken, and what happens to a bad
+//! item, is the catalog's business.
+
+use std::borrow::Cow;
+
+use super::{Method, ShapeError};
+use crate::jsonrpc::{Edit, Items, Raw, RawBuf};
+
+/// One of the four lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ListKind {
+    /// Tools.
+    Tools,
+    /// Prompts.
+    Prompts,
+    /// Resources.
+    Resources,
+    /// Templates of resources.
+    ResourceTemplates,
+}
+
+impl ListKind {
+    /// All four.
+    pub const ALL: [Self; 4] = [
+        Self::Tools,
+        Self::Prompts,
+        Self::Resources,
+        Self::ResourceTemplates,
+    ];
+
+    /// Returns the method that lists them.
+    pub fn method(self) -> Method {
+        match self {
+            Self::Tools => Method::ToolsList,
+            Self::Prompts => Method::PromptsList,
+            Self::Resources => Method::ResourcesList,
+            Self::ResourceTemplates => Method::ResourceTemplatesList,
+        }
+    }
+
+    /// Returns the notification that says the list has changed.
+    pub fn changed(self) -> Method {
+        match self {
+            Self::Tools => Method::ToolsListChanged,
+            Self::Prompts => Method::PromptsListChanged,
+            Self::Resources | Self::ResourceTemplates => Method::ResourcesListChanged,
+        }
+    }
+
+    /// Returns the member of the result that holds the items.
+    pub fn member(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Prompts => "prompts",
+            Self::Resources => "resources",
+            Self::ResourceTemplates => "resourceTemplates",
+        }
+    }
+
+    /// Returns the member of an item by which it is asked for.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Tools | Self::Prompts => "name",
+            Self::Resources => "uri",
+            Self::ResourceTemplates => "uriTemplate",
+        }
+    }
+
+    /// Returns the capability of a server that offers the list.
+    pub fn capability(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Prompts => "prompts",
+            Self::Resources | Self::ResourceTemplates => "resources",
+        }
+    }
+
+    /// Returns what an item is asked for by.
+    pub fn identity<'a>(self, item: Raw<'a>) -> Result<Cow<'a, str>, ShapeError> {
+        if !item.is_object() {
+            return Err(ShapeError::NotAnObject);
+        }
+        let member = self.key();
+        let value = item.get(member).ok_or(ShapeError::Missing { member })?;
+        value.string().ok_or(ShapeError::Wrong {
+            member,
+            expected: "a string",
+        })
+    }
+}
+
+/// One page of a list.
+#[derive(Debug, Clone)]
+pub struct Page<'a> {
+    items: Raw<'a>,
+    /// Where the next page begins, if there is one.
+    pub next_cursor: Option<Cow<'a, str>>,
+}
+
+impl<'a> Page<'a> {
+    /// Reads the result of a list's method.
+    pub fn read(kind: ListKind, result: Raw<'a>) -> Result<Self, ShapeError> {
+        if !result.is_object() {
+            return Err(ShapeError::NotAnObject);
+        }
+        let (mut items, mut next_cursor) = (None, None);
+        for member in result.members() {
+            if member.is(kind.member()) {
+                items = Some(member.value);
+            } else if member.is("nextCursor") && !member.value.is_null() {
+                next_cursor = Some(member.value.string().ok_or(ShapeError::Wrong {
+                    member: "nextCursor",
+                    expected: "a string",
+                })?);
+            }
+        }
+        let items = items.ok_or(ShapeError::Missing {
+            member: kind.member(),
+        })?;
+        if !items.text().starts_with('[') {
+            return Err(ShapeError::Wrong {
+                member: kind.member(),
+                expected: "an array",
+            });
+        }
+        Ok(Self { items, next_cursor })
+    }
+
+    /// Returns the items in the server's order.
+    pub fn items(&self) -> Items<'a> {
+        self.items.items()
+    }
+}
+
+/// Returns the params that ask for the page at `cursor`.
+pub fn next_cursor_params(cursor: &str) -> RawBuf {
+    let mut edit = Edit::new(Raw::EMPTY_OBJECT);
+    edit.set_buf("cursor", RawBuf::string(cursor));
+    edit.to_buf()
+}

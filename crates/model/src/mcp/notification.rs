@@ -1,0 +1,68 @@
+//! The two notifications that speak of a request in flight.
+//!
+//! Tokens and ids are the sender's; whoever forwards them maps them first.
+
+use std::borrow::Cow;
+
+use super::ShapeError;
+use crate::jsonrpc::{Raw, RequestId};
+
+/// A view of the params of `notifications/progress`.
+#[derive(Debug, Clone)]
+pub struct Progress<'a> {
+    /// The token the asker gave.
+    pub token: RequestId<'a>,
+    /// How far it is.
+    pub progress: Raw<'a>,
+    /// How far it will go, if known.
+    pub total: Option<Raw<'a>>,
+    /// What is being done.
+    pub message: Option<Cow<'a, str>>,
+}
+
+impl<'a> Progress<'a> {
+    /// Reads params.
+    pub fn read(params: Option<Raw<'a>>) -> Result<Self, ShapeError> {
+        let params = params.ok_or(ShapeError::Missing {
+            member: "progressToken",
+        })?;
+        Ok(Self {
+            token: id("progressToken", params)?,
+            progress: params
+                .get("progress")
+                .ok_or(ShapeError::Missing { member: "progress" })?,
+            total: params.get("total").filter(|total| !total.is_null()),
+            message: params.get("message").and_then(Raw::string),
+        })
+    }
+}
+
+/// A view of the params of `notifications/cancelled`.
+#[derive(Debug, Clone)]
+pub struct Cancelled<'a> {
+    /// The id of the request nobody waits for any more.
+    pub request_id: RequestId<'a>,
+    /// Why.
+    pub reason: Option<Cow<'a, str>>,
+}
+
+impl<'a> Cancelled<'a> {
+    /// Reads params.
+    pub fn read(params: Option<Raw<'a>>) -> Result<Self, ShapeError> {
+        let params = params.ok_or(ShapeError::Missing {
+            member: "requestId",
+        })?;
+        Ok(Self {
+            request_id: id("requestId", params)?,
+            reason: params.get("reason").and_then(Raw::string),
+        })
+    }
+}
+
+fn id<'a>(member: &'static str, params: Raw<'a>) -> Result<RequestId<'a>, ShapeError> {
+    let value = params.get(member).ok_or(ShapeError::Missing { member })?;
+    RequestId::read(value).ok_or(ShapeError::Wrong {
+        member,
+        expected: "a string or a number",
+    })
+}
