@@ -212,7 +212,13 @@ impl Default for RestartSpec {
 impl RestartSpec {
     /// Returns the policy that decides by these numbers.
     pub fn policy(&self) -> Result<RestartPolicy, PolicyError> {
-        RestartPolicy::new(self.at_once, self.window, self.ladder.clone(), self.reset_after, 0.1)
+        RestartPolicy::new(
+            self.at_once,
+            self.window,
+            self.ladder.clone(),
+            self.reset_after,
+            0.1,
+        )
     }
 }
 
@@ -283,7 +289,10 @@ impl ServerSpec {
         use sha2::{Digest, Sha256};
         let text = serde_json::to_vec(&(&self.name, &self.launch, &self.calls, &self.life))
             .expect("a spec is always expressible as JSON");
-        Sha256::digest(&text)[..16].iter().map(|b| format!("{b:02x}")).collect()
+        Sha256::digest(&text)[..16]
+            .iter()
+            .map(|b| format!("{b:02x}"))
+            .collect()
     }
 }
 
@@ -364,10 +373,22 @@ impl ServerSpec {
         if process.command.trim().is_empty() {
             return Err(SpecError::Command { server: server() });
         }
-        if process.command.contains([' ', ';', '|', '&', '$', '`', '>', '<']) && !process.command.contains('/') {
-            return Err(SpecError::Shell { server: server(), command: process.command.clone() });
+        if process
+            .command
+            .contains([' ', ';', '|', '&', '$', '`', '>', '<'])
+            && !process.command.contains('/')
+        {
+            return Err(SpecError::Shell {
+                server: server(),
+                command: process.command.clone(),
+            });
         }
-        let nul = |place: String| Err(SpecError::Nul { server: server(), place });
+        let nul = |place: String| {
+            Err(SpecError::Nul {
+                server: server(),
+                place,
+            })
+        };
         if process.command.contains('\0') {
             return nul("`command`".into());
         }
@@ -375,22 +396,36 @@ impl ServerSpec {
             return nul(format!("argument {}", index + 1));
         }
         for (name, value) in &process.env {
-            if name.is_empty() || name.contains(['=', '\0']) || LOADER_VARIABLES.contains(&name.as_str()) {
-                return Err(SpecError::Variable { server: server(), variable: name.clone() });
+            if name.is_empty()
+                || name.contains(['=', '\0'])
+                || LOADER_VARIABLES.contains(&name.as_str())
+            {
+                return Err(SpecError::Variable {
+                    server: server(),
+                    variable: name.clone(),
+                });
             }
             if value.contains('\0') {
                 return nul(format!("variable `{name}`"));
             }
         }
         let restart = self.life.restart.policy();
-        restart.map_err(|source| SpecError::Restart { server: server(), source })?;
+        restart.map_err(|source| SpecError::Restart {
+            server: server(),
+            source,
+        })?;
         self.check_ranges()
     }
 
     fn check_ranges(&self) -> Result<(), SpecError> {
         let Launch::Process(process) = &self.launch;
         let out = |field, given: String, range| {
-            Err(SpecError::Range { server: self.name.clone(), field, given, range })
+            Err(SpecError::Range {
+                server: self.name.clone(),
+                field,
+                given,
+                range,
+            })
         };
         let limits = &process.limits;
         if let Some(cpu) = limits.cpu
@@ -455,7 +490,10 @@ mod tests {
     fn what_types_cannot_say_is_checked() {
         assert!(spec("npx").check().is_ok());
         assert!(matches!(spec("").check(), Err(SpecError::Command { .. })));
-        assert!(matches!(spec("sh -c x").check(), Err(SpecError::Shell { .. }))); // fault G3
+        assert!(matches!(
+            spec("sh -c x").check(),
+            Err(SpecError::Shell { .. })
+        )); // fault G3
         let mut preload = spec("x");
         let Launch::Process(process) = &mut preload.launch;
         process.env.insert("LD_PRELOAD".into(), "/x.so".into());
