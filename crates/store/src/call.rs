@@ -1,0 +1,190 @@
+//! The rows of the audit (`kb.mcp_tool_call_log`), and how they are asked for.
+//!
+//! One row per call, whatever becomes of it. Nothing here knows SQL.
+
+use std::fmt;
+use std::str::FromStr;
+
+use gantry_model::id::CallId;
+
+/// One call, running or ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallRow {
+    /// Its identity, which begins with the time at which the call came in.
+    // Invariant: that time is within ten minutes of `started_ms`; searches by time rely on it.
+    pub id: CallId,
+    /// Its number in the journal.
+    pub seq: u64,
+    /// The caller's project.
+    pub project: String,
+    /// The caller's agent.
+    pub agent: String,
+    /// The caller's key, by its id.
+    pub key: String,
+    /// The person behind the agent.
+    pub user: Option<String>,
+    /// The conversation.
+    pub session: Option<String>,
+    /// The agent's run.
+    pub run: Option<String>,
+    /// The step within the run.
+    pub step: Option<String>,
+    /// The trace the call belongs to.
+    pub trace: Option<String>,
+    /// Where it came in: `mcp`, `rest`, `cli` or `library`.
+    pub surface: String,
+    /// The server it was for.
+    pub server: String,
+    /// The MCP method.
+    pub method: String,
+    /// The tool, the prompt's name or the resource's URI; may be empty.
+    pub tool: String,
+    /// The version of the tool's schema that the call was judged by.
+    pub schema_version: Option<String>,
+    /// When it came in.
+    pub started_ms: u64,
+    /// When it ended, if it did.
+    pub ended_ms: Option<u64>,
+    /// How long it took.
+    pub duration_us: Option<u64>,
+    /// What became of it.
+    pub status: CallStatus,
+    /// The code of its error.
+    pub code: Option<String>,
+    /// The text of its error.
+    pub error: Option<String>,
+    /// Its arguments, redacted and capped.
+    pub input: Option<String>,
+    /// How long its arguments were.
+    pub input_bytes: u64,
+    /// Its result, redacted and capped.
+    pub output: Option<String>,
+    /// How long its result was.
+    pub output_bytes: u64,
+    /// How many refusals were counted into this row; 1 normally.
+    pub repeats: u64,
+}
+
+/// What became of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CallStatus {
+    /// It was sent and is not answered yet.
+    Running,
+    /// It was answered.
+    Ok,
+    /// It was answered with an error, or could not be sent.
+    Error,
+    /// It got no answer in time.
+    Timeout,
+    /// The caller took it back.
+    Cancelled,
+    /// It was never sent: no grant, over a limit, or against the schema.
+    Refused,
+    /// It reached a server and was cut off; nobody knows whether it took effect.
+    Unknown,
+}
+
+impl CallStatus {
+    const ALL: [Self; 7] = [
+        Self::Running,
+        Self::Ok,
+        Self::Error,
+        Self::Timeout,
+        Self::Cancelled,
+        Self::Refused,
+        Self::Unknown,
+    ];
+
+    /// Returns the status as stored and shown.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Ok => "ok",
+            Self::Error => "error",
+            Self::Timeout => "timeout",
+            Self::Cancelled => "cancelled",
+            Self::Refused => "refused",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl fmt::Display for CallStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A text is no status of a call.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no status of a call")]
+pub struct StatusError(String);
+
+impl FromStr for CallStatus {
+    type Err = StatusError;
+
+    fn from_str(text: &str) -> Result<Self, StatusError> {
+        Self::ALL
+            .into_iter()
+            .find(|status| status.as_str() == text)
+            .ok_or_else(|| StatusError(text.chars().take(32).collect()))
+    }
+}
+
+/// How far the journal is folded into the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FoldPosition {
+    /// The journal's segment.
+    pub segment: u64,
+    /// The first byte of that segment that is not folded.
+    pub offset: u64,
+}
+
+/// Which calls are asked for; what is `None` does not matter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallFilter {
+    /// Only calls of this project.
+    pub project: Option<String>,
+    /// Only calls of this agent.
+    pub agent: Option<String>,
+    /// Only calls to this server.
+    pub server: Option<String>,
+    /// Only calls of this tool.
+    pub tool: Option<String>,
+    /// Only calls that ended so.
+    pub status: Option<CallStatus>,
+    /// Only calls of this run.
+    pub run: Option<String>,
+    /// Only calls of this conversation.
+    pub session: Option<String>,
+    /// Only calls of this trace.
+    pub trace: Option<String>,
+    /// Only calls that came in at this time or later.
+    pub since_ms: Option<u64>,
+    /// Only calls that came in before this time.
+    pub until_ms: Option<u64>,
+    /// Only calls older than this one: the last row of the page before.
+    pub before: Option<CallId>,
+    /// At most so many rows, newest first; counting ignores it.
+    pub limit: u32,
+}
+
+impl Default for CallFilter {
+    /// Returns the filter that asks for the newest hundred calls, whatever they are.
+    fn default() -> Self {
+        Self {
+            project: None,
+            agent: None,
+            server: None,
+            tool: None,
+            status: None,
+            run: None,
+            session: None,
+            trace: None,
+            since_ms: None,
+            until_ms: None,
+            before: None,
+            limit: 100,
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! What Gantry remembers: servers, keys, grants, catalogs, the audit, events and leases.
+//!
+//! `Store` is the only door: a cheap handle over SQLite, beside which PostgreSQL will stand behind
+//! the same methods and the same suite of tests. It never decides anything about calls or servers,
+//! and never sees a secret in clear. `row` has the values that go in and out, `sql` the statements
+//! that every engine runs, `sqlite` the engine itself.
+#![warn(missing_docs)]
+
+mod call;
+mod error;
+mod row;
+mod sql;
+mod sqlite;
+mod store;
+
+pub use call::{CallFilter, CallRow, CallStatus, FoldPosition, StatusError};
+pub use error::StoreError;
+pub use row::{AdminAct, CatalogRow, GrantRow, KeyRow, Principal, ServerRow};
+pub use store::Store;

@@ -1,0 +1,103 @@
+//! The rows of everything but the audit: plain values that go into the store and come out of it.
+//!
+//! Times are milliseconds since 1970. Nothing here knows SQL.
+
+use gantry_model::caller::KeyKind;
+use gantry_model::id::{AgentName, KeyId, ProjectName, ServerId};
+use gantry_model::spec::ServerSpec;
+
+/// One registered server (`kb.project_mcp_servers`).
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServerRow {
+    /// Its identity; a new registration under an old name has a new one.
+    pub id: ServerId,
+    /// The project that owns it.
+    pub project: ProjectName,
+    /// What is wanted of it, its name included.
+    pub spec: ServerSpec,
+    /// Whether it may run.
+    pub enabled: bool,
+    /// When it was first registered.
+    pub created_ms: u64,
+    /// When its spec last changed.
+    pub updated_ms: u64,
+}
+
+/// One key (`kb.mcp_api_keys`); the key itself is never stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRow {
+    /// Its identity, which may be shown.
+    pub id: KeyId,
+    /// The project it belongs to.
+    pub project: ProjectName,
+    /// Who it speaks for.
+    pub agent: AgentName,
+    /// Which doors it opens.
+    pub kind: KeyKind,
+    /// The SHA-256 of the key.
+    pub digest: [u8; 32],
+    /// What a person called it.
+    pub label: String,
+    /// When it was made.
+    pub created_ms: u64,
+    /// When it was revoked, if it was.
+    pub revoked_ms: Option<u64>,
+}
+
+/// Whom a grant is for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Principal {
+    /// Every key of one agent.
+    Agent(AgentName),
+    /// One key.
+    Key(KeyId),
+    /// Every agent of the project.
+    Project,
+}
+
+/// One grant (`kb.mcp_bindings`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GrantRow {
+    /// The project it holds in.
+    pub project: ProjectName,
+    /// Whom it is for.
+    pub principal: Principal,
+    /// Which server, or a pattern over servers.
+    pub server: String,
+    /// Which tool, prompt or resource, or a pattern over them.
+    pub item: String,
+    /// Under which other name the item is offered.
+    pub alias: Option<String>,
+}
+
+/// One tool, prompt, resource or template of a server's catalog (`kb.mcp_tools`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CatalogRow {
+    /// `tool`, `prompt`, `resource` or `template`.
+    pub kind: String,
+    /// Its name, or its URI.
+    pub name: String,
+    /// Its place in the server's own listing.
+    pub position: u32,
+    /// Its definition as it stood on the wire, byte for byte.
+    pub definition: String,
+    /// The hash of what matters in the definition.
+    pub hash: String,
+    /// Counts up from 1 each time the hash changes; filled in by the store.
+    pub version: u32,
+}
+
+/// One act of an administrator (`kb.mcp_admin_log`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdminAct {
+    /// When it happened.
+    pub at_ms: u64,
+    /// Which key did it.
+    pub key: String,
+    /// What was done.
+    pub act: String,
+    /// To what.
+    pub target: String,
+    /// How, in a person's words.
+    pub detail: String,
+}

@@ -1,0 +1,13 @@
+//! The statements, one file per noun, in the text that SQLite and PostgreSQL both take.
+//!
+//! `$1` placeholders, `ON CONFLICT`, `RETURNING`, names qualified with `kb`. What must differ
+//! between engines (placeholders of generated statements, pragmas) stays with the engine. Every
+//! file ends with `ALL`, so that a test can prepare each statement.
+
+pub(crate) mod calls;
+pub(crate) mod catalog;
+pub(crate) mod events;
+pub(crate) mod grants;
+pub(crate) mod keys;
+pub(crate) mod leases;
+pub(crate) mod servers;

@@ -1,0 +1,58 @@
+//! Statements over the audit. Run by the engine's `calls`.
+//!
+//! Folding joins `FOLD_HEAD`, a group of placeholders per row, and `FOLD_TAIL`; asking joins
+//! `SELECT` or `COUNT` with the conditions of a filter.
+
+/// How many columns a row has, in the order of `FOLD_HEAD` and `SELECT`.
+pub(crate) const COLUMNS: usize = 26;
+
+pub(crate) const FOLD_HEAD: &str = "INSERT INTO kb.mcp_tool_call_log AS old \
+     (id, seq, project_id, agent_id, key_id, user_id, session_id, run_id, step, trace_id, surface, \
+     server_id, method, tool_name, schema_version, started_at, ended_at, duration_us, status, \
+     code, error, input, input_bytes, output, output_bytes, repeats) VALUES ";
+
+/// An end replaces what is there, `unknown` replaces only `running`, and `running` replaces nothing.
+/// What the end does not know (the arguments, the context) stays as the beginning said it.
+pub(crate) const FOLD_TAIL: &str = " ON CONFLICT (id) DO UPDATE SET seq = excluded.seq, \
+     user_id = coalesce(excluded.user_id, old.user_id), \
+     session_id = coalesce(excluded.session_id, old.session_id), \
+     run_id = coalesce(excluded.run_id, old.run_id), step = coalesce(excluded.step, old.step), \
+     trace_id = coalesce(excluded.trace_id, old.trace_id), \
+     schema_version = coalesce(excluded.schema_version, old.schema_version), \
+     ended_at = excluded.ended_at, duration_us = excluded.duration_us, status = excluded.status, \
+     code = excluded.code, error = excluded.error, \
+     input = coalesce(excluded.input, old.input), input_bytes = excluded.input_bytes, \
+     output = excluded.output, output_bytes = excluded.output_bytes, repeats = excluded.repeats \
+     WHERE excluded.status NOT IN ('running', 'unknown') \
+     OR (excluded.status = 'unknown' AND old.status = 'running')";
+
+pub(crate) const SELECT: &str = "SELECT id, seq, project_id, agent_id, key_id, user_id, session_id, run_id, step, trace_id, \
+     surface, server_id, method, tool_name, schema_version, started_at, ended_at, duration_us, \
+     status, code, error, input, input_bytes, output, output_bytes, repeats \
+     FROM kb.mcp_tool_call_log";
+
+pub(crate) const COUNT: &str = "SELECT count(*) FROM kb.mcp_tool_call_log";
+
+pub(crate) const PUT_POSITION: &str = "INSERT INTO kb.mcp_journal_position \
+     (journal, segment, byte_offset) VALUES ('local', $1, $2) ON CONFLICT (journal) \
+     DO UPDATE SET segment = excluded.segment, byte_offset = excluded.byte_offset";
+
+pub(crate) const POSITION: &str =
+    "SELECT segment, byte_offset FROM kb.mcp_journal_position WHERE journal = 'local'";
+
+pub(crate) const SETTLE_RUNNING: &str =
+    "UPDATE kb.mcp_tool_call_log SET status = $1, ended_at = $2 WHERE status = 'running'";
+
+/// `$1` bounds the ids, which begin with their time, so that old rows are found by the primary key.
+pub(crate) const DROP_BEFORE: &str = "DELETE FROM kb.mcp_tool_call_log WHERE id IN \
+     (SELECT id FROM kb.mcp_tool_call_log WHERE id < $1 AND started_at < $2 ORDER BY id LIMIT $3)";
+
+#[cfg(test)]
+pub(crate) const ALL: &[&str] = &[
+    SELECT,
+    COUNT,
+    PUT_POSITION,
+    POSITION,
+    SETTLE_RUNNING,
+    DROP_BEFORE,
+];

@@ -1,0 +1,44 @@
+//! Statements over remembered catalogs. Run by the engine's `catalog`.
+
+pub(crate) const PUT_HEAD: &str = "INSERT INTO kb.mcp_catalogs AS old \
+     (server_id, spec_fingerprint, hello, saved_at) VALUES ($1, $2, $3, $4) \
+     ON CONFLICT (server_id) DO UPDATE SET spec_fingerprint = excluded.spec_fingerprint, \
+     hello = excluded.hello, saved_at = excluded.saved_at \
+     WHERE old.spec_fingerprint <> excluded.spec_fingerprint OR old.hello <> excluded.hello";
+
+pub(crate) const HEAD: &str =
+    "SELECT spec_fingerprint, hello FROM kb.mcp_catalogs WHERE server_id = $1";
+
+/// Everything that is known of a server's items but their definitions, gone ones included.
+pub(crate) const KNOWN: &str =
+    "SELECT kind, name, position, hash, version, gone_at FROM kb.mcp_tools WHERE server_id = $1";
+
+pub(crate) const PUT_ITEM: &str = "INSERT INTO kb.mcp_tools \
+     (server_id, kind, name, position, definition, hash, version, updated_at) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (server_id, kind, name) DO UPDATE SET \
+     position = excluded.position, definition = excluded.definition, hash = excluded.hash, \
+     version = excluded.version, updated_at = excluded.updated_at, gone_at = NULL";
+
+pub(crate) const MARK_GONE: &str =
+    "UPDATE kb.mcp_tools SET gone_at = $4 WHERE server_id = $1 AND kind = $2 AND name = $3";
+
+/// Forgets all but the last thousand items that are gone, so that a server that invents names for
+/// ever cannot fill the disk.
+pub(crate) const FORGET_GONE: &str = "DELETE FROM kb.mcp_tools \
+     WHERE server_id = $1 AND (kind, name) IN (SELECT kind, name FROM kb.mcp_tools \
+     WHERE server_id = $1 AND gone_at IS NOT NULL \
+     ORDER BY gone_at DESC, kind, name LIMIT 1000000000 OFFSET 1000)";
+
+pub(crate) const ITEMS: &str = "SELECT kind, name, position, definition, hash, version \
+     FROM kb.mcp_tools WHERE server_id = $1 AND gone_at IS NULL ORDER BY kind, position, name";
+
+#[cfg(test)]
+pub(crate) const ALL: &[&str] = &[
+    PUT_HEAD,
+    HEAD,
+    KNOWN,
+    PUT_ITEM,
+    MARK_GONE,
+    FORGET_GONE,
+    ITEMS,
+];

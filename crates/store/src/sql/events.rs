@@ -1,0 +1,19 @@
+//! Statements over what happened to servers. Run by the engine's `events`.
+
+pub(crate) const PUT: &str = "INSERT INTO kb.mcp_server_events \
+     (project_id, server_name, at, kind, detail) VALUES ($1, $2, $3, $4, $5)";
+
+/// Keeps the newest thousand events of one server.
+pub(crate) const PRUNE: &str = "DELETE FROM kb.mcp_server_events \
+     WHERE project_id = $1 AND server_name = $2 AND id <= (SELECT id FROM kb.mcp_server_events \
+     WHERE project_id = $1 AND server_name = $2 ORDER BY id DESC LIMIT 1 OFFSET 1000)";
+
+pub(crate) const OF_PROJECT: &str = "SELECT server_name, at, kind, detail \
+     FROM kb.mcp_server_events WHERE project_id = $1 ORDER BY id DESC LIMIT $2";
+
+pub(crate) const OF_SERVER: &str = "SELECT server_name, at, kind, detail \
+     FROM kb.mcp_server_events WHERE project_id = $1 AND server_name = $3 \
+     ORDER BY id DESC LIMIT $2";
+
+#[cfg(test)]
+pub(crate) const ALL: &[&str] = &[PUT, PRUNE, OF_PROJECT, OF_SERVER];

@@ -1,0 +1,20 @@
+//! Statements over keys and administrators' acts. Run by the engine's `keys`.
+
+pub(crate) const PUT: &str = "INSERT INTO kb.mcp_api_keys \
+     (id, project_id, agent_id, kind, digest, label, created_at, revoked_at) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+
+pub(crate) const LIVE: &str = "SELECT id, project_id, agent_id, kind, digest, label, created_at, revoked_at \
+     FROM kb.mcp_api_keys WHERE revoked_at IS NULL ORDER BY created_at, id";
+
+pub(crate) const REVOKE: &str =
+    "UPDATE kb.mcp_api_keys SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL";
+
+pub(crate) const PUT_ADMIN_ACT: &str =
+    "INSERT INTO kb.mcp_admin_log (at, key_id, act, target, detail) VALUES ($1, $2, $3, $4, $5)";
+
+pub(crate) const ADMIN_ACTS: &str =
+    "SELECT at, key_id, act, target, detail FROM kb.mcp_admin_log ORDER BY id DESC LIMIT $1";
+
+#[cfg(test)]
+pub(crate) const ALL: &[&str] = &[PUT, LIVE, REVOKE, PUT_ADMIN_ACT, ADMIN_ACTS];

@@ -1,0 +1,137 @@
+//! The SQLite engine: one file, attached as `kb`, with one writer that all writes queue for and two
+//! readers that are opened when first needed.
+//!
+//! Never holds a transaction across a caller's wait, never spawns a task. Entry point:
+//! `SqliteStore::open`; the nouns are in the files below, each an `impl SqliteStore`.
+
+mod calls;
+mod catalog;
+mod connection;
+mod events;
+mod file;
+mod grants;
+mod keys;
+mod leases;
+mod migrate;
+mod readers;
+mod servers;
+#[cfg(test)]
+mod tests;
+mod value;
+mod writer;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use sqlx::migrate::Migrator;
+
+use self::connection::Connector;
+pub(crate) use self::file::newest_backup;
+use self::readers::Readers;
+use self::writer::{Durability, Writer};
+use crate::error::StoreError;
+
+/// How long SQLite itself waits for another process that holds the file.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// An open SQLite file.
+pub(crate) struct SqliteStore {
+    path: PathBuf,
+    writer: Writer,
+    readers: Readers,
+}
+
+impl SqliteStore {
+    /// Opens the file at `path`, making or migrating it first if needed.
+    pub(crate) async fn open(path: &Path) -> Result<Self, StoreError> {
+        Self::open_with(path, &migrate::known(), BUSY_TIMEOUT).await
+    }
+
+    /// Opens with migrations and a patience that tests choose.
+    async fn open_with(
+        path: &Path,
+        migrator: &Migrator,
+        busy_timeout: Duration,
+    ) -> Result<Self, StoreError> {
+        let path = std::path::absolute(path).map_err(|error| StoreError::open(path, error))?;
+        let connector = Connector::new(&path, busy_timeout)?;
+        file::prepare_folder(&path)?;
+        if file::look(&path)? == file::Found::Missing {
+            migrate::create(&path, migrator, busy_timeout).await?;
+        }
+        let mut connection = connector.writer().await?;
+        if let Some(found) = migrate::older(&mut connection, &path, migrator).await? {
+            migrate::upgrade(&mut connection, &path, migrator, found).await?;
+        }
+        migrate::check(&mut connection, &path).await?;
+        let writer = Writer::new(connector.clone(), connection);
+        Ok(Self {
+            path,
+            writer,
+            readers: Readers::new(connector),
+        })
+    }
+
+    /// Lets go of the file; the last connection folds the write-ahead log into it.
+    pub(crate) async fn close(&self) -> Result<(), StoreError> {
+        self.readers.close().await?;
+        self.writer.close().await
+    }
+
+    /// Reads something and takes the right to write.
+    pub(crate) async fn health(&self) -> Result<(), StoreError> {
+        const WHAT: &str = "answer a health check";
+        let mut reader = self.readers.take(WHAT).await?;
+        let answer = sqlx::query(crate::sql::calls::POSITION).fetch_optional(reader.connection());
+        answer.await.map_err(|error| self.failed(WHAT, error))?;
+        drop(reader);
+        let mut turn = self.writer.turn(WHAT, Durability::Process).await?;
+        let transaction = turn.begin().await?;
+        transaction
+            .rollback()
+            .await
+            .map_err(|error| self.failed(WHAT, error))?;
+        turn.done();
+        Ok(())
+    }
+
+    /// Forces the write-ahead log to the disk.
+    pub(crate) async fn sync(&self) -> Result<(), StoreError> {
+        const WHAT: &str = "write everything to the disk";
+        let mut turn = self.writer.turn(WHAT, Durability::Power).await?;
+        let checkpoint =
+            sqlx::query("PRAGMA kb.wal_checkpoint(FULL)").fetch_one(turn.connection()?);
+        let row = checkpoint.await.map_err(|error| self.failed(WHAT, error))?;
+        let busy: i64 = value::column(&row, 0).map_err(|error| self.failed(WHAT, error))?;
+        turn.done();
+        match busy {
+            0 => Ok(()),
+            _ => Err(StoreError::Locked {
+                path: self.path.clone(),
+                holder: "a reader of the file".to_owned(),
+            }),
+        }
+    }
+
+    /// Tells apart what the engine said.
+    fn failed(&self, what: &'static str, source: sqlx::Error) -> StoreError {
+        StoreError::from_sqlite(&self.path, what, source)
+    }
+}
+
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteStore")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns the time of day as rows carry it.
+fn now_ms() -> i64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}

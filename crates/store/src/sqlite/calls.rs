@@ -1,0 +1,300 @@
+//! The audit: folding the journal's rows in, asking for them, dropping the old. Statements are in
+//! `sql::calls`.
+//!
+//! Folding binds many rows to one statement, because a round trip to the connection's thread costs
+//! more than a row. Its placeholders are bare `?`: SQLite looks numbered ones up one by one.
+
+use std::sync::LazyLock;
+
+use gantry_model::id::CallId;
+use sqlx::query::Query;
+use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
+use sqlx::{QueryBuilder, Sqlite};
+
+use super::SqliteStore;
+use super::value::{column, parsed, signed, signed_option, unsigned, unsigned_option};
+use super::writer::Durability;
+use crate::call::{CallFilter, CallRow, CallStatus, FoldPosition};
+use crate::error::StoreError;
+use crate::sql::calls as sql;
+
+/// Rows per statement; enough to hide the round trip, few enough for a small statement.
+const MANY: usize = 64;
+
+/// How far the time in an id may be from the call's own, so that a search by time may use the
+/// primary key.
+const SLACK_MS: u64 = 600_000;
+
+static FOLD_MANY: LazyLock<String> = LazyLock::new(|| fold_statement(MANY));
+static FOLD_ONE: LazyLock<String> = LazyLock::new(|| fold_statement(1));
+
+impl SqliteStore {
+    pub(crate) async fn fold(
+        &self,
+        rows: &[CallRow],
+        position: FoldPosition,
+    ) -> Result<(), StoreError> {
+        const WHAT: &str = "fold the journal";
+        let mut turn = self.writer.turn(WHAT, Durability::Process).await?;
+        let mut transaction = turn.begin().await?;
+        let folded = fold(&mut transaction, rows, position).await;
+        folded.map_err(|error| self.failed(WHAT, error))?;
+        transaction
+            .commit()
+            .await
+            .map_err(|error| self.failed(WHAT, error))?;
+        turn.done();
+        Ok(())
+    }
+
+    pub(crate) async fn fold_position(&self) -> Result<Option<FoldPosition>, StoreError> {
+        const WHAT: &str = "read the journal's position";
+        let failed = |error| self.failed(WHAT, error);
+        let mut reader = self.readers.take(WHAT).await?;
+        let row = sqlx::query(sql::POSITION)
+            .fetch_optional(reader.connection())
+            .await;
+        let Some(row) = row.map_err(failed)? else {
+            return Ok(None);
+        };
+        let segment = unsigned(&row, 0).map_err(failed)?;
+        let offset = unsigned(&row, 1).map_err(failed)?;
+        Ok(Some(FoldPosition { segment, offset }))
+    }
+
+    pub(crate) async fn settle_running(
+        &self,
+        as_status: CallStatus,
+        ended_ms: u64,
+    ) -> Result<u64, StoreError> {
+        const WHAT: &str = "settle calls left running";
+        let mut turn = self.writer.turn(WHAT, Durability::Process).await?;
+        let settle = sqlx::query(sql::SETTLE_RUNNING).bind(as_status.as_str());
+        let settled = settle
+            .bind(signed(ended_ms))
+            .execute(turn.connection()?)
+            .await;
+        let settled = settled.map_err(|error| self.failed(WHAT, error))?;
+        turn.done();
+        Ok(settled.rows_affected())
+    }
+
+    pub(crate) async fn calls(&self, filter: &CallFilter) -> Result<Vec<CallRow>, StoreError> {
+        const WHAT: &str = "list calls";
+        let mut builder = filtered(sql::SELECT, filter);
+        builder
+            .push(" ORDER BY id DESC LIMIT ")
+            .push_bind(i64::from(filter.limit));
+        let mut reader = self.readers.take(WHAT).await?;
+        let rows = builder
+            .build()
+            .persistent(false)
+            .fetch_all(reader.connection())
+            .await;
+        let rows = rows.map_err(|error| self.failed(WHAT, error))?;
+        rows.iter()
+            .map(call)
+            .collect::<Result<_, _>>()
+            .map_err(|error| self.failed(WHAT, error))
+    }
+
+    pub(crate) async fn call(&self, id: CallId) -> Result<Option<CallRow>, StoreError> {
+        const WHAT: &str = "read a call";
+        let mut builder = QueryBuilder::<Sqlite>::new(sql::SELECT);
+        builder.push(" WHERE id = ").push_bind(id.to_string());
+        let mut reader = self.readers.take(WHAT).await?;
+        let row = builder.build().fetch_optional(reader.connection()).await;
+        let row = row.map_err(|error| self.failed(WHAT, error))?;
+        row.as_ref()
+            .map(call)
+            .transpose()
+            .map_err(|error| self.failed(WHAT, error))
+    }
+
+    pub(crate) async fn count_calls(&self, filter: &CallFilter) -> Result<u64, StoreError> {
+        const WHAT: &str = "count calls";
+        let mut builder = filtered(sql::COUNT, filter);
+        let mut reader = self.readers.take(WHAT).await?;
+        let row = builder
+            .build()
+            .persistent(false)
+            .fetch_one(reader.connection())
+            .await;
+        let counted = row.and_then(|row| unsigned(&row, 0));
+        counted.map_err(|error| self.failed(WHAT, error))
+    }
+
+    pub(crate) async fn drop_calls_before(&self, ms: u64, at_most: u32) -> Result<u64, StoreError> {
+        const WHAT: &str = "drop old calls";
+        let mut turn = self.writer.turn(WHAT, Durability::Process).await?;
+        let drop = sqlx::query(sql::DROP_BEFORE)
+            .bind(first_after(ms))
+            .bind(signed(ms));
+        let dropped = drop
+            .bind(i64::from(at_most))
+            .execute(turn.connection()?)
+            .await;
+        let dropped = dropped.map_err(|error| self.failed(WHAT, error))?;
+        turn.done();
+        Ok(dropped.rows_affected())
+    }
+}
+
+/// Returns the statement that folds so many rows.
+pub(super) fn fold_statement(rows: usize) -> String {
+    let group = format!("({})", vec!["?"; sql::COLUMNS].join(", "));
+    format!(
+        "{}{}{}",
+        sql::FOLD_HEAD,
+        vec![group.as_str(); rows].join(", "),
+        sql::FOLD_TAIL
+    )
+}
+
+async fn fold(
+    connection: &mut SqliteConnection,
+    rows: &[CallRow],
+    position: FoldPosition,
+) -> Result<(), sqlx::Error> {
+    let (many, rest) = rows.as_chunks::<MANY>();
+    for chunk in many {
+        let statement = sqlx::query(FOLD_MANY.as_str());
+        chunk
+            .iter()
+            .fold(statement, bind_call)
+            .execute(&mut *connection)
+            .await?;
+    }
+    for row in rest {
+        bind_call(sqlx::query(FOLD_ONE.as_str()), row)
+            .execute(&mut *connection)
+            .await?;
+    }
+    let put = sqlx::query(sql::PUT_POSITION).bind(signed(position.segment));
+    put.bind(signed(position.offset))
+        .execute(connection)
+        .await
+        .map(drop)
+}
+
+type Bound<'q> = Query<'q, Sqlite, SqliteArguments>;
+
+fn bind_call<'q>(query: Bound<'q>, row: &CallRow) -> Bound<'q> {
+    query
+        .bind(row.id.to_string())
+        .bind(signed(row.seq))
+        .bind(row.project.as_str())
+        .bind(row.agent.as_str())
+        .bind(row.key.as_str())
+        .bind(row.user.as_deref())
+        .bind(row.session.as_deref())
+        .bind(row.run.as_deref())
+        .bind(row.step.as_deref())
+        .bind(row.trace.as_deref())
+        .bind(row.surface.as_str())
+        .bind(row.server.as_str())
+        .bind(row.method.as_str())
+        .bind(row.tool.as_str())
+        .bind(row.schema_version.as_deref())
+        .bind(signed(row.started_ms))
+        .bind(signed_option(row.ended_ms))
+        .bind(signed_option(row.duration_us))
+        .bind(row.status.as_str())
+        .bind(row.code.as_deref())
+        .bind(row.error.as_deref())
+        .bind(row.input.as_deref())
+        .bind(signed(row.input_bytes))
+        .bind(row.output.as_deref())
+        .bind(signed(row.output_bytes))
+        .bind(signed(row.repeats))
+}
+
+/// Joins a statement with the conditions of a filter.
+pub(super) fn filtered(select: &'static str, filter: &CallFilter) -> QueryBuilder<Sqlite> {
+    let mut builder = QueryBuilder::new(select);
+    let mut separator = " WHERE ";
+    let equal = [
+        ("project_id = ", filter.project.as_deref()),
+        ("agent_id = ", filter.agent.as_deref()),
+        ("server_id = ", filter.server.as_deref()),
+        ("tool_name = ", filter.tool.as_deref()),
+        ("status = ", filter.status.map(CallStatus::as_str)),
+        ("run_id = ", filter.run.as_deref()),
+        ("session_id = ", filter.session.as_deref()),
+        ("trace_id = ", filter.trace.as_deref()),
+    ];
+    for (condition, wanted) in equal {
+        if let Some(wanted) = wanted {
+            builder.push(separator).push(condition).push_bind(wanted);
+            separator = " AND ";
+        }
+    }
+    let times = [
+        (
+            "started_at >= ",
+            " AND id >= ",
+            filter.since_ms,
+            first_before as fn(u64) -> String,
+        ),
+        ("started_at < ", " AND id < ", filter.until_ms, first_after),
+    ];
+    for (condition, and_id, ms, bound) in times {
+        if let Some(ms) = ms {
+            builder
+                .push(separator)
+                .push(condition)
+                .push_bind(signed(ms));
+            builder.push(and_id).push_bind(bound(ms));
+            separator = " AND ";
+        }
+    }
+    if let Some(before) = filter.before {
+        builder
+            .push(separator)
+            .push("id < ")
+            .push_bind(before.to_string());
+    }
+    builder
+}
+
+/// Returns an id that no call from `ms` on lies before.
+fn first_before(ms: u64) -> String {
+    CallId::new(ms.saturating_sub(SLACK_MS), 0).to_string()
+}
+
+/// Returns an id that every call until `ms` lies before.
+fn first_after(ms: u64) -> String {
+    const LATEST: u64 = (1 << 48) - 1;
+    CallId::new(ms.saturating_add(SLACK_MS).min(LATEST), 0).to_string()
+}
+
+fn call(row: &SqliteRow) -> Result<CallRow, sqlx::Error> {
+    Ok(CallRow {
+        id: parsed(row, 0)?,
+        seq: unsigned(row, 1)?,
+        project: column(row, 2)?,
+        agent: column(row, 3)?,
+        key: column(row, 4)?,
+        user: column(row, 5)?,
+        session: column(row, 6)?,
+        run: column(row, 7)?,
+        step: column(row, 8)?,
+        trace: column(row, 9)?,
+        surface: column(row, 10)?,
+        server: column(row, 11)?,
+        method: column(row, 12)?,
+        tool: column(row, 13)?,
+        schema_version: column(row, 14)?,
+        started_ms: unsigned(row, 15)?,
+        ended_ms: unsigned_option(row, 16)?,
+        duration_us: unsigned_option(row, 17)?,
+        status: parsed(row, 18)?,
+        code: column(row, 19)?,
+        error: column(row, 20)?,
+        input: column(row, 21)?,
+        input_bytes: unsigned(row, 22)?,
+        output: column(row, 23)?,
+        output_bytes: unsigned(row, 24)?,
+        repeats: unsigned(row, 25)?,
+    })
+}

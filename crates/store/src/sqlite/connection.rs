@@ -1,0 +1,93 @@
+//! How a connection to the file is made: main is a private memory database, the file is attached
+//! as `kb`, so that the same qualified names work here and on PostgreSQL.
+//!
+//! A connection never makes a file: `migrate::create` alone does, so a lost one is never replaced
+//! by an empty one. Caches are small, because the gateway is.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{ConnectOptions, Connection};
+
+use crate::error::StoreError;
+
+/// Sets the writer up: the log of writes is cut back after a burst.
+const WRITER: &str = "ATTACH $1 AS kb; PRAGMA kb.journal_mode = WAL; PRAGMA kb.synchronous = NORMAL; \
+     PRAGMA kb.journal_size_limit = 16777216; PRAGMA kb.cache_size = -2000; \
+     PRAGMA kb.mmap_size = 0; PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON; \
+     PRAGMA trusted_schema = OFF";
+
+/// Sets a reader up, which cannot write.
+const READER: &str = "ATTACH $1 AS kb; PRAGMA kb.cache_size = -1000; PRAGMA kb.mmap_size = 0; \
+     PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF; \
+     PRAGMA query_only = ON";
+
+/// Makes connections to one file.
+#[derive(Clone, Debug)]
+pub(crate) struct Connector {
+    path: PathBuf,
+    text: String,
+    busy_timeout: Duration,
+}
+
+impl Connector {
+    /// Takes an absolute path, which must be text because SQLite takes nothing else.
+    pub(crate) fn new(path: &Path, busy_timeout: Duration) -> Result<Self, StoreError> {
+        let text = path
+            .to_str()
+            .ok_or_else(|| StoreError::open(path, "its name is not UTF-8"))?;
+        Ok(Self {
+            path: path.to_owned(),
+            text: text.to_owned(),
+            busy_timeout,
+        })
+    }
+
+    /// Returns the file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes the connection that writes.
+    pub(crate) async fn writer(&self) -> Result<SqliteConnection, StoreError> {
+        self.connect(WRITER, 32).await
+    }
+
+    /// Makes a connection that reads.
+    pub(crate) async fn reader(&self) -> Result<SqliteConnection, StoreError> {
+        self.connect(READER, 16).await
+    }
+
+    async fn connect(
+        &self,
+        setup: &'static str,
+        statements: usize,
+    ) -> Result<SqliteConnection, StoreError> {
+        let options = SqliteConnectOptions::new()
+            .filename(":memory:")
+            .foreign_keys(true)
+            .busy_timeout(self.busy_timeout)
+            .statement_cache_capacity(statements)
+            .thread_name(|id| format!("store-{id}"))
+            .disable_statement_logging();
+        let failed = |error| {
+            let error = StoreError::from_sqlite(&self.path, "open the file", error);
+            if let StoreError::Query { source, .. } = error {
+                return StoreError::open(&self.path, source);
+            }
+            error
+        };
+        let mut connection = options.connect().await.map_err(failed)?;
+        let attach = sqlx::query(setup)
+            .bind(self.text.as_str())
+            .persistent(false);
+        let ready = attach.execute(&mut connection).await;
+        if let Err(error) = ready {
+            // Lets go of the file before the caller looks at it or moves it.
+            connection.close_hard().await.map_err(failed)?;
+            return Err(failed(error));
+        }
+        Ok(connection)
+    }
+}

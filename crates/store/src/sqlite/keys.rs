@@ -1,0 +1,140 @@
+//! Keys, and what administrators did with them. Statements are in `sql::keys`.
+
+use gantry_model::caller::KeyKind;
+use gantry_model::id::KeyId;
+use sqlx::sqlite::SqliteRow;
+
+use super::SqliteStore;
+use super::servers::ensure_agent;
+use super::value::{column, parsed, signed, signed_option, unexpected, unsigned, unsigned_option};
+use super::writer::Durability;
+use crate::error::StoreError;
+use crate::row::{AdminAct, KeyRow};
+use crate::sql::keys as sql;
+
+impl SqliteStore {
+    pub(crate) async fn put_key(&self, row: &KeyRow) -> Result<(), StoreError> {
+        const WHAT: &str = "store a key";
+        let mut turn = self.writer.turn(WHAT, Durability::Power).await?;
+        let mut transaction = turn.begin().await?;
+        let known = ensure_agent(&mut transaction, &row.project, &row.agent).await;
+        known.map_err(|error| self.failed(WHAT, error))?;
+        let insert = sqlx::query(sql::PUT)
+            .bind(row.id.to_string())
+            .bind(row.project.as_str())
+            .bind(row.agent.as_str())
+            .bind(kind_text(row.kind))
+            .bind(row.digest.as_slice())
+            .bind(row.label.as_str())
+            .bind(signed(row.created_ms))
+            .bind(signed_option(row.revoked_ms))
+            .execute(&mut *transaction);
+        insert
+            .await
+            .map_err(|error| match error.as_database_error() {
+                Some(unique) if unique.is_unique_violation() => StoreError::Conflict {
+                    what: format!("key `{}`", row.id),
+                },
+                _ => self.failed(WHAT, error),
+            })?;
+        transaction
+            .commit()
+            .await
+            .map_err(|error| self.failed(WHAT, error))?;
+        turn.done();
+        Ok(())
+    }
+
+    pub(crate) async fn keys(&self) -> Result<Vec<KeyRow>, StoreError> {
+        const WHAT: &str = "list keys";
+        let mut reader = self.readers.take(WHAT).await?;
+        let rows = sqlx::query(sql::LIVE).fetch_all(reader.connection()).await;
+        let rows = rows.map_err(|error| self.failed(WHAT, error))?;
+        rows.iter()
+            .map(key)
+            .collect::<Result<_, _>>()
+            .map_err(|error| self.failed(WHAT, error))
+    }
+
+    pub(crate) async fn revoke_key(&self, id: KeyId, at_ms: u64) -> Result<bool, StoreError> {
+        const WHAT: &str = "revoke a key";
+        let mut turn = self.writer.turn(WHAT, Durability::Power).await?;
+        let revoke = sqlx::query(sql::REVOKE)
+            .bind(id.to_string())
+            .bind(signed(at_ms));
+        let revoked = revoke.execute(turn.connection()?).await;
+        let revoked = revoked.map_err(|error| self.failed(WHAT, error))?;
+        turn.done();
+        Ok(revoked.rows_affected() > 0)
+    }
+
+    pub(crate) async fn put_admin_act(
+        &self,
+        at_ms: u64,
+        key: &str,
+        act: &str,
+        target: &str,
+        detail: &str,
+    ) -> Result<(), StoreError> {
+        const WHAT: &str = "write down an administrator's act";
+        let mut turn = self.writer.turn(WHAT, Durability::Power).await?;
+        let insert = sqlx::query(sql::PUT_ADMIN_ACT)
+            .bind(signed(at_ms))
+            .bind(key)
+            .bind(act);
+        let insert = insert.bind(target).bind(detail).execute(turn.connection()?);
+        insert.await.map_err(|error| self.failed(WHAT, error))?;
+        turn.done();
+        Ok(())
+    }
+
+    pub(crate) async fn admin_acts(&self, limit: u32) -> Result<Vec<AdminAct>, StoreError> {
+        const WHAT: &str = "list administrators' acts";
+        let mut reader = self.readers.take(WHAT).await?;
+        let query = sqlx::query(sql::ADMIN_ACTS).bind(i64::from(limit));
+        let rows = query.fetch_all(reader.connection()).await;
+        let rows = rows.map_err(|error| self.failed(WHAT, error))?;
+        rows.iter()
+            .map(act)
+            .collect::<Result<_, _>>()
+            .map_err(|error| self.failed(WHAT, error))
+    }
+}
+
+const fn kind_text(kind: KeyKind) -> &'static str {
+    match kind {
+        KeyKind::Admin => "admin",
+        KeyKind::Agent => "agent",
+    }
+}
+
+fn key(row: &SqliteRow) -> Result<KeyRow, sqlx::Error> {
+    let digest: &[u8] = column(row, 4)?;
+    let kind = match column::<&str, _>(row, 3)? {
+        "admin" => KeyKind::Admin,
+        "agent" => KeyKind::Agent,
+        other => return Err(unexpected("kind of key", other)),
+    };
+    Ok(KeyRow {
+        id: parsed(row, 0)?,
+        project: parsed(row, 1)?,
+        agent: parsed(row, 2)?,
+        kind,
+        digest: digest
+            .try_into()
+            .map_err(|error| sqlx::Error::Decode(Box::new(error)))?,
+        label: column(row, 5)?,
+        created_ms: unsigned(row, 6)?,
+        revoked_ms: unsigned_option(row, 7)?,
+    })
+}
+
+fn act(row: &SqliteRow) -> Result<AdminAct, sqlx::Error> {
+    Ok(AdminAct {
+        at_ms: unsigned(row, 0)?,
+        key: column(row, 1)?,
+        act: column(row, 2)?,
+        target: column(row, 3)?,
+        detail: column(row, 4)?,
+    })
+}

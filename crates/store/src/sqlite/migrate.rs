@@ -1,0 +1,233 @@
+//! The file's schema: made, checked, refused if newer, brought forward if older.
+//!
+//! A warm start asks one question and runs no migration. SQLite's migrations take no lock of their
+//! own, so a lock file stands for it. A new database is made under another name and moved into
+//! place when it is whole; an older one is copied first, and each step is one transaction, so that
+//! a killed migration leaves the old schema or a new one.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use sqlx::Connection;
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::sqlite::SqliteConnection;
+
+use super::connection::Connector;
+use super::{file, value};
+use crate::error::StoreError;
+
+static MIGRATIONS: Migrator = sqlx::migrate!("migrations/sqlite");
+
+/// `GANT` in the header of every file of ours, set by the first migration.
+const APPLICATION_ID: i64 = 0x4741_4e54;
+
+/// Two rows: whose file it is, and its schema.
+const VERSION: &str = "PRAGMA kb.application_id; \
+     SELECT coalesce(max(version), 0) FROM kb._sqlx_migrations";
+
+/// How long an opener waits for another one that makes or migrates the file.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Walks small tables that must be whole before anything is served; the audit is too long for it.
+const CHECK: &str = "SELECT quick_check FROM pragma_quick_check('projects', 'kb') \
+     UNION ALL SELECT quick_check FROM pragma_quick_check('agents', 'kb') \
+     UNION ALL SELECT quick_check FROM pragma_quick_check('project_mcp_servers', 'kb') \
+     UNION ALL SELECT quick_check FROM pragma_quick_check('mcp_bindings', 'kb') \
+     UNION ALL SELECT quick_check FROM pragma_quick_check('mcp_api_keys', 'kb') \
+     UNION ALL SELECT quick_check FROM pragma_quick_check('mcp_secrets', 'kb') \
+     UNION ALL SELECT quick_check FROM pragma_quick_check('mcp_journal_position', 'kb')";
+
+/// Returns the migrations that this Gantry knows.
+pub(crate) fn known() -> Migrator {
+    with_table(MIGRATIONS.iter().cloned().collect())
+}
+
+/// Joins migrations with the table that records them.
+pub(crate) fn with_table(migrations: Vec<sqlx::migrate::Migration>) -> Migrator {
+    let mut migrator = Migrator::with_migrations(migrations);
+    migrator.dangerous_set_table_name("kb._sqlx_migrations");
+    migrator
+}
+
+/// Makes the file, unless somebody else does so first.
+pub(crate) async fn create(
+    path: &Path,
+    migrator: &Migrator,
+    busy_timeout: Duration,
+) -> Result<(), StoreError> {
+    let _lock = lock(path).await?;
+    if file::look(path)? == file::Found::File {
+        return Ok(());
+    }
+    let unfinished = file::beside(path, ".new");
+    let failed = |error: std::io::Error| StoreError::open(path, error);
+    file::remove_unfinished(&unfinished).map_err(failed)?;
+    drop(file::make(&unfinished).map_err(failed)?);
+    let mut connection = Connector::new(&unfinished, busy_timeout)?.writer().await?;
+    run(&mut connection, path, migrator).await?;
+    let closed = connection.close().await;
+    closed.map_err(|error| StoreError::from_sqlite(path, "make the file", error))?;
+    file::put_in_place(&unfinished, path).map_err(failed)
+}
+
+/// Returns the file's schema if it is older than ours; refuses a newer one and files of others.
+pub(crate) async fn older(
+    connection: &mut SqliteConnection,
+    path: &Path,
+    migrator: &Migrator,
+) -> Result<Option<i64>, StoreError> {
+    let stranger = || StoreError::corrupt(path, "it is no database of Gantry");
+    let failed = |error| {
+        let error = StoreError::from_sqlite(path, "read its schema", error);
+        // The table of migrations is not there.
+        let absent = matches!(
+            &error,
+            StoreError::Query {
+                source: sqlx::Error::Database(_),
+                ..
+            }
+        );
+        if absent { stranger() } else { error }
+    };
+    let rows = sqlx::query(VERSION)
+        .persistent(false)
+        .fetch_all(connection)
+        .await;
+    let rows = rows.map_err(failed)?;
+    let [id, found] = rows.as_slice() else {
+        return Err(stranger());
+    };
+    let id: i64 = value::column(id, 0).map_err(failed)?;
+    let found: i64 = value::column(found, 0).map_err(failed)?;
+    if id != APPLICATION_ID {
+        return Err(stranger());
+    }
+    let known = migrator
+        .iter()
+        .map(|migration| migration.version)
+        .max()
+        .unwrap_or(0);
+    match found {
+        _ if found > known => Err(StoreError::Newer { found, known }),
+        _ if found < known => Ok(Some(found)),
+        _ => Ok(None),
+    }
+}
+
+/// Copies the file and brings it forward, unless somebody else does so first.
+pub(crate) async fn upgrade(
+    connection: &mut SqliteConnection,
+    path: &Path,
+    migrator: &Migrator,
+    found: i64,
+) -> Result<(), StoreError> {
+    let _lock = lock(path).await?;
+    if older(connection, path, migrator).await? != Some(found) {
+        return Ok(());
+    }
+    back_up(connection, path, found).await?;
+    run(connection, path, migrator).await?;
+    tracing::info!(file = %path.display(), from = found, "the database has a new schema");
+    Ok(())
+}
+
+/// Walks the tables that nothing can bring back.
+pub(crate) async fn check(
+    connection: &mut SqliteConnection,
+    path: &Path,
+) -> Result<(), StoreError> {
+    let failed = |error| StoreError::from_sqlite(path, "check its tables", error);
+    let rows = sqlx::query(CHECK)
+        .persistent(false)
+        .fetch_all(connection)
+        .await
+        .map_err(failed)?;
+    for row in rows {
+        let said: String = value::column(&row, 0).map_err(failed)?;
+        if said != "ok" {
+            return Err(StoreError::corrupt(path, said));
+        }
+    }
+    Ok(())
+}
+
+async fn run(
+    connection: &mut SqliteConnection,
+    path: &Path,
+    migrator: &Migrator,
+) -> Result<(), StoreError> {
+    match migrator.run_direct(None, connection, false).await {
+        Ok(()) => Ok(()),
+        Err(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => Err(
+            StoreError::from_sqlite(path, "bring its schema forward", error),
+        ),
+        Err(error) => Err(StoreError::open(path, error)),
+    }
+}
+
+async fn back_up(
+    connection: &mut SqliteConnection,
+    path: &Path,
+    found: i64,
+) -> Result<(), StoreError> {
+    let backup = file::backup_of(path, found);
+    let unfinished = file::beside(&backup, ".new");
+    let failed = |error: std::io::Error| StoreError::open(&backup, error);
+    file::remove_unfinished(&unfinished).map_err(failed)?;
+    drop(file::make(&unfinished).map_err(failed)?);
+    let text = unfinished
+        .to_str()
+        .ok_or_else(|| StoreError::open(path, "its name is not UTF-8"))?;
+    let copy = sqlx::query("VACUUM kb INTO $1")
+        .bind(text)
+        .persistent(false)
+        .execute(connection);
+    copy.await
+        .map_err(|error| StoreError::from_sqlite(path, "make a copy first", error))?;
+    file::put_in_place(&unfinished, &backup).map_err(failed)?;
+    tracing::info!(copy = %backup.display(), "copied the database before changing its schema");
+    Ok(())
+}
+
+/// Takes the lock on making and migrating; it ends with the returned file.
+async fn lock(path: &Path) -> Result<File, StoreError> {
+    let name = file::beside(path, ".lock");
+    let failed = |error: std::io::Error| StoreError::open(path, error);
+    if std::fs::symlink_metadata(&name).is_ok_and(|metadata| !metadata.is_file()) {
+        let reason = format!("`{}` is no regular file", name.display());
+        return Err(StoreError::open(path, reason));
+    }
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600);
+    let mut lock = options.open(&name).map_err(failed)?;
+    let end = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        match lock.try_lock() {
+            Ok(()) => break,
+            Err(TryLockError::WouldBlock) if tokio::time::Instant::now() < end => {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                lock.read_to_string(&mut holder).map_err(failed)?;
+                let holder = format!("process {}", holder.trim());
+                return Err(StoreError::Locked {
+                    path: path.to_owned(),
+                    holder,
+                });
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+    }
+    lock.set_len(0).map_err(failed)?;
+    write!(lock, "{}", std::process::id()).map_err(failed)?;
+    Ok(lock)
+}

@@ -1,0 +1,438 @@
+//! What only the engine's own code can see: statements, plans, migrations, broken turns.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gantry_model::id::CallId;
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Row, SqlSafeStr};
+use tempfile::TempDir;
+
+use super::*;
+use crate::call::{CallFilter, CallRow, CallStatus, FoldPosition};
+use crate::sql;
+
+const START: FoldPosition = FoldPosition {
+    segment: 0,
+    offset: 0,
+};
+
+fn place() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gantry.db");
+    (folder, path)
+}
+
+fn call(number: u64, input: &str) -> CallRow {
+    CallRow {
+        id: CallId::new(1_789_000_000_000 + number, u128::from(number)),
+        seq: number,
+        project: "local".into(),
+        agent: "default".into(),
+        key: "key_1".into(),
+        user: None,
+        session: None,
+        run: Some("run".into()),
+        step: None,
+        trace: None,
+        surface: "mcp".into(),
+        server: "example".into(),
+        method: "tools/call".into(),
+        tool: "echo".into(),
+        schema_version: None,
+        started_ms: 1_789_000_000_000 + number,
+        ended_ms: None,
+        duration_us: None,
+        status: CallStatus::Ok,
+        code: None,
+        error: None,
+        input: Some(input.into()),
+        input_bytes: input.len() as u64,
+        output: None,
+        output_bytes: 0,
+        repeats: 1,
+    }
+}
+
+fn full_filter() -> CallFilter {
+    let some = || Some("x".to_owned());
+    CallFilter {
+        project: some(),
+        agent: some(),
+        server: some(),
+        tool: some(),
+        status: Some(CallStatus::Ok),
+        run: some(),
+        session: some(),
+        trace: some(),
+        since_ms: Some(1),
+        until_ms: Some(2),
+        before: Some(CallId::from_bits(3)),
+        limit: 4,
+    }
+}
+
+/// Runs SQL on the file from outside, as another program would.
+async fn outside(path: &Path, sql: &'static str) -> sqlx::sqlite::SqliteConnection {
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .busy_timeout(Duration::ZERO);
+    let mut connection = options.connect().await.unwrap();
+    connection.execute(sql).await.unwrap();
+    connection
+}
+
+fn later(sql: &'static str) -> Migrator {
+    let mut migrations: Vec<_> = migrate::known().iter().cloned().collect();
+    let version = migrations.last().unwrap().version + 1;
+    let kind = MigrationType::Simple;
+    migrations.push(Migration::new(
+        version,
+        "later".into(),
+        kind,
+        sql.into_sql_str(),
+        false,
+    ));
+    migrate::with_table(migrations)
+}
+
+async fn open_with(path: &Path, migrator: &Migrator) -> Result<SqliteStore, StoreError> {
+    SqliteStore::open_with(path, migrator, Duration::from_millis(50)).await
+}
+
+#[tokio::test]
+async fn every_statement_can_be_prepared() {
+    let (_folder, path) = place();
+    let store = SqliteStore::open(&path).await.unwrap();
+    let fixed = [
+        sql::servers::ALL,
+        sql::keys::ALL,
+        sql::grants::ALL,
+        sql::catalog::ALL,
+        sql::events::ALL,
+        sql::leases::ALL,
+        sql::calls::ALL,
+    ];
+    let mut statements: Vec<String> = fixed.concat().iter().map(|s| (*s).to_owned()).collect();
+    statements.push(calls::fold_statement(1));
+    statements.push(calls::fold_statement(64));
+    statements.push(calls::filtered(sql::calls::SELECT, &full_filter()).into_string());
+    statements.push(calls::filtered(sql::calls::COUNT, &full_filter()).into_string());
+    let mut turn = store
+        .writer
+        .turn("prepare", Durability::Process)
+        .await
+        .unwrap();
+    let connection = turn.connection().unwrap();
+    for statement in statements {
+        let prepared = connection
+            .prepare(AssertSqlSafe(statement.as_str()).into_sql_str())
+            .await;
+        prepared.unwrap_or_else(|error| panic!("{statement}: {error}"));
+    }
+}
+
+#[test]
+fn every_statement_is_in_its_list() {
+    let files = [
+        (include_str!("../sql/servers.rs"), sql::servers::ALL.len()),
+        (include_str!("../sql/keys.rs"), sql::keys::ALL.len()),
+        (include_str!("../sql/grants.rs"), sql::grants::ALL.len()),
+        (include_str!("../sql/catalog.rs"), sql::catalog::ALL.len()),
+        (include_str!("../sql/events.rs"), sql::events::ALL.len()),
+        (include_str!("../sql/leases.rs"), sql::leases::ALL.len()),
+        // The two halves of the folding statement are prepared joined.
+        (include_str!("../sql/calls.rs"), sql::calls::ALL.len() + 2),
+    ];
+    for (text, listed) in files {
+        assert_eq!(text.matches(": &str =").count(), listed, "{text}");
+    }
+}
+
+#[test]
+fn a_released_migration_never_changes() {
+    let known = migrate::known();
+    let checksum = &known.iter().next().unwrap().checksum;
+    let hex: String = checksum.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert!(include_str!("../../tests/fixtures/schema-0001.sql").contains(&hex));
+}
+
+// fault D6: the plans do not walk the whole audit.
+#[tokio::test]
+async fn the_audit_is_read_by_its_keys() {
+    let (_folder, path) = place();
+    let store = SqliteStore::open(&path).await.unwrap();
+    let mut turn = store
+        .writer
+        .turn("explain", Durability::Process)
+        .await
+        .unwrap();
+    let run = CallFilter {
+        run: Some("x".into()),
+        ..CallFilter::default()
+    };
+    let since = CallFilter {
+        since_ms: Some(1),
+        ..CallFilter::default()
+    };
+    let order = " ORDER BY id DESC LIMIT 10";
+    let select = |filter| calls::filtered(sql::calls::SELECT, filter).into_string() + order;
+    for (statement, expected) in [
+        (
+            select(&CallFilter::default()),
+            "USING INDEX sqlite_autoindex_mcp_tool_call_log_1",
+        ),
+        (
+            select(&since),
+            "USING INDEX sqlite_autoindex_mcp_tool_call_log_1 (id>?)",
+        ),
+        (select(&run), "USING INDEX mcp_tool_call_log_run (run_id=?)"),
+        (
+            sql::calls::SETTLE_RUNNING.to_owned(),
+            "mcp_tool_call_log_running",
+        ),
+        (
+            sql::calls::DROP_BEFORE.to_owned(),
+            "USING INDEX sqlite_autoindex_mcp_tool_call_log_1 (id<?)",
+        ),
+        (
+            sql::events::OF_SERVER.to_owned(),
+            "mcp_server_events_server",
+        ),
+    ] {
+        let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {statement}"));
+        let rows = turn.connection().unwrap().fetch_all(explain).await.unwrap();
+        let plan: Vec<String> = rows.iter().map(|row| row.get("detail")).collect();
+        assert!(
+            plan.iter().any(|step| step.contains(expected)),
+            "{statement}: {plan:?}"
+        );
+        assert!(
+            !plan.iter().any(|step| step.contains("TEMP B-TREE")),
+            "{statement}: {plan:?}"
+        );
+    }
+}
+
+// fault D5
+#[tokio::test]
+async fn an_older_file_is_copied_and_brought_forward() {
+    let (_folder, path) = place();
+    let store = SqliteStore::open(&path).await.unwrap();
+    store.fold(&[call(1, "kept")], START).await.unwrap();
+    store.close().await.unwrap();
+    let migrator = later("CREATE TABLE kb.later (id INTEGER PRIMARY KEY) STRICT");
+    let (first, second) = tokio::join!(open_with(&path, &migrator), open_with(&path, &migrator));
+    for store in [first.unwrap(), second.unwrap()] {
+        assert_eq!(store.count_calls(&CallFilter::default()).await.unwrap(), 1);
+        store.close().await.unwrap();
+    }
+    let backup = newest_backup(&path).unwrap();
+    assert_eq!(backup, path.with_file_name("gantry.db.schema-1.bak"));
+    assert_eq!(
+        fs::metadata(&backup).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    let restored = path.with_file_name("restored.db");
+    fs::copy(&backup, &restored).unwrap();
+    let restored = SqliteStore::open(&restored).await.unwrap();
+    assert_eq!(
+        restored.count_calls(&CallFilter::default()).await.unwrap(),
+        1
+    );
+
+    // And the Gantry before does not touch what the later one made.
+    let before = fs::read(&path).unwrap();
+    let error = SqliteStore::open(&path).await.unwrap_err();
+    assert!(
+        matches!(error, StoreError::Newer { found: 2, known: 1 }),
+        "{error:?}"
+    );
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+// fault D5
+#[tokio::test]
+async fn a_migration_that_fails_half_way_leaves_the_old_schema() {
+    let (_folder, path) = place();
+    let store = SqliteStore::open(&path).await.unwrap();
+    store.fold(&[call(1, "kept")], START).await.unwrap();
+    store.close().await.unwrap();
+    let broken =
+        later("CREATE TABLE kb.later (id INTEGER) STRICT; INSERT INTO kb.absent VALUES (1)");
+    assert!(open_with(&path, &broken).await.is_err());
+    let store = SqliteStore::open(&path).await.unwrap();
+    assert_eq!(store.count_calls(&CallFilter::default()).await.unwrap(), 1);
+    store.close().await.unwrap();
+    let mended = later("CREATE TABLE kb.later (id INTEGER PRIMARY KEY) STRICT");
+    open_with(&path, &mended).await.unwrap();
+}
+
+// fault F1: full, said so, and well again by itself.
+#[tokio::test]
+async fn a_full_disk_is_said_and_heals() {
+    let (_folder, path) = place();
+    let store = SqliteStore::open(&path).await.unwrap();
+    let mut turn = store
+        .writer
+        .turn("limit", Durability::Process)
+        .await
+        .unwrap();
+    let limit = "PRAGMA kb.max_page_count = 1";
+    turn.connection().unwrap().execute(limit).await.unwrap();
+    turn.done();
+    let rows: Vec<_> = (0..200)
+        .map(|number| call(number, &"x".repeat(4096)))
+        .collect();
+    let end = FoldPosition {
+        segment: 1,
+        offset: 2,
+    };
+    let error = store.fold(&rows, end).await.unwrap_err();
+    assert!(matches!(error, StoreError::Full { .. }), "{error:?}");
+    assert_eq!(store.count_calls(&CallFilter::default()).await.unwrap(), 0);
+    assert_eq!(store.fold_position().await.unwrap(), None);
+    let mut turn = store
+        .writer
+        .turn("free", Durability::Process)
+        .await
+        .unwrap();
+    let free = "PRAGMA kb.max_page_count = 1000000";
+    turn.connection().unwrap().execute(free).await.unwrap();
+    turn.done();
+    store.fold(&rows, end).await.unwrap();
+    assert_eq!(
+        store.count_calls(&CallFilter::default()).await.unwrap(),
+        200
+    );
+    assert_eq!(store.fold_position().await.unwrap(), Some(end));
+}
+
+// fault D1
+#[tokio::test]
+async fn a_locked_file_is_said_and_heals() {
+    let (_folder, path) = place();
+    let store = open_with(&path, &migrate::known()).await.unwrap();
+    let mut other = outside(&path, "BEGIN IMMEDIATE").await;
+    let error = store.fold(&[call(1, "")], START).await.unwrap_err();
+    assert!(matches!(error, StoreError::Locked { .. }), "{error:?}");
+    assert!(matches!(
+        store.health().await,
+        Err(StoreError::Locked { .. })
+    ));
+    assert_eq!(store.count_calls(&CallFilter::default()).await.unwrap(), 0);
+    other.execute("ROLLBACK").await.unwrap();
+    store.health().await.unwrap();
+    store.fold(&[call(1, "")], START).await.unwrap();
+    other.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_away_leaves_nothing_open() {
+    let (_folder, path) = place();
+    let store = SqliteStore::open(&path).await.unwrap();
+    {
+        let mut turn = store
+            .writer
+            .turn("abandon", Durability::Process)
+            .await
+            .unwrap();
+        let mut transaction = turn.begin().await.unwrap();
+        let insert = "INSERT INTO kb.projects (id, created_at) VALUES ('lost', 0)";
+        transaction.execute(insert).await.unwrap();
+    }
+    assert_eq!(store.projects().await.unwrap(), []);
+    store.fold(&[call(1, "")], START).await.unwrap();
+    assert_eq!(store.count_calls(&CallFilter::default()).await.unwrap(), 1);
+}
+
+// fault F1: after some failures SQLite has rolled back by itself, which the driver does not see.
+#[tokio::test]
+async fn a_transaction_that_ended_behind_the_drivers_back_is_mended() {
+    let (_folder, path) = place();
+    let store = SqliteStore::open(&path).await.unwrap();
+    {
+        let mut turn = store
+            .writer
+            .turn("fail", Durability::Process)
+            .await
+            .unwrap();
+        turn.begin()
+            .await
+            .unwrap()
+            .execute("ROLLBACK")
+            .await
+            .unwrap();
+    }
+    store.fold(&[call(1, "")], START).await.unwrap();
+    assert_eq!(store.count_calls(&CallFilter::default()).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn the_queue_of_writes_is_bounded() {
+    let (_folder, path) = place();
+    let store = std::sync::Arc::new(SqliteStore::open(&path).await.unwrap());
+    let turn = store
+        .writer
+        .turn("hold", Durability::Process)
+        .await
+        .unwrap();
+    let mut writes = tokio::task::JoinSet::new();
+    for number in 0..300 {
+        let store = store.clone();
+        writes.spawn(async move { store.fold(&[call(number, "")], START).await });
+    }
+    for _ in 0..45 {
+        let refused = writes.join_next().await.unwrap().unwrap();
+        assert!(
+            matches!(refused, Err(StoreError::Busy { .. })),
+            "{refused:?}"
+        );
+    }
+    turn.done();
+    while let Some(written) = writes.join_next().await {
+        written.unwrap().unwrap();
+    }
+    assert_eq!(
+        store.count_calls(&CallFilter::default()).await.unwrap(),
+        255
+    );
+}
+
+// fault D3: what people did is synced, what the journal brings again is not.
+#[tokio::test]
+async fn durability_is_set_per_turn() {
+    let (_folder, path) = place();
+    let store = SqliteStore::open(&path).await.unwrap();
+    for (durability, expected) in [
+        (Durability::Power, 2_i64),
+        (Durability::Process, 1),
+        (Durability::Power, 2),
+    ] {
+        let mut turn = store.writer.turn("look", durability).await.unwrap();
+        let row = turn
+            .connection()
+            .unwrap()
+            .fetch_one("PRAGMA kb.synchronous")
+            .await
+            .unwrap();
+        assert_eq!(row.get::<i64, _>(0), expected);
+        turn.done();
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_read_hurts_no_other() {
+    let (_folder, path) = place();
+    let store = SqliteStore::open(&path).await.unwrap();
+    let project = gantry_model::id::ProjectName::local();
+    store.ensure_project(&project).await.unwrap();
+    let insert = "INSERT INTO project_mcp_servers (id, project_id, name, transport, config, \
+         enabled, created_at, updated_at, position) \
+         VALUES ('srv_1', 'local', 'odd', 'stdio', '{}', 1, 0, 0, 1)";
+    outside(&path, insert).await.close().await.unwrap();
+    assert_eq!(store.servers(&project).await.unwrap(), []);
+}

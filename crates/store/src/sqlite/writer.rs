@@ -1,0 +1,171 @@
+//! The one connection that writes, and the bounded queue in front of it.
+//!
+//! A turn is taken for one method and ends with `done`. A turn that ends otherwise (an error, a
+//! caller that went away) leaves the writer suspect: the next turn makes sure that nothing of it
+//! is left, and takes a new connection if it must. So a full disk heals by itself. No clock is
+//! involved: the queue bounds how many wait, and callers bring their own deadlines.
+
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{Connection, Sqlite, Transaction};
+use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit};
+
+use super::connection::Connector;
+use crate::error::StoreError;
+
+/// How many writes may wait or be under way at once.
+const QUEUE: usize = 256;
+
+/// What a write survives once its method has returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// The end of the process: for what the journal or the next handshake can bring again.
+    Process,
+    /// The loss of power: for what people and administrators did.
+    Power,
+}
+
+/// The queue and the connection.
+pub(crate) struct Writer {
+    connector: Connector,
+    places: Semaphore,
+    slot: Mutex<Slot>,
+}
+
+struct Slot {
+    connection: Option<SqliteConnection>,
+    /// What the connection is set to, if that is known.
+    durability: Option<Durability>,
+    /// Whether the last turn ended without `done`.
+    suspect: bool,
+    /// Whether the store is closed for good.
+    closed: bool,
+}
+
+/// The right to write, for one method.
+pub(crate) struct Turn<'a> {
+    what: &'static str,
+    connector: &'a Connector,
+    slot: MutexGuard<'a, Slot>,
+    _place: SemaphorePermit<'a>,
+}
+
+impl Writer {
+    /// Takes the connection over.
+    pub(crate) fn new(connector: Connector, connection: SqliteConnection) -> Self {
+        let durability = Some(Durability::Process);
+        let slot = Slot {
+            connection: Some(connection),
+            durability,
+            suspect: false,
+            closed: false,
+        };
+        Self {
+            connector,
+            places: Semaphore::new(QUEUE),
+            slot: Mutex::new(slot),
+        }
+    }
+
+    /// Waits for the turn to write; `Busy` when too many wait, or the store is closed.
+    pub(crate) async fn turn(
+        &self,
+        what: &'static str,
+        durability: Durability,
+    ) -> Result<Turn<'_>, StoreError> {
+        let busy = || StoreError::Busy { what };
+        let place = self.places.try_acquire().map_err(|_| busy())?;
+        let slot = self.slot.lock().await;
+        if slot.closed {
+            return Err(busy());
+        }
+        let mut turn = Turn {
+            what,
+            connector: &self.connector,
+            slot,
+            _place: place,
+        };
+        turn.mend().await?;
+        turn.slot.suspect = true;
+        turn.set(durability).await?;
+        Ok(turn)
+    }
+
+    /// Waits for the writes under way and closes the connection; later turns are refused.
+    pub(crate) async fn close(&self) -> Result<(), StoreError> {
+        self.places.close();
+        let mut slot = self.slot.lock().await;
+        slot.closed = true;
+        if let Some(connection) = slot.connection.take() {
+            connection.close().await.map_err(|error| {
+                StoreError::from_sqlite(self.connector.path(), "close the file", error)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Turn<'_> {
+    /// Returns what statements run on outside of a transaction.
+    pub(crate) fn connection(&mut self) -> Result<&mut SqliteConnection, StoreError> {
+        let what = self.what;
+        self.slot
+            .connection
+            .as_mut()
+            .ok_or(StoreError::Busy { what })
+    }
+
+    /// Begins a transaction that may write at once.
+    pub(crate) async fn begin(&mut self) -> Result<Transaction<'_, Sqlite>, StoreError> {
+        let (what, path) = (self.what, self.connector.path());
+        let connection = self
+            .slot
+            .connection
+            .as_mut()
+            .ok_or(StoreError::Busy { what })?;
+        let begun = connection.begin_with("BEGIN IMMEDIATE").await;
+        begun.map_err(|error| StoreError::from_sqlite(path, what, error))
+    }
+
+    /// Ends the turn: nothing is left open.
+    pub(crate) fn done(mut self) {
+        self.slot.suspect = false;
+    }
+
+    /// Makes sure that nothing of a broken turn is left.
+    async fn mend(&mut self) -> Result<(), StoreError> {
+        if self.slot.suspect {
+            self.slot.durability = None;
+            if let Some(connection) = &mut self.slot.connection {
+                // The ping answers after a rollback that is still queued. SQLite rolls some
+                // failures back by itself, after which the driver counts a transaction for ever.
+                let answers = connection.ping().await.is_ok();
+                if !answers || connection.is_in_transaction() {
+                    self.slot.connection = None;
+                }
+            }
+        }
+        if self.slot.connection.is_none() {
+            self.slot.connection = Some(self.connector.writer().await?);
+            self.slot.durability = Some(Durability::Process);
+        }
+        Ok(())
+    }
+
+    /// Sets what the next transaction survives.
+    async fn set(&mut self, durability: Durability) -> Result<(), StoreError> {
+        if self.slot.durability == Some(durability) {
+            return Ok(());
+        }
+        let (what, path) = (self.what, self.connector.path());
+        let pragma = match durability {
+            Durability::Process => "PRAGMA kb.synchronous = NORMAL",
+            Durability::Power => "PRAGMA kb.synchronous = FULL",
+        };
+        self.slot.durability = None;
+        let connection = self.connection()?;
+        let set = sqlx::query(pragma).execute(connection).await;
+        set.map_err(|error| StoreError::from_sqlite(path, what, error))?;
+        self.slot.durability = Some(durability);
+        Ok(())
+    }
+}

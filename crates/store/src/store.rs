@@ -1,0 +1,291 @@
+//! The only door to what is remembered: one method per question, whatever the engine.
+//!
+//! `Store` is a cheap clone. Methods either happen as a whole or not at all; none waits without a
+//! bound. The engine's own code is in `sqlite`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use gantry_model::event::ServerEvent;
+use gantry_model::id::{AgentName, CallId, KeyId, ProjectName, ServerId, ServerName};
+
+use crate::call::{CallFilter, CallRow, CallStatus, FoldPosition};
+use crate::error::StoreError;
+use crate::row::{AdminAct, CatalogRow, GrantRow, KeyRow, Principal, ServerRow};
+use crate::sqlite::SqliteStore;
+
+/// A handle on everything that Gantry remembers.
+#[derive(Clone, Debug)]
+pub struct Store {
+    engine: Engine,
+}
+
+/// Which engine stands behind the handle.
+#[derive(Clone, Debug)]
+enum Engine {
+    Sqlite(Arc<SqliteStore>),
+}
+
+impl Store {
+    /// Opens the SQLite file at `path`, making or migrating it first if needed.
+    ///
+    /// The file and its folder are made for their owner only. A copy is made before an older file
+    /// is migrated. A damaged file is refused and left as it is.
+    pub async fn open(path: &Path) -> Result<Self, StoreError> {
+        let store = SqliteStore::open(path).await?;
+        Ok(Self {
+            engine: Engine::Sqlite(Arc::new(store)),
+        })
+    }
+
+    /// Finishes what is under way, writes everything into the file and lets go of it.
+    ///
+    /// Every later use of any clone answers `Busy`.
+    pub async fn close(&self) -> Result<(), StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.close().await
+    }
+
+    /// Tells whether the store can be read and written now.
+    pub async fn health(&self) -> Result<(), StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.health().await
+    }
+
+    /// Makes everything written so far survive the loss of power.
+    ///
+    /// Servers, keys, grants and administrators' acts do so already when their method returns;
+    /// audit rows, events, catalogs and leases survive the end of the process only.
+    pub async fn sync(&self) -> Result<(), StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.sync().await
+    }
+
+    /// Makes the project known, if it is not.
+    pub async fn ensure_project(&self, project: &ProjectName) -> Result<(), StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.ensure_project(project).await
+    }
+
+    /// Returns the names of all projects.
+    pub async fn projects(&self) -> Result<Vec<ProjectName>, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.projects().await
+    }
+
+    /// Makes the agent known, and its project, if they are not.
+    pub async fn ensure_agent(
+        &self,
+        project: &ProjectName,
+        agent: &AgentName,
+    ) -> Result<(), StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.ensure_agent(project, agent).await
+    }
+
+    /// Registers a server; `Conflict` if its project has one of that name.
+    pub async fn put_server(&self, row: &ServerRow) -> Result<(), StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.put_server(row).await
+    }
+
+    /// Registers a server or replaces the one of that name in the project.
+    ///
+    /// The row's id becomes the server's; its place in the order and the time of its creation stay.
+    /// When id, spec and switch are as they were, nothing is written.
+    pub async fn replace_server(&self, row: &ServerRow) -> Result<(), StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.replace_server(row).await
+    }
+
+    /// Removes a server with its catalog and lease; tells whether it was there.
+    pub async fn remove_server(
+        &self,
+        project: &ProjectName,
+        id: ServerId,
+    ) -> Result<bool, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.remove_server(project, id).await
+    }
+
+    /// Returns a project's servers in the order of their configuration.
+    ///
+    /// A row that cannot be read any more is logged and left out, so that it hurts no other.
+    pub async fn servers(&self, project: &ProjectName) -> Result<Vec<ServerRow>, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.servers(project).await
+    }
+
+    /// Stores a key, making its project and agent known.
+    pub async fn put_key(&self, row: &KeyRow) -> Result<(), StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.put_key(row).await
+    }
+
+    /// Returns the keys of all projects that are not revoked, oldest first.
+    pub async fn keys(&self) -> Result<Vec<KeyRow>, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.keys().await
+    }
+
+    /// Revokes a key; tells whether it was there and not revoked before.
+    pub async fn revoke_key(&self, id: KeyId, at_ms: u64) -> Result<bool, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.revoke_key(id, at_ms).await
+    }
+
+    /// Stores a grant; one for the same principal, server and item gets its alias.
+    pub async fn put_grant(&self, row: &GrantRow) -> Result<(), StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.put_grant(row).await
+    }
+
+    /// Returns all grants of a project.
+    pub async fn grants(&self, project: &ProjectName) -> Result<Vec<GrantRow>, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.grants(project).await
+    }
+
+    /// Removes every grant of a principal and tells how many there were.
+    pub async fn remove_grants(
+        &self,
+        project: &ProjectName,
+        principal: &Principal,
+    ) -> Result<u64, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.remove_grants(project, principal).await
+    }
+
+    /// Remembers a server's catalog as a whole and returns its rows with their versions.
+    ///
+    /// The server must be registered. Of two rows with the same kind and name the first counts.
+    /// What is not among the rows is gone, but its version goes on counting when it comes back.
+    pub async fn save_catalog(
+        &self,
+        server: ServerId,
+        spec_fingerprint: &str,
+        hello: &str,
+        rows: &[CatalogRow],
+    ) -> Result<Vec<CatalogRow>, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store
+            .save_catalog(server, spec_fingerprint, hello, rows)
+            .await
+    }
+
+    /// Returns the fingerprint, the hello and the rows that were saved last, by kind and position.
+    pub async fn load_catalog(
+        &self,
+        server: ServerId,
+    ) -> Result<Option<(String, String, Vec<CatalogRow>)>, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.load_catalog(server).await
+    }
+
+    /// Writes rows of the audit and the journal's position in one transaction.
+    ///
+    /// Rows are merged by id: an end is never replaced by `running` or `unknown`, and folding the
+    /// same rows again changes nothing.
+    pub async fn fold(&self, rows: &[CallRow], position: FoldPosition) -> Result<(), StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.fold(rows, position).await
+    }
+
+    /// Returns how far the journal is folded, or `None` if it never was.
+    pub async fn fold_position(&self) -> Result<Option<FoldPosition>, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.fold_position().await
+    }
+
+    /// Ends every call that a dead gateway left running and tells how many there were.
+    pub async fn settle_running(
+        &self,
+        as_status: CallStatus,
+        ended_ms: u64,
+    ) -> Result<u64, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.settle_running(as_status, ended_ms).await
+    }
+
+    /// Returns the calls that pass the filter, newest first.
+    pub async fn calls(&self, filter: &CallFilter) -> Result<Vec<CallRow>, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.calls(filter).await
+    }
+
+    /// Returns one call.
+    pub async fn call(&self, id: CallId) -> Result<Option<CallRow>, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.call(id).await
+    }
+
+    /// Counts the calls that pass the filter, whatever its limit.
+    pub async fn count_calls(&self, filter: &CallFilter) -> Result<u64, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.count_calls(filter).await
+    }
+
+    /// Drops calls that came in before `ms`, oldest first, and tells how many; ask again if it is
+    /// `at_most`.
+    pub async fn drop_calls_before(&self, ms: u64, at_most: u32) -> Result<u64, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.drop_calls_before(ms, at_most).await
+    }
+
+    /// Writes down what happened to servers, keeping the newest thousand events of each.
+    pub async fn put_events(
+        &self,
+        events: &[(ProjectName, ServerEvent)],
+    ) -> Result<(), StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.put_events(events).await
+    }
+
+    /// Returns the newest events of a project or of one of its servers, newest last.
+    pub async fn events(
+        &self,
+        project: &ProjectName,
+        server: Option<&ServerName>,
+        limit: u32,
+    ) -> Result<Vec<ServerEvent>, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.events(project, server, limit).await
+    }
+
+    /// Takes or renews the lease on a server; `false` if somebody else holds it.
+    ///
+    /// The same holder renews with the same generation or a later one; anybody takes it when its
+    /// time is over. The server must be registered.
+    pub async fn take_lease(
+        &self,
+        project: &ProjectName,
+        server: ServerId,
+        holder: &str,
+        generation: u64,
+        until_ms: u64,
+    ) -> Result<bool, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store
+            .take_lease(project, server, holder, generation, until_ms)
+            .await
+    }
+
+    /// Writes down what an administrator did.
+    pub async fn put_admin_act(
+        &self,
+        at_ms: u64,
+        key: &str,
+        act: &str,
+        target: &str,
+        detail: &str,
+    ) -> Result<(), StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.put_admin_act(at_ms, key, act, target, detail).await
+    }
+
+    /// Returns the newest acts of administrators, newest first.
+    pub async fn admin_acts(&self, limit: u32) -> Result<Vec<AdminAct>, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.admin_acts(limit).await
+    }
+}

@@ -1,0 +1,90 @@
+//! Stores to test on, and rows to fill them with.
+//!
+//! An engine joins the suite by one more constructor in `stores`.
+
+use std::future::Future;
+
+use gantry_model::id::{CallId, ProjectName, ServerId};
+use gantry_model::spec::ServerSpec;
+use gantry_store::{CallRow, CallStatus, FoldPosition, ServerRow, Store};
+use tempfile::TempDir;
+
+/// The time of the first call of every test.
+pub(crate) const NOON: u64 = 1_789_000_000_000;
+
+/// A position that no test asks about.
+pub(crate) const ANYWHERE: FoldPosition = FoldPosition {
+    segment: 1,
+    offset: 1,
+};
+
+/// Opens an empty store of each engine; the folder goes with the pair.
+async fn stores() -> Vec<(Store, TempDir)> {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(&folder.path().join("gantry.db")).await.unwrap();
+    vec![(store, folder)]
+}
+
+/// Runs a test on an empty store of each engine and closes it.
+pub(crate) async fn on_each<F, R>(test: F)
+where
+    F: Fn(Store) -> R,
+    R: Future<Output = ()>,
+{
+    for (store, _folder) in stores().await {
+        test(store.clone()).await;
+        store.close().await.unwrap();
+    }
+}
+
+/// Returns the project that tests use.
+pub(crate) fn local() -> ProjectName {
+    ProjectName::local()
+}
+
+/// Returns a server that runs `command`.
+pub(crate) fn server(number: u128, name: &str, command: &str) -> ServerRow {
+    let launch = serde_json::from_value(serde_json::json!({ "command": command })).unwrap();
+    ServerRow {
+        id: ServerId::from_random(number),
+        project: local(),
+        spec: ServerSpec::process(name.parse().unwrap(), launch),
+        enabled: true,
+        created_ms: NOON,
+        updated_ms: NOON,
+    }
+}
+
+/// Returns a call with something in every field, `number` milliseconds after noon.
+pub(crate) fn call(number: u64, status: CallStatus) -> CallRow {
+    let text = |word: &str| Some(format!("{word}-{number}"));
+    let ended = status != CallStatus::Running;
+    CallRow {
+        id: CallId::new(NOON + number, u128::from(number)),
+        seq: number,
+        project: "local".into(),
+        agent: "default".into(),
+        key: "key_00000000000000000000000000000001".into(),
+        user: text("user"),
+        session: text("session"),
+        run: text("run"),
+        step: text("step"),
+        trace: text("trace"),
+        surface: "mcp".into(),
+        server: "example".into(),
+        method: "tools/call".into(),
+        tool: "echo".into(),
+        schema_version: Some("1".into()),
+        started_ms: NOON + number,
+        ended_ms: ended.then_some(NOON + number + 5),
+        duration_us: ended.then_some(5_000),
+        status,
+        code: None,
+        error: None,
+        input: Some(r#"{"text":"hallo"}"#.into()),
+        input_bytes: 16,
+        output: ended.then(|| r#"{"content":[]}"#.to_owned()),
+        output_bytes: if ended { 14 } else { 0 },
+        repeats: 1,
+    }
+}

@@ -1,0 +1,6 @@
+//! The store through its public door: `suite` runs on every engine, `sqlite` on the file itself.
+#![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
+
+mod harness;
+mod sqlite;
+mod suite;

@@ -1,0 +1,348 @@
+//! The SQLite file itself: opening, reopening, modes, damage, age.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use gantry_model::diagnose::Diagnose;
+use gantry_store::{CallFilter, CallStatus, Store, StoreError};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Connection, Executor};
+use tempfile::TempDir;
+
+use crate::harness::{ANYWHERE, call, local, server};
+
+/// What is done to a file's bytes.
+type Harm = fn(&mut Vec<u8>);
+
+fn place() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state").join("gantry.db");
+    (folder, path)
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+async fn filled(path: &Path) {
+    let store = Store::open(path).await.unwrap();
+    store.put_server(&server(1, "files", "npx")).await.unwrap();
+    let rows: Vec<_> = (0..500).map(|n| call(n, CallStatus::Ok)).collect();
+    store.fold(&rows, ANYWHERE).await.unwrap();
+    store.close().await.unwrap();
+}
+
+/// Opens a file that must be refused, and proves that it was left as it is.
+async fn refused(path: &Path) -> StoreError {
+    let before = fs::read(path).unwrap();
+    let error = Store::open(path).await.unwrap_err();
+    assert_eq!(fs::read(path).unwrap(), before, "the file was touched");
+    error
+}
+
+#[tokio::test]
+async fn what_was_written_is_there_after_reopening() {
+    let (_folder, path) = place();
+    filled(&path).await;
+    assert!(!path.with_file_name("gantry.db-wal").exists());
+    for _ in 0..2 {
+        let store = Store::open(&path).await.unwrap();
+        assert_eq!(
+            store.servers(&local()).await.unwrap(),
+            [server(1, "files", "npx")]
+        );
+        assert_eq!(
+            store.count_calls(&CallFilter::default()).await.unwrap(),
+            500
+        );
+        assert_eq!(store.fold_position().await.unwrap(), Some(ANYWHERE));
+        // Not closed: the next opening finds the write-ahead log and goes on from it.
+        store
+            .fold(&[call(499, CallStatus::Ok)], ANYWHERE)
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_warm_opening_says_how_long_it_takes() {
+    let (_folder, path) = place();
+    filled(&path).await;
+    let mut times = Vec::new();
+    for _ in 0..20 {
+        let start = tokio::time::Instant::now();
+        let store = Store::open(&path).await.unwrap();
+        times.push(start.elapsed());
+        assert_eq!(store.keys().await.unwrap(), []);
+        store.close().await.unwrap();
+    }
+    times.sort();
+    println!(
+        "opened in {:?} at best, {:?} in the middle",
+        times[0], times[10]
+    );
+}
+
+#[tokio::test]
+async fn a_closed_store_refuses_and_does_not_hang() {
+    let (_folder, path) = place();
+    let store = Store::open(&path).await.unwrap();
+    let clone = store.clone();
+    store.close().await.unwrap();
+    store.close().await.unwrap();
+    assert!(matches!(clone.keys().await, Err(StoreError::Busy { .. })));
+    let error = clone.fold(&[], ANYWHERE).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the database has no room to fold the journal"
+    );
+    assert!(matches!(clone.health().await, Err(StoreError::Busy { .. })));
+}
+
+#[tokio::test]
+async fn two_open_the_same_new_file_at_once() {
+    let (_folder, path) = place();
+    let (first, second) = tokio::join!(Store::open(&path), Store::open(&path));
+    let (first, second) = (first.unwrap(), second.unwrap());
+    let (one, two) = (server(1, "one", "x"), server(2, "two", "x"));
+    let (a, b) = tokio::join!(first.put_server(&one), second.put_server(&two));
+    a.and(b).unwrap();
+    for store in [first, second] {
+        assert_eq!(store.servers(&local()).await.unwrap().len(), 2);
+        store.close().await.unwrap();
+    }
+}
+
+// fault F5
+#[tokio::test]
+async fn only_the_owner_can_read_it() {
+    let (_folder, path) = place();
+    let store = Store::open(&path).await.unwrap();
+    store.ensure_project(&local()).await.unwrap();
+    assert_eq!(mode(path.parent().unwrap()), 0o700);
+    for entry in fs::read_dir(path.parent().unwrap()).unwrap() {
+        let entry = entry.unwrap().path();
+        assert_eq!(mode(&entry), 0o600, "{}", entry.display());
+    }
+    store.close().await.unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    Store::open(&path).await.unwrap().close().await.unwrap();
+    assert_eq!(mode(&path), 0o600);
+}
+
+// fault F5
+#[tokio::test]
+async fn a_link_or_a_folder_in_its_place_is_refused() {
+    let (folder, path) = place();
+    filled(&path).await;
+    let link = folder.path().join("link.db");
+    symlink(&path, &link).unwrap();
+    let error = Store::open(&link).await.unwrap_err();
+    assert!(matches!(error, StoreError::Open { .. }), "{error:?}");
+    let reason = std::error::Error::source(&error).unwrap().to_string();
+    assert_eq!(reason, format!("`{}` is a symbolic link", link.display()));
+    let dangling = folder.path().join("dangling.db");
+    symlink(folder.path().join("absent"), &dangling).unwrap();
+    assert!(matches!(
+        Store::open(&dangling).await,
+        Err(StoreError::Open { .. })
+    ));
+    assert!(!folder.path().join("absent").exists());
+    assert!(matches!(
+        Store::open(folder.path()).await,
+        Err(StoreError::Open { .. })
+    ));
+    symlink(&path, path.with_file_name("gantry.db-wal")).unwrap();
+    assert!(matches!(
+        Store::open(&path).await,
+        Err(StoreError::Open { .. })
+    ));
+}
+
+// fault D4
+#[tokio::test]
+async fn a_damaged_file_is_refused_and_left_as_it_is() {
+    let damages: [(&str, Harm); 6] = [
+        ("empty", |bytes| bytes.clear()),
+        ("cut in half", |bytes| bytes.truncate(bytes.len() / 2)),
+        ("cut to its header", |bytes| bytes.truncate(100)),
+        ("zeroed first page", |bytes| bytes[..4096].fill(0)),
+        ("flipped bits in the magic", |bytes| bytes[3] ^= 0xff),
+        ("flipped bits in every page's head", |bytes| {
+            for page in bytes.chunks_mut(4096).skip(1) {
+                page[..8].iter_mut().for_each(|byte| *byte ^= 0xff);
+            }
+        }),
+    ];
+    for (damage, harm) in damages {
+        let (_folder, path) = place();
+        filled(&path).await;
+        let mut bytes = fs::read(&path).unwrap();
+        harm(&mut bytes);
+        fs::write(&path, bytes).unwrap();
+        let error = refused(&path).await;
+        assert!(
+            matches!(error, StoreError::Corrupt { .. }),
+            "{damage}: {error:?}"
+        );
+        assert!(
+            error.to_string().contains(path.to_str().unwrap()),
+            "{damage}: {error}"
+        );
+        let hint = error.hint().unwrap();
+        assert!(
+            hint.contains("put a backup in its place"),
+            "{damage}: {hint}"
+        );
+    }
+}
+
+// fault D4
+#[tokio::test]
+async fn the_way_back_names_the_copy_there_is() {
+    let (_folder, path) = place();
+    filled(&path).await;
+    let copy = path.with_file_name("gantry.db.schema-12.bak");
+    fs::write(path.with_file_name("gantry.db.schema-9.bak"), "").unwrap();
+    fs::write(&copy, "").unwrap();
+    fs::write(&path, "").unwrap();
+    let hint = refused(&path).await.hint().unwrap();
+    assert!(
+        hint.contains(&format!("copy `{}` to", copy.display())),
+        "{hint}"
+    );
+}
+
+// fault D4
+#[tokio::test]
+async fn a_lost_file_is_not_made_anew_beside_its_log() {
+    let (_folder, path) = place();
+    filled(&path).await;
+    fs::rename(&path, path.with_file_name("moved")).unwrap();
+    fs::write(path.with_file_name("gantry.db-wal"), "something").unwrap();
+    let error = Store::open(&path).await.unwrap_err();
+    assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}");
+    assert!(!path.exists());
+}
+
+// fault D4
+#[tokio::test]
+async fn a_database_of_somebody_else_is_refused() {
+    let (_folder, path) = place();
+    fs::create_dir(path.parent().unwrap()).unwrap();
+    load(&path, "CREATE TABLE t (x); INSERT INTO t VALUES (1)").await;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    let error = Store::open(&path).await.unwrap_err();
+    assert!(
+        error.to_string().contains("it is no database of Gantry"),
+        "{error}"
+    );
+    load(&path, "INSERT INTO t VALUES (2)").await;
+}
+
+// fault D5
+#[tokio::test]
+async fn a_newer_file_is_refused_with_both_numbers() {
+    let (_folder, path) = place();
+    filled(&path).await;
+    let newer = "INSERT INTO _sqlx_migrations (version, description, success, checksum, \
+         execution_time) VALUES (9999, 'from the future', TRUE, X'00', 0)";
+    load(&path, newer).await;
+    let error = refused(&path).await;
+    assert_eq!(
+        error.to_string(),
+        "the database has schema 9999, this Gantry knows schemas up to 1"
+    );
+    assert_eq!(error.code(), "store.newer_schema");
+}
+
+// A start that was killed while it made the file leaves only what the next one clears away.
+#[tokio::test]
+async fn an_unfinished_file_is_no_obstacle() {
+    let (_folder, path) = place();
+    fs::create_dir(path.parent().unwrap()).unwrap();
+    fs::write(path.with_file_name("gantry.db.new"), "half").unwrap();
+    fs::write(path.with_file_name("gantry.db.new-wal"), "half").unwrap();
+    filled(&path).await;
+    assert!(!path.with_file_name("gantry.db.new").exists());
+}
+
+#[tokio::test]
+async fn the_files_of_the_first_schema_load_for_ever() {
+    let (_folder, path) = place();
+    fs::create_dir(path.parent().unwrap()).unwrap();
+    load(&path, include_str!("../fixtures/schema-0001.sql")).await;
+    let store = Store::open(&path).await.unwrap();
+    let servers = store.servers(&local()).await.unwrap();
+    let names: Vec<_> = servers.iter().map(|row| row.spec.name.as_str()).collect();
+    assert_eq!(names, ["files", "search"]);
+    let (fingerprint, _, items) = store.load_catalog(servers[0].id).await.unwrap().unwrap();
+    assert_eq!(
+        (fingerprint.as_str(), items.len(), items[0].version),
+        ("spec-1", 2, 2)
+    );
+    assert_eq!(store.keys().await.unwrap().len(), 2);
+    assert_eq!(store.grants(&local()).await.unwrap().len(), 3);
+    assert_eq!(store.events(&local(), None, 10).await.unwrap().len(), 2);
+    assert_eq!(store.admin_acts(10).await.unwrap().len(), 1);
+    assert_eq!(store.fold_position().await.unwrap(), Some(ANYWHERE));
+    let calls = store.calls(&CallFilter::default()).await.unwrap();
+    let statuses: Vec<_> = calls.iter().map(|row| row.status.as_str()).collect();
+    assert_eq!(
+        statuses,
+        [
+            "unknown",
+            "refused",
+            "cancelled",
+            "timeout",
+            "error",
+            "ok",
+            "running"
+        ]
+    );
+    assert_eq!(calls[5], call(1, CallStatus::Ok));
+    store.close().await.unwrap();
+}
+
+/// The same qualified names as on PostgreSQL, and the view that rows 0.9 and 1.1 name.
+#[tokio::test]
+async fn the_tables_of_the_design_are_there() {
+    let (_folder, path) = place();
+    filled(&path).await;
+    let options = SqliteConnectOptions::new()
+        .filename(":memory:")
+        .disable_statement_logging();
+    let mut connection = options.connect().await.unwrap();
+    let attach = sqlx::query("ATTACH $1 AS kb").bind(path.to_str().unwrap());
+    attach.execute(&mut connection).await.unwrap();
+    for statement in [
+        "SELECT id, project_id, product_id, name, description, transport, config, enabled, \
+         created_at, updated_at FROM kb.project_mcp_servers",
+        "SELECT container_type, status, provider, image FROM kb.agent_workspaces",
+        "SELECT project_id, name, nonce, ciphertext FROM kb.mcp_secrets",
+        "SELECT id FROM kb.projects",
+        "SELECT id FROM kb.products",
+        "SELECT id FROM kb.agents",
+    ] {
+        connection.execute(statement).await.unwrap();
+    }
+    let calls: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM kb.agent_run_tool_calls WHERE run_id = 'run-7' AND step = 'step-7' \
+         AND input = '{\"text\":\"hallo\"}' AND output = '{\"content\":[]}'",
+    )
+    .fetch_one(&mut connection)
+    .await
+    .unwrap();
+    assert_eq!(calls, 1);
+}
+
+/// Runs SQL on a file from outside.
+async fn load(path: &Path, sql: &'static str) {
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(true);
+    let mut connection = options.disable_statement_logging().connect().await.unwrap();
+    connection.execute(sql).await.unwrap();
+    connection.close().await.unwrap();
+}

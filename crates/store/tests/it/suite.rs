@@ -1,0 +1,9 @@
+//! What every engine must do, one file per noun.
+
+mod calls;
+mod catalog;
+mod events;
+mod grants;
+mod keys;
+mod leases;
+mod servers;

@@ -1,0 +1,77 @@
+//! Keys and administrators' acts.
+
+use gantry_model::caller::KeyKind;
+use gantry_model::id::KeyId;
+use gantry_store::{AdminAct, KeyRow, StoreError};
+
+use crate::harness::{NOON, local, on_each};
+
+fn key(number: u8, kind: KeyKind) -> KeyRow {
+    KeyRow {
+        id: KeyId::from_random(u128::from(number)),
+        project: local(),
+        agent: "default".parse().unwrap(),
+        kind,
+        digest: [number; 32],
+        label: format!("key {number}"),
+        created_ms: NOON + u64::from(number),
+        revoked_ms: None,
+    }
+}
+
+#[tokio::test]
+async fn keys_come_back_until_they_are_revoked() {
+    on_each(|store| async move {
+        let (admin, agent) = (key(1, KeyKind::Admin), key(2, KeyKind::Agent));
+        store.put_key(&agent).await.unwrap();
+        store.put_key(&admin).await.unwrap();
+        assert_eq!(store.keys().await.unwrap(), [admin.clone(), agent.clone()]);
+        assert!(store.revoke_key(admin.id, NOON + 9).await.unwrap());
+        assert!(!store.revoke_key(admin.id, NOON + 10).await.unwrap());
+        assert!(
+            !store
+                .revoke_key(KeyId::from_random(99), NOON)
+                .await
+                .unwrap()
+        );
+        assert_eq!(store.keys().await.unwrap(), [agent]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_key_is_stored_once() {
+    on_each(|store| async move {
+        store.put_key(&key(1, KeyKind::Agent)).await.unwrap();
+        let mut twin = key(2, KeyKind::Agent);
+        twin.digest = [1; 32];
+        for row in [key(1, KeyKind::Admin), twin] {
+            let error = store.put_key(&row).await.unwrap_err();
+            assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}");
+        }
+        assert_eq!(store.keys().await.unwrap(), [key(1, KeyKind::Agent)]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn acts_of_administrators_are_written_down() {
+    on_each(|store| async move {
+        for at_ms in [NOON, NOON + 1] {
+            store
+                .put_admin_act(at_ms, "key_1", "register", "files", "npx")
+                .await
+                .unwrap();
+        }
+        let newest = AdminAct {
+            at_ms: NOON + 1,
+            key: "key_1".into(),
+            act: "register".into(),
+            target: "files".into(),
+            detail: "npx".into(),
+        };
+        assert_eq!(store.admin_acts(1).await.unwrap(), [newest]);
+        assert_eq!(store.admin_acts(10).await.unwrap().len(), 2);
+    })
+    .await;
+}
