@@ -1,0 +1,82 @@
+//! Finds the descendants of this process where no namespace holds them together.
+//!
+//! Works because this process is a subreaper: whoever loses its parent becomes our child. Signals go
+//! through pidfds, so a number that was reused in between is never hit.
+
+use core::ffi::CStr;
+
+use crate::sys;
+use crate::text::Text;
+
+/// A chain of parents longer than this is a loop of reused numbers.
+const MAX_DEPTH: usize = 512;
+
+/// Sends a signal to every descendant.
+pub(crate) fn signal_all(signal: i32) {
+    let Ok(proc) = sys::open(
+        c"/proc",
+        sys::O_RDONLY | sys::O_DIRECTORY | sys::O_CLOEXEC,
+        0,
+    ) else {
+        return;
+    };
+    let own = sys::process_id();
+    let mut buffer = [0u8; 2048];
+    while let Ok(length @ 1..) = sys::directory_entries(proc, &mut buffer) {
+        let mut rest = &buffer[..length];
+        // struct linux_dirent64: u64 inode, i64 offset, u16 record length, u8 type, name.
+        while rest.len() > 19 {
+            let record = usize::from(u16::from_ne_bytes([rest[16], rest[17]]));
+            let name = CStr::from_bytes_until_nul(&rest[19..]).map_or(&b""[..], CStr::to_bytes);
+            if let Some(pid) = number(name) {
+                signal_if_descendant(pid, own, signal);
+            }
+            rest = rest.get(record.max(1)..).unwrap_or(&[]);
+        }
+    }
+    sys::close(proc);
+}
+
+fn signal_if_descendant(pid: i32, own: i32, signal: i32) {
+    let Ok(pidfd) = sys::pidfd_open(pid) else {
+        return;
+    };
+    let mut ancestor = pid;
+    for _ in 0..MAX_DEPTH {
+        match parent(ancestor) {
+            Some(parent) if parent == own => {
+                sys::pidfd_signal(pidfd, signal);
+                break;
+            }
+            Some(parent) if parent > 1 => ancestor = parent,
+            _ => break,
+        }
+    }
+    sys::close(pidfd);
+}
+
+/// The parent of a process, from the fourth field of its `stat`.
+fn parent(pid: i32) -> Option<i32> {
+    let mut path = Text::new(b"/proc/");
+    path.push_number(pid as u32);
+    path.push(b"/stat");
+    let fd = sys::open(path.as_c_str(), sys::O_RDONLY | sys::O_CLOEXEC, 0).ok()?;
+    let mut buffer = [0; 256];
+    let outcome = sys::read(fd, &mut buffer);
+    sys::close(fd);
+    let text = buffer.get(..outcome.ok()?)?;
+    // The second field is a name in parentheses that may itself hold anything.
+    let after_name = text.iter().rposition(|byte| *byte == b')')? + 2;
+    let field = text.get(after_name..)?.split(|byte| *byte == b' ').nth(1)?;
+    number(field)
+}
+
+fn number(digits: &[u8]) -> Option<i32> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0i32, |sum, digit| {
+        let digit = digit.is_ascii_digit().then(|| i32::from(digit - b'0'))?;
+        sum.checked_mul(10)?.checked_add(digit)
+    })
+}

@@ -1,0 +1,170 @@
+//! The job as the gateway wrote it: one flat, read-only mapping that is parsed in place.
+//!
+//! Nothing is copied, so the environment (which may hold secrets) is gone from the resident process
+//! once the [`Mapping`] is released. The order of the fields is that of `src/job.rs`.
+
+use core::ffi::CStr;
+
+use crate::protocol::JOB_VERSION;
+use crate::sys;
+
+/// Where the descriptors of a job go on behind the three pipes and the job itself.
+pub(crate) const FIRST_EXTRA_FD: usize = 4;
+
+/// The bytes of a job.
+pub(crate) struct Mapping {
+    at: *const u8,
+    length: usize,
+}
+
+/// What the gateway wants run, and how.
+pub(crate) struct Job<'a> {
+    pub(crate) flags: u32,
+    /// `CLONE_NEW*` bits.
+    pub(crate) unshare: u32,
+    /// The text for `/proc/self/uid_map`; empty without a user namespace.
+    pub(crate) uid_map: &'a CStr,
+    pub(crate) gid_map: &'a CStr,
+    pub(crate) private_dirs: Cursor<'a>,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) kept_capabilities: u64,
+    pub(crate) limits: Cursor<'a>,
+    pub(crate) landlock_handled: [u64; 3],
+    pub(crate) landlock_rules: Cursor<'a>,
+    pub(crate) filters: Cursor<'a>,
+    pub(crate) cwd: &'a CStr,
+    pub(crate) candidates: Cursor<'a>,
+    pub(crate) arguments: Cursor<'a>,
+    pub(crate) environment: Cursor<'a>,
+}
+
+/// A reader over a counted list inside the job.
+#[derive(Clone, Copy)]
+pub(crate) struct Cursor<'a> {
+    rest: &'a [u8],
+    /// How many items the list holds.
+    pub(crate) count: u32,
+}
+
+impl Mapping {
+    /// Maps the job's file.
+    pub(crate) fn new(fd: i32) -> sys::Result<Self> {
+        let length = sys::file_size(fd)?;
+        Ok(Self {
+            at: sys::map_file(fd, length)?,
+            length,
+        })
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: the mapping is `length` bytes, read-only, sealed against change, and lives as long
+        // as `self`.
+        unsafe { core::slice::from_raw_parts(self.at, self.length) }
+    }
+
+    /// Gives the memory back.
+    pub(crate) fn release(self) {
+        // SAFETY: `self` is consumed, so nothing borrows from it any more.
+        unsafe { sys::unmap(self.at, self.length) }
+    }
+}
+
+impl<'a> Job<'a> {
+    /// Parses a job; `None` if it is not one of ours.
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let mut cursor = Cursor {
+            rest: bytes,
+            count: 0,
+        };
+        if cursor.u32()? != JOB_VERSION {
+            return None;
+        }
+        Some(Self {
+            flags: cursor.u32()?,
+            unshare: cursor.u32()?,
+            uid_map: cursor.text()?,
+            gid_map: cursor.text()?,
+            private_dirs: cursor.list(|item| {
+                item.text()?;
+                item.text()?;
+                item.kept().map(drop)
+            })?,
+            uid: cursor.u32()?,
+            gid: cursor.u32()?,
+            kept_capabilities: cursor.u64()?,
+            limits: cursor.list(|item| item.limit().map(drop))?,
+            landlock_handled: [cursor.u64()?, cursor.u64()?, cursor.u64()?],
+            landlock_rules: cursor.list(|item| item.rule().map(drop))?,
+            filters: cursor.list(|item| item.blob().map(drop))?,
+            cwd: cursor.text()?,
+            candidates: cursor.texts()?,
+            arguments: cursor.texts()?,
+            environment: cursor.texts()?,
+        })
+    }
+}
+
+impl<'a> Cursor<'a> {
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.rest.split_at_checked(length)?;
+        self.rest = rest;
+        Some(taken)
+    }
+
+    pub(crate) fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_ne_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    pub(crate) fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_ne_bytes(self.take(8)?.try_into().ok()?))
+    }
+
+    /// Reads bytes with their length before them.
+    pub(crate) fn blob(&mut self) -> Option<&'a [u8]> {
+        let length = self.u32()?;
+        self.take(length as usize)
+    }
+
+    /// Reads a string with its terminating zero.
+    pub(crate) fn text(&mut self) -> Option<&'a CStr> {
+        CStr::from_bytes_with_nul(self.blob()?).ok()
+    }
+
+    /// Reads the list of paths that stay visible below a private directory.
+    pub(crate) fn kept(&mut self) -> Option<Self> {
+        self.list(|item| item.kept_path().map(drop))
+    }
+
+    /// Reads one of them: whether it may be written, and where it is.
+    pub(crate) fn kept_path(&mut self) -> Option<(bool, &'a CStr)> {
+        Some((self.u32()? != 0, self.text()?))
+    }
+
+    /// Reads a resource limit: which, and how much.
+    pub(crate) fn limit(&mut self) -> Option<(u32, u64)> {
+        Some((self.u32()?, self.u64()?))
+    }
+
+    /// Reads a Landlock rule: the access, and below which path.
+    pub(crate) fn rule(&mut self) -> Option<(u64, &'a CStr)> {
+        Some((self.u64()?, self.text()?))
+    }
+
+    pub(crate) fn texts(&mut self) -> Option<Self> {
+        self.list(|item| item.text().map(drop))
+    }
+
+    /// Steps over a list and returns a cursor at its first item.
+    fn list(&mut self, mut step: impl FnMut(&mut Self) -> Option<()>) -> Option<Self> {
+        let count = self.u32()?;
+        let start = Self {
+            rest: self.rest,
+            count,
+        };
+        for _ in 0..count {
+            step(self)?;
+        }
+        Some(start)
+    }
+}

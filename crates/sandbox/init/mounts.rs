@@ -1,0 +1,101 @@
+//! The view of the file system inside the mount namespace: private directories and an own `/proc`.
+//!
+//! An own `/proc` that cannot be mounted is noted and reported; a private directory is not optional.
+
+use core::ffi::CStr;
+
+use crate::job::{Cursor, Job};
+use crate::protocol::{
+    FLAG_MOUNT_PROC, FLAG_PROBE, STAGE_PRIVATE_DIR, STAGE_PROC, STAGE_PROPAGATION,
+};
+use crate::report::{CONTROL, fail, note};
+use crate::sys;
+use crate::text::Text;
+
+/// The most paths that stay visible below one private directory.
+const MAX_KEPT: usize = 32;
+
+/// Arranges the mounts a job asks for.
+pub(crate) fn prepare(job: &Job<'_>) {
+    // Nothing mounted here may reach the host; what the host mounts later may reach us.
+    if let Err(errno) = sys::mount(c"none", c"/", c"", sys::MS_SLAVE | sys::MS_REC, c"") {
+        fail(CONTROL, STAGE_PROPAGATION, errno, 0);
+    }
+    let mut directories = job.private_dirs;
+    for index in 0..directories.count as usize {
+        match private_directory(&mut directories) {
+            Ok(()) => {}
+            Err(errno) if job.flags & FLAG_PROBE != 0 => {
+                note(CONTROL, STAGE_PRIVATE_DIR, errno, index);
+            }
+            // The Landlock rules allow writing there: going on would open the host's own directory.
+            Err(errno) => fail(CONTROL, STAGE_PRIVATE_DIR, errno, index),
+        }
+    }
+    if job.flags & FLAG_MOUNT_PROC != 0 {
+        let flags = sys::MS_NOSUID | sys::MS_NODEV | sys::MS_NOEXEC;
+        if let Err(errno) = sys::mount(c"proc", c"/proc", c"proc", flags, c"") {
+            note(CONTROL, STAGE_PROC, errno, 0);
+        }
+    }
+}
+
+/// Covers a directory with an empty one in memory in which only the kept paths show.
+fn private_directory(item: &mut Cursor<'_>) -> sys::Result<()> {
+    let (Some(target), Some(options), Some(kept)) = (item.text(), item.text(), item.kept()) else {
+        return Err(sys::EINVAL);
+    };
+    if kept.count as usize > MAX_KEPT {
+        return Err(sys::EINVAL);
+    }
+    let mut opened = [-1; MAX_KEPT];
+    let mut paths = kept;
+    for slot in opened.iter_mut().take(kept.count as usize) {
+        let (_, path) = paths.kept_path().ok_or(sys::EINVAL)?;
+        *slot = sys::open(path, sys::O_PATH | sys::O_CLOEXEC, 0)?;
+    }
+    sys::mount(
+        c"tmpfs",
+        target,
+        c"tmpfs",
+        sys::MS_NOSUID | sys::MS_NODEV,
+        options,
+    )?;
+    let mut paths = kept;
+    for fd in opened.into_iter().filter(|fd| *fd >= 0) {
+        let (writable, path) = paths.kept_path().ok_or(sys::EINVAL)?;
+        show(fd, path, target.to_bytes().len())?;
+        if !writable {
+            // A Landlock rule on the covering directory would let it be written.
+            sys::make_read_only(path)?;
+        }
+        sys::close(fd);
+    }
+    Ok(())
+}
+
+/// Binds an open path back to where it was, below a directory of `covered` bytes length.
+fn show(fd: i32, path: &CStr, covered: usize) -> sys::Result<()> {
+    let bytes = path.to_bytes();
+    for (end, byte) in bytes.iter().enumerate().skip(covered + 1) {
+        if *byte == b'/' {
+            let _ = sys::make_directory(Text::new(&bytes[..end]).as_c_str(), 0o755);
+        }
+    }
+    if sys::is_directory(fd) {
+        let _ = sys::make_directory(path, 0o755);
+    } else {
+        let file = sys::open(path, sys::O_WRONLY | sys::O_CREAT | sys::O_CLOEXEC, 0o644)?;
+        sys::close(file);
+    }
+    let mut source = Text::new(b"/proc/self/fd/");
+    source.push_number(fd as u32);
+    sys::mount(
+        source.as_c_str(),
+        path,
+        c"",
+        sys::MS_BIND | sys::MS_REC,
+        c"",
+    )
+    .map(drop)
+}

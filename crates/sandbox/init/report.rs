@@ -1,0 +1,44 @@
+//! Sends records to the gateway over the control socket.
+
+use crate::protocol::{KIND_FAILED, KIND_NOTE, RECORD_LEN, Record};
+use crate::sys;
+
+/// The control socket in the init; the server process uses a copy that closes on exec.
+pub(crate) const CONTROL: i32 = 0;
+
+/// Sends one record; a gateway that is gone is noticed elsewhere.
+pub(crate) fn send(control: i32, record: Record) {
+    let mut bytes = [0; RECORD_LEN];
+    bytes[0] = record.kind;
+    bytes[1] = record.stage;
+    bytes[4..8].copy_from_slice(&record.value.to_ne_bytes());
+    bytes[8..].copy_from_slice(&record.data.to_ne_bytes());
+    let _ = sys::send(control, &bytes);
+}
+
+/// Tells that one protection could not be given.
+pub(crate) fn note(control: i32, stage: u8, errno: i32, index: usize) {
+    send(
+        control,
+        Record {
+            kind: KIND_NOTE,
+            stage,
+            value: errno,
+            data: index as u64,
+        },
+    );
+}
+
+/// Tells why nothing runs, and ends.
+pub(crate) fn fail(control: i32, stage: u8, errno: i32, index: usize) -> ! {
+    send(
+        control,
+        Record {
+            kind: KIND_FAILED,
+            stage,
+            value: errno,
+            data: index as u64,
+        },
+    );
+    sys::exit(127)
+}

@@ -1,0 +1,155 @@
+//! The resident init: first process of the tree's namespace, or its subreaper where there is none.
+//!
+//! It starts the server, reaps what ends, passes TERM on, and ends everything when the server ends,
+//! when it is told to, or when the gateway's side of the control socket closes.
+
+use crate::descendants;
+use crate::job::{FIRST_EXTRA_FD, Job, Mapping};
+use crate::mounts;
+use crate::protocol::{
+    COMMAND_KILL, COMMAND_TERMINATE, FLAG_CGROUP_KILL, FLAG_CGROUP_V2, FLAG_LOOPBACK, KIND_EXITED,
+    KIND_STARTED, Record, STAGE_FORK, STAGE_LOOPBACK, STAGE_RECEIVE,
+};
+use crate::report::{CONTROL, fail, note, send};
+use crate::server;
+use crate::sys;
+
+const CLONE_NEWNS: u32 = 0x0002_0000;
+const PR_SET_DUMPABLE: usize = 4;
+
+/// The tree as its init sees it.
+struct Tree {
+    server: i32,
+    /// Whether the kernel ends the tree with this process.
+    namespaced: bool,
+    cgroup_kill: Option<i32>,
+}
+
+/// Starts the job's server and stays with it.
+pub(crate) fn run(mapping: Mapping, fds: &[i32]) -> ! {
+    let Some(job) = Job::parse(mapping.bytes()) else {
+        fail(CONTROL, STAGE_RECEIVE, sys::EINVAL, 0);
+    };
+    if job.unshare & CLONE_NEWNS != 0 {
+        mounts::prepare(&job);
+    }
+    if job.flags & FLAG_LOOPBACK != 0
+        && let Err(errno) = sys::raise_loopback()
+    {
+        note(CONTROL, STAGE_LOOPBACK, errno, 0);
+    }
+    let namespaced = job.unshare & sys::CLONE_NEWPID != 0;
+    let (cgroup_kill, cgroups) = match fds[FIRST_EXTRA_FD..].split_last() {
+        Some((kill, procs)) if job.flags & FLAG_CGROUP_KILL != 0 => (Some(*kill), procs),
+        _ => (None, &fds[FIRST_EXTRA_FD..]),
+    };
+    let born_in = cgroups.first().filter(|_| job.flags & FLAG_CGROUP_V2 != 0);
+    let born_there = born_in.map(|cgroup| sys::fork_into(sys::CLONE_VFORK, *cgroup));
+    let data = [fds[0], fds[1], fds[2]];
+    // This process sleeps until the server runs its program or has ended: memory is not shared.
+    let forked = match born_there {
+        Some(Ok(0)) => server::run(&job, data, cgroups, 1),
+        Some(Ok(pid)) => Ok(pid),
+        Some(Err(_)) | None => sys::fork(sys::CLONE_VFORK),
+    };
+    let server = match forked {
+        Ok(0) => server::run(&job, data, cgroups, 0),
+        Ok(pid) => pid,
+        Err(errno) => fail(CONTROL, STAGE_FORK, errno, 0),
+    };
+    send(
+        CONTROL,
+        Record {
+            kind: KIND_STARTED,
+            stage: 0,
+            value: 0,
+            data: 0,
+        },
+    );
+    mapping.release();
+    for fd in fds.iter().filter(|fd| Some(**fd) != cgroup_kill) {
+        sys::close(*fd);
+    }
+    let _ = sys::prctl(PR_SET_DUMPABLE, 0, 0);
+    Tree {
+        server,
+        namespaced,
+        cgroup_kill,
+    }
+    .watch()
+}
+
+impl Tree {
+    fn watch(&self) -> ! {
+        let child_mask = 1 << (sys::SIGCHLD - 1);
+        let Ok(signals) = sys::signal_descriptor(child_mask) else {
+            self.end()
+        };
+        loop {
+            let (commanded, child_ended) = sys::wait_readable(CONTROL, signals);
+            if child_ended {
+                let mut information = [0; 128];
+                let _ = sys::read(signals, &mut information);
+            }
+            // Also without a signal: those before the descriptor existed are not lost.
+            while let Ok(Some((pid, status))) = sys::wait_any(false) {
+                self.reaped(pid, status);
+                if pid == self.server {
+                    self.end();
+                }
+            }
+            if commanded {
+                let mut command = [0];
+                match sys::read(CONTROL, &mut command) {
+                    Ok(1) if command[0] == COMMAND_TERMINATE => self.terminate(),
+                    Ok(1) if command[0] != COMMAND_KILL => {}
+                    _ => self.end(),
+                }
+            }
+        }
+    }
+
+    /// Tells the gateway how the server ended.
+    fn reaped(&self, pid: i32, status: i32) {
+        if pid == self.server {
+            send(
+                CONTROL,
+                Record {
+                    kind: KIND_EXITED,
+                    stage: 0,
+                    value: status,
+                    data: 0,
+                },
+            );
+        }
+    }
+
+    /// Asks every process to end; those that are stopped are woken to hear it.
+    fn terminate(&self) {
+        for signal in [sys::SIGTERM, sys::SIGCONT] {
+            if self.namespaced {
+                sys::kill(-1, signal);
+            } else {
+                descendants::signal_all(signal);
+            }
+        }
+    }
+
+    /// Ends the tree and this process with it.
+    fn end(&self) -> ! {
+        if !self.namespaced {
+            loop {
+                if let Some(fd) = self.cgroup_kill {
+                    let _ = sys::write(fd, b"1");
+                }
+                descendants::signal_all(sys::SIGKILL);
+                match sys::wait_any(true) {
+                    Ok(Some((pid, status))) => self.reaped(pid, status),
+                    Ok(None) => {}
+                    Err(_) => break,
+                }
+            }
+        }
+        sys::exit(0)
+    }
+}

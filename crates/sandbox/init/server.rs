@@ -1,0 +1,208 @@
+//! The last steps in the server's own process: it joins, drops and locks everything, then becomes the
+//! program. It never returns: either the program runs or the gateway is told which step failed.
+
+use core::ffi::CStr;
+
+use crate::job::{Cursor, Job};
+use crate::protocol::{
+    FLAG_CGROUP_V2, FLAG_PROBE, KEEP_ID, KIND_LANDLOCK, KIND_SERVER, Record, STAGE_CAPABILITIES,
+    STAGE_CGROUP, STAGE_CWD, STAGE_EXEC, STAGE_INTERPRETER, STAGE_LANDLOCK, STAGE_PRIVILEGES,
+    STAGE_RECEIVE, STAGE_RLIMIT, STAGE_SECCOMP, STAGE_USER,
+};
+use crate::report::{CONTROL, fail, note, send};
+use crate::sys;
+
+/// What a Landlock rule on a plain file may hold: execute, write, read, truncate, device ioctl.
+const LANDLOCK_FILE_ACCESS: u64 = 0b1100_0000_0000_0111;
+
+const PR_CAPBSET_DROP: usize = 24;
+const PR_SET_NO_NEW_PRIVS: usize = 38;
+const PR_CAP_AMBIENT: usize = 47;
+const PR_CAP_AMBIENT_CLEAR_ALL: usize = 4;
+
+/// Becomes the server; of its cgroups it is already in the first `joined`.
+pub(crate) fn run(job: &Job<'_>, data: [i32; 3], cgroups: &[i32], joined: usize) -> ! {
+    let control = sys::duplicate_above(CONTROL, 16).unwrap_or(CONTROL);
+    send(
+        control,
+        Record {
+            kind: KIND_SERVER,
+            stage: 0,
+            value: 0,
+            data: 0,
+        },
+    );
+    sys::new_session();
+    for (index, cgroup) in cgroups.iter().enumerate().skip(joined) {
+        let directory = index == 0 && job.flags & FLAG_CGROUP_V2 != 0;
+        if let Err(errno) = join(*cgroup, directory) {
+            note(control, STAGE_CGROUP, errno, index);
+        }
+    }
+    for (target, fd) in data.into_iter().enumerate() {
+        if let Err(errno) = sys::duplicate_to(fd, target as i32) {
+            fail(control, STAGE_RECEIVE, errno, target);
+        }
+    }
+    sys::close_from(3, true);
+    limits(job, control);
+    let ruleset = ruleset(job, control);
+    drop_bounding_set(job.kept_capabilities);
+    if job.uid != KEEP_ID
+        && let Err(errno) = sys::become_user(job.uid, job.gid)
+    {
+        fail(control, STAGE_USER, errno, 0);
+    }
+    if let Err(errno) = sys::change_directory(job.cwd) {
+        fail(control, STAGE_CWD, errno, 0);
+    }
+    if let Err(errno) = sys::set_capabilities(job.kept_capabilities, job.kept_capabilities) {
+        fail(control, STAGE_CAPABILITIES, errno, 0);
+    }
+    if let Err(errno) = sys::prctl(PR_SET_NO_NEW_PRIVS, 1, 0) {
+        fail(control, STAGE_PRIVILEGES, errno, 0);
+    }
+    if let Some(ruleset) = ruleset
+        && let Err(errno) = sys::landlock_restrict(ruleset)
+    {
+        note(control, STAGE_LANDLOCK, errno, 0);
+    }
+    sys::default_signals();
+    sys::block_signals(0);
+    let mut filters = job.filters;
+    for index in 0..filters.count as usize {
+        let outcome = filters
+            .blob()
+            .ok_or(sys::EINVAL)
+            .and_then(sys::install_filter);
+        if let Err(errno) = outcome {
+            note(control, STAGE_SECCOMP, errno, index);
+        }
+    }
+    if job.flags & FLAG_PROBE != 0 {
+        let abi = sys::landlock_abi().unwrap_or(0) as i32;
+        send(
+            control,
+            Record {
+                kind: KIND_LANDLOCK,
+                stage: 0,
+                value: abi,
+                data: 0,
+            },
+        );
+        sys::exit(0);
+    }
+    execute(job, control)
+}
+
+/// Moves this process into a cgroup, given by its directory or by its `cgroup.procs`.
+fn join(cgroup: i32, directory: bool) -> sys::Result<usize> {
+    let procs = if directory {
+        sys::open_at(cgroup, c"cgroup.procs", sys::O_WRONLY | sys::O_CLOEXEC, 0)?
+    } else {
+        cgroup
+    };
+    sys::write(procs, b"0")
+}
+
+fn limits(job: &Job<'_>, control: i32) {
+    let mut limits = job.limits;
+    for _ in 0..limits.count {
+        if let Some((resource, limit)) = limits.limit()
+            && let Err(errno) = sys::set_limit(resource, limit)
+        {
+            note(control, STAGE_RLIMIT, errno, resource as usize);
+        }
+    }
+}
+
+/// Builds the Landlock ruleset while the paths can still be opened.
+fn ruleset(job: &Job<'_>, control: i32) -> Option<i32> {
+    let handled = job.landlock_handled;
+    let length = match handled {
+        [0, 0, 0] => return None,
+        [_, 0, 0] => 8,
+        [_, _, 0] => 16,
+        _ => 24,
+    };
+    let ruleset = match sys::landlock_create(&handled, length) {
+        Ok(ruleset) => ruleset,
+        Err(errno) => {
+            note(control, STAGE_LANDLOCK, errno, 0);
+            return None;
+        }
+    };
+    let mut rules = job.landlock_rules;
+    for index in 0..rules.count as usize {
+        let Some((access, path)) = rules.rule() else {
+            break;
+        };
+        // A system directory that this host does not have needs no rule.
+        let Ok(fd) = sys::open(path, sys::O_PATH | sys::O_CLOEXEC, 0) else {
+            continue;
+        };
+        let access = if sys::is_directory(fd) {
+            access
+        } else {
+            access & LANDLOCK_FILE_ACCESS
+        };
+        if let Err(errno) = sys::landlock_allow(ruleset, access & handled[0], fd) {
+            note(control, STAGE_LANDLOCK, errno, index + 1);
+        }
+        sys::close(fd);
+    }
+    Some(ruleset)
+}
+
+/// Takes away for good what no program of this tree may ever gain.
+fn drop_bounding_set(kept: u64) {
+    for capability in 0..64 {
+        if kept >> capability & 1 == 0 {
+            // Without the right to drop there is nothing to gain either: no new privileges is set.
+            let _ = sys::prctl(PR_CAPBSET_DROP, capability, 0);
+        }
+    }
+    let _ = sys::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0);
+}
+
+/// Tries the candidates in order, as a search along `PATH` does.
+fn execute(job: &Job<'_>, control: i32) -> ! {
+    let (Ok(arguments), Ok(environment)) = (pointers(job.arguments), pointers(job.environment))
+    else {
+        fail(control, STAGE_EXEC, sys::EINVAL, 0);
+    };
+    let mut denied = None;
+    let mut candidates = job.candidates;
+    for index in 0..candidates.count as usize {
+        let Some(program) = candidates.text() else {
+            break;
+        };
+        // SAFETY: both arrays end with null and point to strings inside the job's mapping.
+        let errno = unsafe { sys::execute(program, arguments, environment) };
+        match errno {
+            sys::ENOENT | sys::ENOTDIR if sys::exists(program) => {
+                fail(control, STAGE_INTERPRETER, errno, index)
+            }
+            sys::ENOENT | sys::ENOTDIR => {}
+            sys::EACCES if sys::exists(program) => denied = Some(index),
+            sys::EACCES => {}
+            _ => fail(control, STAGE_EXEC, errno, index),
+        }
+    }
+    match denied {
+        Some(index) => fail(control, STAGE_EXEC, sys::EACCES, index),
+        None => fail(control, STAGE_EXEC, sys::ENOENT, 0),
+    }
+}
+
+/// Builds the null-terminated array of pointers that exec wants.
+fn pointers(mut texts: Cursor<'_>) -> sys::Result<*const *const u8> {
+    let count = texts.count as usize;
+    let array = sys::map_memory((count + 1) * size_of::<*const u8>())?.cast::<*const u8>();
+    for index in 0..count {
+        let text: &CStr = texts.text().ok_or(sys::EINVAL)?;
+        // SAFETY: the mapping holds `count + 1` pointers and `index` is below `count`.
+        unsafe { array.add(index).write(text.as_ptr().cast()) };
+    }
+    Ok(array)
+}

@@ -1,0 +1,157 @@
+//! The limits of a tree through cgroups, version 2 or 1, whichever the host gives per controller.
+//!
+//! [`Cgroups::open`] finds where we may make our own (`gantry-<instance>`) and ends what dead
+//! instances left there; [`Cgroups::create`] makes one [`Group`] per tree. What is not possible is
+//! returned with its reason, never dropped.
+
+mod group;
+mod mounts;
+mod parent;
+
+use std::fmt;
+use std::fs;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub(crate) use group::Group;
+use mounts::{Version, hierarchies};
+use parent::Parent;
+
+use crate::command::Limits;
+
+/// What a cgroup can limit for us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Controller {
+    Memory,
+    Cpu,
+    Pids,
+}
+
+/// The places where this gateway may make cgroups.
+#[derive(Debug)]
+pub(crate) struct Cgroups {
+    parents: Vec<Parent>,
+    /// Why there is no place, per controller.
+    refused: Vec<(Controller, String)>,
+    sequence: AtomicU64,
+}
+
+impl Controller {
+    pub(crate) const ALL: [Self; 3] = [Self::Memory, Self::Cpu, Self::Pids];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Cpu => "cpu",
+            Self::Pids => "pids",
+        }
+    }
+}
+
+impl fmt::Display for Controller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Cgroups {
+    /// Finds and takes our place in every useful hierarchy.
+    pub(crate) fn open(instance: &str) -> Self {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let found = hierarchies(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"));
+        let mut parents: Vec<Parent> = Vec::new();
+        let mut reasons: Vec<(Vec<Controller>, String)> = Vec::new();
+        for hierarchy in &found {
+            let free = |controller: &Controller| {
+                !parents
+                    .iter()
+                    .any(|parent| parent.controllers.contains(controller))
+            };
+            // Version 2 comes first and is worth having even without controllers: it counts
+            // processor time and ends a whole group at once.
+            let wanted: Vec<Controller> =
+                hierarchy.controllers.iter().copied().filter(free).collect();
+            if wanted.is_empty() && hierarchy.version == Version::V1 {
+                continue;
+            }
+            match Parent::open(hierarchy, instance, &wanted) {
+                Ok(parent) => {
+                    reasons.extend(parent.refused.clone());
+                    parents.push(parent);
+                }
+                Err(reason) => reasons.push((wanted, reason)),
+            }
+        }
+        let mut refused = Vec::new();
+        for controller in Controller::ALL {
+            if !parents
+                .iter()
+                .any(|parent| parent.controllers.contains(&controller))
+            {
+                let reason = reasons
+                    .iter()
+                    .find(|(controllers, _)| controllers.contains(&controller))
+                    .map_or("the host has no such cgroup controller", |(_, reason)| {
+                        reason
+                    });
+                refused.push((controller, reason.to_owned()));
+            }
+        }
+        Self {
+            parents,
+            refused,
+            sequence: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns how a controller is used here, or why it is not.
+    pub(crate) fn describe(&self, controller: Controller) -> Result<String, String> {
+        let holder = self
+            .parents
+            .iter()
+            .find(|parent| parent.controllers.contains(&controller));
+        match holder {
+            Some(parent) => Ok(format!(
+                "cgroup {} at `{}`",
+                parent.version,
+                parent.dir.display()
+            )),
+            None => Err(self
+                .refused
+                .iter()
+                .find(|(refused, _)| *refused == controller)
+                .map(|(_, reason)| reason.clone())
+                .unwrap_or_default()),
+        }
+    }
+
+    /// Makes the cgroups of one tree and writes its limits.
+    pub(crate) fn create(&self, name: &str, limits: &Limits) -> Group {
+        let number = self.sequence.fetch_add(1, Ordering::Relaxed);
+        let directory = format!("{}-{number}", safe_name(name));
+        let mut group = Group::default();
+        for parent in &self.parents {
+            group.add(parent, &directory, limits);
+        }
+        for controller in Controller::ALL {
+            if let Err(reason) = self.describe(controller) {
+                group.refuse(controller, reason);
+            }
+        }
+        group
+    }
+}
+
+/// Returns a name that is safe as a directory.
+fn safe_name(name: &str) -> String {
+    let safe = |c: char| {
+        if c.is_ascii_alphanumeric() || "_-".contains(c) {
+            c
+        } else {
+            '_'
+        }
+    };
+    name.chars().take(64).map(safe).collect()
+}
+
+#[cfg(test)]
+mod tests;

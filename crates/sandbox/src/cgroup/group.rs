@@ -1,0 +1,294 @@
+//! The cgroups of one tree: its limits, what it uses, whether it ran into a limit, its end.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use super::Controller;
+use super::mounts::Version;
+use super::parent::Parent;
+use crate::command::Limits;
+use crate::exit::Usage;
+
+/// The period processor time is shared out in, in microseconds.
+const CPU_PERIOD: u64 = 100_000;
+
+/// The groups of one tree, one directory per hierarchy in use.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Group {
+    dirs: Vec<Dir>,
+    /// What became of each limit that was asked for or could not be.
+    outcomes: Vec<(Controller, Result<String, String>)>,
+}
+
+#[derive(Clone, Debug)]
+struct Dir {
+    path: PathBuf,
+    version: Version,
+    controllers: Vec<Controller>,
+}
+
+impl Group {
+    /// Makes the tree's directory in one hierarchy and writes the limits that live there.
+    pub(crate) fn add(&mut self, parent: &Parent, name: &str, limits: &Limits) {
+        let asked: Vec<Controller> = parent
+            .controllers
+            .iter()
+            .copied()
+            .filter(|controller| match controller {
+                Controller::Memory => limits.memory_bytes.is_some(),
+                Controller::Cpu => limits.cpu.is_some(),
+                Controller::Pids => limits.pids.is_some(),
+            })
+            .collect();
+        if asked.is_empty() && parent.version == Version::V1 {
+            return;
+        }
+        let path = parent.dir.join(name);
+        if let Err(error) = fs::create_dir(&path) {
+            for controller in asked {
+                let reason = format!("cannot make the cgroup `{}`: {error}", path.display());
+                self.outcomes.push((controller, Err(reason)));
+            }
+            return;
+        }
+        for controller in asked {
+            let outcome = match set_limit(&path, parent.version, controller, limits) {
+                Ok(()) => Ok(format!("cgroup {}", parent.version)),
+                Err(error) => Err(format!("cannot set it in `{}`: {error}", path.display())),
+            };
+            self.outcomes.push((controller, outcome));
+        }
+        let controllers = parent.controllers.clone();
+        self.dirs.push(Dir {
+            path,
+            version: parent.version,
+            controllers,
+        });
+    }
+
+    /// Records why a controller is not there at all.
+    pub(crate) fn refuse(&mut self, controller: Controller, reason: String) {
+        self.outcomes.push((controller, Err(reason)));
+    }
+
+    /// Records that the tree could not join one of the directories, by its index in [`Self::join`].
+    pub(crate) fn not_joined(&mut self, index: usize, error: &io::Error) {
+        if index < self.dirs.len() {
+            let dir = self.dirs.remove(index);
+            for (controller, outcome) in &mut self.outcomes {
+                if dir.controllers.contains(controller) {
+                    *outcome = Err(format!("cannot join `{}`: {error}", dir.path.display()));
+                }
+            }
+            // Nobody is in it.
+            if let Err(error) = fs::remove_dir(&dir.path) {
+                tracing::debug!(cgroup = %dir.path.display(), %error, "cgroup stays");
+            }
+        }
+    }
+
+    /// Returns what became of a limit: how it holds, or why it does not.
+    pub(crate) fn outcome(&self, controller: Controller) -> Result<&str, &str> {
+        let found = self.outcomes.iter().find(|(known, _)| *known == controller);
+        match found {
+            Some((_, Ok(how))) => Ok(how),
+            Some((_, Err(reason))) => Err(reason),
+            None => Err("the limit was not written"),
+        }
+    }
+
+    /// Opens what a process joins through: the directory of version 2, else `cgroup.procs`.
+    pub(crate) fn join(&self) -> io::Result<Vec<OwnedFd>> {
+        let open = |dir: &Dir| match dir.version {
+            Version::V2 => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                Ok(rustix::fs::open(&dir.path, flags, Mode::empty())?)
+            }
+            Version::V1 => open_for_writing(&dir.path.join("cgroup.procs")),
+        };
+        self.dirs.iter().map(open).collect()
+    }
+
+    /// Whether the first of [`Self::join`] is a directory. There is at most one, and it is first.
+    pub(crate) fn starts_with_v2(&self) -> bool {
+        self.dirs
+            .first()
+            .is_some_and(|dir| dir.version == Version::V2)
+    }
+
+    /// Opens the file through which the whole group is ended at once, where there is one.
+    pub(crate) fn kill_switch(&self) -> Option<OwnedFd> {
+        let dir = self.dirs.iter().find(|dir| dir.version == Version::V2)?;
+        open_for_writing(&dir.path.join("cgroup.kill")).ok()
+    }
+
+    /// Ends every member.
+    pub(crate) fn kill(&self) {
+        for dir in &self.dirs {
+            kill_members(&dir.path);
+        }
+    }
+
+    /// Returns what the tree uses; `None` for what no cgroup counts here.
+    pub(crate) fn usage(&self) -> (Option<Duration>, Option<u64>, Option<u64>) {
+        let cpu = self.dirs.iter().find_map(|dir| {
+            (dir.version == Version::V2)
+                .then(|| field(&dir.path.join("cpu.stat"), "usage_usec"))
+                .flatten()
+                .map(Duration::from_micros)
+        });
+        let memory = self.holder(Controller::Memory).and_then(|dir| {
+            let (current, cache) = match dir.version {
+                Version::V2 => ("memory.current", "inactive_file"),
+                Version::V1 => ("memory.usage_in_bytes", "total_inactive_file"),
+            };
+            let current = number(&dir.path.join(current))?;
+            let cache = field(&dir.path.join("memory.stat"), cache).unwrap_or(0);
+            Some(current.saturating_sub(cache))
+        });
+        let pids = self
+            .holder(Controller::Pids)
+            .and_then(|dir| number(&dir.path.join("pids.current")));
+        (cpu, memory, pids)
+    }
+
+    /// Whether a member was killed for running out of memory.
+    pub(crate) fn out_of_memory(&self) -> bool {
+        self.holder(Controller::Memory).is_some_and(|dir| {
+            let file = match dir.version {
+                Version::V2 => "memory.events",
+                Version::V1 => "memory.oom_control",
+            };
+            field(&dir.path.join(file), "oom_kill").is_some_and(|kills| kills > 0)
+        })
+    }
+
+    /// Whether the limit of processes was ever reached.
+    pub(crate) fn out_of_processes(&self) -> bool {
+        self.holder(Controller::Pids).is_some_and(|dir| {
+            field(&dir.path.join("pids.events"), "max").is_some_and(|times| times > 0)
+        })
+    }
+
+    /// Removes the directories; returns whether all are gone. Whoever still runs there is ended.
+    pub(crate) fn remove(&mut self) -> bool {
+        self.dirs.retain(|dir| match fs::remove_dir(&dir.path) {
+            Ok(()) => false,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(_) => {
+                kill_members(&dir.path);
+                true
+            }
+        });
+        self.dirs.is_empty()
+    }
+
+    fn holder(&self, controller: Controller) -> Option<&Dir> {
+        self.dirs
+            .iter()
+            .find(|dir| dir.controllers.contains(&controller))
+    }
+}
+
+impl Usage {
+    /// Takes from the cgroups what they count.
+    pub(crate) fn prefer(&mut self, group: &Group) {
+        let (cpu, memory, pids) = group.usage();
+        self.cpu = cpu.unwrap_or(self.cpu);
+        self.memory_bytes = memory.unwrap_or(self.memory_bytes);
+        self.pids = pids.unwrap_or(self.pids);
+    }
+}
+
+/// Writes one limit into a group.
+pub(super) fn set_limit(
+    dir: &Path,
+    version: Version,
+    controller: Controller,
+    limits: &Limits,
+) -> io::Result<()> {
+    let put = |file: &str, text: String| write(&dir.join(file), &text);
+    match controller {
+        Controller::Memory => {
+            let bytes = limits.memory_bytes.unwrap_or(u64::MAX);
+            let (limit, swap, swap_limit) = match version {
+                Version::V2 => ("memory.max", "memory.swap.max", 0),
+                Version::V1 => (
+                    "memory.limit_in_bytes",
+                    "memory.memsw.limit_in_bytes",
+                    bytes,
+                ),
+            };
+            put(limit, bytes.to_string())?;
+            // Absent where the kernel does not count swap.
+            put(swap, swap_limit.to_string()).or(Ok(()))
+        }
+        Controller::Cpu => {
+            let quota = (limits.cpu.unwrap_or(1.0) * CPU_PERIOD as f64).max(1_000.0) as u64;
+            match version {
+                Version::V2 => put("cpu.max", format!("{quota} {CPU_PERIOD}")),
+                Version::V1 => {
+                    put("cpu.cfs_period_us", CPU_PERIOD.to_string())?;
+                    put("cpu.cfs_quota_us", quota.to_string())
+                }
+            }
+        }
+        Controller::Pids => put("pids.max", limits.pids.unwrap_or(u64::MAX).to_string()),
+    }
+}
+
+/// Ends the members of one group; returns how many there were.
+pub(super) fn kill_members(dir: &Path) -> usize {
+    let members = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+    let members: Vec<Pid> = members
+        .lines()
+        .filter_map(|line| line.parse().ok().and_then(Pid::from_raw))
+        .collect();
+    if !members.is_empty() && write(&dir.join("cgroup.kill"), "1").is_err() {
+        for pid in &members {
+            if let Ok(pidfd) = pidfd_open(*pid, PidfdFlags::empty())
+                && let Err(error) = pidfd_send_signal(&pidfd, Signal::KILL)
+            {
+                tracing::debug!(pid = pid.as_raw_nonzero(), %error, "cannot end a member");
+            }
+        }
+    }
+    members.len()
+}
+
+/// Writes to a control file, which must exist.
+pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
+    let file = open_for_writing(path)?;
+    rustix::io::write(&file, text.as_bytes())?;
+    Ok(())
+}
+
+fn open_for_writing(path: &Path) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(
+        path,
+        OFlags::WRONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?)
+}
+
+fn number(path: &Path) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// Reads the number behind a key in a file of `key number` lines.
+fn field(path: &Path, key: &str) -> Option<u64> {
+    fs::read_to_string(path).ok()?.lines().find_map(|line| {
+        line.split_once(' ')
+            .filter(|(name, _)| *name == key)?
+            .1
+            .trim()
+            .parse()
+            .ok()
+    })
+}

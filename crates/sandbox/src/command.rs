@@ -1,0 +1,134 @@
+//! What to run and within which bounds: plain values, checked when a command is spawned.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+/// A command to run as an owned tree.
+#[derive(Clone)]
+pub struct Command {
+    /// The name of the server: names its cgroup and, as root, picks its user.
+    pub name: String,
+    /// A path, or a name searched along the `PATH` of `env`.
+    pub program: String,
+    /// The arguments after the program's own name.
+    pub args: Vec<String>,
+    /// The whole environment; nothing else is inherited.
+    pub env: Vec<(String, String)>,
+    /// The working directory.
+    pub cwd: PathBuf,
+    /// How strictly the tree is held.
+    pub profile: Profile,
+    /// What the tree may use.
+    pub limits: Limits,
+    /// With [`Profile::Hosted`] the only paths the tree may write to, `cwd` included only if listed.
+    pub writable: Vec<PathBuf>,
+    /// Whether the tree may use the network.
+    pub network: Network,
+}
+
+/// How strictly a tree is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Profile {
+    /// A person's own server: owned tree, limits, no new privileges; files and home stay open.
+    Local,
+    /// Someone else's server: also an own user where possible, Landlock and a stricter filter.
+    Hosted,
+}
+
+/// Whether a tree may use the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Network {
+    /// As the gateway itself.
+    Allowed,
+    /// Not at all.
+    None,
+}
+
+/// What a tree may use, all its processes together; `nofile` is per process.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Limits {
+    /// Processors, as a fraction.
+    pub cpu: Option<f64>,
+    /// Memory in bytes.
+    pub memory_bytes: Option<u64>,
+    /// Processes and threads.
+    pub pids: Option<u64>,
+    /// Open descriptors of each process.
+    pub nofile: u64,
+}
+
+impl Limits {
+    /// Returns the bounds of a person's own server: no cap on processor and memory.
+    pub fn local() -> Self {
+        Self {
+            cpu: None,
+            memory_bytes: None,
+            pids: Some(1024),
+            nofile: 4096,
+        }
+    }
+
+    /// Returns the bounds of a hosted server: half a processor, 512 MiB, 128 processes.
+    pub fn hosted() -> Self {
+        Self {
+            cpu: Some(0.5),
+            memory_bytes: Some(512 << 20),
+            pids: Some(128),
+            nofile: 1024,
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::local()
+    }
+}
+
+impl fmt::Debug for Command {
+    /// Shows the names of the variables only: their values may be secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.env.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("Command")
+            .field("name", &self.name)
+            .field("program", &self.program)
+            .field("args", &self.args)
+            .field("env", &names)
+            .field("cwd", &self.cwd)
+            .field("profile", &self.profile)
+            .field("limits", &self.limits)
+            .field("writable", &self.writable)
+            .field("network", &self.network)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_shows_no_secret() {
+        // fault K4: a value of the environment never reaches a log line.
+        let command = Command {
+            name: "a".to_owned(),
+            program: "b".to_owned(),
+            args: Vec::new(),
+            env: vec![("TOKEN".to_owned(), "canary".to_owned())],
+            cwd: PathBuf::from("/"),
+            profile: Profile::Local,
+            limits: Limits::default(),
+            writable: Vec::new(),
+            network: Network::Allowed,
+        };
+        let shown = format!("{command:?}");
+        assert!(
+            shown.contains("TOKEN") && !shown.contains("canary"),
+            "{shown}"
+        );
+    }
+}

@@ -1,0 +1,110 @@
+//! The control socket between the gateway and an init: the job goes out, records come back.
+//!
+//! Each record carries the sender's process id as the gateway's own PID namespace numbers it: the
+//! kernel translates it, so a process deep in a namespace can be named outside.
+
+use std::io;
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+    sockopt,
+};
+
+use crate::protocol::{MAX_FDS, RECORD_LEN, Record};
+
+/// A record and who sent it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Received {
+    pub(crate) record: Record,
+    pub(crate) sender: Option<u32>,
+}
+
+/// Returns our nonblocking end and the init's.
+pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (ours, theirs) = socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    sockopt::set_socket_passcred(&ours, true)?;
+    rustix::io::ioctl_fionbio(&ours, true)?;
+    Ok((ours, theirs))
+}
+
+/// Sends the descriptors of a job.
+pub(crate) fn send_job(control: BorrowedFd<'_>, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(io::Error::from(Errno::TOOBIG));
+    }
+    sendmsg(
+        control,
+        &[IoSlice::new(b"J")],
+        &mut ancillary,
+        SendFlags::NOSIGNAL,
+    )?;
+    Ok(())
+}
+
+/// Takes one record without waiting; `None` when the init is gone.
+pub(crate) fn receive(control: BorrowedFd<'_>) -> io::Result<Option<Received>> {
+    let mut bytes = [0; RECORD_LEN];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let length = recvmsg(
+        control,
+        &mut [IoSliceMut::new(&mut bytes)],
+        &mut ancillary,
+        RecvFlags::CMSG_CLOEXEC,
+    )?
+    .bytes;
+    if length < RECORD_LEN {
+        return Ok(None);
+    }
+    let sender = ancillary.drain().find_map(|message| {
+        let RecvAncillaryMessage::ScmCredentials(sender) = message else {
+            return None;
+        };
+        u32::try_from(sender.pid.as_raw_nonzero().get()).ok()
+    });
+    let [kind, stage, _, _, v0, v1, v2, v3, data @ ..] = bytes;
+    let value = i32::from_ne_bytes([v0, v1, v2, v3]);
+    let record = Record {
+        kind,
+        stage,
+        value,
+        data: u64::from_ne_bytes(data),
+    };
+    Ok(Some(Received { record, sender }))
+}
+
+/// Waits at most so long for one record on the calling thread.
+pub(crate) fn receive_within(
+    control: BorrowedFd<'_>,
+    longest: Duration,
+) -> io::Result<Option<Received>> {
+    let timeout = Timespec::try_from(longest).expect("a bound of seconds fits");
+    loop {
+        match receive(control) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            outcome => return outcome,
+        }
+        match poll(
+            &mut [PollFd::new(&control.as_fd(), PollFlags::IN)],
+            Some(&timeout),
+        ) {
+            Ok(0) => return Err(io::Error::from(io::ErrorKind::TimedOut)),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Starts one init with its job and follows it until the program runs or is known not to.
+//!
+//! Works on the calling thread: a caller that goes away in between cannot leave half a tree behind.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::{Gid, Uid, fchown};
+use rustix::net::Shutdown;
+use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
+
+use crate::cgroup::Group;
+use crate::control::{self, Received};
+use crate::error::SpawnError;
+use crate::image::{Image, sealed_data};
+use crate::job::Job;
+use crate::protocol::{
+    FLAG_CGROUP_KILL, FLAG_CGROUP_V2, KEEP_ID, KIND_FAILED, KIND_LANDLOCK, KIND_NOTE,
+    KIND_RESIDENT, KIND_SERVER, KIND_STARTED, Record,
+};
+use crate::reaper::{Init, Reaper};
+
+/// How long the init may stay silent on its way.
+const LONGEST_SILENCE: Duration = Duration::from_secs(10);
+/// Room in the pipes for messages; the kernel's default is a quarter of it.
+const PIPE_BYTES: usize = 256 * 1024;
+
+/// A tree that runs.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) init: Arc<Init>,
+    pub(crate) server_pid: u32,
+    pub(crate) control: OwnedFd,
+    pub(crate) stdin: OwnedFd,
+    pub(crate) stdout: OwnedFd,
+    pub(crate) stderr: OwnedFd,
+    pub(crate) group: Group,
+    pub(crate) notes: Notes,
+}
+
+/// What the init told on its way.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    /// Protections that could not be given.
+    pub(crate) missing: Vec<Record>,
+    pub(crate) landlock_abi: i32,
+}
+
+/// Why a launch ended without a tree.
+#[derive(Debug)]
+pub(crate) enum LaunchError {
+    /// The init says which step failed.
+    Step(Record),
+    Other(SpawnError),
+}
+
+#[derive(Default)]
+struct Progress {
+    resident: Option<u32>,
+    server: Option<u32>,
+    started: bool,
+    notes: Notes,
+}
+
+struct Pipes {
+    ours: [OwnedFd; 3],
+    theirs: [OwnedFd; 3],
+}
+
+impl Notes {
+    /// Returns the errno with which a step failed.
+    pub(crate) fn failed(&self, stage: u8) -> Option<io::Error> {
+        let note = self.missing.iter().find(|note| note.stage == stage)?;
+        Some(io::Error::from_raw_os_error(note.value))
+    }
+}
+
+impl From<SpawnError> for LaunchError {
+    fn from(error: SpawnError) -> Self {
+        Self::Other(error)
+    }
+}
+
+/// Runs a job.
+pub(crate) fn launch(
+    image: &Image,
+    reaper: &Reaper,
+    job: &mut Job,
+    group: Group,
+) -> Result<Running, LaunchError> {
+    let setup = |step| move |source| SpawnError::Setup { step, source };
+    let pipes = Pipes::new(job.uid).map_err(setup("make the pipes"))?;
+    let (ours, theirs) = control::pair().map_err(setup("make the control socket"))?;
+    let joins = group.join().map_err(setup("open the cgroups"))?;
+    let kill_switch = if job.unshare == 0 {
+        group.kill_switch()
+    } else {
+        None
+    };
+    if kill_switch.is_some() {
+        job.flags |= FLAG_CGROUP_KILL;
+    }
+    if group.starts_with_v2() {
+        job.flags |= FLAG_CGROUP_V2;
+    }
+    let blob = sealed_data("gantry-job", &job.encode()?).map_err(setup("write the job"))?;
+    let mut child = start(image, theirs).map_err(setup("start the init"))?;
+    let fds: Vec<_> = pipes
+        .theirs
+        .iter()
+        .chain([&blob])
+        .chain(&joins)
+        .chain(&kill_switch)
+        .map(AsFd::as_fd)
+        .collect();
+    let sent = control::send_job(ours.as_fd(), &fds).map_err(setup("send the job"));
+    drop((pipes.theirs, blob, joins, kill_switch));
+
+    let mut progress = Progress::default();
+    let outcome = sent
+        .map_err(LaunchError::from)
+        .and_then(|()| progress.follow(&ours));
+    let failure = match (outcome, progress.resident) {
+        (Ok(()), Some(init_pid)) => match reaper.watch(init_pid) {
+            Ok(init) => {
+                if init_pid != child.id() {
+                    // The outer init has done its part and is ending.
+                    child.wait().ok();
+                }
+                let [stdin, stdout, stderr] = pipes.ours;
+                return Ok(Running {
+                    init,
+                    server_pid: progress.server.unwrap_or(init_pid),
+                    control: ours,
+                    stdin,
+                    stdout,
+                    stderr,
+                    group,
+                    notes: progress.notes,
+                });
+            }
+            Err(source) => SpawnError::Setup {
+                step: "watch the init",
+                source,
+            }
+            .into(),
+        },
+        (Ok(()), None) => SpawnError::Ended.into(),
+        (Err(failure), _) => failure,
+    };
+    let stuck = matches!(failure, LaunchError::Other(SpawnError::Silent { .. }));
+    progress.abandon(&mut child, &ours, stuck, reaper);
+    reaper.remove(group);
+    Err(failure)
+}
+
+impl Progress {
+    /// Reads records until the program runs.
+    fn follow(&mut self, control: &OwnedFd) -> Result<(), LaunchError> {
+        while !(self.started && self.resident.is_some()) {
+            match control::receive_within(control.as_fd(), LONGEST_SILENCE) {
+                Ok(Some(Received { record, .. })) if record.kind == KIND_FAILED => {
+                    return Err(LaunchError::Step(record));
+                }
+                Ok(Some(received)) => self.take(received),
+                Ok(None) => return Err(SpawnError::Ended.into()),
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                    return Err(SpawnError::Silent {
+                        waited: LONGEST_SILENCE,
+                    }
+                    .into());
+                }
+                Err(source) => {
+                    return Err(SpawnError::Setup {
+                        step: "hear from the init",
+                        source,
+                    }
+                    .into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, Received { record, sender }: Received) {
+        match record.kind {
+            KIND_RESIDENT => self.resident = u32::try_from(record.data).ok(),
+            KIND_SERVER => self.server = sender,
+            KIND_STARTED => self.started = true,
+            KIND_NOTE => self.notes.missing.push(record),
+            KIND_LANDLOCK => self.notes.landlock_abi = record.value,
+            _ => {}
+        }
+    }
+
+    /// Ends what there is of the tree and has it collected.
+    fn abandon(&mut self, child: &mut Child, control: &OwnedFd, stuck: bool, reaper: &Reaper) {
+        // The init sees the end of the stream, while its last records can still be read.
+        rustix::net::shutdown(control, Shutdown::Write).ok();
+        if self.resident != Some(child.id()) {
+            // The outer init ends by itself once it has told who is resident.
+            if stuck {
+                child.kill().ok();
+            }
+            child.wait().ok();
+        }
+        while let Ok(Some(received)) = control::receive(control.as_fd()) {
+            self.take(received);
+        }
+        if let Some(resident) = self.resident
+            && let Ok(init) = reaper.watch(resident)
+            && resident != child.id()
+        {
+            init.kill();
+        }
+    }
+}
+
+impl Pipes {
+    fn new(owner: u32) -> io::Result<Self> {
+        let (their_stdin, stdin) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (stdout, their_stdout) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (stderr, their_stderr) = pipe_with(PipeFlags::CLOEXEC)?;
+        for pipe in [&stdin, &stdout] {
+            // Best effort: a user's sum of pipe memory is limited.
+            fcntl_setpipe_size(pipe, PIPE_BYTES).ok();
+        }
+        let theirs = [their_stdin, their_stdout, their_stderr];
+        if owner != KEEP_ID {
+            // So that the server may open `/dev/stderr` by name.
+            for pipe in &theirs {
+                fchown(pipe, Some(Uid::from_raw(owner)), Some(Gid::from_raw(owner)))?;
+            }
+        }
+        Ok(Self {
+            ours: [stdin, stdout, stderr],
+            theirs,
+        })
+    }
+}
+
+/// Starts the outer init: its only descriptor is the control socket, its environment is empty.
+fn start(image: &Image, control: OwnedFd) -> io::Result<Child> {
+    Command::new(image.path())
+        .arg0("gantry-init")
+        .env_clear()
+        .current_dir("/")
+        .stdout(Stdio::from(control.try_clone()?))
+        .stderr(Stdio::from(control.try_clone()?))
+        .stdin(Stdio::from(control))
+        .spawn()
+}

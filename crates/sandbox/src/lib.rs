@@ -1,0 +1,100 @@
+//! Runs a command tree that cannot outlive its owner, within limits. Knows nothing of MCP.
+//!
+//! ```text
+//!  gateway ──exec──► A  outer init: makes the namespaces, forks B as the gateway's own child, ends
+//!     │ control socket (job and commands down, records up; its end is the end of the tree)
+//!     ├───────────────► B  resident init: PID 1 of the tree. Forks C, reaps, passes TERM on,
+//!     │                 │  ends with C, on command, or when the gateway is gone (also by kill -9)
+//!     │                 └─► C  the server: joins its cgroups, drops privileges, Landlock, seccomp,
+//!     └═ stdin, stdout, stderr ═► C     exec. The data pipes go straight to it, not through B
+//! ```
+//!
+//! When B ends, the kernel kills whatever else the tree forked, `setsid` and double forks included.
+//! Where the host denies namespaces A stays, as the subreaper of the tree, and does B's part as well
+//! as it can. The init (`init/`) is a static program of a few pages without a standard library,
+//! compiled by `build.rs` and executed from a sealed memory file.
+//!
+//! [`Sandbox::probe`] finds out what the host allows; [`Sandbox::spawn`] runs a [`Command`]; its
+//! [`Report`] says of every protection whether it holds, and how or why not. Nothing is dropped in
+//! silence.
+
+mod command;
+mod error;
+mod exit;
+mod report;
+
+#[cfg(gantry_init)]
+mod cgroup;
+#[cfg(gantry_init)]
+mod control;
+#[cfg(gantry_init)]
+mod host;
+#[cfg(gantry_init)]
+mod image;
+#[cfg(gantry_init)]
+mod job;
+#[cfg(gantry_init)]
+mod landlock;
+#[cfg(gantry_init)]
+mod launch;
+#[cfg(gantry_init)]
+mod meter;
+#[cfg(gantry_init)]
+mod plan;
+#[cfg(gantry_init)]
+mod procfs;
+#[cfg(gantry_init)]
+mod promises;
+#[cfg(gantry_init)]
+#[path = "../init/protocol.rs"]
+mod protocol;
+#[cfg(gantry_init)]
+mod reaper;
+#[cfg(gantry_init)]
+mod sandbox;
+#[cfg(gantry_init)]
+mod seccomp;
+#[cfg(gantry_init)]
+mod tree;
+
+#[cfg(not(gantry_init))]
+mod plain;
+
+pub use command::{Command, Limits, Network, Profile};
+pub use error::{SandboxError, SpawnError};
+pub use exit::{Exit, Usage};
+#[cfg(gantry_init)]
+pub use host::{HostFact, HostReport};
+#[cfg(gantry_init)]
+pub use meter::Meter;
+#[cfg(not(gantry_init))]
+pub use plain::{HostFact, HostReport, Sandbox, Tree};
+pub use report::{Promise, PromiseState, Report};
+#[cfg(gantry_init)]
+pub use sandbox::Sandbox;
+#[cfg(gantry_init)]
+pub use tree::Tree;
+
+use tokio::net::unix::pipe::{Receiver, Sender};
+
+/// How a sandbox is set up.
+#[derive(Clone, Debug)]
+pub struct SandboxOptions {
+    /// Names our cgroup directory, `gantry-<instance>`: the same over restarts of one gateway.
+    pub instance: String,
+}
+
+/// A running command and its three pipes.
+#[derive(Debug)]
+pub struct Spawned {
+    /// The processes; dropping it ends them all.
+    pub tree: Tree,
+    /// Writes to the server's standard input.
+    pub stdin: Sender,
+    /// Reads the server's standard output.
+    pub stdout: Receiver,
+    /// Reads the server's standard error.
+    pub stderr: Receiver,
+    /// What was enforced and what was not, and why.
+    pub report: Report,
+}

@@ -1,0 +1,243 @@
+//! The sandbox of a host for which there is no init: a plain supervised process and an honest report.
+//!
+//! Only the server's own process group is held. Entry point: [`Sandbox::spawn`].
+
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command as Process, Stdio};
+use std::sync::Arc;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde::Serialize;
+use tokio::net::unix::pipe::{Receiver, Sender};
+use tokio::sync::watch;
+
+use crate::command::{Command, Limits, Network, Profile};
+use crate::error::{SandboxError, SpawnError};
+use crate::exit::{Exit, Usage};
+use crate::report::{
+    PromiseState::{Enforced, NotAsked, NotEnforced},
+    Report,
+};
+use crate::{SandboxOptions, Spawned};
+
+const WHY: &str = "not available on this platform";
+
+/// Starts supervised processes. Cheap to clone; one per gateway.
+#[derive(Clone, Debug)]
+pub struct Sandbox(Arc<HostReport>);
+
+/// What the host allows, one fact per means.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct HostReport {
+    /// The facts in a fixed order.
+    pub facts: Vec<HostFact>,
+}
+
+/// One means of isolation and whether this host gives it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HostFact {
+    /// The name of the means.
+    pub name: &'static str,
+    /// Whether it works here.
+    pub available: bool,
+    /// How it is had, or why it is not.
+    pub detail: String,
+}
+
+/// The process group of one command. Dropping it ends the group.
+#[derive(Debug)]
+pub struct Tree {
+    pid: u32,
+    limits: Limits,
+    ended: watch::Receiver<Option<Exit>>,
+}
+
+impl HostReport {
+    /// Returns the fact of that name.
+    pub fn fact(&self, name: &str) -> Option<&HostFact> {
+        self.facts.iter().find(|fact| fact.name == name)
+    }
+}
+
+impl fmt::Display for HostReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for fact in &self.facts {
+            writeln!(f, "{:<18} {}", fact.name, fact.detail)?;
+        }
+        Ok(())
+    }
+}
+
+impl Sandbox {
+    /// Notes that this platform has no means of isolation that we use.
+    pub fn probe(_options: SandboxOptions) -> Result<Self, SandboxError> {
+        let means = [
+            "pid namespace",
+            "memory limit",
+            "cpu limit",
+            "pids limit",
+            "landlock",
+            "seccomp",
+        ];
+        let fact = |name| HostFact {
+            name,
+            available: false,
+            detail: WHY.to_owned(),
+        };
+        Ok(Self(Arc::new(HostReport {
+            facts: means.map(fact).into(),
+        })))
+    }
+
+    /// Returns what the host allows.
+    pub fn host(&self) -> &HostReport {
+        &self.0
+    }
+
+    /// Runs a command in its own process group.
+    pub async fn spawn(&self, command: &Command) -> Result<Spawned, SpawnError> {
+        if !command.cwd.is_dir() {
+            return Err(SpawnError::CwdMissing {
+                cwd: command.cwd.clone(),
+            });
+        }
+        let mut child = Process::new(&command.program)
+            .args(&command.args)
+            .env_clear()
+            .envs(command.env.iter().map(|(name, value)| (name, value)))
+            .current_dir(&command.cwd)
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|source| {
+                let program = command.program.clone();
+                if source.kind() == io::ErrorKind::NotFound {
+                    SpawnError::ProgramNotFound {
+                        program,
+                        searched: "along PATH".to_owned(),
+                    }
+                } else {
+                    SpawnError::ProgramNotExecutable { program, source }
+                }
+            })?;
+        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (ending, ended) = watch::channel(None);
+        let tree = Tree {
+            pid: child.id(),
+            limits: command.limits,
+            ended,
+        };
+        // One thread per process waits for its end: there is no pidfd here.
+        tokio::task::spawn_blocking(move || {
+            let status = child.wait().map_or(0, ExitStatusExt::into_raw);
+            let exit = Exit::from_wait_status(status);
+            ending.send_replace(Some(exit));
+        });
+        let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
+            return Err(SpawnError::Ended);
+        };
+        let watch = |source| SpawnError::Setup {
+            step: "watch the pipes",
+            source,
+        };
+        Ok(Spawned {
+            tree,
+            stdin: Sender::from_owned_fd(OwnedFd::from(stdin)).map_err(watch)?,
+            stdout: Receiver::from_owned_fd(OwnedFd::from(stdout)).map_err(watch)?,
+            stderr: Receiver::from_owned_fd(OwnedFd::from(stderr)).map_err(watch)?,
+            report: report(command),
+        })
+    }
+}
+
+impl Tree {
+    /// Returns the process id of the server.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Returns the limits the tree was given; none is enforced.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Waits until the server has ended. Safe to cancel and to call again.
+    pub async fn wait(&mut self) -> Exit {
+        let exit = self.ended.wait_for(Option::is_some).await;
+        exit.ok().and_then(|exit| exit.clone()).unwrap_or_default()
+    }
+
+    /// Sends SIGTERM to the server's process group.
+    pub fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Ends the server's process group.
+    pub fn kill(&self) {
+        self.signal(Signal::KILL);
+    }
+
+    /// Returns nothing: this platform is not asked.
+    pub fn usage(&self) -> Usage {
+        Usage::default()
+    }
+
+    fn signal(&self, signal: Signal) {
+        let group = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+        if let Some(group) = group.filter(|_| self.ended.borrow().is_none()) {
+            kill_process_group(group, signal).ok();
+        }
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn report(command: &Command) -> Report {
+    let mut report = Report::default();
+    let hosted = command.profile == Profile::Hosted;
+    let asked = |asked: bool| {
+        if asked {
+            (NotEnforced, WHY)
+        } else {
+            (NotAsked, "not asked for")
+        }
+    };
+    report.add(
+        "tree",
+        NotEnforced,
+        "only the server's process group is ended, and not if the gateway is killed",
+    );
+    for (name, wanted) in [
+        ("memory", command.limits.memory_bytes.is_some()),
+        ("cpu", command.limits.cpu.is_some()),
+        ("pids", command.limits.pids.is_some()),
+        ("filesystem", hosted),
+        ("syscalls", true),
+        ("network", command.network == Network::None),
+        ("user", hosted),
+    ] {
+        let (state, detail) = asked(wanted);
+        report.add(name, state, detail);
+    }
+    report.add(
+        "environment",
+        Enforced,
+        "exactly the variables given, nothing inherited",
+    );
+    report.add(
+        "descriptors",
+        Enforced,
+        "only 0, 1 and 2 are inherited; their number is not limited",
+    );
+    report.add("privileges", NotEnforced, WHY);
+    report
+}

@@ -1,0 +1,166 @@
+//! The sandbox itself: probes the host once, then starts trees.
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use tokio::net::unix::pipe::{Receiver, Sender};
+
+use crate::cgroup::Cgroups;
+use crate::command::Command;
+use crate::error::{SandboxError, SpawnError};
+use crate::host::{Host, HostReport, Mode, NEW_PID};
+use crate::image::Image;
+use crate::launch::{LaunchError, launch};
+use crate::plan::{Plan, failure};
+use crate::promises::Given;
+use crate::protocol::{STAGE_CGROUP, STAGE_ID_MAP, STAGE_UNSHARE};
+use crate::reaper::Reaper;
+use crate::report::Report;
+use crate::tree::{Parts, Tree};
+use crate::{SandboxOptions, Spawned};
+
+/// Starts process trees that cannot outlive this process. Cheap to clone; one per gateway.
+#[derive(Clone)]
+pub struct Sandbox(Arc<Inner>);
+
+/// What all trees share. The reaper goes first: it empties the cgroups.
+pub(crate) struct Inner {
+    pub(crate) reaper: Reaper,
+    image: Image,
+    host: Host,
+    cgroups: Cgroups,
+}
+
+impl Sandbox {
+    /// Finds out what the host allows, by trying, and ends what dead instances left.
+    pub fn probe(options: SandboxOptions) -> Result<Self, SandboxError> {
+        let image = Image::new().map_err(SandboxError::Image)?;
+        let reaper = Reaper::start().map_err(SandboxError::Reaper)?;
+        let cgroups = Cgroups::open(&options.instance);
+        let host = Host::probe(&image, &reaper, &cgroups)?;
+        Ok(Self(Arc::new(Inner {
+            reaper,
+            image,
+            host,
+            cgroups,
+        })))
+    }
+
+    /// Returns what the host allows.
+    pub fn host(&self) -> &HostReport {
+        &self.0.host.report
+    }
+
+    /// Runs a command; returns once its program runs, or with the reason it does not.
+    pub async fn spawn(&self, command: &Command) -> Result<Spawned, SpawnError> {
+        // The work is done on a thread that no cancellation reaches: what it returns to nobody is
+        // dropped, and so ended.
+        let inner = Arc::clone(&self.0);
+        let command = command.clone();
+        let started = tokio::task::spawn_blocking(move || inner.start(&command));
+        let started = started.await.map_err(|_| SpawnError::Stopped)??;
+        let watch = |source| SpawnError::Setup {
+            step: "watch the tree",
+            source,
+        };
+        Ok(Spawned {
+            tree: Tree::new(started.parts).map_err(watch)?,
+            stdin: Sender::from_owned_fd(started.stdin).map_err(watch)?,
+            stdout: Receiver::from_owned_fd(started.stdout).map_err(watch)?,
+            stderr: Receiver::from_owned_fd(started.stderr).map_err(watch)?,
+            report: started.report,
+        })
+    }
+}
+
+/// A tree between the thread that started it and the task that wanted it.
+struct Started {
+    parts: Parts,
+    stdin: OwnedFd,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
+    report: Report,
+}
+
+impl Inner {
+    fn start(self: &Arc<Self>, command: &Command) -> Result<Started, SpawnError> {
+        match self.start_in(command, self.host.mode) {
+            // Allowed when probed and denied now, as when the host has run out of namespaces.
+            Err(LaunchError::Step(record))
+                if matches!(record.stage, STAGE_UNSHARE | STAGE_ID_MAP) =>
+            {
+                tracing::warn!(server = %command.name, errno = record.value, "namespaces denied");
+                self.start_in(command, Mode::default())
+            }
+            outcome => outcome,
+        }
+        .map_err(|error| match error {
+            LaunchError::Step(record) => failure(command, record),
+            LaunchError::Other(error) => error,
+        })
+    }
+
+    fn start_in(self: &Arc<Self>, command: &Command, mode: Mode) -> Result<Started, LaunchError> {
+        let mut group = self.cgroups.create(&command.name, &command.limits);
+        let mut plan = match Plan::new(&self.host, mode, command, &group) {
+            Ok(plan) => plan,
+            Err(error) => {
+                group.remove();
+                return Err(error.into());
+            }
+        };
+        let mut running = launch(&self.image, &self.reaper, &mut plan.job, group)?;
+        let joins = running
+            .notes
+            .missing
+            .iter()
+            .filter(|note| note.stage == STAGE_CGROUP);
+        // From the last on, so that the indices stay true.
+        let mut joins: Vec<_> = joins.copied().collect();
+        joins.sort_by_key(|note| std::cmp::Reverse(note.data));
+        for note in joins {
+            let error = std::io::Error::from_raw_os_error(note.value);
+            running
+                .group
+                .not_joined(usize::try_from(note.data).unwrap_or(usize::MAX), &error);
+        }
+        let given = Given {
+            command,
+            host: &self.host,
+            plan: &plan,
+            group: &running.group,
+            notes: &running.notes,
+        };
+        let report = given.report();
+        Ok(Started {
+            parts: Parts {
+                server_pid: running.server_pid,
+                init: running.init,
+                control: running.control,
+                group: running.group,
+                limits: command.limits,
+                namespaced: plan.mode.has(NEW_PID),
+                sandbox: Arc::clone(self),
+            },
+            stdin: running.stdin,
+            stdout: running.stdout,
+            stderr: running.stderr,
+            report,
+        })
+    }
+}
+
+impl fmt::Debug for Sandbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sandbox")
+            .field("host", &self.host.report)
+            .finish_non_exhaustive()
+    }
+}

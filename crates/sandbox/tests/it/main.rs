@@ -1,0 +1,10 @@
+//! Real processes under the sandbox: trees that end, limits that bite, reports that are true.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+mod harness;
+mod hosted;
+mod limits;
+mod owner;
+mod proof;
+mod spawn;
+mod tree;

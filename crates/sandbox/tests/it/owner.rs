@@ -1,0 +1,146 @@
+//! A process of its own that owns a tree, to be killed by the tests: this test binary run again.
+//!
+//! As an ordinary test it does nothing: it acts only when its argument names a job.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+
+use crate::harness::{RUNAWAYS, hosted, line, marker, sandbox, script};
+
+const JOB: &str = "owner-job:";
+
+/// How the owner is run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Rights {
+    Own,
+    /// As user 65534, if we may.
+    Nobody,
+    /// In a user namespace in which no further namespace can be made.
+    NoNamespaces,
+}
+
+/// A running owner and what it said.
+pub(crate) struct Owner {
+    pub(crate) process: Child,
+    pub(crate) marker: String,
+    pub(crate) server: u32,
+    pub(crate) report: Vec<String>,
+    _copy: tempfile::TempDir,
+}
+
+impl Owner {
+    /// Starts an owner; returns once its tree is up.
+    pub(crate) fn start(rights: Rights, profile: &str) -> Self {
+        // Other users may not be able to reach the build directory.
+        let directory = tempfile::tempdir_in("/tmp").unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let binary = directory.path().join("owner");
+        fs::copy(std::env::current_exe().unwrap(), &binary).unwrap();
+        let mut command = match rights {
+            Rights::Nobody if crate::harness::is_root() => {
+                let mut command = Command::new("setpriv");
+                command
+                    .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+                    .arg(&binary);
+                command
+            }
+            Rights::Own | Rights::Nobody => Command::new(&binary),
+            Rights::NoNamespaces => {
+                let deny = "echo 0 > /proc/sys/user/max_user_namespaces &&
+                    echo 0 > /proc/sys/user/max_pid_namespaces && exec \"$@\"";
+                let mut command = Command::new("unshare");
+                command
+                    .args(["-U", "-r", "sh", "-c", deny, "sh"])
+                    .arg(&binary);
+                command
+            }
+        };
+        let mut process = command
+            .args([
+                "owner::process",
+                "--exact",
+                "--nocapture",
+                "--test-threads=1",
+            ])
+            .arg(format!("{JOB}{profile}"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (mut marker, mut server, mut report) = (String::new(), 0, Vec::new());
+        for line in BufReader::new(process.stdout.take().unwrap()).lines() {
+            let line = line.unwrap();
+            match line.split_once(": ") {
+                Some(("marker", value)) => marker = value.to_owned(),
+                Some(("server", value)) => server = value.parse().unwrap(),
+                Some(("report", value)) => report.push(value.to_owned()),
+                _ if line == "up" => break,
+                _ => {}
+            }
+        }
+        Self {
+            process,
+            marker,
+            server,
+            report,
+            _copy: directory,
+        }
+    }
+
+    /// What the owner reports about a promise: `state detail`.
+    pub(crate) fn promise(&self, name: &str) -> &str {
+        let found = self
+            .report
+            .iter()
+            .find_map(|line| line.strip_prefix(&format!("{name} ")));
+        found.unwrap_or_else(|| panic!("no `{name}` in {:?}", self.report))
+    }
+
+    /// Kills the owner the hard way.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}
+
+#[test]
+fn process() {
+    let Some(profile) = std::env::args().find_map(|arg| arg.strip_prefix(JOB).map(str::to_owned))
+    else {
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let command = if profile == "hosted" {
+            hosted(RUNAWAYS)
+        } else {
+            script(RUNAWAYS)
+        };
+        let sandbox = sandbox();
+        let mut spawned = sandbox.spawn(&command).await.unwrap();
+        assert_eq!(line(&mut spawned).await, "up");
+        // The test harness has begun a line of its own.
+        println!("\nmarker: {}", marker(&command));
+        println!("server: {}", spawned.tree.pid());
+        for promise in &spawned.report.promises {
+            println!(
+                "report: {} {:?} {}",
+                promise.name, promise.state, promise.detail
+            );
+        }
+        println!("up");
+        spawned.tree.wait().await;
+    });
+}
