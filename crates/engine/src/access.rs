@@ -1,0 +1,189 @@
+//! Keys and whom they speak for. A key is 256 random bits behind a prefix that tells its kind; only
+//! its SHA-256 is kept, looked up in memory and compared in constant time.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use gantry_model::caller::{Caller, KeyKind};
+use gantry_model::grant::{Grant, GrantSet};
+use gantry_model::id::{AgentName, KeyId, ProjectName};
+use gantry_store::{GrantRow, KeyRow, Principal, Store};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use crate::clock::unix_ms;
+use crate::error::EngineError;
+
+const ADMIN_PREFIX: &str = "gantry_admin_";
+const AGENT_PREFIX: &str = "gantry_agent_";
+
+/// The keys of a first start, shown never and written once.
+#[derive(Clone)]
+pub struct FirstKeys {
+    /// Opens the admin API.
+    pub admin: String,
+    /// Opens `/mcp` for the agent `default`, who may use everything.
+    pub agent: String,
+}
+
+/// A key as it may be shown.
+#[derive(Debug, Clone)]
+pub struct KeyView {
+    /// Its identity.
+    pub id: KeyId,
+    /// Which doors it opens.
+    pub kind: KeyKind,
+    /// Who it speaks for.
+    pub agent: AgentName,
+    /// What a person called it.
+    pub label: String,
+    /// When it was made, in milliseconds since 1970.
+    pub created_ms: u64,
+}
+
+/// All keys that are valid now, in memory.
+pub(crate) struct Access {
+    store: Store,
+    project: ProjectName,
+    keys: ArcSwap<HashMap<[u8; 32], Entry>>,
+}
+
+struct Entry {
+    digest: [u8; 32],
+    caller: Caller,
+}
+
+impl Access {
+    pub(crate) async fn load(store: Store, project: ProjectName) -> Result<Self, EngineError> {
+        let access = Self { store, project, keys: ArcSwap::default() };
+        access.reload().await?;
+        Ok(access)
+    }
+
+    /// Reads keys and grants anew from the store.
+    pub(crate) async fn reload(&self) -> Result<(), EngineError> {
+        let grants = self.store.grants(&self.project).await?;
+        let mut keys = HashMap::new();
+        for row in self.store.keys().await? {
+            if row.project != self.project {
+                continue;
+            }
+            let caller = Caller {
+                project: row.project,
+                kind: row.kind,
+                key: row.id,
+                grants: Arc::new(grants_of(row.kind, row.id, &row.agent, &grants)),
+                agent: row.agent,
+            };
+            keys.insert(row.digest, Entry { digest: row.digest, caller });
+        }
+        self.keys.store(Arc::new(keys));
+        Ok(())
+    }
+
+    /// Returns who a key speaks for; nobody for anything that is not a valid key.
+    pub(crate) fn authenticate(&self, key: &str) -> Option<Caller> {
+        let digest: [u8; 32] = Sha256::digest(key.as_bytes()).into();
+        let keys = self.keys.load();
+        let entry = keys.get(&digest)?;
+        bool::from(entry.digest.ct_eq(&digest)).then(|| entry.caller.clone())
+    }
+
+    /// Makes a key, stores its digest, and returns the key itself, which is never shown again.
+    pub(crate) async fn create(
+        &self,
+        kind: KeyKind,
+        agent: &AgentName,
+        label: &str,
+    ) -> Result<(KeyId, String), EngineError> {
+        let prefix = match kind {
+            KeyKind::Admin => ADMIN_PREFIX,
+            KeyKind::Agent => AGENT_PREFIX,
+        };
+        let key = format!("{prefix}{}", URL_SAFE_NO_PAD.encode(random::<32>()));
+        let id = KeyId::from_random(u128::from_le_bytes(random()));
+        self.store.ensure_project(&self.project).await?;
+        self.store.ensure_agent(&self.project, agent).await?;
+        let row = KeyRow {
+            id,
+            project: self.project.clone(),
+            agent: agent.clone(),
+            kind,
+            digest: Sha256::digest(key.as_bytes()).into(),
+            label: label.to_owned(),
+            created_ms: unix_ms(),
+            revoked_ms: None,
+        };
+        self.store.put_key(&row).await?;
+        self.reload().await?;
+        Ok((id, key))
+    }
+
+    /// Makes the first keys of a data folder, once.
+    pub(crate) async fn first_start(&self) -> Result<Option<FirstKeys>, EngineError> {
+        if !self.keys.load().is_empty() {
+            return Ok(None);
+        }
+        let agent: AgentName = "default".parse()?;
+        let grant = GrantRow {
+            project: self.project.clone(),
+            principal: Principal::Agent(agent.clone()),
+            server: "*".into(),
+            item: "*".into(),
+            alias: None,
+        };
+        self.store.ensure_project(&self.project).await?;
+        self.store.ensure_agent(&self.project, &agent).await?;
+        self.store.put_grant(&grant).await?;
+        let operator: AgentName = "operator".parse()?;
+        let (_, admin) = self.create(KeyKind::Admin, &operator, "first start").await?;
+        let (_, agent) = self.create(KeyKind::Agent, &agent, "first start").await?;
+        Ok(Some(FirstKeys { admin, agent }))
+    }
+
+    pub(crate) async fn list(&self) -> Result<Vec<KeyView>, EngineError> {
+        let rows = self.store.keys().await?.into_iter().filter(|row| row.project == self.project);
+        let view = |row: KeyRow| KeyView {
+            id: row.id,
+            kind: row.kind,
+            agent: row.agent,
+            label: row.label,
+            created_ms: row.created_ms,
+        };
+        Ok(rows.map(view).collect())
+    }
+
+    pub(crate) async fn revoke(&self, id: KeyId) -> Result<bool, EngineError> {
+        let known = self.store.keys().await?.iter().any(|row| row.id == id);
+        self.store.revoke_key(id, unix_ms()).await?;
+        self.reload().await?;
+        Ok(known)
+    }
+}
+
+/// An administrator may use everything; an agent what was granted to it, its key or its project.
+fn grants_of(kind: KeyKind, key: KeyId, agent: &AgentName, rows: &[GrantRow]) -> GrantSet {
+    if kind == KeyKind::Admin {
+        return GrantSet::everything();
+    }
+    let mine = rows.iter().filter(|row| match &row.principal {
+        Principal::Agent(name) => name == agent,
+        Principal::Key(id) => *id == key,
+        Principal::Project => true,
+    });
+    let grants = mine.filter_map(|row| {
+        // A grant that cannot be read grants nothing.
+        Grant::new(&row.server, &row.item, row.alias.as_deref()).ok()
+    });
+    GrantSet::new(grants.collect())
+}
+
+/// Returns random bytes; without a source of randomness there can be no keys.
+pub(crate) fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+    bytes
+}

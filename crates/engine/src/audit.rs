@@ -1,0 +1,394 @@
+//! The record of every call: in the journal before it is sent, and again before it is answered.
+//!
+//! `Audit::intent` hands out a `Ticket`, which the call's end turns into an outcome, however it
+//! ends. A background task folds the journal into the database. A slow or absent database stops
+//! no call; only a journal that cannot be written refuses them. Never keeps a credential, never
+//! waits for another call (but with `disk` for the disk). Entry point `Audit::open`.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gantry_model::caller::Context;
+use gantry_model::id::CallId;
+use gantry_model::secret::Redactor;
+use gantry_store::{CallFilter, CallRow, CallStatus, Store};
+use tokio::time::Instant;
+
+mod background;
+mod body;
+mod error;
+mod fold;
+mod ids;
+mod journal;
+mod policy;
+mod record;
+mod refusals;
+mod replay;
+mod scan;
+mod segment;
+mod sync;
+mod ticket;
+
+pub use error::AuditError;
+pub(crate) use ids::CallIds;
+pub use policy::{AuditPolicy, Bodies, Durability};
+pub(crate) use ticket::Ticket;
+
+use fold::{Folder, Lost, Show};
+use journal::{Claim, Journal};
+use record::{IntentFields, OutcomeFields};
+use refusals::{Refusals, Verdict};
+use segment::Segment;
+
+thread_local! {
+    /// Where records are encoded before they are written; reused, so that a call allocates nothing.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Which door a call came in by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Surface {
+    /// The MCP endpoint.
+    Mcp,
+    /// The REST interface.
+    Rest,
+    /// The command line.
+    Cli,
+    /// A program that has the engine inside.
+    Library,
+}
+
+impl Surface {
+    /// Returns the surface as stored and shown.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Mcp => "mcp",
+            Self::Rest => "rest",
+            Self::Cli => "cli",
+            Self::Library => "library",
+        }
+    }
+
+    const fn number(self) -> u8 {
+        match self {
+            Self::Mcp => 1,
+            Self::Rest => 2,
+            Self::Cli => 3,
+            Self::Library => 4,
+        }
+    }
+
+    const fn from_number(number: u8) -> Option<Self> {
+        Some(match number {
+            1 => Self::Mcp,
+            2 => Self::Rest,
+            3 => Self::Cli,
+            4 => Self::Library,
+            _ => return None,
+        })
+    }
+}
+
+/// What is known of a call before it is sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Intent<'a> {
+    /// The call's identity.
+    pub(crate) id: CallId,
+    /// The caller's project.
+    pub(crate) project: &'a str,
+    /// The caller's agent.
+    pub(crate) agent: &'a str,
+    /// The caller's key, by its id.
+    pub(crate) key: &'a str,
+    /// What the call belongs to in the caller's world.
+    pub(crate) context: &'a Context,
+    /// Which door it came in by.
+    pub(crate) surface: Surface,
+    /// The server it is for.
+    pub(crate) server: &'a str,
+    /// The MCP method.
+    pub(crate) method: &'a str,
+    /// The tool, the prompt's name or the resource's URI; may be empty.
+    pub(crate) tool: &'a str,
+    /// The version of the tool's schema that the call was judged by.
+    pub(crate) schema_version: Option<&'a str>,
+    /// When it came in, in milliseconds since 1970.
+    pub(crate) started_ms: u64,
+    /// Its arguments, as JSON.
+    pub(crate) input: Option<&'a str>,
+    /// What to hide in them.
+    pub(crate) redactor: &'a Redactor,
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outcome<'a> {
+    /// What became of it.
+    pub(crate) status: CallStatus,
+    /// The code of its error.
+    pub(crate) code: Option<&'a str>,
+    /// The text of its error.
+    pub(crate) error: Option<&'a str>,
+    /// Its result, as JSON.
+    pub(crate) output: Option<&'a str>,
+    /// How long it took.
+    pub(crate) duration: Duration,
+    /// What to hide in error and result.
+    pub(crate) redactor: &'a Redactor,
+}
+
+/// How the audit is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditHealth {
+    /// Whether calls can be recorded, and hence are accepted.
+    pub writable: bool,
+    /// Why they cannot.
+    pub reason: Option<String>,
+    /// What the journal takes on the disk.
+    pub journal_bytes: u64,
+    /// How many records are not in the database yet.
+    pub folded_lag_records: u64,
+    /// Why the last fold failed; nothing if it did not.
+    pub last_fold_error: Option<String>,
+}
+
+/// The handle on the record of all calls; cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Audit {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    store: Store,
+    journal: Arc<Journal>,
+    policy: AuditPolicy,
+    folder: tokio::sync::Mutex<Folder>,
+    refusals: Mutex<Refusals>,
+    lost: Lost,
+    fold_error: Mutex<Option<String>>,
+}
+
+impl Audit {
+    /// Opens the journal in `dir` and replays what a former gateway left there.
+    ///
+    /// Whatever ended then gets its row; what was cut off becomes `unknown`. If the database takes
+    /// no rows now, the background task goes on trying.
+    pub(crate) async fn open(
+        dir: &Path,
+        store: Store,
+        policy: AuditPolicy,
+    ) -> Result<Self, AuditError> {
+        replay::open(dir, store, policy.bounded()).await
+    }
+
+    /// Records that a call is about to be sent; without that record it must not be.
+    pub(crate) async fn intent(&self, intent: &Intent<'_>) -> Result<Ticket, AuditError> {
+        let begun = Instant::now();
+        let segment = self.write_intent(intent)?;
+        let mut ticket = Ticket::new(self.clone(), intent.id, begun);
+        if self.shared.policy.durability == Durability::Disk {
+            ticket.on_drop(CallStatus::Cancelled, "gateway.dropped");
+            if let Err(error) = self.shared.journal.settle(segment).await {
+                ticket.on_drop(CallStatus::Refused, "audit.sync");
+                return Err(error);
+            }
+            ticket.on_drop(CallStatus::Unknown, "gateway.dropped");
+        }
+        Ok(ticket)
+    }
+
+    /// Records a call that was refused and never sent.
+    ///
+    /// Beyond twenty a second of one agent, server, tool and code, they are counted into one row.
+    pub(crate) async fn refusal(
+        &self,
+        intent: &Intent<'_>,
+        outcome: &Outcome<'_>,
+    ) -> Result<(), AuditError> {
+        let code = outcome.code.unwrap_or_default();
+        let now = Instant::now();
+        let verdict = self
+            .refusals()
+            .judge(intent.agent, intent.server, intent.tool, code, now);
+        match verdict {
+            Verdict::Counted => Ok(()),
+            Verdict::Count(kind) => {
+                let mut encoded = Vec::new();
+                self.encode_refusal(&mut encoded, intent, outcome);
+                self.refusals().count(&kind, encoded);
+                Ok(())
+            }
+            Verdict::Row => {
+                let segment = BUFFER.with_borrow_mut(|buffer| {
+                    self.encode_refusal(buffer, intent, outcome);
+                    self.shared.journal.append(buffer, Claim::Whole)
+                })?;
+                self.shared.journal.settle(segment).await
+            }
+        }
+    }
+
+    /// Brings everything recorded so far into the database.
+    pub(crate) async fn fold_now(&self) -> Result<(), AuditError> {
+        self.write_refusals();
+        self.fold(Show::Ended).await
+    }
+
+    /// Returns the calls that pass the filter, newest first; open ones are `running`.
+    pub(crate) async fn calls(&self, filter: &CallFilter) -> Result<Vec<CallRow>, AuditError> {
+        self.fold_for_reading().await?;
+        self.shared
+            .store
+            .calls(filter)
+            .await
+            .map_err(AuditError::Store)
+    }
+
+    /// Returns one call.
+    pub(crate) async fn call(&self, id: CallId) -> Result<Option<CallRow>, AuditError> {
+        self.fold_for_reading().await?;
+        self.shared.store.call(id).await.map_err(AuditError::Store)
+    }
+
+    /// Counts the calls that pass the filter, whatever its limit.
+    pub(crate) async fn count(&self, filter: &CallFilter) -> Result<u64, AuditError> {
+        self.fold_for_reading().await?;
+        self.shared
+            .store
+            .count_calls(filter)
+            .await
+            .map_err(AuditError::Store)
+    }
+
+    /// Returns how the audit is.
+    pub(crate) fn health(&self) -> AuditHealth {
+        let condition = self.shared.journal.condition();
+        AuditHealth {
+            writable: condition.refusing.is_none(),
+            reason: condition.refusing.map(|error| chain(&error)),
+            journal_bytes: condition.bytes,
+            folded_lag_records: condition.waiting,
+            last_fold_error: lock(&self.shared.fold_error).clone(),
+        }
+    }
+
+    async fn fold_for_reading(&self) -> Result<(), AuditError> {
+        self.write_refusals();
+        self.fold(Show::Open).await
+    }
+
+    async fn fold(&self, show: Show) -> Result<(), AuditError> {
+        let folded = self.shared.folder.lock().await.fold(show).await;
+        *lock(&self.shared.fold_error) = folded.as_ref().err().map(|error| chain(error));
+        folded
+    }
+
+    fn write_intent(&self, intent: &Intent<'_>) -> Result<Arc<Segment>, AuditError> {
+        self.with_intent(intent, |fields| {
+            BUFFER.with_borrow_mut(|buffer| {
+                record::encode_intent(buffer, fields);
+                self.shared.journal.append(buffer, Claim::Intent)
+            })
+        })
+    }
+
+    /// Writes how a call ended; if that is impossible, its row will say `unknown`.
+    fn write_outcome(&self, id: CallId, outcome: &Outcome<'_>) -> Option<Arc<Segment>> {
+        let written = self.with_outcome(id, outcome, |fields| {
+            BUFFER.with_borrow_mut(|buffer| {
+                record::encode_outcome(buffer, fields);
+                self.shared.journal.append(buffer, Claim::Outcome)
+            })
+        });
+        match written {
+            Ok(segment) => Some(segment),
+            Err(error) => {
+                let error = chain(&error);
+                tracing::error!(call = %id, error, "the end of a call could not be recorded");
+                lock(&self.shared.lost).push(id);
+                None
+            }
+        }
+    }
+
+    fn encode_refusal(&self, buffer: &mut Vec<u8>, intent: &Intent<'_>, outcome: &Outcome<'_>) {
+        self.with_intent(intent, |begun| {
+            self.with_outcome(intent.id, outcome, |ended| {
+                record::encode_whole(buffer, begun, ended, 1);
+            });
+        });
+    }
+
+    fn with_intent<T>(
+        &self,
+        intent: &Intent<'_>,
+        use_fields: impl FnOnce(&IntentFields<'_>) -> T,
+    ) -> T {
+        let input = body::keep(&self.shared.policy, intent.redactor, intent.input);
+        let tool = intent.redactor.redact(intent.tool);
+        use_fields(&IntentFields {
+            id: intent.id,
+            surface: intent.surface.number(),
+            started_ms: intent.started_ms,
+            project: intent.project,
+            agent: intent.agent,
+            key: intent.key,
+            user: intent.context.user.as_deref(),
+            session: intent.context.session.as_deref(),
+            run: intent.context.run.as_deref(),
+            step: intent.context.step.as_deref(),
+            trace: intent.context.trace.as_deref(),
+            server: intent.server,
+            method: intent.method,
+            tool: &tool,
+            schema_version: intent.schema_version,
+            input: input.as_deref(),
+            input_bytes: intent.input.map_or(0, str::len) as u64,
+        })
+    }
+
+    fn with_outcome<T>(
+        &self,
+        id: CallId,
+        outcome: &Outcome<'_>,
+        use_fields: impl FnOnce(&OutcomeFields<'_>) -> T,
+    ) -> T {
+        let output = body::keep(&self.shared.policy, outcome.redactor, outcome.output);
+        let error = outcome.error.map(|error| outcome.redactor.redact(error));
+        use_fields(&OutcomeFields {
+            id,
+            status: outcome.status,
+            duration_us: u64::try_from(outcome.duration.as_micros()).unwrap_or(u64::MAX),
+            code: outcome.code,
+            error: error.as_deref(),
+            output: output.as_deref(),
+            output_bytes: outcome.output.map_or(0, str::len) as u64,
+        })
+    }
+
+    fn refusals(&self) -> MutexGuard<'_, Refusals> {
+        lock(&self.shared.refusals)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns an error's text with all its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

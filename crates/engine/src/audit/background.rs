@@ -1,0 +1,161 @@
+//! The audit's own task: folds, allocates ahead, writes counted refusals, drops what is too old.
+//!
+//! A database that fails is asked again after 250 ms, doubling to 5 s; meanwhile the journal keeps
+//! everything. Entry point `Audit::run`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::fold::Show;
+use super::journal::Claim;
+use super::{Audit, chain};
+use crate::clock::unix_ms;
+
+const FIRST_RETRY: Duration = Duration::from_millis(250);
+const LAST_RETRY: Duration = Duration::from_secs(5);
+const RETENTION_EVERY: Duration = Duration::from_mins(10);
+/// Few enough that a fold never waits long for the writer.
+const DROPPED_AT_ONCE: u32 = 1000;
+
+/// What the task remembers between two turns.
+pub(super) struct Turn {
+    retry_after: Duration,
+    fold_at: Instant,
+    retention_at: Instant,
+    refusing: bool,
+}
+
+#[cfg(test)]
+impl Turn {
+    /// Returns the turn in which everything is due.
+    pub(super) fn due() -> Self {
+        let now = Instant::now();
+        Self {
+            retry_after: FIRST_RETRY,
+            fold_at: now,
+            retention_at: now,
+            refusing: false,
+        }
+    }
+}
+
+impl Audit {
+    /// Keeps the audit going until `stop`, then folds the rest.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        let now = Instant::now();
+        let mut turn = Turn {
+            retry_after: FIRST_RETRY,
+            fold_at: now,
+            retention_at: now + RETENTION_EVERY,
+            refusing: false,
+        };
+        loop {
+            // Stop first; whoever wakes us only wants the turn earlier than the clock.
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                () = self.shared.journal.wake.notified() => {}
+                () = sleep(self.shared.policy.fold_every) => {}
+            }
+            self.write_refusals();
+            self.provide(&mut turn).await;
+            self.fold_in_turn(&mut turn).await;
+            self.drop_old(&mut turn).await;
+        }
+        if let Err(error) = self.fold_now().await {
+            let error = chain(&error);
+            tracing::warn!(
+                error,
+                "the rest of the audit stays in the journal for the next start"
+            );
+        }
+    }
+
+    /// Writes the refusals that were counted since the last time.
+    pub(super) fn write_refusals(&self) {
+        let due = self.refusals().due(Instant::now());
+        for mut encoded in due {
+            match self.shared.journal.append(&mut encoded, Claim::Whole) {
+                Ok(segment) => self.shared.journal.settle_soon(segment),
+                Err(error) => {
+                    tracing::debug!(error = chain(&error), "counted refusals wait");
+                    self.refusals().put_back(encoded);
+                }
+            }
+        }
+    }
+
+    /// Allocates the next segment ahead of need, and tells when calls are refused for want of it.
+    async fn provide(&self, turn: &mut Turn) {
+        let journal = Arc::clone(&self.shared.journal);
+        let provided = tokio::task::spawn_blocking(move || journal.provide()).await;
+        if let Ok(Err(error)) = provided {
+            tracing::debug!(
+                error = chain(&error),
+                "no journal segment could be allocated"
+            );
+        }
+        let refusing = self.shared.journal.condition().refusing;
+        match (&refusing, turn.refusing) {
+            (Some(error), false) => {
+                tracing::error!(
+                    error = chain(error),
+                    "calls are refused: they cannot be recorded"
+                );
+            }
+            (None, true) => tracing::info!("calls are recorded and accepted again"),
+            _ => {}
+        }
+        turn.refusing = refusing.is_some();
+    }
+
+    async fn fold_in_turn(&self, turn: &mut Turn) {
+        if Instant::now() < turn.fold_at {
+            return;
+        }
+        match self.fold(Show::Ended).await {
+            Ok(()) if turn.retry_after > FIRST_RETRY => {
+                tracing::info!("the audit's database takes rows again");
+                turn.retry_after = FIRST_RETRY;
+            }
+            Ok(()) => {}
+            Err(error) => {
+                let (error, retry_after) = (chain(&error), turn.retry_after);
+                tracing::warn!(
+                    error,
+                    ?retry_after,
+                    "the audit journal waits for its database"
+                );
+                turn.fold_at = Instant::now() + retry_after;
+                turn.retry_after = (retry_after * 2).min(LAST_RETRY);
+            }
+        }
+    }
+
+    pub(super) async fn drop_old(&self, turn: &mut Turn) {
+        if Instant::now() < turn.retention_at {
+            return;
+        }
+        turn.retention_at = Instant::now() + RETENTION_EVERY;
+        let retention = u64::try_from(self.shared.policy.retention.as_millis());
+        let before = unix_ms().saturating_sub(retention.unwrap_or(u64::MAX));
+        match self
+            .shared
+            .store
+            .drop_calls_before(before, DROPPED_AT_ONCE)
+            .await
+        {
+            // There may be more: go on in the next turn, after the fold.
+            Ok(dropped) if dropped == u64::from(DROPPED_AT_ONCE) => {
+                turn.retention_at = Instant::now();
+            }
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(error = chain(&error), "old audit rows could not be dropped");
+            }
+        }
+    }
+}

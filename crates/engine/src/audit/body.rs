@@ -1,0 +1,132 @@
+//! What of an argument or a result goes into the journal: never a credential, never too much.
+//!
+//! Works before the write, so that nothing to hide ever reaches the disk. Entry point `keep`.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use gantry_model::secret::{Redactor, mask_members};
+use sha2::{Digest, Sha256};
+
+use super::policy::{AuditPolicy, Bodies, HASH_BYTES};
+use super::record::cut;
+
+/// How much behind the cut is looked at: a secret must be seen whole to be found.
+const MARGIN: usize = 8 << 10;
+
+/// Returns what the policy keeps of a JSON body.
+pub(super) fn keep<'a>(
+    policy: &AuditPolicy,
+    redactor: &Redactor,
+    body: Option<&'a str>,
+) -> Option<Cow<'a, str>> {
+    let body = body?;
+    match policy.bodies {
+        Bodies::Off => None,
+        Bodies::Hash => Some(Cow::Owned(hash(body))),
+        Bodies::Redacted => Some(redacted(redactor, body, policy.body_bytes)),
+    }
+}
+
+fn redacted<'a>(redactor: &Redactor, body: &'a str, longest: usize) -> Cow<'a, str> {
+    if redactor.is_empty() {
+        return masked(cut(body, longest), longest);
+    }
+    let window = cut(body, longest + MARGIN);
+    let cleaned = redactor.redact_json(window);
+    // The end of the window may be the beginning of a secret, and what was redacted before it may
+    // have brought it nearer: as much as a secret can take goes, however short the rest is.
+    let whole = window.len() == body.len();
+    let safe = if whole {
+        cleaned.len()
+    } else {
+        cleaned.len().saturating_sub(MARGIN)
+    };
+    match cleaned {
+        Cow::Borrowed(text) => masked(cut(text, longest.min(safe)), longest),
+        Cow::Owned(text) => Cow::Owned(masked(cut(&text, longest.min(safe)), longest).into_owned()),
+    }
+}
+
+fn masked(text: &str, longest: usize) -> Cow<'_, str> {
+    match mask_members(text) {
+        Cow::Borrowed(text) => Cow::Borrowed(text),
+        Cow::Owned(mut text) => {
+            text.truncate(text.floor_char_boundary(longest));
+            Cow::Owned(text)
+        }
+    }
+}
+
+fn hash(body: &str) -> String {
+    let mut text = String::with_capacity(HASH_BYTES);
+    text.push_str("sha256:");
+    for byte in Sha256::digest(body) {
+        write!(text, "{byte:02x}").expect("writing to a string does not fail");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_model::secret::SecretText;
+
+    use super::*;
+
+    fn policy(bodies: Bodies, body_bytes: usize) -> AuditPolicy {
+        AuditPolicy {
+            bodies,
+            body_bytes,
+            ..AuditPolicy::default()
+        }
+    }
+
+    fn redactor() -> Redactor {
+        Redactor::new([&SecretText::new("s3cr3t-value-of-the-server".to_owned())])
+    }
+
+    #[test]
+    fn keeps_what_the_policy_says() {
+        let kept = |bodies| {
+            keep(
+                &policy(bodies, 4096),
+                &Redactor::default(),
+                Some(r#"{"a":1}"#),
+            )
+        };
+        assert_eq!(kept(Bodies::Off), None);
+        assert_eq!(kept(Bodies::Redacted).as_deref(), Some(r#"{"a":1}"#));
+        let digest = "sha256:015abd7f5cc57a2dd94b7590f04ad8084273905ee33ec5cebeae62276a97f862";
+        assert_eq!(kept(Bodies::Hash).as_deref(), Some(digest));
+        assert_eq!(digest.len(), HASH_BYTES);
+        assert_eq!(
+            keep(&policy(Bodies::Hash, 4096), &Redactor::default(), None),
+            None
+        );
+    }
+
+    #[test]
+    fn hides_secrets_and_members_before_it_cuts() {
+        let body = r#"{"password":"hunter2hunter2","note":"s3cr3t-value-of-the-server","b":"ä"}"#;
+        for longest in 0..body.len() + 40 {
+            let kept = keep(&policy(Bodies::Redacted, longest), &redactor(), Some(body)).unwrap();
+            assert!(kept.len() <= longest.max(body.len()));
+            assert!(
+                !kept.contains("s3c") && !kept.contains("hunt"),
+                "{longest}: {kept}"
+            );
+        }
+    }
+
+    #[test]
+    fn no_part_of_a_secret_slips_in_behind_many_others() {
+        // Each redaction shortens the text, and so moves what lies behind the cut in front of it.
+        let secret = "s3cr3t-value-of-the-server";
+        for filler in 0..secret.len() {
+            let body = format!("\"{}{}\"", "x".repeat(filler), secret.repeat(800));
+            let kept = keep(&policy(Bodies::Redacted, 4096), &redactor(), Some(&body)).unwrap();
+            assert!(kept.len() <= 4096);
+            assert!(!kept.contains("s3"), "{filler}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Why the audit cannot do what was asked; all of it is the gateway's own fault.
+
+use std::io;
+use std::path::PathBuf;
+
+use gantry_model::diagnose::{Diagnose, Fault};
+use gantry_store::StoreError;
+
+/// Why a call could not be recorded, or the record not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum AuditError {
+    /// The journal's folder cannot be used.
+    #[error("cannot open the audit journal in `{}`", path.display())]
+    Open {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// There is no space for another call's record.
+    #[error("no space for the audit journal in `{}`: calls are refused until there is", path.display())]
+    Full {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The journal has reached its bound, because the database does not take its rows.
+    #[error("the audit journal in `{}` has reached its bound of {limit_bytes} bytes: calls are refused until the database takes its rows", path.display())]
+    Behind {
+        /// The folder.
+        path: PathBuf,
+        /// The bound.
+        limit_bytes: u64,
+    },
+    /// The journal cannot be written.
+    #[error("cannot write the audit journal in `{}`", path.display())]
+    Write {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The disk did not confirm what was written, and what it holds is unknown from here on.
+    #[error("the disk did not confirm the audit journal in `{}`: no further call is accepted", path.display())]
+    Sync {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The journal cannot be read back.
+    #[error("cannot read the audit journal in `{}`", path.display())]
+    Read {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The database did not take or give rows.
+    #[error("the audit's database does not answer")]
+    Store(#[source] StoreError),
+}
+
+impl Diagnose for AuditError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Open { .. } => "audit.open",
+            Self::Full { .. } => "audit.full",
+            Self::Behind { .. } => "audit.behind",
+            Self::Write { .. } => "audit.write",
+            Self::Sync { .. } => "audit.sync",
+            Self::Read { .. } => "audit.read",
+            Self::Store(_) => "audit.store",
+        }
+    }
+
+    fn fault(&self) -> Fault {
+        Fault::Gateway
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Open { path, .. } => {
+                format!(
+                    "`{}` must be a folder of the gateway's own user",
+                    path.display()
+                )
+            }
+            Self::Full { path, .. } => format!(
+                "free space on the file system of `{}`; calls resume by themselves",
+                path.display()
+            ),
+            Self::Behind { .. } => {
+                "bring the database back, or raise `journal_bytes`; calls resume by themselves"
+                    .to_owned()
+            }
+            Self::Write { path, .. } | Self::Read { path, .. } => {
+                format!("check the disk under `{}`", path.display())
+            }
+            Self::Sync { path, .. } => format!(
+                "check the disk under `{}`, then restart the gateway: it replays what the disk holds",
+                path.display()
+            ),
+            Self::Store(_) => {
+                "nothing is lost: the journal keeps the rows until the database takes them"
+                    .to_owned()
+            }
+        })
+    }
+}

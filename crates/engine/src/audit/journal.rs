@@ -1,0 +1,327 @@
+//! The append-only journal: who writes where, and whether there is room for it.
+//!
+//! A short lock hands out a place; each record is then written there with one `pwrite`, waiting
+//! for nobody. With an intent, the room for its outcome is set aside, so that a full disk refuses
+//! new calls and never loses the end of one. Knows nothing of the database. Entry point `append`.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::error::AuditError;
+use super::policy::{AuditPolicy, Durability};
+use super::record;
+use super::segment::{self, Directory, Segment};
+use super::sync::GroupSync;
+
+mod room;
+
+use room::State;
+
+/// The fold is woken early when this many records wait for it.
+const MANY: u64 = 4096;
+/// How much `relaxed` gathers before it writes.
+const GATHERED_BYTES: usize = 64 << 10;
+
+/// A place in the journal; the order of places is the order of the audit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Position {
+    pub(super) segment: u64,
+    pub(super) offset: u64,
+}
+
+impl Position {
+    /// Returns the place as the number by which rows are ordered.
+    pub(super) const fn sequence(self) -> u64 {
+        (self.segment << 28) | (self.offset / record::ALIGNMENT as u64)
+    }
+
+    /// Returns where a segment's records begin.
+    pub(super) const fn start_of(segment: u64) -> Self {
+        Self {
+            segment,
+            offset: segment::HEADER,
+        }
+    }
+}
+
+/// What a record needs beside its own bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Claim {
+    /// Sets the room for the outcome aside.
+    Intent,
+    /// Uses the room that its intent set aside.
+    Outcome,
+    /// Needs nothing more.
+    Whole,
+}
+
+/// The journal that this process writes.
+#[derive(Debug)]
+pub(super) struct Journal {
+    directory: Directory,
+    segment_bytes: u64,
+    journal_bytes: u64,
+    durability: Durability,
+    /// The room that an open call holds for its outcome.
+    promise: u64,
+    largest: u64,
+    state: Mutex<State>,
+    disk: Option<GroupSync>,
+    /// Wakes the background task: many records wait, or a segment is wanted.
+    pub(super) wake: Notify,
+    woken: AtomicBool,
+    appended: AtomicU64,
+    folded: AtomicU64,
+}
+
+/// How the journal is, for the health report.
+#[derive(Debug)]
+pub(super) struct Condition {
+    pub(super) refusing: Option<AuditError>,
+    pub(super) bytes: u64,
+    pub(super) waiting: u64,
+}
+
+impl Journal {
+    /// Starts a journal whose first segment is `first`; `left` are those of a former gateway.
+    ///
+    /// Without space it starts as well, and refuses calls until there is some.
+    pub(super) fn start(
+        directory: Directory,
+        policy: &AuditPolicy,
+        first: u64,
+        left: VecDeque<Arc<Segment>>,
+    ) -> Result<Self, AuditError> {
+        let failed = |source: io::Error| AuditError::Open {
+            path: directory.path().to_owned(),
+            source,
+        };
+        let disk = match policy.durability {
+            Durability::Disk => Some(GroupSync::start().map_err(failed)?),
+            Durability::Os | Durability::Relaxed => None,
+        };
+        let nowhere = Segment::nowhere(first).map_err(failed)?;
+        let body_bytes = policy.stored_body_bytes();
+        let journal = Self {
+            segment_bytes: policy.segment_bytes,
+            journal_bytes: policy.journal_bytes,
+            durability: policy.durability,
+            promise: record::largest_outcome(body_bytes),
+            largest: record::largest_record(body_bytes),
+            state: Mutex::new(State::new(Arc::new(nowhere), left)),
+            disk,
+            wake: Notify::new(),
+            woken: AtomicBool::new(false),
+            appended: AtomicU64::new(0),
+            folded: AtomicU64::new(0),
+            directory,
+        };
+        if let Err(error) = journal.begin() {
+            tracing::error!(path = %journal.path().display(), %error, "calls are refused");
+        }
+        Ok(journal)
+    }
+
+    /// Returns the folder of the journal.
+    pub(super) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Appends an encoded record; returns the segment it stands in.
+    pub(super) fn append(
+        &self,
+        encoded: &mut [u8],
+        claim: Claim,
+    ) -> Result<Arc<Segment>, AuditError> {
+        if claim != Claim::Outcome
+            && let Some(source) = self.disk.as_ref().and_then(GroupSync::failure)
+        {
+            return Err(AuditError::Sync {
+                path: self.path().to_owned(),
+                source,
+            });
+        }
+        let appended = match self.durability {
+            Durability::Relaxed => self.gather(encoded, claim),
+            Durability::Os | Durability::Disk => self.write(encoded, claim),
+        };
+        if appended.is_ok() {
+            let waiting = self.appended.fetch_add(1, Ordering::Relaxed) + 1
+                - self.folded.load(Ordering::Relaxed);
+            if waiting >= MANY && !self.woken.swap(true, Ordering::Relaxed) {
+                self.wake.notify_one();
+            }
+        }
+        appended
+    }
+
+    /// Waits until what was appended to `segment` is as safe as promised.
+    pub(super) async fn settle(&self, segment: Arc<Segment>) -> Result<(), AuditError> {
+        match &self.disk {
+            None => Ok(()),
+            Some(disk) => disk.wait(segment).await.map_err(|source| AuditError::Sync {
+                path: self.path().to_owned(),
+                source,
+            }),
+        }
+    }
+
+    /// Has what was appended to `segment` made safe soon, without waiting for it.
+    pub(super) fn settle_soon(&self, segment: Arc<Segment>) {
+        if let Some(disk) = &self.disk {
+            disk.request(segment);
+        }
+    }
+
+    fn write(&self, encoded: &mut [u8], claim: Claim) -> Result<Arc<Segment>, AuditError> {
+        let (segment, offset) = {
+            let mut state = self.lock();
+            let place = self.place(&mut state, encoded.len() as u64, claim)?;
+            state.writing.push(place);
+            (Arc::clone(&state.current), place.offset)
+        };
+        record::seal(encoded, segment.salt, offset);
+        let written = segment.write(offset, encoded);
+        let mut state = self.lock();
+        let place = Position {
+            segment: segment.id,
+            offset,
+        };
+        state.writing.retain(|writing| *writing != place);
+        match written {
+            Ok(()) => {
+                state.write_succeeded();
+                Ok(segment)
+            }
+            Err(source) => {
+                if claim == Claim::Intent {
+                    state.promised -= self.promise;
+                }
+                Err(self.write_failed(&mut state, source))
+            }
+        }
+    }
+
+    fn gather(&self, encoded: &mut [u8], claim: Claim) -> Result<Arc<Segment>, AuditError> {
+        let mut state = self.lock();
+        if state.gathered.len() >= GATHERED_BYTES
+            && let Err(error) = self.write_gathered(&mut state)
+            && claim != Claim::Outcome
+        {
+            return Err(error);
+        }
+        let place = self.place(&mut state, encoded.len() as u64, claim)?;
+        let segment = Arc::clone(&state.current);
+        record::seal(encoded, segment.salt, place.offset);
+        state.gathered.extend_from_slice(encoded);
+        Ok(segment)
+    }
+
+    /// Writes what `relaxed` has gathered.
+    pub(super) fn flush(&self) -> Result<(), AuditError> {
+        self.write_gathered(&mut self.lock())
+    }
+
+    fn write_gathered(&self, state: &mut State) -> Result<(), AuditError> {
+        if state.gathered.is_empty() {
+            return Ok(());
+        }
+        let offset = state.tail - state.gathered.len() as u64;
+        if let Err(source) = state.current.write(offset, &state.gathered) {
+            return Err(self.write_failed(state, source));
+        }
+        state.gathered.clear();
+        state.write_succeeded();
+        Ok(())
+    }
+
+    /// Returns the place before which everything is written.
+    pub(super) fn stable(&self) -> Position {
+        let state = self.lock();
+        let tail = state.tail - state.gathered.len() as u64;
+        let end = Position {
+            segment: state.current.id,
+            offset: tail,
+        };
+        state
+            .writing
+            .iter()
+            .copied()
+            .min()
+            .map_or(end, |first| first.min(end))
+    }
+
+    /// Returns the oldest segment that may hold records from `from` on.
+    pub(super) fn segment_from(&self, from: u64) -> Option<Arc<Segment>> {
+        let state = self.lock();
+        state
+            .older
+            .iter()
+            .chain([&state.current])
+            .find(|segment| segment.id >= from)
+            .cloned()
+    }
+
+    /// Lets the segments before `id` go, or be used again; all their rows are in the database.
+    pub(super) fn forget_before(&self, id: u64) {
+        loop {
+            let mut state = self.lock();
+            let Some(segment) = state.older.pop_front_if(|segment| segment.id < id) else {
+                return;
+            };
+            state.segment_went();
+            let new_id = self.wants_again(&mut state, &segment);
+            drop(state);
+            let done = match new_id {
+                Some(new_id) => self.reuse(&segment, new_id),
+                None => self.directory.remove(segment.id),
+            };
+            if let Err(error) = done {
+                tracing::warn!(segment = segment.id, %error, "cannot clear a folded journal segment");
+            }
+        }
+    }
+
+    /// Tells that `count` more records are in the database.
+    pub(super) fn folded(&self, count: u64) {
+        self.folded.fetch_add(count, Ordering::Relaxed);
+        self.woken.store(false, Ordering::Relaxed);
+    }
+
+    /// Returns how the journal is.
+    pub(super) fn condition(&self) -> Condition {
+        let state = self.lock();
+        let refusing = match self.disk.as_ref().and_then(GroupSync::failure) {
+            Some(source) => Some(AuditError::Sync {
+                path: self.path().to_owned(),
+                source,
+            }),
+            None => self.refusing(&state),
+        };
+        let appended = self.appended.load(Ordering::Relaxed);
+        let waiting = appended.saturating_sub(self.folded.load(Ordering::Relaxed));
+        Condition {
+            refusing,
+            bytes: state.bytes(),
+            waiting,
+        }
+    }
+
+    /// Returns how often the disk was made to confirm.
+    #[cfg(test)]
+    pub(super) fn syncs(&self) -> u64 {
+        self.disk.as_ref().map_or(0, GroupSync::rounds)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

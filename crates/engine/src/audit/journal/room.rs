@@ -1,0 +1,355 @@
+//! Whether the journal has room, and where the next record goes.
+//!
+//! Invariant: what is free in the allocated segments, less the waste at the end of each, is never
+//! below what open calls were promised for their outcomes.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Claim, Journal, Position};
+use crate::audit::error::AuditError;
+use crate::audit::policy::Durability;
+use crate::audit::segment::{self, Segment};
+
+/// How long a failed allocation or write is not tried again.
+const RETRY_AFTER: Duration = Duration::from_millis(250);
+
+/// How many empty segments are kept.
+const SPARES: usize = 2;
+
+/// What the lock guards.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) current: Arc<Segment>,
+    pub(super) tail: u64,
+    /// Allocated and empty, in order.
+    pub(super) spares: VecDeque<Arc<Segment>>,
+    /// Full, or left by a former gateway, in order; not all folded yet.
+    pub(super) older: VecDeque<Arc<Segment>>,
+    next_id: u64,
+    /// The room that open calls hold for their outcomes.
+    pub(super) promised: u64,
+    /// Where records are being written at this moment.
+    pub(super) writing: Vec<Position>,
+    /// Sealed records before `tail` that are not written yet; only with `relaxed`.
+    pub(super) gathered: Vec<u8>,
+    trouble: Option<Trouble>,
+    /// The background task was asked for a segment.
+    wanted: bool,
+}
+
+/// The last thing that went wrong, until something goes well.
+#[derive(Debug, Clone, Copy)]
+struct Trouble {
+    kind: TroubleKind,
+    retry_at: Instant,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TroubleKind {
+    /// No segment could be allocated: the error number.
+    Space(i32),
+    /// The journal is at its bound.
+    Bound,
+    /// A record could not be written: the error number.
+    Write(i32),
+}
+
+impl State {
+    pub(super) fn new(current: Arc<Segment>, older: VecDeque<Arc<Segment>>) -> Self {
+        Self {
+            tail: segment::HEADER,
+            spares: VecDeque::new(),
+            older,
+            // A segment that is nowhere holds its id's place only.
+            next_id: current.id + u64::from(!current.is_nowhere()),
+            promised: 0,
+            writing: Vec::new(),
+            gathered: Vec::new(),
+            trouble: None,
+            wanted: false,
+            current,
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        let others = self.older.iter().chain(&self.spares);
+        self.current.size + others.map(|segment| segment.size).sum::<u64>()
+    }
+
+    pub(super) fn write_succeeded(&mut self) {
+        if self
+            .trouble
+            .is_some_and(|trouble| matches!(trouble.kind, TroubleKind::Write(_)))
+        {
+            self.trouble = None;
+        }
+    }
+
+    /// Tells that a segment was removed, so that the bound leaves room again.
+    pub(super) fn segment_went(&mut self) {
+        if self
+            .trouble
+            .is_some_and(|trouble| trouble.kind == TroubleKind::Bound)
+        {
+            self.trouble = None;
+        }
+    }
+
+    fn left(&self) -> u64 {
+        self.current.end() - self.tail
+    }
+}
+
+impl Journal {
+    /// Hands out the place of a record of `length` bytes.
+    pub(super) fn place(
+        &self,
+        state: &mut State,
+        length: u64,
+        claim: Claim,
+    ) -> Result<Position, AuditError> {
+        match claim {
+            Claim::Intent => self.admit(state, length, self.promise)?,
+            Claim::Whole => self.admit(state, length, 0)?,
+            Claim::Outcome => state.promised -= self.promise,
+        }
+        if length > state.left() {
+            self.rotate(state)?;
+        }
+        let place = Position {
+            segment: state.current.id,
+            offset: state.tail,
+        };
+        state.tail += length;
+        if claim == Claim::Intent {
+            state.promised += self.promise;
+        }
+        if state.spares.is_empty() && !state.wanted && state.left() < state.current.size / 2 {
+            state.wanted = true;
+            self.wake.notify_one();
+        }
+        Ok(place)
+    }
+
+    /// Takes the first segment into use.
+    pub(super) fn begin(&self) -> Result<(), AuditError> {
+        let mut state = self.lock();
+        self.allocate(&mut state)?;
+        self.rotate(&mut state)
+    }
+
+    /// Makes sure that a record fits and that all promises can still be kept.
+    fn admit(&self, state: &mut State, length: u64, promise: u64) -> Result<(), AuditError> {
+        if let Some(Trouble {
+            kind: TroubleKind::Write(number),
+            retry_at,
+        }) = state.trouble
+            && Instant::now() < retry_at
+        {
+            let source = io::Error::from_raw_os_error(number);
+            return Err(refusal_of(self.path(), source));
+        }
+        while !self.fits(state, length, promise) {
+            self.allocate(state)?;
+        }
+        Ok(())
+    }
+
+    fn fits(&self, state: &State, length: u64, promise: u64) -> bool {
+        // A segment is left when the next record does not fit, so it wastes less than the largest.
+        let usable = |free: u64| free.saturating_sub(self.largest);
+        let whole = self.segment_bytes - 2 * segment::HEADER;
+        let (free, spares) = if length <= state.left() {
+            (state.left() - length, state.spares.len() as u64)
+        } else if let Some(spares) = (state.spares.len() as u64).checked_sub(1) {
+            (whole - length, spares)
+        } else {
+            return false;
+        };
+        state.promised + promise <= usable(free) + spares * usable(whole)
+    }
+
+    /// Allocates a segment at once, but does not try again and again when that fails.
+    fn allocate(&self, state: &mut State) -> Result<(), AuditError> {
+        if let Some(trouble) = state.trouble
+            && Instant::now() < trouble.retry_at
+        {
+            return Err(self.error_of(trouble.kind));
+        }
+        let id = self.claim_id(state)?;
+        match self.create(id) {
+            Ok(segment) => {
+                state.trouble = None;
+                state.spares.push_back(Arc::new(segment));
+                Ok(())
+            }
+            Err(error) => Err(self.allocation_failed(state, &error)),
+        }
+    }
+
+    /// Allocates the next segment ahead of need, and tries again when there was no space.
+    ///
+    /// Blocks; the background task calls it where that is allowed.
+    pub(in crate::audit) fn provide(&self) -> Result<(), AuditError> {
+        let id = {
+            let mut state = self.lock();
+            if !state.wanted && !self.starved(&state) {
+                return Ok(());
+            }
+            self.claim_id(&mut state)?
+        };
+        let created = self.create(id);
+        let mut state = self.lock();
+        let segment = match created {
+            Ok(segment) => segment,
+            Err(error) => return Err(self.allocation_failed(&mut state, &error)),
+        };
+        self.offer(state, segment)
+            .map_err(|source| AuditError::Write {
+                path: self.path().to_owned(),
+                source,
+            })
+    }
+
+    /// Returns the new id of a folded segment if it is to be used again.
+    pub(super) fn wants_again(&self, state: &mut State, segment: &Segment) -> Option<u64> {
+        let wanted = segment.size == self.segment_bytes && state.spares.len() < SPARES;
+        wanted.then(|| {
+            let id = state.next_id;
+            state.next_id += 1;
+            id
+        })
+    }
+
+    /// Makes a spare of a folded segment.
+    pub(super) fn reuse(&self, folded: &Segment, id: u64) -> io::Result<()> {
+        let segment = folded.recycle(&self.directory, id)?;
+        if self.durability == Durability::Disk {
+            segment.settle(&self.directory)?;
+        }
+        self.offer(self.lock(), segment)
+    }
+
+    /// Puts a segment among the spares, if its turn is not over.
+    fn offer(&self, mut state: MutexGuard<'_, State>, segment: Segment) -> io::Result<()> {
+        if !matches!(
+            state.trouble,
+            Some(Trouble {
+                kind: TroubleKind::Write(_),
+                ..
+            })
+        ) {
+            state.trouble = None;
+        }
+        state.wanted = false;
+        let newest = state
+            .spares
+            .back()
+            .map_or(state.current.id, |spare| spare.id);
+        if newest < segment.id {
+            state.spares.push_back(Arc::new(segment));
+            return Ok(());
+        }
+        // A call could not wait and has allocated one of its own: the order of ids comes first.
+        drop(state);
+        self.directory.remove(segment.id)
+    }
+
+    /// Returns why the next call would be refused, if it would.
+    pub(super) fn refusing(&self, state: &State) -> Option<AuditError> {
+        let kind = state.trouble?.kind;
+        let writing = matches!(kind, TroubleKind::Write(_));
+        (writing || self.starved(state)).then(|| self.error_of(kind))
+    }
+
+    /// Tells whether the next call might not fit although a segment was asked for.
+    fn starved(&self, state: &State) -> bool {
+        let asked = |trouble: Trouble| !matches!(trouble.kind, TroubleKind::Write(_));
+        state.trouble.is_some_and(asked)
+            && !self.fits(state, self.largest - self.promise, self.promise)
+    }
+
+    pub(super) fn write_failed(&self, state: &mut State, source: io::Error) -> AuditError {
+        let kind = TroubleKind::Write(source.raw_os_error().unwrap_or(-1));
+        state.trouble = Some(Trouble {
+            kind,
+            retry_at: Instant::now() + RETRY_AFTER,
+        });
+        refusal_of(self.path(), source)
+    }
+
+    fn rotate(&self, state: &mut State) -> Result<(), AuditError> {
+        self.write_gathered(state)?;
+        if state.spares.is_empty() {
+            self.allocate(state)?;
+        }
+        let next = state.spares.pop_front().expect("allocated just above");
+        let full = std::mem::replace(&mut state.current, next);
+        if !full.is_nowhere() {
+            state.older.push_back(full);
+        }
+        state.tail = segment::HEADER;
+        state.wanted = false;
+        Ok(())
+    }
+
+    fn claim_id(&self, state: &mut State) -> Result<u64, AuditError> {
+        if state.bytes() + self.segment_bytes > self.journal_bytes {
+            let retry_at = Instant::now() + RETRY_AFTER;
+            state.trouble = Some(Trouble {
+                kind: TroubleKind::Bound,
+                retry_at,
+            });
+            return Err(self.error_of(TroubleKind::Bound));
+        }
+        let id = state.next_id;
+        state.next_id += 1;
+        Ok(id)
+    }
+
+    fn create(&self, id: u64) -> io::Result<Segment> {
+        let segment = Segment::create(&self.directory, id, self.segment_bytes)?;
+        if self.durability == Durability::Disk {
+            segment.settle(&self.directory)?;
+        }
+        Ok(segment)
+    }
+
+    fn allocation_failed(&self, state: &mut State, error: &io::Error) -> AuditError {
+        let kind = TroubleKind::Space(error.raw_os_error().unwrap_or(-1));
+        state.trouble = Some(Trouble {
+            kind,
+            retry_at: Instant::now() + RETRY_AFTER,
+        });
+        self.error_of(kind)
+    }
+
+    fn error_of(&self, kind: TroubleKind) -> AuditError {
+        match kind {
+            TroubleKind::Space(number) | TroubleKind::Write(number) => {
+                refusal_of(self.path(), io::Error::from_raw_os_error(number))
+            }
+            TroubleKind::Bound => AuditError::Behind {
+                path: self.path().to_owned(),
+                limit_bytes: self.journal_bytes,
+            },
+        }
+    }
+}
+
+/// Tells a full disk from one that is broken or read-only.
+pub(super) fn refusal_of(path: &Path, source: io::Error) -> AuditError {
+    let path = path.to_owned();
+    let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+    if full.contains(&source.kind()) {
+        AuditError::Full { path, source }
+    } else {
+        AuditError::Write { path, source }
+    }
+}

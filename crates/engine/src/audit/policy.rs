@@ -1,0 +1,86 @@
+//! What the operator may choose about the audit: how safe, how much, how long.
+
+use std::time::Duration;
+
+use super::record;
+
+/// When a record counts as written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// Handed to the operating system before the reply: survives the gateway's death.
+    #[default]
+    Os,
+    /// On the disk before the reply: survives power loss, too.
+    Disk,
+    /// Shortly after the reply: a killed gateway may lose the last quarter second.
+    Relaxed,
+}
+
+/// What is kept of arguments and results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Bodies {
+    /// Nothing but their sizes.
+    Off,
+    /// Their SHA-256.
+    Hash,
+    /// Their beginning, with secrets and sensitive members masked.
+    #[default]
+    Redacted,
+}
+
+/// What the operator chose about the audit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditPolicy {
+    /// When a record counts as written.
+    pub durability: Durability,
+    /// What is kept of arguments and results.
+    pub bodies: Bodies,
+    /// How many bytes of each body are kept, at most 64 KiB.
+    pub body_bytes: usize,
+    /// How big one file of the journal is.
+    pub segment_bytes: u64,
+    /// How big the journal may grow while the database is away.
+    pub journal_bytes: u64,
+    /// How long rows are kept.
+    pub retention: Duration,
+    /// How often the journal is folded into the database.
+    pub fold_every: Duration,
+}
+
+impl Default for AuditPolicy {
+    fn default() -> Self {
+        Self {
+            durability: Durability::Os,
+            bodies: Bodies::Redacted,
+            body_bytes: 4096,
+            segment_bytes: 8 << 20,
+            journal_bytes: 1 << 30,
+            retention: Duration::from_hours(90 * 24),
+            fold_every: Duration::from_millis(250),
+        }
+    }
+}
+
+/// `sha256:` and 64 hex digits.
+pub(super) const HASH_BYTES: usize = 71;
+
+impl AuditPolicy {
+    /// Brings the sizes into the bounds that the journal's form allows.
+    pub(super) fn bounded(mut self) -> Self {
+        self.body_bytes = self.body_bytes.min(record::LONGEST_BODY);
+        let smallest = 4 * record::largest_record(self.stored_body_bytes());
+        self.segment_bytes = self.segment_bytes.clamp(smallest, 1 << 30);
+        // Two segments are the least the journal can work with.
+        self.journal_bytes = self.journal_bytes.max(2 * self.segment_bytes);
+        self
+    }
+
+    /// Returns how many bytes one recorded body can take.
+    pub(super) fn stored_body_bytes(&self) -> usize {
+        match self.bodies {
+            Bodies::Off => 0,
+            Bodies::Hash => HASH_BYTES,
+            Bodies::Redacted => self.body_bytes,
+        }
+    }
+}

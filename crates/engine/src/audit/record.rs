@@ -1,0 +1,315 @@
+//! The form of one journal record: a sealed header of 32 bytes, then length-prefixed fields.
+//!
+//! A record is valid only where it was written: its first word and its checksum are sealed with
+//! the segment's random salt and the record's offset, so that neither a leftover nor a body made
+//! to look like a record passes for one. Never does I/O; entry points `encode_*`, `seal`, `read`.
+
+use gantry_model::id::CallId;
+use gantry_store::{CallRow, CallStatus};
+
+mod fields;
+
+use fields::{Fields, put_intent, put_outcome};
+
+/// Records begin at multiples of this.
+pub(super) const ALIGNMENT: usize = 16;
+/// The bytes before a record's fields.
+pub(super) const HEADER: usize = 32;
+/// The longest body that any policy allows.
+pub(super) const LONGEST_BODY: usize = 64 << 10;
+/// The largest record that any policy allows: a former gateway may have had another.
+const LARGEST: usize = largest_record(LONGEST_BODY) as usize;
+const VERSION: u8 = 1;
+
+/// What a record tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A call is about to be sent.
+    Intent,
+    /// How that call ended.
+    Outcome,
+    /// A call that was refused, whole in one record.
+    Whole,
+}
+
+/// What is known of a call before it is sent; bodies are already redacted and cut.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct IntentFields<'a> {
+    pub(super) id: CallId,
+    pub(super) surface: u8,
+    pub(super) started_ms: u64,
+    pub(super) project: &'a str,
+    pub(super) agent: &'a str,
+    pub(super) key: &'a str,
+    pub(super) user: Option<&'a str>,
+    pub(super) session: Option<&'a str>,
+    pub(super) run: Option<&'a str>,
+    pub(super) step: Option<&'a str>,
+    pub(super) trace: Option<&'a str>,
+    pub(super) server: &'a str,
+    pub(super) method: &'a str,
+    pub(super) tool: &'a str,
+    pub(super) schema_version: Option<&'a str>,
+    pub(super) input: Option<&'a str>,
+    pub(super) input_bytes: u64,
+}
+
+/// How a call ended; bodies are already redacted and cut.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OutcomeFields<'a> {
+    pub(super) id: CallId,
+    pub(super) status: CallStatus,
+    pub(super) duration_us: u64,
+    pub(super) code: Option<&'a str>,
+    pub(super) error: Option<&'a str>,
+    pub(super) output: Option<&'a str>,
+    pub(super) output_bytes: u64,
+}
+
+/// A record read back.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Entry {
+    /// A call that was about to be sent, as a row that is still running.
+    Intent(Box<CallRow>),
+    /// How a call ended.
+    Outcome(Box<Ending>),
+    /// A whole row.
+    Whole(Box<CallRow>),
+}
+
+/// The read-back end of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Ending {
+    pub(super) id: CallId,
+    pub(super) status: CallStatus,
+    pub(super) duration_us: u64,
+    pub(super) code: Option<String>,
+    pub(super) error: Option<String>,
+    pub(super) output: Option<String>,
+    pub(super) output_bytes: u64,
+}
+
+/// The random part of a segment's seal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Salt(pub(super) u64);
+
+impl Salt {
+    /// Returns the first word of every record in the segment.
+    fn magic(self) -> u32 {
+        // Never zero: untouched space must not look like a record.
+        (self.0 as u32) | 1
+    }
+
+    fn seal(self, offset: u64) -> u32 {
+        let mixed = (self.0 ^ offset).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> 32) as u32
+    }
+}
+
+/// Returns the most bytes that an outcome can take, bodies of `body_bytes` included.
+pub(super) const fn largest_outcome(body_bytes: usize) -> u64 {
+    padded(HEADER + fields::LONGEST_OUTCOME + body_bytes) as u64
+}
+
+/// Returns the most bytes that any record can take.
+pub(super) const fn largest_record(body_bytes: usize) -> u64 {
+    let repeats = 8;
+    largest_outcome(body_bytes) + padded(repeats + fields::LONGEST_INTENT + body_bytes) as u64
+}
+
+const fn padded(length: usize) -> usize {
+    length.next_multiple_of(ALIGNMENT)
+}
+
+/// Encodes an intent into `buffer`, all but its seal.
+pub(super) fn encode_intent(buffer: &mut Vec<u8>, intent: &IntentFields<'_>) {
+    begin(
+        buffer,
+        Kind::Intent,
+        CallStatus::Running,
+        intent.surface,
+        intent.id,
+    );
+    put_intent(buffer, intent);
+    finish(buffer);
+}
+
+/// Encodes an outcome into `buffer`, all but its seal.
+pub(super) fn encode_outcome(buffer: &mut Vec<u8>, outcome: &OutcomeFields<'_>) {
+    begin(buffer, Kind::Outcome, outcome.status, 0, outcome.id);
+    put_outcome(buffer, outcome);
+    finish(buffer);
+}
+
+/// Encodes a whole row into `buffer`, all but its seal; `repeats` is how many calls it stands for.
+pub(super) fn encode_whole(
+    buffer: &mut Vec<u8>,
+    intent: &IntentFields<'_>,
+    outcome: &OutcomeFields<'_>,
+    repeats: u64,
+) {
+    begin(
+        buffer,
+        Kind::Whole,
+        outcome.status,
+        intent.surface,
+        intent.id,
+    );
+    buffer.extend_from_slice(&repeats.to_le_bytes());
+    put_intent(buffer, intent);
+    put_outcome(buffer, outcome);
+    finish(buffer);
+}
+
+/// Changes how many calls an encoded whole row stands for.
+pub(super) fn set_repeats(encoded: &mut [u8], repeats: u64) {
+    encoded[HEADER..HEADER + 8].copy_from_slice(&repeats.to_le_bytes());
+    write_checksum(encoded);
+}
+
+/// Seals an encoded record for the one place where it will be written.
+pub(super) fn seal(encoded: &mut [u8], salt: Salt, offset: u64) {
+    let checksum = word(encoded, 8) ^ salt.seal(offset);
+    encoded[0..4].copy_from_slice(&salt.magic().to_le_bytes());
+    encoded[8..12].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// Makes a sealed record as it was before, so that it can go to another place.
+pub(super) fn unseal(encoded: &mut [u8]) {
+    write_checksum(encoded);
+}
+
+/// What stands at a place in a segment.
+#[derive(Debug, PartialEq)]
+pub(super) enum Found {
+    /// A valid record, and how many bytes it takes with its padding.
+    Record(Entry, usize),
+    /// Something that may be a record, of which only the beginning is in `bytes`.
+    Incomplete,
+    /// No record.
+    Nothing,
+}
+
+/// Reads what stands at the beginning of `bytes`, which lie at `offset` of the segment.
+pub(super) fn read(bytes: &[u8], salt: Salt, offset: u64) -> Found {
+    if bytes.len() < HEADER {
+        return Found::Incomplete;
+    }
+    if word(bytes, 0) != salt.magic() {
+        return Found::Nothing;
+    }
+    let length = word(bytes, 4) as usize;
+    if length < HEADER || padded(length) > LARGEST {
+        return Found::Nothing;
+    }
+    if bytes.len() < padded(length) {
+        return Found::Incomplete;
+    }
+    let record = &bytes[..length];
+    if word(record, 8) != checksum(record) ^ salt.seal(offset) {
+        return Found::Nothing;
+    }
+    match decode(record) {
+        Some(entry) => Found::Record(entry, padded(length)),
+        None => Found::Nothing,
+    }
+}
+
+fn begin(buffer: &mut Vec<u8>, kind: Kind, status: CallStatus, surface: u8, id: CallId) {
+    buffer.clear();
+    buffer.extend_from_slice(&[0; 12]);
+    buffer.extend_from_slice(&[kind as u8 + 1, VERSION, status_number(status), surface]);
+    buffer.extend_from_slice(&id.to_bits().to_le_bytes());
+}
+
+fn finish(buffer: &mut Vec<u8>) {
+    let length = u32::try_from(buffer.len()).expect("a record is far below 4 GiB");
+    buffer[4..8].copy_from_slice(&length.to_le_bytes());
+    buffer.resize(padded(buffer.len()), 0);
+    write_checksum(buffer);
+}
+
+fn write_checksum(encoded: &mut [u8]) {
+    let length = word(encoded, 4) as usize;
+    let checksum = checksum(&encoded[..length]);
+    encoded[8..12].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// Covers everything but the first word and the checksum itself.
+fn checksum(record: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(word(record, 4));
+    hasher.update(&record[12..]);
+    hasher.finalize()
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// Returns the first `longest` bytes of `text`, or a little less: characters stay whole.
+pub(super) fn cut(text: &str, longest: usize) -> &str {
+    &text[..text.floor_char_boundary(longest)]
+}
+
+impl Ending {
+    /// Writes how the call ended into its row.
+    pub(super) fn complete(self, row: &mut CallRow) {
+        row.status = self.status;
+        row.ended_ms = Some(row.started_ms.saturating_add(self.duration_us / 1000));
+        row.duration_us = Some(self.duration_us);
+        row.code = self.code;
+        row.error = self.error;
+        row.output = self.output;
+        row.output_bytes = self.output_bytes;
+    }
+}
+
+fn decode(record: &[u8]) -> Option<Entry> {
+    let (kind, version, status, surface) = (record[12], record[13], record[14], record[15]);
+    if version != VERSION {
+        return None;
+    }
+    let id = CallId::from_bits(u128::from_le_bytes(record[16..32].try_into().ok()?));
+    let status = status_of(status)?;
+    let mut fields = Fields(&record[HEADER..]);
+    match kind {
+        1 => Some(Entry::Intent(Box::new(fields.row(id, surface)?))),
+        2 => Some(Entry::Outcome(Box::new(fields.ending(id, status)?))),
+        3 => {
+            let repeats = fields.number()?;
+            let mut row = fields.row(id, surface)?;
+            row.repeats = repeats;
+            fields.ending(id, status)?.complete(&mut row);
+            Some(Entry::Whole(Box::new(row)))
+        }
+        _ => None,
+    }
+}
+
+const fn status_number(status: CallStatus) -> u8 {
+    match status {
+        CallStatus::Running => 0,
+        CallStatus::Ok => 1,
+        CallStatus::Error => 2,
+        CallStatus::Timeout => 3,
+        CallStatus::Cancelled => 4,
+        CallStatus::Refused => 5,
+        CallStatus::Unknown => 6,
+    }
+}
+
+const fn status_of(number: u8) -> Option<CallStatus> {
+    Some(match number {
+        0 => CallStatus::Running,
+        1 => CallStatus::Ok,
+        2 => CallStatus::Error,
+        3 => CallStatus::Timeout,
+        4 => CallStatus::Cancelled,
+        5 => CallStatus::Refused,
+        6 => CallStatus::Unknown,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests;

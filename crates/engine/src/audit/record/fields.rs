@@ -1,0 +1,152 @@
+//! The fields of a record, one after the other, each text behind its length.
+
+use gantry_model::id::CallId;
+use gantry_store::{CallRow, CallStatus};
+
+use super::{Ending, IntentFields, OutcomeFields, cut};
+use crate::audit::Surface;
+
+/// The longest name, key or context value that is recorded; longer ones are cut.
+const LONGEST_NAME: usize = 512;
+/// The longest tool name or resource address.
+const LONGEST_TOOL: usize = 2048;
+/// The longest error text.
+const LONGEST_ERROR: usize = 1024;
+/// The longest code.
+const LONGEST_CODE: usize = 64;
+/// The most bytes of an intent's fields, without its body: two numbers, ten names, the tool, the
+/// schema's version, their lengths and the body's.
+pub(super) const LONGEST_INTENT: usize =
+    2 * 8 + 10 * (2 + LONGEST_NAME) + (2 + LONGEST_TOOL) + (2 + LONGEST_CODE) + 4;
+/// The most bytes of an outcome's fields, without its body.
+pub(super) const LONGEST_OUTCOME: usize = 2 * 8 + (2 + LONGEST_CODE) + (2 + LONGEST_ERROR) + 4;
+const NONE_SHORT: u16 = u16::MAX;
+const NONE_LONG: u32 = u32::MAX;
+
+/// Appends what is known of a call before it is sent.
+pub(super) fn put_intent(buffer: &mut Vec<u8>, intent: &IntentFields<'_>) {
+    buffer.extend_from_slice(&intent.started_ms.to_le_bytes());
+    buffer.extend_from_slice(&intent.input_bytes.to_le_bytes());
+    put_short(buffer, Some(intent.project), LONGEST_NAME);
+    put_short(buffer, Some(intent.agent), LONGEST_NAME);
+    put_short(buffer, Some(intent.key), LONGEST_NAME);
+    put_short(buffer, intent.user, LONGEST_NAME);
+    put_short(buffer, intent.session, LONGEST_NAME);
+    put_short(buffer, intent.run, LONGEST_NAME);
+    put_short(buffer, intent.step, LONGEST_NAME);
+    put_short(buffer, intent.trace, LONGEST_NAME);
+    put_short(buffer, Some(intent.server), LONGEST_NAME);
+    put_short(buffer, Some(intent.method), LONGEST_NAME);
+    put_short(buffer, Some(intent.tool), LONGEST_TOOL);
+    put_short(buffer, intent.schema_version, LONGEST_CODE);
+    put_long(buffer, intent.input);
+}
+
+/// Appends how a call ended.
+pub(super) fn put_outcome(buffer: &mut Vec<u8>, outcome: &OutcomeFields<'_>) {
+    buffer.extend_from_slice(&outcome.duration_us.to_le_bytes());
+    buffer.extend_from_slice(&outcome.output_bytes.to_le_bytes());
+    put_short(buffer, outcome.code, LONGEST_CODE);
+    put_short(buffer, outcome.error, LONGEST_ERROR);
+    put_long(buffer, outcome.output);
+}
+
+fn put_short(buffer: &mut Vec<u8>, text: Option<&str>, longest: usize) {
+    let Some(text) = text else {
+        buffer.extend_from_slice(&NONE_SHORT.to_le_bytes());
+        return;
+    };
+    let text = cut(text, longest);
+    buffer.extend_from_slice(&(text.len() as u16).to_le_bytes());
+    buffer.extend_from_slice(text.as_bytes());
+}
+
+fn put_long(buffer: &mut Vec<u8>, text: Option<&str>) {
+    let Some(text) = text else {
+        buffer.extend_from_slice(&NONE_LONG.to_le_bytes());
+        return;
+    };
+    buffer.extend_from_slice(&(text.len() as u32).to_le_bytes());
+    buffer.extend_from_slice(text.as_bytes());
+}
+
+/// Takes the fields of a record apart; `None` where they are not what they should be.
+pub(super) struct Fields<'a>(pub(super) &'a [u8]);
+
+impl Fields<'_> {
+    fn take(&mut self, count: usize) -> Option<&[u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    /// Takes a number.
+    pub(super) fn number(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+
+    fn short(&mut self) -> Option<Option<String>> {
+        let length = u16::from_le_bytes(self.take(2)?.try_into().ok()?);
+        if length == NONE_SHORT {
+            return Some(None);
+        }
+        let text = std::str::from_utf8(self.take(usize::from(length))?).ok()?;
+        Some(Some(text.to_owned()))
+    }
+
+    fn long(&mut self) -> Option<Option<String>> {
+        let length = u32::from_le_bytes(self.take(4)?.try_into().ok()?);
+        if length == NONE_LONG {
+            return Some(None);
+        }
+        let text = std::str::from_utf8(self.take(length as usize)?).ok()?;
+        Some(Some(text.to_owned()))
+    }
+
+    /// Takes what is known of a call before it is sent, as the row of a running call.
+    pub(super) fn row(&mut self, id: CallId, surface: u8) -> Option<CallRow> {
+        let started_ms = self.number()?;
+        let input_bytes = self.number()?;
+        Some(CallRow {
+            id,
+            seq: 0,
+            started_ms,
+            input_bytes,
+            project: self.short()??,
+            agent: self.short()??,
+            key: self.short()??,
+            user: self.short()?,
+            session: self.short()?,
+            run: self.short()?,
+            step: self.short()?,
+            trace: self.short()?,
+            server: self.short()??,
+            method: self.short()??,
+            tool: self.short()??,
+            schema_version: self.short()?,
+            input: self.long()?,
+            surface: Surface::from_number(surface)?.as_str().to_owned(),
+            ended_ms: None,
+            duration_us: None,
+            status: CallStatus::Running,
+            code: None,
+            error: None,
+            output: None,
+            output_bytes: 0,
+            repeats: 1,
+        })
+    }
+
+    /// Takes how a call ended.
+    pub(super) fn ending(&mut self, id: CallId, status: CallStatus) -> Option<Ending> {
+        Some(Ending {
+            id,
+            status,
+            duration_us: self.number()?,
+            output_bytes: self.number()?,
+            code: self.short()?,
+            error: self.short()?,
+            output: self.long()?,
+        })
+    }
+}

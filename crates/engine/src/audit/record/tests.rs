@@ -1,0 +1,128 @@
+//! Records come back as they went, and nothing else comes back.
+
+use proptest::prelude::{any, proptest};
+
+use super::*;
+
+const SALT: Salt = Salt(0x1234_5678_9abc_def0);
+
+fn whole(text: &str, repeats: u64) -> Vec<u8> {
+    let id = CallId::new(7, 9);
+    let begun = IntentFields {
+        id,
+        surface: 2,
+        started_ms: 11,
+        project: text,
+        agent: "agent",
+        key: "key",
+        user: None,
+        session: Some(text),
+        run: None,
+        step: None,
+        trace: Some(""),
+        server: "server",
+        method: "tools/call",
+        tool: text,
+        schema_version: None,
+        input: Some(text),
+        input_bytes: 99,
+    };
+    let ended = OutcomeFields {
+        id,
+        status: CallStatus::Refused,
+        duration_us: 5_000,
+        code: Some("code"),
+        error: Some(text),
+        output: None,
+        output_bytes: 0,
+    };
+    let mut buffer = Vec::new();
+    encode_whole(&mut buffer, &begun, &ended, repeats);
+    buffer
+}
+
+fn sealed(text: &str, offset: u64) -> Vec<u8> {
+    let mut record = whole(text, 1);
+    seal(&mut record, SALT, offset);
+    record
+}
+
+#[test]
+fn a_record_comes_back_whole_and_only_at_its_own_place() {
+    let text = "ä".repeat(400);
+    let mut record = whole(&text, 1);
+    set_repeats(&mut record, 42);
+    seal(&mut record, SALT, 4096);
+    let Found::Record(Entry::Whole(row), length) = read(&record, SALT, 4096) else {
+        panic!("the record is valid");
+    };
+    assert_eq!((length, length % ALIGNMENT), (record.len(), 0));
+    assert_eq!(
+        (row.status, row.repeats, row.surface.as_str()),
+        (CallStatus::Refused, 42, "rest")
+    );
+    assert_eq!((row.started_ms, row.ended_ms), (11, Some(16)));
+    assert_eq!((row.user, row.trace.as_deref()), (None, Some("")));
+    assert_eq!(
+        row.project,
+        "ä".repeat(256),
+        "names are cut between characters"
+    );
+    assert_eq!(
+        (row.tool.as_str(), row.input.as_deref()),
+        (text.as_str(), Some(text.as_str()))
+    );
+    // A body made of a record, or a leftover in a reused file, is none.
+    assert_eq!(read(&record, SALT, 4112), Found::Nothing);
+    assert_eq!(read(&record, Salt(SALT.0 ^ 1 << 40), 4096), Found::Nothing);
+    assert_eq!(
+        read(&record[..record.len() - 16], SALT, 4096),
+        Found::Incomplete
+    );
+    assert_eq!(read(&[0; 64], SALT, 4096), Found::Nothing);
+    unseal(&mut record);
+    seal(&mut record, SALT, 4112);
+    assert!(matches!(read(&record, SALT, 4112), Found::Record(..)));
+}
+
+#[test]
+fn no_record_is_larger_than_what_is_set_aside_for_it() {
+    let long = "x".repeat(100_000);
+    let body = &long[..64];
+    let record = whole(&long, 1).len() as u64;
+    // The bodies of `whole` are not cut by the record itself.
+    assert!(record - 100_000 <= largest_record(0));
+    let outcome = OutcomeFields {
+        id: CallId::new(1, 1),
+        status: CallStatus::Error,
+        duration_us: u64::MAX,
+        code: Some(&long),
+        error: Some(&long),
+        output: Some(body),
+        output_bytes: u64::MAX,
+    };
+    let mut buffer = Vec::new();
+    encode_outcome(&mut buffer, &outcome);
+    assert!(buffer.len() as u64 <= largest_outcome(64));
+}
+
+proptest! {
+    #[test]
+    fn a_changed_record_is_none(at in 0..512_usize, flip in 1..=255_u8) {
+        let mut record = sealed("some text", 64);
+        let length = word(&record, 4) as usize;
+        let at = at % length;
+        record[at] ^= flip;
+        assert!(!matches!(read(&record, SALT, 64), Found::Record(..)));
+    }
+
+    #[test]
+    fn any_bytes_can_be_read(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let mut record = sealed("some text", 64);
+        record[32..].iter_mut().zip(&bytes).for_each(|(byte, other)| *byte = *other);
+        write_checksum(&mut record);
+        seal(&mut record, SALT, 64);
+        // Valid by its checksum, senseless in its fields: read or not, but without a panic.
+        let _found = read(&record, SALT, 64);
+    }
+}

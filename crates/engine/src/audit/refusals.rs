@@ -1,0 +1,208 @@
+//! Keeps a flood of refusals from filling the audit.
+//!
+//! The first twenty a second of one agent, server, tool and code get a row each; the others of that
+//! second are counted into one row. The count in the database is at most one fold behind.
+//! Never writes by itself; entry points `Refusals::judge` and `Refusals::due`.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::record;
+
+/// How many refusals of one kind get a row of their own in one window.
+const ROWS_EACH: u64 = 20;
+const WINDOW: Duration = Duration::from_secs(1);
+/// How many kinds are told apart; beyond, the tool no longer counts.
+const KINDS: usize = 1024;
+
+/// What becomes of a refusal.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It gets a row of its own.
+    Row,
+    /// It is the first to be counted: its row, given to `count`, stands for those that follow.
+    Count(Kind),
+    /// It was counted.
+    Counted,
+}
+
+/// What makes refusals alike.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Kind {
+    agent: Box<str>,
+    server: Box<str>,
+    tool: Box<str>,
+    code: Box<str>,
+}
+
+#[derive(Debug)]
+struct Window {
+    since: Instant,
+    seen: u64,
+    counted: Option<Counted>,
+}
+
+#[derive(Debug)]
+struct Counted {
+    /// An encoded whole row.
+    encoded: Vec<u8>,
+    repeats: u64,
+    written: u64,
+}
+
+/// The refusals of the last second, by kind.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    windows: HashMap<Kind, Window>,
+    /// Rows of windows that are over, not written yet.
+    ended: Vec<Vec<u8>>,
+}
+
+impl Refusals {
+    /// Decides what becomes of a refusal.
+    pub(super) fn judge(
+        &mut self,
+        agent: &str,
+        server: &str,
+        tool: &str,
+        code: &str,
+        now: Instant,
+    ) -> Verdict {
+        let tool = if self.windows.len() < KINDS { tool } else { "" };
+        let kind = Kind {
+            agent: agent.into(),
+            server: server.into(),
+            tool: tool.into(),
+            code: code.into(),
+        };
+        let fresh = || Window {
+            since: now,
+            seen: 0,
+            counted: None,
+        };
+        let window = self.windows.entry(kind.clone()).or_insert_with(fresh);
+        if now.duration_since(window.since) >= WINDOW {
+            let over = std::mem::replace(window, fresh());
+            self.ended.extend(over.counted.and_then(Counted::finish));
+        }
+        window.seen += 1;
+        if window.seen <= ROWS_EACH {
+            return Verdict::Row;
+        }
+        match &mut window.counted {
+            Some(counted) => {
+                counted.repeats += 1;
+                Verdict::Counted
+            }
+            None => Verdict::Count(kind),
+        }
+    }
+
+    /// Remembers the encoded row that stands for the refusals of a kind from here on.
+    pub(super) fn count(&mut self, kind: &Kind, encoded: Vec<u8>) {
+        if let Some(window) = self.windows.get_mut(kind) {
+            match &mut window.counted {
+                Some(counted) => counted.repeats += 1,
+                None => {
+                    window.counted = Some(Counted {
+                        encoded,
+                        repeats: 1,
+                        written: 0,
+                    })
+                }
+            }
+        }
+    }
+
+    /// Returns the rows to write now, and forgets the windows that are over.
+    pub(super) fn due(&mut self, now: Instant) -> Vec<Vec<u8>> {
+        let mut due = std::mem::take(&mut self.ended);
+        self.windows.retain(|_, window| {
+            let over = now.duration_since(window.since) >= WINDOW;
+            due.extend(window.counted.as_mut().and_then(Counted::row));
+            !over
+        });
+        due
+    }
+
+    /// Takes back a row that could not be written.
+    pub(super) fn put_back(&mut self, mut encoded: Vec<u8>) {
+        record::unseal(&mut encoded);
+        // Bounded: while nothing can be written, calls are refused without a row anyway.
+        if self.ended.len() < KINDS {
+            self.ended.push(encoded);
+        }
+    }
+}
+
+impl Counted {
+    /// Returns the row with the count so far, unless it was written.
+    fn row(&mut self) -> Option<Vec<u8>> {
+        if self.written == self.repeats {
+            return None;
+        }
+        self.written = self.repeats;
+        let mut encoded = self.encoded.clone();
+        record::set_repeats(&mut encoded, self.repeats);
+        Some(encoded)
+    }
+
+    fn finish(mut self) -> Option<Vec<u8>> {
+        self.row()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The least that passes for an encoded row.
+    fn row() -> Vec<u8> {
+        let mut row = vec![0; 64];
+        row[4] = 64;
+        row
+    }
+
+    #[test]
+    fn counts_beyond_twenty_a_second_and_starts_again_after_it() {
+        let mut refusals = Refusals::default();
+        let start = Instant::now();
+        let judge = |refusals: &mut Refusals, tool: &str, at: Instant| {
+            refusals.judge("agent", "server", tool, "grant.missing", at)
+        };
+        for _ in 0..ROWS_EACH {
+            assert_eq!(judge(&mut refusals, "t", start), Verdict::Row);
+        }
+        let Verdict::Count(kind) = judge(&mut refusals, "t", start) else {
+            panic!("the first beyond the limit starts the count");
+        };
+        refusals.count(&kind, row());
+        assert_eq!(judge(&mut refusals, "t", start), Verdict::Counted);
+        assert_eq!(judge(&mut refusals, "another", start), Verdict::Row);
+        assert_eq!(refusals.due(start).len(), 1);
+        assert_eq!(refusals.due(start).len(), 0, "written once per count");
+        let later = start + WINDOW;
+        assert_eq!(judge(&mut refusals, "t", later), Verdict::Row);
+        assert!(refusals.due(later + WINDOW).is_empty());
+        assert!(refusals.windows.is_empty());
+    }
+
+    #[test]
+    fn many_tool_names_do_not_get_around_it() {
+        let mut refusals = Refusals::default();
+        let now = Instant::now();
+        let mut rows = 0;
+        for name in 0..10 * KINDS {
+            let tool = name.to_string();
+            match refusals.judge("agent", "server", &tool, "tool.unknown", now) {
+                Verdict::Row => rows += 1,
+                Verdict::Count(kind) => refusals.count(&kind, vec![0; 64]),
+                Verdict::Counted => {}
+            }
+        }
+        assert!(rows <= KINDS as u64 + ROWS_EACH);
+        assert!(refusals.windows.len() <= KINDS + 1);
+    }
+}

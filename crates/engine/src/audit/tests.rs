@@ -1,0 +1,456 @@
+//! The audit against a real SQLite store: kills, damage, floods and tickets that nobody ends.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use super::*;
+
+mod damage;
+mod space;
+
+/// An audit in a folder of its own.
+pub(super) struct Rig {
+    pub(super) folder: TempDir,
+    pub(super) audit: Audit,
+    pub(super) ids: CallIds,
+}
+
+/// Small segments, so that a few dozen calls fill one.
+pub(super) fn small() -> AuditPolicy {
+    AuditPolicy {
+        bodies: Bodies::Redacted,
+        body_bytes: 64,
+        segment_bytes: 0,
+        ..AuditPolicy::default()
+    }
+}
+
+impl Rig {
+    pub(super) async fn new(policy: AuditPolicy) -> Self {
+        Self::over(tempfile::tempdir().unwrap(), policy).await
+    }
+
+    /// Starts a gateway's audit over what is in the folder.
+    pub(super) async fn over(folder: TempDir, policy: AuditPolicy) -> Self {
+        let store = Store::open(&folder.path().join("gantry.db")).await.unwrap();
+        let audit = Audit::open(&folder.path().join("journal"), store, policy)
+            .await
+            .unwrap();
+        Self {
+            folder,
+            audit,
+            ids: CallIds::new(),
+        }
+    }
+
+    /// Returns a copy of everything on the disk, as a kill at this moment would leave it.
+    pub(super) fn killed(&self) -> TempDir {
+        let copy = tempfile::tempdir().unwrap();
+        copy_folder(self.folder.path(), copy.path());
+        copy
+    }
+
+    /// Kills the gateway and starts another one over what it left.
+    pub(super) async fn restarted(&self) -> Self {
+        Self::over(self.killed(), self.audit.shared.policy.clone()).await
+    }
+
+    pub(super) async fn begin(&self) -> Ticket {
+        self.try_begin().await.unwrap()
+    }
+
+    pub(super) async fn try_begin(&self) -> Result<Ticket, AuditError> {
+        let id = self.ids.next(unix_now());
+        self.audit.intent(&intent(id, &Context::default())).await
+    }
+
+    pub(super) async fn call(&self) -> CallId {
+        let ticket = self.begin().await;
+        let id = ticket.id();
+        ticket.outcome(&ok()).await;
+        id
+    }
+
+    pub(super) async fn rows(&self) -> Vec<CallRow> {
+        let filter = CallFilter {
+            limit: 100_000,
+            ..CallFilter::default()
+        };
+        let mut rows = self.audit.calls(&filter).await.unwrap();
+        rows.sort_by_key(|row| row.seq);
+        rows
+    }
+
+    pub(super) async fn row(&self, id: CallId) -> CallRow {
+        self.audit.call(id).await.unwrap().unwrap()
+    }
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            std::fs::create_dir(&target).unwrap();
+            copy_folder(&entry.path(), &target);
+        } else if !entry.file_name().to_str().unwrap().ends_with("-shm") {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+fn unix_now() -> u64 {
+    crate::clock::unix_ms()
+}
+
+static NOTHING: std::sync::LazyLock<Redactor> = std::sync::LazyLock::new(Redactor::default);
+
+pub(super) fn intent<'a>(id: CallId, context: &'a Context) -> Intent<'a> {
+    Intent {
+        id,
+        project: "local",
+        agent: "default",
+        key: "key_1",
+        context,
+        surface: Surface::Mcp,
+        server: "files",
+        method: "tools/call",
+        tool: "read",
+        schema_version: Some("3"),
+        started_ms: 1_789_000_000_000,
+        input: Some(r#"{"path":"/etc/hosts","token":"abcdef"}"#),
+        redactor: &NOTHING,
+    }
+}
+
+pub(super) fn ok<'a>() -> Outcome<'a> {
+    Outcome {
+        status: CallStatus::Ok,
+        code: None,
+        error: None,
+        output: Some(r#"{"content":[]}"#),
+        duration: Duration::from_micros(1_500),
+        redactor: &NOTHING,
+    }
+}
+
+fn statuses(rows: &[CallRow]) -> HashMap<CallStatus, usize> {
+    let mut counts = HashMap::new();
+    for row in rows {
+        *counts.entry(row.status).or_default() += 1;
+    }
+    counts
+}
+
+#[tokio::test]
+async fn a_row_says_everything_about_its_call() {
+    let rig = Rig::new(AuditPolicy::default()).await;
+    let context = Context {
+        user: Some("ann".into()),
+        session: Some("s1".into()),
+        run: Some("r1".into()),
+        step: Some("4".into()),
+        trace: Some("00-aa-bb-01".into()),
+    };
+    let id = rig.ids.next(1_789_000_000_000);
+    let ticket = rig.audit.intent(&intent(id, &context)).await.unwrap();
+    assert_eq!(rig.row(id).await.status, CallStatus::Running);
+    let text = |text: &str| Some(text.to_owned());
+    ticket
+        .outcome(&Outcome {
+            status: CallStatus::Error,
+            code: Some("server.error"),
+            error: Some("no such file"),
+            ..ok()
+        })
+        .await;
+    let row = rig.row(id).await;
+    let expected = CallRow {
+        id,
+        seq: row.seq,
+        project: "local".to_owned(),
+        agent: "default".to_owned(),
+        key: "key_1".to_owned(),
+        user: text("ann"),
+        session: text("s1"),
+        run: text("r1"),
+        step: text("4"),
+        trace: text("00-aa-bb-01"),
+        surface: "mcp".to_owned(),
+        server: "files".to_owned(),
+        method: "tools/call".to_owned(),
+        tool: "read".to_owned(),
+        schema_version: text("3"),
+        started_ms: 1_789_000_000_000,
+        ended_ms: Some(1_789_000_000_001),
+        duration_us: Some(1_500),
+        status: CallStatus::Error,
+        code: text("server.error"),
+        error: text("no such file"),
+        input: text(r#"{"path":"/etc/hosts","token":"[redacted]"}"#),
+        input_bytes: 38,
+        output: text(r#"{"content":[]}"#),
+        output_bytes: 14,
+        repeats: 1,
+    };
+    assert_eq!(row, expected);
+    assert!(row.seq > 0);
+}
+
+#[tokio::test]
+async fn answered_calls_survive_a_kill_and_open_ones_become_unknown() {
+    // fault D2
+    let rig = Rig::new(small()).await;
+    let mut answered = Vec::new();
+    for _ in 0..10 {
+        answered.push(rig.call().await);
+    }
+    let open = rig.begin().await;
+    let mut next = rig.restarted().await;
+    for _ in 0..2 {
+        let rows = next.rows().await;
+        assert_eq!(rows.len(), 11);
+        for id in &answered {
+            assert_eq!(next.row(*id).await.status, CallStatus::Ok);
+        }
+        let cut = next.row(open.id()).await;
+        assert_eq!(
+            (cut.status, cut.code.as_deref()),
+            (CallStatus::Unknown, Some("gateway.died"))
+        );
+        assert!(cut.ended_ms.is_some());
+        next = next.restarted().await;
+    }
+}
+
+#[tokio::test]
+async fn the_order_of_the_audit_is_the_order_of_the_journal() {
+    // fault P13: the clock plays no part in it
+    let mut rig = Rig::new(small()).await;
+    let mut expected = Vec::new();
+    for round in 0..3 {
+        for count in 0..60_u64 {
+            let id = rig.ids.next(9_000_000 - round * 1_000_000 - count);
+            let context = Context::default();
+            rig.audit
+                .intent(&intent(id, &context))
+                .await
+                .unwrap()
+                .outcome(&ok())
+                .await;
+            expected.push(id);
+        }
+        rig = rig.restarted().await;
+    }
+    let order: Vec<CallId> = rig.rows().await.iter().map(|row| row.id).collect();
+    assert_eq!(order, expected);
+}
+
+#[tokio::test]
+async fn a_long_call_keeps_no_segment_and_still_gets_its_own_end() {
+    let rig = Rig::new(small()).await;
+    let long = rig.begin().await;
+    let id = long.id();
+    for _ in 0..1_000 {
+        rig.call().await;
+    }
+    rig.audit.fold_now().await.unwrap();
+    assert!(rig.audit.health().journal_bytes <= 3 * rig.audit.shared.policy.segment_bytes);
+    assert_eq!(
+        rig.restarted().await.row(id).await.status,
+        CallStatus::Unknown
+    );
+    long.outcome(&ok()).await;
+    // Its intent is long gone from the journal; the outcome completes the row in the database.
+    let next = rig.restarted().await;
+    let row = next.row(id).await;
+    assert_eq!((row.status, row.tool.as_str()), (CallStatus::Ok, "read"));
+    assert!(row.input.is_some() && row.output.is_some());
+    assert_eq!(next.rows().await.len(), 1_001);
+    assert_eq!(rig.row(id).await.status, CallStatus::Ok);
+}
+
+#[tokio::test]
+async fn a_ticket_that_is_dropped_ends_its_call() {
+    let rig = Rig::new(small()).await;
+    let dropped = rig.begin().await;
+    let dropped_id = dropped.id();
+    drop(dropped);
+    let mut cancelled = rig.begin().await;
+    let cancelled_id = cancelled.id();
+    cancelled.on_drop(CallStatus::Cancelled, "client.gone");
+    let task = tokio::task::JoinSet::from_iter([async move {
+        std::future::pending::<()>().await;
+        drop(cancelled);
+    }]);
+    drop(task);
+    let panicked = rig.begin().await;
+    let panicked_id = panicked.id();
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(async move {
+        let _held = panicked;
+        panic!("a bug in a call");
+    });
+    assert!(tasks.join_next().await.unwrap().is_err());
+    tokio::task::yield_now().await;
+
+    let end = |row: CallRow| (row.status, row.code.unwrap());
+    let unknown = (CallStatus::Unknown, "gateway.dropped".to_owned());
+    assert_eq!(end(rig.row(dropped_id).await), unknown);
+    assert_eq!(end(rig.row(panicked_id).await), unknown);
+    let cancelled = (CallStatus::Cancelled, "client.gone".to_owned());
+    assert_eq!(end(rig.row(cancelled_id).await), cancelled);
+}
+
+#[tokio::test]
+async fn a_flood_of_refusals_is_counted() {
+    let rig = Rig::new(small()).await;
+    let context = Context::default();
+    let refused = Outcome {
+        status: CallStatus::Refused,
+        code: Some("grant.missing"),
+        error: Some("agent `default` may not use `read`"),
+        output: None,
+        ..ok()
+    };
+    for count in 0..100 {
+        let id = rig.ids.next(unix_now());
+        rig.audit
+            .refusal(&intent(id, &context), &refused)
+            .await
+            .unwrap();
+        if count == 50 {
+            rig.audit.fold_now().await.unwrap();
+        }
+    }
+    let rows = rig.rows().await;
+    assert_eq!(rows.iter().map(|row| row.repeats).sum::<u64>(), 100);
+    assert!(
+        rows.iter()
+            .all(|row| row.status == CallStatus::Refused && row.output.is_none())
+    );
+    // A slow machine may see a second window.
+    assert!((21..=63).contains(&rows.len()), "{}", rows.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_writers_one_fold_no_row_lost_and_none_twice() {
+    let rig = Rig::new(AuditPolicy {
+        fold_every: Duration::from_millis(5),
+        ..small()
+    })
+    .await;
+    let stop = tokio_util::sync::CancellationToken::new();
+    let mut running = tokio::task::JoinSet::new();
+    running.spawn(rig.audit.clone().run(stop.clone()));
+    let rig = Arc::new(rig);
+    let mut writers = tokio::task::JoinSet::new();
+    for writer in 0..8 {
+        let rig = Arc::clone(&rig);
+        writers.spawn(async move {
+            let mut held = Vec::new();
+            for count in 0..400 {
+                let ticket = rig.begin().await;
+                if count % 50 == writer {
+                    held.push(ticket);
+                } else {
+                    ticket.outcome(&ok()).await;
+                }
+                if count % 100 == 0 {
+                    rig.audit.fold_now().await.unwrap();
+                }
+                tokio::task::yield_now().await;
+            }
+            held
+        });
+    }
+    let held: Vec<Ticket> = writers.join_all().await.into_iter().flatten().collect();
+    let now = rig.rows().await;
+    assert_eq!(
+        statuses(&now),
+        [(CallStatus::Ok, 3_136), (CallStatus::Running, 64)].into()
+    );
+    for ticket in held {
+        ticket.outcome(&ok()).await;
+    }
+    stop.cancel();
+    running.join_all().await;
+    assert_eq!(rig.audit.health().folded_lag_records, 0);
+    let rows = rig.rows().await;
+    assert_eq!(statuses(&rows), [(CallStatus::Ok, 3_200)].into());
+    assert!(rows.windows(2).all(|pair| pair[0].seq < pair[1].seq));
+    let policy = &rig.audit.shared.policy;
+    assert!(rig.audit.health().journal_bytes <= 4 * policy.segment_bytes);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_disk_everything_is_synced_in_groups() {
+    // fault D3
+    let rig = Rig::new(AuditPolicy {
+        durability: Durability::Disk,
+        ..small()
+    })
+    .await;
+    let rig = Arc::new(rig);
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..64 {
+        let rig = Arc::clone(&rig);
+        calls.spawn(async move { rig.call().await });
+    }
+    let ids = calls.join_all().await;
+    let syncs = rig.audit.shared.journal.syncs();
+    assert!(syncs < 2 * 64, "{syncs} syncs for 128 records");
+    let next = rig.restarted().await;
+    for id in ids {
+        assert_eq!(next.row(id).await.status, CallStatus::Ok);
+    }
+}
+
+#[tokio::test]
+async fn relaxed_writes_later_and_is_whole_when_read() {
+    let rig = Rig::new(AuditPolicy {
+        durability: Durability::Relaxed,
+        ..small()
+    })
+    .await;
+    for _ in 0..300 {
+        rig.call().await;
+    }
+    let killed = rig.restarted().await.rows().await;
+    assert!(killed.len() < 300);
+    assert_eq!(statuses(&rig.rows().await), [(CallStatus::Ok, 300)].into());
+    assert_eq!(
+        statuses(&rig.restarted().await.rows().await),
+        [(CallStatus::Ok, 300)].into()
+    );
+}
+
+#[tokio::test]
+async fn old_rows_are_dropped() {
+    let rig = Rig::new(small()).await;
+    let old = rig.ids.next(1_000);
+    let context = Context::default();
+    let begun = Intent {
+        started_ms: 1_000,
+        ..intent(old, &context)
+    };
+    rig.audit.intent(&begun).await.unwrap().outcome(&ok()).await;
+    let young = rig.ids.next(unix_now());
+    let begun = Intent {
+        started_ms: unix_now(),
+        ..intent(young, &context)
+    };
+    rig.audit.intent(&begun).await.unwrap().outcome(&ok()).await;
+    rig.audit.fold_now().await.unwrap();
+    rig.audit.drop_old(&mut background::Turn::due()).await;
+    assert_eq!(
+        rig.rows()
+            .await
+            .iter()
+            .map(|row| row.id)
+            .collect::<Vec<_>>(),
+        [young]
+    );
+}

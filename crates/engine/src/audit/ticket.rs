@@ -1,0 +1,82 @@
+//! The open end of a recorded call: whatever happens to its holder, an outcome is written.
+
+use gantry_model::id::CallId;
+use gantry_model::secret::Redactor;
+use gantry_store::CallStatus;
+use tokio::time::Instant;
+
+use super::{Audit, Outcome};
+
+/// Stands for a call that was recorded and has not ended yet.
+///
+/// Dropped without an outcome (the client is gone, a task was cancelled or panicked), it writes
+/// the one that `on_drop` set.
+#[derive(Debug)]
+#[must_use = "a dropped ticket ends its call as unknown"]
+pub(crate) struct Ticket {
+    audit: Audit,
+    id: CallId,
+    begun: Instant,
+    status: CallStatus,
+    code: &'static str,
+    open: bool,
+}
+
+impl Ticket {
+    pub(super) fn new(audit: Audit, id: CallId, begun: Instant) -> Self {
+        let (status, code) = (CallStatus::Unknown, "gateway.dropped");
+        Self {
+            audit,
+            id,
+            begun,
+            status,
+            code,
+            open: true,
+        }
+    }
+
+    /// Returns the identity of the call.
+    #[cfg(test)]
+    pub(crate) fn id(&self) -> CallId {
+        self.id
+    }
+
+    /// Sets what is recorded if the ticket is dropped.
+    pub(crate) fn on_drop(&mut self, status: CallStatus, code: &'static str) {
+        self.status = status;
+        self.code = code;
+    }
+
+    /// Records how the call ended; the reply may be sent afterwards.
+    ///
+    /// Space was set aside with the intent. If the disk fails all the same, that is logged and the
+    /// call's row will be `unknown`.
+    pub(crate) async fn outcome(mut self, outcome: &Outcome<'_>) {
+        self.open = false;
+        if let Some(segment) = self.audit.write_outcome(self.id, outcome)
+            && let Err(error) = self.audit.shared.journal.settle(segment).await
+        {
+            let error = super::chain(&error);
+            tracing::error!(call = %self.id, error, "the end of a call may not be on the disk");
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if !self.open {
+            return;
+        }
+        let outcome = Outcome {
+            status: self.status,
+            code: Some(self.code),
+            error: None,
+            output: None,
+            duration: self.begun.elapsed(),
+            redactor: &Redactor::default(),
+        };
+        if let Some(segment) = self.audit.write_outcome(self.id, &outcome) {
+            self.audit.shared.journal.settle_soon(segment);
+        }
+    }
+}

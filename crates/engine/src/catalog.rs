@@ -1,0 +1,268 @@
+//! What can be used: the tools, prompts and resources of all servers and the native tools, and the
+//! view each caller has of them.
+//!
+//! Holds what runners publish and never asks a server anything. A view is built once for each set
+//! of grants and scope, and again when something changed. Entry points: [`Catalog::update`] from
+//! the supervisor, [`Catalog::view`] on every request.
+
+mod render;
+mod schema;
+mod template;
+mod tool;
+mod view;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwap;
+use gantry_model::caller::Caller;
+use gantry_model::grant::GrantSet;
+use gantry_model::naming::{Expose, OnCollision, Rules, Target};
+use tokio::sync::watch;
+use tracing::warn;
+
+pub(crate) use self::tool::{Item, Tool, shown_name};
+pub use self::view::ListedTool;
+pub(crate) use self::view::{Resolution, View};
+use crate::error::EngineError;
+use crate::native::{Native, NativeTool};
+use crate::request::Scope;
+use crate::server::handle::{Live, ServerHandle};
+use crate::server::handshake::Hello;
+use crate::server::listing::Listing;
+
+/// The most views that are kept.
+const MOST_VIEWS: usize = 256;
+/// The most native tools.
+const MOST_NATIVE: usize = 1024;
+/// The most warnings that are remembered as told.
+const MOST_TOLD: usize = 1024;
+
+/// The lists that are served from memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ListKind {
+    Tools,
+    Prompts,
+    Resources,
+    Templates,
+}
+
+/// What one server offers.
+#[derive(Debug, Clone)]
+pub(crate) struct ServerCatalog {
+    pub(crate) tools: Vec<Arc<Tool>>,
+    pub(crate) prompts: Vec<Item>,
+    pub(crate) resources: Vec<Item>,
+    pub(crate) templates: Vec<Item>,
+    /// What it listed and is not offered, and why.
+    pub(crate) excluded: Vec<(String, String)>,
+    /// What it said of itself; nothing if it was never listed.
+    pub(crate) hello: Option<Arc<Hello>>,
+}
+
+impl ServerCatalog {
+    /// Returns the catalog of a server that was never listed.
+    pub(crate) fn empty() -> Self {
+        Self {
+            tools: Vec::new(),
+            prompts: Vec::new(),
+            resources: Vec::new(),
+            templates: Vec::new(),
+            excluded: Vec::new(),
+            hello: None,
+        }
+    }
+
+    pub(crate) fn new(listing: Listing, hello: Option<Arc<Hello>>) -> Self {
+        Self {
+            tools: listing.tools.into_iter().map(Arc::new).collect(),
+            prompts: listing.prompts,
+            resources: listing.resources,
+            templates: listing.templates,
+            excluded: listing.excluded,
+            hello,
+        }
+    }
+
+    /// Tells whether clients would see the same lists.
+    pub(crate) fn offers_the_same(&self, other: &Self) -> bool {
+        let tools = |catalog: &Self| catalog.tools.iter().map(|tool| tool.hash.clone()).collect();
+        let items = |items: &[Item]| items.iter().map(|item| item.hash.clone()).collect();
+        let all = |catalog: &Self| -> [Vec<String>; 4] {
+            [
+                tools(catalog),
+                items(&catalog.prompts),
+                items(&catalog.resources),
+                items(&catalog.templates),
+            ]
+        };
+        all(self) == all(other)
+    }
+}
+
+/// A server as the catalog knows it.
+#[derive(Clone)]
+pub(crate) struct CatalogEntry {
+    pub(crate) handle: ServerHandle,
+    /// Whether its tools are listed now; those of a server that is down are not.
+    pub(crate) listed: bool,
+    pub(crate) catalog: Arc<ServerCatalog>,
+}
+
+impl CatalogEntry {
+    /// Tells whether the server's own lists are known and can be had now.
+    fn is_current(&self) -> bool {
+        self.listed && self.catalog.hello.is_some()
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.listed == other.listed
+            && Arc::ptr_eq(&self.catalog, &other.catalog)
+            && Arc::ptr_eq(&self.handle.catalog, &other.handle.catalog)
+    }
+}
+
+/// All there is at one moment, in configuration order, native tools first.
+#[derive(Default)]
+struct Snapshot {
+    servers: Vec<CatalogEntry>,
+    natives: Vec<Arc<Native>>,
+}
+
+/// A snapshot and the views that were built of it.
+#[derive(Default)]
+struct State {
+    snapshot: Arc<Snapshot>,
+    views: ArcSwap<HashMap<(u64, Scope), Arc<View>>>,
+}
+
+/// What all servers of the project offer, and who sees what of it.
+pub(crate) struct Catalog {
+    rules: Rules,
+    everything: Arc<GrantSet>,
+    state: ArcSwap<State>,
+    /// One change at a time.
+    changing: Mutex<()>,
+    revision: watch::Sender<u64>,
+    told: Mutex<HashSet<String>>,
+}
+
+impl Catalog {
+    pub(crate) fn new(expose: Expose, on_collision: OnCollision) -> Self {
+        Self {
+            rules: Rules { target: Target::Mcp, expose, on_collision },
+            everything: Arc::new(GrantSet::everything()),
+            state: ArcSwap::default(),
+            changing: Mutex::default(),
+            revision: watch::Sender::new(0),
+            told: Mutex::default(),
+        }
+    }
+
+    /// Takes the project's servers in configuration order; nothing happens if nothing is new.
+    pub(crate) fn update(&self, servers: Vec<CatalogEntry>) {
+        let _one = self.one_change();
+        let old = Arc::clone(&self.state.load().snapshot);
+        let same = old.servers.len() == servers.len()
+            && old.servers.iter().zip(&servers).all(|(old, new)| old.is_same(new));
+        if !same {
+            self.replace(Snapshot { servers, natives: old.natives.clone() });
+        }
+    }
+
+    /// Adds a tool that runs inside the gateway.
+    pub(crate) fn add_native(&self, tool: NativeTool) -> Result<(), EngineError> {
+        let native = Arc::new(Native::new(tool)?);
+        let refused = |why: &str| EngineError::Native {
+            name: native.tool().name.to_string(),
+            why: why.to_owned(),
+        };
+        let _one = self.one_change();
+        let old = Arc::clone(&self.state.load().snapshot);
+        if old.natives.iter().any(|known| known.tool().name == native.tool().name) {
+            return Err(refused("there is one of that name already"));
+        }
+        if old.natives.len() >= MOST_NATIVE {
+            return Err(refused("there are too many"));
+        }
+        let natives = old.natives.iter().cloned().chain([Arc::clone(&native)]).collect();
+        self.replace(Snapshot { servers: old.servers.clone(), natives });
+        Ok(())
+    }
+
+    fn one_change(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn replace(&self, snapshot: Snapshot) {
+        let state = State { snapshot: Arc::new(snapshot), views: ArcSwap::default() };
+        self.state.store(Arc::new(state));
+        self.revision.send_modify(|revision| *revision += 1);
+    }
+
+    /// Returns what a caller sees.
+    pub(crate) fn view(&self, caller: &Caller, scope: &Scope) -> Arc<View> {
+        self.view_of(&caller.grants, scope)
+    }
+
+    fn view_of(&self, grants: &Arc<GrantSet>, scope: &Scope) -> Arc<View> {
+        let state = self.state.load();
+        let key = (grants.fingerprint(), scope.clone());
+        // Fault T3: two sets that share a fingerprint must not share a view.
+        if let Some(view) = state.views.load().get(&key)
+            && view.is_of(grants)
+        {
+            return Arc::clone(view);
+        }
+        let snapshot = Arc::clone(&state.snapshot);
+        let view = Arc::new(View::build(self.rules, snapshot, Arc::clone(grants), scope.clone()));
+        self.tell(view.warnings());
+        state.views.rcu(|views| {
+            let mut views = HashMap::clone(views);
+            if views.len() >= MOST_VIEWS {
+                views.clear();
+            }
+            views.insert(key.clone(), Arc::clone(&view));
+            views
+        });
+        view
+    }
+
+    /// Logs what was not logged yet.
+    fn tell(&self, warnings: &[String]) {
+        if warnings.is_empty() {
+            return;
+        }
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        for warning in warnings {
+            if told.len() < MOST_TOLD && told.insert(warning.clone()) {
+                warn!("{warning}");
+            }
+        }
+    }
+
+    /// Returns the caller's servers whose lists are not known and may be known soon.
+    pub(crate) fn cold(&self, caller: &Caller, scope: &Scope) -> Vec<ServerHandle> {
+        let state = self.state.load();
+        let servers = state.snapshot.servers.iter().filter(|entry| {
+            entry.catalog.hello.is_none()
+                && view::is_in(scope, &entry.handle.name)
+                && view::may_use(&caller.grants, &entry.handle.name)
+                && matches!(&*entry.handle.live.borrow(), Live::Cold | Live::Starting)
+        });
+        servers.map(|entry| entry.handle.clone()).collect()
+    }
+
+    /// Returns a counter that moves whenever somebody's lists may have changed.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.revision.subscribe()
+    }
+
+    /// Returns what an administrator should know of names that met.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        self.view_of(&self.everything, &Scope::All).warnings().to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! Lists as bytes: every definition as its server wrote it, only the exposed name put in.
+
+use bytes::Bytes;
+use gantry_model::jsonrpc::{Edit, Raw, RawBuf, quote_into};
+
+/// Under this key of `_meta` a list names the servers whose part is missing.
+const NOT_LISTED: &str = "io.gantry/not-listed";
+
+/// One entry of a list.
+pub(super) struct Row<'a> {
+    pub(super) definition: &'a RawBuf,
+    /// The name to put in, if it is another than the server's own.
+    pub(super) name: Option<&'a str>,
+}
+
+/// Renders the result of a list's method; `missing` are servers that could not be listed.
+pub(super) fn page<'a>(
+    member: &str,
+    rows: impl Iterator<Item = Row<'a>>,
+    missing: &[&str],
+) -> Bytes {
+    let mut out = Vec::with_capacity(1 << 10);
+    out.push(b'{');
+    quote_into(&mut out, member);
+    out.extend_from_slice(b":[");
+    for (index, row) in rows.enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_row(&mut out, &row);
+    }
+    out.push(b']');
+    if !missing.is_empty() {
+        out.extend_from_slice(b",\"_meta\":{");
+        quote_into(&mut out, NOT_LISTED);
+        out.extend_from_slice(b":[");
+        for (index, server) in missing.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            quote_into(&mut out, server);
+        }
+        out.extend_from_slice(b"]}");
+    }
+    out.push(b'}');
+    Bytes::from(out)
+}
+
+fn write_row(out: &mut Vec<u8>, row: &Row<'_>) {
+    let definition = row.definition.as_raw();
+    if !has_odd_output(definition) {
+        return write_named(out, definition, row.name);
+    }
+    let shorn = Edit::new(definition).remove("outputSchema").to_buf();
+    write_named(out, shorn.as_raw(), row.name);
+}
+
+/// A client of the handshake era refuses a whole list for an output schema that is of no object.
+fn has_odd_output(definition: Raw<'_>) -> bool {
+    definition
+        .get("outputSchema")
+        .is_some_and(|schema| !schema.get("type").is_some_and(|kind| kind.is_string("object")))
+}
+
+/// Writes a definition with another name in the very place of its own.
+fn write_named(out: &mut Vec<u8>, definition: Raw<'_>, name: Option<&str>) {
+    let text = definition.text();
+    let own = definition.get("name").map(Raw::text);
+    match name.zip(own) {
+        Some((name, own)) => {
+            // A member's value is a slice of the definition.
+            let start = own.as_ptr() as usize - text.as_ptr() as usize;
+            out.extend_from_slice(&text.as_bytes()[..start]);
+            quote_into(out, name);
+            out.extend_from_slice(&text.as_bytes()[start + own.len()..]);
+        }
+        None => out.extend_from_slice(text.as_bytes()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn render(definition: &str, name: Option<&str>) -> String {
+        let definition = Raw::trusted(definition).to_buf();
+        let rows = [Row { definition: &definition, name }].into_iter();
+        String::from_utf8(page("tools", rows, &[]).to_vec()).unwrap()
+    }
+
+    #[test]
+    fn only_the_name_changes() {
+        let definition = r#"{"_meta":{"name":"x"}, "name" : "echo" ,"inputSchema":{"type":"object"},"z":1.0e3}"#;
+        assert_eq!(
+            render(definition, Some("a__\"echo")),
+            r#"{"tools":[{"_meta":{"name":"x"}, "name" : "a__\"echo" ,"inputSchema":{"type":"object"},"z":1.0e3}]}"#
+        );
+        assert_eq!(render(definition, None), format!("{{\"tools\":[{definition}]}}"));
+    }
+
+    #[test]
+    fn an_output_schema_that_old_clients_refuse_is_not_shown() {
+        let definition = r#"{"name":"a","outputSchema":{"type":"array"}}"#;
+        assert_eq!(render(definition, Some("b")), r#"{"tools":[{"name":"b"}]}"#);
+    }
+
+    #[test]
+    fn a_partial_list_says_so() {
+        let text = page("tools", std::iter::empty(), &["slow", "down"]);
+        assert_eq!(text, r#"{"tools":[],"_meta":{"io.gantry/not-listed":["slow","down"]}}"#);
+    }
+}

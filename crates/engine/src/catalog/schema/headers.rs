@@ -1,0 +1,87 @@
+//! The annotation `x-mcp-header`, by which a client of the stateless era mirrors an argument into a
+//! header. One invalid annotation makes conforming clients drop the whole tool, so we do it first
+//! and say why.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+
+const ANNOTATION: &str = "x-mcp-header";
+
+/// Checks every annotation in a schema of arguments.
+pub(super) fn check(schema: &Value) -> Result<(), &'static str> {
+    let Some(schema) = schema.as_object() else { return Ok(()) };
+    check_schema(schema, Reach::Root, &mut HashSet::new())
+}
+
+/// How a client gets to a subschema.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    Root,
+    /// Through `properties` only.
+    Property,
+    /// Through anything else.
+    Other,
+}
+
+fn check_schema<'a>(
+    schema: &'a Map<String, Value>,
+    reach: Reach,
+    names: &mut HashSet<String>,
+) -> Result<(), &'static str> {
+    if let Some(name) = schema.get(ANNOTATION) {
+        let name = name.as_str().ok_or("it is no string")?;
+        if name.is_empty() || !name.bytes().all(is_token) {
+            return Err("it is no name of a header");
+        }
+        if reach != Reach::Property {
+            return Err("it stands elsewhere than on a property");
+        }
+        let kind = schema.get("type").and_then(Value::as_str);
+        if !matches!(kind, Some("string" | "integer" | "number" | "boolean")) {
+            return Err("its property is no string, number or boolean");
+        }
+        if !names.insert(name.to_ascii_lowercase()) {
+            return Err("two properties have the same");
+        }
+    }
+    for (keyword, value) in schema {
+        match keyword.as_str() {
+            "enum" | "const" | "default" | "examples" => {}
+            "properties" => {
+                let below = if reach == Reach::Other { Reach::Other } else { Reach::Property };
+                check_each(value, below, names)?;
+            }
+            "patternProperties" | "$defs" | "definitions" | "dependentSchemas"
+            | "dependencies" => check_each(value, Reach::Other, names)?,
+            _ => check_value(value, names)?,
+        }
+    }
+    Ok(())
+}
+
+fn check_each(
+    schemas: &Value,
+    reach: Reach,
+    names: &mut HashSet<String>,
+) -> Result<(), &'static str> {
+    for schema in schemas.as_object().into_iter().flat_map(Map::values) {
+        if let Value::Object(schema) = schema {
+            check_schema(schema, reach, names)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_value(value: &Value, names: &mut HashSet<String>) -> Result<(), &'static str> {
+    match value {
+        Value::Object(schema) => check_schema(schema, Reach::Other, names),
+        Value::Array(items) => items.iter().try_for_each(|item| check_value(item, names)),
+        _ => Ok(()),
+    }
+}
+
+/// RFC 9110 §5.6.2.
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}

@@ -1,0 +1,168 @@
+//! What a schema has against a value, in words a model can repair from.
+//!
+//! Names of fields and what the schema wants are told; values are not, since they may be secrets.
+
+use jsonschema::error::{TypeKind, ValidationErrorKind};
+use jsonschema::ValidationError;
+use serde_json::Value;
+
+use crate::error::Issue;
+
+/// The most issues that are told.
+const MOST: usize = 32;
+/// The longest message.
+const LONGEST: usize = 300;
+/// The most of a value of the schema's own that is shown.
+const LONGEST_PART: usize = 200;
+/// The most alternatives whose own issues are looked at.
+const MOST_ALTERNATIVES: usize = 16;
+
+/// Tells what is wrong, the first of it if it is much.
+pub(super) fn list<'i>(errors: impl Iterator<Item = ValidationError<'i>>) -> Vec<Issue> {
+    let mut issues: Vec<Issue> = Vec::new();
+    for error in errors.take(MOST) {
+        let issue = tell(&error);
+        if !issues.contains(&issue) {
+            issues.push(issue);
+        }
+    }
+    issues
+}
+
+/// Tells why a schema is none.
+pub(super) fn of_schema(error: &ValidationError<'_>) -> String {
+    let at = error.instance_path().to_string();
+    let what = cut(&error.masked_with("the value").to_string(), LONGEST);
+    if at.is_empty() { what } else { format!("{what} at `{}`", cut(&at, LONGEST_PART)) }
+}
+
+pub(super) fn too_costly() -> Issue {
+    whole("checking it against the schema takes too long; send something simpler")
+}
+
+pub(super) fn unexplained() -> Issue {
+    whole("it does not fit the schema, and finding out where takes too long")
+}
+
+pub(super) fn no_object() -> Issue {
+    whole("must be an object")
+}
+
+pub(super) fn unreadable() -> Issue {
+    whole("contains a number or a text that cannot be read")
+}
+
+fn whole(message: &str) -> Issue {
+    Issue { path: String::new(), message: message.to_owned() }
+}
+
+fn tell(error: &ValidationError<'_>) -> Issue {
+    let mut path = error.instance_path().to_string();
+    let message = match error.kind() {
+        ValidationErrorKind::Required { property } => {
+            let field = property.as_str().unwrap_or_default();
+            path.push('/');
+            path.push_str(&field.replace('~', "~0").replace('/', "~1"));
+            format!("required field `{}` is missing", cut(field, LONGEST_PART))
+        }
+        ValidationErrorKind::AdditionalProperties { unexpected }
+        | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
+            let names: Vec<_> =
+                unexpected.iter().take(8).map(|name| format!("`{}`", cut(name, 64))).collect();
+            let more = if unexpected.len() > 8 { ", …" } else { "" };
+            format!("has fields the tool does not know: {}{more}", names.join(", "))
+        }
+        ValidationErrorKind::Type { kind } => {
+            format!("must be {}, not {}", wanted(kind), kind_of(error.instance()))
+        }
+        ValidationErrorKind::Enum { options } => {
+            format!("must be one of {}", cut(&options.to_string(), LONGEST_PART))
+        }
+        ValidationErrorKind::Constant { expected_value } => {
+            format!("must be {}", cut(&expected_value.to_string(), LONGEST_PART))
+        }
+        ValidationErrorKind::Pattern { pattern } => {
+            format!("must match the pattern `{}`", cut(pattern, LONGEST_PART))
+        }
+        ValidationErrorKind::FalseSchema => "is not allowed here".to_owned(),
+        ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } => {
+            alternatives(context)
+        }
+        ValidationErrorKind::OneOfMultipleValid { .. } => {
+            "fits more than one of the alternatives, of which exactly one is wanted".to_owned()
+        }
+        _ => error.masked_with("the value").to_string(),
+    };
+    Issue { path: cut(&path, 2 * LONGEST), message: cut(&message, LONGEST) }
+}
+
+/// Tells what the alternative that fits best still misses.
+fn alternatives(context: &[Vec<ValidationError<'static>>]) -> String {
+    let mut message = format!("fits none of {} alternatives", context.len());
+    // A wrong type right here means that another alternative was meant.
+    let distance = |errors: &&Vec<ValidationError<'static>>| {
+        let wrong_kind = errors.iter().any(|error| {
+            matches!(error.kind(), ValidationErrorKind::Type { .. })
+                && error.instance_path().as_str().is_empty()
+        });
+        (wrong_kind, errors.len())
+    };
+    let closest = context.iter().take(MOST_ALTERNATIVES).min_by_key(distance);
+    if let Some(error) = closest.and_then(|errors| errors.first())
+        && !matches!(
+            error.kind(),
+            ValidationErrorKind::AnyOf { .. } | ValidationErrorKind::OneOfNotValid { .. }
+        )
+    {
+        let issue = tell(error);
+        let at = if issue.path.is_empty() { "it" } else { &issue.path };
+        message.push_str(&format!("; for the closest, {at}: {}", issue.message));
+    }
+    message
+}
+
+fn wanted(kind: &TypeKind) -> String {
+    match kind {
+        TypeKind::Single(kind) => article(&kind.to_string()),
+        TypeKind::Multiple(kinds) => {
+            let kinds: Vec<_> = kinds.iter().map(|kind| article(&kind.to_string())).collect();
+            kinds.join(" or ")
+        }
+    }
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+fn article(kind: &str) -> String {
+    match kind {
+        "null" => "null".to_owned(),
+        "array" | "integer" | "object" => format!("an {kind}"),
+        other => format!("a {other}"),
+    }
+}
+
+/// Cuts a text and makes it safe to show.
+fn cut(text: &str, longest: usize) -> String {
+    let mut out = String::new();
+    for character in text.chars() {
+        if out.len() >= longest {
+            out.push('…');
+            break;
+        }
+        if character.is_control() {
+            out.extend(character.escape_debug());
+        } else {
+            out.push(character);
+        }
+    }
+    out
+}

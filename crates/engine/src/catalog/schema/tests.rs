@@ -1,0 +1,226 @@
+use serde_json::json;
+
+use super::*;
+
+fn compile(schema: &Value) -> Result<Schema, SchemaError> {
+    Schema::of_arguments(Raw::trusted(&schema.to_string()))
+}
+
+fn issues(schema: &Value, value: &Value) -> Vec<String> {
+    let schema = compile(schema).unwrap();
+    let issues = schema.check_now(Raw::trusted(&value.to_string())).err().unwrap_or_default();
+    issues.into_iter().map(|issue| format!("{}: {}", issue.path, issue.message)).collect()
+}
+
+#[test]
+fn each_wrong_field_is_named_and_no_value_is_shown() {
+    // row 3.3, fault A8
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "city": {"type": "string"},
+            "days": {"type": "integer", "maximum": 7},
+            "unit": {"enum": ["c", "f"]},
+            "at": {"type": "object", "properties": {"zip": {"type": "string", "pattern": "^[0-9]+$"}},
+                   "required": ["zip", "co/de"]},
+        },
+        "required": ["city"],
+        "additionalProperties": false,
+    });
+    let value = json!({"days": "hunter2", "unit": "hunter2", "at": {"zip": "hunter2"}, "extra": "hunter2"});
+    let found = issues(&schema, &value);
+    assert!(!found.concat().contains("hunter2"), "{found:?}");
+    for wanted in [
+        "/city: required field `city` is missing",
+        "/days: must be an integer, not a string",
+        "/unit: must be one of [\"c\",\"f\"]",
+        "/at/zip: must match the pattern `^[0-9]+$`",
+        "/at/co~1de: required field `co/de` is missing",
+        ": has fields the tool does not know: `extra`",
+    ] {
+        assert!(found.iter().any(|issue| issue == wanted), "{wanted} in {found:?}");
+    }
+    assert_eq!(issues(&schema, &json!({"city": "Bern", "days": 3})), Vec::<String>::new());
+    assert_eq!(issues(&schema, &json!({"city": "Bern", "days": 9})).len(), 1);
+}
+
+#[test]
+fn the_closest_alternative_is_explained() {
+    let schema = json!({"type": "object", "properties": {"to": {"anyOf": [
+        {"type": "object", "properties": {"mail": {"type": "string"}}, "required": ["mail"]},
+        {"type": "null"},
+    ]}}});
+    assert_eq!(
+        issues(&schema, &json!({"to": {}})),
+        ["/to: fits none of 2 alternatives; for the closest, /to/mail: required field `mail` is missing"]
+    );
+}
+
+#[test]
+fn issues_are_few_and_short() {
+    let names: Vec<String> = (0..100).map(|number| format!("field{number}")).collect();
+    let found = issues(&json!({"type": "object", "required": names}), &json!({}));
+    assert_eq!(found.len(), MOST_TOLD);
+    let long = json!({"type": "object", "properties": {"x": {"const": "y".repeat(5000)}}});
+    let found = issues(&long, &json!({"x": "z".repeat(5000)}));
+    assert!(found[0].len() < 400 && !found[0].contains("zz"), "{found:?}");
+}
+
+const MOST_TOLD: usize = 32;
+
+#[test]
+fn schemas_without_constraints_read_no_value() {
+    for schema in [
+        json!({"type": "object"}),
+        json!({"type": "object", "properties": {}, "required": [], "additionalProperties": true}),
+        json!({"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"}),
+    ] {
+        let schema = compile(&schema).unwrap();
+        assert!(matches!(schema.rule, Rule::AnyObject), "{schema:?}");
+        assert!(schema.check_now(Raw::trusted("[1]")).is_err());
+        assert_eq!(schema.cost(4 << 20), Cost::Inline);
+    }
+}
+
+#[test]
+fn dialects_are_honoured() {
+    // In draft 7 a `$ref` hides what stands beside it; in 2020-12 it does not.
+    let schema = |dialect: &str| {
+        json!({"$schema": dialect, "type": "object", "definitions": {"any": {}},
+               "properties": {"x": {"$ref": "#/definitions/any", "type": "string"}}})
+    };
+    let old = schema("http://json-schema.org/draft-07/schema#");
+    let new = schema("https://json-schema.org/draft/2020-12/schema");
+    assert_eq!(issues(&old, &json!({"x": 1})).len(), 0);
+    assert_eq!(issues(&new, &json!({"x": 1})).len(), 1);
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_with_its_reason() {
+    // faults S19 and A9
+    let property = |schema: Value| json!({"type": "object", "properties": {"x": schema}});
+    let mut deep = json!({});
+    for _ in 0..70 {
+        deep = json!({"not": deep});
+    }
+    let many: Vec<Value> = (0..6000).map(|_| json!({})).collect();
+    for (schema, part) in [
+        (json!({"type": "banana"}), "is invalid"),
+        (property(json!({"pattern": "(unclosed"})), "is invalid"),
+        (property(json!({"$ref": "http://127.0.0.1:9/schema.json"})), "another document"),
+        (property(json!({"$ref": "file:///etc/passwd"})), "another document"),
+        (property(json!({"$ref": "other.json#/x"})), "another document"),
+        (property(json!({"$ref": "#/$defs/missing"})), "which is not there"),
+        (property(json!({"$ref": "#nowhere"})), "which is not there"),
+        (json!({"$ref": "#"}), "without end"),
+        (json!({"allOf": [{"anyOf": [{"$ref": "#"}]}]}), "without end"),
+        (property(json!({"$id": "http://x/", "$ref": "#"})), "`$id` of its own"),
+        (deep, "nests deeper than 64"),
+        (json!({"anyOf": many.clone(), "allOf": many}), "more than 10000 subschemas"),
+        (json!({"type": "object", "x": "y".repeat(70_000)}), "longer than 64 KiB"),
+        (property(json!({"type": "string", "x-mcp-header": "Bad Name\r\n"})), "no name of a header"),
+        (property(json!({"type": "string", "x-mcp-header": 7})), "no string"),
+        (property(json!({"items": {"type": "string", "x-mcp-header": "A"}})), "elsewhere"),
+        (
+            json!({"properties": {"a": {"type": "string", "x-mcp-header": "Same"},
+                                  "b": {"type": "string", "x-mcp-header": "same"}}}),
+            "two properties",
+        ),
+    ] {
+        let error = compile(&schema).unwrap_err().to_string();
+        assert!(error.contains(part), "{error} should tell: {part}");
+    }
+    for fine in [
+        property(json!({"type": "string", "pattern": "^(a+)+$"})),
+        property(json!({"$ref": "#"})),
+        property(json!({"type": "string", "x-mcp-header": "Region"})),
+        json!({"$id": "https://a.example/s", "$defs": {"a b": {"$anchor": "here"}},
+               "properties": {"x": {"$ref": "#here"}, "y": {"$ref": "#/$defs/a%20b"},
+                              "z": {"$ref": "https://a.example/s#/$defs/a%20b"}}}),
+    ] {
+        compile(&fine).unwrap();
+    }
+}
+
+/// A chain of definitions, each made from the reference to the next.
+fn chain(length: usize, link: impl Fn(Value) -> Value, last: Value) -> Value {
+    let mut definitions = Map::new();
+    for number in 0..length {
+        let next = json!({"$ref": format!("#/$defs/d{}", number + 1)});
+        definitions.insert(format!("d{number}"), link(next));
+    }
+    definitions.insert(format!("d{length}"), last);
+    json!({"properties": {"x": {"$ref": "#/$defs/d0"}}, "$defs": definitions})
+}
+
+#[test]
+fn combinations_that_multiply_are_refused() {
+    // fault A9: 2^40 ways to look at one value, and a chain that would eat the stack
+    let doubling = chain(40, |next| json!({"anyOf": [next.clone(), next]}), json!({"type": "null"}));
+    let shorter = chain(10, |next| json!({"anyOf": [next.clone(), next]}), json!({"type": "null"}));
+    let long = chain(500, |next| json!({"allOf": [next]}), json!({"type": "null"}));
+    assert_eq!(compile(&doubling).unwrap_err(), SchemaError::Combinatorial);
+    assert_eq!(compile(&long).unwrap_err(), SchemaError::Combinatorial);
+    assert!(compile(&shorter).is_ok());
+}
+
+/// Every level of the value is looked at twice by two levels above it.
+fn explosive() -> Value {
+    let again = json!({"properties": {"a": {"$ref": "#/$defs/n"}}, "required": ["a"]});
+    json!({"$ref": "#/$defs/n", "$defs": {"n": {"anyOf": [
+        {"allOf": [again, {"properties": {"a": {"$ref": "#/$defs/n"}}}]},
+        {"oneOf": [again, again, {"not": again}]},
+        {"const": 0},
+    ]}}})
+}
+
+fn nested(depth: usize) -> String {
+    format!("{}{}{}", "{\"a\":".repeat(depth), "\"leaf\"", "}".repeat(depth))
+}
+
+#[tokio::test]
+async fn a_check_that_explodes_ends_in_time() {
+    // fault A9
+    let schema = Arc::new(compile(&explosive()).unwrap());
+    assert!(schema.shape.recursive);
+    assert_eq!(schema.cost(10), Cost::Heavy);
+    let value = nested(58);
+    let begun = tokio::time::Instant::now();
+    let issues = schema.check(Raw::trusted(&value)).await.unwrap_err();
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert_eq!(issues.len(), 1);
+}
+
+#[tokio::test]
+async fn a_heavy_schema_still_judges() {
+    let schema = json!({"type": "object", "properties": {
+        "name": {"type": "string"}, "children": {"type": "array", "items": {"$ref": "#"}},
+    }, "required": ["name"]});
+    let schema = Arc::new(compile(&schema).unwrap());
+    let fits = json!({"name": "a", "children": [{"name": "b"}, {"name": "c", "children": []}]});
+    let not = json!({"name": "a", "children": [{"name": "b"}, {"children": []}]});
+    assert_eq!(schema.cost(10), Cost::Heavy);
+    assert_eq!(schema.check(Raw::trusted(&fits.to_string())).await, Ok(()));
+    let issues = schema.check(Raw::trusted(&not.to_string())).await.unwrap_err();
+    assert_eq!(issues[0].path, "/children/1/name");
+}
+
+#[test]
+fn a_pattern_made_to_backtrack_costs_linear_time() {
+    // fault A9
+    let schema = json!({"type": "object", "properties": {"x": {"type": "string", "pattern": "^(a+)+$"}}});
+    let value = json!({"x": format!("{}!", "a".repeat(10_000))});
+    assert_eq!(issues(&schema, &value), ["/x: must match the pattern `^(a+)+$`"]);
+}
+
+#[test]
+fn the_deepest_check_fits_a_small_stack() {
+    // fault A9: the longest chain that is accepted, once for each level of the deepest value
+    let link = |next| json!({"allOf": [next]});
+    let last = json!({"properties": {"x": {"$ref": "#/$defs/d0"}}, "required": ["y"]});
+    let schema = compile(&chain(11, link, last)).unwrap();
+    let value = format!("{}1{}", "{\"x\":".repeat(60), "}".repeat(60));
+    let check = move || schema.check_now(Raw::trusted(&value)).unwrap_err().len();
+    let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(check).unwrap();
+    assert!(thread.join().unwrap() > 0);
+}

@@ -1,0 +1,350 @@
+//! What one set of grants sees in one scope: names in both directions, and the lists as bytes.
+//!
+//! Built once and then only read; finding a tool takes one lookup. What the grants do not name is
+//! neither listed nor found (row 2.16): it is `Unbound`, with whose it is. A server that is down is
+//! not listed, and a call by name still finds it, so that the answer is «down» and not «unknown».
+
+mod build;
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use gantry_model::grant::{GrantSet, MethodClass, Verdict};
+use gantry_model::id::ServerName;
+use gantry_model::jsonrpc::{Raw, RawBuf};
+use gantry_model::mcp::{ListKind as WireList, ToolDef};
+use gantry_model::naming;
+
+use super::render::{self, Row};
+use super::template::Template;
+use super::tool::{Item, Tool};
+use super::{CatalogEntry, ListKind, Snapshot};
+use crate::native::Native;
+use crate::request::Scope;
+use crate::server::handle::ServerHandle;
+use crate::view::Capabilities;
+
+/// What a name that a client sent means to it.
+pub(crate) enum Resolution {
+    /// A tool of a server's.
+    Bound { server: ServerHandle, tool: Arc<Tool> },
+    /// A tool that runs inside the gateway.
+    Native(Arc<Native>),
+    /// A prompt or a resource; or a tool of a server whose tools are not known, or that is down.
+    Named { server: ServerHandle, item: String },
+    /// It exists, and no grant names it.
+    Unbound { server: ServerName, item: String },
+    /// There is no such thing.
+    Unknown,
+}
+
+/// A tool as a caller sees it.
+#[derive(Debug, Clone)]
+pub struct ListedTool {
+    /// The name under which it is called.
+    pub name: String,
+    /// The server that offers it; `native` for tools that run inside the gateway.
+    pub server: ServerName,
+    /// The server's own name for it.
+    pub tool: String,
+    /// The name for people.
+    pub title: Option<String>,
+    /// What it does, for models.
+    pub description: Option<String>,
+    /// The schema of the arguments.
+    pub input_schema: RawBuf,
+    /// The schema of the structured result.
+    pub output_schema: Option<RawBuf>,
+    /// Hints about its behaviour, which are not to be trusted.
+    pub annotations: Option<RawBuf>,
+    /// A counter and the beginning of a hash: it changes whenever the definition does.
+    pub version: String,
+}
+
+impl ListedTool {
+    /// Returns the identity `server:tool`, which is accepted wherever the name is.
+    pub fn identity(&self) -> String {
+        format!("{}:{}", self.server, self.tool)
+    }
+}
+
+/// A tool and where it is.
+#[derive(Clone)]
+enum Found {
+    Tool { server: usize, tool: Arc<Tool> },
+    Native(Arc<Native>),
+}
+
+/// What exists and is not the caller's.
+struct Other {
+    server: ServerName,
+    item: Arc<str>,
+}
+
+/// A template of resources and the server that offers it.
+struct Pattern {
+    text: Arc<str>,
+    template: Template,
+    server: usize,
+}
+
+/// An entry of the lists of prompts, resources and templates: the server, the place in its own
+/// list, and the name to put in.
+struct Listed {
+    server: usize,
+    place: usize,
+    name: Option<Arc<str>>,
+}
+
+/// What one set of grants sees in one scope.
+pub(crate) struct View {
+    snapshot: Arc<Snapshot>,
+    grants: Arc<GrantSet>,
+    scope: Scope,
+    /// By exposed name and by identity.
+    tools: HashMap<Box<str>, Found>,
+    other_tools: HashMap<Box<str>, Other>,
+    listed_tools: Vec<(Arc<str>, Found)>,
+    prompts: HashMap<Box<str>, (usize, Arc<str>)>,
+    other_prompts: HashMap<Box<str>, Other>,
+    listed_prompts: Vec<Listed>,
+    resources: HashMap<Arc<str>, usize>,
+    other_resources: HashMap<Arc<str>, usize>,
+    listed_resources: Vec<Listed>,
+    patterns: Vec<Pattern>,
+    listed_templates: Vec<Listed>,
+    warnings: Vec<String>,
+    pages: [OnceLock<Bytes>; 4],
+}
+
+/// Tells whether a server belongs to a scope.
+pub(super) fn is_in(scope: &Scope, server: &ServerName) -> bool {
+    match scope {
+        Scope::All => true,
+        Scope::Server(only) => only == server,
+    }
+}
+
+/// Tells whether a grant names the server at all.
+pub(super) fn may_use(grants: &GrantSet, server: &ServerName) -> bool {
+    grants.check(MethodClass::Lifecycle, server, None) == Verdict::Allowed
+}
+
+impl View {
+    /// Tells whether the view is that of these grants.
+    pub(super) fn is_of(&self, grants: &Arc<GrantSet>) -> bool {
+        Arc::ptr_eq(&self.grants, grants) || self.grants == *grants
+    }
+
+    /// Returns names that met, for an administrator.
+    pub(super) fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Finds a tool by its exposed name, its alias or its identity.
+    pub(crate) fn resolve_tool(&self, name: &str) -> Resolution {
+        match self.tools.get(name) {
+            Some(Found::Tool { server, tool }) => {
+                Resolution::Bound { server: self.handle(*server), tool: Arc::clone(tool) }
+            }
+            Some(Found::Native(native)) => Resolution::Native(Arc::clone(native)),
+            None => self.guess(MethodClass::Tool, name, &self.other_tools),
+        }
+    }
+
+    /// Finds a prompt by its exposed name or its identity.
+    pub(crate) fn resolve_prompt(&self, name: &str) -> Resolution {
+        match self.prompts.get(name) {
+            Some((server, own)) => {
+                Resolution::Named { server: self.handle(*server), item: own.to_string() }
+            }
+            None => self.guess(MethodClass::Prompt, name, &self.other_prompts),
+        }
+    }
+
+    /// Finds the server of a resource: by its lists, by its templates, or because only one server
+    /// could have it.
+    pub(crate) fn resolve_resource(&self, uri: &str) -> Resolution {
+        let named = |server| Resolution::Named { server: self.handle(server), item: uri.to_owned() };
+        if let Some(&server) = self.resources.get(uri) {
+            return named(server);
+        }
+        let mut refused = self.other_resources.get(uri).copied();
+        for pattern in &self.patterns {
+            let is_template = *pattern.text == *uri;
+            if is_template || pattern.template.matches(uri) {
+                let item = if is_template { None } else { Some(uri) };
+                if self.allows(MethodClass::Resource, pattern.server, item) {
+                    return named(pattern.server);
+                }
+                refused.get_or_insert(pattern.server);
+            }
+        }
+        if let Some(server) = refused {
+            let server = self.snapshot.servers[server].handle.name.clone();
+            return Resolution::Unbound { server, item: uri.to_owned() };
+        }
+        let mut able = (0..self.snapshot.servers.len()).filter(|&server| {
+            let entry = &self.snapshot.servers[server];
+            let offers = |hello: &_| crate::server::handshake::Hello::has(hello, "resources");
+            is_in(&self.scope, &entry.handle.name)
+                && entry.catalog.hello.as_deref().is_none_or(offers)
+                && self.allows(MethodClass::Resource, server, Some(uri))
+        });
+        match (able.next(), able.next()) {
+            (Some(server), None) => named(server),
+            _ => Resolution::Unknown,
+        }
+    }
+
+    /// Judges a name that is in no list: it may be another's, or of a server that is not listed.
+    fn guess(
+        &self,
+        class: MethodClass,
+        name: &str,
+        others: &HashMap<Box<str>, Other>,
+    ) -> Resolution {
+        if let Some(other) = others.get(name) {
+            let (server, item) = (other.server.clone(), other.item.to_string());
+            return Resolution::Unbound { server, item };
+        }
+        let (server, item) = match (&self.scope, naming::split(name)) {
+            (Scope::Server(only), Some((server, item)))
+                if server == only.as_str() && name[server.len()..].starts_with(':') =>
+            {
+                (server, item)
+            }
+            (Scope::Server(only), _) => (only.as_str(), name),
+            (Scope::All, Some(parts)) => parts,
+            (Scope::All, None) => return Resolution::Unknown,
+        };
+        let servers = &self.snapshot.servers;
+        let Some(index) = servers.iter().position(|entry| entry.handle.name.as_str() == server)
+        else {
+            return Resolution::Unknown;
+        };
+        if !self.allows(class, index, Some(item)) {
+            let server = servers[index].handle.name.clone();
+            return Resolution::Unbound { server, item: item.to_owned() };
+        }
+        if servers[index].is_current() {
+            return Resolution::Unknown;
+        }
+        Resolution::Named { server: self.handle(index), item: item.to_owned() }
+    }
+
+    fn handle(&self, server: usize) -> ServerHandle {
+        self.snapshot.servers[server].handle.clone()
+    }
+
+    fn allows(&self, class: MethodClass, server: usize, item: Option<&str>) -> bool {
+        let name = &self.snapshot.servers[server].handle.name;
+        self.grants.check(class, name, item) == Verdict::Allowed
+    }
+
+    /// Returns the caller's servers in this scope.
+    fn servers(&self) -> impl Iterator<Item = &CatalogEntry> {
+        self.snapshot.servers.iter().filter(|entry| {
+            let name = &entry.handle.name;
+            is_in(&self.scope, name) && may_use(&self.grants, name)
+        })
+    }
+
+    /// Returns a list's result in the shape of the handshake era, rendered once.
+    pub(crate) fn page(&self, list: ListKind) -> Bytes {
+        let cell = match list {
+            ListKind::Tools => 0,
+            ListKind::Prompts => 1,
+            ListKind::Resources => 2,
+            ListKind::Templates => 3,
+        };
+        self.pages[cell].get_or_init(|| self.render(list)).clone()
+    }
+
+    fn render(&self, list: ListKind) -> Bytes {
+        let missing = self.servers().filter(|entry| !entry.is_current());
+        let missing: Vec<&str> = missing.map(|entry| entry.handle.name.as_str()).collect();
+        let servers = &self.snapshot.servers;
+        let items = |of: fn(&CatalogEntry) -> &[Item], listed: &[Listed], kind: WireList| {
+            let rows = listed.iter().map(|entry| Row {
+                definition: &of(&servers[entry.server])[entry.place].definition,
+                name: entry.name.as_deref(),
+            });
+            render::page(kind.member(), rows, &missing)
+        };
+        match list {
+            ListKind::Tools => {
+                let rows = self.listed_tools.iter().map(|(name, found)| {
+                    let tool = found.tool();
+                    let name = Some(&**name).filter(|name| **name != *tool.name);
+                    Row { definition: &tool.definition, name }
+                });
+                render::page(WireList::Tools.member(), rows, &missing)
+            }
+            ListKind::Prompts => {
+                items(|entry| &entry.catalog.prompts, &self.listed_prompts, WireList::Prompts)
+            }
+            ListKind::Resources => {
+                items(|entry| &entry.catalog.resources, &self.listed_resources, WireList::Resources)
+            }
+            ListKind::Templates => items(
+                |entry| &entry.catalog.templates,
+                &self.listed_templates,
+                WireList::ResourceTemplates,
+            ),
+        }
+    }
+
+    /// Returns the listed tools with what a person or a model must know of them.
+    pub(crate) fn tools(&self) -> Vec<ListedTool> {
+        let listed = self.listed_tools.iter().filter_map(|(name, found)| {
+            let tool = found.tool();
+            let view = ToolDef::read(tool.definition.as_raw()).ok()?;
+            let server = match found {
+                Found::Tool { server, .. } => self.snapshot.servers[*server].handle.name.clone(),
+                Found::Native(_) => ServerName::native(),
+            };
+            Some(ListedTool {
+                name: name.to_string(),
+                server,
+                tool: tool.name.to_string(),
+                title: view.title.map(|title| title.into_owned()),
+                description: view.description.map(|text| text.into_owned()),
+                input_schema: view.input_schema.to_buf(),
+                output_schema: view.output_schema.map(Raw::to_buf),
+                annotations: view.annotations.map(Raw::to_buf),
+                version: tool.schema_version(),
+            })
+        });
+        listed.collect()
+    }
+
+    /// Returns what an endpoint for this view can do. A server that was never listed may offer
+    /// anything.
+    pub(crate) fn capabilities(&self) -> Capabilities {
+        let offers = |capability: &str| {
+            let has = |entry: &CatalogEntry| {
+                entry.catalog.hello.as_deref().is_none_or(|hello| hello.has(capability))
+            };
+            self.servers().any(has)
+        };
+        Capabilities {
+            tools: self.scope == Scope::All || !self.listed_tools.is_empty() || offers("tools"),
+            prompts: offers("prompts"),
+            resources: offers("resources"),
+            completions: offers("completions"),
+            // Servers share one link among callers, so that no caller may set their level.
+            logging: false,
+        }
+    }
+}
+
+impl Found {
+    fn tool(&self) -> &Arc<Tool> {
+        match self {
+            Self::Tool { tool, .. } => tool,
+            Self::Native(native) => native.tool(),
+        }
+    }
+}

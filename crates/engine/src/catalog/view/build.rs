@@ -1,0 +1,241 @@
+//! Puts a view together: which things the grants name, under which names, and who lost one.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use gantry_model::grant::{GrantSet, MethodClass, Verdict};
+use gantry_model::id::ServerName;
+use gantry_model::naming::{self, Expose, Names, Rules, ToolId};
+
+use super::{Found, Listed, Other, Pattern, View, is_in};
+use crate::catalog::template::Template;
+use crate::catalog::{CatalogEntry, Item, Snapshot};
+use crate::request::Scope;
+
+/// A tool or a prompt that is to get a name.
+struct Wanting<T> {
+    id: ToolId,
+    thing: T,
+    listed: bool,
+}
+
+/// What became of the tools or prompts of a view.
+struct Named<T> {
+    by_name: HashMap<Box<str>, T>,
+    others: HashMap<Box<str>, Other>,
+    listed: Vec<(Arc<str>, T)>,
+}
+
+impl View {
+    /// Builds the view of these grants.
+    pub(in crate::catalog) fn build(
+        rules: Rules,
+        snapshot: Arc<Snapshot>,
+        grants: Arc<GrantSet>,
+        scope: Scope,
+    ) -> Self {
+        let mut builder = Builder { rules, grants: &grants, scope: &scope, warnings: Vec::new() };
+        let tools = builder.name(MethodClass::Tool, tools(&snapshot));
+        let prompts = builder.name(MethodClass::Prompt, prompts(&snapshot));
+        let listed_prompts = prompts.listed.into_iter().map(|(name, (server, place, own))| {
+            let name = Some(name).filter(|name| **name != *own);
+            Listed { server, place, name }
+        });
+        let listed_prompts = listed_prompts.collect();
+        let resources = builder.resources(&snapshot);
+        let (patterns, listed_templates) = builder.templates(&snapshot);
+        let warnings = builder.warnings;
+        Self {
+            tools: tools.by_name,
+            other_tools: tools.others,
+            listed_tools: tools.listed,
+            prompts: prompts
+                .by_name
+                .into_iter()
+                .map(|(name, (server, _, own))| (name, (server, own)))
+                .collect(),
+            other_prompts: prompts.others,
+            listed_prompts,
+            resources: resources.own,
+            other_resources: resources.others,
+            listed_resources: resources.listed,
+            patterns,
+            listed_templates,
+            warnings,
+            pages: Default::default(),
+            snapshot,
+            grants,
+            scope,
+        }
+    }
+}
+
+struct Builder<'a> {
+    rules: Rules,
+    grants: &'a GrantSet,
+    scope: &'a Scope,
+    warnings: Vec<String>,
+}
+
+#[derive(Default)]
+struct Resources {
+    own: HashMap<Arc<str>, usize>,
+    others: HashMap<Arc<str>, usize>,
+    listed: Vec<Listed>,
+}
+
+impl Builder<'_> {
+    fn allows(&self, class: MethodClass, server: &ServerName, item: Option<&str>) -> bool {
+        self.grants.check(class, server, item) == Verdict::Allowed
+    }
+
+    /// Names what the grants allow; what they do not is kept apart, to be refused by name.
+    fn name<T: Clone>(
+        &mut self,
+        class: MethodClass,
+        things: impl Iterator<Item = Wanting<T>>,
+    ) -> Named<T> {
+        let things = things.filter(|thing| is_in(self.scope, &thing.id.server));
+        let (own, others): (Vec<_>, Vec<_>) = things
+            .partition(|thing| self.allows(class, &thing.id.server, Some(&thing.id.tool)));
+        let names = self.exposed(class, own.iter().map(|thing| &thing.id));
+        let mut named =
+            Named { by_name: HashMap::new(), others: HashMap::new(), listed: Vec::new() };
+        for (thing, name) in own.into_iter().zip(names) {
+            named.by_name.insert(thing.id.to_string().into(), thing.thing.clone());
+            if let Some(name) = name {
+                named.by_name.insert(name.as_ref().into(), thing.thing.clone());
+                if thing.listed {
+                    named.listed.push((name, thing.thing));
+                }
+            }
+        }
+        for other in others {
+            let ToolId { server, tool } = other.id;
+            let exposed = match (self.scope, self.rules.expose) {
+                (Scope::Server(_), _) => tool.to_string(),
+                (Scope::All, Expose::Qualified) => {
+                    naming::encode(self.rules.target, &server, &tool)
+                }
+                (Scope::All, Expose::Bare) => naming::encode_bare(self.rules.target, &tool),
+            };
+            for name in [format!("{server}:{tool}"), exposed] {
+                let other = Other { server: server.clone(), item: Arc::clone(&tool) };
+                named.others.entry(name.into()).or_insert(other);
+            }
+        }
+        named
+    }
+
+    /// Returns the exposed name of each, or nothing for one that lost it.
+    fn exposed<'i>(
+        &mut self,
+        class: MethodClass,
+        ids: impl Iterator<Item = &'i ToolId> + Clone,
+    ) -> Vec<Option<Arc<str>>> {
+        // One server alone is shown with its own names, which cannot meet.
+        if matches!(self.scope, Scope::Server(_)) {
+            return ids.map(|id| Some(Arc::clone(&id.tool))).collect();
+        }
+        let alias = |id: &ToolId| match class {
+            MethodClass::Tool => self.grants.alias_of(&id.server, &id.tool).map(Arc::from),
+            _ => None,
+        };
+        let wanted = ids.clone().map(|id| (id.clone(), alias(id)));
+        let names = Names::build_aliased(self.rules, wanted);
+        self.warnings.extend(names.warnings().iter().map(ToString::to_string));
+        ids.map(|id| names.exposed(id).map(Arc::from)).collect()
+    }
+
+    /// Keeps URIs as they are; the first server in order that offers one has it.
+    fn resources(&mut self, snapshot: &Snapshot) -> Resources {
+        let mut resources = Resources::default();
+        for (server, entry) in self.servers(snapshot) {
+            for (place, item) in entry.catalog.resources.iter().enumerate() {
+                if !self.allows(MethodClass::Resource, &entry.handle.name, Some(&item.name)) {
+                    resources.others.entry(Arc::clone(&item.name)).or_insert(server);
+                } else if let Some(&first) = resources.own.get(&item.name) {
+                    self.lost(snapshot, server, first, item);
+                } else {
+                    resources.own.insert(Arc::clone(&item.name), server);
+                    if entry.listed {
+                        resources.listed.push(Listed { server, place, name: None });
+                    }
+                }
+            }
+        }
+        resources
+    }
+
+    fn templates(&mut self, snapshot: &Snapshot) -> (Vec<Pattern>, Vec<Listed>) {
+        let mut patterns: Vec<Pattern> = Vec::new();
+        let mut listed = Vec::new();
+        let mut known: HashMap<Arc<str>, usize> = HashMap::new();
+        for (server, entry) in self.servers(snapshot) {
+            for (place, item) in entry.catalog.templates.iter().enumerate() {
+                if let Some(template) = Template::parse(&item.name) {
+                    patterns.push(Pattern { text: Arc::clone(&item.name), template, server });
+                }
+                // Which expansions the grants name is judged when one is asked for.
+                if !self.allows(MethodClass::Resource, &entry.handle.name, None) {
+                    continue;
+                }
+                if let Some(&first) = known.get(&item.name) {
+                    self.lost(snapshot, server, first, item);
+                } else {
+                    known.insert(Arc::clone(&item.name), server);
+                    if entry.listed {
+                        listed.push(Listed { server, place, name: None });
+                    }
+                }
+            }
+        }
+        (patterns, listed)
+    }
+
+    fn servers<'s>(
+        &self,
+        snapshot: &'s Snapshot,
+    ) -> impl Iterator<Item = (usize, &'s CatalogEntry)> + use<'s> {
+        let scope = self.scope.clone();
+        let servers = snapshot.servers.iter().enumerate();
+        servers.filter(move |(_, entry)| is_in(&scope, &entry.handle.name))
+    }
+
+    fn lost(&mut self, snapshot: &Snapshot, loser: usize, winner: usize, item: &Item) {
+        let name = |server: usize| &snapshot.servers[server].handle.name;
+        self.warnings.push(format!(
+            "resource `{}` of `{}` is not exposed: `{}` already offers it",
+            item.name.escape_debug(),
+            name(loser),
+            name(winner)
+        ));
+    }
+}
+
+fn tools(snapshot: &Snapshot) -> impl Iterator<Item = Wanting<Found>> {
+    let natives = snapshot.natives.iter().map(|native| Wanting {
+        id: ToolId::new(ServerName::native(), Arc::clone(&native.tool().name)),
+        thing: Found::Native(Arc::clone(native)),
+        listed: true,
+    });
+    let servers = snapshot.servers.iter().enumerate().flat_map(|(server, entry)| {
+        entry.catalog.tools.iter().map(move |tool| Wanting {
+            id: ToolId::new(entry.handle.name.clone(), Arc::clone(&tool.name)),
+            thing: Found::Tool { server, tool: Arc::clone(tool) },
+            listed: entry.listed,
+        })
+    });
+    natives.chain(servers)
+}
+
+/// Each prompt's server, place in the server's own list, and own name.
+fn prompts(snapshot: &Snapshot) -> impl Iterator<Item = Wanting<(usize, usize, Arc<str>)>> {
+    snapshot.servers.iter().enumerate().flat_map(|(server, entry)| {
+        entry.catalog.prompts.iter().enumerate().map(move |(place, prompt)| Wanting {
+            id: ToolId::new(entry.handle.name.clone(), Arc::clone(&prompt.name)),
+            thing: (server, place, Arc::clone(&prompt.name)),
+            listed: entry.listed,
+        })
+    })
+}

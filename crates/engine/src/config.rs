@@ -1,0 +1,120 @@
+//! What the engine is told at its start. Each room takes its own part, never the whole.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gantry_model::id::ProjectName;
+use gantry_model::naming::{Expose, OnCollision};
+
+use crate::audit::AuditPolicy;
+
+/// Everything the engine is told at its start.
+#[derive(Debug, Clone)]
+pub struct EngineConfig {
+    /// Where everything of this gateway is kept; one gateway per folder.
+    pub data_dir: PathBuf,
+    /// The project whose servers run.
+    pub project: ProjectName,
+    /// The short list of variables that every child gets.
+    pub environment: Vec<(String, String)>,
+    /// How tools are named towards clients.
+    pub expose: Expose,
+    /// What happens when two tools have one bare name.
+    pub on_collision: OnCollision,
+    /// Whether servers start side by side or one after the other.
+    pub startup: Startup,
+    /// What a server that does not start means for the gateway.
+    pub on_start_failure: OnStartFailure,
+    /// How calls are recorded.
+    pub audit: AuditPolicy,
+    /// What is read and kept at most.
+    pub limits: EngineLimits,
+    /// How stopping is bounded.
+    pub stop: StopPolicy,
+}
+
+impl EngineConfig {
+    /// Returns the defaults for a data folder.
+    pub fn new(data_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            data_dir: data_dir.into(),
+            project: ProjectName::local(),
+            environment: Vec::new(),
+            expose: Expose::default(),
+            on_collision: OnCollision::default(),
+            startup: Startup::default(),
+            on_start_failure: OnStartFailure::default(),
+            audit: AuditPolicy::default(),
+            limits: EngineLimits::default(),
+            stop: StopPolicy::default(),
+        }
+    }
+}
+
+/// Whether servers start side by side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Startup {
+    /// All at once; none waits for another.
+    #[default]
+    Parallel,
+    /// In configuration order, each after the one before is ready or has failed.
+    Sequential,
+}
+
+/// What a server that does not start means for the gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnStartFailure {
+    /// It is shown, tried again, and hurts nobody else.
+    #[default]
+    Isolate,
+    /// The gateway does not start.
+    Abort,
+}
+
+/// What is read and kept at most.
+#[derive(Debug, Clone, Copy)]
+pub struct EngineLimits {
+    /// The longest line from a server.
+    pub line_bytes: usize,
+    /// The deepest nesting of a message.
+    pub depth: usize,
+    /// The most tools of one server.
+    pub tools: usize,
+    /// The most pages of one listing.
+    pub pages: usize,
+    /// The longest definition of a tool.
+    pub definition_bytes: usize,
+    /// How long a listing waits for servers that are not running yet.
+    pub listing_wait: Duration,
+    /// How long a server may leave its full input pipe unread.
+    pub write: Duration,
+}
+
+impl Default for EngineLimits {
+    fn default() -> Self {
+        Self {
+            line_bytes: 8 << 20,
+            depth: 64,
+            tools: 1024,
+            pages: 64,
+            definition_bytes: 64 << 10,
+            listing_wait: Duration::from_secs(3),
+            write: Duration::from_secs(5),
+        }
+    }
+}
+
+/// How stopping is bounded.
+#[derive(Debug, Clone, Copy)]
+pub struct StopPolicy {
+    /// How long calls in flight may go on.
+    pub drain: Duration,
+    /// When what is left is killed, counted from the beginning.
+    pub kill_after: Duration,
+}
+
+impl Default for StopPolicy {
+    fn default() -> Self {
+        Self { drain: Duration::from_secs(10), kill_after: Duration::from_secs(30) }
+    }
+}

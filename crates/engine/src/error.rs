@@ -1,0 +1,410 @@
+//! What can go wrong in the engine, with code, fault and hint.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gantry_model::diagnose::{Diagnose, Fault};
+use gantry_model::id::{CallId, NameError, ServerName};
+use gantry_model::spec::{SpecError, period};
+use gantry_sandbox::SandboxError;
+use gantry_store::StoreError;
+
+use crate::audit::AuditError;
+
+/// A request that did not get an answer of the server's, and the call it was.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct CallFailure {
+    /// The audit row, if there is one.
+    pub call: Option<CallId>,
+    /// What went wrong.
+    pub error: CallError,
+}
+
+/// One thing that a schema has against a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Issue {
+    /// Where in the value, as a JSON pointer; empty for the whole.
+    pub path: String,
+    /// What is wrong there.
+    pub message: String,
+}
+
+/// Why a request got no answer of the server's.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// No tool, prompt or resource of that name is known to the caller.
+    #[error("Unknown tool: {name}")]
+    UnknownTool {
+        /// The name as asked for.
+        name: String,
+    },
+    /// No such prompt or resource.
+    #[error("unknown {kind}: {name}")]
+    UnknownItem {
+        /// `prompt` or `resource`.
+        kind: &'static str,
+        /// The name as asked for.
+        name: String,
+    },
+    /// No server of that name in the caller's project.
+    #[error("no server `{name}`")]
+    UnknownServer {
+        /// The name as asked for.
+        name: String,
+    },
+    /// A method that is not served here.
+    #[error("method `{method}` is not served here")]
+    UnknownMethod {
+        /// The method as asked for.
+        method: String,
+    },
+    /// The caller's agent has no grant for it.
+    #[error("agent `{agent}` has no grant for `{server}:{item}`")]
+    Unbound {
+        /// Who asked.
+        agent: String,
+        /// Whose it is.
+        server: ServerName,
+        /// What was asked for.
+        item: String,
+    },
+    /// The arguments do not fit the tool's schema.
+    #[error("arguments of `{tool}` do not fit its schema")]
+    Arguments {
+        /// The tool as asked for.
+        tool: String,
+        /// Each thing that is wrong.
+        issues: Vec<Issue>,
+    },
+    /// The result does not fit the tool's schema.
+    #[error("result of `{server}:{tool}` does not fit its output schema")]
+    Output {
+        /// Whose tool it is.
+        server: ServerName,
+        /// The tool.
+        tool: String,
+        /// Each thing that is wrong.
+        issues: Vec<Issue>,
+    },
+    /// The params are not what the method takes.
+    #[error("params of `{method}` cannot be used: {why}")]
+    BadParams {
+        /// The method.
+        method: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// Too many calls wait for the server already.
+    #[error("server `{server}` is busy: {limit} calls wait already")]
+    Busy {
+        /// The server.
+        server: ServerName,
+        /// How many may wait.
+        limit: u32,
+        /// When to try again.
+        retry_after: Duration,
+    },
+    /// The server is not there now.
+    #[error("server `{server}` is down: {reason}{}", next_try_text(*next_try))]
+    Down {
+        /// The server.
+        server: ServerName,
+        /// Why it is down.
+        reason: String,
+        /// When it is tried again.
+        next_try: Option<Duration>,
+    },
+    /// The server ended while the call was with it.
+    #[error("server `{server}` exited during the call ({how})")]
+    Exited {
+        /// The server.
+        server: ServerName,
+        /// How it ended.
+        how: String,
+    },
+    /// No answer came in time.
+    #[error("server `{server}` did not answer within {}", period::show(*after))]
+    Timeout {
+        /// The server.
+        server: ServerName,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The caller took the call back.
+    #[error("the call was cancelled")]
+    Cancelled,
+    /// The server does not read what it is sent.
+    #[error("server `{server}` has stopped reading its input")]
+    NotReading {
+        /// The server.
+        server: ServerName,
+    },
+    /// The server's own JSON-RPC error.
+    #[error("server `{server}` answered with error {code}: {message}")]
+    Rpc {
+        /// The server.
+        server: ServerName,
+        /// Its code.
+        code: i64,
+        /// Its message.
+        message: String,
+        /// Its data, raw.
+        data: Option<Box<str>>,
+    },
+    /// What the server sent is no valid answer.
+    #[error("server `{server}` broke the protocol: {detail}")]
+    Protocol {
+        /// The server.
+        server: ServerName,
+        /// What it did.
+        detail: String,
+    },
+    /// The server's answer was over the limit.
+    #[error("response over {} MiB from server `{server}`", limit >> 20)]
+    ResponseTooLarge {
+        /// The server.
+        server: ServerName,
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// The call cannot be recorded, so it is not made.
+    #[error("the call cannot be recorded")]
+    Audit(#[source] AuditError),
+    /// The gateway is stopping.
+    #[error("the gateway is stopping")]
+    Stopping,
+    /// A native tool's handler, or our own code, panicked.
+    #[error("the call failed inside the gateway")]
+    Panicked,
+}
+
+fn next_try_text(next_try: Option<Duration>) -> String {
+    next_try.map_or(String::new(), |wait| {
+        let seconds = wait.as_secs_f64();
+        if seconds < 1.0 {
+            format!("; next try in {} ms", wait.as_millis())
+        } else {
+            format!("; next try in {} s", seconds.round())
+        }
+    })
+}
+
+impl Diagnose for CallError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::UnknownTool { .. } => "tool.unknown",
+            Self::UnknownItem { .. } => "item.unknown",
+            Self::UnknownServer { .. } => "server.unknown",
+            Self::UnknownMethod { .. } => "method.unknown",
+            Self::Unbound { .. } => "grant.unbound",
+            Self::Arguments { .. } => "schema.input",
+            Self::Output { .. } => "schema.output",
+            Self::BadParams { .. } => "request.params",
+            Self::Busy { .. } => "server.busy",
+            Self::Down { .. } => "server.down",
+            Self::Exited { .. } => "server.exited",
+            Self::Timeout { .. } => "call.timeout",
+            Self::Cancelled => "call.cancelled",
+            Self::NotReading { .. } => "server.not_reading",
+            Self::Rpc { .. } => "server.error",
+            Self::Protocol { .. } => "server.protocol",
+            Self::ResponseTooLarge { .. } => "server.response_too_large",
+            Self::Audit(_) => "audit.unavailable",
+            Self::Stopping => "gateway.stopping",
+            Self::Panicked => "gateway.panic",
+        }
+    }
+
+    fn fault(&self) -> Fault {
+        match self {
+            Self::UnknownTool { .. }
+            | Self::UnknownItem { .. }
+            | Self::UnknownServer { .. }
+            | Self::UnknownMethod { .. }
+            | Self::Unbound { .. }
+            | Self::Arguments { .. }
+            | Self::BadParams { .. }
+            | Self::Busy { .. }
+            | Self::Cancelled => Fault::Client,
+            Self::Output { .. }
+            | Self::Down { .. }
+            | Self::Exited { .. }
+            | Self::Timeout { .. }
+            | Self::NotReading { .. }
+            | Self::Rpc { .. }
+            | Self::Protocol { .. }
+            | Self::ResponseTooLarge { .. } => Fault::Server,
+            Self::Audit(_) | Self::Stopping | Self::Panicked => Fault::Gateway,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::UnknownTool { .. } => Some("`tools/list` shows what there is".into()),
+            Self::Unbound { .. } => {
+                Some("ask an administrator to grant it, or use a tool of `tools/list`".into())
+            }
+            Self::Arguments { .. } => Some("correct the named fields and call again".into()),
+            Self::Busy { retry_after, .. } => {
+                Some(format!("try again in {}", period::show(*retry_after)))
+            }
+            Self::Timeout { .. } => Some(
+                "the server may still be working; retry only if the tool is safe to repeat".into(),
+            ),
+            Self::Exited { .. } => {
+                Some("it is not known whether the call took effect; nothing was retried".into())
+            }
+            Self::Down { server, .. } | Self::NotReading { server } => {
+                Some(format!("`gantry status {server}` and `gantry logs {server}` say more"))
+            }
+            Self::Audit(error) => error.hint(),
+            _ => None,
+        }
+    }
+}
+
+/// Why the engine could not do what an administrator asked.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// Another gateway uses the data folder.
+    #[error("data folder `{}` is in use by {holder}", folder.display())]
+    Locked {
+        /// The folder.
+        folder: PathBuf,
+        /// Who holds it.
+        holder: String,
+    },
+    /// The data folder cannot be used.
+    #[error("cannot use data folder `{}`", folder.display())]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The data folder may be read by others.
+    #[error("data folder `{}` is open to other users (mode {mode:o})", folder.display())]
+    Open {
+        /// The folder.
+        folder: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+    /// The database failed.
+    #[error("the store failed")]
+    Store(#[from] StoreError),
+    /// The audit failed.
+    #[error("the audit failed")]
+    Audit(#[from] AuditError),
+    /// Processes cannot be started here.
+    #[error("processes cannot be started on this host")]
+    Sandbox(#[from] SandboxError),
+    /// The spec cannot be taken as it is.
+    #[error("the server cannot be registered")]
+    Spec(#[from] SpecError),
+    /// A name cannot be used.
+    #[error("the name cannot be used")]
+    Name(#[from] NameError),
+    /// A server of that name exists.
+    #[error("a server `{name}` exists already")]
+    Conflict {
+        /// The name.
+        name: ServerName,
+    },
+    /// No such server.
+    #[error("no server `{name}`")]
+    UnknownServer {
+        /// The name or id as asked for.
+        name: String,
+    },
+    /// A native tool cannot be taken.
+    #[error("native tool `{name}` cannot be registered: {why}")]
+    Native {
+        /// Its name.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// A server did not start, and the start was to fail then.
+    #[error("server `{server}` did not start: {reason}")]
+    StartFailed {
+        /// The server.
+        server: ServerName,
+        /// Why.
+        reason: String,
+    },
+    /// The gateway is stopping.
+    #[error("the gateway is stopping")]
+    Stopping,
+}
+
+impl Diagnose for EngineError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Locked { .. } => "data.locked",
+            Self::Folder { .. } => "data.folder",
+            Self::Open { .. } => "data.open",
+            Self::Store(error) => error.code(),
+            Self::Audit(error) => error.code(),
+            Self::Sandbox(_) => "sandbox.unavailable",
+            Self::Spec(_) => "server.spec",
+            Self::Name(_) => "name.invalid",
+            Self::Conflict { .. } => "server.exists",
+            Self::UnknownServer { .. } => "server.unknown",
+            Self::Native { .. } => "native.invalid",
+            Self::StartFailed { .. } => "server.start_failed",
+            Self::Stopping => "gateway.stopping",
+        }
+    }
+
+    fn fault(&self) -> Fault {
+        match self {
+            Self::Spec(_)
+            | Self::Name(_)
+            | Self::Conflict { .. }
+            | Self::UnknownServer { .. }
+            | Self::Native { .. } => Fault::Client,
+            Self::StartFailed { .. } => Fault::Server,
+            Self::Store(error) => error.fault(),
+            Self::Locked { .. }
+            | Self::Folder { .. }
+            | Self::Open { .. }
+            | Self::Audit(_)
+            | Self::Sandbox(_)
+            | Self::Stopping => Fault::Gateway,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Locked { .. } => {
+                Some("stop that gateway first, or give this one another folder with `--data`".into())
+            }
+            Self::Folder { folder, .. } => {
+                Some(format!("is `{}` there, writable, and on a disk with room?", folder.display()))
+            }
+            Self::Open { folder, .. } => Some(format!("run `chmod 700 {}`", folder.display())),
+            Self::Conflict { name } => {
+                Some(format!("remove it first: DELETE /api/v1/mcp/servers/{name}"))
+            }
+            Self::Spec(error) => spec_hint(error),
+            Self::Store(error) => error.hint(),
+            Self::Audit(error) => error.hint(),
+            _ => None,
+        }
+    }
+}
+
+fn spec_hint(error: &SpecError) -> Option<String> {
+    let hint = match error {
+        SpecError::Command { .. } => "give the program in `command` and its arguments in `args`",
+        SpecError::Shell { .. } => {
+            "no shell is involved: put the program in `command` and each argument in `args`"
+        }
+        SpecError::Variable { .. } => "variables that load other code are refused",
+        SpecError::Nul { .. } | SpecError::Range { .. } | SpecError::Restart { .. } => return None,
+    };
+    Some(hint.into())
+}

@@ -1,0 +1,84 @@
+//! The lifecycle events of servers on their way to the store: queued without waiting, written in
+//! batches. A full queue drops the oldest news of the log, never a call.
+
+use gantry_model::event::{EventKind, ServerEvent};
+use gantry_model::id::{ProjectName, ServerName};
+use gantry_store::Store;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::clock::unix_ms;
+
+const QUEUE: usize = 1024;
+const BATCH: usize = 256;
+
+/// Where runners report what happened.
+#[derive(Clone)]
+pub(crate) struct Events {
+    project: ProjectName,
+    queue: mpsc::Sender<ServerEvent>,
+}
+
+impl Events {
+    pub(crate) fn new(project: ProjectName) -> (Self, mpsc::Receiver<ServerEvent>) {
+        let (queue, receiver) = mpsc::channel(QUEUE);
+        (Self { project, queue }, receiver)
+    }
+
+    /// Reports one thing that happened.
+    pub(crate) fn report(&self, server: &ServerName, kind: EventKind, detail: impl Into<String>) {
+        let detail = detail.into();
+        match kind {
+            EventKind::StartFailed
+            | EventKind::Exited
+            | EventKind::BackingOff
+            | EventKind::HealthWarning
+            | EventKind::Unresponsive
+            | EventKind::CallTimeout
+            | EventKind::ProtocolError => {
+                warn!(server = %server, event = kind.as_str(), "{detail}");
+            }
+            EventKind::Registered
+            | EventKind::Starting
+            | EventKind::Ready
+            | EventKind::Recovered
+            | EventKind::CatalogChanged
+            | EventKind::RestartRequested
+            | EventKind::Stopped
+            | EventKind::Removed => info!(server = %server, event = kind.as_str(), "{detail}"),
+        }
+        let event = ServerEvent { at_ms: unix_ms(), server: server.clone(), kind, detail };
+        if self.queue.try_send(event).is_err() {
+            warn!(server = %server, "too many lifecycle events, one is not stored");
+        }
+    }
+
+    /// Writes what is reported until the engine stops and the queue is empty.
+    pub(crate) async fn write(
+        self,
+        mut queue: mpsc::Receiver<ServerEvent>,
+        store: Store,
+        stop: CancellationToken,
+    ) {
+        let project = self.project.clone();
+        drop(self);
+        let mut batch = Vec::new();
+        loop {
+            let count = tokio::select! {
+                count = queue.recv_many(&mut batch, BATCH) => count,
+                () = stop.cancelled() => {
+                    queue.close();
+                    queue.recv_many(&mut batch, BATCH).await
+                }
+            };
+            if count == 0 {
+                return;
+            }
+            let rows: Vec<_> = batch.drain(..).map(|event| (project.clone(), event)).collect();
+            if let Err(error) = store.put_events(&rows).await {
+                warn!(error = &error as &dyn std::error::Error, "lifecycle events were not stored");
+            }
+        }
+    }
+}

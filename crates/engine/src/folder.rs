@@ -1,0 +1,90 @@
+//! The data folder: made private, checked, and held by one gateway at a time.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::error::EngineError;
+
+/// A data folder that is ours until this is dropped.
+pub(crate) struct DataFolder {
+    path: PathBuf,
+    /// Holds the lock; the kernel lets go of it when we die, however that happens.
+    _lock: File,
+}
+
+impl DataFolder {
+    /// Makes the folder if need be and takes it, or says who has it.
+    pub(crate) fn take(path: &Path) -> Result<Self, EngineError> {
+        let failed = |source| EngineError::Folder { folder: path.to_owned(), source };
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
+        let mode = std::fs::metadata(path).map_err(failed)?.mode() & 0o777;
+        if mode & 0o077 != 0 {
+            return Err(EngineError::Open { folder: path.to_owned(), mode });
+        }
+        let mut lock = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path.join("lock"))
+            .map_err(failed)?;
+        if lock.try_lock().is_err() {
+            let mut holder = String::new();
+            lock.read_to_string(&mut holder).map_err(failed)?;
+            let holder = match holder.trim() {
+                "" => "another gateway".to_owned(),
+                pid => format!("the gateway with process id {pid}"),
+            };
+            return Err(EngineError::Locked { folder: path.to_owned(), holder });
+        }
+        lock.set_len(0).map_err(failed)?;
+        lock.rewind().map_err(failed)?;
+        write!(lock, "{}", std::process::id()).map_err(failed)?;
+        Ok(Self { path: path.to_owned(), _lock: lock })
+    }
+
+    /// Returns a folder of its own inside, private too.
+    pub(crate) fn inner(&self, name: &str) -> Result<PathBuf, EngineError> {
+        let path = self.path.join(name);
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
+        made.map_err(|source| EngineError::Folder { folder: path.clone(), source })?;
+        Ok(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_has_one_holder_who_is_named() {
+        // fault P15
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("data");
+        let first = DataFolder::take(&path).unwrap();
+        let Err(EngineError::Locked { holder, .. }) = DataFolder::take(&path) else {
+            panic!("the folder was taken twice");
+        };
+        assert_eq!(holder, format!("the gateway with process id {}", std::process::id()));
+        drop(first);
+        DataFolder::take(&path).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_others_can_read_is_refused() {
+        // fault F5
+        use std::os::unix::fs::PermissionsExt;
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("data");
+        std::fs::create_dir(&path).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(matches!(DataFolder::take(&path), Err(EngineError::Open { mode: 0o755, .. })));
+    }
+}

@@ -1,0 +1,64 @@
+//! Decides whether a call may be made and whether its result may be passed on.
+//!
+//! The order is fixed: the grant, then the arguments against the tool's schema. Sizes are bounded
+//! before a message is parsed, and there is no rate limit unless one is set. It refuses and never
+//! records: an answer and an audit row are the router's business.
+
+use std::sync::Arc;
+
+use gantry_model::caller::Caller;
+use gantry_model::grant::{MethodClass, Verdict};
+use gantry_model::id::ServerName;
+use gantry_model::jsonrpc::Raw;
+use gantry_model::mcp::{CallResult, ResultType};
+
+use crate::catalog::Tool;
+use crate::error::{CallError, Issue};
+
+/// Judges a call before anything is sent. `item` is the server's own name for what is used; an
+/// empty one asks for the whole class, as a list does.
+pub(crate) async fn judge(
+    caller: &Caller,
+    class: MethodClass,
+    server: &ServerName,
+    item: &str,
+    tool: Option<&Arc<Tool>>,
+    arguments: Option<Raw<'_>>,
+) -> Result<(), CallError> {
+    let asked = Some(item).filter(|item| !item.is_empty());
+    if caller.grants.check(class, server, asked) == Verdict::Unbound {
+        return Err(CallError::Unbound {
+            agent: caller.agent.to_string(),
+            server: server.clone(),
+            item: item.to_owned(),
+        });
+    }
+    match tool {
+        Some(tool) => tool
+            .check_arguments(arguments)
+            .await
+            .map_err(|issues| CallError::Arguments { tool: item.to_owned(), issues }),
+        None => Ok(()),
+    }
+}
+
+/// Checks a result against what the tool promises; a tool that reports a failure promises nothing.
+pub(crate) fn check_output(
+    tool: &Tool,
+    result: Raw<'_>,
+    is_error: bool,
+) -> Result<(), Vec<Issue>> {
+    if is_error || !tool.has_output() {
+        return Ok(());
+    }
+    let whole = |message: String| vec![Issue { path: String::new(), message }];
+    let view = CallResult::read(result).map_err(|error| whole(error.to_string()))?;
+    match view.structured_content {
+        _ if view.result_type != ResultType::Complete => Ok(()),
+        Some(content) => tool.check_result(content),
+        None => Err(whole("`structuredContent` is missing, which the output schema demands".into())),
+    }
+}
+
+#[cfg(test)]
+mod tests;

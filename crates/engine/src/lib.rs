@@ -1,0 +1,46 @@
+//! What runs in Gantry: servers, their links and lifecycles, the catalog of what they offer, who
+//! may use what, and the record of every call. This file is the library's only door.
+//!
+//! ```text
+//! Engine ─ router ─ catalog (views, schemas) ─ guard ─ audit ─ server::handle ─ link ─ transport
+//!             └ supervisor ─ server::runner ─ driver (process)
+//! ```
+//!
+//! A call goes along the upper line. The lower line owns lifecycles; no call passes through it.
+#![warn(missing_docs)]
+
+mod access;
+mod audit;
+mod catalog;
+mod clock;
+mod config;
+mod driver;
+mod engine;
+mod error;
+mod events;
+mod folder;
+mod guard;
+mod native;
+mod request;
+mod router;
+mod server;
+mod supervisor;
+mod telemetry;
+mod transport;
+mod view;
+
+pub use access::{FirstKeys, KeyView};
+pub use audit::{AuditError, AuditHealth, AuditPolicy, Bodies, Durability};
+pub use catalog::ListedTool;
+pub use config::{EngineConfig, EngineLimits, OnStartFailure, Startup, StopPolicy};
+pub use engine::Engine;
+pub use error::{CallError, CallFailure, EngineError, Issue};
+pub use gantry_sandbox::{HostReport, Promise, Report, Usage};
+pub use gantry_store::{CallFilter, CallRow, CallStatus};
+pub use native::{NativeCall, NativeOutput, NativeTool};
+pub use request::{Lists, Progress, Reply, Request, Scope, Surface};
+pub use server::logs::{LogLine, LogStream};
+pub use server::pending::QueueView;
+pub use server::status::ServerStatus;
+pub use supervisor::Applied;
+pub use view::{Capabilities, Health, ServerView};

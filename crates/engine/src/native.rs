@@ -1,0 +1,191 @@
+//! Tools that run inside the gateway, under the pseudo-server `native` (rows 4.4 and 4.7).
+//!
+//! They are judged, recorded and listed like a server's. A handler that panics fails its own call
+//! and nothing else. Entry points: [`NativeTool::new`] for who embeds the engine, [`Native::call`]
+//! for the router.
+
+use std::fmt;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use gantry_model::caller::{Caller, Context};
+use gantry_model::id::ServerName;
+use gantry_model::jsonrpc::{Raw, RawBuf};
+use gantry_model::mcp::check_tool_name;
+use gantry_model::spec::CallPolicy;
+use serde_json::{Value, json};
+
+use crate::catalog::Tool;
+use crate::error::{CallError, EngineError};
+use crate::request::Request;
+use crate::router::Answered;
+
+/// The longest definition of a native tool.
+const LONGEST_DEFINITION: usize = 64 << 10;
+
+type Answer = Pin<Box<dyn Future<Output = Result<NativeOutput, String>> + Send>>;
+type Handler = Arc<dyn Fn(NativeCall) -> Answer + Send + Sync>;
+
+/// A tool that runs inside the gateway.
+#[derive(Clone)]
+pub struct NativeTool {
+    name: String,
+    description: String,
+    input_schema: Value,
+    output_schema: Option<Value>,
+    handler: Handler,
+}
+
+/// A call of a native tool, its arguments already checked.
+#[derive(Debug, Clone)]
+pub struct NativeCall {
+    /// The arguments, an object that fits the tool's schema.
+    pub arguments: Value,
+    /// Who calls.
+    pub caller: Caller,
+    /// What the call belongs to in the caller's world.
+    pub context: Context,
+}
+
+/// What a native tool answers.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct NativeOutput {
+    /// The text for the model; the structured result as text if there is none.
+    pub text: Option<String>,
+    /// The structured result.
+    pub structured: Option<Value>,
+}
+
+impl NativeTool {
+    /// Describes a tool and what carries it out. An `Err` of the handler's is shown to the model as
+    /// the tool's own failure.
+    pub fn new<H, F>(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        input_schema: Value,
+        handler: H,
+    ) -> Self
+    where
+        H: Fn(NativeCall) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<NativeOutput, String>> + Send + 'static,
+    {
+        Self {
+            name: name.into(),
+            description: description.into(),
+            input_schema,
+            output_schema: None,
+            handler: Arc::new(move |call| Box::pin(handler(call))),
+        }
+    }
+
+    /// Promises a structured result that fits this schema.
+    #[must_use]
+    pub fn with_output(mut self, schema: Value) -> Self {
+        self.output_schema = Some(schema);
+        self
+    }
+}
+
+impl fmt::Debug for NativeTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NativeTool").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl NativeOutput {
+    /// Answers with a text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: Some(text.into()), structured: None }
+    }
+
+    /// Answers with a structured result.
+    pub fn structured(value: Value) -> Self {
+        Self { text: None, structured: Some(value) }
+    }
+}
+
+/// A native tool that was taken into the catalog.
+pub(crate) struct Native {
+    tool: Arc<Tool>,
+    handler: Handler,
+}
+
+impl Native {
+    /// Judges a native tool like one that a server lists.
+    pub(crate) fn new(native: NativeTool) -> Result<Self, EngineError> {
+        let NativeTool { name, description, input_schema, output_schema, handler } = native;
+        let refused = |why: String| EngineError::Native { name: name.clone(), why };
+        check_tool_name(&name).map_err(|fault| refused(fault.to_string()))?;
+        let mut definition =
+            json!({"name": name, "description": description, "inputSchema": input_schema});
+        if let Some(schema) = output_schema {
+            definition["outputSchema"] = schema;
+        }
+        let definition = definition.to_string();
+        let tool = Tool::admit(Raw::trusted(&definition), LONGEST_DEFINITION).map_err(refused)?;
+        Ok(Self { tool: Arc::new(tool), handler })
+    }
+
+    pub(crate) fn tool(&self) -> &Arc<Tool> {
+        &self.tool
+    }
+
+    /// Carries out a call that was judged.
+    pub(crate) async fn call(
+        &self,
+        caller: &Caller,
+        request: &Request<'_>,
+        arguments: Option<Raw<'_>>,
+    ) -> Result<Answered, CallError> {
+        let arguments = arguments.unwrap_or(Raw::EMPTY_OBJECT).deserialize();
+        let arguments = arguments.map_err(|_| CallError::BadParams {
+            method: request.method.to_owned(),
+            why: "`arguments` contains a number or a text that cannot be read".to_owned(),
+        })?;
+        let context = request.context.clone();
+        let longest = CallPolicy::default().timeout_max;
+        let within = request.timeout.map_or(longest, |shorter| shorter.min(longest));
+        self.run(NativeCall { arguments, caller: caller.clone(), context }, within).await
+    }
+
+    async fn run(&self, call: NativeCall, within: Duration) -> Result<Answered, CallError> {
+        // The handler itself may panic before there is a future.
+        let answer = AssertUnwindSafe(async { (self.handler)(call).await }).catch_unwind();
+        match tokio::time::timeout(within, answer).await {
+            Ok(Ok(answer)) => render(answer),
+            Ok(Err(_panic)) => Err(CallError::Panicked),
+            Err(_elapsed) => {
+                Err(CallError::Timeout { server: ServerName::native(), after: within })
+            }
+        }
+    }
+}
+
+/// Renders an answer as the result of `tools/call`.
+fn render(answer: Result<NativeOutput, String>) -> Result<Answered, CallError> {
+    let is_error = answer.is_err();
+    let output = answer.unwrap_or_else(NativeOutput::text);
+    let text = match (output.text, &output.structured) {
+        (Some(text), _) => text,
+        (None, Some(value)) => value.to_string(),
+        (None, None) => String::new(),
+    };
+    let mut result = json!({"content": [{"type": "text", "text": text}]});
+    if let Some(value) = output.structured {
+        result["structuredContent"] = value;
+    }
+    if is_error {
+        result["isError"] = Value::Bool(true);
+    }
+    // A JSON value is always written.
+    let result = RawBuf::serialize(&result).map_err(|_| CallError::Panicked)?;
+    Ok(Answered { result: Bytes::from(result.into_text()), upstream: None, is_error })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,257 @@
+//! What a request is for: which server, which tool, prompt or resource, under which grant class.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use gantry_model::caller::{Caller, Context, KeyKind};
+use gantry_model::grant::{MethodClass, class_of};
+use gantry_model::id::ServerName;
+use gantry_model::jsonrpc::{Edit, Raw, RawBuf};
+use gantry_model::mcp::Method;
+use gantry_model::secret::Redactor;
+
+use super::Router;
+use crate::catalog::{ListKind, Resolution, Tool};
+use crate::error::CallError;
+use crate::native::Native;
+use crate::request::{Lists, Request, Scope};
+use crate::server::handle::ServerHandle;
+
+/// Where a call is carried out.
+pub(super) enum Place {
+    Server(ServerHandle),
+    Native(Arc<Native>),
+}
+
+/// What a request is for.
+pub(super) struct Target<'a> {
+    pub(super) place: Place,
+    pub(super) class: MethodClass,
+    /// The tool, the prompt or the resource, by the server's own name for it.
+    pub(super) item: Cow<'a, str>,
+    tool: Option<Arc<Tool>>,
+    /// The member of the params that names the item, if it must be put back into the server's words.
+    renamed: Option<&'static str>,
+    pub(super) arguments: Option<Raw<'a>>,
+}
+
+impl Router {
+    /// Returns which list a method asks for.
+    pub(super) fn list_kind(&self, method: Method) -> Option<ListKind> {
+        match method {
+            Method::ToolsList => Some(ListKind::Tools),
+            Method::PromptsList => Some(ListKind::Prompts),
+            Method::ResourcesList => Some(ListKind::Resources),
+            Method::ResourceTemplatesList => Some(ListKind::Templates),
+            _ => None,
+        }
+    }
+
+    /// Finds what a request is for in the caller's view.
+    pub(super) fn target<'a>(
+        &self,
+        caller: &Caller,
+        request: &Request<'a>,
+        method: Option<Method>,
+    ) -> Result<Target<'a>, CallError> {
+        let params = request.params.unwrap_or(Raw::EMPTY_OBJECT);
+        let member = |name: &'static str| {
+            let text = params.get(name).and_then(Raw::string);
+            text.ok_or_else(|| CallError::BadParams {
+                method: request.method.to_owned(),
+                why: format!("`{name}` is missing or no string"),
+            })
+        };
+        let view = self.catalog.view(caller, &request.scope);
+        match method {
+            Some(Method::ToolsCall) => {
+                let name = member("name")?;
+                let arguments = params.get("arguments");
+                self.tool(caller, &name, view.resolve_tool(&name), arguments)
+            }
+            Some(Method::PromptsGet) => {
+                let name = member("name")?;
+                let found = view.resolve_prompt(&name);
+                let mut target = self.item(caller, request, found, "prompt", &name)?;
+                target.renamed = Some("name");
+                Ok(target)
+            }
+            Some(
+                Method::ResourcesRead | Method::ResourcesSubscribe | Method::ResourcesUnsubscribe,
+            ) => {
+                let uri = member("uri")?;
+                self.item(caller, request, view.resolve_resource(&uri), "resource", &uri)
+            }
+            Some(Method::CompletionComplete) => self.completion(caller, request, params),
+            _ => self.direct(caller, request),
+        }
+    }
+
+    fn tool<'a>(
+        &self,
+        caller: &Caller,
+        name: &str,
+        found: Resolution,
+        arguments: Option<Raw<'a>>,
+    ) -> Result<Target<'a>, CallError> {
+        match found {
+            Resolution::Bound { server, tool } => Ok(Target {
+                place: Place::Server(server),
+                class: MethodClass::Tool,
+                item: Cow::Owned(tool.name.to_string()),
+                tool: Some(tool),
+                renamed: Some("name"),
+                arguments,
+            }),
+            Resolution::Native(native) => Ok(Target {
+                class: MethodClass::Tool,
+                item: Cow::Owned(native.tool().name.to_string()),
+                tool: Some(Arc::clone(native.tool())),
+                place: Place::Native(native),
+                renamed: None,
+                arguments,
+            }),
+            Resolution::Named { server, item } => Ok(Target {
+                place: Place::Server(server),
+                class: MethodClass::Tool,
+                item: Cow::Owned(item),
+                tool: None,
+                renamed: Some("name"),
+                arguments,
+            }),
+            Resolution::Unbound { server, item } => {
+                Err(CallError::Unbound { agent: caller.agent.to_string(), server, item })
+            }
+            Resolution::Unknown => Err(CallError::UnknownTool { name: name.to_owned() }),
+        }
+    }
+
+    fn item<'a>(
+        &self,
+        caller: &Caller,
+        request: &Request<'a>,
+        found: Resolution,
+        kind: &'static str,
+        name: &str,
+    ) -> Result<Target<'a>, CallError> {
+        match found {
+            Resolution::Named { server, item } => Ok(Target {
+                place: Place::Server(server),
+                class: class_of(request.method),
+                item: Cow::Owned(item),
+                tool: None,
+                renamed: None,
+                arguments: request.params,
+            }),
+            Resolution::Unbound { server, item } => {
+                Err(CallError::Unbound { agent: caller.agent.to_string(), server, item })
+            }
+            Resolution::Bound { .. } | Resolution::Native(_) | Resolution::Unknown => {
+                Err(CallError::UnknownItem { kind, name: name.to_owned() })
+            }
+        }
+    }
+
+    /// A completion belongs to the prompt or the template that it completes.
+    fn completion<'a>(
+        &self,
+        caller: &Caller,
+        request: &Request<'a>,
+        params: Raw<'a>,
+    ) -> Result<Target<'a>, CallError> {
+        let view = self.catalog.view(caller, &request.scope);
+        let reference = params.get("ref");
+        let text = |name| reference.and_then(|raw| raw.get(name)).and_then(Raw::string);
+        if let Some(name) = text("name") {
+            return self.item(caller, request, view.resolve_prompt(&name), "prompt", &name);
+        }
+        if let Some(uri) = text("uri") {
+            return self.item(caller, request, view.resolve_resource(&uri), "resource", &uri);
+        }
+        Err(CallError::BadParams {
+            method: request.method.to_owned(),
+            why: "`ref` names neither a prompt nor a resource".into(),
+        })
+    }
+
+    /// Any other method, to the one server that was named.
+    fn direct<'a>(
+        &self,
+        caller: &Caller,
+        request: &Request<'a>,
+    ) -> Result<Target<'a>, CallError> {
+        let unknown = || CallError::UnknownMethod { method: request.method.to_owned() };
+        if request.lists != Lists::FromServer {
+            return Err(unknown());
+        }
+        let Scope::Server(name) = &request.scope else { return Err(unknown()) };
+        let handle = self.supervisor.find(name.as_str());
+        let handle = handle.ok_or_else(|| CallError::UnknownServer { name: name.to_string() })?;
+        let class = class_of(request.method);
+        if class == MethodClass::Unknown && caller.kind != KeyKind::Admin {
+            return Err(unknown());
+        }
+        Ok(Target {
+            place: Place::Server(handle),
+            class,
+            item: Cow::Borrowed(""),
+            tool: None,
+            renamed: None,
+            arguments: request.params,
+        })
+    }
+}
+
+impl Target<'_> {
+    pub(super) fn tool(&self) -> Option<&Arc<Tool>> {
+        self.tool.as_ref()
+    }
+
+    pub(super) fn server_name(&self) -> ServerName {
+        match &self.place {
+            Place::Server(server) => server.name.clone(),
+            Place::Native(_) => ServerName::native(),
+        }
+    }
+
+    pub(super) fn server_str(&self) -> &str {
+        match &self.place {
+            Place::Server(server) => server.name.as_str(),
+            Place::Native(_) => ServerName::NATIVE,
+        }
+    }
+
+    pub(super) fn redactor(&self) -> Arc<Redactor> {
+        match &self.place {
+            Place::Server(server) => Arc::clone(&server.redactor),
+            Place::Native(_) => Arc::new(Redactor::default()),
+        }
+    }
+
+    pub(super) fn schema_version(&self) -> Option<String> {
+        self.tool.as_ref().map(|tool| tool.schema_version())
+    }
+
+    /// Puts the server's own name for the item back into the params.
+    pub(super) fn rename(&self, params: &mut Edit<'_>) {
+        if let Some(member) = self.renamed {
+            params.set_buf(member, RawBuf::string(&self.item));
+        }
+    }
+}
+
+/// Passes on what the call belongs to in the caller's world.
+pub(super) fn pass_context(params: &mut Edit<'_>, context: &Context) {
+    let parts = [
+        ("io.gantry/user-id", &context.user),
+        ("io.gantry/session-id", &context.session),
+        ("io.gantry/run-id", &context.run),
+        ("io.gantry/step", &context.step),
+        ("traceparent", &context.trace),
+    ];
+    for (key, value) in parts {
+        if let Some(value) = value {
+            params.set_meta_buf(key, RawBuf::string(value));
+        }
+    }
+}

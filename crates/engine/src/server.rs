@@ -1,0 +1,12 @@
+//! One server: `handle` is what callers hold, `runner` owns its lifecycle, `link` is its open
+//! connection with the calls that are `pending` on it. Calls never pass through the runner.
+
+pub(crate) mod fair;
+pub(crate) mod handle;
+pub(crate) mod handshake;
+pub(crate) mod link;
+pub(crate) mod listing;
+pub(crate) mod logs;
+pub(crate) mod pending;
+pub(crate) mod runner;
+pub(crate) mod status;

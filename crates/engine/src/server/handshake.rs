@@ -1,0 +1,191 @@
+//! How a server is greeted: `server/discover` first, `initialize` if that is refused, unanswered or
+//! known to be wanted; whichever answers first counts. All within one deadline.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_model::era::handshake::{
+    Hello as Greeted, HelloError, Probe, classify_probe_answer, discover_params, initialize_params,
+    read_initialize,
+};
+use gantry_model::era::meta::Identity;
+use gantry_model::era::{Era, ProtocolVersion};
+use gantry_model::jsonrpc::{ErrorBody, Outcome, Raw, RawBuf};
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use super::link::{InFlight, Link};
+use super::pending::{Answer, Failure};
+
+/// What a server said about itself, kept.
+#[derive(Debug, Clone)]
+pub(crate) struct Hello {
+    pub(crate) era: Era,
+    pub(crate) version: ProtocolVersion,
+    pub(crate) server_info: Option<RawBuf>,
+    pub(crate) capabilities: RawBuf,
+    pub(crate) instructions: Option<String>,
+}
+
+/// A greeting as remembered in the store.
+#[derive(Serialize, Deserialize)]
+struct Remembered {
+    version: String,
+    server_info: Option<serde_json::Value>,
+    capabilities: serde_json::Value,
+    instructions: Option<String>,
+}
+
+impl Hello {
+    fn keep(greeted: &Greeted<'_>) -> Self {
+        Self {
+            era: greeted.era,
+            version: greeted.version,
+            server_info: greeted.server_info.map(Raw::to_buf),
+            capabilities: greeted.capabilities.to_buf(),
+            instructions: greeted.instructions.as_deref().map(str::to_owned),
+        }
+    }
+
+    /// Tells whether the server declared a capability.
+    pub(crate) fn has(&self, capability: &str) -> bool {
+        self.capabilities.as_raw().get(capability).is_some()
+    }
+
+    pub(crate) fn to_json(&self) -> String {
+        let value = |raw: &RawBuf| raw.as_raw().deserialize().unwrap_or(serde_json::Value::Null);
+        let remembered = Remembered {
+            version: self.version.to_string(),
+            server_info: self.server_info.as_ref().map(value),
+            capabilities: value(&self.capabilities),
+            instructions: self.instructions.clone(),
+        };
+        serde_json::to_string(&remembered).unwrap_or_default()
+    }
+
+    pub(crate) fn from_json(text: &str) -> Option<Self> {
+        let remembered: Remembered = serde_json::from_str(text).ok()?;
+        let version: ProtocolVersion = remembered.version.parse().ok()?;
+        let server_info = remembered.server_info.map(|info| RawBuf::serialize(&info));
+        Some(Self {
+            era: version.era(),
+            version,
+            server_info: server_info.transpose().ok()?,
+            capabilities: RawBuf::serialize(&remembered.capabilities).ok()?,
+            instructions: remembered.instructions,
+        })
+    }
+}
+
+/// Why a server could not be greeted.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GreetError {
+    #[error("did not answer `initialize` within {0:?}")]
+    Silent(Duration),
+    #[error("answered `initialize` with error {code}: {message}")]
+    Refused { code: i64, message: String },
+    #[error("{0}")]
+    NotUnderstood(#[from] HelloError),
+    #[error("the link was cut during the handshake: {0:?}")]
+    Cut(Failure),
+}
+
+/// Greets a server in the era it wants.
+pub(crate) async fn greet(
+    link: &Arc<Link>,
+    hint: Option<Era>,
+    probe_wait: Duration,
+    deadline: Instant,
+) -> Result<Hello, GreetError> {
+    let begun = Instant::now();
+    let identity = Identity::gantry();
+    let probe = match hint {
+        Some(Era::Handshake) => None,
+        Some(Era::Stateless) | None => {
+            Some(link.ask_begin("server/discover", Some(&discover_params(&identity))).map_err(GreetError::Cut)?)
+        }
+    };
+    let greeting = async {
+        match probe {
+            None => initialize(link, &identity).await,
+            Some(probe) => probed(link, &identity, probe, probe_wait).await,
+        }
+    };
+    let waited = tokio::time::timeout_at(deadline, greeting).await;
+    waited.unwrap_or_else(|_| Err(GreetError::Silent(begun.elapsed())))
+}
+
+/// Waits a moment for the probe alone, then sends `initialize` beside it.
+async fn probed(
+    link: &Arc<Link>,
+    identity: &Identity,
+    probe: InFlight,
+    probe_wait: Duration,
+) -> Result<Hello, GreetError> {
+    let mut probe = std::pin::pin!(probe.answer());
+    match tokio::time::timeout(probe_wait, &mut probe).await {
+        Ok(answer) => match judge_probe(answer)? {
+            Some(hello) => Ok(hello),
+            None => initialize(link, identity).await,
+        },
+        Err(_elapsed) => {
+            let mut initialize = std::pin::pin!(initialize(link, identity));
+            tokio::select! {
+                biased;
+                hello = &mut initialize => hello,
+                answer = probe => match judge_probe(answer)? {
+                    Some(hello) => Ok(hello),
+                    None => initialize.await,
+                },
+            }
+        }
+    }
+}
+
+/// Reads the probe's answer; `None` means `initialize`.
+fn judge_probe(answer: Answer) -> Result<Option<Hello>, GreetError> {
+    let outcome = match &answer {
+        Answer::Result(raw) => Outcome::Result(trusted(raw)),
+        Answer::Error(raw) => Outcome::Error(trusted(raw)),
+        // What is no valid answer is not a stateless server's.
+        Answer::Failed(Failure::Protocol(_)) => return Ok(None),
+        Answer::Failed(failure) => return Err(GreetError::Cut(failure.clone())),
+    };
+    match classify_probe_answer(outcome) {
+        Probe::Stateless(hello) => Ok(Some(Hello::keep(&hello))),
+        Probe::Initialize => Ok(None),
+        Probe::Failed(error) => Err(error.into()),
+    }
+}
+
+async fn initialize(link: &Arc<Link>, identity: &Identity) -> Result<Hello, GreetError> {
+    let asked = link.ask_begin("initialize", Some(&initialize_params(identity)));
+    match asked.map_err(GreetError::Cut)?.answer().await {
+        Answer::Result(raw) => {
+            let hello = Hello::keep(&read_initialize(trusted(&raw))?);
+            link.tell("notifications/initialized", None);
+            Ok(hello)
+        }
+        Answer::Error(raw) => {
+            let body = ErrorBody::read(trusted(&raw));
+            let (code, message) = body.map_or((0, String::new()), |body| {
+                (body.code, body.message.chars().take(200).collect())
+            });
+            Err(GreetError::Refused { code, message })
+        }
+        Answer::Failed(failure) => Err(GreetError::Cut(failure)),
+    }
+}
+
+/// Returns what a quiet server is asked to show that it is there.
+pub(crate) fn health_question(era: Era) -> (&'static str, Option<RawBuf>) {
+    match era {
+        Era::Handshake => ("ping", None),
+        Era::Stateless => ("server/discover", Some(discover_params(&Identity::gantry()))),
+    }
+}
+
+/// Bytes that came out of the strict parser.
+pub(crate) fn trusted(raw: &[u8]) -> Raw<'_> {
+    Raw::trusted(std::str::from_utf8(raw).unwrap_or("null"))
+}

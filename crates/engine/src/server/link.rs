@@ -1,0 +1,324 @@
+//! The open connection to one server: sends requests, matches answers, and keeps what the server
+//! says beside that in bounds. It never restarts anything: the runner watches `trouble` and decides.
+
+mod inbox;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use gantry_model::id::AgentName;
+use gantry_model::jsonrpc::{Limits, OneLine, Payload, RawBuf};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+use super::logs::{LogStream, Logs};
+use super::pending::{Answer, Entered, Failure, Outgoing, Pending, QueueView};
+use crate::request::Progress;
+use crate::transport::stdio::{LineWriter, SendError};
+
+/// How a link is bounded.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LinkLimits {
+    pub(crate) lanes: u32,
+    pub(crate) queue: u32,
+    pub(crate) line_bytes: usize,
+    pub(crate) depth: usize,
+    pub(crate) late_grace: Duration,
+}
+
+/// What a server did beside answering, counted.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) noise: AtomicU64,
+    pub(crate) late: AtomicU64,
+    pub(crate) refused_requests: AtomicU64,
+}
+
+pub(crate) struct Link {
+    pending: Pending,
+    writer: LineWriter,
+    logs: Arc<Logs>,
+    pub(crate) counters: Arc<Counters>,
+    limits: LinkLimits,
+    /// The next id; it begins at a random number of this boot, so that nothing that answers a
+    /// dead gateway's call can be taken for an answer to ours.
+    next_id: AtomicU64,
+    /// Something the runner must look at.
+    trouble: Mutex<Option<String>>,
+    pub(crate) troubled: Notify,
+    /// The server says that its lists changed; looked at by the runner at most once a second.
+    pub(crate) lists_changed: AtomicBool,
+    pub(crate) lists_notify: Notify,
+    last_message: Mutex<Instant>,
+    inbound: Mutex<inbox::Budget>,
+    tracker: TaskTracker,
+}
+
+/// Why a call was not accepted by a link.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// Too many wait already.
+    Busy,
+    /// The link has ended.
+    Ended(Failure),
+    /// The server does not read.
+    NotReading,
+}
+
+/// A call on a link. Dropping it takes the call back: the server is told, its lane is freed.
+pub(crate) struct InFlight {
+    link: Arc<Link>,
+    id: u64,
+    answer: oneshot::Receiver<Answer>,
+    ended: bool,
+}
+
+impl Link {
+    pub(crate) fn new(
+        writer: LineWriter,
+        logs: Arc<Logs>,
+        counters: Arc<Counters>,
+        limits: LinkLimits,
+        first_id: u64,
+        tracker: TaskTracker,
+    ) -> Self {
+        Self {
+            pending: Pending::new(limits.lanes, limits.queue as usize),
+            writer,
+            logs,
+            counters,
+            limits,
+            next_id: AtomicU64::new(first_id),
+            trouble: Mutex::default(),
+            troubled: Notify::new(),
+            lists_changed: AtomicBool::new(false),
+            lists_notify: Notify::new(),
+            last_message: Mutex::new(Instant::now()),
+            inbound: Mutex::new(inbox::Budget::new()),
+            tracker,
+        }
+    }
+
+    /// Returns a new upstream id, which may also be the call's progress token.
+    pub(crate) fn new_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Sends an agent's call, or queues it for a lane.
+    pub(crate) fn call(
+        self: &Arc<Self>,
+        agent: &AgentName,
+        id: u64,
+        line: OneLine,
+        progress: Option<Progress>,
+    ) -> Result<InFlight, Refusal> {
+        let call = Outgoing { id, line: line.into_bytes() };
+        let (entered, answer) = self.pending.enter(agent, call, progress);
+        match entered {
+            Entered::Write(call) => self.write(call).map_err(|error| match error {
+                SendError::NotReading => Refusal::NotReading,
+                SendError::Closed => Refusal::Ended(Failure::Exited("its input is closed".into())),
+            })?,
+            Entered::Queued => {}
+            Entered::Full => return Err(Refusal::Busy),
+            Entered::Ended(failure) => return Err(Refusal::Ended(failure)),
+        }
+        Ok(InFlight { link: Arc::clone(self), id, answer, ended: false })
+    }
+
+    /// Writes a call that has a lane; if that cannot be done, the call is no longer pending.
+    fn write(&self, call: Outgoing) -> Result<(), SendError> {
+        let id = call.id;
+        self.writer.send(Some(id), call.line).inspect_err(|_| {
+            let (_, next) = self.pending.abandon(id, false);
+            self.write_next(next);
+        })
+    }
+
+    /// Writes the calls that freed lanes let through.
+    fn write_next(&self, mut next: Option<Outgoing>) {
+        while let Some(call) = next {
+            let id = call.id;
+            next = match self.writer.send(Some(id), call.line) {
+                Ok(()) => None,
+                Err(_) => self.pending.finish(id, Answer::Failed(Failure::NotReading)).1,
+            };
+        }
+    }
+
+    /// Ends a call with what came for it; counts what nobody waited for.
+    fn finish(&self, id: u64, answer: Answer) {
+        let (waited, next) = self.pending.finish(id, answer);
+        self.write_next(next);
+        if !waited {
+            self.counters.late.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Asks the server something of our own, past the lanes; bounded by `within`.
+    pub(crate) async fn ask(
+        self: &Arc<Self>,
+        method: &str,
+        params: Option<&RawBuf>,
+        within: Duration,
+    ) -> Result<Answer, Option<Failure>> {
+        let asked = self.ask_begin(method, params).map_err(Some)?;
+        match tokio::time::timeout(within, asked.answer()).await {
+            Ok(answer) => Ok(answer),
+            Err(_elapsed) => Err(None),
+        }
+    }
+
+    /// Sends a request of our own and returns what its answer comes to.
+    pub(crate) fn ask_begin(
+        self: &Arc<Self>,
+        method: &str,
+        params: Option<&RawBuf>,
+    ) -> Result<InFlight, Failure> {
+        let id = self.new_id();
+        let answer = self.pending.enter_own(id)?;
+        let asked = InFlight { link: Arc::clone(self), id, answer, ended: false };
+        let line = OneLine::request(id, method, params.map(Payload::from));
+        match self.writer.send(Some(id), line.into_bytes()) {
+            Ok(()) => Ok(asked),
+            Err(SendError::NotReading) => Err(Failure::NotReading),
+            Err(SendError::Closed) => Err(Failure::Exited("its input is closed".into())),
+        }
+    }
+
+    /// Tells the server something; a server that does not read is not told.
+    pub(crate) fn tell(&self, method: &str, params: Option<&RawBuf>) {
+        let line = OneLine::notification(method, params.map(Payload::from));
+        // A notification that cannot be delivered has nobody to fail.
+        drop(self.writer.send(None, line.into_bytes()));
+    }
+
+    fn tell_cancelled(&self, id: u64, reason: &str) {
+        let params = serde_json::json!({ "requestId": id, "reason": reason });
+        if let Ok(params) = RawBuf::serialize(&params) {
+            self.tell("notifications/cancelled", Some(&params));
+        }
+    }
+
+    /// Takes a call back on behalf of a caller that has left or has waited long enough.
+    fn take_back(self: &Arc<Self>, id: u64, reason: &str, keep_lane: bool) {
+        let (sent, next) = self.pending.abandon(id, keep_lane);
+        self.write_next(next);
+        if !sent {
+            return;
+        }
+        self.tell_cancelled(id, reason);
+        if keep_lane {
+            let link = Arc::clone(self);
+            self.tracker.spawn(async move {
+                tokio::time::sleep(link.limits.late_grace).await;
+                let next = link.pending.reopen(id);
+                link.write_next(next);
+            });
+        }
+    }
+
+    /// Writes what senders had to leave, until the link is closed; calls whose line the server
+    /// never took fail after `deadline`.
+    pub(crate) async fn run_writer(&self, deadline: Duration) {
+        let not_reading = |id| self.finish(id, Answer::Failed(Failure::NotReading));
+        self.writer.run(deadline, not_reading).await;
+    }
+
+    /// Ends everything that waits on the link, and closes the server's input.
+    pub(crate) fn end(&self, failure: &Failure) {
+        self.pending.end(failure);
+        self.writer.close();
+    }
+
+    /// Closes the server's input, so that a well-behaved server ends.
+    pub(crate) fn close_input(&self) {
+        self.writer.close();
+    }
+
+    pub(crate) fn queue(&self) -> QueueView {
+        self.pending.view()
+    }
+
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.writer.is_stalled()
+    }
+
+    /// Returns how long the server has said nothing.
+    pub(crate) fn quiet_for(&self) -> Duration {
+        self.last_message.lock().map_or(Duration::ZERO, |at| at.elapsed())
+    }
+
+    /// Takes what the runner must look at, if there is something.
+    pub(crate) fn take_trouble(&self) -> Option<String> {
+        self.trouble.lock().ok()?.take()
+    }
+
+    fn report_trouble(&self, what: String) {
+        self.logs.line(LogStream::Gantry, what.as_bytes());
+        if let Ok(mut trouble) = self.trouble.lock() {
+            trouble.get_or_insert(what);
+        }
+        self.troubled.notify_one();
+    }
+
+    fn parse_limits(&self) -> Limits {
+        Limits { max_depth: self.limits.depth }
+    }
+}
+
+/// When a call is given up.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Deadline {
+    /// Longest silence.
+    pub(crate) quiet: Duration,
+    /// Longest life.
+    pub(crate) whole: Duration,
+}
+
+impl InFlight {
+    /// Waits for the answer, however long that takes.
+    pub(crate) async fn answer(mut self) -> Answer {
+        let answer = (&mut self.answer).await;
+        self.ended = true;
+        answer.unwrap_or_else(|_| Answer::Failed(Failure::Exited("the link was closed".into())))
+    }
+
+    /// Waits for the answer within the deadline; `Err` is how long was waited in vain.
+    pub(crate) async fn answer_within(mut self, deadline: Deadline) -> Result<Answer, Duration> {
+        let begun = Instant::now();
+        let last = begun + deadline.whole;
+        let mut until = last.min(begun + deadline.quiet);
+        loop {
+            match tokio::time::timeout_at(until, &mut self.answer).await {
+                Ok(answer) => {
+                    self.ended = true;
+                    let closed = || Answer::Failed(Failure::Exited("the link was closed".into()));
+                    return Ok(answer.unwrap_or_else(|_| closed()));
+                }
+                Err(_elapsed) => {
+                    let active = self.link.pending.last_activity(self.id).unwrap_or(begun);
+                    let extended = last.min(active + deadline.quiet);
+                    if extended <= until {
+                        break;
+                    }
+                    until = extended;
+                }
+            }
+        }
+        self.ended = true;
+        let keep_lane = self.link.limits.lanes == 1 && !self.link.limits.late_grace.is_zero();
+        self.link.take_back(self.id, "timed out", keep_lane);
+        Err(begun.elapsed())
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.link.take_back(self.id, "the caller has left", false);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! What a server sends, judged line by line: answers go to their calls, notifications are heard
+//! within a budget, requests are answered or refused, and anything else is noise.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use gantry_model::jsonrpc::{
+    self, Edit, Message, METHOD_NOT_FOUND, Notification, OneLine, Outcome, Payload, Raw, RawBuf,
+    Request, RequestId, salvage_id, salvage_id_from_tail,
+};
+use tokio::time::Instant;
+
+use super::Link;
+use crate::server::logs::{LogStream, quote};
+use crate::server::pending::{Answer, Failure};
+use crate::transport::stdio::{Inbox, Overlong};
+
+/// Stray bytes a server may write per second before it is ended.
+const NOISE_BYTES_PER_SECOND: usize = 1 << 20;
+/// Notifications and requests that are looked at per second; the rest is counted and dropped.
+const HEARD_PER_SECOND: u32 = 2_000;
+/// Requests of the server's that are answered per second.
+const ANSWERED_PER_SECOND: u32 = 20;
+
+/// What a server has used of its allowance in the current second.
+pub(super) struct Budget {
+    since: Instant,
+    noise_bytes: usize,
+    heard: u32,
+    answered: u32,
+}
+
+impl Budget {
+    pub(super) fn new() -> Self {
+        Self { since: Instant::now(), noise_bytes: 0, heard: 0, answered: 0 }
+    }
+
+    fn renew(&mut self) {
+        let now = Instant::now();
+        if now.duration_since(self.since) >= Duration::from_secs(1) {
+            *self = Self { since: now, noise_bytes: 0, heard: 0, answered: 0 };
+        }
+    }
+}
+
+impl Inbox for std::sync::Arc<Link> {
+    fn line(&self, line: Bytes) {
+        let link: &Link = self;
+        if let Ok(mut last) = link.last_message.lock() {
+            *last = Instant::now();
+        }
+        match jsonrpc::parse(&line, &link.parse_limits()) {
+            Ok(incoming) => match incoming.message {
+                Message::Response(response) => {
+                    let Some(id) = response.id.matches_u64() else {
+                        return link.count_late();
+                    };
+                    let answer = match response.outcome {
+                        Outcome::Result(raw) => Answer::Result(slice(&line, raw)),
+                        Outcome::Error(raw) => Answer::Error(slice(&line, raw)),
+                    };
+                    link.finish(id, answer);
+                }
+                Message::Notification(notification) => link.heard(&notification),
+                Message::Request(request) => link.asked(&request),
+            },
+            Err(error) => link.no_message(&line, &error.to_string()),
+        }
+    }
+
+    fn overlong(&self, part: Overlong<'_>) -> bool {
+        let limit = self.limits.line_bytes;
+        let (id, is_json) = match part {
+            Overlong::Begins(bytes) => (salvage_id(bytes), bytes.trim_ascii_start().starts_with(b"{")),
+            Overlong::Ends(bytes) => (salvage_id_from_tail(bytes), true),
+        };
+        if let Some(id) = id.and_then(|id| id.matches_u64())
+            && self.pending.contains(id)
+        {
+            self.finish(id, Answer::Failed(Failure::TooLarge(limit)));
+        }
+        if !is_json {
+            self.report_trouble(format!("wrote a line over {} MiB that is no message", limit >> 20));
+        }
+        is_json
+    }
+}
+
+fn slice(line: &Bytes, raw: Raw<'_>) -> Bytes {
+    line.slice_ref(raw.text().as_bytes())
+}
+
+impl Link {
+    fn count_late(&self) {
+        self.counters.late.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A line that is no message: the answer to a call of ours gone wrong, or noise.
+    fn no_message(&self, line: &[u8], why: &str) {
+        let trimmed = line.trim_ascii();
+        if trimmed.starts_with(b"{")
+            && let Some(id) = salvage_id(trimmed).and_then(|id| id.matches_u64())
+            && self.pending.contains(id)
+        {
+            return self.finish(id, Answer::Failed(Failure::Protocol(why.to_owned())));
+        }
+        self.counters.noise.fetch_add(1, Ordering::Relaxed);
+        if !trimmed.is_empty() {
+            self.logs.line(LogStream::Stdout, &line[..line.len().min(400)]);
+        }
+        let Ok(mut budget) = self.inbound.lock() else { return };
+        budget.renew();
+        budget.noise_bytes += line.len() + 1;
+        if budget.noise_bytes > NOISE_BYTES_PER_SECOND {
+            budget.noise_bytes = 0;
+            drop(budget);
+            self.report_trouble("wrote over 1 MiB a second to stdout that is no message".into());
+        }
+    }
+
+    fn has_budget(&self, take: impl FnOnce(&mut Budget) -> bool) -> bool {
+        self.inbound.lock().is_ok_and(|mut budget| {
+            budget.renew();
+            take(&mut budget)
+        })
+    }
+
+    fn heard(&self, notification: &Notification<'_>) {
+        let within = self.has_budget(|budget| {
+            budget.heard += 1;
+            budget.heard <= HEARD_PER_SECOND
+        });
+        match notification.method.as_ref() {
+            "notifications/tools/list_changed"
+            | "notifications/prompts/list_changed"
+            | "notifications/resources/list_changed" => {
+                // One flag however many come, so a storm costs one refresh.
+                if !self.lists_changed.swap(true, Ordering::Relaxed) {
+                    self.lists_notify.notify_one();
+                }
+            }
+            "notifications/progress" if within => self.progressed(notification.params),
+            "notifications/message" if within => {
+                if let Some(params) = notification.params {
+                    self.logs.line(LogStream::Gantry, params.text().as_bytes());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn progressed(&self, params: Option<Raw<'_>>) {
+        let Some(params) = params else { return };
+        let token = params.get("progressToken").and_then(RequestId::read);
+        let Some(id) = token.and_then(|token| token.matches_u64()) else { return };
+        let Some(progress) = self.pending.progressed(id) else { return };
+        let mut edit = Edit::new(params);
+        edit.set("progressToken", Raw::trusted(&progress.token));
+        let mut out = Vec::with_capacity(params.text().len() + progress.token.len());
+        edit.write_into(&mut out);
+        if let Ok(text) = String::from_utf8(out) {
+            // A caller that does not keep up misses progress, never the answer.
+            drop(progress.sink.try_send(text.into_boxed_str()));
+        }
+    }
+
+    /// A request of the server's. It is answered only if it is a ping: a shared link has declared
+    /// no capabilities, and a request cannot be tied to one call.
+    fn asked(&self, request: &Request<'_>) {
+        let echoed = request.id.matches_u64().is_some_and(|id| self.pending.contains(id));
+        if echoed {
+            let method = quote(request.method.as_bytes(), 40);
+            if let Some(id) = request.id.matches_u64() {
+                let what = format!("echoes what it is sent (`{method}`), so it is no MCP server");
+                self.finish(id, Answer::Failed(Failure::Protocol(what.clone())));
+                self.report_trouble(what);
+            }
+            return;
+        }
+        let within = self.has_budget(|budget| {
+            budget.answered += 1;
+            budget.answered <= ANSWERED_PER_SECOND
+        });
+        if !within {
+            self.counters.refused_requests.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let line = if request.method == "ping" {
+            let Ok(empty) = RawBuf::serialize(&serde_json::json!({})) else { return };
+            OneLine::result(request.id, Payload::from(&empty))
+        } else {
+            self.counters.refused_requests.fetch_add(1, Ordering::Relaxed);
+            let why = "this gateway declared no client capabilities";
+            OneLine::error(Some(request.id), METHOD_NOT_FOUND, why, None)
+        };
+        // A server that does not read its answer asked in vain.
+        drop(self.writer.send(None, line.into_bytes()));
+    }
+}

@@ -1,0 +1,371 @@
+//! Asks a server what it offers: all pages of its lists, within bounds of pages, items and bytes.
+//!
+//! A thing that cannot be used is left out with a reason and its server stays; a list of tools that
+//! cannot be had at all is an error (row 2.6), one of prompts or resources is noted. Entry points:
+//! [`fetch`], and [`Listing::from_rows`] for what is remembered.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use gantry_model::era::Era;
+use gantry_model::era::meta::{Identity, upstream_params};
+use gantry_model::jsonrpc::{ErrorBody, Limits, METHOD_NOT_FOUND, Raw, RawBuf, validate};
+use gantry_model::mcp::{ListKind, Page, ShapeError, next_cursor_params};
+use gantry_store::CatalogRow;
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::handshake::{Hello, trusted};
+use super::link::Link;
+use super::pending::{Answer, Failure};
+use crate::catalog::{Item, Tool, shown_name};
+use crate::config::EngineLimits;
+
+/// The most bytes of one list, all its pages together.
+const MOST_BYTES: usize = 16 << 20;
+/// The most things that are named as left out.
+const MOST_EXCLUDED: usize = 100;
+/// How long a server's schemas may take to compile, all together.
+const MOST_COMPILING: Duration = Duration::from_secs(10);
+/// How much of a server's own message is shown.
+const LONGEST_MESSAGE: usize = 200;
+
+/// What a server offers, judged.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    pub(crate) tools: Vec<Tool>,
+    pub(crate) prompts: Vec<Item>,
+    pub(crate) resources: Vec<Item>,
+    pub(crate) templates: Vec<Item>,
+    /// What is not offered, and why.
+    pub(crate) excluded: Vec<(String, String)>,
+}
+
+/// Why a server's list could not be had.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ListingError {
+    #[error("did not answer `{method}` within {waited:?}")]
+    Silent { method: &'static str, waited: Duration },
+    #[error("answered `{method}` with error {code}: {message}")]
+    Refused { method: &'static str, code: i64, message: String },
+    #[error("the link was cut during `{method}`: {how}")]
+    Cut { method: &'static str, how: String },
+    #[error("its answer to `{method}` is no list: {source}")]
+    Shape { method: &'static str, source: ShapeError },
+    #[error("its tools could not be read")]
+    Unreadable,
+}
+
+/// Asks a server for everything it said it offers.
+pub(crate) async fn fetch(
+    link: &Arc<Link>,
+    hello: &Hello,
+    limits: &EngineLimits,
+    within: Duration,
+) -> Result<Listing, ListingError> {
+    let until = Instant::now() + within;
+    let mut listing = Listing::default();
+    for kind in ListKind::ALL {
+        if !hello.has(kind.capability()) {
+            continue;
+        }
+        match pages(link, hello, kind, limits, until).await {
+            Ok(paging) => listing = judge(listing, paging, *limits).await?,
+            Err(error) if kind == ListKind::Tools => return Err(error),
+            // Many servers have resources and no templates, and do not know the method.
+            Err(ListingError::Refused { code: METHOD_NOT_FOUND, .. })
+                if kind == ListKind::ResourceTemplates => {}
+            Err(error) => {
+                warn!(list = kind.method().as_str(), error = %error, "a list is missing");
+                listing.exclude(kind.method().as_str().to_owned(), error.to_string());
+            }
+        }
+    }
+    Ok(listing)
+}
+
+/// Asks for one page after the other.
+async fn pages(
+    link: &Arc<Link>,
+    hello: &Hello,
+    kind: ListKind,
+    limits: &EngineLimits,
+    until: Instant,
+) -> Result<Paging, ListingError> {
+    let method = kind.method().as_str();
+    let begun = Instant::now();
+    let mut paging = Paging::new(kind);
+    loop {
+        let params = params(hello, paging.cursor.as_deref());
+        let left = until.saturating_duration_since(Instant::now());
+        let cut = |failure: &Failure| ListingError::Cut { method, how: describe(failure) };
+        let result = match link.ask(method, params.as_ref(), left).await {
+            Ok(Answer::Result(result)) => result,
+            Ok(Answer::Error(error)) => return Err(refused(method, &error)),
+            Ok(Answer::Failed(failure)) | Err(Some(failure)) => return Err(cut(&failure)),
+            Err(None) => return Err(ListingError::Silent { method, waited: begun.elapsed() }),
+        };
+        let taken = paging.take(result, limits);
+        if !taken.map_err(|source| ListingError::Shape { method, source })? {
+            return Ok(paging);
+        }
+    }
+}
+
+fn params(hello: &Hello, cursor: Option<&str>) -> Option<RawBuf> {
+    let cursor = cursor.map(next_cursor_params);
+    match hello.era {
+        Era::Handshake => cursor,
+        Era::Stateless => {
+            let identity = Identity::gantry();
+            let own = cursor.as_ref().map(RawBuf::as_raw);
+            Some(upstream_params(hello.version, own, &identity).to_buf())
+        }
+    }
+}
+
+/// The pages of one list as they come in.
+struct Paging {
+    kind: ListKind,
+    pages: Vec<Bytes>,
+    cursor: Option<String>,
+    seen: HashSet<String>,
+    items: usize,
+    bytes: usize,
+    /// Why not all pages were asked for.
+    stopped: Option<String>,
+}
+
+impl Paging {
+    fn new(kind: ListKind) -> Self {
+        Self {
+            kind,
+            pages: Vec::new(),
+            cursor: None,
+            seen: HashSet::new(),
+            items: 0,
+            bytes: 0,
+            stopped: None,
+        }
+    }
+
+    /// Takes a page in; true if there is another to ask for.
+    fn take(&mut self, result: Bytes, limits: &EngineLimits) -> Result<bool, ShapeError> {
+        let page = Page::read(self.kind, trusted(&result))?;
+        self.items += page.items().count();
+        self.bytes += result.len();
+        let next = page.next_cursor.map(|cursor| cursor.into_owned());
+        self.pages.push(result);
+        let Some(next) = next else { return Ok(false) };
+        let stopped = if !self.seen.insert(next.clone()) {
+            Some("the same cursor came twice".to_owned())
+        } else if self.pages.len() >= limits.pages {
+            Some(format!("there are more than {} pages", limits.pages))
+        } else if self.items >= limits.tools {
+            Some(format!("there are more than {}", limits.tools))
+        } else if self.bytes >= MOST_BYTES {
+            Some(format!("there are more than {} MiB", MOST_BYTES >> 20))
+        } else {
+            None
+        };
+        self.cursor = Some(next);
+        self.stopped = stopped;
+        Ok(self.stopped.is_none())
+    }
+}
+
+/// Judges a whole list apart from the runtime's own threads: schemas take time to compile.
+async fn judge(
+    mut listing: Listing,
+    paging: Paging,
+    limits: EngineLimits,
+) -> Result<Listing, ListingError> {
+    let judging = tokio::task::spawn_blocking(move || {
+        listing.take(&paging, &limits);
+        listing
+    });
+    judging.await.map_err(|_panicked| ListingError::Unreadable)
+}
+
+impl Listing {
+    /// Judges each item of a list.
+    fn take(&mut self, paging: &Paging, limits: &EngineLimits) {
+        let kind = paging.kind;
+        let begun = Instant::now();
+        let mut known = HashSet::new();
+        let pages = paging.pages.iter().filter_map(|page| Page::read(kind, trusted(page)).ok());
+        let mut items = pages.flat_map(|page| page.items());
+        for raw in items.by_ref().take(limits.tools) {
+            let admitted = if begun.elapsed() > MOST_COMPILING {
+                Err("the schemas of its server take too long to compile".to_owned())
+            } else {
+                self.admit(kind, raw, limits.definition_bytes, &mut known)
+            };
+            if let Err(reason) = admitted {
+                self.exclude(shown_name(kind, raw), reason);
+            }
+        }
+        let method = kind.method().as_str();
+        let left = items.count();
+        if left > 0 {
+            let why = format!("there are {left} more than the {} that are taken", limits.tools);
+            self.exclude(method.to_owned(), why);
+        } else if let Some(why) = &paging.stopped {
+            self.exclude(method.to_owned(), format!("the rest is not offered: {why}"));
+        }
+    }
+
+    fn admit(
+        &mut self,
+        kind: ListKind,
+        raw: Raw<'_>,
+        longest: usize,
+        known: &mut HashSet<Arc<str>>,
+    ) -> Result<(), String> {
+        let mut is_new = |name: &Arc<str>| match known.insert(Arc::clone(name)) {
+            true => Ok(()),
+            false => Err("it was listed before under the same name".to_owned()),
+        };
+        match kind {
+            ListKind::Tools => {
+                let tool = Tool::admit(raw, longest)?;
+                is_new(&tool.name)?;
+                self.tools.push(tool);
+            }
+            ListKind::Prompts | ListKind::Resources | ListKind::ResourceTemplates => {
+                let item = Item::admit(kind, raw, longest)?;
+                is_new(&item.name)?;
+                self.items(kind).push(item);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the list of that kind, which is not that of tools.
+    fn items(&mut self, kind: ListKind) -> &mut Vec<Item> {
+        match kind {
+            ListKind::Prompts => &mut self.prompts,
+            ListKind::Resources => &mut self.resources,
+            ListKind::ResourceTemplates | ListKind::Tools => &mut self.templates,
+        }
+    }
+
+    fn exclude(&mut self, what: String, why: String) {
+        if self.excluded.len() < MOST_EXCLUDED {
+            self.excluded.push((what, why));
+        }
+    }
+
+    /// Returns what is to be remembered.
+    pub(crate) fn to_rows(&self) -> Vec<CatalogRow> {
+        let tools = self.tools.iter().map(|tool| {
+            (ListKind::Tools, &tool.name, &tool.definition, &tool.hash, tool.version)
+        });
+        let items = |kind, items: &'_ [Item]| -> Vec<_> {
+            let of = |item: &Item| {
+                row(kind, &item.name, &item.definition, &item.hash, item.version)
+            };
+            items.iter().map(of).collect()
+        };
+        let mut rows: Vec<CatalogRow> = tools
+            .map(|(kind, name, definition, hash, version)| {
+                row(kind, name, definition, hash, version)
+            })
+            .collect();
+        rows.extend(items(ListKind::Prompts, &self.prompts));
+        rows.extend(items(ListKind::Resources, &self.resources));
+        rows.extend(items(ListKind::ResourceTemplates, &self.templates));
+        for (position, row) in (0..).zip(&mut rows) {
+            row.position = position;
+        }
+        rows
+    }
+
+    /// Takes over the versions that the store has counted.
+    pub(crate) fn with_versions(mut self, rows: &[CatalogRow]) -> Self {
+        let versions: HashMap<(&str, &str), u32> =
+            rows.iter().map(|row| ((&*row.kind, &*row.name), row.version)).collect();
+        let version = |kind, name: &str| versions.get(&(kind_name(kind), name)).copied();
+        for tool in &mut self.tools {
+            tool.version = version(ListKind::Tools, &tool.name).unwrap_or(tool.version);
+        }
+        for kind in [ListKind::Prompts, ListKind::Resources, ListKind::ResourceTemplates] {
+            for item in self.items(kind) {
+                item.version = version(kind, &item.name).unwrap_or(item.version);
+            }
+        }
+        self
+    }
+
+    /// Takes back what was remembered; a row that cannot be read any more is left out.
+    pub(crate) fn from_rows(rows: &[CatalogRow]) -> Self {
+        let mut listing = Self::default();
+        let mut rows: Vec<&CatalogRow> = rows.iter().collect();
+        rows.sort_by_key(|row| row.position);
+        for row in rows {
+            let Ok(raw) = validate(&row.definition, &Limits::default()) else { continue };
+            match ListKind::ALL.into_iter().find(|kind| kind_name(*kind) == row.kind) {
+                Some(ListKind::Tools) => {
+                    listing.tools.extend(Tool::recall(raw, &row.hash, row.version));
+                }
+                Some(kind) => {
+                    let item = Item::recall(kind, raw, &row.hash, row.version);
+                    listing.items(kind).extend(item);
+                }
+                None => {}
+            }
+        }
+        listing
+    }
+}
+
+fn row(
+    kind: ListKind,
+    name: &str,
+    definition: &RawBuf,
+    hash: &str,
+    version: u32,
+) -> CatalogRow {
+    CatalogRow {
+        kind: kind_name(kind).to_owned(),
+        name: name.to_owned(),
+        position: 0,
+        definition: definition.text().to_owned(),
+        hash: hash.to_owned(),
+        version,
+    }
+}
+
+fn kind_name(kind: ListKind) -> &'static str {
+    match kind {
+        ListKind::Tools => "tool",
+        ListKind::Prompts => "prompt",
+        ListKind::Resources => "resource",
+        ListKind::ResourceTemplates => "template",
+    }
+}
+
+fn refused(method: &'static str, error: &[u8]) -> ListingError {
+    let (code, message) = match ErrorBody::read(trusted(error)) {
+        Some(body) => {
+            let message = body.message.chars().take(LONGEST_MESSAGE);
+            (body.code, message.flat_map(char::escape_debug).collect())
+        }
+        None => (0, "it has no code and message".to_owned()),
+    };
+    ListingError::Refused { method, code, message }
+}
+
+fn describe(failure: &Failure) -> String {
+    match failure {
+        Failure::Protocol(detail) => format!("what it sent is no answer: {detail}"),
+        Failure::TooLarge(limit) => format!("its answer is over {} MiB", limit >> 20),
+        Failure::Exited(how) => how.clone(),
+        Failure::NotReading => "it does not read its input".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,291 @@
+//! The calls that wait for an answer on one link, and the lanes they take. Each entry ends exactly
+//! once: by its answer, its caller's leaving, or the end of the link.
+//!
+//! Everything happens under one short lock; nothing here writes or waits. What must be written
+//! (the next call's line when a lane is freed) is returned to the caller of the method.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use gantry_model::id::AgentName;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::fair::FairQueue;
+use crate::request::Progress;
+
+/// How a call on a link ended.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// The server's `result`, raw.
+    Result(Bytes),
+    /// The server's `error`, raw.
+    Error(Bytes),
+    /// There will be no answer of the server's.
+    Failed(Failure),
+}
+
+/// Why a call got no answer of the server's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// What came back is no valid answer.
+    Protocol(String),
+    /// The answer was over the limit.
+    TooLarge(usize),
+    /// The server ended, or its link was cut; with how.
+    Exited(String),
+    /// The server does not read what it is sent.
+    NotReading,
+}
+
+/// A line that is to be written to the server, with the call it belongs to.
+pub(crate) struct Outgoing {
+    pub(crate) id: u64,
+    pub(crate) line: Vec<u8>,
+}
+
+/// What became of a call that was entered.
+pub(crate) enum Entered {
+    /// It has a lane: write the line now.
+    Write(Outgoing),
+    /// It waits for a lane.
+    Queued,
+    /// Too many wait already.
+    Full,
+    /// The link has ended, this way.
+    Ended(Failure),
+}
+
+/// How many calls there are on a link.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct QueueView {
+    /// Calls that were sent and not answered.
+    pub in_flight: usize,
+    /// Calls that wait for a lane.
+    pub waiting: usize,
+    /// Lanes there are.
+    pub lanes: u32,
+    /// Lanes that stay closed for the late answer of a call that timed out.
+    pub closed_lanes: u32,
+}
+
+pub(crate) struct Pending {
+    state: Mutex<State>,
+    lanes: u32,
+}
+
+struct State {
+    entries: HashMap<u64, Entry, BuildHasherDefault<IdHasher>>,
+    queue: FairQueue<Outgoing>,
+    free: u32,
+    closed_lanes: u32,
+    ended: Option<Failure>,
+}
+
+struct Entry {
+    /// `None` once the caller has left and only the lane waits for the late answer.
+    answer: Option<oneshot::Sender<Answer>>,
+    progress: Option<Progress>,
+    last_activity: Instant,
+    lane: Lane,
+}
+
+#[derive(PartialEq, Eq, Clone, Copy)]
+enum Lane {
+    /// Handshake, health and listing take none.
+    None,
+    Waiting,
+    Taken,
+}
+
+/// Ids are counted up by us, so their own bits spread well enough.
+#[derive(Default)]
+struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 << 8) | u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, id: u64) {
+        self.0 = id.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+}
+
+impl Pending {
+    pub(crate) fn new(lanes: u32, queue: usize) -> Self {
+        Self {
+            state: Mutex::new(State {
+                entries: HashMap::default(),
+                queue: FairQueue::new(queue),
+                free: lanes,
+                closed_lanes: 0,
+                ended: None,
+            }),
+            lanes,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Enters a call of an agent's, which needs a lane.
+    pub(crate) fn enter(
+        &self,
+        agent: &AgentName,
+        call: Outgoing,
+        progress: Option<Progress>,
+    ) -> (Entered, oneshot::Receiver<Answer>) {
+        let (answer, receiver) = oneshot::channel();
+        let mut state = self.lock();
+        if let Some(failure) = &state.ended {
+            return (Entered::Ended(failure.clone()), receiver);
+        }
+        let id = call.id;
+        let (entered, lane) = if state.free > 0 {
+            state.free -= 1;
+            (Entered::Write(call), Lane::Taken)
+        } else {
+            match state.queue.push(agent, call) {
+                Ok(()) => (Entered::Queued, Lane::Waiting),
+                Err(_) => return (Entered::Full, receiver),
+            }
+        };
+        let last_activity = Instant::now();
+        state.entries.insert(id, Entry { answer: Some(answer), progress, last_activity, lane });
+        (entered, receiver)
+    }
+
+    /// Enters a request of our own, which takes no lane.
+    pub(crate) fn enter_own(&self, id: u64) -> Result<oneshot::Receiver<Answer>, Failure> {
+        let (answer, receiver) = oneshot::channel();
+        let mut state = self.lock();
+        if let Some(failure) = &state.ended {
+            return Err(failure.clone());
+        }
+        let entry = Entry {
+            answer: Some(answer),
+            progress: None,
+            last_activity: Instant::now(),
+            lane: Lane::None,
+        };
+        state.entries.insert(id, entry);
+        Ok(receiver)
+    }
+
+    /// Ends a call with its answer. The first value tells whether anybody waited for it; the
+    /// second is the next call's line, to be written now.
+    pub(crate) fn finish(&self, id: u64, answer: Answer) -> (bool, Option<Outgoing>) {
+        let mut state = self.lock();
+        let Some(entry) = state.entries.remove(&id) else { return (false, None) };
+        let next = state.release(&entry);
+        drop(state);
+        let waited = entry.answer.is_some_and(|waiting| waiting.send(answer).is_ok());
+        (waited, next)
+    }
+
+    /// Tells whether a call is pending.
+    pub(crate) fn contains(&self, id: u64) -> bool {
+        self.lock().entries.contains_key(&id)
+    }
+
+    /// Ends a call whose caller has left. With `keep_lane` its lane stays closed until the late
+    /// answer or `reopen`. The first value tells whether the server had been sent the call.
+    pub(crate) fn abandon(&self, id: u64, keep_lane: bool) -> (bool, Option<Outgoing>) {
+        let mut state = self.lock();
+        let Some(mut entry) = state.entries.remove(&id) else { return (false, None) };
+        if entry.lane == Lane::Waiting {
+            state.queue.remove(|call| call.id == id);
+            return (false, None);
+        }
+        if keep_lane && entry.lane == Lane::Taken {
+            entry.answer = None;
+            entry.progress = None;
+            state.closed_lanes += 1;
+            state.entries.insert(id, entry);
+            return (true, None);
+        }
+        (true, state.release(&entry))
+    }
+
+    /// Opens the lane of an abandoned call whose late answer never came.
+    pub(crate) fn reopen(&self, id: u64) -> Option<Outgoing> {
+        let mut state = self.lock();
+        if state.entries.get(&id)?.answer.is_some() {
+            return None;
+        }
+        let entry = state.entries.remove(&id)?;
+        state.release(&entry)
+    }
+
+    /// Notes that a call is alive, and returns where its progress goes.
+    pub(crate) fn progressed(&self, id: u64) -> Option<Progress> {
+        let mut state = self.lock();
+        let entry = state.entries.get_mut(&id)?;
+        entry.last_activity = Instant::now();
+        entry.progress.clone()
+    }
+
+    /// Returns when a call last showed life.
+    pub(crate) fn last_activity(&self, id: u64) -> Option<Instant> {
+        self.lock().entries.get(&id).map(|entry| entry.last_activity)
+    }
+
+    /// Ends the link: every call that waits hears of it, and none can be entered any more.
+    pub(crate) fn end(&self, failure: &Failure) {
+        let entries = {
+            let mut state = self.lock();
+            state.ended.get_or_insert_with(|| failure.clone());
+            while state.queue.pop().is_some() {}
+            std::mem::take(&mut state.entries)
+        };
+        for waiting in entries.into_values().filter_map(|entry| entry.answer) {
+            // A caller that has just left needs no answer.
+            drop(waiting.send(Answer::Failed(failure.clone())));
+        }
+    }
+
+    pub(crate) fn view(&self) -> QueueView {
+        let state = self.lock();
+        let waiting = state.queue.len();
+        let closed = state.closed_lanes as usize;
+        QueueView {
+            in_flight: state.entries.len().saturating_sub(waiting + closed),
+            waiting,
+            lanes: self.lanes,
+            closed_lanes: state.closed_lanes,
+        }
+    }
+}
+
+impl State {
+    /// Gives the entry's lane to the next call in the queue, or back.
+    fn release(&mut self, entry: &Entry) -> Option<Outgoing> {
+        if entry.lane != Lane::Taken {
+            return None;
+        }
+        if entry.answer.is_none() {
+            self.closed_lanes = self.closed_lanes.saturating_sub(1);
+        }
+        while let Some(next) = self.queue.pop() {
+            if let Some(waiting) = self.entries.get_mut(&next.id) {
+                waiting.lane = Lane::Taken;
+                return Some(next);
+            }
+        }
+        self.free += 1;
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! The lanes and their queue, without a link.
+
+use super::*;
+
+fn agent(name: &str) -> AgentName {
+    name.parse().unwrap()
+}
+
+fn call(id: u64) -> Outgoing {
+    Outgoing { id, line: vec![] }
+}
+
+fn result() -> Answer {
+    Answer::Result(Bytes::new())
+}
+
+#[tokio::test]
+async fn one_lane_lets_one_call_through_at_a_time() {
+    // row 1.7
+    let pending = Pending::new(1, 2);
+    let (first, first_answer) = pending.enter(&agent("a"), call(1), None);
+    assert!(matches!(first, Entered::Write(_)));
+    let (second, second_answer) = pending.enter(&agent("a"), call(2), None);
+    assert!(matches!(second, Entered::Queued));
+    let (_third, _) = pending.enter(&agent("a"), call(3), None);
+    let (fourth, _) = pending.enter(&agent("a"), call(4), None);
+    assert!(matches!(fourth, Entered::Full)); // fault A5
+    let (waited, next) = pending.finish(1, result());
+    assert!(waited);
+    assert_eq!(next.unwrap().id, 2);
+    assert!(matches!(first_answer.await, Ok(Answer::Result(_))));
+    pending.end(&Failure::NotReading);
+    assert!(matches!(second_answer.await, Ok(Answer::Failed(Failure::NotReading))));
+}
+
+#[tokio::test]
+async fn an_answer_reaches_its_call_once_and_no_other() {
+    // fault S9
+    let pending = Pending::new(4, 4);
+    let (_, first) = pending.enter(&agent("a"), call(1), None);
+    assert!(!pending.finish(9, result()).0);
+    assert!(pending.finish(1, result()).0);
+    assert!(!pending.finish(1, result()).0);
+    assert!(first.await.is_ok());
+}
+
+#[tokio::test]
+async fn a_lane_stays_closed_for_the_late_answer() {
+    let pending = Pending::new(1, 4);
+    let (_, answer) = pending.enter(&agent("a"), call(1), None);
+    let (_, _second) = pending.enter(&agent("a"), call(2), None);
+    drop(answer);
+    let (sent, next) = pending.abandon(1, true);
+    assert!(sent && next.is_none());
+    assert_eq!(pending.view().closed_lanes, 1);
+    let (waited, next) = pending.finish(1, result());
+    assert!(!waited);
+    assert_eq!(next.unwrap().id, 2);
+    assert_eq!(pending.view().closed_lanes, 0);
+}
+
+#[tokio::test]
+async fn a_call_that_leaves_the_queue_takes_no_lane() {
+    let pending = Pending::new(1, 4);
+    let (_, _first) = pending.enter(&agent("a"), call(1), None);
+    let (_, _second) = pending.enter(&agent("a"), call(2), None);
+    let (_, _third) = pending.enter(&agent("a"), call(3), None);
+    assert!(!pending.abandon(2, false).0);
+    assert_eq!(pending.finish(1, result()).1.unwrap().id, 3);
+    assert_eq!(pending.view(), QueueView { in_flight: 1, waiting: 0, lanes: 1, closed_lanes: 0 });
+}

@@ -1,0 +1,275 @@
+//! The owner of one server's life. Each state is one async method that publishes its status first
+//! and returns the next; stop overtakes everything. Calls do not pass through here.
+
+mod serving;
+mod starting;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use gantry_model::era::Era;
+use gantry_model::event::EventKind;
+use gantry_model::id::ServerId;
+use gantry_model::restart::{History, RestartPolicy};
+use gantry_model::spec::ServerSpec;
+use gantry_model::status::{Crash, State};
+use gantry_sandbox::{Exit, Meter, Tree};
+use gantry_store::Store;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::handle::{Live, Order};
+use super::link::{Counters, Link};
+use super::logs::Logs;
+use super::pending::Failure;
+use super::status::ServerStatus;
+use crate::catalog::ServerCatalog;
+use crate::clock::{Stopwatch, jitter, unix_ms};
+use crate::config::EngineLimits;
+use crate::driver::process::ProcessDriver;
+use crate::events::Events;
+use crate::transport::stdio::End;
+
+/// What all runners of an engine share.
+pub(crate) struct Surroundings {
+    pub(crate) driver: ProcessDriver,
+    pub(crate) store: Store,
+    pub(crate) events: Events,
+    pub(crate) tracker: TaskTracker,
+    pub(crate) limits: EngineLimits,
+    /// Upstream ids of this boot begin here.
+    pub(crate) first_id: u64,
+    /// Tells the catalog that a server's tools or availability changed.
+    pub(crate) changed: Arc<dyn Fn() + Send + Sync>,
+    /// When what is being stopped is killed at the latest; set when the engine drains.
+    pub(crate) kill_at: watch::Receiver<Option<Instant>>,
+}
+
+pub(crate) struct ServerRunner {
+    pub(crate) id: ServerId,
+    pub(crate) spec: Arc<ServerSpec>,
+    pub(crate) around: Arc<Surroundings>,
+    pub(crate) live: watch::Sender<Live>,
+    pub(crate) status: watch::Sender<ServerStatus>,
+    pub(crate) wake: Arc<Notify>,
+    pub(crate) orders: mpsc::Receiver<Order>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) catalog: Arc<ArcSwap<ServerCatalog>>,
+    pub(crate) logs: Arc<Logs>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) usage: UsageCell,
+    pub(crate) policy: RestartPolicy,
+    pub(crate) history: History,
+    pub(crate) watch: Stopwatch,
+    /// What was learnt of the server's era; only a hint, a mismatch drops it.
+    pub(crate) era_hint: Option<Era>,
+}
+
+/// How the process can be asked for its usage while it runs.
+pub(crate) type UsageCell = Arc<Mutex<Option<Meter>>>;
+
+/// What comes after a state.
+enum Next {
+    Rest,
+    Start,
+    Serve(Box<Running>),
+    Crashed(Ended),
+    Restart(Box<Running>),
+    Stop(Option<Box<Running>>),
+    Done,
+}
+
+/// A process with an open link.
+struct Running {
+    tree: Tree,
+    link: Arc<Link>,
+    reader: JoinHandle<End>,
+}
+
+/// How a start or a life ended without being asked to.
+struct Ended {
+    how: String,
+    kind: EndKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EndKind {
+    /// It could not be started, or did not get through the handshake.
+    Start,
+    /// It ran and ended.
+    Exit,
+}
+
+impl ServerRunner {
+    /// Runs until the server is stopped.
+    pub(crate) async fn run(&mut self, lazy: bool) {
+        let mut next = if lazy { Next::Rest } else { Next::Start };
+        loop {
+            next = match next {
+                Next::Rest => self.resting().await,
+                Next::Start => self.starting().await,
+                Next::Serve(running) => self.serving(*running).await,
+                Next::Crashed(ended) => self.backing_off(ended).await,
+                Next::Restart(running) => self.restarting(*running).await,
+                Next::Stop(running) => self.stopping(running).await,
+                Next::Done => return,
+            };
+        }
+    }
+
+    /// Waits for the first call or listing that needs the server.
+    async fn resting(&mut self) -> Next {
+        self.publish(State::Idle, None);
+        self.show(Live::Cold);
+        tokio::select! {
+            biased; // Stop overtakes everything.
+            () = self.stop.cancelled() => Next::Stop(None),
+            () = self.wake.notified() => Next::Start,
+            order = self.orders.recv() => match order {
+                Some(Order::Restart) => Next::Start,
+                None => Next::Stop(None),
+            },
+        }
+    }
+
+    /// Waits as long as the policy says, and says why and how long.
+    async fn backing_off(&mut self, ended: Ended) -> Next {
+        self.history.record_exit(&self.policy, self.watch.now());
+        let decision = self.policy.decide(&self.history, self.watch.now(), jitter());
+        let told = decision.describe(&ended.how);
+        let reason = if told.contains(&ended.how) { told } else { format!("{told}: {}", ended.how) };
+        let name = self.spec.name.clone();
+        let next_try = Instant::now() + decision.delay;
+        let state = match ended.kind {
+            EndKind::Start => State::Failed,
+            EndKind::Exit if decision.delay.is_zero() => State::Restarting,
+            EndKind::Exit => State::BackingOff,
+        };
+        let crash = Crash {
+            at_ms: unix_ms(),
+            how: ended.how.clone(),
+            stderr_tail: self.logs.stderr_tail(),
+        };
+        let detail = match crash.stderr_tail.is_empty() {
+            true => format!("{}; {}", ended.how, decision.describe(&ended.how)),
+            false => format!(
+                "{}; {}; stderr: {}",
+                ended.how,
+                decision.describe(&ended.how),
+                crash.stderr_tail
+            ),
+        };
+        let kind = match ended.kind {
+            EndKind::Start => EventKind::StartFailed,
+            EndKind::Exit => EventKind::Exited,
+        };
+        self.around.events.report(&name, kind, detail);
+        if decision.health_warning {
+            self.around.events.report(&name, EventKind::HealthWarning, reason.clone());
+        }
+        self.status.send_modify(|status| {
+            status.enter(state, Some(reason.clone()));
+            status.restarts += 1;
+            status.last_crash = Some(crash);
+            status.health_warning = decision.health_warning;
+            let wait = u64::try_from(decision.delay.as_millis()).unwrap_or(u64::MAX);
+            status.next_try_ms = Some(unix_ms().saturating_add(wait));
+        });
+        if decision.delay.is_zero() && ended.kind == EndKind::Exit {
+            self.show(Live::Starting);
+        } else {
+            self.show(Live::Down(Arc::from(reason), Some(next_try)));
+        }
+        tokio::select! {
+            biased; // Stop, then a person's order, then the wait.
+            () = self.stop.cancelled() => Next::Stop(None),
+            order = self.orders.recv() => match order {
+                Some(Order::Restart) => {
+                    self.forgive();
+                    Next::Start
+                }
+                None => Next::Stop(None),
+            },
+            () = tokio::time::sleep_until(next_try) => Next::Start,
+        }
+    }
+
+    /// Ends the running process by order and starts it anew.
+    async fn restarting(&mut self, running: Running) -> Next {
+        let why = "restarted by order";
+        self.around.events.report(&self.spec.name, EventKind::RestartRequested, why);
+        self.publish(State::Restarting, Some(why.into()));
+        self.show(Live::Starting);
+        let grace = self.spec.life.stop_grace;
+        self.end(running, &Failure::Exited(why.into()), grace).await;
+        self.forgive();
+        if self.stop.is_cancelled() { Next::Stop(None) } else { Next::Start }
+    }
+
+    async fn stopping(&mut self, running: Option<Box<Running>>) -> Next {
+        self.publish(State::Stopping, None);
+        self.show(Live::Down(Arc::from("it is being stopped"), None));
+        if let Some(running) = running {
+            let kill_at = *self.around.kill_at.borrow();
+            let grace = kill_at.map_or(self.spec.life.stop_grace, |at| {
+                at.saturating_duration_since(Instant::now())
+            });
+            self.end(*running, &Failure::Exited("it was stopped".into()), grace).await;
+        }
+        self.publish(State::Stopped, None);
+        self.show(Live::Down(Arc::from("it was stopped"), None));
+        self.around.events.report(&self.spec.name, EventKind::Stopped, "stopped");
+        Next::Done
+    }
+
+    /// Closes stdin, sends SIGTERM, waits, kills. Every call on the link is answered.
+    async fn end(&self, mut running: Running, failure: &Failure, grace: Duration) -> Exit {
+        running.link.close_input();
+        running.tree.terminate();
+        let exit = match tokio::time::timeout(grace, running.tree.wait()).await {
+            Ok(exit) => exit,
+            Err(_elapsed) => {
+                running.tree.kill();
+                running.tree.wait().await
+            }
+        };
+        self.forget_usage();
+        drain_reader(&mut running.reader).await;
+        running.link.end(failure);
+        exit
+    }
+
+    fn forgive(&mut self) {
+        self.history.reset();
+        self.status.send_modify(|status| {
+            status.restarts = 0;
+            status.health_warning = false;
+        });
+    }
+
+    fn publish(&self, state: State, reason: Option<String>) {
+        self.status.send_modify(|status| status.enter(state, reason));
+    }
+
+    fn show(&self, live: Live) {
+        self.live.send_replace(live);
+        (self.around.changed)();
+    }
+
+    fn forget_usage(&self) {
+        if let Ok(mut usage) = self.usage.lock() {
+            *usage = None;
+        }
+    }
+}
+
+/// Lets the reader take what the server wrote before it ended, for a moment.
+async fn drain_reader(reader: &mut JoinHandle<End>) {
+    if tokio::time::timeout(Duration::from_millis(500), &mut *reader).await.is_err() {
+        reader.abort();
+    }
+}

@@ -1,0 +1,207 @@
+//! The state in which a server comes to life: process, link, handshake, first listing. Everything
+//! that was begun is ended again if one of them fails.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_model::event::EventKind;
+use gantry_model::spec::Launch;
+use gantry_model::status::State;
+use gantry_sandbox::{Spawned, Tree};
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::{EndKind, Ended, Next, Running, ServerRunner, drain_reader};
+use crate::catalog::ServerCatalog;
+use crate::server::handle::Live;
+use crate::server::handshake::{self, Hello};
+use crate::server::link::{Link, LinkLimits};
+use crate::server::listing::{self, Listing};
+use crate::server::pending::Failure;
+use crate::transport::stdio::{LineReader, LineWriter, drain};
+
+/// Bytes that may wait to be written to one server.
+const WRITE_QUEUE_BYTES: usize = 64 << 20;
+
+impl ServerRunner {
+    pub(super) async fn starting(&mut self) -> Next {
+        self.publish(State::Starting, None);
+        self.show(Live::Starting);
+        self.around.events.report(&self.spec.name, EventKind::Starting, "starting");
+        let begun = Instant::now();
+        let Launch::Process(launch) = &self.spec.launch;
+        let spawned = match self.around.driver.start(&self.spec.name, launch).await {
+            Ok(spawned) => spawned,
+            Err(error) => return failed(chain(&error)),
+        };
+        let mut running = self.open(spawned);
+        let deadline = begun + self.spec.life.handshake;
+        let greeted = {
+            let greet = self.greet(Arc::clone(&running.link), deadline);
+            tokio::select! {
+                biased; // Stop, then the process's end, then its misdeeds, then the greeting.
+                () = self.stop.cancelled() => return Next::Stop(Some(Box::new(running))),
+                exit = running.tree.wait() => Err(Greeted::Exited(exit.to_string())),
+                () = running.link.troubled.notified() => {
+                    let what = running.link.take_trouble();
+                    Err(Greeted::Refused(what.unwrap_or_else(|| "misbehaved".into())))
+                }
+                greeted = greet => greeted.map_err(Greeted::Refused),
+            }
+        };
+        match greeted {
+            Ok((hello, listing)) => {
+                self.era_hint = Some(hello.era);
+                self.take_listing(listing, Arc::new(hello)).await;
+                let tools = self.catalog.load().tools.len();
+                let took = begun.elapsed().as_millis();
+                let what = format!("ready with {tools} tools after {took} ms");
+                self.around.events.report(&self.spec.name, EventKind::Ready, what);
+                Next::Serve(Box::new(running))
+            }
+            Err(Greeted::Exited(how)) => {
+                self.forget_usage();
+                drain_reader(&mut running.reader).await;
+                running.link.end(&Failure::Exited(how.clone()));
+                if self.era_hint.is_none() {
+                    // Some servers end on a request before `initialize`: the next try asks that first.
+                    self.era_hint = Some(gantry_model::era::Era::Handshake);
+                }
+                failed(format!("ended during the handshake: {how}"))
+            }
+            Err(Greeted::Refused(why)) => {
+                self.era_hint = None;
+                running.tree.kill();
+                self.end(running, &Failure::Exited(why.clone()), Duration::ZERO).await;
+                failed(why)
+            }
+        }
+    }
+
+    /// Opens the link over the process's pipes and starts its three tasks.
+    fn open(&self, spawned: Spawned) -> Running {
+        let limits = LinkLimits {
+            lanes: self.spec.concurrency(),
+            queue: self.spec.calls.queue,
+            line_bytes: self.around.limits.line_bytes,
+            depth: self.around.limits.depth,
+            late_grace: self.spec.calls.late_grace,
+        };
+        let link = Arc::new(Link::new(
+            LineWriter::new(spawned.stdin, WRITE_QUEUE_BYTES),
+            Arc::clone(&self.logs),
+            Arc::clone(&self.counters),
+            limits,
+            self.around.first_id,
+            self.around.tracker.clone(),
+        ));
+        let write_deadline = self.around.limits.write;
+        let writer = Arc::clone(&link);
+        self.around.tracker.spawn(async move { writer.run_writer(write_deadline).await });
+        let inbox = Arc::clone(&link);
+        let lines = LineReader::new(spawned.stdout, limits.line_bytes);
+        let reader = self.around.tracker.spawn(async move { lines.run(&inbox).await });
+        let logs = Arc::clone(&self.logs);
+        self.around
+            .tracker
+            .spawn(async move { drain(spawned.stderr, |bytes| logs.stderr(bytes)).await });
+        self.remember_usage(&spawned.tree);
+        self.status.send_modify(|status| {
+            status.pid = Some(spawned.tree.pid());
+            status.isolation = Some(spawned.report);
+        });
+        Running { tree: spawned.tree, link, reader }
+    }
+
+    fn remember_usage(&self, tree: &Tree) {
+        if let Ok(mut usage) = self.usage.lock() {
+            *usage = Some(tree.meter());
+        }
+    }
+
+    /// Handshake and first listing, all within one deadline.
+    async fn greet(
+        &self,
+        link: Arc<Link>,
+        deadline: Instant,
+    ) -> Result<(Hello, Listing), String> {
+        let life = &self.spec.life;
+        let hello = handshake::greet(&link, self.era_hint, life.probe, deadline)
+            .await
+            .map_err(|error| error.to_string())?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let listing = listing::fetch(&link, &hello, &self.around.limits, left)
+            .await
+            .map_err(|error| error.to_string())?;
+        Ok((hello, listing))
+    }
+
+    /// Puts what a server offers into the catalog and remembers it; true if it is news.
+    pub(super) async fn take_listing(
+        &mut self,
+        listing: Listing,
+        hello: Arc<Hello>,
+    ) -> bool {
+        let fingerprint = self.spec.fingerprint();
+        let rows = listing.to_rows();
+        let saved =
+            self.around.store.save_catalog(self.id, &fingerprint, &hello.to_json(), &rows).await;
+        let listing = match saved {
+            Ok(rows) => listing.with_versions(&rows),
+            Err(error) => {
+                warn!(
+                    server = %self.spec.name,
+                    error = &error as &dyn std::error::Error,
+                    "the catalog is not remembered"
+                );
+                listing
+            }
+        };
+        let catalog = ServerCatalog::new(listing, Some(hello));
+        let news = !self.catalog.load().offers_the_same(&catalog);
+        self.status.send_modify(|status| {
+            status.reason = None;
+            status.tools = catalog.tools.len();
+            status.prompts = catalog.prompts.len();
+            status.resources = catalog.resources.len() + catalog.templates.len();
+            status.excluded.clone_from(&catalog.excluded);
+            if let Some(hello) = &catalog.hello {
+                status.protocol_version = Some(hello.version.to_string());
+                status.server_info = hello.server_info.clone().map(|info| info.into_text());
+                status.instructions.clone_from(&hello.instructions);
+            }
+        });
+        self.catalog.store(Arc::new(catalog));
+        (self.around.changed)();
+        news
+    }
+
+    /// Takes a server's tools out of every listing.
+    pub(super) fn hide_tools(&self) {
+        let hello = self.catalog.load().hello.clone();
+        self.catalog.store(Arc::new(ServerCatalog { hello, ..ServerCatalog::empty() }));
+        (self.around.changed)();
+    }
+}
+
+/// Why a started process did not become a server.
+enum Greeted {
+    Exited(String),
+    Refused(String),
+}
+
+fn failed(how: String) -> Next {
+    Next::Crashed(Ended { how, kind: EndKind::Start })
+}
+
+/// An error with everything that caused it, for a person.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

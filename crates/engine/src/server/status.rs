@@ -1,0 +1,81 @@
+//! What is observed of a server, as its runner publishes it.
+
+use gantry_model::status::{Crash, State};
+use gantry_sandbox::Report;
+
+use crate::clock::unix_ms;
+
+/// What is observed of a server.
+#[derive(Debug, Clone)]
+pub struct ServerStatus {
+    /// Where it is in its life.
+    pub state: State,
+    /// Since when, in milliseconds since 1970.
+    pub since_ms: u64,
+    /// Why it is there, in a sentence.
+    pub reason: Option<String>,
+    /// When it is tried again, in milliseconds since 1970.
+    pub next_try_ms: Option<u64>,
+    /// How often it was started again since it was registered or restarted by hand.
+    pub restarts: u32,
+    /// The last time it ended by itself.
+    pub last_crash: Option<Crash>,
+    /// Since when it answers, in milliseconds since 1970.
+    pub ready_since_ms: Option<u64>,
+    /// The process id of its command, as the host counts.
+    pub pid: Option<u32>,
+    /// The protocol version spoken with it.
+    pub protocol_version: Option<String>,
+    /// What it says of itself, raw JSON.
+    pub server_info: Option<String>,
+    /// What it wants clients to know.
+    pub instructions: Option<String>,
+    /// How many tools it offers.
+    pub tools: usize,
+    /// How many prompts it offers.
+    pub prompts: usize,
+    /// How many resources and templates it offers.
+    pub resources: usize,
+    /// Tools that are not offered, and why.
+    pub excluded: Vec<(String, String)>,
+    /// Which isolation it was given, and which not.
+    pub isolation: Option<Report>,
+    /// It crashes again and again.
+    pub health_warning: bool,
+}
+
+impl ServerStatus {
+    pub(crate) fn new(state: State) -> Self {
+        Self {
+            state,
+            since_ms: unix_ms(),
+            reason: None,
+            next_try_ms: None,
+            restarts: 0,
+            last_crash: None,
+            ready_since_ms: None,
+            pid: None,
+            protocol_version: None,
+            server_info: None,
+            instructions: None,
+            tools: 0,
+            prompts: 0,
+            resources: 0,
+            excluded: Vec::new(),
+            isolation: None,
+            health_warning: false,
+        }
+    }
+
+    /// Enters a state; what belonged to the one before is cleared.
+    pub(crate) fn enter(&mut self, state: State, reason: Option<String>) {
+        self.state = state;
+        self.since_ms = unix_ms();
+        self.reason = reason;
+        self.next_try_ms = None;
+        if !matches!(state, State::Ready | State::Unresponsive | State::Stopping) {
+            self.ready_since_ms = None;
+            self.pid = None;
+        }
+    }
+}

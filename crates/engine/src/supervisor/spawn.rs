@@ -1,0 +1,148 @@
+//! Puts one server's runner on its way: remembers its catalog, makes its handle, tracks its task,
+//! and starts the runner anew if it should ever panic.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use futures_util::FutureExt;
+use gantry_model::event::EventKind;
+use gantry_model::id::ServerId;
+use gantry_model::restart::History;
+use gantry_model::secret::{Redactor, SecretText};
+use gantry_model::spec::{Launch, ServerSpec, Start};
+use gantry_model::status::State;
+use gantry_sandbox::Meter;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, warn};
+
+use super::Supervisor;
+use crate::catalog::ServerCatalog;
+use crate::clock::Stopwatch;
+use crate::error::EngineError;
+use crate::server::handle::{Live, ServerHandle};
+use crate::server::link::Counters;
+use crate::server::listing::Listing;
+use crate::server::logs::Logs;
+use crate::server::runner::{ServerRunner, UsageCell};
+use crate::server::status::ServerStatus;
+
+/// How long a runner that panicked stays away.
+const AFTER_PANIC: Duration = Duration::from_secs(1);
+
+impl Supervisor {
+    /// Starts the runner of a server and returns its handle.
+    pub(super) async fn launch(
+        &self,
+        id: ServerId,
+        spec: ServerSpec,
+        created_ms: u64,
+    ) -> Result<ServerHandle, EngineError> {
+        let spec = Arc::new(spec);
+        let lazy = spec.start == Start::Lazy;
+        let remembered = self.remembered(id, &spec).await;
+        let first = if lazy { State::Idle } else { State::Starting };
+        let (live_tx, live) = watch::channel(if lazy { Live::Cold } else { Live::Starting });
+        let mut status = ServerStatus::new(first);
+        status.tools = remembered.tools.len();
+        let (status_tx, status) = watch::channel(status);
+        let (orders_tx, orders) = mpsc::channel(4);
+        let usage = UsageCell::default();
+        let shown_usage = Arc::clone(&usage);
+        let handle = ServerHandle {
+            id,
+            name: spec.name.clone(),
+            spec: Arc::clone(&spec),
+            created_ms,
+            live,
+            status,
+            wake: Arc::new(Notify::new()),
+            orders: orders_tx,
+            stop: CancellationToken::new(),
+            stopped: CancellationToken::new(),
+            catalog: Arc::new(ArcSwap::from_pointee(remembered)),
+            logs: Arc::new(Logs::new()),
+            counters: Arc::new(Counters::default()),
+            usage: Arc::new(move || {
+                let cell = shown_usage.lock().ok()?;
+                cell.as_ref().map(Meter::read)
+            }),
+            redactor: Arc::new(redactor(&spec)),
+        };
+        let policy = spec.life.restart.policy().unwrap_or_default();
+        let runner = ServerRunner {
+            id,
+            spec,
+            around: Arc::clone(&self.around),
+            live: live_tx,
+            status: status_tx,
+            wake: Arc::clone(&handle.wake),
+            orders,
+            stop: handle.stop.clone(),
+            catalog: Arc::clone(&handle.catalog),
+            logs: Arc::clone(&handle.logs),
+            counters: Arc::clone(&handle.counters),
+            usage,
+            policy,
+            history: History::default(),
+            watch: Stopwatch::start(),
+            era_hint: handle.catalog.load().hello.as_ref().map(|hello| hello.era),
+        };
+        self.track(runner, lazy, &handle);
+        Ok(handle)
+    }
+
+    /// Runs the runner until the server is stopped, a panic of ours notwithstanding.
+    fn track(&self, mut runner: ServerRunner, lazy: bool, handle: &ServerHandle) {
+        let stopped = handle.stopped.clone();
+        let around = Arc::clone(&self.around);
+        self.around.tracker.spawn(async move {
+            let mut lazy = lazy;
+            loop {
+                let run = std::panic::AssertUnwindSafe(runner.run(lazy)).catch_unwind().await;
+                match run {
+                    Ok(()) => break,
+                    Err(_panic) => {
+                        error!(server = %runner.spec.name, "the server's runner panicked");
+                        let what = "the runner failed inside the gateway and starts anew";
+                        around.events.report(&runner.spec.name, EventKind::StartFailed, what);
+                        lazy = false;
+                        tokio::time::sleep(AFTER_PANIC).await;
+                    }
+                }
+            }
+            stopped.cancel();
+        });
+    }
+
+    /// Returns what the server offered when it last ran, if its spec is unchanged.
+    async fn remembered(&self, id: ServerId, spec: &ServerSpec) -> ServerCatalog {
+        match self.store.load_catalog(id).await {
+            Ok(Some((fingerprint, hello, rows))) if fingerprint == spec.fingerprint() => {
+                let hello = crate::server::handshake::Hello::from_json(&hello).map(Arc::new);
+                ServerCatalog::new(Listing::from_rows(&rows), hello)
+            }
+            Ok(_) => ServerCatalog::empty(),
+            Err(error) => {
+                let error: &dyn std::error::Error = &error;
+                warn!(server = %spec.name, error, "the remembered catalog cannot be read");
+                ServerCatalog::empty()
+            }
+        }
+    }
+}
+
+/// Everything a server is given in its environment may be a secret of its own.
+fn redactor(spec: &ServerSpec) -> Redactor {
+    let Launch::Process(process) = &spec.launch;
+    let looks_secret = |name: &str| {
+        let name = name.to_ascii_uppercase();
+        ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "AUTH", "DSN", "COOKIE"]
+            .iter()
+            .any(|part| name.contains(part))
+    };
+    let named = process.env.iter().filter(|(name, _)| looks_secret(name));
+    let secrets: Vec<_> = named.map(|(_, value)| SecretText::new(value.clone())).collect();
+    Redactor::new(&secrets)
+}

@@ -1,0 +1,10 @@
+//! JSON lines over a child's pipes: `LineWriter` for its stdin, `LineReader` for its stdout,
+//! `drain` for its stderr. Every buffer here is bounded.
+
+mod drain;
+mod reader;
+mod writer;
+
+pub(crate) use drain::drain;
+pub(crate) use reader::{End, Inbox, LineReader, Overlong};
+pub(crate) use writer::{LineWriter, SendError};

@@ -1,0 +1,259 @@
+//! Reads lines from a child's stdout and hands each to an `Inbox`, with a budget per turn so that
+//! a flood from one server starves nobody. A line over the limit is not kept: the inbox learns its
+//! first and last bytes, and an endless one ends the reading.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::net::unix::pipe;
+use tokio::time::Instant;
+
+/// Lines handled before other tasks get a turn.
+const LINES_PER_TURN: usize = 128;
+const SMALL_BUFFER: usize = 8 * 1024;
+const LARGE_BUFFER: usize = 256 * 1024;
+/// How many bytes of an overlong line's beginning and end are kept to find its id.
+const KEPT: usize = 256;
+/// How long an overlong line may go on before it counts as endless.
+const OVERLONG_TIME: Duration = Duration::from_millis(800);
+
+/// Who receives what a child writes.
+pub(crate) trait Inbox {
+    /// Takes one line, without its line break.
+    fn line(&self, line: Bytes);
+
+    /// Hears of a line over the limit as soon as that is known: with its beginning, and again
+    /// with its end. Returns false to end the reading, because this is no message.
+    fn overlong(&self, part: Overlong<'_>) -> bool;
+}
+
+/// What is known of a line over the limit.
+#[derive(Debug)]
+pub(crate) enum Overlong<'a> {
+    /// The limit was passed; this is how the line begins.
+    Begins(&'a [u8]),
+    /// The line is over; this is how it ended.
+    Ends(&'a [u8]),
+}
+
+/// The reading end of a link.
+pub(crate) struct LineReader {
+    pipe: pipe::Receiver,
+    buffer: BytesMut,
+    /// How much of `buffer` is known to hold no line break.
+    scanned: usize,
+    limit: usize,
+    overlong: Option<Skipping>,
+}
+
+/// An overlong line that is being skipped.
+struct Skipping {
+    since: Instant,
+    skipped: usize,
+    tail: Vec<u8>,
+}
+
+/// Why the reading ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The child closed its stdout.
+    Eof,
+    /// A line had no end, or was refused by the inbox.
+    Endless,
+}
+
+impl LineReader {
+    pub(crate) fn new(pipe: pipe::Receiver, limit: usize) -> Self {
+        Self { pipe, buffer: BytesMut::new(), scanned: 0, limit, overlong: None }
+    }
+
+    /// Reads until the child closes its end or writes an endless line.
+    pub(crate) async fn run(mut self, inbox: &impl Inbox) -> End {
+        loop {
+            if self.buffer.capacity() - self.buffer.len() < SMALL_BUFFER / 2 {
+                let more = if self.buffer.len() > SMALL_BUFFER { LARGE_BUFFER } else { SMALL_BUFFER };
+                self.buffer.reserve(more);
+            }
+            if self.pipe.readable().await.is_err() {
+                return self.end(inbox);
+            }
+            match self.pipe.try_read_buf(&mut self.buffer) {
+                Ok(0) => return self.end(inbox),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => return self.end(inbox),
+            }
+            if !self.hand_over(inbox).await {
+                return End::Endless;
+            }
+        }
+    }
+
+    /// A last line without a line break counts too.
+    fn end(mut self, inbox: &impl Inbox) -> End {
+        if !self.buffer.is_empty() && self.overlong.is_none() {
+            let last = self.buffer.split().freeze();
+            inbox.line(trimmed(last));
+        }
+        End::Eof
+    }
+
+    /// Hands over every whole line in the buffer; false if the reading must end.
+    async fn hand_over(&mut self, inbox: &impl Inbox) -> bool {
+        let mut lines = 0;
+        while let Some(at) = memchr::memchr(b'\n', &self.buffer[self.scanned..]) {
+            let line = self.buffer.split_to(self.scanned + at + 1);
+            self.scanned = 0;
+            match self.overlong.take() {
+                Some(mut skipping) => {
+                    skipping.keep(&line);
+                    if !inbox.overlong(Overlong::Ends(&skipping.tail)) {
+                        return false;
+                    }
+                }
+                None if line.len() > self.limit => {
+                    let begins = &line[..KEPT.min(line.len())];
+                    let ends = &line[line.len().saturating_sub(KEPT)..];
+                    if !inbox.overlong(Overlong::Begins(begins))
+                        || !inbox.overlong(Overlong::Ends(ends))
+                    {
+                        return false;
+                    }
+                }
+                None => inbox.line(trimmed(line.freeze())),
+            }
+            lines += 1;
+            if lines % LINES_PER_TURN == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        self.scanned = self.buffer.len();
+        self.bound(inbox)
+    }
+
+    /// Keeps the buffer within the limit; false if an overlong line does not end.
+    fn bound(&mut self, inbox: &impl Inbox) -> bool {
+        if self.overlong.is_none() && self.buffer.len() > self.limit {
+            if !inbox.overlong(Overlong::Begins(&self.buffer[..KEPT.min(self.buffer.len())])) {
+                return false;
+            }
+            self.overlong =
+                Some(Skipping { since: Instant::now(), skipped: 0, tail: Vec::with_capacity(KEPT) });
+        }
+        if let Some(skipping) = &mut self.overlong {
+            skipping.keep(&self.buffer);
+            skipping.skipped += self.buffer.len();
+            self.buffer.advance(self.buffer.len());
+            self.scanned = 0;
+            if skipping.skipped > 2 * self.limit || skipping.since.elapsed() > OVERLONG_TIME {
+                return false;
+            }
+        }
+        if self.buffer.is_empty() && self.buffer.capacity() > LARGE_BUFFER {
+            self.buffer = BytesMut::new();
+        }
+        true
+    }
+}
+
+impl Skipping {
+    fn keep(&mut self, bytes: &[u8]) {
+        self.tail.extend_from_slice(&bytes[bytes.len().saturating_sub(KEPT)..]);
+        let surplus = self.tail.len().saturating_sub(KEPT);
+        self.tail.drain(..surplus);
+    }
+}
+
+/// Takes off the line break and a carriage return before it.
+fn trimmed(mut line: Bytes) -> Bytes {
+    if line.last() == Some(&b'\n') {
+        line.truncate(line.len() - 1);
+    }
+    if line.last() == Some(&b'\r') {
+        line.truncate(line.len() - 1);
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Kept {
+        lines: RefCell<Vec<Vec<u8>>>,
+        overlong: RefCell<Vec<String>>,
+    }
+
+    impl Inbox for Kept {
+        fn line(&self, line: Bytes) {
+            self.lines.borrow_mut().push(line.to_vec());
+        }
+
+        fn overlong(&self, part: Overlong<'_>) -> bool {
+            let part = match part {
+                Overlong::Begins(bytes) => format!("begins {}", String::from_utf8_lossy(&bytes[..4])),
+                Overlong::Ends(bytes) => {
+                    format!("ends {}", String::from_utf8_lossy(&bytes[bytes.len() - 4..]).trim_end())
+                }
+            };
+            self.overlong.borrow_mut().push(part);
+            true
+        }
+    }
+
+    async fn read(chunks: Vec<Vec<u8>>, limit: usize) -> (Kept, End) {
+        let (mut sender, receiver) = pipe::pipe().unwrap();
+        let kept = Kept::default();
+        let write = async move {
+            for chunk in chunks {
+                if sender.write_all(&chunk).await.is_err() {
+                    return;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        let ((), end) = tokio::join!(write, LineReader::new(receiver, limit).run(&kept));
+        (kept, end)
+    }
+
+    #[tokio::test]
+    async fn lines_are_the_same_however_they_are_chunked() {
+        // fault S4
+        let text = b"{\"a\":1}\r\n\n{\"b\":2}\n{\"c\":3}".to_vec();
+        let expected = [&b"{\"a\":1}"[..], b"", b"{\"b\":2}", b"{\"c\":3}"];
+        for size in [1, 2, 3, 7, 100] {
+            let (kept, end) = read(text.chunks(size).map(<[u8]>::to_vec).collect(), 1000).await;
+            assert_eq!(*kept.lines.borrow(), expected);
+            assert_eq!(end, End::Eof);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_line_at_the_limit_passes_and_one_over_it_is_reported() {
+        // fault S3
+        for (length, whole) in [(99, true), (100, true), (101, false)] {
+            let mut line = vec![b'x'; length - 1];
+            line.push(b'\n');
+            let after = b"next\n".to_vec();
+            let (kept, end) = read(vec![line, after], 100).await;
+            assert_eq!(kept.lines.borrow().len(), if whole { 2 } else { 1 }, "{length}");
+            assert_eq!(kept.overlong.borrow().len(), if whole { 0 } else { 2 }, "{length}");
+            assert_eq!(end, End::Eof);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_endless_line_ends_the_reading_with_a_bounded_buffer() {
+        // fault S2
+        let (kept, end) = read((0..100).map(|_| vec![b'x'; 4096]).collect(), 64 * 1024).await;
+        assert_eq!(end, End::Endless);
+        assert!(kept.lines.borrow().is_empty());
+    }
+}

@@ -1,0 +1,315 @@
+//! Writes lines to a child's stdin. Whoever has a line writes it at once if nobody else is
+//! writing; else the line is left for the one who is, who writes for all who wait.
+//!
+//! A child that stops reading fills the pipe. What then remains is written by `run`, the link's
+//! writer task; if nothing moves for the deadline, the lines that were not begun are taken back.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::net::unix::pipe;
+use tokio::sync::Notify;
+
+/// How much is gathered into one write.
+const BATCH_BYTES: usize = 256 * 1024;
+/// How many batches one sender writes for others before the writer task takes over.
+const BATCHES_FOR_OTHERS: usize = 4;
+
+/// The writing end of a link.
+pub(crate) struct LineWriter {
+    state: Mutex<State>,
+    /// Tells the writer task that there is something left to write.
+    wake: Notify,
+    /// How many bytes may wait.
+    limit: usize,
+}
+
+/// Why a line was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SendError {
+    /// The link is closed.
+    Closed,
+    /// The child has not read for so long that no more is queued for it.
+    NotReading,
+}
+
+struct State {
+    /// `None` once the link is closed: the child then reads end of file.
+    pipe: Option<Arc<pipe::Sender>>,
+    queue: VecDeque<Line>,
+    queued_bytes: usize,
+    /// What the writer task has to write before the queue; its unwritten part.
+    rest: Batch,
+    /// Somebody is writing, or `rest` waits for the writer task.
+    busy: bool,
+    stalled: bool,
+}
+
+struct Line {
+    call: Option<u64>,
+    bytes: Vec<u8>,
+}
+
+/// Lines joined for one write, and where each call's line ends.
+#[derive(Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    written: usize,
+    calls: Vec<(u64, usize)>,
+}
+
+impl Batch {
+    fn push(&mut self, line: Line) {
+        self.bytes.extend_from_slice(&line.bytes);
+        if let Some(call) = line.call {
+            self.calls.push((call, self.bytes.len()));
+        }
+    }
+
+    fn is_written(&self) -> bool {
+        self.written == self.bytes.len()
+    }
+}
+
+impl State {
+    fn next_batch(&mut self) -> Option<Batch> {
+        let mut batch = Batch::default();
+        while batch.bytes.len() < BATCH_BYTES {
+            let Some(line) = self.queue.pop_front() else { break };
+            self.queued_bytes -= line.bytes.len();
+            batch.push(line);
+        }
+        (!batch.bytes.is_empty()).then_some(batch)
+    }
+}
+
+impl LineWriter {
+    pub(crate) fn new(pipe: pipe::Sender, limit: usize) -> Self {
+        Self {
+            state: Mutex::new(State {
+                pipe: Some(Arc::new(pipe)),
+                queue: VecDeque::new(),
+                queued_bytes: 0,
+                rest: Batch::default(),
+                busy: false,
+                stalled: false,
+            }),
+            wake: Notify::new(),
+            limit,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends one line (with its line break), or queues it behind the one being written.
+    ///
+    /// `call` is the id that is given back if the line cannot be written in time.
+    pub(crate) fn send(&self, call: Option<u64>, bytes: Vec<u8>) -> Result<(), SendError> {
+        debug_assert!(memchr::memchr(b'\n', &bytes) == Some(bytes.len() - 1));
+        let mut state = self.lock();
+        let Some(pipe) = state.pipe.clone() else { return Err(SendError::Closed) };
+        if state.busy {
+            if state.stalled || state.queued_bytes + bytes.len() > self.limit {
+                return Err(SendError::NotReading);
+            }
+            state.queued_bytes += bytes.len();
+            state.queue.push_back(Line { call, bytes });
+            return Ok(());
+        }
+        state.busy = true;
+        drop(state);
+        let mut batch = Batch { bytes, written: 0, calls: Vec::new() };
+        if let Some(call) = call {
+            batch.calls.push((call, batch.bytes.len()));
+        }
+        self.write_for_all(&pipe, batch)
+    }
+
+    /// Writes `batch` and what has gathered meanwhile, until the pipe is full or nothing is left.
+    fn write_for_all(&self, pipe: &pipe::Sender, mut batch: Batch) -> Result<(), SendError> {
+        for _ in 0..BATCHES_FOR_OTHERS {
+            match try_write(pipe, &mut batch) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(_) => {
+                    self.close();
+                    return Err(SendError::Closed);
+                }
+            }
+            let mut state = self.lock();
+            match state.next_batch() {
+                Some(next) => batch = next,
+                None => {
+                    state.busy = false;
+                    return Ok(());
+                }
+            }
+        }
+        self.lock().rest = batch;
+        self.wake.notify_one();
+        Ok(())
+    }
+
+    /// Writes what senders had to leave; `taken_back` hears of calls that a stalled child never got.
+    pub(crate) async fn run(&self, deadline: Duration, taken_back: impl Fn(u64)) {
+        loop {
+            self.wake.notified().await;
+            let (pipe, mut batch) = {
+                let mut state = self.lock();
+                let Some(pipe) = state.pipe.clone() else { return };
+                (pipe, std::mem::take(&mut state.rest))
+            };
+            loop {
+                if !self.await_room(&pipe, deadline, &batch, &taken_back).await {
+                    self.close();
+                    return;
+                }
+                match try_write(&pipe, &mut batch) {
+                    Ok(true) => {}
+                    Ok(false) => continue,
+                    Err(_) => {
+                        self.close();
+                        return;
+                    }
+                }
+                let mut state = self.lock();
+                if state.pipe.is_none() {
+                    return;
+                }
+                match state.next_batch() {
+                    Some(next) => batch = next,
+                    None => {
+                        state.busy = false;
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits until the pipe takes bytes; false if it never will.
+    async fn await_room(
+        &self,
+        pipe: &pipe::Sender,
+        deadline: Duration,
+        batch: &Batch,
+        taken_back: &impl Fn(u64),
+    ) -> bool {
+        match tokio::time::timeout(deadline, pipe.writable()).await {
+            Ok(ready) => ready.is_ok(),
+            Err(_elapsed) => {
+                let unsent = {
+                    let mut state = self.lock();
+                    state.stalled = true;
+                    state.queued_bytes = 0;
+                    std::mem::take(&mut state.queue)
+                };
+                let unfinished =
+                    batch.calls.iter().filter(|(_, end)| *end > batch.written).map(|(call, _)| *call);
+                unfinished.chain(unsent.iter().filter_map(|line| line.call)).for_each(taken_back);
+                let ready = pipe.writable().await.is_ok();
+                self.lock().stalled = false;
+                ready
+            }
+        }
+    }
+
+    /// Closes the child's stdin; whatever was not written is gone.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        state.pipe = None;
+        state.queue.clear();
+        state.queued_bytes = 0;
+        state.busy = false;
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// Tells whether the child has stopped reading.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.lock().stalled
+    }
+}
+
+/// Writes as much as the pipe takes; true if that was all.
+fn try_write(pipe: &pipe::Sender, batch: &mut Batch) -> io::Result<bool> {
+    while !batch.is_written() {
+        match pipe.try_write(&batch.bytes[batch.written..]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => batch.written += count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn lines_arrive_whole_and_in_order_when_many_send() {
+        let (sender, mut receiver) = pipe::pipe().unwrap();
+        let writer = Arc::new(LineWriter::new(sender, 64 << 20));
+        let task = { let w = Arc::clone(&writer); async move { w.run(Duration::from_secs(5), |_| {}).await } };
+        let work = async {
+            for i in 0..2000u64 {
+                let mut line = format!("{i}:").into_bytes();
+                line.extend(std::iter::repeat_n(b'x', (i % 700) as usize));
+                line.push(b'\n');
+                writer.send(Some(i), line).unwrap();
+                if i % 64 == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+        };
+        let read = async {
+            let mut text = String::new();
+            let mut lines = 0;
+            let mut buffer = vec![0; 65536];
+            while lines < 2000 {
+                let count = receiver.read(&mut buffer).await.unwrap();
+                text.push_str(std::str::from_utf8(&buffer[..count]).unwrap());
+                lines = text.matches('\n').count();
+            }
+            text
+        };
+        tokio::select! {
+            ((), text) = async { tokio::join!(work, read) } => {
+                for (i, line) in text.lines().enumerate() {
+                    assert!(line.starts_with(&format!("{i}:")) && line.ends_with(if i % 700 == 0 { ':' } else { 'x' }));
+                }
+            }
+            () = task => panic!("the writer task ended"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_child_that_stops_reading_gives_calls_back() {
+        // fault S13
+        let (sender, _receiver) = pipe::pipe().unwrap();
+        let writer = LineWriter::new(sender, 64 << 20);
+        let back = AtomicU64::new(0);
+        let mut big = vec![b'x'; 1 << 20];
+        big.push(b'\n');
+        writer.send(Some(1), big.clone()).unwrap();
+        writer.send(Some(2), big.clone()).unwrap();
+        let run = writer.run(Duration::from_millis(50), |call| {
+            back.fetch_add(call, Ordering::Relaxed);
+        });
+        let waited = tokio::time::timeout(Duration::from_millis(500), run).await;
+        assert!(waited.is_err());
+        assert_eq!(back.load(Ordering::Relaxed), 3);
+        assert_eq!(writer.send(Some(3), big), Err(SendError::NotReading));
+    }
+}

@@ -1,0 +1,88 @@
+//! What the engine shows of itself.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use gantry_model::id::ServerId;
+use gantry_model::spec::ServerSpec;
+use gantry_sandbox::Usage;
+
+use crate::audit::AuditHealth;
+use crate::server::handle::ServerHandle;
+use crate::server::logs::{LogLine, LogStream};
+use crate::server::pending::QueueView;
+use crate::server::status::ServerStatus;
+
+/// One server, as wanted and as observed.
+#[derive(Debug, Clone)]
+pub struct ServerView {
+    /// Its identity.
+    pub id: ServerId,
+    /// What is wanted of it.
+    pub spec: Arc<ServerSpec>,
+    /// What is observed of it.
+    pub status: ServerStatus,
+    /// The calls on it.
+    pub queue: QueueView,
+    /// What it uses now.
+    pub usage: Option<Usage>,
+    /// When it was registered, in milliseconds since 1970.
+    pub created_ms: u64,
+    /// Lines on its stdout that were no messages, and the last of them.
+    pub noise: (u64, Vec<String>),
+    /// Answers that nobody waited for any more.
+    pub late_replies: u64,
+    /// Requests of the server's that were refused.
+    pub refused_requests: u64,
+}
+
+impl ServerView {
+    pub(crate) fn of(handle: &ServerHandle) -> Self {
+        let stray = |line: &LogLine| line.stream == LogStream::Stdout;
+        let lines = handle.logs.last(usize::MAX);
+        let stray: Vec<_> = lines.into_iter().filter(stray).map(|line| line.text).collect();
+        let last = stray[stray.len().saturating_sub(20)..].to_vec();
+        Self {
+            id: handle.id,
+            spec: Arc::clone(&handle.spec),
+            status: handle.status.borrow().clone(),
+            queue: handle.queue(),
+            usage: (handle.usage)(),
+            created_ms: handle.created_ms,
+            noise: (handle.counters.noise.load(Ordering::Relaxed), last),
+            late_replies: handle.counters.late.load(Ordering::Relaxed),
+            refused_requests: handle.counters.refused_requests.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// What a caller's endpoint can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Capabilities {
+    /// There are tools.
+    pub tools: bool,
+    /// There are prompts.
+    pub prompts: bool,
+    /// There are resources or templates.
+    pub resources: bool,
+    /// Arguments can be completed.
+    pub completions: bool,
+    /// Servers log through the protocol.
+    pub logging: bool,
+}
+
+/// How the engine is.
+#[derive(Debug, Clone)]
+pub struct Health {
+    /// Calls can be made and recorded.
+    pub ok: bool,
+    /// The gateway is stopping.
+    pub draining: bool,
+    /// How many servers are in which state.
+    pub servers: BTreeMap<&'static str, usize>,
+    /// How the record of calls is.
+    pub audit: AuditHealth,
+    /// What an administrator should look at.
+    pub warnings: Vec<String>,
+}
