@@ -1,0 +1,109 @@
+//! The stdio MCP server behind everything that is measured: `backend [TOOLS]`.
+//!
+//! Offers `echo {text, delay_ms}` and fillers up to TOOLS tools. It does as little as it can, checks
+//! nothing, and ends with its input. Delayed answers wait beside each other, never in line.
+
+use std::borrow::Cow;
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::thread;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+#[derive(Deserialize)]
+struct Request<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    method: &'a str,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Call<'a> {
+    #[serde(borrow)]
+    arguments: Arguments<'a>,
+}
+
+#[derive(Deserialize)]
+struct Arguments<'a> {
+    #[serde(borrow)]
+    text: &'a RawValue,
+    #[serde(default)]
+    delay_ms: u64,
+}
+
+const HELLO: &str = r#""result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"backend","version":"1"}}"#;
+const INVALID: &str = r#""error":{"code":-32602,"message":"invalid params"}"#;
+const UNKNOWN: &str = r#""error":{"code":-32601,"message":"method not found"}"#;
+
+fn main() -> io::Result<()> {
+    let tools = std::env::args()
+        .nth(1)
+        .map_or(1, |n| n.parse().expect("TOOLS is a number"));
+    let list = list(tools);
+    let mut input = BufReader::with_capacity(256 << 10, io::stdin().lock());
+    let mut line = Vec::new();
+    while input.read_until(b'\n', &mut line)? > 0 {
+        if let Ok(Request {
+            id: Some(id),
+            method,
+            params,
+        }) = serde_json::from_slice(&line)
+        {
+            let (delay, answer) = answer(method, params.map_or("{}", RawValue::get), &list);
+            let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},{answer}}}\n", id.get());
+            if delay.is_zero() {
+                io::stdout().write_all(answer.as_bytes())?;
+            } else {
+                thread::spawn(move || {
+                    thread::sleep(delay);
+                    io::stdout().write_all(answer.as_bytes())
+                });
+            }
+        }
+        line.clear();
+    }
+    Ok(())
+}
+
+/// Returns the result or error member of the answer, and how long to hold it back.
+fn answer<'a>(method: &str, params: &str, list: &'a str) -> (Duration, Cow<'a, str>) {
+    let member = match method {
+        "tools/call" => match serde_json::from_str::<Call<'_>>(params) {
+            Ok(Call {
+                arguments: Arguments { text, delay_ms },
+            }) => {
+                let text = format!(r#""result":{{"content":[{{"type":"text","text":{text}}}]}}"#);
+                return (Duration::from_millis(delay_ms), text.into());
+            }
+            Err(_) => INVALID,
+        },
+        "tools/list" => list,
+        "initialize" => HELLO,
+        "ping" => r#""result":{}"#,
+        // `server/discover` too: a server of the older era.
+        _ => UNKNOWN,
+    };
+    (Duration::ZERO, member.into())
+}
+
+fn list(tools: usize) -> String {
+    let names = (0..tools).map(|n| {
+        if n == 0 {
+            "echo".to_owned()
+        } else {
+            format!("filler_{n}")
+        }
+    });
+    let tools = names.map(|name| {
+        format!(
+            r#"{{"name":"{name}","description":"Gives back the text that it was given, at once or after the delay that was asked for.","inputSchema":{{"type":"object","properties":{{"text":{{"type":"string","description":"What to give back"}},"delay_ms":{{"type":"integer","minimum":0,"description":"How long to wait before the answer"}}}},"required":["text"]}}}}"#
+        )
+    });
+    format!(
+        r#""result":{{"tools":[{}]}}"#,
+        tools.collect::<Vec<_>>().join(",")
+    )
+}
