@@ -150,7 +150,11 @@ pub(crate) struct Catalog {
 impl Catalog {
     pub(crate) fn new(expose: Expose, on_collision: OnCollision) -> Self {
         Self {
-            rules: Rules { target: Target::Mcp, expose, on_collision },
+            rules: Rules {
+                target: Target::Mcp,
+                expose,
+                on_collision,
+            },
             everything: Arc::new(GrantSet::everything()),
             state: ArcSwap::default(),
             changing: Mutex::default(),
@@ -164,9 +168,16 @@ impl Catalog {
         let _one = self.one_change();
         let old = Arc::clone(&self.state.load().snapshot);
         let same = old.servers.len() == servers.len()
-            && old.servers.iter().zip(&servers).all(|(old, new)| old.is_same(new));
+            && old
+                .servers
+                .iter()
+                .zip(&servers)
+                .all(|(old, new)| old.is_same(new));
         if !same {
-            self.replace(Snapshot { servers, natives: old.natives.clone() });
+            self.replace(Snapshot {
+                servers,
+                natives: old.natives.clone(),
+            });
         }
     }
 
@@ -179,14 +190,26 @@ impl Catalog {
         };
         let _one = self.one_change();
         let old = Arc::clone(&self.state.load().snapshot);
-        if old.natives.iter().any(|known| known.tool().name == native.tool().name) {
+        if old
+            .natives
+            .iter()
+            .any(|known| known.tool().name == native.tool().name)
+        {
             return Err(refused("there is one of that name already"));
         }
         if old.natives.len() >= MOST_NATIVE {
             return Err(refused("there are too many"));
         }
-        let natives = old.natives.iter().cloned().chain([Arc::clone(&native)]).collect();
-        self.replace(Snapshot { servers: old.servers.clone(), natives });
+        let natives = old
+            .natives
+            .iter()
+            .cloned()
+            .chain([Arc::clone(&native)])
+            .collect();
+        self.replace(Snapshot {
+            servers: old.servers.clone(),
+            natives,
+        });
         Ok(())
     }
 
@@ -195,7 +218,10 @@ impl Catalog {
     }
 
     fn replace(&self, snapshot: Snapshot) {
-        let state = State { snapshot: Arc::new(snapshot), views: ArcSwap::default() };
+        let state = State {
+            snapshot: Arc::new(snapshot),
+            views: ArcSwap::default(),
+        };
         self.state.store(Arc::new(state));
         self.revision.send_modify(|revision| *revision += 1);
     }
@@ -215,7 +241,12 @@ impl Catalog {
             return Arc::clone(view);
         }
         let snapshot = Arc::clone(&state.snapshot);
-        let view = Arc::new(View::build(self.rules, snapshot, Arc::clone(grants), scope.clone()));
+        let view = Arc::new(View::build(
+            self.rules,
+            snapshot,
+            Arc::clone(grants),
+            scope.clone(),
+        ));
         self.tell(view.warnings());
         state.views.rcu(|views| {
             let mut views = HashMap::clone(views);
@@ -260,7 +291,9 @@ impl Catalog {
 
     /// Returns what an administrator should know of names that met.
     pub(crate) fn warnings(&self) -> Vec<String> {
-        self.view_of(&self.everything, &Scope::All).warnings().to_vec()
+        self.view_of(&self.everything, &Scope::All)
+            .warnings()
+            .to_vec()
     }
 }
 

@@ -34,29 +34,36 @@ pub(crate) async fn judge(
         });
     }
     match tool {
-        Some(tool) => tool
-            .check_arguments(arguments)
-            .await
-            .map_err(|issues| CallError::Arguments { tool: item.to_owned(), issues }),
+        Some(tool) => {
+            tool.check_arguments(arguments)
+                .await
+                .map_err(|issues| CallError::Arguments {
+                    tool: item.to_owned(),
+                    issues,
+                })
+        }
         None => Ok(()),
     }
 }
 
 /// Checks a result against what the tool promises; a tool that reports a failure promises nothing.
-pub(crate) fn check_output(
-    tool: &Tool,
-    result: Raw<'_>,
-    is_error: bool,
-) -> Result<(), Vec<Issue>> {
+pub(crate) fn check_output(tool: &Tool, result: Raw<'_>, is_error: bool) -> Result<(), Vec<Issue>> {
     if is_error || !tool.has_output() {
         return Ok(());
     }
-    let whole = |message: String| vec![Issue { path: String::new(), message }];
+    let whole = |message: String| {
+        vec![Issue {
+            path: String::new(),
+            message,
+        }]
+    };
     let view = CallResult::read(result).map_err(|error| whole(error.to_string()))?;
     match view.structured_content {
         _ if view.result_type != ResultType::Complete => Ok(()),
         Some(content) => tool.check_result(content),
-        None => Err(whole("`structuredContent` is missing, which the output schema demands".into())),
+        None => Err(whole(
+            "`structuredContent` is missing, which the output schema demands".into(),
+        )),
     }
 }
 

@@ -93,19 +93,27 @@ impl NativeTool {
 
 impl fmt::Debug for NativeTool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NativeTool").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("NativeTool")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
 impl NativeOutput {
     /// Answers with a text.
     pub fn text(text: impl Into<String>) -> Self {
-        Self { text: Some(text.into()), structured: None }
+        Self {
+            text: Some(text.into()),
+            structured: None,
+        }
     }
 
     /// Answers with a structured result.
     pub fn structured(value: Value) -> Self {
-        Self { text: None, structured: Some(value) }
+        Self {
+            text: None,
+            structured: Some(value),
+        }
     }
 }
 
@@ -118,8 +126,17 @@ pub(crate) struct Native {
 impl Native {
     /// Judges a native tool like one that a server lists.
     pub(crate) fn new(native: NativeTool) -> Result<Self, EngineError> {
-        let NativeTool { name, description, input_schema, output_schema, handler } = native;
-        let refused = |why: String| EngineError::Native { name: name.clone(), why };
+        let NativeTool {
+            name,
+            description,
+            input_schema,
+            output_schema,
+            handler,
+        } = native;
+        let refused = |why: String| EngineError::Native {
+            name: name.clone(),
+            why,
+        };
         check_tool_name(&name).map_err(|fault| refused(fault.to_string()))?;
         let mut definition =
             json!({"name": name, "description": description, "inputSchema": input_schema});
@@ -128,7 +145,10 @@ impl Native {
         }
         let definition = definition.to_string();
         let tool = Tool::admit(Raw::trusted(&definition), LONGEST_DEFINITION).map_err(refused)?;
-        Ok(Self { tool: Arc::new(tool), handler })
+        Ok(Self {
+            tool: Arc::new(tool),
+            handler,
+        })
     }
 
     pub(crate) fn tool(&self) -> &Arc<Tool> {
@@ -149,8 +169,18 @@ impl Native {
         })?;
         let context = request.context.clone();
         let longest = CallPolicy::default().timeout_max;
-        let within = request.timeout.map_or(longest, |shorter| shorter.min(longest));
-        self.run(NativeCall { arguments, caller: caller.clone(), context }, within).await
+        let within = request
+            .timeout
+            .map_or(longest, |shorter| shorter.min(longest));
+        self.run(
+            NativeCall {
+                arguments,
+                caller: caller.clone(),
+                context,
+            },
+            within,
+        )
+        .await
     }
 
     async fn run(&self, call: NativeCall, within: Duration) -> Result<Answered, CallError> {
@@ -159,9 +189,10 @@ impl Native {
         match tokio::time::timeout(within, answer).await {
             Ok(Ok(answer)) => render(answer),
             Ok(Err(_panic)) => Err(CallError::Panicked),
-            Err(_elapsed) => {
-                Err(CallError::Timeout { server: ServerName::native(), after: within })
-            }
+            Err(_elapsed) => Err(CallError::Timeout {
+                server: ServerName::native(),
+                after: within,
+            }),
         }
     }
 }
@@ -184,7 +215,11 @@ fn render(answer: Result<NativeOutput, String>) -> Result<Answered, CallError> {
     }
     // A JSON value is always written.
     let result = RawBuf::serialize(&result).map_err(|_| CallError::Panicked)?;
-    Ok(Answered { result: Bytes::from(result.into_text()), upstream: None, is_error })
+    Ok(Answered {
+        result: Bytes::from(result.into_text()),
+        upstream: None,
+        is_error,
+    })
 }
 
 #[cfg(test)]

@@ -184,7 +184,10 @@ fn execute(job: &Job<'_>, control: i32) -> ! {
                 fail(control, STAGE_INTERPRETER, errno, index)
             }
             sys::ENOENT | sys::ENOTDIR => {}
-            sys::EACCES if sys::exists(program) => denied = Some(index),
+            // Along a search path, what cannot even be seen is not there.
+            sys::EACCES if job.candidates.count == 1 || sys::exists(program) => {
+                denied = Some(index);
+            }
             sys::EACCES => {}
             _ => fail(control, STAGE_EXEC, errno, index),
         }

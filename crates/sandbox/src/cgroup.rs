@@ -87,9 +87,10 @@ impl Cgroups {
                 .iter()
                 .any(|parent| parent.controllers.contains(&controller))
             {
+                // The last word: version 1, if there is one, is what the host really uses.
                 let reason = reasons
                     .iter()
-                    .find(|(controllers, _)| controllers.contains(&controller))
+                    .rfind(|(controllers, _)| controllers.contains(&controller))
                     .map_or("the host has no such cgroup controller", |(_, reason)| {
                         reason
                     });

@@ -3,7 +3,7 @@
 //! Works on the calling thread: a caller that goes away in between cannot leave half a tree behind.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use std::time::Duration;
 use rustix::fs::{Gid, Uid, fchown};
 use rustix::net::Shutdown;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use crate::cgroup::Group;
 use crate::control::{self, Received};
@@ -66,6 +67,13 @@ struct Progress {
     notes: Notes,
 }
 
+/// An init that has its job and has not yet said anything.
+struct Prepared {
+    child: Child,
+    control: OwnedFd,
+    ours: [OwnedFd; 3],
+}
+
 struct Pipes {
     ours: [OwnedFd; 3],
     theirs: [OwnedFd; 3],
@@ -92,9 +100,57 @@ pub(crate) fn launch(
     job: &mut Job,
     group: Group,
 ) -> Result<Running, LaunchError> {
+    let Prepared {
+        mut child,
+        control,
+        ours,
+    } = match prepare(image, job, &group) {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            reaper.remove(group);
+            return Err(error.into());
+        }
+    };
+    let mut progress = Progress::default();
+    let failure = match progress.follow(&control).and_then(|init_pid| {
+        let watch = |source| SpawnError::Setup {
+            step: "watch the init",
+            source,
+        };
+        Ok(reaper.watch(init_pid).map_err(watch)?)
+    }) {
+        Ok(init) => {
+            if init.pid != child.id() {
+                // The outer init has done its part and is ending.
+                child.wait().ok();
+            }
+            let [stdin, stdout, stderr] = ours;
+            let server_pid = progress.server.unwrap_or(init.pid);
+            let notes = progress.notes;
+            return Ok(Running {
+                init,
+                server_pid,
+                control,
+                stdin,
+                stdout,
+                stderr,
+                group,
+                notes,
+            });
+        }
+        Err(failure) => failure,
+    };
+    let stuck = matches!(failure, LaunchError::Other(SpawnError::Silent { .. }));
+    progress.abandon(&mut child, &control, stuck, reaper);
+    reaper.remove(group);
+    Err(failure)
+}
+
+/// Makes everything a job needs, starts the outer init and sends the job.
+fn prepare(image: &Image, job: &mut Job, group: &Group) -> Result<Prepared, SpawnError> {
     let setup = |step| move |source| SpawnError::Setup { step, source };
     let pipes = Pipes::new(job.uid).map_err(setup("make the pipes"))?;
-    let (ours, theirs) = control::pair().map_err(setup("make the control socket"))?;
+    let (control, theirs) = control::pair().map_err(setup("make the control socket"))?;
     let joins = group.join().map_err(setup("open the cgroups"))?;
     let kill_switch = if job.unshare == 0 {
         group.kill_switch()
@@ -108,8 +164,7 @@ pub(crate) fn launch(
         job.flags |= FLAG_CGROUP_V2;
     }
     let blob = sealed_data("gantry-job", &job.encode()?).map_err(setup("write the job"))?;
-    let mut child = start(image, theirs).map_err(setup("start the init"))?;
-    let fds: Vec<_> = pipes
+    let fds: Vec<BorrowedFd<'_>> = pipes
         .theirs
         .iter()
         .chain([&blob])
@@ -117,51 +172,23 @@ pub(crate) fn launch(
         .chain(&kill_switch)
         .map(AsFd::as_fd)
         .collect();
-    let sent = control::send_job(ours.as_fd(), &fds).map_err(setup("send the job"));
-    drop((pipes.theirs, blob, joins, kill_switch));
-
-    let mut progress = Progress::default();
-    let outcome = sent
-        .map_err(LaunchError::from)
-        .and_then(|()| progress.follow(&ours));
-    let failure = match (outcome, progress.resident) {
-        (Ok(()), Some(init_pid)) => match reaper.watch(init_pid) {
-            Ok(init) => {
-                if init_pid != child.id() {
-                    // The outer init has done its part and is ending.
-                    child.wait().ok();
-                }
-                let [stdin, stdout, stderr] = pipes.ours;
-                return Ok(Running {
-                    init,
-                    server_pid: progress.server.unwrap_or(init_pid),
-                    control: ours,
-                    stdin,
-                    stdout,
-                    stderr,
-                    group,
-                    notes: progress.notes,
-                });
-            }
-            Err(source) => SpawnError::Setup {
-                step: "watch the init",
-                source,
-            }
-            .into(),
-        },
-        (Ok(()), None) => SpawnError::Ended.into(),
-        (Err(failure), _) => failure,
-    };
-    let stuck = matches!(failure, LaunchError::Other(SpawnError::Silent { .. }));
-    progress.abandon(&mut child, &ours, stuck, reaper);
-    reaper.remove(group);
-    Err(failure)
+    // Sent before there is anyone to receive: it fits the socket, and nobody is left if it fails.
+    control::send_job(control.as_fd(), &fds).map_err(setup("send the job"))?;
+    let child = start(image, theirs).map_err(setup("start the init"))?;
+    Ok(Prepared {
+        child,
+        control,
+        ours: pipes.ours,
+    })
 }
 
 impl Progress {
-    /// Reads records until the program runs.
-    fn follow(&mut self, control: &OwnedFd) -> Result<(), LaunchError> {
-        while !(self.started && self.resident.is_some()) {
+    /// Reads records until the program runs; returns who is resident.
+    fn follow(&mut self, control: &OwnedFd) -> Result<u32, LaunchError> {
+        loop {
+            if let (true, Some(resident)) = (self.started, self.resident) {
+                return Ok(resident);
+            }
             match control::receive_within(control.as_fd(), LONGEST_SILENCE) {
                 Ok(Some(Received { record, .. })) if record.kind == KIND_FAILED => {
                     return Err(LaunchError::Step(record));
@@ -183,7 +210,6 @@ impl Progress {
                 }
             }
         }
-        Ok(())
     }
 
     fn take(&mut self, Received { record, sender }: Received) {
@@ -211,11 +237,21 @@ impl Progress {
         while let Ok(Some(received)) = control::receive(control.as_fd()) {
             self.take(received);
         }
-        if let Some(resident) = self.resident
-            && let Ok(init) = reaper.watch(resident)
-            && resident != child.id()
-        {
-            init.kill();
+        let Some(resident) = self.resident else {
+            return;
+        };
+        match reaper.watch(resident) {
+            Ok(init) if resident != child.id() => init.kill(),
+            Ok(_) => {}
+            // Out of descriptors: it is our child and not reaped, so its number is still its own.
+            Err(_) => {
+                if let Some(pid) = i32::try_from(resident).ok().and_then(Pid::from_raw) {
+                    if resident != child.id() {
+                        kill_process(pid, Signal::KILL).ok();
+                    }
+                    waitpid(Some(pid), WaitOptions::empty()).ok();
+                }
+            }
         }
     }
 }

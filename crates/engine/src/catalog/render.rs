@@ -57,9 +57,11 @@ fn write_row(out: &mut Vec<u8>, row: &Row<'_>) {
 
 /// A client of the handshake era refuses a whole list for an output schema that is of no object.
 fn has_odd_output(definition: Raw<'_>) -> bool {
-    definition
-        .get("outputSchema")
-        .is_some_and(|schema| !schema.get("type").is_some_and(|kind| kind.is_string("object")))
+    definition.get("outputSchema").is_some_and(|schema| {
+        !schema
+            .get("type")
+            .is_some_and(|kind| kind.is_string("object"))
+    })
 }
 
 /// Writes a definition with another name in the very place of its own.
@@ -84,18 +86,26 @@ mod tests {
 
     fn render(definition: &str, name: Option<&str>) -> String {
         let definition = Raw::trusted(definition).to_buf();
-        let rows = [Row { definition: &definition, name }].into_iter();
+        let rows = [Row {
+            definition: &definition,
+            name,
+        }]
+        .into_iter();
         String::from_utf8(page("tools", rows, &[]).to_vec()).unwrap()
     }
 
     #[test]
     fn only_the_name_changes() {
-        let definition = r#"{"_meta":{"name":"x"}, "name" : "echo" ,"inputSchema":{"type":"object"},"z":1.0e3}"#;
+        let definition =
+            r#"{"_meta":{"name":"x"}, "name" : "echo" ,"inputSchema":{"type":"object"},"z":1.0e3}"#;
         assert_eq!(
             render(definition, Some("a__\"echo")),
             r#"{"tools":[{"_meta":{"name":"x"}, "name" : "a__\"echo" ,"inputSchema":{"type":"object"},"z":1.0e3}]}"#
         );
-        assert_eq!(render(definition, None), format!("{{\"tools\":[{definition}]}}"));
+        assert_eq!(
+            render(definition, None),
+            format!("{{\"tools\":[{definition}]}}")
+        );
     }
 
     #[test]
@@ -107,6 +117,9 @@ mod tests {
     #[test]
     fn a_partial_list_says_so() {
         let text = page("tools", std::iter::empty(), &["slow", "down"]);
-        assert_eq!(text, r#"{"tools":[],"_meta":{"io.gantry/not-listed":["slow","down"]}}"#);
+        assert_eq!(
+            text,
+            r#"{"tools":[],"_meta":{"io.gantry/not-listed":["slow","down"]}}"#
+        );
     }
 }

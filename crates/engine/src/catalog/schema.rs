@@ -117,7 +117,10 @@ impl Schema {
             .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_BYTES))
             .with_keyword(STEP, |_, _, _| Ok(Box::new(budget::Step)));
         match budget::catch(|| options.build(&schema)) {
-            Some(Ok(validator)) => Ok(Self { rule: Rule::Checked(Box::new(validator)), shape }),
+            Some(Ok(validator)) => Ok(Self {
+                rule: Rule::Checked(Box::new(validator)),
+                shape,
+            }),
             Some(Err(error)) => Err(SchemaError::Invalid(issues::of_schema(&error))),
             None => Err(SchemaError::Invalid("it could not be compiled".to_owned())),
         }
@@ -208,7 +211,11 @@ fn trivial(schema: &Value) -> Option<Rule> {
             _ => return None,
         }
     }
-    Some(if object { Rule::AnyObject } else { Rule::Anything })
+    Some(if object {
+        Rule::AnyObject
+    } else {
+        Rule::Anything
+    })
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -218,8 +225,11 @@ fn is_empty(value: &Value) -> bool {
 fn is_known_dialect(value: &Value) -> bool {
     value.as_str().is_some_and(|dialect| {
         let dialect = dialect.trim_end_matches('#');
-        ["https://json-schema.org/draft/2020-12/schema", "http://json-schema.org/draft-07/schema"]
-            .contains(&dialect)
+        [
+            "https://json-schema.org/draft/2020-12/schema",
+            "http://json-schema.org/draft-07/schema",
+        ]
+        .contains(&dialect)
     })
 }
 

@@ -82,7 +82,10 @@ impl Part {
                 }
             }
             Self::Reserved => {
-                let first = from.iter().position(|&reached| reached).unwrap_or(from.len());
+                let first = from
+                    .iter()
+                    .position(|&reached| reached)
+                    .unwrap_or(from.len());
                 to[first..].fill(true);
             }
             Self::Behind(operator) => {
@@ -112,7 +115,10 @@ mod tests {
         assert!(!matches("db://{table}/{row}", "db://users"));
         assert!(matches("file:///{+path}", "file:///a/b?c#d"));
         assert!(matches("repo://{owner}{/path}{?ref}", "repo://me"));
-        assert!(matches("repo://{owner}{/path*}{?ref}", "repo://me/a/b?ref=main"));
+        assert!(matches(
+            "repo://{owner}{/path*}{?ref}",
+            "repo://me/a/b?ref=main"
+        ));
         assert!(matches("plain://x", "plain://x"));
         assert!(!matches("plain://x", "plain://xy"));
     }

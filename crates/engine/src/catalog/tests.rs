@@ -55,8 +55,16 @@ fn hello() -> Option<Arc<Hello>> {
 
 fn entry(name: &str, tools: &[&str]) -> CatalogEntry {
     let tools = tools.iter().map(|name| tool(name)).collect();
-    let catalog = ServerCatalog { tools, hello: hello(), ..ServerCatalog::empty() };
-    CatalogEntry { handle: handle(name, Live::Starting), listed: true, catalog: Arc::new(catalog) }
+    let catalog = ServerCatalog {
+        tools,
+        hello: hello(),
+        ..ServerCatalog::empty()
+    };
+    CatalogEntry {
+        handle: handle(name, Live::Starting),
+        listed: true,
+        catalog: Arc::new(catalog),
+    }
 }
 
 fn caller(grants: &[(&str, &str, Option<&str>)]) -> Caller {
@@ -89,7 +97,9 @@ fn qualified(servers: Vec<CatalogEntry>) -> Catalog {
 fn listed(view: &View) -> Vec<String> {
     let page: Value = serde_json::from_slice(&view.page(ListKind::Tools)).unwrap();
     let names = page["tools"].as_array().unwrap().iter();
-    names.map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    names
+        .map(|tool| tool["name"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 fn told(resolution: Resolution) -> String {
@@ -118,7 +128,10 @@ fn tools_are_listed_and_found_under_exposed_name_and_identity() {
         assert_eq!(told(view.resolve_tool(name)), found, "{name}");
     }
     let tools = view.tools();
-    assert_eq!((tools[2].name.as_str(), tools[2].identity().as_str()), ("a__echo", "a:echo"));
+    assert_eq!(
+        (tools[2].name.as_str(), tools[2].identity().as_str()),
+        ("a__echo", "a:echo")
+    );
 }
 
 #[test]
@@ -170,7 +183,10 @@ fn a_name_that_two_tools_have_goes_by_the_switch() {
     assert_eq!(told(view.resolve_tool("x")), "bound a:x");
     assert_eq!(told(view.resolve_tool("b:x")), "bound b:x");
     let warnings = refuse.warnings();
-    assert_eq!(warnings, ["tool `b:x` is not exposed: `a:x` already has the name `x`"]);
+    assert_eq!(
+        warnings,
+        ["tool `b:x` is not exposed: `a:x` already has the name `x`"]
+    );
     let last = catalog(Expose::Bare, OnCollision::LastWins, servers());
     let view = last.view(&everyone(), &Scope::All);
     assert_eq!(told(view.resolve_tool("x")), "bound b:x");
@@ -201,7 +217,10 @@ fn a_server_that_is_down_is_not_listed_and_still_found() {
     assert_eq!(listed(&view), ["c__x"]);
     let page = view.page(ListKind::Tools);
     let text = std::str::from_utf8(&page).unwrap();
-    assert!(text.ends_with(r#""_meta":{"io.gantry/not-listed":["a","b"]}}"#), "{text}");
+    assert!(
+        text.ends_with(r#""_meta":{"io.gantry/not-listed":["a","b"]}}"#),
+        "{text}"
+    );
     for (name, found) in [
         ("a__x", "bound a:x"),
         ("a__new", "named a:new"),
@@ -214,8 +233,17 @@ fn a_server_that_is_down_is_not_listed_and_still_found() {
     let narrow = catalog.view(&caller(&[("b", "some", None)]), &Scope::All);
     assert_eq!(told(narrow.resolve_tool("b__any")), "unbound b:any");
     let cold = catalog.cold(&everyone(), &Scope::All);
-    assert_eq!(cold.iter().map(|handle| handle.name.as_str()).collect::<Vec<_>>(), ["b"]);
-    assert!(catalog.cold(&caller(&[("a", "*", None)]), &Scope::All).is_empty());
+    assert_eq!(
+        cold.iter()
+            .map(|handle| handle.name.as_str())
+            .collect::<Vec<_>>(),
+        ["b"]
+    );
+    assert!(
+        catalog
+            .cold(&caller(&[("a", "*", None)]), &Scope::All)
+            .is_empty()
+    );
 }
 
 #[tokio::test]
@@ -232,7 +260,10 @@ async fn native_tools_stand_beside_the_others() {
     assert_eq!(listed(&view), ["native__now", "a__x"]);
     assert_eq!(told(view.resolve_tool("native:now")), "native now");
     let other = catalog.view(&caller(&[("a", "*", None)]), &Scope::All);
-    assert_eq!(told(other.resolve_tool("native__now")), "unbound native:now");
+    assert_eq!(
+        told(other.resolve_tool("native__now")),
+        "unbound native:now"
+    );
 }
 
 #[test]
@@ -241,10 +272,15 @@ fn prompts_and_resources_find_their_server() {
     let with = |name: &str, uri: &str, template: &str| {
         let mut entry = entry(name, &[]);
         let mut own = ServerCatalog::clone(&entry.catalog);
-        own.prompts.push(item(WireList::Prompts, &json!({"name": "ask", "arguments": []})));
-        own.resources.push(item(WireList::Resources, &json!({"uri": uri, "name": "r"})));
+        own.prompts.push(item(
+            WireList::Prompts,
+            &json!({"name": "ask", "arguments": []}),
+        ));
+        own.resources
+            .push(item(WireList::Resources, &json!({"uri": uri, "name": "r"})));
         let definition = json!({"uriTemplate": template, "name": "t"});
-        own.templates.push(item(WireList::ResourceTemplates, &definition));
+        own.templates
+            .push(item(WireList::ResourceTemplates, &definition));
         entry.catalog = Arc::new(own);
         entry
     };
@@ -263,18 +299,39 @@ fn prompts_and_resources_find_their_server() {
     assert_eq!(templates.matches("uriTemplate").count(), 2);
     assert_eq!(told(view.resolve_prompt("b__ask")), "named b:ask");
     assert_eq!(told(view.resolve_prompt("ask")), "unknown");
-    assert_eq!(told(view.resolve_resource("file:///shared")), "named a:file:///shared");
-    assert_eq!(told(view.resolve_resource("file:///b/x")), "named b:file:///b/x");
-    assert_eq!(told(view.resolve_resource("file:///b/{name}")), "named b:file:///b/{name}");
+    assert_eq!(
+        told(view.resolve_resource("file:///shared")),
+        "named a:file:///shared"
+    );
+    assert_eq!(
+        told(view.resolve_resource("file:///b/x")),
+        "named b:file:///b/x"
+    );
+    assert_eq!(
+        told(view.resolve_resource("file:///b/{name}")),
+        "named b:file:///b/{name}"
+    );
     assert_eq!(told(view.resolve_resource("file:///c/x")), "unknown");
     assert!(catalog.warnings()[0].contains("`a` already offers it"));
     let reader = caller(&[("b", "resource:file:///b/public*", None)]);
     let view = catalog.view(&reader, &Scope::All);
-    assert_eq!(told(view.resolve_resource("file:///b/public1")), "named b:file:///b/public1");
-    assert_eq!(told(view.resolve_resource("file:///b/secret")), "unbound b:file:///b/secret");
-    assert_eq!(told(view.resolve_resource("file:///shared")), "unbound a:file:///shared");
+    assert_eq!(
+        told(view.resolve_resource("file:///b/public1")),
+        "named b:file:///b/public1"
+    );
+    assert_eq!(
+        told(view.resolve_resource("file:///b/secret")),
+        "unbound b:file:///b/secret"
+    );
+    assert_eq!(
+        told(view.resolve_resource("file:///shared")),
+        "unbound a:file:///shared"
+    );
     let only = catalog.view(&everyone(), &Scope::Server("a".parse().unwrap()));
-    assert_eq!(told(only.resolve_resource("other://x")), "named a:other://x");
+    assert_eq!(
+        told(only.resolve_resource("other://x")),
+        "named a:other://x"
+    );
 }
 
 #[test]
@@ -305,7 +362,10 @@ fn views_are_kept_until_something_changes() {
 fn no_more_views_are_kept_than_allowed() {
     let catalog = qualified(vec![entry("a", &["x"])]);
     for number in 0..600 {
-        catalog.view(&caller(&[("a", &format!("tool{number}"), None)]), &Scope::All);
+        catalog.view(
+            &caller(&[("a", &format!("tool{number}"), None)]),
+            &Scope::All,
+        );
     }
     assert!(catalog.state.load().views.load().len() <= MOST_VIEWS);
 }
@@ -315,6 +375,8 @@ fn capabilities_are_what_the_servers_declare() {
     let catalog = qualified(vec![entry("a", &["x"])]);
     let all = catalog.view(&everyone(), &Scope::All).capabilities();
     assert!(all.tools && all.resources && !all.prompts && !all.completions && !all.logging);
-    let none = catalog.view(&caller(&[("b", "*", None)]), &Scope::All).capabilities();
+    let none = catalog
+        .view(&caller(&[("b", "*", None)]), &Scope::All)
+        .capabilities();
     assert!(none.tools && !none.resources);
 }

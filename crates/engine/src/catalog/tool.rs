@@ -40,7 +40,10 @@ impl Tool {
     /// Judges a definition that a server listed.
     pub(crate) fn admit(raw: Raw<'_>, longest: usize) -> Result<Self, String> {
         if raw.text().len() > longest {
-            return Err(format!("its definition is longer than {} KiB", longest >> 10));
+            return Err(format!(
+                "its definition is longer than {} KiB",
+                longest >> 10
+            ));
         }
         let view = ToolDef::read(raw).map_err(|error| error.to_string())?;
         check_name(&view.name, LONGEST_NAME)?;
@@ -49,7 +52,11 @@ impl Tool {
             return Err("it runs only as a task, which is not offered here".to_owned());
         }
         // Clients refuse a whole list for one schema of another type.
-        if !view.input_schema.get("type").is_some_and(|kind| kind.is_string("object")) {
+        if !view
+            .input_schema
+            .get("type")
+            .is_some_and(|kind| kind.is_string("object"))
+        {
             return Err("its `inputSchema` is not of type `object`".to_owned());
         }
         let input = Schema::of_arguments(view.input_schema);
@@ -105,16 +112,26 @@ impl Tool {
     /// Checks arguments; none are the same as an empty object.
     pub(crate) async fn check_arguments(&self, value: Option<Raw<'_>>) -> Result<(), Vec<Issue>> {
         let schema = self.input.get_or_init(|| {
-            let schema = self.definition.as_raw().get("inputSchema").unwrap_or(Raw::EMPTY_OBJECT);
+            let schema = self
+                .definition
+                .as_raw()
+                .get("inputSchema")
+                .unwrap_or(Raw::EMPTY_OBJECT);
             Schema::of_arguments(schema).map(Arc::new)
         });
-        usable(schema)?.check(value.unwrap_or(Raw::EMPTY_OBJECT)).await
+        usable(schema)?
+            .check(value.unwrap_or(Raw::EMPTY_OBJECT))
+            .await
     }
 
     /// Checks a structured result.
     pub(crate) fn check_result(&self, value: Raw<'_>) -> Result<(), Vec<Issue>> {
         let schema = self.output.get_or_init(|| {
-            let schema = self.definition.as_raw().get("outputSchema").unwrap_or(Raw::EMPTY_OBJECT);
+            let schema = self
+                .definition
+                .as_raw()
+                .get("outputSchema")
+                .unwrap_or(Raw::EMPTY_OBJECT);
             Schema::of_result(schema).map(Arc::new)
         });
         usable(schema)?.check_now(value)
@@ -138,18 +155,35 @@ impl Item {
     /// Judges a definition that a server listed.
     pub(crate) fn admit(kind: WireList, raw: Raw<'_>, longest: usize) -> Result<Self, String> {
         if raw.text().len() > longest {
-            return Err(format!("its definition is longer than {} KiB", longest >> 10));
+            return Err(format!(
+                "its definition is longer than {} KiB",
+                longest >> 10
+            ));
         }
         let name = kind.identity(raw).map_err(|error| error.to_string())?;
-        let most = if kind == WireList::Prompts { LONGEST_NAME } else { LONGEST_URI };
+        let most = if kind == WireList::Prompts {
+            LONGEST_NAME
+        } else {
+            LONGEST_URI
+        };
         check_name(&name, most)?;
-        Ok(Self { name: Arc::from(name.as_ref()), definition: tidy(raw), hash: hash(raw), version: 0 })
+        Ok(Self {
+            name: Arc::from(name.as_ref()),
+            definition: tidy(raw),
+            hash: hash(raw),
+            version: 0,
+        })
     }
 
     /// Takes back a definition that was admitted once.
     pub(crate) fn recall(kind: WireList, raw: Raw<'_>, hash: &str, version: u32) -> Option<Self> {
         let name = Arc::from(kind.identity(raw).ok()?.as_ref());
-        Some(Self { name, definition: tidy(raw), hash: hash.to_owned(), version })
+        Some(Self {
+            name,
+            definition: tidy(raw),
+            hash: hash.to_owned(),
+            version,
+        })
     }
 }
 
@@ -163,7 +197,10 @@ pub(crate) fn shown_name(kind: WireList, raw: Raw<'_>) -> String {
 
 fn usable(schema: &Result<Arc<Schema>, SchemaError>) -> Result<&Arc<Schema>, Vec<Issue>> {
     schema.as_ref().map_err(|error| {
-        vec![Issue { path: String::new(), message: format!("the tool cannot be used: {error}") }]
+        vec![Issue {
+            path: String::new(),
+            message: format!("the tool cannot be used: {error}"),
+        }]
     })
 }
 
@@ -212,8 +249,17 @@ fn check_members(raw: Raw<'_>) -> Result<(), String> {
 /// would refuse the whole list; everything else stays byte for byte.
 fn tidy(raw: Raw<'_>) -> RawBuf {
     const OPTIONAL: [&str; 11] = [
-        "title", "description", "annotations", "outputSchema", "icons", "execution", "_meta",
-        "arguments", "mimeType", "size", "inputExamples",
+        "title",
+        "description",
+        "annotations",
+        "outputSchema",
+        "icons",
+        "execution",
+        "_meta",
+        "arguments",
+        "mimeType",
+        "size",
+        "inputExamples",
     ];
     let mut edit = Edit::new(raw);
     for member in raw.members().filter(|member| member.value.is_null()) {
@@ -253,9 +299,13 @@ mod tests {
 
     #[test]
     fn null_members_and_line_breaks_go() {
-        let tool = admit("{\"name\":\"a\",\"description\":null,\n\"inputSchema\":{\"type\":\"object\"}}");
+        let tool =
+            admit("{\"name\":\"a\",\"description\":null,\n\"inputSchema\":{\"type\":\"object\"}}");
         let definition = tool.unwrap().definition;
-        assert_eq!(definition.text(), r#"{"name":"a","inputSchema":{"type":"object"}}"#);
+        assert_eq!(
+            definition.text(),
+            r#"{"name":"a","inputSchema":{"type":"object"}}"#
+        );
     }
 
     #[test]
@@ -265,13 +315,28 @@ mod tests {
         for (definition, part) in [
             (r#"{"inputSchema":{"type":"object"}}"#, "`name` is missing"),
             (r#"{"name":"","inputSchema":{"type":"object"}}"#, "empty"),
-            (r#"{"name":"a\u0007","inputSchema":{"type":"object"}}"#, "control characters"),
-            (r#"{"name":"a\u202eb","inputSchema":{"type":"object"}}"#, "invisible"),
+            (
+                r#"{"name":"a\u0007","inputSchema":{"type":"object"}}"#,
+                "control characters",
+            ),
+            (
+                r#"{"name":"a\u202eb","inputSchema":{"type":"object"}}"#,
+                "invisible",
+            ),
             (r#"{"name":"a"}"#, "`inputSchema` is missing"),
             (r#"{"name":"a","inputSchema":"text"}"#, "must be an object"),
-            (r#"{"name":"a","inputSchema":{"type":"string"}}"#, "not of type `object`"),
-            (r#"{"name":"a","inputSchema":{"type":"object","required":7}}"#, "is invalid"),
-            (r#"{"name":"a","description":7,"inputSchema":{"type":"object"}}"#, "no string"),
+            (
+                r#"{"name":"a","inputSchema":{"type":"string"}}"#,
+                "not of type `object`",
+            ),
+            (
+                r#"{"name":"a","inputSchema":{"type":"object","required":7}}"#,
+                "is invalid",
+            ),
+            (
+                r#"{"name":"a","description":7,"inputSchema":{"type":"object"}}"#,
+                "no string",
+            ),
             (
                 r#"{"name":"a","inputSchema":{"type":"object"},"outputSchema":{"$ref":"http://x/"}}"#,
                 "another document",

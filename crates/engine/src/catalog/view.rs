@@ -28,7 +28,10 @@ use crate::view::Capabilities;
 /// What a name that a client sent means to it.
 pub(crate) enum Resolution {
     /// A tool of a server's.
-    Bound { server: ServerHandle, tool: Arc<Tool> },
+    Bound {
+        server: ServerHandle,
+        tool: Arc<Tool>,
+    },
     /// A tool that runs inside the gateway.
     Native(Arc<Native>),
     /// A prompt or a resource; or a tool of a server whose tools are not known, or that is down.
@@ -145,9 +148,10 @@ impl View {
     /// Finds a tool by its exposed name, its alias or its identity.
     pub(crate) fn resolve_tool(&self, name: &str) -> Resolution {
         match self.tools.get(name) {
-            Some(Found::Tool { server, tool }) => {
-                Resolution::Bound { server: self.handle(*server), tool: Arc::clone(tool) }
-            }
+            Some(Found::Tool { server, tool }) => Resolution::Bound {
+                server: self.handle(*server),
+                tool: Arc::clone(tool),
+            },
             Some(Found::Native(native)) => Resolution::Native(Arc::clone(native)),
             None => self.guess(MethodClass::Tool, name, &self.other_tools),
         }
@@ -156,9 +160,10 @@ impl View {
     /// Finds a prompt by its exposed name or its identity.
     pub(crate) fn resolve_prompt(&self, name: &str) -> Resolution {
         match self.prompts.get(name) {
-            Some((server, own)) => {
-                Resolution::Named { server: self.handle(*server), item: own.to_string() }
-            }
+            Some((server, own)) => Resolution::Named {
+                server: self.handle(*server),
+                item: own.to_string(),
+            },
             None => self.guess(MethodClass::Prompt, name, &self.other_prompts),
         }
     }
@@ -166,7 +171,10 @@ impl View {
     /// Finds the server of a resource: by its lists, by its templates, or because only one server
     /// could have it.
     pub(crate) fn resolve_resource(&self, uri: &str) -> Resolution {
-        let named = |server| Resolution::Named { server: self.handle(server), item: uri.to_owned() };
+        let named = |server| Resolution::Named {
+            server: self.handle(server),
+            item: uri.to_owned(),
+        };
         if let Some(&server) = self.resources.get(uri) {
             return named(server);
         }
@@ -183,7 +191,10 @@ impl View {
         }
         if let Some(server) = refused {
             let server = self.snapshot.servers[server].handle.name.clone();
-            return Resolution::Unbound { server, item: uri.to_owned() };
+            return Resolution::Unbound {
+                server,
+                item: uri.to_owned(),
+            };
         }
         let mut able = (0..self.snapshot.servers.len()).filter(|&server| {
             let entry = &self.snapshot.servers[server];
@@ -220,18 +231,26 @@ impl View {
             (Scope::All, None) => return Resolution::Unknown,
         };
         let servers = &self.snapshot.servers;
-        let Some(index) = servers.iter().position(|entry| entry.handle.name.as_str() == server)
+        let Some(index) = servers
+            .iter()
+            .position(|entry| entry.handle.name.as_str() == server)
         else {
             return Resolution::Unknown;
         };
         if !self.allows(class, index, Some(item)) {
             let server = servers[index].handle.name.clone();
-            return Resolution::Unbound { server, item: item.to_owned() };
+            return Resolution::Unbound {
+                server,
+                item: item.to_owned(),
+            };
         }
         if servers[index].is_current() {
             return Resolution::Unknown;
         }
-        Resolution::Named { server: self.handle(index), item: item.to_owned() }
+        Resolution::Named {
+            server: self.handle(index),
+            item: item.to_owned(),
+        }
     }
 
     fn handle(&self, server: usize) -> ServerHandle {
@@ -278,16 +297,23 @@ impl View {
                 let rows = self.listed_tools.iter().map(|(name, found)| {
                     let tool = found.tool();
                     let name = Some(&**name).filter(|name| **name != *tool.name);
-                    Row { definition: &tool.definition, name }
+                    Row {
+                        definition: &tool.definition,
+                        name,
+                    }
                 });
                 render::page(WireList::Tools.member(), rows, &missing)
             }
-            ListKind::Prompts => {
-                items(|entry| &entry.catalog.prompts, &self.listed_prompts, WireList::Prompts)
-            }
-            ListKind::Resources => {
-                items(|entry| &entry.catalog.resources, &self.listed_resources, WireList::Resources)
-            }
+            ListKind::Prompts => items(
+                |entry| &entry.catalog.prompts,
+                &self.listed_prompts,
+                WireList::Prompts,
+            ),
+            ListKind::Resources => items(
+                |entry| &entry.catalog.resources,
+                &self.listed_resources,
+                WireList::Resources,
+            ),
             ListKind::Templates => items(
                 |entry| &entry.catalog.templates,
                 &self.listed_templates,
@@ -325,7 +351,11 @@ impl View {
     pub(crate) fn capabilities(&self) -> Capabilities {
         let offers = |capability: &str| {
             let has = |entry: &CatalogEntry| {
-                entry.catalog.hello.as_deref().is_none_or(|hello| hello.has(capability))
+                entry
+                    .catalog
+                    .hello
+                    .as_deref()
+                    .is_none_or(|hello| hello.has(capability))
             };
             self.servers().any(has)
         };

@@ -5,7 +5,9 @@ use gantry_model::id::{KeyId, ProjectName};
 use super::*;
 
 fn caller(grants: &[(&str, &str)]) -> Caller {
-    let grants = grants.iter().map(|(server, item)| Grant::new(server, item, None).unwrap());
+    let grants = grants
+        .iter()
+        .map(|(server, item)| Grant::new(server, item, None).unwrap());
     Caller {
         project: ProjectName::local(),
         agent: "bot".parse().unwrap(),
@@ -28,15 +30,32 @@ async fn the_grant_is_judged_before_the_arguments() {
         let (add, server) = (Arc::clone(&add), server.clone());
         async move {
             let arguments = arguments.map(Raw::trusted);
-            judge(&caller, MethodClass::Tool, &server, "add", Some(&add), arguments).await
+            judge(
+                &caller,
+                MethodClass::Tool,
+                &server,
+                "add",
+                Some(&add),
+                arguments,
+            )
+            .await
         }
     };
     let unbound = call(caller(&[("math", "sub")]), None).await.unwrap_err();
-    assert_eq!(unbound.to_string(), "agent `bot` has no grant for `math:add`");
+    assert_eq!(
+        unbound.to_string(),
+        "agent `bot` has no grant for `math:add`"
+    );
     let refused = call(caller(&[("math", "add")]), None).await.unwrap_err();
-    let CallError::Arguments { tool, issues } = refused else { panic!("{refused}") };
+    let CallError::Arguments { tool, issues } = refused else {
+        panic!("{refused}")
+    };
     assert_eq!((tool.as_str(), issues[0].path.as_str()), ("add", "/a"));
-    assert!(call(caller(&[("*", "*")]), Some(r#"{"a":1}"#)).await.is_ok());
+    assert!(
+        call(caller(&[("*", "*")]), Some(r#"{"a":1}"#))
+            .await
+            .is_ok()
+    );
 }
 
 #[tokio::test]
@@ -45,12 +64,24 @@ async fn every_class_needs_a_grant() {
     let reader = caller(&[("files", "resource:file:///docs/*")]);
     let read = |uri: &'static str| {
         let (reader, server) = (reader.clone(), server.clone());
-        async move { judge(&reader, MethodClass::Resource, &server, uri, None, None).await.is_ok() }
+        async move {
+            judge(&reader, MethodClass::Resource, &server, uri, None, None)
+                .await
+                .is_ok()
+        }
     };
     assert!(read("file:///docs/a.md").await);
     assert!(!read("file:///etc/passwd").await);
-    assert!(judge(&reader, MethodClass::Resource, &server, "", None, None).await.is_ok());
-    assert!(judge(&reader, MethodClass::Unknown, &server, "", None, None).await.is_err());
+    assert!(
+        judge(&reader, MethodClass::Resource, &server, "", None, None)
+            .await
+            .is_ok()
+    );
+    assert!(
+        judge(&reader, MethodClass::Unknown, &server, "", None, None)
+            .await
+            .is_err()
+    );
 }
 
 #[test]
@@ -60,11 +91,19 @@ fn a_promised_result_is_checked() {
         {"type":"object","properties":{"sum":{"type":"number"}},"required":["sum"]}}"#;
     let add = tool(definition);
     let check = |result: &str, is_error| -> Vec<String> {
-        let issues = check_output(&add, Raw::trusted(result), is_error).err().unwrap_or_default();
-        issues.into_iter().map(|issue| format!("{}: {}", issue.path, issue.message)).collect()
+        let issues = check_output(&add, Raw::trusted(result), is_error)
+            .err()
+            .unwrap_or_default();
+        issues
+            .into_iter()
+            .map(|issue| format!("{}: {}", issue.path, issue.message))
+            .collect()
     };
     let none: Vec<String> = Vec::new();
-    assert_eq!(check(r#"{"content":[],"structuredContent":{"sum":3}}"#, false), none);
+    assert_eq!(
+        check(r#"{"content":[],"structuredContent":{"sum":3}}"#, false),
+        none
+    );
     assert_eq!(check(r#"{"content":[],"isError":true}"#, true), none);
     assert_eq!(check(r#"{"resultType":"input_required"}"#, false), none);
     assert_eq!(

@@ -12,7 +12,11 @@ fn call(arguments: Value) -> NativeCall {
         kind: KeyKind::Agent,
         grants: Arc::new(GrantSet::everything()),
     };
-    NativeCall { arguments, caller, context: Context::default() }
+    NativeCall {
+        arguments,
+        caller,
+        context: Context::default(),
+    }
 }
 
 async fn run<H, F>(handler: H) -> Result<(String, bool), CallError>
@@ -22,23 +26,38 @@ where
 {
     let tool = NativeTool::new("greet", "Greets", json!({"type": "object"}), handler);
     let native = Native::new(tool).unwrap();
-    let answered = native.run(call(json!({"who": "you"})), Duration::from_secs(5)).await?;
-    Ok((String::from_utf8(answered.result.to_vec()).unwrap(), answered.is_error))
+    let answered = native
+        .run(call(json!({"who": "you"})), Duration::from_secs(5))
+        .await?;
+    Ok((
+        String::from_utf8(answered.result.to_vec()).unwrap(),
+        answered.is_error,
+    ))
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_native_tool_answers_like_a_server() {
     // rows 4.4 and 4.7
     let greeted = run(|call| async move {
-        let who = call.arguments["who"].as_str().unwrap_or_default().to_owned();
-        Ok(NativeOutput::text(format!("{}: hello {who}", call.caller.agent)))
+        let who = call.arguments["who"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        Ok(NativeOutput::text(format!(
+            "{}: hello {who}",
+            call.caller.agent
+        )))
     });
     let text = r#"{"content":[{"type":"text","text":"bot: hello you"}]}"#;
     assert_eq!(greeted.await.unwrap(), (text.to_owned(), false));
-    let counted = run(|_| async { Ok(NativeOutput::structured(json!({"n": 1}))) }).await.unwrap();
+    let counted = run(|_| async { Ok(NativeOutput::structured(json!({"n": 1}))) })
+        .await
+        .unwrap();
     let text = r#"{"content":[{"type":"text","text":"{\"n\":1}"}],"structuredContent":{"n":1}}"#;
     assert_eq!(counted, (text.to_owned(), false));
-    let failed = run(|_| async { Err("no such person".to_owned()) }).await.unwrap();
+    let failed = run(|_| async { Err("no such person".to_owned()) })
+        .await
+        .unwrap();
     let text = r#"{"content":[{"type":"text","text":"no such person"}],"isError":true}"#;
     assert_eq!(failed, (text.to_owned(), true));
 }
@@ -62,6 +81,9 @@ fn a_tool_that_could_not_be_used_is_refused() {
         ("ok", json!({"type": "array"})),
         ("ok", json!({"type": "object", "properties": 7})),
     ] {
-        assert!(Native::new(NativeTool::new(name, "", schema, handler)).is_err(), "{name}");
+        assert!(
+            Native::new(NativeTool::new(name, "", schema, handler)).is_err(),
+            "{name}"
+        );
     }
 }

@@ -47,13 +47,23 @@ pub(crate) struct Listing {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ListingError {
     #[error("did not answer `{method}` within {waited:?}")]
-    Silent { method: &'static str, waited: Duration },
+    Silent {
+        method: &'static str,
+        waited: Duration,
+    },
     #[error("answered `{method}` with error {code}: {message}")]
-    Refused { method: &'static str, code: i64, message: String },
+    Refused {
+        method: &'static str,
+        code: i64,
+        message: String,
+    },
     #[error("the link was cut during `{method}`: {how}")]
     Cut { method: &'static str, how: String },
     #[error("its answer to `{method}` is no list: {source}")]
-    Shape { method: &'static str, source: ShapeError },
+    Shape {
+        method: &'static str,
+        source: ShapeError,
+    },
     #[error("its tools could not be read")]
     Unreadable,
 }
@@ -75,8 +85,10 @@ pub(crate) async fn fetch(
             Ok(paging) => listing = judge(listing, paging, *limits).await?,
             Err(error) if kind == ListKind::Tools => return Err(error),
             // Many servers have resources and no templates, and do not know the method.
-            Err(ListingError::Refused { code: METHOD_NOT_FOUND, .. })
-                if kind == ListKind::ResourceTemplates => {}
+            Err(ListingError::Refused {
+                code: METHOD_NOT_FOUND,
+                ..
+            }) if kind == ListKind::ResourceTemplates => {}
             Err(error) => {
                 warn!(list = kind.method().as_str(), error = %error, "a list is missing");
                 listing.exclude(kind.method().as_str().to_owned(), error.to_string());
@@ -100,12 +112,20 @@ async fn pages(
     loop {
         let params = params(hello, paging.cursor.as_deref());
         let left = until.saturating_duration_since(Instant::now());
-        let cut = |failure: &Failure| ListingError::Cut { method, how: describe(failure) };
+        let cut = |failure: &Failure| ListingError::Cut {
+            method,
+            how: describe(failure),
+        };
         let result = match link.ask(method, params.as_ref(), left).await {
             Ok(Answer::Result(result)) => result,
             Ok(Answer::Error(error)) => return Err(refused(method, &error)),
             Ok(Answer::Failed(failure)) | Err(Some(failure)) => return Err(cut(&failure)),
-            Err(None) => return Err(ListingError::Silent { method, waited: begun.elapsed() }),
+            Err(None) => {
+                return Err(ListingError::Silent {
+                    method,
+                    waited: begun.elapsed(),
+                });
+            }
         };
         let taken = paging.take(result, limits);
         if !taken.map_err(|source| ListingError::Shape { method, source })? {
@@ -195,7 +215,10 @@ impl Listing {
         let kind = paging.kind;
         let begun = Instant::now();
         let mut known = HashSet::new();
-        let pages = paging.pages.iter().filter_map(|page| Page::read(kind, trusted(page)).ok());
+        let pages = paging
+            .pages
+            .iter()
+            .filter_map(|page| Page::read(kind, trusted(page)).ok());
         let mut items = pages.flat_map(|page| page.items());
         for raw in items.by_ref().take(limits.tools) {
             let admitted = if begun.elapsed() > MOST_COMPILING {
@@ -210,7 +233,10 @@ impl Listing {
         let method = kind.method().as_str();
         let left = items.count();
         if left > 0 {
-            let why = format!("there are {left} more than the {} that are taken", limits.tools);
+            let why = format!(
+                "there are {left} more than the {} that are taken",
+                limits.tools
+            );
             self.exclude(method.to_owned(), why);
         } else if let Some(why) = &paging.stopped {
             self.exclude(method.to_owned(), format!("the rest is not offered: {why}"));
@@ -261,12 +287,17 @@ impl Listing {
     /// Returns what is to be remembered.
     pub(crate) fn to_rows(&self) -> Vec<CatalogRow> {
         let tools = self.tools.iter().map(|tool| {
-            (ListKind::Tools, &tool.name, &tool.definition, &tool.hash, tool.version)
+            (
+                ListKind::Tools,
+                &tool.name,
+                &tool.definition,
+                &tool.hash,
+                tool.version,
+            )
         });
         let items = |kind, items: &'_ [Item]| -> Vec<_> {
-            let of = |item: &Item| {
-                row(kind, &item.name, &item.definition, &item.hash, item.version)
-            };
+            let of =
+                |item: &Item| row(kind, &item.name, &item.definition, &item.hash, item.version);
             items.iter().map(of).collect()
         };
         let mut rows: Vec<CatalogRow> = tools
@@ -285,13 +316,19 @@ impl Listing {
 
     /// Takes over the versions that the store has counted.
     pub(crate) fn with_versions(mut self, rows: &[CatalogRow]) -> Self {
-        let versions: HashMap<(&str, &str), u32> =
-            rows.iter().map(|row| ((&*row.kind, &*row.name), row.version)).collect();
+        let versions: HashMap<(&str, &str), u32> = rows
+            .iter()
+            .map(|row| ((&*row.kind, &*row.name), row.version))
+            .collect();
         let version = |kind, name: &str| versions.get(&(kind_name(kind), name)).copied();
         for tool in &mut self.tools {
             tool.version = version(ListKind::Tools, &tool.name).unwrap_or(tool.version);
         }
-        for kind in [ListKind::Prompts, ListKind::Resources, ListKind::ResourceTemplates] {
+        for kind in [
+            ListKind::Prompts,
+            ListKind::Resources,
+            ListKind::ResourceTemplates,
+        ] {
             for item in self.items(kind) {
                 item.version = version(kind, &item.name).unwrap_or(item.version);
             }
@@ -305,10 +342,17 @@ impl Listing {
         let mut rows: Vec<&CatalogRow> = rows.iter().collect();
         rows.sort_by_key(|row| row.position);
         for row in rows {
-            let Ok(raw) = validate(&row.definition, &Limits::default()) else { continue };
-            match ListKind::ALL.into_iter().find(|kind| kind_name(*kind) == row.kind) {
+            let Ok(raw) = validate(&row.definition, &Limits::default()) else {
+                continue;
+            };
+            match ListKind::ALL
+                .into_iter()
+                .find(|kind| kind_name(*kind) == row.kind)
+            {
                 Some(ListKind::Tools) => {
-                    listing.tools.extend(Tool::recall(raw, &row.hash, row.version));
+                    listing
+                        .tools
+                        .extend(Tool::recall(raw, &row.hash, row.version));
                 }
                 Some(kind) => {
                     let item = Item::recall(kind, raw, &row.hash, row.version);
@@ -321,13 +365,7 @@ impl Listing {
     }
 }
 
-fn row(
-    kind: ListKind,
-    name: &str,
-    definition: &RawBuf,
-    hash: &str,
-    version: u32,
-) -> CatalogRow {
+fn row(kind: ListKind, name: &str, definition: &RawBuf, hash: &str, version: u32) -> CatalogRow {
     CatalogRow {
         kind: kind_name(kind).to_owned(),
         name: name.to_owned(),
@@ -355,7 +393,11 @@ fn refused(method: &'static str, error: &[u8]) -> ListingError {
         }
         None => (0, "it has no code and message".to_owned()),
     };
-    ListingError::Refused { method, code, message }
+    ListingError::Refused {
+        method,
+        code,
+        message,
+    }
 }
 
 fn describe(failure: &Failure) -> String {

@@ -72,6 +72,7 @@ pub(crate) fn script(script: &str) -> Command {
 /// The same under the hosted profile.
 pub(crate) fn hosted(text: &str) -> Command {
     Command {
+        cwd: PathBuf::from("/usr"),
         profile: Profile::Hosted,
         limits: Limits::hosted(),
         network: Network::None,

@@ -1,5 +1,7 @@
 //! Limits bite that tree only, and the exit says which one.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gantry_sandbox::{Command, Limits, PromiseState};
@@ -151,4 +153,35 @@ async fn what_a_user_without_rights_cannot_have_is_said() {
             "{memory}"
         );
     }
+}
+
+#[tokio::test]
+async fn what_a_dead_owner_left_is_swept() {
+    // Only root has cgroups here for certain; without them there is nothing to leave.
+    let mut owner = Owner::start(Rights::Own, "hosted");
+    let name = format!("gantry-test-{}-", owner.process.id());
+    let left = || directories("/sys/fs/cgroup".as_ref(), &name);
+    assert!(!left().is_empty() || !crate::harness::is_root());
+    owner.kill();
+    let gone = || {
+        drop(sandbox());
+        left().is_empty()
+    };
+    eventually("no cgroup is left", Duration::from_secs(5), gone).await;
+}
+
+/// The directories below one whose name starts so; not deeper than cgroups of services go.
+fn directories(below: &Path, start: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![(below.to_owned(), 0)];
+    while let Some((directory, depth)) = open.pop() {
+        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(start) {
+                found.push(entry.path());
+            } else if depth < 6 && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                open.push((entry.path(), depth + 1));
+            }
+        }
+    }
+    found
 }

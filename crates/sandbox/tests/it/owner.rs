@@ -19,6 +19,8 @@ pub(crate) enum Rights {
     Nobody,
     /// In a user namespace in which no further namespace can be made.
     NoNamespaces,
+    /// Both: no namespaces, and no cgroups to end the tree with either.
+    Nothing,
 }
 
 /// A running owner and what it said.
@@ -38,25 +40,25 @@ impl Owner {
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let binary = directory.path().join("owner");
         fs::copy(std::env::current_exe().unwrap(), &binary).unwrap();
-        let mut command = match rights {
-            Rights::Nobody if crate::harness::is_root() => {
-                let mut command = Command::new("setpriv");
-                command
-                    .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
-                    .arg(&binary);
-                command
-            }
-            Rights::Own | Rights::Nobody => Command::new(&binary),
-            Rights::NoNamespaces => {
-                let deny = "echo 0 > /proc/sys/user/max_user_namespaces &&
-                    echo 0 > /proc/sys/user/max_pid_namespaces && exec \"$@\"";
-                let mut command = Command::new("unshare");
-                command
-                    .args(["-U", "-r", "sh", "-c", deny, "sh"])
-                    .arg(&binary);
-                command
-            }
-        };
+        let mut words: Vec<&str> = Vec::new();
+        if matches!(rights, Rights::Nobody | Rights::Nothing) && crate::harness::is_root() {
+            words.extend([
+                "setpriv",
+                "--reuid",
+                "65534",
+                "--regid",
+                "65534",
+                "--clear-groups",
+            ]);
+        }
+        if matches!(rights, Rights::NoNamespaces | Rights::Nothing) {
+            let deny = "echo 0 > /proc/sys/user/max_user_namespaces &&
+                echo 0 > /proc/sys/user/max_pid_namespaces && exec \"$@\"";
+            words.extend(["unshare", "-U", "-r", "sh", "-c", deny, "sh"]);
+        }
+        words.push(binary.to_str().unwrap());
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]);
         let mut process = command
             .args([
                 "owner::process",

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gantry_sandbox::{Command, SpawnError};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::harness::{PATH, eventually, line, open_descriptors, output, sandbox, script, zombies};
 
@@ -270,4 +271,61 @@ async fn the_usual_programs_run() {
             "{program}: {err}"
         );
     }
+}
+
+/// The argument that makes [`starved`] act.
+const STARVE: &str = "starve-now";
+
+#[test]
+fn running_out_of_descriptors_leaves_nothing() {
+    // fault P6: EMFILE at every step of a spawn, in a process of its own.
+    let status = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["spawn::starved", "--exact", "--nocapture", STARVE])
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn starved() {
+    if !std::env::args().any(|argument| argument == STARVE) {
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let sandbox = sandbox();
+        output(&sandbox, &script("true")).await.unwrap();
+        eventually("settled", Duration::from_secs(2), || zombies() == 0).await;
+        let before = open_descriptors();
+        let plenty = getrlimit(Resource::Nofile);
+        let (mut failed, mut started) = (0, 0);
+        for spare in 0..24 {
+            let limit = Rlimit {
+                current: Some((before + spare) as u64),
+                ..plenty
+            };
+            setrlimit(Resource::Nofile, limit).unwrap();
+            let outcome = sandbox.spawn(&script("sleep 1000")).await;
+            setrlimit(Resource::Nofile, plenty).unwrap();
+            match outcome {
+                Ok(spawned) => {
+                    drop(spawned);
+                    started += 1;
+                }
+                Err(error) => {
+                    failed += 1;
+                    assert!(matches!(error, SpawnError::Setup { .. }), "{error:?}");
+                }
+            }
+            let settled = || zombies() == 0 && open_descriptors() <= before;
+            eventually("nothing left", Duration::from_secs(5), settled).await;
+        }
+        assert!(
+            failed > 5 && started > 5,
+            "{failed} failed, {started} started"
+        );
+    });
 }

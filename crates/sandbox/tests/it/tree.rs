@@ -80,6 +80,8 @@ async fn a_killed_owner_without_namespaces_leaves_nothing() {
     let smaller = "NotEnforced ended by the resident init; not if the init itself is killed";
     killed_owner_leaves_nothing(Rights::NoNamespaces, "local", smaller).await;
     killed_owner_leaves_nothing(Rights::NoNamespaces, "hosted", smaller).await;
+    killed_owner_leaves_nothing(Rights::Nothing, "local", smaller).await;
+    killed_owner_leaves_nothing(Rights::Nothing, "hosted", smaller).await;
 }
 
 #[tokio::test]

@@ -33,15 +33,24 @@ pub(super) struct Budget {
 
 impl Budget {
     pub(super) fn verdict() -> Self {
-        Self { steps: VERDICT_STEPS, until: Some(Instant::now() + LONGEST) }
+        Self {
+            steps: VERDICT_STEPS,
+            until: Some(Instant::now() + LONGEST),
+        }
     }
 
     pub(super) fn reasons() -> Self {
-        Self { steps: REASON_STEPS, until: Some(Instant::now() + LONGEST) }
+        Self {
+            steps: REASON_STEPS,
+            until: Some(Instant::now() + LONGEST),
+        }
     }
 
     const fn unlimited() -> Self {
-        Self { steps: u32::MAX, until: None }
+        Self {
+            steps: u32::MAX,
+            until: None,
+        }
     }
 }
 
@@ -94,7 +103,9 @@ fn step() {
 
 /// Puts the counting keyword into every subschema.
 pub(super) fn count_steps(schema: &mut Value) {
-    let Value::Object(members) = schema else { return };
+    let Value::Object(members) = schema else {
+        return;
+    };
     for (keyword, value) in members.iter_mut() {
         match (keyword.as_str(), value) {
             // Values that look like schemas, and are data.

@@ -34,7 +34,8 @@ pub(super) fn examine(schema: &Value) -> Result<Shape, SchemaError> {
     let mut graph = Graph::new(schema);
     graph.add(schema)?;
     graph.settle()?;
-    let here = order(&graph.nodes, |node| Box::new(node.here.iter())).ok_or(SchemaError::Endless)?;
+    let here =
+        order(&graph.nodes, |node| Box::new(node.here.iter())).ok_or(SchemaError::Endless)?;
     let mut chain = vec![1_u64; graph.nodes.len()];
     let mut paths = vec![1_u64; graph.nodes.len()];
     for &index in here.iter().rev() {
@@ -48,7 +49,9 @@ pub(super) fn examine(schema: &Value) -> Result<Shape, SchemaError> {
     {
         return Err(SchemaError::Combinatorial);
     }
-    let all = order(&graph.nodes, |node| Box::new(node.here.iter().chain(&node.below)));
+    let all = order(&graph.nodes, |node| {
+        Box::new(node.here.iter().chain(&node.below))
+    });
     let expanded = all.as_ref().map_or(u64::MAX, |all| {
         let mut expanded = vec![1_u64; graph.nodes.len()];
         for &index in all.iter().rev() {
@@ -59,7 +62,11 @@ pub(super) fn examine(schema: &Value) -> Result<Shape, SchemaError> {
         }
         expanded[0]
     });
-    Ok(Shape { expanded, recursive: all.is_none(), patterns: graph.patterns })
+    Ok(Shape {
+        expanded,
+        recursive: all.is_none(),
+        patterns: graph.patterns,
+    })
 }
 
 /// A subschema, and what it applies.
@@ -119,13 +126,20 @@ impl<'a> Graph<'a> {
                     self.keyword(index, keyword, value)?;
                 }
             }
-            let Some((index, reference)) = self.references.pop() else { return Ok(()) };
+            let Some((index, reference)) = self.references.pop() else {
+                return Ok(());
+            };
             let target = self.resolve(reference)?;
             self.nodes[index].here.push(target);
         }
     }
 
-    fn keyword(&mut self, index: usize, keyword: &str, value: &'a Value) -> Result<(), SchemaError> {
+    fn keyword(
+        &mut self,
+        index: usize,
+        keyword: &str,
+        value: &'a Value,
+    ) -> Result<(), SchemaError> {
         match (keyword, value) {
             ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(reference)) => {
                 self.references.push((index, reference));
@@ -155,8 +169,14 @@ impl<'a> Graph<'a> {
             }
             ("items" | "prefixItems", Value::Array(schemas)) => self.below(index, schemas)?,
             (
-                "items" | "additionalProperties" | "unevaluatedProperties" | "propertyNames"
-                | "additionalItems" | "unevaluatedItems" | "contains" | "contentSchema",
+                "items"
+                | "additionalProperties"
+                | "unevaluatedProperties"
+                | "propertyNames"
+                | "additionalItems"
+                | "unevaluatedItems"
+                | "contains"
+                | "contentSchema",
                 schema @ (Value::Object(_) | Value::Bool(_)),
             ) => self.below(index, [schema])?,
             ("pattern" | "format", Value::String(_)) => self.patterns = true,
@@ -195,7 +215,11 @@ impl<'a> Graph<'a> {
     }
 
     fn resolve(&mut self, reference: &'a str) -> Result<usize, SchemaError> {
-        let own = self.root.get("$id").and_then(Value::as_str).unwrap_or_default();
+        let own = self
+            .root
+            .get("$id")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         let own = own.trim_end_matches('#');
         let fragment = match reference.strip_prefix(own) {
             Some("") => "",
@@ -205,7 +229,10 @@ impl<'a> Graph<'a> {
         };
         let dangling = || SchemaError::Dangling(cut(reference));
         if fragment.is_empty() || fragment.starts_with('/') {
-            let target = self.root.pointer(&unescape(fragment)).ok_or_else(dangling)?;
+            let target = self
+                .root
+                .pointer(&unescape(fragment))
+                .ok_or_else(dangling)?;
             return self.add(target);
         }
         self.anchors.get(fragment).copied().ok_or_else(dangling)
@@ -228,7 +255,9 @@ fn order<'n>(
             pointed_at[other] += 1;
         }
     }
-    let mut sorted: Vec<usize> = (0..nodes.len()).filter(|&index| pointed_at[index] == 0).collect();
+    let mut sorted: Vec<usize> = (0..nodes.len())
+        .filter(|&index| pointed_at[index] == 0)
+        .collect();
     let mut next = 0;
     while let Some(&index) = sorted.get(next) {
         next += 1;
@@ -260,7 +289,9 @@ fn unescape(fragment: &str) -> String {
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
-        let digits = bytes.get(at + 1..at + 3).and_then(|digits| std::str::from_utf8(digits).ok());
+        let digits = bytes
+            .get(at + 1..at + 3)
+            .and_then(|digits| std::str::from_utf8(digits).ok());
         match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
             Some(decoded) if byte == b'%' => {
                 out.push(decoded);
@@ -276,5 +307,9 @@ fn unescape(fragment: &str) -> String {
 }
 
 fn cut(reference: &str) -> String {
-    reference.chars().take(100).flat_map(char::escape_debug).collect()
+    reference
+        .chars()
+        .take(100)
+        .flat_map(char::escape_debug)
+        .collect()
 }

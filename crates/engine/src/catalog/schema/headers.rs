@@ -10,7 +10,9 @@ const ANNOTATION: &str = "x-mcp-header";
 
 /// Checks every annotation in a schema of arguments.
 pub(super) fn check(schema: &Value) -> Result<(), &'static str> {
-    let Some(schema) = schema.as_object() else { return Ok(()) };
+    let Some(schema) = schema.as_object() else {
+        return Ok(());
+    };
     check_schema(schema, Reach::Root, &mut HashSet::new())
 }
 
@@ -49,11 +51,16 @@ fn check_schema<'a>(
         match keyword.as_str() {
             "enum" | "const" | "default" | "examples" => {}
             "properties" => {
-                let below = if reach == Reach::Other { Reach::Other } else { Reach::Property };
+                let below = if reach == Reach::Other {
+                    Reach::Other
+                } else {
+                    Reach::Property
+                };
                 check_each(value, below, names)?;
             }
-            "patternProperties" | "$defs" | "definitions" | "dependentSchemas"
-            | "dependencies" => check_each(value, Reach::Other, names)?,
+            "patternProperties" | "$defs" | "definitions" | "dependentSchemas" | "dependencies" => {
+                check_each(value, Reach::Other, names)?
+            }
             _ => check_value(value, names)?,
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! Names of fields and what the schema wants are told; values are not, since they may be secrets.
 
-use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::ValidationError;
+use jsonschema::error::{TypeKind, ValidationErrorKind};
 use serde_json::Value;
 
 use crate::error::Issue;
@@ -33,7 +33,11 @@ pub(super) fn list<'i>(errors: impl Iterator<Item = ValidationError<'i>>) -> Vec
 pub(super) fn of_schema(error: &ValidationError<'_>) -> String {
     let at = error.instance_path().to_string();
     let what = cut(&error.masked_with("the value").to_string(), LONGEST);
-    if at.is_empty() { what } else { format!("{what} at `{}`", cut(&at, LONGEST_PART)) }
+    if at.is_empty() {
+        what
+    } else {
+        format!("{what} at `{}`", cut(&at, LONGEST_PART))
+    }
 }
 
 pub(super) fn too_costly() -> Issue {
@@ -53,7 +57,10 @@ pub(super) fn unreadable() -> Issue {
 }
 
 fn whole(message: &str) -> Issue {
-    Issue { path: String::new(), message: message.to_owned() }
+    Issue {
+        path: String::new(),
+        message: message.to_owned(),
+    }
 }
 
 fn tell(error: &ValidationError<'_>) -> Issue {
@@ -67,13 +74,23 @@ fn tell(error: &ValidationError<'_>) -> Issue {
         }
         ValidationErrorKind::AdditionalProperties { unexpected }
         | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
-            let names: Vec<_> =
-                unexpected.iter().take(8).map(|name| format!("`{}`", cut(name, 64))).collect();
+            let names: Vec<_> = unexpected
+                .iter()
+                .take(8)
+                .map(|name| format!("`{}`", cut(name, 64)))
+                .collect();
             let more = if unexpected.len() > 8 { ", …" } else { "" };
-            format!("has fields the tool does not know: {}{more}", names.join(", "))
+            format!(
+                "has fields the tool does not know: {}{more}",
+                names.join(", ")
+            )
         }
         ValidationErrorKind::Type { kind } => {
-            format!("must be {}, not {}", wanted(kind), kind_of(error.instance()))
+            format!(
+                "must be {}, not {}",
+                wanted(kind),
+                kind_of(error.instance())
+            )
         }
         ValidationErrorKind::Enum { options } => {
             format!("must be one of {}", cut(&options.to_string(), LONGEST_PART))
@@ -93,7 +110,10 @@ fn tell(error: &ValidationError<'_>) -> Issue {
         }
         _ => error.masked_with("the value").to_string(),
     };
-    Issue { path: cut(&path, 2 * LONGEST), message: cut(&message, LONGEST) }
+    Issue {
+        path: cut(&path, 2 * LONGEST),
+        message: cut(&message, LONGEST),
+    }
 }
 
 /// Tells what the alternative that fits best still misses.
@@ -115,7 +135,11 @@ fn alternatives(context: &[Vec<ValidationError<'static>>]) -> String {
         )
     {
         let issue = tell(error);
-        let at = if issue.path.is_empty() { "it" } else { &issue.path };
+        let at = if issue.path.is_empty() {
+            "it"
+        } else {
+            &issue.path
+        };
         message.push_str(&format!("; for the closest, {at}: {}", issue.message));
     }
     message
@@ -125,7 +149,10 @@ fn wanted(kind: &TypeKind) -> String {
     match kind {
         TypeKind::Single(kind) => article(&kind.to_string()),
         TypeKind::Multiple(kinds) => {
-            let kinds: Vec<_> = kinds.iter().map(|kind| article(&kind.to_string())).collect();
+            let kinds: Vec<_> = kinds
+                .iter()
+                .map(|kind| article(&kind.to_string()))
+                .collect();
             kinds.join(" or ")
         }
     }

@@ -34,13 +34,25 @@ impl View {
         grants: Arc<GrantSet>,
         scope: Scope,
     ) -> Self {
-        let mut builder = Builder { rules, grants: &grants, scope: &scope, warnings: Vec::new() };
+        let mut builder = Builder {
+            rules,
+            grants: &grants,
+            scope: &scope,
+            warnings: Vec::new(),
+        };
         let tools = builder.name(MethodClass::Tool, tools(&snapshot));
         let prompts = builder.name(MethodClass::Prompt, prompts(&snapshot));
-        let listed_prompts = prompts.listed.into_iter().map(|(name, (server, place, own))| {
-            let name = Some(name).filter(|name| **name != *own);
-            Listed { server, place, name }
-        });
+        let listed_prompts = prompts
+            .listed
+            .into_iter()
+            .map(|(name, (server, place, own))| {
+                let name = Some(name).filter(|name| **name != *own);
+                Listed {
+                    server,
+                    place,
+                    name,
+                }
+            });
         let listed_prompts = listed_prompts.collect();
         let resources = builder.resources(&snapshot);
         let (patterns, listed_templates) = builder.templates(&snapshot);
@@ -96,15 +108,22 @@ impl Builder<'_> {
         things: impl Iterator<Item = Wanting<T>>,
     ) -> Named<T> {
         let things = things.filter(|thing| is_in(self.scope, &thing.id.server));
-        let (own, others): (Vec<_>, Vec<_>) = things
-            .partition(|thing| self.allows(class, &thing.id.server, Some(&thing.id.tool)));
+        let (own, others): (Vec<_>, Vec<_>) =
+            things.partition(|thing| self.allows(class, &thing.id.server, Some(&thing.id.tool)));
         let names = self.exposed(class, own.iter().map(|thing| &thing.id));
-        let mut named =
-            Named { by_name: HashMap::new(), others: HashMap::new(), listed: Vec::new() };
+        let mut named = Named {
+            by_name: HashMap::new(),
+            others: HashMap::new(),
+            listed: Vec::new(),
+        };
         for (thing, name) in own.into_iter().zip(names) {
-            named.by_name.insert(thing.id.to_string().into(), thing.thing.clone());
+            named
+                .by_name
+                .insert(thing.id.to_string().into(), thing.thing.clone());
             if let Some(name) = name {
-                named.by_name.insert(name.as_ref().into(), thing.thing.clone());
+                named
+                    .by_name
+                    .insert(name.as_ref().into(), thing.thing.clone());
                 if thing.listed {
                     named.listed.push((name, thing.thing));
                 }
@@ -120,7 +139,10 @@ impl Builder<'_> {
                 (Scope::All, Expose::Bare) => naming::encode_bare(self.rules.target, &tool),
             };
             for name in [format!("{server}:{tool}"), exposed] {
-                let other = Other { server: server.clone(), item: Arc::clone(&tool) };
+                let other = Other {
+                    server: server.clone(),
+                    item: Arc::clone(&tool),
+                };
                 named.others.entry(name.into()).or_insert(other);
             }
         }
@@ -143,7 +165,8 @@ impl Builder<'_> {
         };
         let wanted = ids.clone().map(|id| (id.clone(), alias(id)));
         let names = Names::build_aliased(self.rules, wanted);
-        self.warnings.extend(names.warnings().iter().map(ToString::to_string));
+        self.warnings
+            .extend(names.warnings().iter().map(ToString::to_string));
         ids.map(|id| names.exposed(id).map(Arc::from)).collect()
     }
 
@@ -153,13 +176,20 @@ impl Builder<'_> {
         for (server, entry) in self.servers(snapshot) {
             for (place, item) in entry.catalog.resources.iter().enumerate() {
                 if !self.allows(MethodClass::Resource, &entry.handle.name, Some(&item.name)) {
-                    resources.others.entry(Arc::clone(&item.name)).or_insert(server);
+                    resources
+                        .others
+                        .entry(Arc::clone(&item.name))
+                        .or_insert(server);
                 } else if let Some(&first) = resources.own.get(&item.name) {
                     self.lost(snapshot, server, first, item);
                 } else {
                     resources.own.insert(Arc::clone(&item.name), server);
                     if entry.listed {
-                        resources.listed.push(Listed { server, place, name: None });
+                        resources.listed.push(Listed {
+                            server,
+                            place,
+                            name: None,
+                        });
                     }
                 }
             }
@@ -174,7 +204,11 @@ impl Builder<'_> {
         for (server, entry) in self.servers(snapshot) {
             for (place, item) in entry.catalog.templates.iter().enumerate() {
                 if let Some(template) = Template::parse(&item.name) {
-                    patterns.push(Pattern { text: Arc::clone(&item.name), template, server });
+                    patterns.push(Pattern {
+                        text: Arc::clone(&item.name),
+                        template,
+                        server,
+                    });
                 }
                 // Which expansions the grants name is judged when one is asked for.
                 if !self.allows(MethodClass::Resource, &entry.handle.name, None) {
@@ -185,7 +219,11 @@ impl Builder<'_> {
                 } else {
                     known.insert(Arc::clone(&item.name), server);
                     if entry.listed {
-                        listed.push(Listed { server, place, name: None });
+                        listed.push(Listed {
+                            server,
+                            place,
+                            name: None,
+                        });
                     }
                 }
             }
@@ -219,23 +257,39 @@ fn tools(snapshot: &Snapshot) -> impl Iterator<Item = Wanting<Found>> {
         thing: Found::Native(Arc::clone(native)),
         listed: true,
     });
-    let servers = snapshot.servers.iter().enumerate().flat_map(|(server, entry)| {
-        entry.catalog.tools.iter().map(move |tool| Wanting {
-            id: ToolId::new(entry.handle.name.clone(), Arc::clone(&tool.name)),
-            thing: Found::Tool { server, tool: Arc::clone(tool) },
-            listed: entry.listed,
-        })
-    });
+    let servers = snapshot
+        .servers
+        .iter()
+        .enumerate()
+        .flat_map(|(server, entry)| {
+            entry.catalog.tools.iter().map(move |tool| Wanting {
+                id: ToolId::new(entry.handle.name.clone(), Arc::clone(&tool.name)),
+                thing: Found::Tool {
+                    server,
+                    tool: Arc::clone(tool),
+                },
+                listed: entry.listed,
+            })
+        });
     natives.chain(servers)
 }
 
 /// Each prompt's server, place in the server's own list, and own name.
 fn prompts(snapshot: &Snapshot) -> impl Iterator<Item = Wanting<(usize, usize, Arc<str>)>> {
-    snapshot.servers.iter().enumerate().flat_map(|(server, entry)| {
-        entry.catalog.prompts.iter().enumerate().map(move |(place, prompt)| Wanting {
-            id: ToolId::new(entry.handle.name.clone(), Arc::clone(&prompt.name)),
-            thing: (server, place, Arc::clone(&prompt.name)),
-            listed: entry.listed,
+    snapshot
+        .servers
+        .iter()
+        .enumerate()
+        .flat_map(|(server, entry)| {
+            entry
+                .catalog
+                .prompts
+                .iter()
+                .enumerate()
+                .map(move |(place, prompt)| Wanting {
+                    id: ToolId::new(entry.handle.name.clone(), Arc::clone(&prompt.name)),
+                    thing: (server, place, Arc::clone(&prompt.name)),
+                    listed: entry.listed,
+                })
         })
-    })
 }

@@ -1,7 +1,11 @@
 use super::*;
 
 fn limits() -> EngineLimits {
-    EngineLimits { tools: 10, pages: 4, ..EngineLimits::default() }
+    EngineLimits {
+        tools: 10,
+        pages: 4,
+        ..EngineLimits::default()
+    }
 }
 
 fn tool(name: &str) -> String {
@@ -9,7 +13,9 @@ fn tool(name: &str) -> String {
 }
 
 fn page(tools: &[String], cursor: Option<&str>) -> Bytes {
-    let cursor = cursor.map_or(String::new(), |cursor| format!(r#","nextCursor":"{cursor}""#));
+    let cursor = cursor.map_or(String::new(), |cursor| {
+        format!(r#","nextCursor":"{cursor}""#)
+    });
     Bytes::from(format!(r#"{{"tools":[{}]{cursor}}}"#, tools.join(",")))
 }
 
@@ -32,8 +38,11 @@ fn names(listing: &Listing) -> Vec<&str> {
 #[test]
 fn all_pages_are_read() {
     // row 2.4
-    let (listing, pages) =
-        list([page(&[tool("a")], Some("1")), page(&[], Some("2")), page(&[tool("b")], None)]);
+    let (listing, pages) = list([
+        page(&[tool("a")], Some("1")),
+        page(&[], Some("2")),
+        page(&[tool("b")], None),
+    ]);
     assert_eq!((names(&listing), pages), (vec!["a", "b"], 3));
     assert_eq!(listing.excluded, []);
 }
@@ -43,16 +52,25 @@ fn a_list_without_end_is_cut() {
     // fault S19
     let (listing, pages) = list((0..).map(|_| page(&[tool("a")], Some("same"))));
     assert_eq!((names(&listing), pages), (vec!["a"], 2));
-    assert!(listing.excluded[1].1.contains("same cursor"), "{:?}", listing.excluded);
-    let (listing, pages) =
-        list((0..).map(|number: u32| page(&[tool(&number.to_string())], Some(&number.to_string()))));
+    assert!(
+        listing.excluded[1].1.contains("same cursor"),
+        "{:?}",
+        listing.excluded
+    );
+    let (listing, pages) = list(
+        (0..).map(|number: u32| page(&[tool(&number.to_string())], Some(&number.to_string()))),
+    );
     assert_eq!((names(&listing).len(), pages), (4, 4));
     assert!(listing.excluded[0].1.contains("more than 4 pages"));
     let many: Vec<String> = (0..1000).map(|number| tool(&number.to_string())).collect();
     let (listing, pages) = list((0..).map(|number: u32| page(&many, Some(&number.to_string()))));
     assert_eq!((names(&listing).len(), pages), (10, 1));
     assert_eq!(listing.excluded.len(), 1);
-    assert!(listing.excluded[0].1.contains("990 more"), "{:?}", listing.excluded);
+    assert!(
+        listing.excluded[0].1.contains("990 more"),
+        "{:?}",
+        listing.excluded
+    );
 }
 
 #[test]
@@ -69,7 +87,11 @@ fn a_bad_tool_is_left_out_and_the_rest_stays() {
         None,
     )]);
     assert_eq!(names(&listing), ["a", "c"]);
-    let excluded: Vec<&str> = listing.excluded.iter().map(|(name, _)| name.as_str()).collect();
+    let excluded: Vec<&str> = listing
+        .excluded
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .collect();
     assert_eq!(excluded, ["(no name)", "b", "a"]);
     assert!(listing.excluded[2].1.contains("listed before"));
 }
@@ -78,8 +100,16 @@ fn a_bad_tool_is_left_out_and_the_rest_stays() {
 fn what_is_no_list_is_an_error() {
     // row 2.6
     let mut paging = Paging::new(ListKind::Tools);
-    for result in [r#"{}"#, r#"{"tools":{}}"#, r#"{"tools":[],"nextCursor":7}"#, "[]"] {
-        assert!(paging.take(Bytes::from(result), &limits()).is_err(), "{result}");
+    for result in [
+        r#"{}"#,
+        r#"{"tools":{}}"#,
+        r#"{"tools":[],"nextCursor":7}"#,
+        "[]",
+    ] {
+        assert!(
+            paging.take(Bytes::from(result), &limits()).is_err(),
+            "{result}"
+        );
     }
 }
 
@@ -88,17 +118,28 @@ fn a_listing_is_remembered() {
     // row 3.1
     let (mut listing, _) = list([page(&[tool("a"), tool("b")], None)]);
     let uri = Raw::trusted(r#"{"uri":"file:///x","name":"x"}"#);
-    listing.resources.push(Item::admit(ListKind::Resources, uri, 1000).unwrap());
+    listing
+        .resources
+        .push(Item::admit(ListKind::Resources, uri, 1000).unwrap());
     let mut rows = listing.to_rows();
-    assert_eq!(rows.iter().map(|row| row.position).collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(
+        rows.iter().map(|row| row.position).collect::<Vec<_>>(),
+        [0, 1, 2]
+    );
     rows[1].version = 7;
     let listing = listing.with_versions(&rows);
     assert_eq!(listing.tools[1].version, 7);
     rows.reverse();
-    rows.push(CatalogRow { definition: "{broken".to_owned(), ..rows[0].clone() });
+    rows.push(CatalogRow {
+        definition: "{broken".to_owned(),
+        ..rows[0].clone()
+    });
     let again = Listing::from_rows(&rows);
     assert_eq!(names(&again), ["a", "b"]);
-    assert_eq!(again.tools[1].schema_version(), listing.tools[1].schema_version());
+    assert_eq!(
+        again.tools[1].schema_version(),
+        listing.tools[1].schema_version()
+    );
     assert_eq!(&*again.resources[0].name, "file:///x");
     assert_eq!(again.to_rows().len(), 3);
 }
@@ -106,7 +147,9 @@ fn a_listing_is_remembered() {
 #[test]
 fn a_stateless_server_is_asked_with_its_metadata() {
     let hello = |version: &str| {
-        let text = format!(r#"{{"version":"{version}","server_info":null,"capabilities":{{}},"instructions":null}}"#);
+        let text = format!(
+            r#"{{"version":"{version}","server_info":null,"capabilities":{{}},"instructions":null}}"#
+        );
         Hello::from_json(&text).unwrap()
     };
     assert_eq!(params(&hello("2025-06-18"), None), None);
@@ -115,5 +158,8 @@ fn a_stateless_server_is_asked_with_its_metadata() {
     let modern = params(&hello("2026-07-28"), Some("c")).unwrap();
     assert!(modern.as_raw().get("cursor").is_some());
     let meta = modern.as_raw().get("_meta").unwrap();
-    assert!(meta.get("io.modelcontextprotocol/protocolVersion").is_some());
+    assert!(
+        meta.get("io.modelcontextprotocol/protocolVersion")
+            .is_some()
+    );
 }

@@ -1,0 +1,3 @@
+//! The engine as a library: what an agent author embeds, without the gateway.
+
+mod native;

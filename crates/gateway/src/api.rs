@@ -1,0 +1,121 @@
+//! The REST API under `/api/v1`, one file per noun, beside `/healthz` and `/metrics`.
+//!
+//! Every route stands in one of three lists, and the list decides who may come in: the public one,
+//! the one for any key, the one for administrators. What goes out is in `views`, never an engine's
+//! own type. Never names the store. Entry point: [`router`].
+
+mod body;
+mod call;
+mod calls;
+mod health;
+mod jobs;
+mod keys;
+mod register;
+mod servers;
+mod tools;
+mod views;
+
+use axum::Router;
+use axum::extract::{FromRequestParts, Path, Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use gantry_engine::Engine;
+use gantry_model::caller::Caller;
+use http::StatusCode;
+use http::request::Parts;
+
+use self::jobs::Jobs;
+use crate::http::auth::Gate;
+use crate::http::error::Problem;
+use crate::http::wrong_method;
+
+/// What the routes work with.
+#[derive(Clone)]
+pub(crate) struct Api {
+    gate: Gate,
+    jobs: Jobs,
+    version: &'static str,
+}
+
+impl Api {
+    fn engine(&self) -> &Engine {
+        &self.gate.engine
+    }
+}
+
+/// Joins the routes.
+pub(crate) fn router(gate: Gate, version: &'static str) -> Router {
+    let api = Api {
+        gate,
+        jobs: Jobs::default(),
+        version,
+    };
+    let admin = Router::new()
+        .merge(servers::routes())
+        .merge(keys::routes())
+        .merge(health::admin_routes())
+        .method_not_allowed_fallback(wrong_method)
+        .route_layer(from_fn_with_state(api.clone(), admins_only));
+    let any_key = Router::new()
+        .merge(call::routes())
+        .merge(tools::routes())
+        .merge(calls::routes())
+        .method_not_allowed_fallback(wrong_method)
+        .route_layer(from_fn_with_state(api.clone(), any_key));
+    let public = health::public_routes().method_not_allowed_fallback(wrong_method);
+    public.merge(any_key).merge(admin).with_state(api)
+}
+
+async fn admins_only(State(api): State<Api>, request: Request, next: Next) -> Response {
+    admit(Gate::admin, &api, request, next).await
+}
+
+async fn any_key(State(api): State<Api>, request: Request, next: Next) -> Response {
+    admit(Gate::anyone, &api, request, next).await
+}
+
+/// Lets a request in with the caller that the rule found, else not at all. fault U3
+async fn admit(
+    rule: fn(&Gate, &Parts) -> Result<Caller, Problem>,
+    api: &Api,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (mut parts, body) = request.into_parts();
+    match rule(&api.gate, &parts) {
+        Ok(caller) => {
+            parts.extensions.insert(caller);
+            next.run(Request::from_parts(parts, body)).await
+        }
+        Err(problem) => problem.into_response(),
+    }
+}
+
+/// The last part of a path that names something; what is no text names nothing.
+pub(crate) struct Named(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Named {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        path.map(|Path(name)| Self(name)).map_err(|_| {
+            Problem::new(StatusCode::NOT_FOUND, "http.route")
+                .with_detail("there is nothing at this path")
+        })
+    }
+}
+
+/// The caller that was let in.
+pub(crate) struct Who(Caller);
+
+impl<S: Send + Sync> FromRequestParts<S> for Who {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let caller = parts.extensions.get::<Caller>().cloned();
+        caller
+            .map(Self)
+            .ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, "auth.no_key"))
+    }
+}

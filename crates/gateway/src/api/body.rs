@@ -1,0 +1,97 @@
+//! JSON in and out of the REST routes.
+//!
+//! A body is checked once by the same strict reader as MCP's messages, so that no key stands twice
+//! and nothing is nested too deep, and then read into a strict type. Entry points: [`JsonBody`],
+//! [`json`] and [`document`].
+
+use axum::body::Body;
+use axum::extract::{FromRequest, Request};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use gantry_model::jsonrpc::{self, Limits, WireError};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
+use serde::{Deserialize, Serialize};
+
+use crate::http::error::{FieldIssue, Problem};
+use crate::http::{limits, media};
+
+/// A body that was read and is valid JSON.
+pub(super) struct JsonBody(Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for JsonBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        let (parts, body) = request.into_parts();
+        media::json_only(&parts.headers)?;
+        let bytes = limits::read_body(&parts.headers, body).await?;
+        let text = std::str::from_utf8(&bytes).map_err(|error| WireError::NotUtf8 {
+            at: error.valid_up_to(),
+        })?;
+        jsonrpc::validate(text, &Limits::default())?;
+        Ok(Self(bytes))
+    }
+}
+
+impl JsonBody {
+    /// Reads the body into a type; what does not fit is named (422).
+    pub(super) fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Problem> {
+        serde_json::from_slice(&self.0).map_err(|error| {
+            let message = error.to_string();
+            let path = message.split('`').nth(1).unwrap_or_default().to_owned();
+            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "request.body")
+                .with_detail(format!("the body cannot be used: {message}"))
+                .with_issues(vec![FieldIssue { path, message }])
+        })
+    }
+}
+
+/// Answers with a value as JSON.
+pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response {
+    document(
+        status,
+        serde_json::to_vec(value).expect("views are always JSON"),
+    )
+}
+
+/// Answers with a JSON text.
+pub(super) fn document(status: StatusCode, text: impl Into<Body>) -> Response {
+    let kind = HeaderValue::from_static("application/json");
+    (status, [(CONTENT_TYPE, kind)], text.into()).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn read(kind: &str, text: &'static str) -> Result<u32, (u16, &'static str)> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Shape {
+            n: u32,
+        }
+        let request = http::Request::builder().header(CONTENT_TYPE, kind);
+        let request = request.body(Body::from(text)).unwrap();
+        let body = JsonBody::from_request(request, &()).await;
+        let shape = body.and_then(|body| body.read::<Shape>().map(|shape| shape.n));
+        shape.map_err(|problem| (problem.status().as_u16(), problem.code()))
+    }
+
+    #[tokio::test]
+    async fn bodies_are_strict() {
+        let kind = "application/json";
+        assert_eq!(read(kind, r#"{"n":7}"#).await, Ok(7));
+        assert_eq!(
+            read("text/plain", r#"{"n":7}"#).await,
+            Err((415, "http.content_type"))
+        );
+        assert_eq!(read(kind, "{").await, Err((400, "wire.truncated")));
+        assert_eq!(
+            read(kind, r#"{"n":7,"n":8}"#).await,
+            Err((400, "wire.duplicate_key"))
+        );
+        assert_eq!(read(kind, r#"{"m":7}"#).await, Err((422, "request.body")));
+        assert_eq!(read(kind, r#"{"n":"7"}"#).await, Err((422, "request.body")));
+    }
+}

@@ -1,0 +1,268 @@
+//! Calls over REST: `/api/v1/mcp/servers/{server}/call` for any method, `/api/v1/tools/call` for
+//! tools by exposed name.
+//!
+//! The caller's grants decide, as on `/mcp`. With `Prefer: respond-async` the answer is 202 and a
+//! place to ask for the outcome. A client that goes away takes its call back with it.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use bytes::Bytes;
+use gantry_engine::{Engine, Lists, Reply, Request, Scope, Surface};
+use gantry_model::caller::{Caller, Context};
+use gantry_model::id::ServerName;
+use gantry_model::jsonrpc::{Raw, RawBuf};
+use http::header::{HeaderName, LOCATION};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use http_body_util::BodyExt;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::body::{JsonBody, document, json};
+use super::{Api, Named, Who};
+use crate::http::context;
+use crate::http::error::Problem;
+
+/// Returns the routes, for any key.
+pub(super) fn routes() -> Router<Api> {
+    Router::new()
+        .route("/api/v1/mcp/servers/{server}/call", post(call_server))
+        .route("/api/v1/tools/call", post(call_tool))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MethodCall<'a> {
+    method: String,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+    timeout_ms: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToolCall<'a> {
+    name: String,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    #[serde(borrow, rename = "_meta")]
+    meta: Option<&'a RawValue>,
+    timeout_ms: Option<u64>,
+}
+
+/// One call, owned, so that it may outlive its request.
+struct Wanted {
+    caller: Caller,
+    scope: Scope,
+    method: String,
+    params: Option<RawBuf>,
+    context: Context,
+    timeout: Option<Duration>,
+    surface: Surface,
+}
+
+// row 1.4
+async fn call_server(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Named(server): Named,
+    headers: HeaderMap,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    let asked: MethodCall<'_> = body.read()?;
+    let is_handshake = matches!(asked.method.as_str(), "initialize" | "server/discover");
+    if is_handshake || asked.method.starts_with("notifications/") {
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "request.handshake")
+            .with_detail("the gateway speaks for its clients in the handshake")
+            .with_hint("call any other method, such as `tools/list` or `tools/call`"));
+    }
+    let params = object("params", asked.params)?;
+    let meta = params.and_then(|params| params.get("_meta"));
+    let wanted = Wanted {
+        scope: Scope::Server(name_of(api.engine(), &server)?),
+        context: context::read(&headers, meta)?,
+        caller,
+        method: asked.method,
+        params: params.map(Raw::to_buf),
+        timeout: asked.timeout_ms.map(Duration::from_millis),
+        surface: surface(&headers),
+    };
+    respond(&api, wanted, &headers).await
+}
+
+async fn call_tool(
+    State(api): State<Api>,
+    Who(caller): Who,
+    headers: HeaderMap,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    let asked: ToolCall<'_> = body.read()?;
+    let (arguments, meta) = (
+        object("arguments", asked.arguments)?,
+        object("_meta", asked.meta)?,
+    );
+    let mut params = format!("{{\"name\":{}", RawBuf::string(&asked.name).text());
+    for (key, value) in [("arguments", arguments), ("_meta", meta)] {
+        if let Some(value) = value {
+            params.push_str(&format!(",\"{key}\":{}", value.text()));
+        }
+    }
+    params.push('}');
+    let wanted = Wanted {
+        scope: Scope::All,
+        context: context::read(&headers, meta)?,
+        caller,
+        method: "tools/call".to_owned(),
+        params: Some(Raw::trusted(&params).to_buf()),
+        timeout: asked.timeout_ms.map(Duration::from_millis),
+        surface: surface(&headers),
+    };
+    respond(&api, wanted, &headers).await
+}
+
+/// Tells our own command line from other clients, for the audit.
+fn surface(headers: &HeaderMap) -> Surface {
+    match headers.get("x-gantry-surface") {
+        Some(value) if value == "cli" => Surface::Cli,
+        Some(_) | None => Surface::Rest,
+    }
+}
+
+fn object<'a>(field: &str, value: Option<&'a RawValue>) -> Result<Option<Raw<'a>>, Problem> {
+    let value = value
+        .map(|value| Raw::trusted(value.get()))
+        .filter(|value| !value.is_null());
+    match value {
+        Some(value) if !value.is_object() => Err(Problem::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "request.body",
+        )
+        .with_detail(format!("`{field}` must be an object"))),
+        value => Ok(value),
+    }
+}
+
+/// Returns the name behind a name or an id; whether the caller may use it is for the engine to say.
+fn name_of(engine: &Engine, server: &str) -> Result<ServerName, Problem> {
+    if let Some(view) = engine.server(server) {
+        return Ok(view.spec.name.clone());
+    }
+    let shown: String = server
+        .chars()
+        .take(64)
+        .flat_map(char::escape_debug)
+        .collect();
+    match server {
+        ServerName::NATIVE => Ok(ServerName::native()),
+        _ => Err(Problem::new(StatusCode::NOT_FOUND, "server.unknown")
+            .with_detail(format!("no server `{shown}`"))),
+    }
+}
+
+// row 2.9
+async fn respond(api: &Api, wanted: Wanted, headers: &HeaderMap) -> Result<Response, Problem> {
+    if !prefers_async(headers) {
+        return run(api.engine(), &wanted).await;
+    }
+    let (engine, caller) = (api.engine().clone(), wanted.caller.clone());
+    let id = api.jobs.start(&caller, async move {
+        let response = run(&engine, &wanted)
+            .await
+            .unwrap_or_else(Problem::into_response);
+        let status = response.status();
+        let body = response.into_body().collect().await;
+        (
+            status,
+            body.map_or_else(|_| Bytes::new(), |body| body.to_bytes()),
+        )
+    })?;
+    let mut response = json(
+        StatusCode::ACCEPTED,
+        &serde_json::json!({ "id": id.to_string(), "status": "running" }),
+    );
+    let place = HeaderValue::try_from(format!("/api/v1/calls/{id}")).expect("an id is safe");
+    response.headers_mut().insert(LOCATION, place);
+    let applied = HeaderValue::from_static("respond-async");
+    response
+        .headers_mut()
+        .insert(HeaderName::from_static("preference-applied"), applied);
+    Ok(response)
+}
+
+fn prefers_async(headers: &HeaderMap) -> bool {
+    let wishes = headers
+        .get_all("prefer")
+        .iter()
+        .filter_map(|value| value.to_str().ok());
+    wishes
+        .flat_map(|value| value.split([',', ';']))
+        .any(|wish| wish.trim().eq_ignore_ascii_case("respond-async"))
+}
+
+async fn run(engine: &Engine, wanted: &Wanted) -> Result<Response, Problem> {
+    let request = Request {
+        surface: wanted.surface,
+        scope: wanted.scope.clone(),
+        method: &wanted.method,
+        params: wanted.params.as_ref().map(RawBuf::as_raw),
+        context: wanted.context.clone(),
+        progress: None,
+        timeout: wanted.timeout,
+        lists: match wanted.scope {
+            Scope::All => Lists::FromCatalog,
+            Scope::Server(_) => Lists::FromServer,
+        },
+    };
+    let reply = engine.request(&wanted.caller, request).await?;
+    Ok(document(StatusCode::OK, answer(&reply)))
+}
+
+/// Writes `{"call":…,"is_error":…,"result":…}` around the raw result.
+fn answer(reply: &Reply) -> Vec<u8> {
+    let mut out = Vec::with_capacity(reply.result.len() + 96);
+    out.push(b'{');
+    if let Some(call) = reply.call {
+        out.extend_from_slice(format!("\"call\":\"{call}\",").as_bytes());
+    }
+    let is_error: &[u8] = if reply.is_error { b"true" } else { b"false" };
+    out.extend_from_slice(b"\"is_error\":");
+    out.extend_from_slice(is_error);
+    out.extend_from_slice(b",\"result\":");
+    out.extend_from_slice(&reply.result);
+    out.push(b'}');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wish_for_a_later_answer_is_found_among_others() {
+        let prefers = |values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append("prefer", value.parse().unwrap());
+            }
+            prefers_async(&headers)
+        };
+        assert!(prefers(&["respond-async"]) && prefers(&["wait=5, Respond-Async"]));
+        assert!(prefers(&["return=minimal", "respond-async"]));
+        assert!(!prefers(&[]) && !prefers(&["wait=5"]) && !prefers(&["respond-asynchronously"]));
+    }
+
+    #[test]
+    fn a_result_is_wrapped_untouched() {
+        let result = Bytes::from_static(br#"{"x":1.0}"#);
+        let reply = Reply {
+            call: None,
+            result,
+            upstream: None,
+            is_error: false,
+        };
+        assert_eq!(answer(&reply), br#"{"is_error":false,"result":{"x":1.0}}"#);
+    }
+}

@@ -1,0 +1,56 @@
+//! Health and figures: `/healthz` for anyone, `/api/v1/health` and `/metrics` for administrators.
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
+
+use super::Api;
+use super::body::json;
+use super::views::HealthView;
+
+/// Returns the route that needs no key and tells no detail.
+pub(super) fn public_routes() -> Router<Api> {
+    Router::new().route("/healthz", get(alive))
+}
+
+/// Returns the routes for administrators.
+pub(super) fn admin_routes() -> Router<Api> {
+    Router::new()
+        .route("/api/v1/health", get(health))
+        .route("/metrics", get(metrics))
+}
+
+async fn alive(State(api): State<Api>) -> Response {
+    let health = api.engine().health();
+    let (status, text) = match (health.draining, health.ok) {
+        (true, _) => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n"),
+        (false, true) => (StatusCode::OK, "ok\n"),
+        (false, false) => (StatusCode::SERVICE_UNAVAILABLE, "failing\n"),
+    };
+    (
+        status,
+        [(
+            CONTENT_TYPE,
+            HeaderValue::from_static("text/plain; charset=utf-8"),
+        )],
+        text,
+    )
+        .into_response()
+}
+
+async fn health(State(api): State<Api>) -> Response {
+    let view = HealthView::of(&api.engine().health(), api.engine().host(), api.version);
+    json(StatusCode::OK, &view)
+}
+
+async fn metrics(State(api): State<Api>) -> Response {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    (
+        [(CONTENT_TYPE, HeaderValue::from_static(kind))],
+        api.engine().metrics(),
+    )
+        .into_response()
+}

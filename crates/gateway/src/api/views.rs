@@ -1,0 +1,269 @@
+//! What the REST API shows: plain values of its own, so that an engine's type can change without
+//! changing what clients read.
+//!
+//! Times are milliseconds since 1970 (`_ms`) beside RFC 3339 text. The values of a server's
+//! environment and the text of a key are never here. `server` has the views of servers.
+
+mod health;
+mod server;
+mod spec;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use gantry_engine::{CallRow, ListedTool, LogLine, LogStream};
+use gantry_model::caller::KeyKind;
+use gantry_model::event::ServerEvent;
+use gantry_model::jsonrpc::RawBuf;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+pub(super) use self::health::HealthView;
+pub(super) use self::server::{ServerStatusView, ServerSummary};
+
+/// Returns the time now, in milliseconds since 1970.
+pub(super) fn now_ms() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_millis() as u64)
+}
+
+/// Returns a time as RFC 3339, in UTC.
+fn rfc3339(at_ms: u64) -> String {
+    let at = jiff::Timestamp::from_millisecond(i64::try_from(at_ms).unwrap_or(i64::MAX));
+    at.map_or_else(|_| String::new(), |at| at.to_string())
+}
+
+/// A list of things.
+#[derive(Serialize)]
+pub(super) struct Page<T> {
+    /// The things.
+    pub(super) items: Vec<T>,
+}
+
+/// A page of calls.
+#[derive(Serialize)]
+pub(super) struct CallPage {
+    /// The calls, newest first.
+    pub(super) items: Vec<CallView>,
+    /// What `before` must be to get the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) next: Option<String>,
+    /// How many calls fit the filter, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) total: Option<u64>,
+}
+
+/// One call of the audit.
+#[derive(Serialize)]
+pub(super) struct CallView {
+    id: String,
+    seq: u64,
+    status: &'static str,
+    project: String,
+    agent: String,
+    key: String,
+    surface: String,
+    server: String,
+    method: String,
+    tool: String,
+    schema_version: Option<String>,
+    user: Option<String>,
+    session: Option<String>,
+    run: Option<String>,
+    step: Option<String>,
+    trace: Option<String>,
+    started: String,
+    started_ms: u64,
+    ended_ms: Option<u64>,
+    duration_us: Option<u64>,
+    code: Option<String>,
+    error: Option<String>,
+    input: Option<String>,
+    input_bytes: u64,
+    output: Option<String>,
+    output_bytes: u64,
+    repeats: u64,
+}
+
+impl CallView {
+    /// Shows a row of the audit.
+    pub(super) fn of(row: CallRow) -> Self {
+        Self {
+            id: row.id.to_string(),
+            seq: row.seq,
+            status: row.status.as_str(),
+            project: row.project,
+            agent: row.agent,
+            key: row.key,
+            surface: row.surface,
+            server: row.server,
+            method: row.method,
+            tool: row.tool,
+            schema_version: row.schema_version,
+            user: row.user,
+            session: row.session,
+            run: row.run,
+            step: row.step,
+            trace: row.trace,
+            started: rfc3339(row.started_ms),
+            started_ms: row.started_ms,
+            ended_ms: row.ended_ms,
+            duration_us: row.duration_us,
+            code: row.code,
+            error: row.error,
+            input: row.input,
+            input_bytes: row.input_bytes,
+            output: row.output,
+            output_bytes: row.output_bytes,
+            repeats: row.repeats,
+        }
+    }
+}
+
+/// A key, without its text.
+#[derive(Serialize)]
+pub(super) struct KeyView {
+    id: String,
+    kind: &'static str,
+    agent: String,
+    label: String,
+    created: String,
+    created_ms: u64,
+}
+
+impl KeyView {
+    /// Shows a key.
+    pub(super) fn of(key: &gantry_engine::KeyView) -> Self {
+        Self {
+            id: key.id.to_string(),
+            kind: match key.kind {
+                KeyKind::Admin => "admin",
+                KeyKind::Agent => "agent",
+            },
+            agent: key.agent.to_string(),
+            label: key.label.clone(),
+            created: rfc3339(key.created_ms),
+            created_ms: key.created_ms,
+        }
+    }
+}
+
+/// A key that was just made; the only time its text is shown.
+#[derive(Serialize)]
+pub(super) struct KeyMade {
+    /// Its identity.
+    pub(super) id: String,
+    /// Its text.
+    pub(super) key: String,
+    /// Who it speaks for.
+    pub(super) agent: String,
+}
+
+/// A tool as the caller may use it.
+#[derive(Serialize)]
+pub(super) struct ToolView {
+    name: String,
+    id: String,
+    server: String,
+    tool: String,
+    version: String,
+    definition: DefinitionView,
+}
+
+/// A tool in MCP's own shape, under the name that the caller must use.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DefinitionView {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+    input_schema: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_schema: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    annotations: Option<Box<RawValue>>,
+}
+
+impl ToolView {
+    /// Shows a tool.
+    pub(super) fn of(tool: ListedTool) -> Self {
+        let raw = |raw: RawBuf| RawValue::from_string(raw.into_text()).ok();
+        Self {
+            name: tool.name.clone(),
+            id: tool.identity(),
+            server: tool.server.to_string(),
+            tool: tool.tool,
+            version: tool.version,
+            definition: DefinitionView {
+                name: tool.name,
+                title: tool.title,
+                description: tool.description,
+                input_schema: raw(tool.input_schema),
+                output_schema: tool.output_schema.and_then(raw),
+                annotations: tool.annotations.and_then(raw),
+            },
+        }
+    }
+}
+
+/// A line that a server wrote.
+#[derive(Serialize)]
+pub(super) struct LogLineView {
+    at: String,
+    at_ms: u64,
+    stream: &'static str,
+    text: String,
+}
+
+impl LogLineView {
+    /// Shows a line.
+    pub(super) fn of(line: &LogLine) -> Self {
+        Self {
+            at: rfc3339(line.at_ms),
+            at_ms: line.at_ms,
+            stream: match line.stream {
+                LogStream::Stderr => "stderr",
+                LogStream::Stdout => "stdout",
+                LogStream::Gantry => "gantry",
+            },
+            text: line.text.clone(),
+        }
+    }
+}
+
+/// Something that happened to a server.
+#[derive(Serialize)]
+pub(super) struct EventView {
+    at: String,
+    at_ms: u64,
+    server: String,
+    kind: &'static str,
+    detail: String,
+}
+
+impl EventView {
+    /// Shows an event.
+    pub(super) fn of(event: &ServerEvent) -> Self {
+        Self {
+            at: rfc3339(event.at_ms),
+            at_ms: event.at_ms,
+            server: event.server.to_string(),
+            kind: event.kind.as_str(),
+            detail: event.detail.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_shown_for_people() {
+        assert_eq!(rfc3339(0), "1970-01-01T00:00:00Z");
+        assert_eq!(rfc3339(1_700_000_000_123), "2023-11-14T22:13:20.123Z");
+        assert_eq!(rfc3339(u64::MAX), "");
+    }
+}

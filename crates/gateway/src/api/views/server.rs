@@ -1,0 +1,272 @@
+//! The views of servers: what is wanted, what is observed, what they use beside what they may.
+
+use gantry_engine::{Promise, ServerStatus, ServerView, Usage};
+use gantry_model::spec::{Launch, Profile, ServerSpec, Source, Start};
+use gantry_sandbox::{Limits, PromiseState};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::rfc3339;
+use super::spec::SpecView;
+
+/// A server in a list.
+#[derive(Serialize)]
+pub(in crate::api) struct ServerSummary {
+    id: String,
+    name: String,
+    description: Option<String>,
+    state: &'static str,
+    reason: Option<String>,
+    command: String,
+    profile: &'static str,
+    source: &'static str,
+    start: &'static str,
+    uptime_ms: Option<u64>,
+    restart_count: u32,
+    next_try: Option<NextTry>,
+    tools: usize,
+    health_warning: bool,
+    in_flight: usize,
+    waiting: usize,
+}
+
+impl ServerSummary {
+    /// Shows a server in a list. row 1.14
+    pub(in crate::api) fn of(server: &ServerView, now_ms: u64) -> Self {
+        let (spec, status) = (&server.spec, &server.status);
+        let Launch::Process(process) = &spec.launch;
+        Self {
+            id: server.id.to_string(),
+            name: spec.name.to_string(),
+            description: spec.description.clone(),
+            state: status.state.as_str(),
+            reason: status.reason.clone(),
+            command: process.command.clone(),
+            profile: profile(spec),
+            source: source(spec),
+            start: start(spec),
+            uptime_ms: uptime(status, now_ms),
+            restart_count: status.restarts,
+            next_try: NextTry::of(status, now_ms),
+            tools: status.tools,
+            health_warning: status.health_warning,
+            in_flight: server.queue.in_flight,
+            waiting: server.queue.waiting,
+        }
+    }
+}
+
+/// A server with everything that is known of it.
+#[derive(Serialize)]
+pub(in crate::api) struct ServerStatusView {
+    #[serde(flatten)]
+    summary: ServerSummary,
+    since: String,
+    since_ms: u64,
+    created_ms: u64,
+    pid: Option<u32>,
+    protocol_version: Option<String>,
+    server_info: Option<Box<RawValue>>,
+    instructions: Option<String>,
+    prompts: usize,
+    resources: usize,
+    excluded: Vec<Excluded>,
+    last_crash: Option<CrashView>,
+    usage: UsageView,
+    isolation: Option<Vec<PromiseView>>,
+    queue: QueueView,
+    late_replies: u64,
+    refused_requests: u64,
+    noise: NoiseView,
+    spec: SpecView,
+}
+
+impl ServerStatusView {
+    /// Shows everything that is known of a server. row 1.13
+    pub(in crate::api) fn of(server: &ServerView, now_ms: u64) -> Self {
+        let (spec, status) = (&server.spec, &server.status);
+        let info = status
+            .server_info
+            .clone()
+            .and_then(|info| RawValue::from_string(info).ok());
+        let excluded = status.excluded.iter();
+        let crash = status.last_crash.as_ref();
+        let isolation = status.isolation.as_ref();
+        Self {
+            summary: ServerSummary::of(server, now_ms),
+            since: rfc3339(status.since_ms),
+            since_ms: status.since_ms,
+            created_ms: server.created_ms,
+            pid: status.pid,
+            protocol_version: status.protocol_version.clone(),
+            server_info: info,
+            instructions: status.instructions.clone(),
+            prompts: status.prompts,
+            resources: status.resources,
+            excluded: excluded
+                .map(|(tool, reason)| Excluded {
+                    tool: tool.clone(),
+                    reason: reason.clone(),
+                })
+                .collect(),
+            last_crash: crash.map(|crash| CrashView {
+                at: rfc3339(crash.at_ms),
+                at_ms: crash.at_ms,
+                how: crash.how.clone(),
+                stderr: crash.stderr_tail.clone(),
+            }),
+            usage: UsageView::of(server.usage, spec),
+            isolation: isolation
+                .map(|report| report.promises.iter().map(PromiseView::of).collect()),
+            queue: QueueView {
+                in_flight: server.queue.in_flight,
+                waiting: server.queue.waiting,
+                limit: spec.calls.queue,
+                lanes: server.queue.lanes,
+                closed_lanes: server.queue.closed_lanes,
+            },
+            late_replies: server.late_replies,
+            refused_requests: server.refused_requests,
+            noise: NoiseView {
+                lines: server.noise.0,
+                last: server.noise.1.clone(),
+            },
+            spec: SpecView::of(spec),
+        }
+    }
+}
+
+/// When a server is tried again.
+#[derive(Serialize)]
+struct NextTry {
+    at: String,
+    at_ms: u64,
+    in_ms: u64,
+    text: String,
+}
+
+impl NextTry {
+    fn of(status: &ServerStatus, now_ms: u64) -> Option<Self> {
+        let at_ms = status.next_try_ms?;
+        let in_ms = at_ms.saturating_sub(now_ms);
+        let text = match in_ms {
+            0 => "next try now".to_owned(),
+            1..1000 => format!("next try in {in_ms} ms"),
+            _ => format!("next try in {} s", in_ms.div_ceil(1000)),
+        };
+        Some(Self {
+            at: rfc3339(at_ms),
+            at_ms,
+            in_ms,
+            text,
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct Excluded {
+    tool: String,
+    reason: String,
+}
+
+#[derive(Serialize)]
+struct CrashView {
+    at: String,
+    at_ms: u64,
+    how: String,
+    stderr: String,
+}
+
+/// What a server uses beside what it may. row 1.16
+#[derive(Serialize)]
+struct UsageView {
+    cpu_ms: Option<u64>,
+    cpu_limit: Option<f64>,
+    memory_bytes: Option<u64>,
+    memory_limit_bytes: Option<u64>,
+    pids: Option<u64>,
+    pids_limit: Option<u64>,
+}
+
+impl UsageView {
+    fn of(usage: Option<Usage>, spec: &ServerSpec) -> Self {
+        let Launch::Process(process) = &spec.launch;
+        let default = match process.profile {
+            Profile::Local => Limits::local(),
+            Profile::Hosted => Limits::hosted(),
+        };
+        Self {
+            cpu_ms: usage.map(|usage| usage.cpu.as_millis() as u64),
+            cpu_limit: process.limits.cpu.or(default.cpu),
+            memory_bytes: usage.map(|usage| usage.memory_bytes),
+            memory_limit_bytes: process.limits.memory_bytes.or(default.memory_bytes),
+            pids: usage.map(|usage| usage.pids),
+            pids_limit: process.limits.pids.or(default.pids),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct PromiseView {
+    name: &'static str,
+    state: &'static str,
+    detail: String,
+}
+
+impl PromiseView {
+    fn of(promise: &Promise) -> Self {
+        let state = match promise.state {
+            PromiseState::Enforced => "enforced",
+            PromiseState::NotEnforced => "not_enforced",
+            PromiseState::NotAsked => "not_asked",
+        };
+        Self {
+            name: promise.name,
+            state,
+            detail: promise.detail.clone(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct QueueView {
+    in_flight: usize,
+    waiting: usize,
+    limit: u32,
+    lanes: u32,
+    closed_lanes: u32,
+}
+
+#[derive(Serialize)]
+struct NoiseView {
+    lines: u64,
+    last: Vec<String>,
+}
+
+fn uptime(status: &ServerStatus, now_ms: u64) -> Option<u64> {
+    status
+        .ready_since_ms
+        .map(|since| now_ms.saturating_sub(since))
+}
+
+fn profile(spec: &ServerSpec) -> &'static str {
+    match spec.profile() {
+        Profile::Local => "local",
+        Profile::Hosted => "hosted",
+    }
+}
+
+fn source(spec: &ServerSpec) -> &'static str {
+    match spec.source {
+        Source::File => "file",
+        Source::Api => "api",
+        Source::Builtin => "builtin",
+    }
+}
+
+fn start(spec: &ServerSpec) -> &'static str {
+    match spec.start {
+        Start::Eager => "eager",
+        Start::Lazy => "lazy",
+    }
+}

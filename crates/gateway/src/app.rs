@@ -1,0 +1,103 @@
+//! The gateway as a whole: build, serve, drain.
+//!
+//! The caller brings socket, engine and the future that says «stop», so tests bind port 0 and stop
+//! when they like. Nothing here knows what a request means. Entry point: [`serve`].
+
+pub mod accept;
+pub mod connection;
+pub mod data;
+pub mod listen;
+pub mod signals;
+
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_engine::Engine;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::http::{self, AppState, HostPolicy};
+use crate::mcp;
+
+/// The version that every surface shows.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// How long answers may still be written after the engine has ended the last call.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// What can be set about serving.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// How many connections there may be.
+    pub bounds: accept::Bounds,
+    /// How long clients may take.
+    pub patience: connection::Patience,
+    /// Names and addresses, beside the loopback ones, by which clients may reach the gateway.
+    pub hosts: Vec<String>,
+}
+
+/// Serves until `shutdown` is done, then answers what is in flight and drains the engine.
+pub async fn serve(
+    listener: TcpListener,
+    engine: Engine,
+    options: Options,
+    shutdown: impl Future<Output = ()>,
+) -> io::Result<()> {
+    raise_descriptor_limit();
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let bound = listener.local_addr()?;
+    let state = AppState {
+        engine: engine.clone(),
+        hosts: Arc::new(HostPolicy::new(&[bound], &options.hosts)),
+        sessions: Arc::new(mcp::Sessions::default()),
+        version: VERSION,
+    };
+    let (stop, abort, tasks) = (
+        CancellationToken::new(),
+        CancellationToken::new(),
+        TaskTracker::new(),
+    );
+    let acceptor = accept::Acceptor {
+        router: http::router(state),
+        bounds: options.bounds,
+        patience: options.patience,
+        stop: stop.clone(),
+        abort: abort.clone(),
+        tasks: tasks.clone(),
+    };
+    let accepting = tasks.spawn(accept::run(listener, acceptor));
+
+    shutdown.await;
+    tracing::info!("stopping");
+    stop.cancel();
+    if accepting.await.is_err() {
+        tracing::error!("the accept loop had panicked");
+    }
+    tasks.close();
+    // Calls in flight are answered while the engine drains; it bounds how long that takes.
+    engine.drain().await;
+    if timeout(LAST_WORDS, tasks.wait()).await.is_err() {
+        abort.cancel();
+        tasks.wait().await;
+    }
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Lets this process open as many files as the machine allows: 1,024 are few for connections and pipes.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    if limit.current != limit.maximum
+        && let Err(error) = setrlimit(Resource::Nofile, raised)
+    {
+        tracing::debug!(%error, "cannot raise the limit of open files");
+    }
+}

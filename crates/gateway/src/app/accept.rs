@@ -1,0 +1,188 @@
+//! Takes connections in, within bounds: so many in all, so many from one address.
+//!
+//! A failing `accept` (no descriptors left) waits a little longer each time instead of spinning
+//! (fault P6); a connection over the bounds is told so and closed. Entry point: [`run`].
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::connection::{self, Patience};
+
+/// How many connections there may be.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// In all.
+    pub connections: usize,
+    /// From one address; loopback is one address for everybody and is not held to it.
+    pub per_address: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            connections: 10_240,
+            per_address: 1_024,
+        }
+    }
+}
+
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+const FIRST_WAIT: Duration = Duration::from_millis(5);
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// What an accept loop needs.
+pub(super) struct Acceptor {
+    pub(super) router: Router,
+    pub(super) bounds: Bounds,
+    pub(super) patience: Patience,
+    /// Ends accepting and lets requests in flight finish.
+    pub(super) stop: CancellationToken,
+    /// Ends everything.
+    pub(super) abort: CancellationToken,
+    pub(super) tasks: TaskTracker,
+}
+
+/// Accepts until told to stop.
+pub(super) async fn run(listener: TcpListener, acceptor: Acceptor) {
+    let seats = Seats::new(acceptor.bounds);
+    let mut wait = FIRST_WAIT;
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = acceptor.stop.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, from)) => {
+                wait = FIRST_WAIT;
+                serve(stream, from, &seats, &acceptor);
+            }
+            Err(error) if is_the_clients(&error) => {}
+            Err(error) => {
+                tracing::warn!(%error, wait_ms = wait.as_millis(), "cannot accept connections");
+                tokio::select! {
+                    biased;
+                    () = acceptor.stop.cancelled() => return,
+                    () = sleep(wait) => {}
+                }
+                wait = (wait * 2).min(LONGEST_WAIT);
+            }
+        }
+    }
+}
+
+fn serve(stream: TcpStream, from: SocketAddr, seats: &Seats, acceptor: &Acceptor) {
+    let Some(seat) = seats.take(from.ip()) else {
+        tracing::debug!(%from, "connection refused: too many");
+        // It fits an empty send buffer or it does not matter.
+        if let Err(error) = stream.try_write(FULL) {
+            tracing::trace!(%error, "the refusal was not sent");
+        }
+        return;
+    };
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "cannot set TCP_NODELAY");
+    }
+    let (router, patience) = (acceptor.router.clone(), acceptor.patience);
+    let (stop, abort) = (acceptor.stop.clone(), acceptor.abort.clone());
+    acceptor.tasks.spawn(async move {
+        let _seat = seat;
+        tokio::select! {
+            biased;
+            () = abort.cancelled() => {}
+            ended = connection::run(stream, from, router, patience, &stop) => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "connection ended with an error");
+                }
+            }
+        }
+    });
+}
+
+/// Tells errors of one connection, which say nothing about the next.
+fn is_the_clients(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::Interrupted
+    )
+}
+
+/// Who is connected.
+#[derive(Debug, Clone)]
+struct Seats {
+    bounds: Bounds,
+    taken: Arc<Mutex<Taken>>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    by_address: HashMap<IpAddr, usize>,
+}
+
+impl Seats {
+    fn new(bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            taken: Arc::default(),
+        }
+    }
+
+    fn take(&self, address: IpAddr) -> Option<Seat> {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        if taken.all >= self.bounds.connections {
+            return None;
+        }
+        let address = address.to_canonical();
+        let held = (!address.is_loopback()).then_some(address);
+        if let Some(address) = held {
+            let count = taken.by_address.entry(address).or_default();
+            if *count >= self.bounds.per_address {
+                return None;
+            }
+            *count += 1;
+        }
+        taken.all += 1;
+        Some(Seat {
+            address: held,
+            taken: Arc::clone(&self.taken),
+        })
+    }
+}
+
+/// A place among the connections, given back when dropped.
+#[derive(Debug)]
+struct Seat {
+    address: Option<IpAddr>,
+    taken: Arc<Mutex<Taken>>,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.all -= 1;
+        if let Some(address) = self.address
+            && let Some(count) = taken.by_address.get_mut(&address)
+        {
+            *count -= 1;
+            if *count == 0 {
+                taken.by_address.remove(&address);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

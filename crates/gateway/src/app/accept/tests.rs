@@ -1,0 +1,185 @@
+//! Connections over real sockets, with short patience.
+
+use std::time::Instant as Clock;
+
+use axum::routing::get;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::task::JoinHandle;
+
+use super::*;
+
+const QUICK: Patience = Patience {
+    head: Duration::from_millis(300),
+    unread: Duration::from_millis(400),
+    idle: Duration::from_millis(800),
+};
+
+struct Served {
+    address: SocketAddr,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+    accepting: JoinHandle<()>,
+}
+
+async fn serve_with(bounds: Bounds) -> Served {
+    let router = Router::new()
+        .route("/", get(async || "hello"))
+        .route("/big", get(async || "x".repeat(32 << 20)))
+        .route(
+            "/slow",
+            get(async || {
+                sleep(Duration::from_millis(500)).await;
+                "slow"
+            }),
+        );
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+    let acceptor = Acceptor {
+        router,
+        bounds,
+        patience: QUICK,
+        stop: stop.clone(),
+        abort: CancellationToken::new(),
+        tasks: tasks.clone(),
+    };
+    let accepting = tasks.spawn(run(listener, acceptor));
+    Served {
+        address,
+        stop,
+        tasks,
+        accepting,
+    }
+}
+
+async fn get_path(stream: &mut TcpStream, path: &str) -> String {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut buffer = vec![0; 4096];
+    let read = stream.read(&mut buffer).await.unwrap();
+    String::from_utf8_lossy(&buffer[..read]).into_owned()
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "sockets do not obey a paused clock"
+)]
+fn now() -> Clock {
+    Clock::now()
+}
+
+/// Waits until the gateway closes the connection and returns how long that took.
+async fn closed(stream: &mut TcpStream) -> Duration {
+    let began = now();
+    let mut rest = Vec::new();
+    drop(
+        tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut rest))
+            .await
+            .unwrap(),
+    );
+    began.elapsed()
+}
+
+#[tokio::test]
+async fn a_head_that_does_not_come_ends_the_connection() {
+    // fault A2
+    let served = serve_with(Bounds::default()).await;
+    let mut silent = TcpStream::connect(served.address).await.unwrap();
+    assert!(closed(&mut silent).await < Duration::from_millis(700));
+    let mut dripping = TcpStream::connect(served.address).await.unwrap();
+    assert!(get_path(&mut dripping, "/").await.ends_with("hello"));
+    dripping.write_all(b"GET / HT").await.unwrap();
+    let waited = closed(&mut dripping).await;
+    assert!((250..700).contains(&waited.as_millis()), "{waited:?}");
+}
+
+#[tokio::test]
+async fn an_idle_connection_ends_later_and_a_used_one_does_not() {
+    let served = serve_with(Bounds::default()).await;
+    let mut stream = TcpStream::connect(served.address).await.unwrap();
+    let began = now();
+    while began.elapsed() < Duration::from_millis(1200) {
+        assert!(get_path(&mut stream, "/").await.ends_with("hello"));
+        sleep(Duration::from_millis(100)).await;
+    }
+    let waited = closed(&mut stream).await;
+    assert!((500..1600).contains(&waited.as_millis()), "{waited:?}");
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_is_cut_off() {
+    // fault A1
+    let served = serve_with(Bounds::default()).await;
+    let mut stream = TcpStream::connect(served.address).await.unwrap();
+    assert!(
+        get_path(&mut stream, "/big")
+            .await
+            .starts_with("HTTP/1.1 200")
+    );
+    let began = now();
+    served.tasks.close();
+    served.accepting.abort();
+    tokio::time::timeout(Duration::from_secs(3), served.tasks.wait())
+        .await
+        .unwrap();
+    assert!(began.elapsed() >= QUICK.unread);
+}
+
+#[tokio::test]
+async fn stopping_answers_what_is_in_flight_and_nothing_more() {
+    // fault P4
+    let served = serve_with(Bounds::default()).await;
+    let mut busy = TcpStream::connect(served.address).await.unwrap();
+    let mut idle = TcpStream::connect(served.address).await.unwrap();
+    assert!(get_path(&mut idle, "/").await.ends_with("hello"));
+    busy.write_all(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
+        .await
+        .unwrap();
+    sleep(Duration::from_millis(100)).await;
+    served.stop.cancel();
+    assert!(closed(&mut idle).await < Duration::from_millis(200));
+    let mut answer = String::new();
+    busy.read_to_string(&mut answer).await.unwrap();
+    assert!(
+        answer.starts_with("HTTP/1.1 200") && answer.ends_with("slow"),
+        "{answer}"
+    );
+    served.accepting.await.unwrap();
+    assert!(TcpStream::connect(served.address).await.is_err());
+}
+
+#[tokio::test]
+async fn a_connection_too_many_is_told_so() {
+    // fault A2
+    let served = serve_with(Bounds {
+        connections: 1,
+        per_address: 1,
+    })
+    .await;
+    let mut first = TcpStream::connect(served.address).await.unwrap();
+    assert!(get_path(&mut first, "/").await.ends_with("hello"));
+    let mut second = TcpStream::connect(served.address).await.unwrap();
+    let mut answer = String::new();
+    drop(second.read_to_string(&mut answer).await);
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    assert!(get_path(&mut first, "/").await.ends_with("hello"));
+}
+
+#[test]
+fn seats_are_bounded_in_all_and_by_address() {
+    // fault A2
+    let seats = Seats::new(Bounds {
+        connections: 3,
+        per_address: 1,
+    });
+    let far: IpAddr = "192.0.2.1".parse().unwrap();
+    let mapped: IpAddr = "::ffff:192.0.2.1".parse().unwrap();
+    let near: IpAddr = "127.0.0.1".parse().unwrap();
+    let first = seats.take(far).unwrap();
+    assert!(seats.take(far).is_none());
+    assert!(seats.take(mapped).is_none());
+    let _others = (seats.take(near).unwrap(), seats.take(near).unwrap());
+    assert!(seats.take(near).is_none());
+    drop(first);
+    assert!(seats.take(far).is_some());
+}

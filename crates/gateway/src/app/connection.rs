@@ -1,0 +1,354 @@
+//! One client's connection: serves requests one after the other, and ends it when the client dawdles.
+//!
+//! A request's head must be there 10 s after its first byte, an answer must be read within 30 s, and a
+//! connection may be idle for two minutes (faults A1, A2). Knows nothing of what is served.
+//! Entry point: [`run`].
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use http::{Request, Response};
+use http_body::Frame;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tower::Service as _;
+
+/// How long a client may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// From the first byte of a request to the end of its head; also from the connection to its first head.
+    pub head: Duration,
+    /// Without reading anything of an answer.
+    pub unread: Duration,
+    /// Between two requests.
+    pub idle: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            head: Duration::from_secs(10),
+            unread: Duration::from_secs(30),
+            idle: Duration::from_secs(120),
+        }
+    }
+}
+
+/// The most headers of a request.
+const HEADERS: usize = 64;
+
+/// The most bytes of a request's head.
+const HEAD_BYTES: usize = 64 << 10;
+
+/// Serves a connection until either side ends it; `stop` lets the request in flight finish.
+pub(super) async fn run(
+    stream: TcpStream,
+    from: SocketAddr,
+    router: Router,
+    patience: Patience,
+    stop: &CancellationToken,
+) -> Result<(), hyper::Error> {
+    let watch = Arc::new(Watch::default());
+    let io = TokioIo::new(Watched {
+        stream,
+        watch: Arc::clone(&watch),
+    });
+    let service = Counted {
+        router,
+        from,
+        watch: Arc::clone(&watch),
+    };
+    let mut builder = http1::Builder::new();
+    builder
+        .keep_alive(true)
+        .max_headers(HEADERS)
+        .max_header_size(HEAD_BYTES)
+        .half_close(false);
+    let mut connection = pin!(builder.serve_connection(io, service));
+    let mut stopped = pin!(stop.cancelled().fuse());
+    let mut deadline = Deadline::new(patience);
+    let mut alarm = pin!(sleep_until(deadline.at));
+
+    poll_fn(|context| {
+        if stopped.as_mut().poll_unpin(context).is_ready() {
+            connection.as_mut().graceful_shutdown();
+        }
+        if let Poll::Ready(ended) = connection.as_mut().poll(context) {
+            return Poll::Ready(ended);
+        }
+        if deadline.observe(&watch) {
+            alarm.as_mut().reset(deadline.at);
+        }
+        while alarm.as_mut().poll(context).is_ready() {
+            match deadline.ring(&watch) {
+                Verdict::Wait => alarm.as_mut().reset(deadline.at),
+                Verdict::End(reason) => {
+                    tracing::debug!(reason, "connection is closed");
+                    return Poll::Ready(Ok(()));
+                }
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// What the connection is doing, told by its parts while they are polled.
+#[derive(Debug, Default)]
+struct Watch {
+    phase: AtomicU8,
+    /// Requests so far: an exchange may begin and end within one poll.
+    served: AtomicU64,
+    /// Bytes that the client took.
+    taken: AtomicU64,
+    /// 1 while the client's receive window is full.
+    stalled: AtomicU8,
+}
+
+/// Nothing has come since the last answer.
+const IDLE: u8 = 0;
+/// A request has begun and its head is not complete.
+const HEAD: u8 = 1;
+/// A request is being answered.
+const BUSY: u8 = 2;
+
+impl Watch {
+    fn phase(&self) -> u8 {
+        self.phase.load(Ordering::Relaxed)
+    }
+
+    fn enter(&self, phase: u8) {
+        self.phase.store(phase, Ordering::Relaxed);
+    }
+}
+
+/// When to look again, and why. The timer is touched only when a deadline comes nearer, which in a
+/// quick exchange is never: an alarm that rings too early just looks and is set anew.
+struct Deadline {
+    patience: Patience,
+    at: Instant,
+    phase: u8,
+    served: u64,
+    since: Instant,
+    stalled: Option<(Instant, u64)>,
+}
+
+enum Verdict {
+    Wait,
+    End(&'static str),
+}
+
+impl Deadline {
+    fn new(patience: Patience) -> Self {
+        let now = Instant::now();
+        // A new connection owes a first request at once.
+        Self {
+            patience,
+            at: now + patience.head,
+            phase: HEAD,
+            served: 0,
+            since: now,
+            stalled: None,
+        }
+    }
+
+    /// Takes in what changed; tells whether the alarm must ring earlier than it is set.
+    fn observe(&mut self, watch: &Watch) -> bool {
+        let served = watch.served.load(Ordering::Relaxed);
+        let phase = match watch.phase() {
+            // Before its first request the client owes a head, not only from the first byte on.
+            IDLE if served == 0 => HEAD,
+            phase => phase,
+        };
+        let stalled = watch.stalled.load(Ordering::Relaxed) != 0;
+        let moved = phase != self.phase || served != self.served;
+        if !moved && stalled == self.stalled.is_some() {
+            return false;
+        }
+        let now = Instant::now();
+        if moved {
+            (self.phase, self.served, self.since) = (phase, served, now);
+        }
+        if stalled != self.stalled.is_some() {
+            self.stalled = stalled.then(|| (now, watch.taken.load(Ordering::Relaxed)));
+        }
+        let due = self.due(now);
+        let sooner = due < self.at;
+        if sooner {
+            self.at = due;
+        }
+        sooner
+    }
+
+    fn due(&self, now: Instant) -> Instant {
+        let unread = self.stalled.map(|(since, _)| since + self.patience.unread);
+        let other = match self.phase {
+            HEAD => self.since + self.patience.head,
+            IDLE => self.since + self.patience.idle,
+            _ => now + self.patience.unread,
+        };
+        unread.map_or(other, |unread| unread.min(other))
+    }
+
+    /// Judges when the alarm rings.
+    fn ring(&mut self, watch: &Watch) -> Verdict {
+        let now = Instant::now();
+        if let Some((since, taken)) = self.stalled {
+            let taken_now = watch.taken.load(Ordering::Relaxed);
+            if taken_now != taken {
+                self.stalled = Some((now, taken_now));
+            } else if now >= since + self.patience.unread {
+                return Verdict::End("the client does not read its answer");
+            }
+        }
+        let waited = now.duration_since(self.since);
+        match self.phase {
+            HEAD if waited >= self.patience.head => {
+                Verdict::End("no complete request head in time")
+            }
+            IDLE if waited >= self.patience.idle => Verdict::End("idle"),
+            _ => {
+                self.at = self.due(now);
+                Verdict::Wait
+            }
+        }
+    }
+}
+
+/// The router as hyper calls it, noting when a request begins and when its answer has ended.
+struct Counted {
+    router: Router,
+    from: SocketAddr,
+    watch: Arc<Watch>,
+}
+
+impl hyper::service::Service<Request<Incoming>> for Counted {
+    type Response = Response<Answer>;
+    type Error = std::convert::Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(ConnectInfo(self.from));
+        self.watch.enter(BUSY);
+        self.watch.served.fetch_add(1, Ordering::Relaxed);
+        let watch = Arc::clone(&self.watch);
+        let answer = self.router.clone().call(request);
+        Box::pin(async move { Ok(answer.await?.map(|body| Answer { body, watch })) })
+    }
+}
+
+/// An answer's body; the connection is idle when it goes.
+struct Answer {
+    body: Body,
+    watch: Arc<Watch>,
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.watch.enter(IDLE);
+    }
+}
+
+impl http_body::Body for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The socket, noting when a request begins and when the client stops reading.
+struct Watched {
+    stream: TcpStream,
+    watch: Arc<Watch>,
+}
+
+impl Watched {
+    fn note(&self, written: &Poll<io::Result<usize>>) {
+        match written {
+            Poll::Pending => self.watch.stalled.store(1, Ordering::Relaxed),
+            Poll::Ready(Ok(bytes)) => {
+                self.watch.stalled.store(0, Ordering::Relaxed);
+                self.watch.taken.fetch_add(*bytes as u64, Ordering::Relaxed);
+            }
+            Poll::Ready(Err(_)) => {}
+        }
+    }
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if buffer.filled().len() > before && self.watch.phase() == IDLE {
+            self.watch.enter(HEAD);
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.note(&written);
+        written
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.note(&written);
+        written
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,381 @@
+//! The data folder: where it is, who may enter it, and the small files that the gateway leaves there
+//! for the other verbs (`gateway.json`, `port`, `keys/`). The store and the journal are the engine's.
+//!
+//! Folders are 0700 and files 0600, symbolic links are refused (fault F5), and files appear whole.
+//! Entry point: [`DataFolder::open`].
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use gantry_model::diagnose::{Diagnose, Fault};
+use serde::{Deserialize, Serialize};
+
+/// Why a data folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    /// Neither a flag nor a variable says where it could be.
+    #[error("no data folder is given, and neither `XDG_STATE_HOME` nor `HOME` is set")]
+    Nowhere,
+    /// It is something else.
+    #[error("the data folder `{}` is {found}", path.display())]
+    Kind {
+        /// Which folder.
+        path: PathBuf,
+        /// What is there instead.
+        found: &'static str,
+    },
+    /// It belongs to somebody else.
+    #[error("the data folder `{}` belongs to user {owner}, and the gateway runs as user {us}", path.display())]
+    Owner {
+        /// Which folder.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// Who we are.
+        us: u32,
+    },
+    /// Others may enter it.
+    #[error("the data folder `{}` is open to others (mode {mode:04o}), and keys are kept there", path.display())]
+    Open {
+        /// Which folder.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+    /// The operating system refused.
+    #[error("cannot {what} `{}`", path.display())]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Diagnose for DataError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Nowhere => "data.nowhere",
+            Self::Kind { .. } => "data.kind",
+            Self::Owner { .. } => "data.owner",
+            Self::Open { .. } => "data.open",
+            Self::Io { .. } => "data.io",
+        }
+    }
+
+    fn fault(&self) -> Fault {
+        Fault::Gateway
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Nowhere => Some("name one with `--data DIR`".to_owned()),
+            Self::Open { path, .. } => Some(format!("run `chmod 700 '{}'`", path.display())),
+            Self::Kind { .. } | Self::Owner { .. } => {
+                Some("name another with `--data DIR`".to_owned())
+            }
+            Self::Io { .. } => None,
+        }
+    }
+}
+
+/// What a running gateway says about itself in `gateway.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Running {
+    /// Its process.
+    pub pid: u32,
+    /// Where it listens, without a path.
+    pub url: String,
+    /// Since when, in milliseconds since 1970.
+    pub started_ms: u64,
+    /// Its version.
+    pub version: String,
+}
+
+/// A folder that is ours alone.
+#[derive(Debug, Clone)]
+pub struct DataFolder {
+    path: PathBuf,
+}
+
+impl DataFolder {
+    /// Returns the place of a working folder's data: its name and a hash of its whole path, so that
+    /// two checkouts of one name have two gateways.
+    pub fn default_path(state_home: Option<PathBuf>, working: &Path) -> Result<PathBuf, DataError> {
+        let state_home = state_home.ok_or(DataError::Nowhere)?;
+        let name = working
+            .file_name()
+            .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let slug: String = name
+            .chars()
+            .map(|c| {
+                if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') {
+                    c
+                } else {
+                    '-'
+                }
+            })
+            .take(40)
+            .collect();
+        let slug = if slug.trim_matches(['.', '-']).is_empty() {
+            "root".to_owned()
+        } else {
+            slug
+        };
+        let hash = fnv1a(working.as_os_str().as_encoded_bytes());
+        Ok(state_home
+            .join("gantry")
+            .join(format!("{slug}-{:08x}", (hash >> 32) as u32 ^ hash as u32)))
+    }
+
+    /// Opens a folder for a gateway: makes it if it is not there, refuses it if it is not ours alone.
+    pub fn open(path: &Path) -> Result<Self, DataError> {
+        let io = |what, path: &Path| {
+            let path = path.to_owned();
+            move |source| DataError::Io { what, path, source }
+        };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(io("make the folder", path))?;
+        check(path)?;
+        // One absolute name from here on, whatever the working folder.
+        let path = fs::canonicalize(path).map_err(io("find the folder", path))?;
+        let folder = Self { path };
+        match DirBuilder::new().mode(0o700).create(folder.keys()) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(io("make the folder", &folder.keys())(error)),
+            Ok(()) => {}
+        }
+        check(&folder.keys())?;
+        Ok(folder)
+    }
+
+    /// Names a folder for the verbs that only look; nothing is made and nothing is checked.
+    pub fn at(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// Returns the folder itself.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the file with the admin key.
+    pub fn admin_key(&self) -> PathBuf {
+        self.keys().join("admin.key")
+    }
+
+    /// Returns the file with the default agent's key.
+    pub fn agent_key(&self) -> PathBuf {
+        self.keys().join("agent.key")
+    }
+
+    fn keys(&self) -> PathBuf {
+        self.path.join("keys")
+    }
+
+    /// Writes a key and nothing else to its file.
+    pub fn write_key(&self, file: &Path, key: &str) -> Result<(), DataError> {
+        write(file, format!("{key}\n").as_bytes())
+    }
+
+    /// Returns the port of the last gateway here.
+    pub fn port(&self) -> Option<u16> {
+        fs::read_to_string(self.path.join("port"))
+            .ok()?
+            .trim()
+            .parse()
+            .ok()
+    }
+
+    /// Remembers the port for the next gateway here.
+    pub fn remember_port(&self, port: u16) -> Result<(), DataError> {
+        write(&self.path.join("port"), format!("{port}\n").as_bytes())
+    }
+
+    /// Tells the other verbs where the gateway is.
+    pub fn announce(&self, running: &Running) -> Result<(), DataError> {
+        let text = serde_json::to_vec_pretty(running)
+            .expect("plain fields are always expressible as JSON");
+        write(&self.path.join("gateway.json"), &text)
+    }
+
+    /// Takes back what [`Self::announce`] said.
+    pub fn withdraw(&self) {
+        if let Err(error) = fs::remove_file(self.path.join("gateway.json")) {
+            tracing::debug!(%error, "`gateway.json` was gone already");
+        }
+    }
+
+    /// Returns what the gateway here says about itself; it may have been killed since.
+    pub fn running(&self) -> Option<Running> {
+        serde_json::from_slice(&fs::read(self.path.join("gateway.json")).ok()?).ok()
+    }
+}
+
+/// Refuses a folder that is a link, somebody else's, or open to others.
+fn check(path: &Path) -> Result<(), DataError> {
+    let found = fs::symlink_metadata(path).map_err(|source| DataError::Io {
+        what: "look at",
+        path: path.to_owned(),
+        source,
+    })?;
+    if found.is_symlink() {
+        return Err(DataError::Kind {
+            path: path.to_owned(),
+            found: "a symbolic link",
+        });
+    }
+    if !found.is_dir() {
+        return Err(DataError::Kind {
+            path: path.to_owned(),
+            found: "no folder",
+        });
+    }
+    let us = rustix::process::geteuid().as_raw();
+    if found.uid() != us {
+        return Err(DataError::Owner {
+            path: path.to_owned(),
+            owner: found.uid(),
+            us,
+        });
+    }
+    if found.mode() & 0o077 != 0 {
+        return Err(DataError::Open {
+            path: path.to_owned(),
+            mode: found.mode() & 0o7777,
+        });
+    }
+    Ok(())
+}
+
+/// Writes a file that only we may read, whole or not at all; a link in its place is replaced.
+fn write(path: &Path, content: &[u8]) -> Result<(), DataError> {
+    let io = |what| {
+        move |source| DataError::Io {
+            what,
+            path: path.to_owned(),
+            source,
+        }
+    };
+    let draft = path.with_extension(format!("draft-{}", std::process::id()));
+    match fs::remove_file(&draft) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io("replace")(error)),
+        Ok(()) | Err(_) => {}
+    }
+    // `create_new` never follows a link.
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&draft)
+        .map_err(io("write"))?;
+    file.write_all(content).map_err(io("write"))?;
+    drop(file);
+    fs::rename(&draft, path).map_err(io("write"))
+}
+
+fn fnv1a(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn each_working_folder_has_its_own() {
+        let at = |working: &str| {
+            DataFolder::default_path(Some("/s".into()), Path::new(working)).unwrap()
+        };
+        assert_ne!(at("/a/x"), at("/b/x"));
+        assert!(
+            at("/a/my shop")
+                .to_string_lossy()
+                .starts_with("/s/gantry/my-shop-")
+        );
+        assert!(at("/").to_string_lossy().starts_with("/s/gantry/root-"));
+        assert!(matches!(
+            DataFolder::default_path(None, Path::new("/a")),
+            Err(DataError::Nowhere)
+        ));
+    }
+
+    #[test]
+    fn only_we_may_enter_and_read() {
+        // faults F5, U2
+        let home = tempfile::tempdir().unwrap();
+        let folder = DataFolder::open(&home.path().join("state/gantry/x")).unwrap();
+        assert_eq!(mode(folder.path()), 0o700);
+        folder.write_key(&folder.admin_key(), "k1").unwrap();
+        folder.write_key(&folder.admin_key(), "k2").unwrap();
+        assert_eq!(mode(&folder.admin_key()), 0o600);
+        assert_eq!(fs::read_to_string(folder.admin_key()).unwrap(), "k2\n");
+    }
+
+    #[test]
+    fn a_folder_that_is_not_ours_alone_is_refused() {
+        // fault F5
+        let home = tempfile::tempdir().unwrap();
+        let open = home.path().join("open");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
+        let error = DataFolder::open(&open).unwrap_err();
+        assert!(matches!(error, DataError::Open { mode: 0o755, .. }));
+        assert!(error.hint().unwrap().starts_with("run `chmod 700"));
+        let link = home.path().join("link");
+        symlink(home.path(), &link).unwrap();
+        assert!(matches!(
+            DataFolder::open(&link),
+            Err(DataError::Kind { .. })
+        ));
+    }
+
+    #[test]
+    fn a_link_in_a_files_place_is_replaced_not_followed() {
+        // fault F5
+        let home = tempfile::tempdir().unwrap();
+        let folder = DataFolder::open(&home.path().join("d")).unwrap();
+        let victim = home.path().join("victim");
+        fs::write(&victim, "untouched").unwrap();
+        symlink(&victim, folder.agent_key()).unwrap();
+        folder.write_key(&folder.agent_key(), "key").unwrap();
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "untouched");
+        assert_eq!(fs::read_to_string(folder.agent_key()).unwrap(), "key\n");
+    }
+
+    #[test]
+    fn what_is_announced_is_found() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = DataFolder::open(&home.path().join("d")).unwrap();
+        assert_eq!((folder.running(), folder.port()), (None, None));
+        let running = Running {
+            pid: 7,
+            url: "http://127.0.0.1:1".into(),
+            started_ms: 1,
+            version: "0".into(),
+        };
+        folder.announce(&running).unwrap();
+        folder.remember_port(4180).unwrap();
+        assert_eq!(
+            (folder.running(), folder.port()),
+            (Some(running), Some(4180))
+        );
+        folder.withdraw();
+        assert_eq!(folder.running(), None);
+    }
+}

@@ -1,0 +1,224 @@
+//! The verbs' own HTTP client: one request on one connection to a gateway, nothing else.
+//!
+//! Plain HTTP only, since a gateway without TLS is reached on loopback or through a tunnel. Every wait
+//! and every body is bounded. Entry point: [`Client::send`].
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
+use http::{Method, Request, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::failure::{Exit, Failure};
+
+const CONNECT: Duration = Duration::from_secs(5);
+/// Longer than the longest call.
+const ANSWER: Duration = Duration::from_secs(660);
+const LONGEST_BODY: usize = 64 << 20;
+
+/// Runs a verb on a small runtime of its own.
+pub(super) fn block_on<T>(verb: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime
+        .map_err(|error| Failure::plain(Exit::Failed, "cannot start the runtime", &error))?;
+    runtime.block_on(verb)
+}
+
+/// A gateway and the key to it.
+pub(super) struct Client {
+    authority: String,
+    address: String,
+    key: String,
+}
+
+impl Client {
+    pub(super) fn new(url: &str, key: &str) -> Result<Self, Failure> {
+        let wrong = || {
+            Failure::new(Exit::Usage, format!("`{url}` is no URL of a gateway"))
+                .hint("write for example `http://127.0.0.1:4180`")
+        };
+        let uri: Uri = url.parse().map_err(|_| wrong())?;
+        let authority = uri
+            .authority()
+            .filter(|_| uri.scheme_str() == Some("http"))
+            .ok_or_else(wrong)?;
+        let address = match authority.port_u16() {
+            Some(_) => authority.to_string(),
+            None => format!("{authority}:80"),
+        };
+        Ok(Self {
+            authority: authority.to_string(),
+            address,
+            key: key.to_owned(),
+        })
+    }
+
+    /// Gets JSON from the REST API.
+    pub(super) async fn get(&self, path: &str) -> Result<Value, Failure> {
+        self.send(self.request(Method::GET, path), Bytes::new())
+            .await
+    }
+
+    /// Posts to the REST API.
+    pub(super) async fn post(&self, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
+        let body = body.map_or_else(Bytes::new, |body| Bytes::from(body.to_string()));
+        self.send(self.request(Method::POST, path), body).await
+    }
+
+    fn request(&self, method: Method, path: &str) -> http::request::Builder {
+        Request::builder()
+            .method(method)
+            .uri(path)
+            .header(HOST, &self.authority)
+            .header(AUTHORIZATION, format!("Bearer {}", self.key))
+            .header(ACCEPT, "application/json, application/problem+json")
+            .header(CONTENT_TYPE, "application/json")
+            .header("X-Gantry-Surface", "cli")
+    }
+
+    async fn send(&self, request: http::request::Builder, body: Bytes) -> Result<Value, Failure> {
+        let request = request.body(Full::new(body)).map_err(|error| {
+            Failure::plain(Exit::Usage, "this cannot be put into a request", &error)
+        })?;
+        let (status, body) = timeout(ANSWER, self.exchange(request))
+            .await
+            .map_err(|_| {
+                Failure::new(
+                    Exit::Failed,
+                    format!("the gateway did not answer within {ANSWER:?}"),
+                )
+            })??;
+        let answer: Value = if body.is_empty() {
+            Value::Null
+        } else {
+            serde_json::from_slice(&body).map_err(|error| {
+                let message =
+                    format!("the gateway answered {status} with something that is no JSON");
+                Failure::plain(Exit::Failed, message, &error)
+            })?
+        };
+        match refusal(status, &answer) {
+            Some(failure) => Err(failure),
+            None => Ok(answer),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<(StatusCode, Bytes), Failure> {
+        let gone = |error: &dyn std::error::Error| {
+            Failure::plain(
+                Exit::NoGateway,
+                format!("no gateway answers at `{}`", self.authority),
+                error,
+            )
+            .hint("start it with `gantry up`, or name another with `--data DIR` or `--url URL`")
+        };
+        let broken = |error: &dyn std::error::Error| {
+            Failure::plain(Exit::Failed, "the gateway ended the connection", error)
+        };
+        let stream = match timeout(CONNECT, TcpStream::connect(&self.address)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return Err(gone(&error)),
+            Err(elapsed) => return Err(gone(&elapsed)),
+        };
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| broken(&error))?;
+        let exchange = async move {
+            let response = sender
+                .send_request(request)
+                .await
+                .map_err(|error| broken(&error))?;
+            let status = response.status();
+            let body = Limited::new(response.into_body(), LONGEST_BODY)
+                .collect()
+                .await;
+            let body = body.map_err(|error| broken(error.as_ref()))?;
+            Ok((status, body.to_bytes()))
+        };
+        let (mut exchange, mut connection) = (std::pin::pin!(exchange), std::pin::pin!(connection));
+        tokio::select! {
+            biased;
+            answered = &mut exchange => answered,
+            // The connection may end first and still have left the whole answer.
+            _ = &mut connection => exchange.await,
+        }
+    }
+}
+
+/// Escapes a text for use in a path or a query.
+pub(super) fn segment(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                escaped.push(char::from(byte))
+            }
+            _ => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
+}
+
+/// Reads an `application/problem+json`.
+fn refusal(status: StatusCode, problem: &Value) -> Option<Failure> {
+    if status.is_success() {
+        return None;
+    }
+    let text = |name: &str| problem.get(name).and_then(Value::as_str);
+    let message = text("detail").or_else(|| text("title"));
+    let message = message.map_or_else(|| format!("the gateway answered {status}"), str::to_owned);
+    let mut failure = Failure::new(Exit::Failed, message);
+    for issue in problem
+        .get("issues")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
+        let part = |name| issue.get(name).and_then(Value::as_str).unwrap_or_default();
+        failure = failure.cause(format!("`{}`: {}", part("path"), part("message")));
+    }
+    if let Some(code) = text("code") {
+        failure = failure.cause(format!("code `{code}`"));
+    }
+    match text("hint") {
+        Some(hint) => Some(failure.hint(hint)),
+        None => Some(failure),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_safe_in_urls() {
+        assert_eq!(segment("a.b-c_d"), "a.b-c_d");
+        assert_eq!(segment("../x?y&z é"), "..%2Fx%3Fy%26z%20%C3%A9");
+    }
+
+    #[test]
+    fn only_plain_urls_of_gateways_are_taken() {
+        assert_eq!(
+            Client::new("http://127.0.0.1:1/", "k").unwrap().address,
+            "127.0.0.1:1"
+        );
+        assert_eq!(
+            Client::new("http://[::1]", "k").unwrap().address,
+            "[::1]:80"
+        );
+        for wrong in ["https://x", "x", "", "file:///x"] {
+            assert!(Client::new(wrong, "k").is_err(), "{wrong}");
+        }
+    }
+}

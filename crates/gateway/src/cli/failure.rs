@@ -1,0 +1,98 @@
+//! How a verb fails: what is printed, in which order, and the exit code.
+//!
+//! First the message, then what caused it, last what to do. Entry point: [`Failure`].
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use gantry_model::diagnose::Diagnose;
+
+use super::screen::Screen;
+
+/// The exit codes that scripts may rely on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Exit {
+    /// The call or the gateway failed.
+    Failed = 1,
+    /// The person asked in a way that cannot be understood.
+    Usage = 2,
+    /// There is no gateway to talk to.
+    NoGateway = 3,
+}
+
+/// Why a verb did not do what it should.
+#[derive(Debug)]
+pub(super) struct Failure {
+    exit: Exit,
+    message: String,
+    causes: Vec<String>,
+    hint: Option<String>,
+}
+
+impl Failure {
+    pub(super) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self {
+            exit,
+            message: message.into(),
+            causes: Vec::new(),
+            hint: None,
+        }
+    }
+
+    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub(super) fn cause(mut self, cause: impl Into<String>) -> Self {
+        self.causes.push(cause.into());
+        self
+    }
+
+    /// Takes message, causes and hint from an error of ours.
+    pub(super) fn of(exit: Exit, error: &dyn Diagnose) -> Self {
+        let mut causes = Vec::new();
+        let mut next = error.source();
+        while let Some(source) = next {
+            causes.push(source.to_string());
+            next = source.source();
+        }
+        Self {
+            exit,
+            message: error.to_string(),
+            causes,
+            hint: error.hint(),
+        }
+    }
+
+    /// Takes message and causes from somebody else's error.
+    pub(super) fn plain(exit: Exit, message: impl Into<String>, error: &dyn Error) -> Self {
+        let mut failure = Self::new(exit, message).cause(error.to_string());
+        let mut next = error.source();
+        while let Some(source) = next {
+            failure.causes.push(source.to_string());
+            next = source.source();
+        }
+        failure
+    }
+
+    /// Prints it to stderr and returns the exit code.
+    pub(super) fn show(&self, screen: &Screen) -> ExitCode {
+        screen.error_line(&format!(
+            "{} {}",
+            screen.bad("error:"),
+            Screen::safe(&self.message)
+        ));
+        for cause in &self.causes {
+            screen.error_line(&format!("  because: {}", Screen::safe(cause)));
+        }
+        if let Some(hint) = &self.hint {
+            screen.error_line(&format!(
+                "{} {}",
+                screen.strong("hint:"),
+                Screen::safe(hint)
+            ));
+        }
+        ExitCode::from(self.exit as u8)
+    }
+}

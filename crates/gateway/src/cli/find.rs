@@ -1,0 +1,71 @@
+//! Finds the gateway that a verb means: the named one, else the one of the data folder.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::app::data::DataFolder;
+
+use super::Surroundings;
+use super::client::Client;
+use super::failure::{Exit, Failure};
+
+/// Which key a verb needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Sees and restarts servers, reads the audit.
+    Admin,
+    /// Lists and calls tools.
+    Agent,
+}
+
+impl Surroundings {
+    /// Returns the place of the data folder, whether or not it is there.
+    pub(super) fn data_path(&self) -> Result<PathBuf, Failure> {
+        if let Some(path) = &self.data {
+            return Ok(path.clone());
+        }
+        let working = working_folder()?;
+        DataFolder::default_path(self.environment.state_home(), &working)
+            .map_err(|error| Failure::of(Exit::Usage, &error))
+    }
+
+    /// Returns a client of the gateway that the person means.
+    pub(super) fn client(&self, role: Role) -> Result<Client, Failure> {
+        let folder = DataFolder::at(self.data_path()?);
+        let key_file = match (&self.key_file, role) {
+            (Some(file), _) => file.clone(),
+            (None, Role::Admin) => folder.admin_key(),
+            (None, Role::Agent) => folder.agent_key(),
+        };
+        let url = match &self.url {
+            Some(url) => url.clone(),
+            None => {
+                folder
+                    .running()
+                    .ok_or_else(|| no_gateway(folder.path()))?
+                    .url
+            }
+        };
+        let key = fs::read_to_string(&key_file).map_err(|error| {
+            let message = format!("cannot read the key in `{}`", key_file.display());
+            Failure::plain(Exit::Failed, message, &error)
+                .hint("name another with `--key-file FILE`")
+        })?;
+        Client::new(&url, key.trim())
+    }
+}
+
+/// Returns the folder that the person is in, by its real name.
+pub(super) fn working_folder() -> Result<PathBuf, Failure> {
+    std::env::current_dir()
+        .and_then(fs::canonicalize)
+        .map_err(|error| Failure::plain(Exit::Failed, "cannot tell the working folder", &error))
+}
+
+fn no_gateway(folder: &Path) -> Failure {
+    Failure::new(
+        Exit::NoGateway,
+        format!("no gateway is running in `{}`", folder.display()),
+    )
+    .hint("start it with `gantry up`, or name another with `--data DIR` or `--url URL`")
+}

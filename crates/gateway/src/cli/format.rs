@@ -1,0 +1,130 @@
+//! How values look on a terminal: tables, times, durations, JSON.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde_json::Value;
+
+use super::screen::Screen;
+
+/// Lays out rows under a heading in columns; cells are made harmless, the last is never padded.
+pub(super) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
+    let heading: Vec<String> = heading.iter().map(|title| title.to_uppercase()).collect();
+    let harmless = |row: &Vec<String>| -> Vec<String> {
+        row.iter()
+            .map(|cell| Screen::safe(cell).replace(['\n', '\t'], " "))
+            .collect()
+    };
+    let rows: Vec<Vec<String>> = std::iter::once(heading)
+        .chain(rows.iter().map(harmless))
+        .collect();
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| {
+            rows.iter()
+                .filter_map(|row| row.get(column))
+                .map(|cell| cell.chars().count())
+                .max()
+        })
+        .map(Option::unwrap_or_default)
+        .collect();
+    let lines = rows.iter().map(|row| {
+        let cells = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:<width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Shows a time as people write it, in UTC.
+pub(super) fn time(unix_ms: u64) -> String {
+    let moment = i64::try_from(unix_ms)
+        .ok()
+        .and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    moment.map_or_else(
+        || "?".to_owned(),
+        |moment| {
+            moment
+                .to_zoned(TimeZone::UTC)
+                .strftime("%Y-%m-%d %H:%M:%SZ")
+                .to_string()
+        },
+    )
+}
+
+/// Shows how long something took or takes, in two figures at most.
+pub(super) fn duration(milliseconds: f64) -> String {
+    let seconds = milliseconds / 1000.0;
+    match seconds {
+        s if s < 0.001 => format!("{:.0} µs", s * 1e6),
+        s if s < 0.1 => format!("{:.1} ms", s * 1e3),
+        s if s < 1.0 => format!("{:.0} ms", s * 1e3),
+        s if s < 120.0 => format!("{s:.1} s"),
+        s if s < 7200.0 => format!("{:.0} min", s / 60.0),
+        s if s < 172_800.0 => format!("{:.0} h", s / 3600.0),
+        s => format!("{:.0} days", s / 86_400.0),
+    }
+}
+
+/// Shows a number of bytes.
+pub(super) fn bytes(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        1024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),
+        1_048_576..1_073_741_824 => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+        _ => format!("{:.1} GiB", bytes as f64 / 1_073_741_824.0),
+    }
+}
+
+/// Writes JSON over several lines.
+pub(super) fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).expect("a JSON value is always expressible as JSON")
+}
+
+/// Returns a member as text: texts as they are, nothing for what is missing.
+pub(super) fn text(value: &Value, pointer: &str) -> String {
+    match value.pointer(pointer) {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    }
+}
+
+/// Returns a member as a number.
+pub(super) fn number(value: &Value, pointer: &str) -> Option<u64> {
+    value.pointer(pointer).and_then(Value::as_u64)
+}
+
+/// Returns a member as a list.
+pub(super) fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
+    value
+        .pointer(pointer)
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_and_sizes_read_well() {
+        let shown = [0.02, 1.25, 250.0, 30_000.0, 600_000.0, 86_400_000.0].map(duration);
+        assert_eq!(
+            shown,
+            ["20 µs", "1.2 ms", "250 ms", "30.0 s", "10 min", "24 h"]
+        );
+        assert_eq!(
+            [bytes(5), bytes(1536), bytes(5 << 20)],
+            ["5 B", "1.5 KiB", "5.0 MiB"]
+        );
+        assert_eq!(time(0), "1970-01-01 00:00:00Z");
+    }
+
+    #[test]
+    fn tables_are_plain_text() {
+        let rows = [vec!["a".to_owned(), "\x1b[1mx\ny".to_owned()]];
+        assert_eq!(table(&["name", "x"], &rows), "NAME  X\na     \\u{1b}[1mx y");
+    }
+}

@@ -1,0 +1,107 @@
+//! What the person sees: stdout and stderr, in colour only where that is wanted and can be seen.
+//!
+//! Text that comes from servers is made harmless first ([`Screen::safe`]): control characters and
+//! direction marks never reach a terminal. A closed pipe is no reason to fail.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+/// The person's terminal, or whatever stands in for it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Screen {
+    colour: bool,
+    terminal: bool,
+}
+
+impl Screen {
+    pub(super) fn new(wants_colour: bool) -> Self {
+        let terminal = io::stdout().is_terminal();
+        Self {
+            colour: wants_colour && terminal,
+            terminal,
+        }
+    }
+
+    /// Tells whether a person is looking.
+    pub(super) fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// Tells whether colours are shown.
+    pub(super) fn has_colour(&self) -> bool {
+        self.colour
+    }
+
+    /// Prints a line.
+    pub(super) fn line(&self, text: &str) {
+        let mut out = io::stdout().lock();
+        // Whoever closed the pipe has seen enough; the gateway goes on.
+        drop(writeln!(out, "{text}").and_then(|()| out.flush()));
+    }
+
+    /// Prints a line to stderr.
+    pub(super) fn error_line(&self, text: &str) {
+        drop(writeln!(io::stderr().lock(), "{text}"));
+    }
+
+    pub(super) fn strong(&self, text: &str) -> String {
+        self.paint("1", text)
+    }
+
+    pub(super) fn faint(&self, text: &str) -> String {
+        self.paint("2", text)
+    }
+
+    pub(super) fn good(&self, text: &str) -> String {
+        self.paint("32", text)
+    }
+
+    pub(super) fn bad(&self, text: &str) -> String {
+        self.paint("31", text)
+    }
+
+    pub(super) fn doubtful(&self, text: &str) -> String {
+        self.paint("33", text)
+    }
+
+    fn paint(&self, code: &str, text: &str) -> String {
+        if self.colour {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    /// Makes text of others harmless: what is no visible character, blank, tab or line break is escaped.
+    pub(super) fn safe(text: &str) -> String {
+        let mut harmless = String::with_capacity(text.len());
+        for letter in text.chars() {
+            if matches!(letter, '\n' | '\t') || !is_hidden(letter) {
+                harmless.push(letter);
+            } else {
+                harmless.extend(letter.escape_default());
+            }
+        }
+        harmless
+    }
+}
+
+/// Tells control characters, direction marks, zero-width and tag characters.
+fn is_hidden(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        || ('\u{e0000}'..='\u{e007f}').contains(&letter)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_servers_cannot_steer_the_terminal() {
+        assert_eq!(Screen::safe("a\tb\nc é 漢"), "a\tb\nc é 漢");
+        assert_eq!(
+            Screen::safe("\x1b[2Jx\r\u{202e}y\u{7f}"),
+            r"\u{1b}[2Jx\r\u{202e}y\u{7f}"
+        );
+    }
+}

@@ -1,0 +1,249 @@
+//! `gantry status [SERVER]`: all servers in a table, or everything about one.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::Value;
+
+use super::Surroundings;
+use super::failure::Failure;
+use super::find::Role;
+use super::format::{bytes, duration, list, number, pretty, table, text, time};
+use super::screen::Screen;
+
+/// What `gantry status` takes.
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// The server, by name or id
+    server: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows the servers, or one.
+pub(super) async fn run(
+    options: &Options,
+    surroundings: &Surroundings,
+) -> Result<ExitCode, Failure> {
+    let client = surroundings.client(Role::Admin)?;
+    let screen = &surroundings.screen;
+    let path = match &options.server {
+        Some(server) => format!("/api/v1/mcp/servers/{}", super::client::segment(server)),
+        None => "/api/v1/mcp/servers".to_owned(),
+    };
+    let answer = client.get(&path).await?;
+    if options.json {
+        screen.line(&pretty(&answer));
+    } else if options.server.is_some() {
+        one(&answer, screen);
+    } else {
+        all(&answer, screen);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn all(answer: &Value, screen: &Screen) {
+    let servers = list(answer, "/items");
+    if servers.is_empty() {
+        screen.line("no servers");
+        return;
+    }
+    let rows: Vec<Vec<String>> = servers
+        .iter()
+        .map(|server| {
+            let uptime =
+                number(server, "/uptime_ms").map_or_else(String::new, |ms| duration(ms as f64));
+            let mut why = text(server, "/reason");
+            for more in [text(server, "/next_try/text")] {
+                if !more.is_empty() {
+                    why = if why.is_empty() {
+                        more
+                    } else {
+                        format!("{why}; {more}")
+                    };
+                }
+            }
+            let calls = format!(
+                "{}+{}",
+                text(server, "/in_flight"),
+                text(server, "/waiting")
+            );
+            vec![
+                text(server, "/name"),
+                text(server, "/state"),
+                text(server, "/tools"),
+                calls,
+                uptime,
+                text(server, "/restart_count"),
+                why,
+            ]
+        })
+        .collect();
+    screen.line(&table(
+        &[
+            "server", "state", "tools", "calls", "uptime", "restarts", "why",
+        ],
+        &rows,
+    ));
+}
+
+fn one(server: &Value, screen: &Screen) {
+    let field = |label: &str, value: String| {
+        if !value.is_empty() {
+            let label = screen.strong(&format!("{label:<12}"));
+            screen.line(&format!(
+                "{label} {}",
+                Screen::safe(&value).replace('\n', "\n             ")
+            ));
+        }
+    };
+    let joined = |parts: [String; 2], by: &str| {
+        let filled: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        filled.join(by)
+    };
+    let moment = |pointer: &str| number(server, pointer).map_or_else(String::new, time);
+    field(
+        "server",
+        format!("{}  {}", text(server, "/name"), text(server, "/id")),
+    );
+    field("for", text(server, "/description"));
+    field(
+        "state",
+        joined(
+            [
+                text(server, "/state"),
+                format!("since {}", moment("/since_ms")),
+            ],
+            ", ",
+        ),
+    );
+    field(
+        "why",
+        joined(
+            [text(server, "/reason"), text(server, "/next_try/text")],
+            "; ",
+        ),
+    );
+    let arguments: Vec<String> = list(server, "/spec/args")
+        .iter()
+        .map(|word| text(word, ""))
+        .collect();
+    field(
+        "command",
+        joined([text(server, "/command"), arguments.join(" ")], " "),
+    );
+    let names: Vec<String> = list(server, "/spec/env")
+        .iter()
+        .map(|name| text(name, ""))
+        .collect();
+    field("env", names.join(" "));
+    field(
+        "profile",
+        format!(
+            "{}, {}, from {}",
+            text(server, "/profile"),
+            text(server, "/start"),
+            text(server, "/source")
+        ),
+    );
+    field("process", text(server, "/pid"));
+    field(
+        "speaks",
+        joined(
+            [
+                text(server, "/protocol_version"),
+                text(server, "/server_info/name"),
+            ],
+            ", ",
+        ),
+    );
+    field(
+        "offers",
+        format!(
+            "{} tools, {} prompts, {} resources",
+            text(server, "/tools"),
+            text(server, "/prompts"),
+            text(server, "/resources")
+        ),
+    );
+    for excluded in list(server, "/excluded") {
+        field(
+            "not offered",
+            format!("{}: {}", text(excluded, "/tool"), text(excluded, "/reason")),
+        );
+    }
+    field(
+        "calls",
+        format!(
+            "{} in flight on {} lanes ({} closed), {} of {} waiting, {} late answers",
+            text(server, "/queue/in_flight"),
+            text(server, "/queue/lanes"),
+            text(server, "/queue/closed_lanes"),
+            text(server, "/queue/waiting"),
+            text(server, "/queue/limit"),
+            text(server, "/late_replies"),
+        ),
+    );
+    field("uses", usage(server));
+    field("restarts", text(server, "/restart_count"));
+    if server.get("last_crash").is_some_and(Value::is_object) {
+        field(
+            "last crash",
+            format!(
+                "{} at {}",
+                text(server, "/last_crash/how"),
+                moment("/last_crash/at_ms")
+            ),
+        );
+        field("", text(server, "/last_crash/stderr"));
+    }
+    for promise in list(server, "/isolation") {
+        let state = text(promise, "/state").replace('_', " ");
+        field(
+            "isolation",
+            format!(
+                "{:<12} {state:<13} {}",
+                text(promise, "/name"),
+                text(promise, "/detail")
+            ),
+        );
+    }
+    if number(server, "/noise/lines").is_some_and(|lines| lines > 0) {
+        field(
+            "noise",
+            format!("{} stray lines on stdout", text(server, "/noise/lines")),
+        );
+    }
+}
+
+fn usage(server: &Value) -> String {
+    let of = |used: Option<String>, limit: Option<String>| match (used, limit) {
+        (None, None) => String::new(),
+        (used, None) => used.unwrap_or_default(),
+        (used, Some(limit)) => format!("{} of {limit}", used.unwrap_or_else(|| "?".to_owned())),
+    };
+    let size = |pointer: &str| number(server, pointer).map(bytes);
+    let count = |pointer: &str| number(server, pointer).map(|count| count.to_string());
+    let cpu = number(server, "/usage/cpu_ms").map(|ms| duration(ms as f64));
+    let cores = server.pointer("/usage/cpu_limit").and_then(Value::as_f64);
+    let parts = [
+        ("cpu", of(cpu, cores.map(|cores| format!("{cores} cores")))),
+        (
+            "memory",
+            of(
+                size("/usage/memory_bytes"),
+                size("/usage/memory_limit_bytes"),
+            ),
+        ),
+        (
+            "processes",
+            of(count("/usage/pids"), count("/usage/pids_limit")),
+        ),
+    ];
+    let filled = parts.iter().filter(|(_, value)| !value.is_empty());
+    filled
+        .map(|(name, value)| format!("{name} {value}"))
+        .collect::<Vec<_>>()
+        .join(", ")
+}

@@ -1,0 +1,45 @@
+//! What the command line understands.
+
+use clap::CommandFactory as _;
+
+use super::*;
+
+#[test]
+fn the_flags_fit_together() {
+    Arguments::command().debug_assert();
+}
+
+#[test]
+fn every_verb_takes_its_flags() {
+    let lines = [
+        "gantry up --config a.json --config b.json --port 0 --no-example --startup sequential --on-start-failure abort",
+        "gantry up --audit disk --expose bare --on-collision last_wins --insecure-bind 0.0.0.0 --host gantry.example",
+        "gantry up --drain 1s --kill-after 2s --data d --log debug",
+        "gantry status a --json --url http://127.0.0.1:1 --key-file k",
+        "gantry tools a --json",
+        "gantry call a__b x=1 y=two",
+        "gantry call a__b --json {} --raw",
+        "gantry calls --limit 5 --server a --status error --json",
+        "gantry logs a -n 5",
+        "gantry restart a --data d",
+        "gantry doctor --json",
+        "gantry example-server",
+    ];
+    for line in lines {
+        if let Err(error) = Arguments::try_parse_from(line.split(' ')) {
+            panic!("{line}: {error}");
+        }
+    }
+    for wrong in [
+        "gantry up --port x",
+        "gantry call",
+        "gantry call a x=1 --json {}",
+        "gantry calls -n 0",
+        "gantry x",
+    ] {
+        assert!(
+            Arguments::try_parse_from(wrong.split(' ')).is_err(),
+            "{wrong}"
+        );
+    }
+}

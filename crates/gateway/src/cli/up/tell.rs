@@ -1,0 +1,269 @@
+//! What `gantry up` tells the person: each server as it comes, then how to use the gateway.
+//!
+//! A server that takes long does not hold the rest back: after a moment the endpoint is shown, and the
+//! late ones follow. Never prints a key, only where it is. Entry point: [`Teller::tell`].
+
+use std::collections::HashSet;
+use std::error::Error as _;
+use std::path::Path;
+use std::time::Duration;
+
+use gantry_engine::{Engine, HostReport, Report, ServerView};
+use gantry_model::diagnose::Diagnose as _;
+use gantry_model::id::ServerName;
+use gantry_model::status::State;
+use tokio::time::{Instant, sleep};
+
+use crate::app::VERSION;
+use crate::app::data::DataFolder;
+use crate::config::file::Problem;
+
+use super::super::screen::Screen;
+
+/// How long the endpoint waits for servers, so that their lines come first.
+const MOMENT: Duration = Duration::from_millis(1500);
+
+/// How often the servers are looked at while some are starting.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What is told, and to whom.
+pub(super) struct Teller<'a> {
+    pub(super) screen: Screen,
+    pub(super) url: &'a str,
+    pub(super) folder: &'a DataFolder,
+    pub(super) problems: &'a [Problem],
+    pub(super) began: Instant,
+}
+
+impl Teller<'_> {
+    /// Tells everything; ends when no server is starting any more.
+    pub(super) async fn tell(&self, engine: &Engine) {
+        self.screen
+            .line(&self.screen.strong(&format!("Gantry {VERSION}")));
+        self.screen.line("");
+        for problem in self.problems {
+            self.problem(problem);
+        }
+        let mut told = HashSet::new();
+        let mut shown = false;
+        loop {
+            let waiting = self.servers(engine, &mut told);
+            if !shown && (!waiting || self.began.elapsed() >= MOMENT) {
+                shown = true;
+                self.usage(engine);
+            }
+            if !waiting {
+                return;
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Tells the servers that have come up or failed; returns whether some are still on their way.
+    fn servers(&self, engine: &Engine, told: &mut HashSet<ServerName>) -> bool {
+        let servers = engine.servers();
+        let width = servers
+            .iter()
+            .map(|server| server.spec.name.as_str().len())
+            .max()
+            .unwrap_or(0);
+        let mut waiting = false;
+        for server in &servers {
+            if told.contains(&server.spec.name) {
+                continue;
+            }
+            match self.line(server, width) {
+                Some(line) => {
+                    self.screen.line(&line);
+                    told.insert(server.spec.name.clone());
+                }
+                None => waiting = true,
+            }
+        }
+        waiting
+    }
+
+    fn line(&self, server: &ServerView, width: usize) -> Option<String> {
+        let (screen, status) = (&self.screen, &server.status);
+        let name = format!("{:width$}", server.spec.name.as_str());
+        let after = format!("{} ms", self.began.elapsed().as_millis());
+        let why = || {
+            status
+                .reason
+                .as_deref()
+                .map_or_else(String::new, |why| format!(": {}", Screen::safe(why)))
+        };
+        match status.state {
+            State::Starting | State::Restarting => None,
+            State::Ready => {
+                let offer = offer(status.tools, status.resources, status.prompts);
+                Some(format!(
+                    "  {} {name}  ready, {offer}  {}",
+                    screen.good("✓"),
+                    screen.faint(&after)
+                ))
+            }
+            State::Idle => Some(format!(
+                "  {} {name}  starts with its first use",
+                screen.faint("○")
+            )),
+            State::Unresponsive => Some(format!(
+                "  {} {name}  does not answer{}",
+                screen.doubtful("!"),
+                why()
+            )),
+            State::BackingOff | State::Failed | State::Stopping | State::Stopped => Some(format!(
+                "  {} {name}  not running{}",
+                screen.bad("✗"),
+                why()
+            )),
+        }
+    }
+
+    fn problem(&self, problem: &Problem) {
+        let mut text = problem.to_string();
+        let mut next = problem.source();
+        while let Some(source) = next {
+            text.push_str(&format!(": {source}"));
+            next = source.source();
+        }
+        self.screen.line(&format!(
+            "  {} {}",
+            self.screen.bad("✗"),
+            Screen::safe(&text)
+        ));
+        if let Some(hint) = problem.hint() {
+            self.screen
+                .line(&format!("    hint: {}", Screen::safe(&hint)));
+        }
+    }
+
+    /// Tells where the gateway is, where its keys are, what it enforces, and how to try it.
+    fn usage(&self, engine: &Engine) {
+        let (screen, url) = (&self.screen, self.url);
+        let (agent, admin) = (self.folder.agent_key(), self.folder.admin_key());
+        let label = |text: &str| screen.strong(&format!("{text:<11}"));
+        if !engine.servers().is_empty() || !self.problems.is_empty() {
+            screen.line("");
+        }
+        screen.line(&format!("  {} {url}/mcp", label("endpoint")));
+        screen.line(&format!(
+            "  {} {}  for clients",
+            label("keys"),
+            agent.display()
+        ));
+        screen.line(&format!("  {} {}  for you", label(""), admin.display()));
+        screen.line(&format!("  {} {}", label("isolation"), isolation(engine)));
+        screen.line("");
+        screen.line("Try it:");
+        screen.line("");
+        for line in curl(url, &agent) {
+            screen.line(&format!("  {line}"));
+        }
+        screen.line("");
+        screen
+            .line("Connect a client that takes `mcpServers`; it finds the key in its environment:");
+        screen.line("");
+        screen.line(&format!(
+            "  export GANTRY_KEY=\"$(cat {})\"",
+            quoted(&agent)
+        ));
+        screen.line(&format!("  {}", snippet(url)));
+        screen.line("");
+        screen.line(&screen.faint("Stop with Ctrl-C."));
+    }
+}
+
+/// Returns what the running servers are held by, or what this machine could hold them by.
+fn isolation(engine: &Engine) -> String {
+    let servers = engine.servers();
+    let report = servers
+        .iter()
+        .find_map(|server| server.status.isolation.as_ref());
+    let summary = report.map_or_else(|| possible(engine.host()), Report::summary);
+    Screen::safe(&summary)
+}
+
+fn possible(host: &HostReport) -> String {
+    let names = |available| {
+        let facts = host
+            .facts
+            .iter()
+            .filter(move |fact| fact.available == available);
+        facts.map(|fact| fact.name).collect::<Vec<_>>().join(", ")
+    };
+    match names(false).as_str() {
+        "" => names(true),
+        missing => format!("{}; not on this machine: {missing}", names(true)),
+    }
+}
+
+fn offer(tools: usize, resources: usize, prompts: usize) -> String {
+    let counted = |count: usize, one: &str, many: &str| match count {
+        1 => format!("1 {one}"),
+        _ => format!("{count} {many}"),
+    };
+    let mut parts = vec![counted(tools, "tool", "tools")];
+    if resources > 0 {
+        parts.push(counted(resources, "resource", "resources"));
+    }
+    if prompts > 0 {
+        parts.push(counted(prompts, "prompt", "prompts"));
+    }
+    parts.join(", ")
+}
+
+/// Returns a command that lists the tools, as a shell takes it.
+fn curl(url: &str, key: &Path) -> [String; 3] {
+    [
+        format!(
+            "curl -s {url}/mcp -H \"Authorization: Bearer $(cat {})\" \\",
+            quoted(key)
+        ),
+        "  -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \\"
+            .to_owned(),
+        "  -d '{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}'".to_owned(),
+    ]
+}
+
+/// Returns a client's entry for this gateway.
+fn snippet(url: &str) -> String {
+    let headers = "{\"Authorization\": \"Bearer ${GANTRY_KEY}\"}";
+    format!(
+        "{{\"mcpServers\": {{\"gantry\": {{\"type\": \"http\", \"url\": \"{url}/mcp\", \"headers\": {headers}}}}}}}"
+    )
+}
+
+/// Quotes a path for a shell.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+@:".contains(letter);
+    if text.chars().all(plain) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_snippets_hold_no_key_and_survive_any_path() {
+        assert_eq!(quoted(Path::new("/a/b-1/agent.key")), "/a/b-1/agent.key");
+        assert_eq!(quoted(Path::new("/it's a/k")), r"'/it'\''s a/k'");
+        let value: serde_json::Value =
+            serde_json::from_str(&snippet("http://127.0.0.1:1")).unwrap();
+        assert_eq!(
+            value["mcpServers"]["gantry"]["url"],
+            "http://127.0.0.1:1/mcp"
+        );
+    }
+
+    #[test]
+    fn what_a_server_offers_reads_well() {
+        assert_eq!(offer(1, 0, 0), "1 tool");
+        assert_eq!(offer(0, 1, 2), "0 tools, 1 resource, 2 prompts");
+    }
+}

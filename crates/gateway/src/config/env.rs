@@ -1,0 +1,131 @@
+//! Every environment variable that Gantry reads, with its meaning; the only reader of the environment.
+//!
+//! The process's variables are copied once at the start, so that tests bring a list instead of
+//! changing their own. Entry point: [`Environment::of_process`].
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// What is logged, in the syntax of `tracing` filters, such as `info` or `gantry=debug`.
+pub const GANTRY_LOG: &str = "GANTRY_LOG";
+/// The data folder, if `--data` is not given.
+pub const GANTRY_DATA: &str = "GANTRY_DATA";
+/// The URL of the gateway that the verbs talk to, if `--url` is not given.
+pub const GANTRY_URL: &str = "GANTRY_URL";
+/// The file with the key that the verbs use, if `--key-file` is not given.
+pub const GANTRY_KEY_FILE: &str = "GANTRY_KEY_FILE";
+/// Any value but an empty one turns colours off.
+pub const NO_COLOR: &str = "NO_COLOR";
+/// `dumb` turns colours off.
+pub const TERM: &str = "TERM";
+/// Where data folders are kept; `~/.local/state` if it is not set.
+pub const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
+/// The person's home.
+pub const HOME: &str = "HOME";
+
+/// What every server's process gets of our environment. Whatever else it needs stands in its `env`.
+pub const GIVEN_TO_SERVERS: [&str; 11] = [
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LC_ALL", "LC_CTYPE", "TZ",
+    "TMPDIR",
+];
+
+/// The variables of one process.
+#[derive(Debug, Clone, Default)]
+pub struct Environment {
+    variables: BTreeMap<String, String>,
+}
+
+impl Environment {
+    /// Copies this process's variables; names and values that are no Unicode are left out.
+    pub fn of_process() -> Self {
+        let pairs = std::env::vars_os();
+        pairs
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect()
+    }
+
+    /// Returns a variable's value; one that is set but empty is there.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str)
+    }
+
+    /// Returns a variable's value unless it is empty.
+    pub fn filled(&self, name: &str) -> Option<&str> {
+        self.get(name).filter(|value| !value.is_empty())
+    }
+
+    /// Returns the short list that every server's process gets.
+    pub fn for_servers(&self) -> Vec<(String, String)> {
+        let given = GIVEN_TO_SERVERS.iter();
+        given
+            .filter_map(|name| Some(((*name).to_owned(), self.get(name)?.to_owned())))
+            .collect()
+    }
+
+    /// Returns the folder in which data folders are kept, if there is a home.
+    pub fn state_home(&self) -> Option<PathBuf> {
+        let given = self
+            .filled(XDG_STATE_HOME)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute());
+        given.or_else(|| Some(PathBuf::from(self.filled(HOME)?).join(".local/state")))
+    }
+
+    /// Tells whether the person wants colours, as far as variables say.
+    pub fn wants_colour(&self) -> bool {
+        self.filled(NO_COLOR).is_none() && self.get(TERM) != Some("dumb")
+    }
+}
+
+impl FromIterator<(String, String)> for Environment {
+    fn from_iter<I: IntoIterator<Item = (String, String)>>(pairs: I) -> Self {
+        Self {
+            variables: pairs.into_iter().collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(pairs: &[(&str, &str)]) -> Environment {
+        pairs
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn servers_get_the_short_list_only() {
+        // row 4.9
+        let ours = environment(&[("PATH", "/bin"), ("AWS_SECRET", "x"), ("HOME", "/h")]);
+        let given: Vec<String> = ours
+            .for_servers()
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
+        assert_eq!(given, ["PATH", "HOME"]);
+    }
+
+    #[test]
+    fn the_state_folder_follows_the_convention() {
+        let folder = |pairs: &[(&str, &str)]| environment(pairs).state_home();
+        assert_eq!(
+            folder(&[("XDG_STATE_HOME", "/s"), ("HOME", "/h")]),
+            Some("/s".into())
+        );
+        assert_eq!(
+            folder(&[("XDG_STATE_HOME", "s"), ("HOME", "/h")]),
+            Some("/h/.local/state".into())
+        );
+        assert_eq!(folder(&[("XDG_STATE_HOME", "")]), None);
+    }
+
+    #[test]
+    fn colours_are_turned_off_by_the_usual_variables() {
+        assert!(environment(&[("NO_COLOR", "")]).wants_colour());
+        assert!(!environment(&[("NO_COLOR", "1")]).wants_colour());
+        assert!(!environment(&[("TERM", "dumb")]).wants_colour());
+    }
+}

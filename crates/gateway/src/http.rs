@@ -1,0 +1,109 @@
+//! The HTTP surface: what is checked on every route, and how the routes are joined.
+//!
+//! Names and keys are judged here (`hosts`, `auth`), sizes and forms of content too (`limits`,
+//! `media`), and errors get their status (`error`); what a route does is in `api` and `mcp`.
+//! There is no CORS: no foreign page may read us. Entry point: [`router`].
+
+pub(crate) mod auth;
+pub(crate) mod context;
+pub(crate) mod error;
+mod hosts;
+pub(crate) mod limits;
+pub(crate) mod media;
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+use gantry_engine::Engine;
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, HeaderValue, StatusCode};
+
+pub use self::hosts::HostPolicy;
+
+use self::auth::Gate;
+use self::error::Problem;
+use crate::{api, mcp};
+
+/// What the routes work with.
+#[derive(Clone)]
+pub struct AppState {
+    /// What runs.
+    pub engine: Engine,
+    /// The names this gateway answers to.
+    pub hosts: Arc<HostPolicy>,
+    /// The MCP sessions of older protocol generations.
+    pub sessions: Arc<mcp::Sessions>,
+    /// The version that is shown to clients.
+    pub version: &'static str,
+}
+
+/// Joins all routes.
+///
+/// The peer's address is taken from the request extension `ConnectInfo<SocketAddr>`.
+pub fn router(state: AppState) -> Router {
+    let gate = Gate::new(state.engine, state.hosts);
+    let api = api::router(gate.clone(), state.version)
+        .fallback(no_route)
+        .layer(from_fn_with_state(gate.clone(), guard));
+    mcp::router(gate, state.sessions, state.version).merge(api)
+}
+
+/// Checks the names, catches panics and seals the answer of every route but `/mcp`, which does so itself.
+async fn guard(State(gate): State<Gate>, request: Request, next: Next) -> Response {
+    let mut response = match gate.hosts.check(request.uri(), request.headers()) {
+        Ok(()) => unpanicked(next.run(request))
+            .await
+            .unwrap_or_else(Problem::into_response),
+        Err(problem) => problem.into_response(),
+    };
+    seal(response.headers_mut());
+    response
+}
+
+/// Waits for an answer; a panic on the way becomes a problem. fault P12
+pub(crate) async fn unpanicked<T>(work: impl Future<Output = T>) -> Result<T, Problem> {
+    AssertUnwindSafe(work)
+        .catch_unwind()
+        .await
+        .map_err(|_| Problem::panic())
+}
+
+/// Sets the headers that every answer carries.
+pub(crate) fn seal(headers: &mut HeaderMap) {
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    let policy = "default-src 'none'; frame-ancestors 'none'";
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+}
+
+async fn no_route() -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, "http.route").with_detail("there is nothing at this path")
+}
+
+/// Answers a method that a path does not take.
+pub(crate) async fn wrong_method() -> Problem {
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "http.method")
+        .with_detail("this path does not take this method")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // fault P12
+    #[tokio::test]
+    async fn a_panic_becomes_an_answer() {
+        let outcome: Result<(), Problem> = unpanicked(async { panic!("boom") }).await;
+        let problem = outcome.unwrap_err();
+        assert_eq!(problem.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        assert_eq!(problem.code(), "gateway.panic");
+    }
+}

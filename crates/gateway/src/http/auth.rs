@@ -1,0 +1,268 @@
+//! Who sends a request: exactly one `Authorization: Bearer` key, or nothing.
+//!
+//! Every way to fail is a denial; there is no branch that lets a request through without a key. A
+//! key that is right is never held up by others' wrong ones; wrong ones are counted per address,
+//! and beyond a bound answered 429 without another line in the log. Entry points: the methods of
+//! [`Gate`].
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::extract::ConnectInfo;
+use gantry_engine::Engine;
+use gantry_model::caller::{Caller, KeyKind};
+use http::header::AUTHORIZATION;
+use http::request::Parts;
+use http::{HeaderMap, StatusCode};
+use tokio::time::Instant;
+
+use super::error::Problem;
+use super::hosts::HostPolicy;
+
+/// Wrong keys that one address may try within [`WINDOW`].
+const ATTEMPTS: u32 = 20;
+/// The time over which wrong keys are counted.
+const WINDOW: Duration = Duration::from_secs(10);
+/// Addresses that are counted apart; all others share one count.
+const ADDRESSES: usize = 4096;
+
+/// What stands before every route: our names, and who holds which key.
+#[derive(Clone)]
+pub(crate) struct Gate {
+    /// The engine, which knows the keys.
+    pub(crate) engine: Engine,
+    /// The names this gateway answers to.
+    pub(crate) hosts: Arc<HostPolicy>,
+    attempts: Arc<Attempts>,
+}
+
+impl Gate {
+    /// Makes the gate of one gateway.
+    pub(crate) fn new(engine: Engine, hosts: Arc<HostPolicy>) -> Self {
+        Self {
+            engine,
+            hosts,
+            attempts: Arc::default(),
+        }
+    }
+
+    /// Returns whose key the request carries, of whichever kind.
+    pub(crate) fn anyone(&self, parts: &Parts) -> Result<Caller, Problem> {
+        let key = bearer(&parts.headers, parts.uri.query())?;
+        match self.engine.authenticate(key) {
+            Some(caller) => Ok(caller),
+            None => Err(self.attempts.refuse(peer(parts))),
+        }
+    }
+
+    /// Returns the agent behind the request; an admin key is refused (403). fault U4
+    pub(crate) fn agent(&self, parts: &Parts) -> Result<Caller, Problem> {
+        let caller = self.anyone(parts)?;
+        match caller.kind {
+            KeyKind::Agent => Ok(caller),
+            KeyKind::Admin => Err(Problem::new(StatusCode::FORBIDDEN, "auth.admin_key")
+                .with_detail("an admin key cannot list or call tools")
+                .with_hint("use the agent key")),
+        }
+    }
+
+    /// Returns the administrator behind the request; an agent key is refused (403). fault U4
+    pub(crate) fn admin(&self, parts: &Parts) -> Result<Caller, Problem> {
+        let caller = self.anyone(parts)?;
+        match caller.kind {
+            KeyKind::Admin => Ok(caller),
+            KeyKind::Agent => Err(Problem::new(StatusCode::FORBIDDEN, "auth.agent_key")
+                .with_detail("this route needs an admin key")),
+        }
+    }
+}
+
+const CHALLENGE: &str = "Bearer realm=\"gantry\"";
+const CHALLENGE_WRONG: &str = "Bearer realm=\"gantry\", error=\"invalid_token\"";
+
+fn unauthorized(code: &'static str, detail: &'static str) -> Problem {
+    Problem::new(StatusCode::UNAUTHORIZED, code)
+        .with_detail(detail)
+        .with_challenge(CHALLENGE)
+}
+
+/// Returns the one key of a request. fault U1
+pub(crate) fn bearer<'h>(headers: &'h HeaderMap, query: Option<&str>) -> Result<&'h str, Problem> {
+    if query.is_some_and(carries_key) {
+        return Err(
+            unauthorized("auth.key_in_url", "keys in URLs are never accepted")
+                .with_hint("send the key as `Authorization: Bearer KEY`, and make a new one"),
+        );
+    }
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let Some(value) = values.next() else {
+        return Err(unauthorized("auth.no_key", "no key was sent")
+            .with_hint("send it as `Authorization: Bearer KEY`"));
+    };
+    if values.next().is_some() {
+        return Err(unauthorized(
+            "auth.two_keys",
+            "more than one Authorization header was sent",
+        ));
+    }
+    let text = value.to_str().unwrap_or_default();
+    let (scheme, key) = text.split_once(' ').unwrap_or((text, ""));
+    let key = key.trim_matches(' ');
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(unauthorized(
+            "auth.scheme",
+            "only `Authorization: Bearer KEY` is accepted",
+        ));
+    }
+    if key.is_empty() || key.contains([' ', ',']) {
+        return Err(unauthorized("auth.no_key", "no key was sent"));
+    }
+    Ok(key)
+}
+
+fn carries_key(query: &str) -> bool {
+    const NAMES: [&str; 6] = [
+        "key",
+        "api_key",
+        "apikey",
+        "token",
+        "access_token",
+        "authorization",
+    ];
+    let names = query
+        .split('&')
+        .map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));
+    names
+        .into_iter()
+        .any(|name| NAMES.iter().any(|known| name.eq_ignore_ascii_case(known)))
+}
+
+fn peer(parts: &Parts) -> IpAddr {
+    let address = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+    match address.map_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED), |info| {
+        info.0.ip().to_canonical()
+    }) {
+        IpAddr::V4(address) => IpAddr::V4(address),
+        // One subscriber holds a whole /64.
+        IpAddr::V6(address) => IpAddr::V6((u128::from(address) & (u128::MAX << 64)).into()),
+    }
+}
+
+/// Wrong keys per address. fault U5
+#[derive(Debug, Default)]
+struct Attempts(Mutex<HashMap<IpAddr, Window>>);
+
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    since: Instant,
+    failures: u32,
+}
+
+impl Attempts {
+    fn refuse(&self, peer: IpAddr) -> Problem {
+        let now = Instant::now();
+        let window = self.count(peer, now);
+        if window.failures > ATTEMPTS {
+            let rest = (window.since + WINDOW).saturating_duration_since(now);
+            return Problem::new(StatusCode::TOO_MANY_REQUESTS, "auth.attempts")
+                .with_detail("too many wrong keys from this address")
+                .with_retry_after(rest);
+        }
+        if window.failures == ATTEMPTS {
+            tracing::warn!(peer = %peer, attempts = ATTEMPTS, "too many wrong keys, answering 429");
+        } else {
+            tracing::warn!(peer = %peer, "wrong key");
+        }
+        Problem::new(StatusCode::UNAUTHORIZED, "auth.wrong_key")
+            .with_detail("this key is not known, or was revoked")
+            .with_challenge(CHALLENGE_WRONG)
+    }
+
+    fn count(&self, peer: IpAddr, now: Instant) -> Window {
+        let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if windows.len() >= ADDRESSES {
+            windows.retain(|_, window| now.duration_since(window.since) < WINDOW);
+        }
+        let is_room = windows.len() < ADDRESSES || windows.contains_key(&peer);
+        let peer = if is_room {
+            peer
+        } else {
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED)
+        };
+        let window = windows.entry(peer).or_insert(Window {
+            since: now,
+            failures: 0,
+        });
+        if now.duration_since(window.since) >= WINDOW {
+            *window = Window {
+                since: now,
+                failures: 0,
+            };
+        }
+        window.failures = window.failures.saturating_add(1);
+        *window
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(values: &[&str], query: Option<&str>) -> Result<String, &'static str> {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(AUTHORIZATION, value.parse().unwrap());
+        }
+        bearer(&headers, query)
+            .map(str::to_owned)
+            .map_err(|problem| {
+                assert_eq!(problem.status(), StatusCode::UNAUTHORIZED);
+                problem.code()
+            })
+    }
+
+    // fault U1
+    #[test]
+    fn exactly_one_bearer_key_is_taken() {
+        assert_eq!(verdict(&["Bearer abc"], None).as_deref(), Ok("abc"));
+        assert_eq!(
+            verdict(&["bearer  abc "], Some("lines=3")).as_deref(),
+            Ok("abc")
+        );
+        assert_eq!(verdict(&[], None), Err("auth.no_key"));
+        assert_eq!(verdict(&[], Some("key=abc")), Err("auth.key_in_url"));
+        assert_eq!(
+            verdict(&["Bearer abc"], Some("x=1&Access_Token=abc")),
+            Err("auth.key_in_url")
+        );
+        assert_eq!(
+            verdict(&["Bearer abc", "Bearer abc"], None),
+            Err("auth.two_keys")
+        );
+        assert_eq!(verdict(&["Basic YTpi"], None), Err("auth.scheme"));
+        assert_eq!(verdict(&["abc"], None), Err("auth.scheme"));
+        for empty in ["Bearer", "Bearer ", "Bearer a b", "Bearer a,Bearer b"] {
+            assert_eq!(verdict(&[empty], None), Err("auth.no_key"), "{empty}");
+        }
+    }
+
+    // fault U5
+    #[tokio::test]
+    async fn wrong_keys_are_counted_per_address_within_a_bound() {
+        let attempts = Attempts::default();
+        let (one, other) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
+        let now = Instant::now();
+        for _ in 0..ATTEMPTS {
+            assert_eq!(attempts.refuse(one).status(), StatusCode::UNAUTHORIZED);
+        }
+        assert_eq!(attempts.refuse(one).status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(attempts.refuse(other).status(), StatusCode::UNAUTHORIZED);
+        assert_eq!(attempts.count(one, now + WINDOW * 2).failures, 1);
+        for n in 0..20_000_u32 {
+            attempts.count(IpAddr::V4(n.into()), now + WINDOW * 2);
+        }
+        assert!(attempts.0.lock().unwrap().len() <= ADDRESSES + 1);
+    }
+}

@@ -1,0 +1,191 @@
+//! What a request belongs to in its caller's world: user, session, run, step and trace.
+//!
+//! Read from headers or from the same keys in `_meta`, `_meta` winning, since that is what the
+//! caller's own library writes per call. Texts are cut, control characters refused, because they
+//! are recorded and passed on. Entry point: [`read`].
+
+use std::borrow::Cow;
+
+use gantry_model::caller::Context;
+use gantry_model::jsonrpc::{Raw, RawKind};
+use http::{HeaderMap, StatusCode};
+
+use super::error::Problem;
+
+/// The longest text that is kept, in characters.
+const LONGEST: usize = 256;
+
+/// Header and `_meta` key of each text, in the order of [`Found`].
+const KEYS: [(&str, &str); 4] = [
+    ("x-gantry-user-id", "io.gantry/user-id"),
+    ("x-gantry-session-id", "io.gantry/session-id"),
+    ("x-gantry-run-id", "io.gantry/run-id"),
+    ("x-gantry-step", "io.gantry/step"),
+];
+const TRACE: &str = "traceparent";
+
+type Found = [Option<Box<str>>; 4];
+
+/// Reads the context of a request from its headers and the `_meta` of its params.
+pub(crate) fn read(headers: &HeaderMap, meta: Option<Raw<'_>>) -> Result<Context, Problem> {
+    let mut found = Found::default();
+    for ((header, _), slot) in KEYS.iter().zip(&mut found) {
+        if let Some(value) = headers.get(*header) {
+            let text = value.to_str().map_err(|_| unfit(header))?;
+            *slot = Some(fit(text, header)?);
+        }
+    }
+    let mut trace = headers
+        .get(TRACE)
+        .and_then(|value| trace_of(value.to_str().ok()?));
+    for member in meta.into_iter().flat_map(Raw::members) {
+        if member.is(TRACE) {
+            trace = member
+                .value
+                .string()
+                .and_then(|text| trace_of(&text))
+                .or(trace);
+            continue;
+        }
+        for ((_, key), slot) in KEYS.iter().zip(&mut found) {
+            if member.is(key) {
+                *slot = Some(fit(&text_of(member.value).ok_or_else(|| unfit(key))?, key)?);
+            }
+        }
+    }
+    let [user, session, run, step] = found;
+    Ok(Context {
+        user,
+        session,
+        run,
+        step,
+        trace,
+    })
+}
+
+fn text_of(value: Raw<'_>) -> Option<Cow<'_, str>> {
+    match value.kind() {
+        RawKind::String => value.string(),
+        RawKind::Number => Some(Cow::Borrowed(value.text())),
+        RawKind::Object | RawKind::Array | RawKind::Boolean | RawKind::Null => None,
+    }
+}
+
+fn fit(text: &str, name: &str) -> Result<Box<str>, Problem> {
+    if text.chars().any(char::is_control) {
+        return Err(unfit(name));
+    }
+    let end = text
+        .char_indices()
+        .nth(LONGEST)
+        .map_or(text.len(), |(at, _)| at);
+    Ok(text[..end].into())
+}
+
+fn unfit(name: &str) -> Problem {
+    Problem::new(StatusCode::BAD_REQUEST, "request.context").with_detail(format!(
+        "`{name}` must be a text without control characters"
+    ))
+}
+
+/// Returns a W3C `traceparent` of a form that others will take, else nothing: the trace starts anew.
+fn trace_of(text: &str) -> Option<Box<str>> {
+    let mut parts = text.split('-');
+    let mut hex = |length: usize| {
+        let part = parts.next()?;
+        let is_hex = part
+            .bytes()
+            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+        (part.len() == length && is_hex).then_some(part)
+    };
+    let (version, trace, span, _flags) = (hex(2)?, hex(32)?, hex(16)?, hex(2)?);
+    let is_none = |part: &str| part.bytes().all(|b| b == b'0');
+    let is_known = version == "00" && parts.next().is_none();
+    (is_known && !is_none(trace) && !is_none(span)).then(|| text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    const OTHER: &str = "00-11111111111111111111111111111111-2222222222222222-00";
+
+    fn of(headers: &[(&'static str, &str)], meta: &str) -> Result<Context, &'static str> {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.insert(*name, value.parse().unwrap());
+        }
+        read(&map, Some(Raw::trusted(meta))).map_err(|problem| problem.code())
+    }
+
+    // row 3.5
+    #[test]
+    fn meta_wins_over_headers() {
+        let headers = [
+            ("x-gantry-user-id", "u1"),
+            ("x-gantry-run-id", "r1"),
+            (TRACE, PARENT),
+        ];
+        let context = of(&headers, "{}").unwrap();
+        assert_eq!(
+            (context.user.as_deref(), context.run.as_deref()),
+            (Some("u1"), Some("r1"))
+        );
+        assert_eq!(context.trace.as_deref(), Some(PARENT));
+        let meta =
+            format!(r#"{{"io.gantry/user-id":"u2","io.gantry/step":3,"traceparent":"{OTHER}"}}"#);
+        let context = of(&headers, &meta).unwrap();
+        assert_eq!(
+            (context.user.as_deref(), context.run.as_deref()),
+            (Some("u2"), Some("r1"))
+        );
+        assert_eq!(
+            (context.step.as_deref(), context.session.as_deref()),
+            (Some("3"), None)
+        );
+        assert_eq!(context.trace.as_deref(), Some(OTHER));
+        assert_eq!(of(&[], "{}"), Ok(Context::default()));
+    }
+
+    #[test]
+    fn what_cannot_be_recorded_is_refused_and_what_is_long_is_cut() {
+        assert_eq!(
+            of(&[], r#"{"io.gantry/user-id":"a\nb"}"#),
+            Err("request.context")
+        );
+        assert_eq!(
+            of(&[], r#"{"io.gantry/user-id":{"a":1}}"#),
+            Err("request.context")
+        );
+        let long = format!(r#"{{"io.gantry/user-id":"{}"}}"#, "é".repeat(300));
+        assert_eq!(
+            of(&[], &long).unwrap().user.unwrap().chars().count(),
+            LONGEST
+        );
+    }
+
+    #[test]
+    fn a_malformed_trace_starts_anew() {
+        for bad in [
+            "",
+            "00-xyz",
+            "01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        ] {
+            assert_eq!(of(&[(TRACE, bad)], "{}").unwrap().trace, None, "{bad}");
+        }
+        let none = "00-00000000000000000000000000000000-b7ad6b7169203331-01";
+        assert_eq!(of(&[(TRACE, none)], "{}").unwrap().trace, None);
+        assert_eq!(
+            of(&[(TRACE, &PARENT.to_uppercase())], "{}").unwrap().trace,
+            None
+        );
+        assert_eq!(
+            of(&[(TRACE, PARENT)], r#"{"traceparent":"x"}"#)
+                .unwrap()
+                .trace
+                .as_deref(),
+            Some(PARENT)
+        );
+    }
+}

@@ -1,0 +1,277 @@
+//! The only place where an error becomes an HTTP status, a problem document or a JSON-RPC error.
+//!
+//! A [`Problem`] is rendered for REST as RFC 9457 (`into_response`) and for `/mcp` as a JSON-RPC
+//! error (`mcp/answer.rs`). A fault of the gateway shows its code and call id only; the log has
+//! the chain. `map` holds the table from the engine's errors to problems.
+
+mod document;
+mod map;
+
+use std::time::Duration;
+
+use axum::response::Response;
+use gantry_model::diagnose::{Diagnose, Fault};
+use gantry_model::era::shape;
+use gantry_model::id::CallId;
+use gantry_model::jsonrpc;
+use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderValue, StatusCode};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+/// An error on its way to a client.
+#[derive(Debug)]
+pub(crate) struct Problem(Box<Parts>);
+
+#[derive(Debug)]
+struct Parts {
+    status: StatusCode,
+    code: &'static str,
+    detail: String,
+    fault: Fault,
+    hint: Option<String>,
+    call: Option<CallId>,
+    retry_after: Option<Duration>,
+    issues: Vec<FieldIssue>,
+    rpc: Option<RpcError>,
+    carrier: Carrier,
+    challenge: Option<&'static str>,
+}
+
+/// How a problem travels on `/mcp`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Carrier {
+    /// With its own HTTP status: the request was refused before it became a call.
+    Status,
+    /// In a 200, so that clients' libraries hand the JSON-RPC error to the agent.
+    Answer,
+    /// As a tool's result with `isError`, which a model reads and repairs from (SEP-1303).
+    ToolResult,
+}
+
+/// A JSON-RPC error with a code of its own.
+#[derive(Debug, Serialize)]
+pub(crate) struct RpcError {
+    /// The code.
+    pub(crate) code: i64,
+    /// The message.
+    pub(crate) message: String,
+    /// The raw data, as the server sent it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) data: Option<Box<RawValue>>,
+}
+
+/// What is wrong with one field.
+#[derive(Debug, Serialize)]
+pub(crate) struct FieldIssue {
+    /// Where it stands.
+    pub(crate) path: String,
+    /// What is wrong with it.
+    pub(crate) message: String,
+}
+
+impl Problem {
+    /// Makes a problem of a status and a stable code; a status of 500 and above is our own fault.
+    pub(crate) fn new(status: StatusCode, code: &'static str) -> Self {
+        let fault = if status.is_server_error() {
+            Fault::Gateway
+        } else {
+            Fault::Client
+        };
+        Self(Box::new(Parts {
+            status,
+            code,
+            detail: String::new(),
+            fault,
+            hint: None,
+            call: None,
+            retry_after: None,
+            issues: Vec::new(),
+            rpc: None,
+            carrier: Carrier::Status,
+            challenge: None,
+        }))
+    }
+
+    /// Takes code, fault, text and hint of an error, under the given status.
+    pub(crate) fn of(status: StatusCode, error: &(impl Diagnose + ?Sized)) -> Self {
+        let mut problem = Self::new(status, error.code());
+        problem.0.fault = error.fault();
+        if error.fault() == Fault::Gateway {
+            tracing::error!(code = error.code(), error = %chain(error), "request failed");
+        } else {
+            problem.0.detail = chain(error);
+            problem.0.hint = error.hint();
+        }
+        problem
+    }
+
+    /// Makes the answer to a request whose handler panicked.
+    pub(crate) fn panic() -> Self {
+        tracing::error!(code = "gateway.panic", "a request handler panicked");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "gateway.panic")
+    }
+
+    /// Says what is wrong with this very request.
+    pub(crate) fn with_detail(mut self, detail: impl Into<String>) -> Self {
+        self.0.detail = detail.into();
+        self
+    }
+
+    /// Says what to do about it.
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.0.hint = Some(hint.into());
+        self
+    }
+
+    /// Names the call.
+    pub(crate) fn with_call(mut self, call: Option<CallId>) -> Self {
+        self.0.call = call;
+        self
+    }
+
+    /// Says when to come again.
+    pub(crate) fn with_retry_after(mut self, wait: Duration) -> Self {
+        self.0.retry_after = Some(wait);
+        self
+    }
+
+    /// Names the fields that are wrong.
+    pub(crate) fn with_issues(mut self, issues: Vec<FieldIssue>) -> Self {
+        self.0.issues = issues;
+        self
+    }
+
+    /// Gives the problem a JSON-RPC code and message of its own.
+    pub(crate) fn with_rpc(mut self, code: i64, message: impl Into<String>) -> Self {
+        self.0.rpc = Some(RpcError {
+            code,
+            message: message.into(),
+            data: None,
+        });
+        self
+    }
+
+    /// Asks for a key, in the words of RFC 6750.
+    pub(crate) fn with_challenge(mut self, challenge: &'static str) -> Self {
+        self.0.challenge = Some(challenge);
+        self
+    }
+
+    fn with_carrier(mut self, carrier: Carrier) -> Self {
+        self.0.carrier = carrier;
+        self
+    }
+
+    /// Returns the HTTP status on REST.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.0.status
+    }
+
+    /// Returns the HTTP status on `/mcp`.
+    pub(crate) fn mcp_status(&self) -> StatusCode {
+        match self.0.carrier {
+            Carrier::Status => self.0.status,
+            Carrier::Answer | Carrier::ToolResult => StatusCode::OK,
+        }
+    }
+
+    /// Tells whether a model should read it as a tool's result.
+    pub(crate) fn is_tool_result(&self) -> bool {
+        self.0.carrier == Carrier::ToolResult
+    }
+
+    /// Puts the problem into the words of the stateless era. There an unknown method is 404, and a
+    /// resource that is not there has no code of its own.
+    pub(crate) fn for_stateless(mut self) -> Self {
+        if let Some(rpc) = &mut self.0.rpc {
+            rpc.code = shape::error_code_to_modern(rpc.code);
+        }
+        if self.0.code == "method.unknown" {
+            self.0.carrier = Carrier::Status;
+        }
+        self
+    }
+
+    /// Returns the stable code.
+    pub(crate) fn code(&self) -> &'static str {
+        self.0.code
+    }
+
+    /// Returns the fields that are wrong.
+    pub(crate) fn issues(&self) -> &[FieldIssue] {
+        &self.0.issues
+    }
+
+    /// Returns the JSON-RPC code: the error's own, else -31000 minus the status.
+    ///
+    /// That range lies outside of what JSON-RPC and MCP reserve. fault A5
+    pub(crate) fn rpc_code(&self) -> i64 {
+        match &self.0.rpc {
+            Some(rpc) => rpc.code,
+            None if self.0.status == StatusCode::INTERNAL_SERVER_ERROR => jsonrpc::INTERNAL_ERROR,
+            None => -31_000 - i64::from(self.0.status.as_u16()),
+        }
+    }
+
+    /// Returns the JSON-RPC message.
+    pub(crate) fn rpc_message(&self) -> &str {
+        self.0
+            .rpc
+            .as_ref()
+            .map_or_else(|| self.detail(), |rpc| &rpc.message)
+    }
+
+    /// Returns the JSON-RPC data: a server's own untouched, else what we know beside the message.
+    pub(crate) fn rpc_data(&self) -> Option<String> {
+        if let Some(data) = self.0.rpc.as_ref().and_then(|rpc| rpc.data.as_deref()) {
+            return Some(data.get().to_owned());
+        }
+        if self.0.code == map::SERVER_ERROR {
+            return None;
+        }
+        Some(self.own_data())
+    }
+
+    /// Returns what is wrong, without anything of ours if the fault is ours.
+    pub(crate) fn detail(&self) -> &str {
+        match (self.0.fault, self.0.detail.is_empty()) {
+            (Fault::Client | Fault::Server, false) => &self.0.detail,
+            (Fault::Gateway, _) if self.0.status == StatusCode::SERVICE_UNAVAILABLE => {
+                "the gateway takes no calls at the moment"
+            }
+            (Fault::Gateway, _) => "the gateway failed; its log knows more under this code",
+            (Fault::Client | Fault::Server, true) => title(self.0.status),
+        }
+    }
+
+    /// Sets the headers that belong to the problem, whichever body it gets.
+    pub(crate) fn dress(&self, response: &mut Response) {
+        let headers = response.headers_mut();
+        if let Some(wait) = self.0.retry_after {
+            let seconds = wait.as_millis().div_ceil(1000).max(1) as u64;
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Some(challenge) = self.0.challenge {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+        }
+    }
+}
+
+fn title(status: StatusCode) -> &'static str {
+    status.canonical_reason().unwrap_or("Error")
+}
+
+fn chain(error: &(impl std::error::Error + ?Sized)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        source = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

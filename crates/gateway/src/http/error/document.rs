@@ -1,0 +1,85 @@
+//! How a problem is written: as a document of RFC 9457, and as the data of a JSON-RPC error.
+
+use axum::response::{IntoResponse, Response};
+use gantry_model::diagnose::Fault;
+use http::HeaderValue;
+use http::header::CONTENT_TYPE;
+use serde::Serialize;
+
+use super::{FieldIssue, Problem, RpcError, title};
+
+#[derive(Serialize)]
+struct RpcData<'a> {
+    code: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    call: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    issues: &'a [FieldIssue],
+}
+
+/// A problem document of RFC 9457 with our extension members.
+#[derive(Serialize)]
+struct Document<'a> {
+    r#type: String,
+    title: &'static str,
+    status: u16,
+    detail: &'a str,
+    code: &'static str,
+    fault: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    call: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after: Option<f64>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    issues: &'a [FieldIssue],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a RpcError>,
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let parts = &self.0;
+        let document = Document {
+            r#type: format!("urn:gantry:error:{}", parts.code),
+            title: title(parts.status),
+            status: parts.status.as_u16(),
+            detail: self.detail(),
+            code: parts.code,
+            fault: match parts.fault {
+                Fault::Client => "client",
+                Fault::Server => "server",
+                Fault::Gateway => "gateway",
+            },
+            hint: parts.hint.as_deref(),
+            call: parts.call.map(|call| call.to_string()),
+            retry_after: parts.retry_after.map(|wait| wait.as_secs_f64()),
+            issues: &parts.issues,
+            error: parts.rpc.as_ref(),
+        };
+        let body = serde_json::to_vec(&document).expect("texts and numbers are always JSON");
+        let kind = HeaderValue::from_static("application/problem+json");
+        let mut response = (parts.status, [(CONTENT_TYPE, kind)], body).into_response();
+        self.dress(&mut response);
+        response
+    }
+}
+
+impl Problem {
+    /// Returns what we know beside the message, as JSON.
+    pub(super) fn own_data(&self) -> String {
+        let data = RpcData {
+            code: self.0.code,
+            call: self.0.call.map(|call| call.to_string()),
+            hint: self.0.hint.as_deref(),
+            retry_after_ms: self.0.retry_after.map(|wait| wait.as_millis() as u64),
+            issues: &self.0.issues,
+        };
+        serde_json::to_string(&data).expect("texts and numbers are always JSON")
+    }
+}

@@ -1,0 +1,199 @@
+//! The table from the engine's errors to problems.
+//!
+//! | error | REST | `/mcp` | JSON-RPC code |
+//! |---|---|---|---|
+//! | unknown tool, prompt, resource | 404 | 200 | -32602 |
+//! | unknown server | 404 | 404 | -31404 |
+//! | unknown method | 404 | 200, modern 404 | -32601 |
+//! | no grant | 403 | 403 | -31403 |
+//! | arguments against the schema | 422, `issues` | 200, a result with `isError` | – |
+//! | params of no use | 400 | 200 | -32602 |
+//! | queue full | 429, Retry-After | 429, Retry-After | -31429 |
+//! | down | 503, Retry-After | 200 | -31503 |
+//! | exited, not reading, protocol, response too large, output schema | 502 | 200 | -31502 |
+//! | timeout | 504 | 200 | -31504 |
+//! | cancelled | 499 | no answer | -31499 |
+//! | the server's own error | 404 (-32601), 400 (-32602), 502 | 200 | as the server said |
+//! | audit unavailable, stopping | 503 | 503 | -31503 |
+//! | panic | 500 | 500 | -32603 |
+//!
+//! What is refused before it becomes a call keeps its HTTP status on `/mcp`; what became of a call
+//! travels in a 200, because clients' libraries hand only that to the agent.
+
+use std::time::Duration;
+
+use gantry_engine::{CallError, CallFailure, EngineError, Issue};
+use gantry_model::era::EraError;
+use gantry_model::jsonrpc::{self, WireError};
+use gantry_model::spec::SpecError;
+use http::StatusCode;
+use serde_json::value::RawValue;
+
+use super::{Carrier, FieldIssue, Problem, RpcError};
+
+/// The code of a server's own JSON-RPC error, which travels on as it is.
+pub(super) const SERVER_ERROR: &str = "server.error";
+
+impl From<CallFailure> for Problem {
+    fn from(failure: CallFailure) -> Self {
+        let error = failure.error;
+        let (status, carrier) = place(&error);
+        let problem = Self::of(status, &error)
+            .with_carrier(carrier)
+            .with_call(failure.call);
+        match error {
+            CallError::UnknownTool { .. } | CallError::UnknownItem { .. } => {
+                let message = problem.detail().to_owned();
+                problem.with_rpc(jsonrpc::INVALID_PARAMS, message)
+            }
+            CallError::BadParams { .. } => {
+                let message = problem.detail().to_owned();
+                problem.with_rpc(jsonrpc::INVALID_PARAMS, message)
+            }
+            CallError::UnknownMethod { .. } => {
+                problem.with_rpc(jsonrpc::METHOD_NOT_FOUND, "Method not found")
+            }
+            CallError::Arguments { issues, .. } | CallError::Output { issues, .. } => {
+                problem.with_issues(issues.into_iter().map(FieldIssue::from).collect())
+            }
+            CallError::Busy { retry_after, .. } => problem.with_retry_after(retry_after),
+            CallError::Down {
+                next_try: Some(wait),
+                ..
+            } => problem.with_retry_after(wait),
+            CallError::Rpc {
+                code,
+                message,
+                data,
+                ..
+            } => {
+                let mut problem = problem;
+                let data = data.and_then(|data| RawValue::from_string(data.into()).ok());
+                problem.0.rpc = Some(RpcError {
+                    code,
+                    message,
+                    data,
+                });
+                problem
+            }
+            CallError::Stopping => problem.with_retry_after(Duration::from_secs(5)),
+            CallError::UnknownServer { .. }
+            | CallError::Unbound { .. }
+            | CallError::Down { next_try: None, .. }
+            | CallError::Exited { .. }
+            | CallError::Timeout { .. }
+            | CallError::Cancelled
+            | CallError::NotReading { .. }
+            | CallError::Protocol { .. }
+            | CallError::ResponseTooLarge { .. }
+            | CallError::Audit(_)
+            | CallError::Panicked => problem,
+        }
+    }
+}
+
+fn place(error: &CallError) -> (StatusCode, Carrier) {
+    match error {
+        CallError::UnknownTool { .. }
+        | CallError::UnknownItem { .. }
+        | CallError::UnknownMethod { .. } => (StatusCode::NOT_FOUND, Carrier::Answer),
+        CallError::UnknownServer { .. } => (StatusCode::NOT_FOUND, Carrier::Status),
+        CallError::Unbound { .. } => (StatusCode::FORBIDDEN, Carrier::Status),
+        CallError::Arguments { .. } => (StatusCode::UNPROCESSABLE_ENTITY, Carrier::ToolResult),
+        CallError::BadParams { .. } => (StatusCode::BAD_REQUEST, Carrier::Answer),
+        CallError::Busy { .. } => (StatusCode::TOO_MANY_REQUESTS, Carrier::Status),
+        CallError::Down { .. } => (StatusCode::SERVICE_UNAVAILABLE, Carrier::Answer),
+        CallError::Output { .. }
+        | CallError::Exited { .. }
+        | CallError::NotReading { .. }
+        | CallError::Protocol { .. }
+        | CallError::ResponseTooLarge { .. } => (StatusCode::BAD_GATEWAY, Carrier::Answer),
+        CallError::Timeout { .. } => (StatusCode::GATEWAY_TIMEOUT, Carrier::Answer),
+        CallError::Cancelled => (client_closed_request(), Carrier::Answer),
+        CallError::Rpc { code, .. } => (rpc_status(*code), Carrier::Answer),
+        CallError::Audit(_) | CallError::Stopping => {
+            (StatusCode::SERVICE_UNAVAILABLE, Carrier::Status)
+        }
+        CallError::Panicked => (StatusCode::INTERNAL_SERVER_ERROR, Carrier::Status),
+    }
+}
+
+fn client_closed_request() -> StatusCode {
+    StatusCode::from_u16(499).expect("499 is a status")
+}
+
+/// Returns the HTTP status that says most about a server's own error. row 1.5
+fn rpc_status(code: i64) -> StatusCode {
+    match code {
+        jsonrpc::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
+        jsonrpc::INVALID_PARAMS => StatusCode::BAD_REQUEST,
+        _ => StatusCode::BAD_GATEWAY,
+    }
+}
+
+impl From<EngineError> for Problem {
+    fn from(error: EngineError) -> Self {
+        let status = match &error {
+            EngineError::Spec(_) | EngineError::Name(_) | EngineError::Native { .. } => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
+            EngineError::Conflict { .. } => StatusCode::CONFLICT,
+            EngineError::UnknownServer { .. } => StatusCode::NOT_FOUND,
+            EngineError::StartFailed { .. } => StatusCode::BAD_GATEWAY,
+            EngineError::Audit(_) | EngineError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+            EngineError::Locked { .. }
+            | EngineError::Folder { .. }
+            | EngineError::Open { .. }
+            | EngineError::Store(_)
+            | EngineError::Sandbox(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        let problem = Self::of(status, &error);
+        let EngineError::Spec(SpecError::Range {
+            field,
+            given,
+            range,
+            ..
+        }) = error
+        else {
+            return problem;
+        };
+        let message = format!("is {given}, allowed is {range}");
+        problem.with_issues(vec![FieldIssue {
+            path: field.to_owned(),
+            message,
+        }])
+    }
+}
+
+impl From<WireError> for Problem {
+    fn from(error: WireError) -> Self {
+        let problem = Self::of(StatusCode::BAD_REQUEST, &error);
+        let message = problem.detail().to_owned();
+        problem.with_rpc(error.rpc_code(), message)
+    }
+}
+
+impl From<EraError> for Problem {
+    fn from(error: EraError) -> Self {
+        let status = StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::BAD_REQUEST);
+        let mut problem = Self::of(status, &error);
+        let data = error
+            .data()
+            .and_then(|data| RawValue::from_string(data.into_text()).ok());
+        problem.0.rpc = Some(RpcError {
+            code: error.rpc_code(),
+            message: error.to_string(),
+            data,
+        });
+        problem
+    }
+}
+
+impl From<Issue> for FieldIssue {
+    fn from(issue: Issue) -> Self {
+        Self {
+            path: issue.path,
+            message: issue.message,
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Which names this gateway answers to: the Host and Origin checks of every route.
+//!
+//! A page that a browser loaded from somewhere else must not reach us, neither by a name that was
+//! rebound to our address nor across origins. The port of a Host is never judged, since a forwarded
+//! port is still us. Never rebuilds a URL from a header. Entry point: `HostPolicy::check`.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use http::header::{HOST, ORIGIN};
+use http::{HeaderMap, StatusCode, Uri};
+
+use super::error::Problem;
+
+/// The names under which this gateway may be addressed.
+#[derive(Debug, Clone)]
+pub struct HostPolicy {
+    names: Vec<Box<str>>,
+    any_address: bool,
+}
+
+impl HostPolicy {
+    /// Allows `localhost`, the loopback addresses, the bound addresses and the given further names.
+    ///
+    /// Bound to all addresses, any literal address is allowed too: no name can be rebound to it.
+    pub fn new(bound: &[SocketAddr], further: &[String]) -> Self {
+        let mut names: Vec<Box<str>> = vec!["localhost".into(), "127.0.0.1".into(), "[::1]".into()];
+        let mut any_address = false;
+        for address in bound {
+            any_address |= address.ip().is_unspecified();
+            names.push(literal(address.ip()).into());
+        }
+        for name in further {
+            if let Some(host) = host_of(name) {
+                names.push(host.to_ascii_lowercase().into());
+            }
+        }
+        names.sort();
+        names.dedup();
+        Self { names, any_address }
+    }
+
+    /// Refuses a request that was not addressed to us (400) or comes from a foreign page (403).
+    pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+        let mut hosts = headers.get_all(HOST).iter();
+        let host = match (hosts.next(), hosts.next()) {
+            (Some(host), None) => host.to_str().ok(),
+            _ => None,
+        };
+        let Some(host) = host.filter(|host| self.admits(host)) else {
+            return Err(unknown_host());
+        };
+        if uri
+            .authority()
+            .is_some_and(|authority| !self.admits(authority.as_str()))
+        {
+            return Err(unknown_host());
+        }
+        let mut origins = headers.get_all(ORIGIN).iter();
+        let Some(origin) = origins.next() else {
+            return Ok(());
+        };
+        let origin = origin.to_str().unwrap_or("null");
+        if origins.next().is_some() || !is_same_origin(origin, host) {
+            return Err(Problem::new(StatusCode::FORBIDDEN, "http.origin")
+                .with_detail("requests from other web pages are not accepted")
+                .with_hint("send no Origin header unless the page was served by this gateway"));
+        }
+        Ok(())
+    }
+
+    fn admits(&self, authority: &str) -> bool {
+        let Some(host) = host_of(authority) else {
+            return false;
+        };
+        self.names
+            .iter()
+            .any(|name| name.eq_ignore_ascii_case(host))
+            || (self.any_address && is_address(host))
+    }
+}
+
+fn unknown_host() -> Problem {
+    Problem::new(StatusCode::BAD_REQUEST, "http.host")
+        .with_detail("the Host header does not name this gateway")
+        .with_hint("use `localhost`, the address it is bound to, or a name it was configured with")
+}
+
+fn literal(ip: IpAddr) -> String {
+    match ip {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    }
+}
+
+fn is_address(host: &str) -> bool {
+    match host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+    {
+        Some(inner) => inner.parse::<Ipv6Addr>().is_ok(),
+        None => host.parse::<std::net::Ipv4Addr>().is_ok(),
+    }
+}
+
+/// Returns the host of `host[:port]` without a trailing dot; `None` if it is anything else.
+fn host_of(authority: &str) -> Option<&str> {
+    let (host, port) = if authority.starts_with('[') {
+        let end = authority.find(']')? + 1;
+        (&authority[..end], &authority[end..])
+    } else {
+        authority.split_at(authority.find(':').unwrap_or(authority.len()))
+    };
+    let port_is_fine = match port.strip_prefix(':') {
+        Some(digits) => digits.bytes().all(|b| b.is_ascii_digit()) && digits.parse::<u16>().is_ok(),
+        None => port.is_empty(),
+    };
+    let inner = host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    let host_is_fine = match inner {
+        Some(inner) => inner.parse::<Ipv6Addr>().is_ok(),
+        None => host
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_')),
+    };
+    let host = host.strip_suffix('.').unwrap_or(host);
+    (port_is_fine && host_is_fine && !host.is_empty()).then_some(host)
+}
+
+/// Tells whether a page of this origin was served under the very name that the request names.
+fn is_same_origin(origin: &str, host: &str) -> bool {
+    let (authority, port) = match (
+        origin.strip_prefix("http://"),
+        origin.strip_prefix("https://"),
+    ) {
+        (Some(authority), _) => (authority, "80"),
+        (_, Some(authority)) => (authority, "443"),
+        (None, None) => return false,
+    };
+    let (Some(theirs), Some(ours)) = (host_of(authority), host_of(host)) else {
+        return false;
+    };
+    theirs.eq_ignore_ascii_case(ours) && port_of(authority, port) == port_of(host, port)
+}
+
+fn port_of<'a>(authority: &'a str, default: &'a str) -> &'a str {
+    let after = authority.rfind(']').map_or(0, |end| end + 1);
+    authority[after..]
+        .rsplit_once(':')
+        .map_or(default, |(_, port)| port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy() -> HostPolicy {
+        let bound = "192.0.2.7:4100".parse().unwrap();
+        HostPolicy::new(&[bound], &["Gantry.Example".to_owned()])
+    }
+
+    fn status(uri: &str, headers: &[(&str, &str)]) -> u16 {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(
+                http::HeaderName::try_from(*name).unwrap(),
+                value.parse().unwrap(),
+            );
+        }
+        let verdict = policy().check(&uri.parse().unwrap(), &map);
+        verdict.map_or_else(|problem| problem.status().as_u16(), |()| 200)
+    }
+
+    // fault U8
+    #[test]
+    fn only_our_own_names_are_answered() {
+        let good = [
+            "localhost",
+            "LOCALHOST:9",
+            "localhost.:4100",
+            "127.0.0.1:1",
+            "[::1]",
+            "[::1]:80",
+        ];
+        for host in
+            good.into_iter()
+                .chain(["192.0.2.7:4100", "gantry.example", "GANTRY.example.:1"])
+        {
+            assert_eq!(status("/mcp", &[("host", host)]), 200, "{host}");
+        }
+        let bad = [
+            "evil.example",
+            "a/?x=",
+            "localhost/?x=",
+            "localhost:99999",
+            "localhost:80:80",
+        ];
+        let more = [
+            "",
+            ":80",
+            ".",
+            "user@localhost",
+            "[::2]",
+            "[::1",
+            "127.0.0.1.evil.example",
+        ];
+        for host in bad
+            .into_iter()
+            .chain(more)
+            .chain(["192.0.2.8", "localhost..", "localhost:+1"])
+        {
+            assert_eq!(status("/mcp", &[("host", host)]), 400, "{host}");
+        }
+        assert_eq!(status("/mcp", &[]), 400);
+        assert_eq!(
+            status("/mcp", &[("host", "localhost"), ("host", "localhost")]),
+            400
+        );
+    }
+
+    // fault U8
+    #[test]
+    fn an_absolute_form_target_must_name_us_too() {
+        assert_eq!(
+            status("http://localhost/mcp", &[("host", "localhost")]),
+            200
+        );
+        assert_eq!(
+            status("http://evil.example/mcp", &[("host", "localhost")]),
+            400
+        );
+        assert_eq!(
+            status("http://localhost/mcp", &[("host", "evil.example")]),
+            400
+        );
+    }
+
+    // fault U9
+    #[test]
+    fn pages_of_other_origins_are_refused() {
+        let host = ("host", "localhost:4100");
+        for origin in ["http://localhost:4100", "http://LOCALHOST:4100"] {
+            assert_eq!(status("/", &[host, ("origin", origin)]), 200, "{origin}");
+        }
+        let foreign = [
+            "null",
+            "http://evil.example",
+            "http://localhost:4101",
+            "file://",
+            "",
+        ];
+        for origin in foreign
+            .into_iter()
+            .chain(["https://localhost", "http://localhost:4100/x"])
+        {
+            assert_eq!(status("/", &[host, ("origin", origin)]), 403, "{origin}");
+        }
+        let ours = ("origin", "http://localhost:4100");
+        assert_eq!(status("/", &[host, ours, ours]), 403);
+        assert_eq!(
+            status(
+                "/",
+                &[("host", "localhost"), ("origin", "http://localhost:80")]
+            ),
+            200
+        );
+    }
+
+    #[test]
+    fn bound_to_everything_any_literal_address_is_us() {
+        let policy = HostPolicy::new(&["0.0.0.0:1".parse().unwrap()], &[]);
+        assert!(policy.admits("10.1.2.3:80") && policy.admits("[fe80::1]"));
+        assert!(!policy.admits("evil.example") && !policy.admits("0x7f.1"));
+    }
+}

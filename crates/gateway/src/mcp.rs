@@ -1,0 +1,244 @@
+//! The MCP endpoint: `/mcp` for all that a key's agent may use, `/mcp/servers/{name}` for one
+//! server under its own names.
+//!
+//! One URL speaks every protocol generation; `era` of the model tells them apart. A call lives in
+//! its request: when the client goes away, the call is taken back. Never imports `api`. Entry
+//! point: [`router`].
+
+mod answer;
+mod batch;
+mod forward;
+mod hello;
+mod inflight;
+mod listen;
+mod post;
+mod sessions;
+mod stream;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::any;
+use gantry_engine::{Engine, Scope};
+use gantry_model::caller::Caller;
+use gantry_model::era::meta::Identity;
+use gantry_model::era::{Era, ProtocolVersion};
+use http::header::ALLOW;
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use tokio_util::task::TaskTracker;
+
+pub use self::sessions::Sessions;
+
+use self::answer::Answer;
+use self::sessions::Session;
+use crate::http::auth::Gate;
+use crate::http::error::Problem;
+use crate::http::media::Accepts;
+use crate::http::{seal, unpanicked};
+
+/// What the endpoint works with.
+struct Endpoint {
+    gate: Gate,
+    sessions: Arc<Sessions>,
+    listeners: listen::Listeners,
+    tasks: TaskTracker,
+    identity: Identity,
+}
+
+/// Who came, and to which door.
+struct Visit {
+    caller: Caller,
+    scope: Scope,
+    parts: Parts,
+}
+
+/// Returns the endpoint's routes.
+pub(crate) fn router(gate: Gate, sessions: Arc<Sessions>, version: &'static str) -> Router {
+    let endpoint = Endpoint {
+        gate,
+        sessions,
+        listeners: listen::Listeners::default(),
+        tasks: TaskTracker::new(),
+        identity: Identity::new("gantry", version),
+    };
+    Router::new()
+        .route("/mcp", any(everything))
+        .route("/mcp/servers/{name}", any(one_server))
+        .with_state(Arc::new(endpoint))
+}
+
+async fn everything(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
+    endpoint.serve(Ok(Scope::All), request).await
+}
+
+async fn one_server(
+    State(endpoint): State<Arc<Endpoint>>,
+    name: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Response {
+    let name = name.map_or_else(|_| String::new(), |Path(name)| name);
+    let scope = name
+        .parse()
+        .map(Scope::Server)
+        .map_err(|_| unknown_server(&name));
+    endpoint.serve(scope, request).await
+}
+
+fn unknown_server(name: &str) -> Problem {
+    let name: String = name.chars().take(64).flat_map(char::escape_debug).collect();
+    Problem::new(StatusCode::NOT_FOUND, "server.unknown").with_detail(format!("no server `{name}`"))
+}
+
+impl Endpoint {
+    fn engine(&self) -> &Engine {
+        &self.gate.engine
+    }
+
+    async fn serve(self: &Arc<Self>, scope: Result<Scope, Problem>, request: Request) -> Response {
+        let served = unpanicked(self.answer(scope, request))
+            .await
+            .and_then(|answer| answer);
+        let mut response = served.unwrap_or_else(|problem| {
+            tracing::debug!(
+                code = problem.code(),
+                "a request to the endpoint was refused"
+            );
+            Answer::problem(None, problem).into_response()
+        });
+        seal(response.headers_mut());
+        response
+    }
+
+    async fn answer(
+        self: &Arc<Self>,
+        scope: Result<Scope, Problem>,
+        request: Request,
+    ) -> Result<Response, Problem> {
+        let (parts, body) = request.into_parts();
+        self.gate.hosts.check(&parts.uri, &parts.headers)?;
+        let caller = self.gate.agent(&parts)?;
+        let visit = Visit {
+            caller,
+            scope: scope?,
+            parts,
+        };
+        match visit.parts.method {
+            Method::POST => self.post(&visit, body).await,
+            Method::GET if !visit.is_stateless() => self.get(&visit),
+            Method::DELETE if !visit.is_stateless() => self.delete(&visit),
+            _ => Ok(wrong_method()),
+        }
+    }
+
+    /// Opens the stream on which a session hears of changes.
+    fn get(self: &Arc<Self>, visit: &Visit) -> Result<Response, Problem> {
+        if !Accepts::of(&visit.parts.headers).events {
+            return Err(Problem::new(StatusCode::NOT_ACCEPTABLE, "http.accept")
+                .with_detail("this answer is `text/event-stream`, which Accept does not allow"));
+        }
+        match self.session(visit)? {
+            Some(session) => self.listen_on_session(visit, &session),
+            // Without a session there is nothing to hear.
+            None => Ok(wrong_method()),
+        }
+    }
+
+    /// Ends a session.
+    fn delete(&self, visit: &Visit) -> Result<Response, Problem> {
+        let session = self.session(visit)?.ok_or_else(|| {
+            Problem::new(StatusCode::BAD_REQUEST, "session.missing")
+                .with_detail("`Mcp-Session-Id` must name the session to end")
+        })?;
+        self.sessions.close(&session);
+        Ok(StatusCode::NO_CONTENT.into_response())
+    }
+
+    /// Returns the session that the request names, if it names one. fault T4
+    fn session(&self, visit: &Visit) -> Result<Option<Arc<Session>>, Problem> {
+        let mut values = visit.parts.headers.get_all(SESSION_HEADER).iter();
+        let Some(value) = values.next() else {
+            return Ok(None);
+        };
+        let id = match values.next() {
+            None => value.to_str().ok().and_then(|text| text.parse().ok()),
+            Some(_) => None,
+        };
+        let session = id.and_then(|id| self.sessions.find(id, visit.caller.key, &visit.scope));
+        session.map(Some).ok_or_else(|| {
+            Problem::new(StatusCode::NOT_FOUND, "session.unknown")
+                .with_detail("this session has ended, or never was")
+                .with_hint("begin anew with `initialize`")
+        })
+    }
+}
+
+/// `Mcp-Session-Id`, as the header map wants it.
+const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
+/// `MCP-Protocol-Version`, as the header map wants it.
+const VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version");
+
+impl Visit {
+    /// Tells whether the request's header names a version without sessions and streams.
+    fn is_stateless(&self) -> bool {
+        let version = self
+            .parts
+            .headers
+            .get(VERSION_HEADER)
+            .and_then(|value| value.to_str().ok());
+        let version = version.and_then(|text| text.parse::<ProtocolVersion>().ok());
+        version.is_some_and(|version| version.era() == Era::Stateless)
+    }
+}
+
+fn wrong_method() -> Response {
+    let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, "http.method")
+        .with_detail("send messages with POST");
+    let mut response = Answer::problem(None, problem).into_response();
+    response
+        .headers_mut()
+        .insert(ALLOW, HeaderValue::from_static("POST"));
+    response
+}
+
+/// Returns up to two values of a header; one that is no text stands as one that nothing equals.
+fn values<'h>(headers: &'h HeaderMap, name: &HeaderName) -> ([&'h str; 2], usize) {
+    let mut found = [""; 2];
+    let mut count = 0;
+    for (slot, value) in found.iter_mut().zip(headers.get_all(name)) {
+        *slot = value.to_str().unwrap_or("\u{7f}");
+        count += 1;
+    }
+    (found, count)
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_model::era::headers::{PROTOCOL_VERSION, SESSION_ID};
+
+    use super::*;
+
+    #[test]
+    fn our_header_names_are_the_models() {
+        assert!(SESSION_HEADER.as_str().eq_ignore_ascii_case(SESSION_ID));
+        assert!(
+            VERSION_HEADER
+                .as_str()
+                .eq_ignore_ascii_case(PROTOCOL_VERSION)
+        );
+    }
+
+    #[test]
+    fn header_values_keep_their_number() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(values(&headers, &VERSION_HEADER).1, 0);
+        headers.append(VERSION_HEADER, "a".parse().unwrap());
+        assert_eq!(values(&headers, &VERSION_HEADER), (["a", ""], 1));
+        headers.append(VERSION_HEADER, HeaderValue::from_bytes(b"\xff").unwrap());
+        headers.append(VERSION_HEADER, "c".parse().unwrap());
+        assert_eq!(values(&headers, &VERSION_HEADER), (["a", "\u{7f}"], 2));
+    }
+}

@@ -1,0 +1,88 @@
+//! JSON-RPC batches, which one protocol version has: several messages in one body, answered one
+//! after the other.
+//!
+//! Refused everywhere else (400, -32600). Bounded, and never answered by a stream. Entry point:
+//! `Endpoint::batch`.
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use gantry_model::era::{Era, ProtocolVersion};
+use gantry_model::jsonrpc::{self, Limits, Message, Raw, WireError};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
+
+use super::answer::Answer;
+use super::forward::Asked;
+use super::post::{own_answer, owner};
+use super::sessions::Session;
+use super::{Endpoint, Visit};
+use crate::http::error::Problem;
+
+/// Messages of one batch.
+const MESSAGES: usize = 32;
+
+impl Endpoint {
+    /// Answers a batch. Invariant: `bytes` were checked and are a JSON array.
+    pub(super) async fn batch(&self, visit: &Visit, bytes: &[u8]) -> Result<Response, Problem> {
+        let session = self.session(visit)?;
+        let version = session.as_deref().map(|session| session.version);
+        if !version.is_some_and(ProtocolVersion::allows_batches) {
+            return Err(WireError::Batch.into());
+        }
+        let text = std::str::from_utf8(bytes).map_err(|_| Problem::from(WireError::Batch))?;
+        let batch = jsonrpc::validate(text, &Limits::default())?;
+        let count = batch.items().take(MESSAGES + 1).count();
+        if count == 0 || count > MESSAGES {
+            let message = format!("a batch has 1 to {MESSAGES} messages");
+            return Err(Problem::new(StatusCode::BAD_REQUEST, "wire.batch")
+                .with_rpc(jsonrpc::INVALID_REQUEST, message));
+        }
+        let mut answers = Vec::from(b"[");
+        for item in batch.items() {
+            let answer = self.member(visit, session.as_deref(), item).await;
+            if let Some(message) = answer.into_message() {
+                if answers.len() > 1 {
+                    answers.push(b',');
+                }
+                answers.extend_from_slice(&message);
+            }
+        }
+        if answers.len() == 1 {
+            return Ok(Answer::nothing().into_response());
+        }
+        answers.push(b']');
+        let mut response = Response::new(Body::from(answers));
+        let kind = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(CONTENT_TYPE, kind);
+        Ok(response)
+    }
+
+    async fn member(&self, visit: &Visit, session: Option<&Session>, item: Raw<'_>) -> Answer {
+        let owner = owner(visit, session);
+        let request = match jsonrpc::parse(item.text().as_bytes(), &Limits::default()) {
+            Ok(incoming) => match incoming.message {
+                Message::Request(request) => request,
+                Message::Notification(notification) => {
+                    self.notified(&notification, owner);
+                    return Answer::nothing();
+                }
+                Message::Response(_) => return Answer::nothing(),
+            },
+            Err(error) => return Answer::problem(None, error.into()),
+        };
+        if request.method == "initialize" {
+            let problem = Problem::new(StatusCode::BAD_REQUEST, "wire.batch").with_rpc(
+                jsonrpc::INVALID_REQUEST,
+                "`initialize` cannot be part of a batch",
+            );
+            return Answer::problem(Some(request.id), problem);
+        }
+        if let Some(answer) = own_answer(&request, session) {
+            return answer;
+        }
+        let meta = request.params.and_then(|params| params.get("_meta"));
+        let asked = Asked::of(&request, meta, Era::Handshake, Some(owner));
+        let answered = self.forward(visit, &asked).await;
+        answered.unwrap_or_else(|problem| Answer::problem(Some(request.id), problem))
+    }
+}

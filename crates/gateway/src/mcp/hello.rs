@@ -1,0 +1,108 @@
+//! How we greet clients: `initialize` for the handshake era, `server/discover` for the stateless.
+//!
+//! Tools are always offered with changes, since servers come and go while a client is connected;
+//! the rest is offered if some server that the caller may use has it. Entry points:
+//! `Endpoint::initialize` and `Endpoint::discover`.
+
+use axum::response::{IntoResponse, Response};
+use gantry_engine::{Capabilities, Scope};
+use gantry_model::era::{ProtocolVersion, negotiate, shape};
+use gantry_model::jsonrpc::{self, Edit, Raw, RawBuf, Request};
+use gantry_model::mcp::Method;
+use http::{HeaderValue, StatusCode};
+
+use super::answer::{Answer, TTL_MS};
+use super::{Endpoint, SESSION_HEADER, Visit, unknown_server};
+use crate::http::error::Problem;
+
+impl Endpoint {
+    /// Agrees on a version and opens a session.
+    pub(super) fn initialize(
+        &self,
+        visit: &Visit,
+        request: &Request<'_>,
+    ) -> Result<Response, Problem> {
+        let version = request
+            .params
+            .and_then(|params| params.get("protocolVersion")?.string());
+        let version = version.ok_or_else(|| {
+            Problem::new(StatusCode::BAD_REQUEST, "request.params")
+                .with_detail("`protocolVersion` must be a text")
+                .with_rpc(jsonrpc::INVALID_PARAMS, "`protocolVersion` must be a text")
+        })?;
+        let version = negotiate(&version);
+        let instructions = self.instructions(visit)?;
+        let offered = self.offered(visit);
+        let mut result = Edit::new(Raw::EMPTY_OBJECT);
+        result
+            .set_buf("protocolVersion", RawBuf::string(version.as_str()))
+            .set("capabilities", offered.as_raw())
+            .set("serverInfo", self.identity.info());
+        if let Some(instructions) = &instructions {
+            result.set("instructions", instructions.as_raw());
+        }
+        let session = self
+            .sessions
+            .open(visit.caller.key, visit.scope.clone(), version)?;
+        let mut response = Answer::result(request.id, &result).into_response();
+        let name = HeaderValue::try_from(session.id.to_string()).expect("hex digits are a value");
+        response.headers_mut().insert(SESSION_HEADER, name);
+        Ok(response)
+    }
+
+    /// Says what is here to a client that shakes no hands.
+    pub(super) fn discover(&self, visit: &Visit, request: &Request<'_>) -> Result<Answer, Problem> {
+        let versions = ProtocolVersion::STATELESS.map(ProtocolVersion::as_str);
+        let versions = RawBuf::serialize(&versions).expect("texts are always JSON");
+        let instructions = self.instructions(visit)?;
+        let offered = self.offered(visit);
+        let mut result = Edit::new(Raw::EMPTY_OBJECT);
+        result
+            .set("supportedVersions", versions.as_raw())
+            .set("capabilities", offered.as_raw())
+            .set_buf("ttlMs", RawBuf::integer(TTL_MS));
+        if let Some(instructions) = &instructions {
+            result.set("instructions", instructions.as_raw());
+        }
+        let result = result.to_buf();
+        let kind = shape::ResultKind::of(Method::ServerDiscover);
+        let info = Some(self.identity.info());
+        Ok(Answer::result(
+            request.id,
+            &shape::to_modern(result.as_raw(), kind, info),
+        ))
+    }
+
+    /// Returns what the one server behind the endpoint wants clients to know.
+    fn instructions(&self, visit: &Visit) -> Result<Option<RawBuf>, Problem> {
+        let Scope::Server(name) = &visit.scope else {
+            return Ok(None);
+        };
+        let view = self.engine().server(name.as_str());
+        let view = view.ok_or_else(|| unknown_server(name.as_str()))?;
+        Ok(view.status.instructions.as_deref().map(RawBuf::string))
+    }
+
+    fn offered(&self, visit: &Visit) -> RawBuf {
+        offered(&self.engine().capabilities(&visit.caller, &visit.scope))
+    }
+}
+
+fn offered(has: &Capabilities) -> RawBuf {
+    let changing = Raw::trusted(r#"{"listChanged":true}"#);
+    let mut offered = Edit::new(Raw::EMPTY_OBJECT);
+    offered.set("tools", changing);
+    if has.prompts {
+        offered.set("prompts", changing);
+    }
+    if has.resources {
+        offered.set("resources", changing);
+    }
+    if has.completions {
+        offered.set("completions", Raw::EMPTY_OBJECT);
+    }
+    if has.logging {
+        offered.set("logging", Raw::EMPTY_OBJECT);
+    }
+    offered.to_buf()
+}

@@ -1,0 +1,329 @@
+//! Streams on which clients hear that lists have changed: GET of a session in the handshake era,
+//! `subscriptions/listen` in the stateless one.
+//!
+//! One stream per session, so many per key. A stream ends when its client goes, its session ends
+//! or its key is revoked (fault U6). Changes are told at most once a second. Entry points:
+//! `Endpoint::listen_on_session` and `Endpoint::listen_on_request`.
+
+use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::stream;
+use gantry_engine::{Capabilities, Engine};
+use gantry_model::era::meta::SUBSCRIPTION_ID;
+use gantry_model::id::KeyId;
+use gantry_model::jsonrpc::{self, Edit, OwnedRequestId, Raw, RawBuf, Request};
+use http::StatusCode;
+use tokio::sync::watch;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
+
+use super::sessions::{Listening, Session};
+use super::stream::{KEEP_ALIVE, event_stream, notification};
+use super::{Endpoint, Visit};
+use crate::http::auth::bearer;
+use crate::http::error::Problem;
+
+/// Streams of one key in the stateless era.
+const PER_KEY: usize = 64;
+/// How often a stream looks whether it may go on, and the least time between two changes.
+const LOOK: Duration = Duration::from_secs(1);
+
+impl Endpoint {
+    /// Opens the stream of a session.
+    pub(super) fn listen_on_session(
+        &self,
+        visit: &Visit,
+        session: &Arc<Session>,
+    ) -> Result<Response, Problem> {
+        let listening = session.listen().ok_or_else(|| {
+            Problem::new(StatusCode::CONFLICT, "session.listening")
+                .with_detail("this session has a stream already")
+        })?;
+        let has = self.engine().capabilities(&visit.caller, &visit.scope);
+        let ear = self.ear(visit, Wanted::of(&has), Place::Session(listening))?;
+        Ok(ear.into_response())
+    }
+
+    /// Opens a stream of the stateless era, which begins with what was agreed on.
+    pub(super) fn listen_on_request(
+        &self,
+        visit: &Visit,
+        request: &Request<'_>,
+    ) -> Result<Response, Problem> {
+        let asked = request
+            .params
+            .and_then(|params| params.get("notifications"))
+            .ok_or_else(|| {
+                Problem::new(StatusCode::BAD_REQUEST, "request.params")
+                    .with_rpc(jsonrpc::INVALID_PARAMS, "`notifications` must be an object")
+            })?;
+        let has = self.engine().capabilities(&visit.caller, &visit.scope);
+        let wanted = Wanted::of(&has).only(asked);
+        let seat = self.listeners.take(visit.caller.key).ok_or_else(|| {
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, "listen.too_many")
+                .with_detail(format!("this key has {PER_KEY} streams already"))
+                .with_retry_after(LOOK)
+        })?;
+        let place = Place::Request(request.id.to_owned(), seat);
+        let mut ear = self.ear(visit, wanted, place)?;
+        ear.acknowledge();
+        Ok(ear.into_response())
+    }
+
+    fn ear(&self, visit: &Visit, wanted: Wanted, place: Place) -> Result<Ear, Problem> {
+        let key = bearer(&visit.parts.headers, visit.parts.uri.query())?;
+        let mut look = interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        look.reset();
+        let mut changes = self.engine().changes();
+        changes.mark_unchanged();
+        let now = Instant::now();
+        Ok(Ear {
+            engine: self.engine().clone(),
+            key: key.into(),
+            changes,
+            wanted,
+            place,
+            look,
+            told: now,
+            heard: now,
+            waiting: VecDeque::new(),
+        })
+    }
+}
+
+/// Which changes a client wants to hear of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Wanted {
+    tools: bool,
+    prompts: bool,
+    resources: bool,
+}
+
+impl Wanted {
+    fn of(has: &Capabilities) -> Self {
+        Self {
+            tools: true,
+            prompts: has.prompts,
+            resources: has.resources,
+        }
+    }
+
+    fn only(self, asked: Raw<'_>) -> Self {
+        let asks = |key: &str| asked.get(key).and_then(Raw::boolean).unwrap_or(false);
+        Self {
+            tools: self.tools && asks("toolsListChanged"),
+            prompts: self.prompts && asks("promptsListChanged"),
+            resources: self.resources && asks("resourcesListChanged"),
+        }
+    }
+
+    /// Returns the notification of each change, and the name of its wish.
+    fn list(self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let all = [
+            (
+                self.tools,
+                "notifications/tools/list_changed",
+                "toolsListChanged",
+            ),
+            (
+                self.prompts,
+                "notifications/prompts/list_changed",
+                "promptsListChanged",
+            ),
+            (
+                self.resources,
+                "notifications/resources/list_changed",
+                "resourcesListChanged",
+            ),
+        ];
+        all.into_iter()
+            .filter(|(wanted, ..)| *wanted)
+            .map(|(_, method, wish)| (method, wish))
+    }
+}
+
+/// Where a stream was opened; kept so that its place is free again with its end.
+enum Place {
+    Session(Listening),
+    Request(
+        OwnedRequestId,
+        #[expect(dead_code, reason = "held for its drop")] Seat,
+    ),
+}
+
+/// One open stream.
+struct Ear {
+    engine: Engine,
+    key: Box<str>,
+    changes: watch::Receiver<u64>,
+    wanted: Wanted,
+    place: Place,
+    look: Interval,
+    /// When a change was last told.
+    told: Instant,
+    /// When the client last heard anything.
+    heard: Instant,
+    waiting: VecDeque<Bytes>,
+}
+
+impl Ear {
+    fn into_response(self) -> Response {
+        let events = stream::unfold(self, |mut ear| async move {
+            let event = ear.next().await?;
+            ear.heard = Instant::now();
+            Some((Ok::<_, Infallible>(event), ear))
+        });
+        event_stream(Body::from_stream(events))
+    }
+
+    /// Returns the next event; none when the stream is to end.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(event) = self.waiting.pop_front() {
+                return Some(event);
+            }
+            tokio::select! {
+                changed = self.changes.changed() => {
+                    changed.ok()?;
+                    sleep_until(self.told + LOOK).await;
+                    self.changes.mark_unchanged();
+                    self.told = Instant::now();
+                    let params = self.params(&[]);
+                    for (method, _) in self.wanted.list() {
+                        self.waiting.push_back(notification(method, params.text()));
+                    }
+                }
+                _ = self.look.tick() => {
+                    if self.is_over() {
+                        return None;
+                    }
+                    if self.heard.elapsed() >= KEEP_ALIVE {
+                        return Some(Bytes::from_static(b":\n\n"));
+                    }
+                }
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let session_ended = match &self.place {
+            Place::Session(listening) => listening.0.is_ended(),
+            Place::Request(..) => false,
+        };
+        session_ended || self.engine.authenticate(&self.key).is_none()
+    }
+
+    fn acknowledge(&mut self) {
+        let mut agreed = Edit::new(Raw::EMPTY_OBJECT);
+        for (_, wish) in self.wanted.list() {
+            agreed.set(wish, Raw::TRUE);
+        }
+        let agreed = agreed.to_buf();
+        let params = self.params(&[("notifications", agreed.as_raw())]);
+        let event = notification("notifications/subscriptions/acknowledged", params.text());
+        self.waiting.push_back(event);
+    }
+
+    /// Returns the params of a notification, marked with the subscription it belongs to.
+    fn params(&self, members: &[(&str, Raw<'_>)]) -> RawBuf {
+        let mut params = Edit::new(Raw::EMPTY_OBJECT);
+        for (key, value) in members {
+            params.set(key, *value);
+        }
+        match &self.place {
+            Place::Session(_) => {}
+            Place::Request(id, _) => {
+                params.set_meta(SUBSCRIPTION_ID, id.as_id().into());
+            }
+        }
+        params.to_buf()
+    }
+}
+
+/// How many streams each key has in the stateless era.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Listeners(Arc<Mutex<HashMap<KeyId, usize>>>);
+
+impl Listeners {
+    fn take(&self, key: KeyId) -> Option<Seat> {
+        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = taken.entry(key).or_default();
+        if *count >= PER_KEY {
+            return None;
+        }
+        *count += 1;
+        Some(Seat {
+            key,
+            listeners: self.clone(),
+        })
+    }
+}
+
+/// A place for a stream.
+#[derive(Debug)]
+struct Seat {
+    key: KeyId,
+    listeners: Listeners,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut taken = self
+            .listeners
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = taken.get_mut(&self.key) {
+            *count -= 1;
+            if *count == 0 {
+                taken.remove(&self.key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_of_a_key_are_bounded() {
+        let listeners = Listeners::default();
+        let (one, other) = (KeyId::from_random(1), KeyId::from_random(2));
+        let seats: Vec<_> = (0..PER_KEY).map(|_| listeners.take(one).unwrap()).collect();
+        assert!(listeners.take(one).is_none());
+        assert!(listeners.take(other).is_some());
+        drop(seats);
+        assert!(listeners.0.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_client_hears_of_what_it_asked_for_and_what_there_is() {
+        let has = Wanted {
+            tools: true,
+            prompts: false,
+            resources: true,
+        };
+        let asked = Raw::trusted(r#"{"toolsListChanged":true,"promptsListChanged":true}"#);
+        let wanted = has.only(asked);
+        assert_eq!(
+            wanted,
+            Wanted {
+                tools: true,
+                prompts: false,
+                resources: false
+            }
+        );
+        let told: Vec<_> = wanted.list().collect();
+        assert_eq!(
+            told,
+            [("notifications/tools/list_changed", "toolsListChanged")]
+        );
+    }
+}

@@ -1,0 +1,256 @@
+//! A message that a client posts: what it is, of which era, and who answers it.
+//!
+//! The body is parsed once and judged alone; headers that say something else are refused (fault
+//! H12). Entry point: `Endpoint::post`.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use gantry_model::era::headers::Mirrored;
+use gantry_model::era::opening::{self, Opening};
+use gantry_model::era::{Era, EraError, meta};
+use gantry_model::jsonrpc::{
+    self, Limits, Message, Notification, Raw, Request, RequestId, WireError,
+};
+use http::{HeaderMap, HeaderName};
+
+use super::answer::Answer;
+use super::forward::Asked;
+use super::inflight::Owner;
+use super::sessions::Session;
+use super::{Endpoint, VERSION_HEADER, Visit, values};
+use crate::http::error::Problem;
+use crate::http::limits::read_body;
+use crate::http::media::{self, Accepts};
+use crate::http::unpanicked;
+
+const METHOD_HEADER: HeaderName = HeaderName::from_static("mcp-method");
+const NAME_HEADER: HeaderName = HeaderName::from_static("mcp-name");
+
+impl Endpoint {
+    /// Answers what a client posted.
+    pub(super) async fn post(
+        self: &Arc<Self>,
+        visit: &Visit,
+        body: Body,
+    ) -> Result<Response, Problem> {
+        let headers = &visit.parts.headers;
+        media::json_only(headers)?;
+        let accepts = Accepts::of(headers).any()?;
+        let bytes = read_body(headers, body).await?;
+        match jsonrpc::parse(&bytes, &Limits::default()) {
+            Ok(incoming) => match incoming.message {
+                Message::Request(request) => {
+                    let answered = unpanicked(self.request(visit, &request, accepts)).await;
+                    Ok(answered
+                        .and_then(|answer| answer)
+                        .unwrap_or_else(|problem| {
+                            Answer::problem(Some(request.id), problem).into_response()
+                        }))
+                }
+                Message::Notification(notification) => {
+                    let session = self.session(visit)?;
+                    self.notified(&notification, owner(visit, session.as_deref()));
+                    Ok(Answer::nothing().into_response())
+                }
+                // We ask clients nothing, so nothing waits for their answers.
+                Message::Response(_) => Ok(Answer::nothing().into_response()),
+            },
+            Err(WireError::Batch) => Box::pin(self.batch(visit, &bytes)).await,
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn request(
+        self: &Arc<Self>,
+        visit: &Visit,
+        request: &Request<'_>,
+        accepts: Accepts,
+    ) -> Result<Response, Problem> {
+        let meta = request.params.and_then(|params| params.get("_meta"));
+        let asked = match open(request, meta, &visit.parts.headers)? {
+            Opening::Handshake(_) if request.method == "initialize" => {
+                return self.initialize(visit, request);
+            }
+            Opening::Handshake(_) => {
+                let session = self.session(visit)?;
+                if let Some(answer) = own_answer(request, session.as_deref()) {
+                    return Ok(answer.into_response());
+                }
+                let owner = Some(owner(visit, session.as_deref()));
+                Asked::of(request, meta, Era::Handshake, owner)
+            }
+            Opening::Stateless(_) => match &*request.method {
+                "server/discover" => return Ok(self.discover(visit, request)?.into_response()),
+                "subscriptions/listen" => return self.listen_on_request(visit, request),
+                _ => Asked::of(request, meta, Era::Stateless, None),
+            },
+        };
+        let wants_progress = accepts.events
+            && meta
+                .and_then(|meta| meta.get(meta::PROGRESS_TOKEN))
+                .and_then(RequestId::read)
+                .is_some();
+        if wants_progress || !accepts.json {
+            return Box::pin(self.stream(visit, &asked, accepts)).await;
+        }
+        Ok(self.forward(visit, &asked).await?.into_response())
+    }
+
+    /// Takes a notification in; all but `cancelled` need nothing of us.
+    pub(super) fn notified(&self, notification: &Notification<'_>, owner: Owner) {
+        if notification.method != "notifications/cancelled" {
+            return;
+        }
+        let id = notification
+            .params
+            .and_then(|params| params.get("requestId"));
+        if let Some(id) = id.and_then(RequestId::read) {
+            let found = self.sessions.inflight().cancel(owner, id.raw());
+            tracing::debug!(found, "a client took a request back");
+        }
+    }
+}
+
+/// Returns whose request it is.
+pub(super) fn owner(visit: &Visit, session: Option<&Session>) -> Owner {
+    session.map_or(Owner::Key(visit.caller.key), |session| {
+        Owner::Session(session.id)
+    })
+}
+
+/// Answers what the handshake era asks of the endpoint itself.
+pub(super) fn own_answer(request: &Request<'_>, session: Option<&Session>) -> Option<Answer> {
+    match &*request.method {
+        "ping" => {}
+        "logging/setLevel" => {
+            let level = request.params.and_then(|params| params.get("level"));
+            let Some(level) = level.and_then(Raw::string) else {
+                let problem = Problem::new(http::StatusCode::BAD_REQUEST, "request.params")
+                    .with_rpc(jsonrpc::INVALID_PARAMS, "`level` must be a text");
+                return Some(Answer::problem(Some(request.id), problem));
+            };
+            if let Some(session) = session {
+                session.set_level(&level.chars().take(32).collect::<String>());
+            }
+        }
+        _ => return None,
+    }
+    Some(Answer::result(request.id, Raw::EMPTY_OBJECT))
+}
+
+/// Tells the era of a request, and refuses one whose headers and body disagree.
+fn open<'a>(
+    request: &Request<'a>,
+    meta: Option<Raw<'a>>,
+    map: &HeaderMap,
+) -> Result<Opening<'a>, EraError> {
+    let (version, versions) = values(map, &VERSION_HEADER);
+    let (method, methods) = values(map, &METHOD_HEADER);
+    let (name, names) = values(map, &NAME_HEADER);
+    let mirrored = Mirrored {
+        protocol_version: &version[..versions],
+        method: &method[..methods],
+        name: &name[..names],
+    };
+    match meta {
+        Some(_) => opening::open(request, mirrored),
+        // Without `_meta` the params say nothing about the era; big ones are not searched twice.
+        None => {
+            let bare = Request {
+                id: request.id,
+                method: request.method.clone(),
+                params: None,
+            };
+            match opening::open(&bare, mirrored)? {
+                Opening::Handshake(version) => Ok(Opening::Handshake(version)),
+                Opening::Stateless(_) => Err(EraError::MissingMeta {
+                    key: meta::PROTOCOL_VERSION,
+                }),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_model::era::headers;
+
+    use super::*;
+
+    const META: &str = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+
+    fn verdict(headers: &[(&str, &str)], method: &str, params: &str) -> Result<Era, (u16, i64)> {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(HeaderName::try_from(*name).unwrap(), value.parse().unwrap());
+        }
+        let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
+        let incoming = jsonrpc::parse(text.as_bytes(), &Limits::default()).unwrap();
+        let Message::Request(request) = incoming.message else {
+            panic!("a request")
+        };
+        let meta = request.params.and_then(|params| params.get("_meta"));
+        match open(&request, meta, &map) {
+            Ok(Opening::Handshake(_)) => Ok(Era::Handshake),
+            Ok(Opening::Stateless(_)) => Ok(Era::Stateless),
+            Err(error) => {
+                let problem = Problem::from(error);
+                Err((problem.mcp_status().as_u16(), problem.rpc_code()))
+            }
+        }
+    }
+
+    // fault H12
+    #[test]
+    fn headers_and_body_must_agree() {
+        let version = (headers::PROTOCOL_VERSION, "2026-07-28");
+        let method = (headers::METHOD, "tools/call");
+        let name = (headers::NAME, "echo");
+        let params = format!(r#"{{"name":"echo","_meta":{META}}}"#);
+        let call = |headers: &[(&str, &str)]| verdict(headers, "tools/call", &params);
+        assert_eq!(call(&[version, method, name]), Ok(Era::Stateless));
+        let mismatch = Err((400, -32020));
+        assert_eq!(call(&[version, method]), mismatch);
+        assert_eq!(call(&[method, name]), mismatch);
+        assert_eq!(call(&[version, name]), mismatch);
+        assert_eq!(call(&[version, method, (headers::NAME, "rm")]), mismatch);
+        assert_eq!(call(&[version, method, name, name]), mismatch);
+        assert_eq!(
+            call(&[version, (headers::METHOD, "tools/list"), name]),
+            mismatch
+        );
+        assert_eq!(
+            call(&[version, method, (headers::NAME, "=?base64?ZWNobw==?=")]),
+            Ok(Era::Stateless)
+        );
+        assert_eq!(
+            call(&[version, method, (headers::NAME, "=?base64?cm0=?=")]),
+            mismatch
+        );
+        assert_eq!(
+            call(&[version, method, (headers::NAME, "=?base64?!?=")]),
+            mismatch
+        );
+    }
+
+    #[test]
+    fn versions_tell_the_eras_apart() {
+        let version = |text: &'static str| [(headers::PROTOCOL_VERSION, text)];
+        assert_eq!(verdict(&[], "tools/list", "{}"), Ok(Era::Handshake));
+        assert_eq!(
+            verdict(&version("2025-06-18"), "tools/list", "{}"),
+            Ok(Era::Handshake)
+        );
+        assert_eq!(
+            verdict(&version("2031-01-01"), "tools/list", "{}"),
+            Err((400, -32022))
+        );
+        assert_eq!(
+            verdict(&version("2026-07-28"), "tools/list", "{}"),
+            Err((400, -32602))
+        );
+        assert_eq!(verdict(&[], "initialize", "{}"), Ok(Era::Handshake));
+    }
+}

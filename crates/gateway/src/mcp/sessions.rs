@@ -1,0 +1,285 @@
+//! The sessions of protocol generations that have them, sealed to the key that opened them.
+//!
+//! Bounded: so many in all, so many per key (its least used one then ends), and none that was idle
+//! for an hour. A session id under another key is as unknown as one that never was (fault T4).
+//! Never held across an await. Entry points: [`Sessions::open`] and [`Sessions::find`].
+
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use gantry_engine::Scope;
+use gantry_model::era::ProtocolVersion;
+use gantry_model::id::KeyId;
+use http::StatusCode;
+use tokio::time::Instant;
+
+use super::inflight::Inflight;
+use crate::http::error::Problem;
+
+/// Sessions in all.
+const SESSIONS: usize = 10_000;
+/// Sessions of one key.
+const PER_KEY: usize = 1_000;
+/// How long a session may be idle.
+const IDLE: Duration = Duration::from_secs(3600);
+/// How often idle sessions are looked for.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// A session's name: 128 random bits as 32 hex digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct SessionId(u128);
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl FromStr for SessionId {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let is_hex = text
+            .bytes()
+            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+        if text.len() != 32 || !is_hex {
+            return Err(());
+        }
+        u128::from_str_radix(text, 16).map(Self).map_err(|_| ())
+    }
+}
+
+/// What a client told at its handshake, and what it has going on.
+#[derive(Debug)]
+pub(super) struct Session {
+    /// Its name.
+    pub(super) id: SessionId,
+    /// The key that opened it.
+    pub(super) key: KeyId,
+    /// The endpoint it was opened at.
+    pub(super) scope: Scope,
+    /// The protocol version that was agreed on.
+    pub(super) version: ProtocolVersion,
+    level: Mutex<Option<Box<str>>>,
+    seen_ms: AtomicU64,
+    listening: AtomicBool,
+    ended: AtomicBool,
+}
+
+impl Session {
+    /// Remembers from which level on the client wants log messages.
+    pub(super) fn set_level(&self, level: &str) {
+        *self.level.lock().unwrap_or_else(PoisonError::into_inner) = Some(level.into());
+    }
+
+    /// Takes the one place for a listening stream; it is free again when the guard is dropped.
+    pub(super) fn listen(self: &Arc<Self>) -> Option<Listening> {
+        let taken = self.listening.swap(true, Ordering::AcqRel);
+        (!taken).then(|| Listening(Arc::clone(self)))
+    }
+
+    /// Tells whether the session was ended.
+    pub(super) fn is_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+}
+
+/// The right to listen on a session.
+#[derive(Debug)]
+pub(super) struct Listening(pub(super) Arc<Session>);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.listening.store(false, Ordering::Release);
+    }
+}
+
+/// All sessions of the gateway, and the requests in flight that a client may take back.
+#[derive(Debug)]
+pub struct Sessions {
+    start: Instant,
+    swept_ms: AtomicU64,
+    table: RwLock<HashMap<SessionId, Arc<Session>>>,
+    inflight: Inflight,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self {
+            start: Instant::now(),
+            swept_ms: AtomicU64::new(0),
+            table: RwLock::default(),
+            inflight: Inflight::default(),
+        }
+    }
+}
+
+impl Sessions {
+    /// Opens a session.
+    pub(super) fn open(
+        &self,
+        key: KeyId,
+        scope: Scope,
+        version: ProtocolVersion,
+    ) -> Result<Arc<Session>, Problem> {
+        let mut bits = [0; 16];
+        getrandom::fill(&mut bits)
+            .map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "gateway.random"))?;
+        let now = self.now_ms();
+        let session = Arc::new(Session {
+            id: SessionId(u128::from_ne_bytes(bits)),
+            key,
+            scope,
+            version,
+            level: Mutex::default(),
+            seen_ms: AtomicU64::new(now),
+            listening: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+        });
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        if table.len() >= SESSIONS || now >= self.swept_ms.load(Ordering::Relaxed) + ms(SWEEP) {
+            self.swept_ms.store(now, Ordering::Relaxed);
+            table.retain(|_, session| !is_idle(session, now) || !end(session));
+        }
+        let own = || table.values().filter(|session| session.key == key);
+        let least_used = match own().count() {
+            0..PER_KEY => None,
+            _ => own()
+                .min_by_key(|session| session.seen_ms.load(Ordering::Relaxed))
+                .cloned(),
+        };
+        if let Some(session) = least_used {
+            end(&session);
+            table.remove(&session.id);
+        }
+        if table.len() >= SESSIONS {
+            return Err(
+                Problem::new(StatusCode::SERVICE_UNAVAILABLE, "session.full")
+                    .with_retry_after(SWEEP),
+            );
+        }
+        table.insert(session.id, Arc::clone(&session));
+        Ok(session)
+    }
+
+    /// Returns the session of that name, if this key opened it at this endpoint.
+    pub(super) fn find(&self, id: SessionId, key: KeyId, scope: &Scope) -> Option<Arc<Session>> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let session = table
+            .get(&id)
+            .filter(|session| session.key == key && session.scope == *scope)?;
+        let now = self.now_ms();
+        if is_idle(session, now) {
+            return None;
+        }
+        session.seen_ms.store(now, Ordering::Relaxed);
+        Some(Arc::clone(session))
+    }
+
+    /// Ends a session; its streams close, its calls go on.
+    pub(super) fn close(&self, session: &Session) {
+        end(session);
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        table.remove(&session.id);
+    }
+
+    /// Returns the requests in flight.
+    pub(super) fn inflight(&self) -> &Inflight {
+        &self.inflight
+    }
+
+    fn now_ms(&self) -> u64 {
+        ms(self.start.elapsed())
+    }
+}
+
+fn is_idle(session: &Session, now_ms: u64) -> bool {
+    let listens = session.listening.load(Ordering::Relaxed);
+    !listens && now_ms.saturating_sub(session.seen_ms.load(Ordering::Relaxed)) > ms(IDLE)
+}
+
+fn end(session: &Session) -> bool {
+    session.ended.store(true, Ordering::Release);
+    true
+}
+
+fn ms(time: Duration) -> u64 {
+    time.as_millis() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(n: u128) -> KeyId {
+        KeyId::from_random(n)
+    }
+
+    fn open(sessions: &Sessions, n: u128) -> Arc<Session> {
+        sessions
+            .open(key(n), Scope::All, ProtocolVersion::V2025_11_25)
+            .unwrap()
+    }
+
+    // fault T4
+    #[tokio::test]
+    async fn a_session_is_for_its_own_key_and_endpoint() {
+        let sessions = Sessions::default();
+        let session = open(&sessions, 1);
+        assert_eq!(session.id.to_string().parse(), Ok(session.id));
+        assert!(sessions.find(session.id, key(1), &Scope::All).is_some());
+        assert!(sessions.find(session.id, key(2), &Scope::All).is_none());
+        let other = Scope::Server("one".parse().unwrap());
+        assert!(sessions.find(session.id, key(1), &other).is_none());
+        sessions.close(&session);
+        assert!(session.is_ended());
+        assert!(sessions.find(session.id, key(1), &Scope::All).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn idle_sessions_end_and_listening_ones_stay() {
+        let sessions = Sessions::default();
+        let (idle, listening) = (open(&sessions, 1), open(&sessions, 1));
+        let guard = listening.listen().unwrap();
+        assert!(listening.listen().is_none());
+        tokio::time::advance(IDLE + Duration::from_secs(1)).await;
+        assert!(sessions.find(idle.id, key(1), &Scope::All).is_none());
+        assert!(sessions.find(listening.id, key(1), &Scope::All).is_some());
+        drop(guard);
+        assert!(listening.listen().is_some());
+        open(&sessions, 2);
+        assert!(idle.is_ended());
+        assert_eq!(sessions.table.read().unwrap().len(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_key_cannot_take_all_the_room() {
+        let sessions = Sessions::default();
+        let first = open(&sessions, 1);
+        for _ in 0..PER_KEY {
+            tokio::time::advance(Duration::from_millis(1)).await;
+            open(&sessions, 1);
+        }
+        assert!(first.is_ended());
+        assert_eq!(sessions.table.read().unwrap().len(), PER_KEY);
+        assert!(!open(&sessions, 2).is_ended());
+    }
+
+    #[test]
+    fn only_our_own_form_is_a_session_id() {
+        for bad in [
+            "",
+            "1",
+            &"A".repeat(32),
+            &"g".repeat(32),
+            &"0".repeat(33),
+            &"+".repeat(32),
+        ] {
+            assert_eq!(bad.parse::<SessionId>(), Err(()), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Servers that are half dead: one of their pipes is closed, or they leave right after the answer.
+
+use gantry_testkit::{Evilpeer, procs};
+use serde_json::{Value, json};
+
+use super::{CALLS, EVIL, Rig, SECOND, all_echoed, all_within, echo};
+use crate::harness::LONG;
+
+/// Waits until the server was started anew and returns its status.
+fn started_again(rig: &Rig, old: &Value) -> Value {
+    rig.gantry.wait_status(EVIL, LONG, |now| {
+        now["state"] == "ready" && now["pid"].is_u64() && now["pid"] != *old
+    })
+}
+
+fn gone(pid: &Value) -> bool {
+    let pid = u32::try_from(pid.as_u64().unwrap()).unwrap();
+    gantry_testkit::wait::eventually(SECOND, || !procs::alive(pid)).is_some()
+}
+
+// fault S17
+#[test]
+fn a_server_that_closes_its_stdout_is_killed_within_a_second_and_restarted() {
+    let rig = Rig::new(&Evilpeer::new().fault("close-stdout=call"), &json!({}));
+    let pid = rig.gantry.status(EVIL)["pid"].clone();
+    let replies = rig.at_once("echo", |_| json!({"text": "x", "delay_ms": 3000}));
+    all_within(&replies, SECOND);
+    let how = "closed its stdout without ending, and was killed";
+    let message = format!("server `evil` exited during the call ({how})");
+    replies.iter().for_each(|reply| reply.fails(-31502, &message, "server.exited"));
+    assert!(gone(&pid), "the old process is gone");
+    let status = started_again(&rig, &pid);
+    assert_eq!(status["last_crash"]["how"], how);
+    assert_eq!(status["restart_count"], 1);
+    rig.audited(EVIL, &[(CALLS, "error", Some("server.exited"))]);
+}
+
+// fault S17
+#[test]
+fn a_server_that_closes_its_stdin_is_killed_within_a_second_and_restarted() {
+    let peer = Evilpeer::new().fault("close-stdin=call");
+    let rig = Rig::new(&peer, &json!({}));
+    let pid = rig.gantry.status(EVIL)["pid"].clone();
+    let reply = rig.beside_neighbour(|| rig.call(EVIL, "echo", 5, echo(5)));
+    all_echoed(&[reply]);
+    assert!(gone(&pid), "the old process is gone");
+    let status = started_again(&rig, &pid);
+    assert_eq!(status["last_crash"]["how"], "closed its stdin without ending, and was killed");
+    assert_eq!(status["restart_count"], 1);
+    rig.audited(EVIL, &[(1, "ok", None)]);
+}
+
+// fault S17
+#[test]
+fn an_answer_right_before_the_exit_is_delivered() {
+    let rig = Rig::new(&Evilpeer::new().fault("exit-after-reply"), &json!({}));
+    let pid = rig.gantry.status(EVIL)["pid"].clone();
+    let reply = rig.beside_neighbour(|| rig.call(EVIL, "echo", 7, echo(7)));
+    assert!(reply.took <= SECOND);
+    all_echoed(&[reply]);
+    let status = started_again(&rig, &pid);
+    assert_eq!(status["last_crash"]["how"], "exit code 0");
+    rig.audited(EVIL, &[(1, "ok", None)]);
+}

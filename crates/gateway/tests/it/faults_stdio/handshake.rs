@@ -1,0 +1,134 @@
+//! Servers that do not get through the handshake, and one that only echoes.
+
+use std::fs;
+
+use gantry_testkit::wait::eventually;
+use gantry_testkit::{Era, Evilpeer, procs};
+use serde_json::{Value, json};
+
+use super::{
+    CALLS, EVIL, GOOD, Rig, SECOND, all_echoed, all_within, beside_good, echo, put_over, short,
+    stays_down, table_name,
+};
+use crate::harness::{Gantry, LONG};
+
+// fault S18
+#[test]
+fn a_failed_handshake_leaves_nothing_but_its_reason() {
+    let rows = [
+        (Era::Dual, "init-hang", "did not answer `initialize` within 1"),
+        (Era::Legacy, "init-hang", "did not answer `initialize` within 1"),
+        (Era::Modern, "init-hang", "did not answer `initialize` within 1"),
+        (Era::Dual, "init-error", "answered `initialize` with error -32603: no licence key found"),
+        (Era::Dual, "init-garbage", "expected"),
+        (Era::Legacy, "init-garbage", "expected"),
+        (Era::Dual, "init-wrong-version", "1999-01-01"),
+        (Era::Legacy, "init-wrong-version", "1999-01-01"),
+    ];
+    let mut members = short(&stays_down());
+    put_over(&mut members, &json!({"life": {"handshake": "1500ms", "probe": "300ms"}}));
+    let mut builder = beside_good();
+    for (place, (era, fault, _)) in rows.iter().enumerate() {
+        let peer = Evilpeer::new().name("lost-s18").era(*era).fault(fault);
+        builder = builder.server_with(&table_name(place), &peer, &members);
+    }
+    let rig = Rig { gantry: builder.start() };
+    rig.gantry.wait_state(GOOD, "ready", LONG);
+    for (place, (_, fault, why)) in rows.iter().enumerate() {
+        let server = table_name(place);
+        let status = rig.gantry.wait_state(&server, "failed", LONG);
+        let reason = status["reason"].as_str().unwrap();
+        assert!(reason.contains(why), "{fault}: {reason}");
+        let shown = status["next_try"]["text"].as_str().unwrap();
+        assert!(shown.starts_with("next try in "), "{shown}");
+        assert_eq!(status["pid"], Value::Null);
+        let replies = rig.at_once_on(&server, CALLS, "echo", echo);
+        all_within(&replies, SECOND);
+        for reply in &replies {
+            let message = reply.answer["error"]["message"].as_str().unwrap_or_default();
+            assert!(message.starts_with(&format!("server `{server}` is down: ")), "{message}");
+            assert!(message.contains(why) && message.contains("; next try in "), "{message}");
+            reply.fails(-31503, message, "server.down");
+        }
+        rig.audited(&server, &[(CALLS, "error", Some("server.down"))]);
+    }
+    assert_eq!(procs::wait_gone("lost-s18", SECOND).map(|_| ()), Ok(()));
+    assert!(procs::zombies_of(rig.gantry.pid).is_empty());
+}
+
+// fault S18
+#[test]
+fn a_server_that_dislikes_the_probe_is_greeted_the_old_way() {
+    let faults = ["discover-hang", "discover-exit"];
+    let peer = |fault: &&str| Evilpeer::new().era(Era::Legacy).fault(fault);
+    let rig = Rig::table(&faults, peer, &json!({}));
+    for place in 0..faults.len() {
+        let server = table_name(place);
+        let status = rig.gantry.status(&server);
+        assert_eq!(status["protocol_version"], "2025-11-25");
+        all_echoed(&rig.at_once_on(&server, CALLS, "echo", echo));
+        rig.audited(&server, &[(CALLS, "ok", None)]);
+    }
+}
+
+// fault S18
+#[test]
+fn many_failed_attempts_leave_no_descriptor_and_no_process() {
+    let gantry = Gantry::start(&[GOOD]);
+    let peer = Evilpeer::new().name("lost-again-s18").fault("init-error");
+    let argv = peer.argv();
+    let settled = |count: usize| eventually(LONG, || procs::open_fds(gantry.pid) == count);
+    // One connection of ours is open while we look, or none: what counts is that it settles.
+    gantry.status(GOOD);
+    let before = procs::open_fds(gantry.pid);
+    assert!(settled(before).is_some());
+    let restart = json!({"at_once": 0, "window": "1m", "ladder": ["1ms"], "reset_after": "10m"});
+    let body = json!({
+        "name": "lost", "command": argv[0], "args": argv[1..], "profile": "local",
+        "start": "eager", "restart": restart,
+    });
+    let registered = gantry.rest("POST", "/api/v1/mcp/servers", Some(&body));
+    assert_eq!(registered.status, 201, "{}", registered.text());
+    let attempts = 300;
+    let rig = Rig { gantry };
+    let often = |status: &Value| status["restart_count"].as_u64().unwrap() >= attempts;
+    let status = rig.gantry.wait_status("lost", 2 * LONG, often);
+    assert!(status["health_warning"].as_bool().unwrap());
+    rig.beside_neighbour(|| ());
+    let removed = rig.gantry.rest("DELETE", "/api/v1/mcp/servers/lost", None);
+    assert_eq!(removed.status, 204);
+    assert_eq!(procs::wait_gone("lost-again-s18", SECOND).map(|_| ()), Ok(()));
+    let level = eventually(LONG, || procs::open_fds(rig.gantry.pid) <= before);
+    assert!(level.is_some(), "{before} descriptors before, {} after", procs::open_fds(rig.gantry.pid));
+    assert!(procs::zombies_of(rig.gantry.pid).is_empty());
+}
+
+// fault S20
+#[test]
+fn a_server_that_echoes_is_no_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let heard = folder.path().join("heard");
+    let mut tee = json!({"command": "tee", "args": [heard]});
+    put_over(&mut tee, &short(&stays_down()));
+    let cat = Evilpeer::new().fault("echo");
+    let builder = beside_good().entry(EVIL, tee).server_with("cat", &cat, &short(&stays_down()));
+    let rig = Rig { gantry: builder.start() };
+    rig.gantry.wait_state(GOOD, "ready", LONG);
+    for server in [EVIL, "cat"] {
+        let status = rig.gantry.wait_state(server, "failed", LONG);
+        let reason = status["reason"].as_str().unwrap();
+        let why = "echoes what it is sent (`server/discover`), so it is no MCP server";
+        assert!(reason.contains(why), "{reason}");
+        let replies = rig.at_once_on(server, CALLS, "echo", echo);
+        all_within(&replies, SECOND);
+        for reply in &replies {
+            let message = reply.answer["error"]["message"].as_str().unwrap_or_default();
+            assert!(message.contains(why), "{message}");
+            reply.fails(-31503, message, "server.down");
+        }
+        rig.audited(server, &[(CALLS, "error", Some("server.down"))]);
+    }
+    let heard = fs::read_to_string(&heard).unwrap();
+    let errors = heard.lines().filter(|line| line.contains("\"error\"")).count();
+    assert!(heard.lines().count() <= 4 && errors <= 1, "no echo storm:\n{heard}");
+}

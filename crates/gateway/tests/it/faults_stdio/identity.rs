@@ -1,0 +1,155 @@
+//! Whose answer it is: ids of other types, of nobody, of calls that are over, in any order.
+
+use std::thread;
+
+use gantry_testkit::journal::{Entry, Journal};
+use gantry_testkit::wait::eventually;
+use gantry_testkit::Evilpeer;
+use serde_json::{Value, json};
+
+use super::{
+    CALLS, EVIL, Rig, SECOND, all_echoed, all_within, canary, echo, gives_up_after, table_name,
+};
+use crate::harness::{LONG, modern};
+
+fn late(rig: &Rig, server: &str) -> u64 {
+    rig.gantry.status(server)["late_replies"].as_u64().unwrap()
+}
+
+// fault S8
+#[test]
+fn an_id_of_another_type_or_value_answers_nobody() {
+    // Whether the reply is counted as an answer to nobody, or is no answer at all.
+    let rows = [("string-id", true), ("huge-id", true), ("no-id", false)];
+    let peer = |(fault, _): &(&str, bool)| Evilpeer::new().fault(fault);
+    let rig = Rig::table(&rows, peer, &gives_up_after("1s"));
+    for (place, (fault, is_answer)) in rows.iter().enumerate() {
+        let server = table_name(place);
+        let before = late(&rig, &server);
+        let replies = rig.at_once_on(&server, CALLS, "echo", echo);
+        for reply in &replies {
+            let message = format!("server `{server}` did not answer within 1s");
+            reply.fails(-31504, &message, "call.timeout");
+        }
+        all_within(&replies, 2 * SECOND);
+        let status = rig.gantry.status(&server);
+        let (dropped, noise) = if *is_answer { (CALLS, 0) } else { (0, CALLS) };
+        assert_eq!(status["late_replies"], before + dropped as u64, "{fault}");
+        assert_eq!(status["noise"]["lines"], noise, "{fault}");
+        assert_eq!(status["restart_count"], 0, "{fault}");
+        rig.audited(&server, &[(CALLS, "timeout", Some("call.timeout"))]);
+    }
+}
+
+// fault S8
+#[test]
+fn an_id_written_as_an_equal_float_is_tolerated() {
+    let rig = Rig::new(&Evilpeer::new().fault("float-id"), &json!({}));
+    let replies = rig.at_once("echo", echo);
+    all_echoed(&replies);
+    all_within(&replies, SECOND);
+    assert_eq!(rig.gantry.status(EVIL)["noise"]["lines"], 0);
+    rig.audited(EVIL, &[(CALLS, "ok", None)]);
+}
+
+// fault S9
+#[test]
+fn answers_to_nobody_and_second_answers_are_dropped_and_counted() {
+    let rows = [("unknown-id=5", 5), ("twice", 1)];
+    let peer = |(fault, _): &(&str, usize)| Evilpeer::new().fault(fault);
+    let rig = Rig::table(&rows, peer, &json!({}));
+    for (place, (fault, each)) in rows.iter().enumerate() {
+        let server = table_name(place);
+        let before = late(&rig, &server);
+        let replies = rig.at_once_on(&server, CALLS, "echo", echo);
+        all_echoed(&replies);
+        all_within(&replies, SECOND);
+        let counted = before + (each * CALLS) as u64;
+        assert!(eventually(SECOND, || late(&rig, &server) == counted).is_some(), "{fault}");
+        rig.audited(&server, &[(CALLS, "ok", None)]);
+    }
+}
+
+// fault S9
+#[test]
+fn a_late_answer_is_dropped_and_reaches_no_later_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("journal");
+    let peer = Evilpeer::new().fault("late=1200").fault_calls(CALLS as u64).journal(&journal);
+    let rig = Rig::new(&peer, &gives_up_after("500ms"));
+    let before = late(&rig, EVIL);
+    let replies = rig.at_once("echo", echo);
+    for reply in &replies {
+        let message = "server `evil` did not answer within 500ms";
+        reply.fails(-31504, message, "call.timeout");
+    }
+    all_within(&replies, SECOND + SECOND / 2);
+    // These are under way while the late answers come.
+    for round in 0..4 {
+        let replies = rig.burst(EVIL, CALLS, "echo", &|number| {
+            json!({"text": canary(1000 * round + number), "delay_ms": 250})
+        });
+        for reply in &replies {
+            assert_eq!(reply.text(), canary(1000 * round + reply.number));
+        }
+    }
+    let counted = before + CALLS as u64;
+    assert!(eventually(LONG, || late(&rig, EVIL) == counted).is_some(), "{}", late(&rig, EVIL));
+    let seen = Journal::read(&journal).unwrap();
+    for number in 0..CALLS {
+        assert!(seen.cancelled(&format!("n{number}")), "the server was told of call {number}");
+    }
+    rig.never_restarted();
+    rig.audited(EVIL, &[(CALLS, "timeout", Some("call.timeout")), (4 * CALLS, "ok", None)]);
+}
+
+// fault S10
+#[test]
+fn a_thousand_clients_with_one_id_each_get_their_own_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("journal");
+    let peer = Evilpeer::new().fault("shuffle=64").fault("twice").seed(7).journal(&journal);
+    let rig = Rig::new(&peer, &json!({"concurrency": 1000, "calls": {"queue": 1000}}));
+    let clients = 200;
+    let each = 5;
+    rig.beside_neighbour(|| {
+        thread::scope(|scope| {
+            for client in 0..clients {
+                let rig = &rig;
+                scope.spawn(move || {
+                    let mut connection = rig.gantry.connect();
+                    for call in 0..each {
+                        // The harness always says `"id": 1`.
+                        let wanted = canary(client * each + call);
+                        let arguments = json!({"text": wanted, "delay_ms": 20});
+                        let params = json!({"name": "evil__echo", "arguments": arguments});
+                        let agent = &rig.gantry.agent;
+                        let answer = modern(&mut connection, agent, "/mcp", "tools/call", params);
+                        let answer = answer.message();
+                        assert_eq!(answer["id"], 1);
+                        assert_eq!(answer["result"]["content"][0]["text"], wanted);
+                    }
+                });
+            }
+        });
+    });
+    let seen = Journal::read(&journal).unwrap();
+    let mut ids: Vec<&str> = seen.entries.iter().filter_map(upstream_id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), clients * each, "each call has an id of its own upstream");
+    let echoed = |row: &Value| row["status"] == "ok" && row["tool"] == "echo";
+    assert!(rig.rows(EVIL).iter().all(echoed));
+    rig.audited(EVIL, &[(clients * each, "ok", None)]);
+}
+
+fn upstream_id(entry: &Entry) -> Option<&str> {
+    match entry {
+        Entry::Call { id, .. } => Some(id),
+        Entry::Started { .. }
+        | Entry::Cancelled { .. }
+        | Entry::Answer { .. }
+        | Entry::Garbled { .. }
+        | Entry::Ended => None,
+    }
+}

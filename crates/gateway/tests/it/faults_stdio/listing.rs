@@ -1,0 +1,139 @@
+//! Lists without end, too long, with broken and double tools: the bad tool is left out, the server
+//! stays.
+
+use gantry_testkit::Evilpeer;
+use serde_json::{Value, json};
+
+use super::{CALLS, EVIL, Rig, SECOND, all_echoed, all_within, echo, stays_down};
+use crate::harness::LONG;
+
+/// Returns the names of the server's tools that the agent is offered.
+fn offered(rig: &Rig) -> Vec<String> {
+    let list = rig.gantry.mcp("tools/list", json!({}));
+    let tools = list["result"]["tools"].as_array().unwrap_or_else(|| panic!("{list:#}"));
+    let names = tools.iter().filter_map(|tool| tool["name"].as_str());
+    names.filter_map(|name| name.strip_prefix("evil__")).map(str::to_owned).collect()
+}
+
+/// Returns why a tool is left out.
+fn excluded(status: &Value, tool: &str) -> String {
+    let excluded = status["excluded"].as_array().unwrap();
+    let found = excluded.iter().find(|entry| entry["tool"] == tool);
+    let found = found.unwrap_or_else(|| panic!("`{tool}` is not left out: {status:#}"));
+    found["reason"].as_str().unwrap().to_owned()
+}
+
+fn works(rig: &Rig) {
+    let replies = rig.at_once("echo", echo);
+    all_echoed(&replies);
+    all_within(&replies, SECOND);
+    rig.never_restarted();
+    rig.audited(EVIL, &[(CALLS, "ok", None)]);
+}
+
+// fault S19
+#[test]
+fn a_cursor_that_never_ends_is_not_followed_for_ever() {
+    let rig = Rig::new(&Evilpeer::new().fault("list-loop"), &json!({}));
+    let tools = offered(&rig);
+    assert_eq!(tools.iter().filter(|tool| *tool == "echo").count(), 1);
+    assert_eq!(rig.gantry.status(EVIL)["tools"], tools.len());
+    works(&rig);
+}
+
+// fault S19
+#[test]
+fn tools_beyond_the_limit_are_left_out() {
+    let peer = Evilpeer::new().fault("list-huge=100000").page(500);
+    let rig = Rig::new(&peer, &json!({}));
+    let status = rig.gantry.status(EVIL);
+    assert_eq!(status["tools"], 1024);
+    assert_eq!(offered(&rig).len(), 1024);
+    let told = status["excluded"].as_array().unwrap();
+    assert!((1..=1100).contains(&told.len()), "{} entries", told.len());
+    let says = |entry: &Value| entry["reason"].as_str().unwrap().contains("1024");
+    assert!(told.iter().any(says), "{told:#?}");
+    works(&rig);
+}
+
+// fault S19
+#[test]
+fn a_definition_beyond_the_limit_is_left_out() {
+    let rig = Rig::new(&Evilpeer::new().fault("list-bigdesc=100000"), &json!({}));
+    let reason = excluded(&rig.gantry.status(EVIL), "verbose");
+    assert!(reason.contains("64 KiB"), "{reason}");
+    assert!(!offered(&rig).contains(&"verbose".to_owned()));
+    works(&rig);
+}
+
+// fault S19
+#[test]
+fn a_list_longer_than_a_line_may_be_is_told_as_the_reason() {
+    let peer = Evilpeer::new().fault("list-bigdesc=10000000");
+    let rig = Rig::cold(&peer, &stays_down());
+    let status = rig.gantry.wait_state(EVIL, "failed", LONG);
+    let reason = status["reason"].as_str().unwrap();
+    assert!(reason.contains("tools/list") && reason.contains("8 MiB"), "{reason}");
+    rig.beside_neighbour(|| ());
+}
+
+// fault S19
+#[test]
+fn broken_schemas_are_left_out_with_their_reason() {
+    let rig = Rig::new(&Evilpeer::new().fault("list-badschema"), &json!({}));
+    let status = rig.gantry.status(EVIL);
+    let tools = offered(&rig);
+    let bad = [
+        "bad_type", "bad_string", "bad_null", "bad_pattern", "bad_remote_ref", "bad_file_ref",
+        "bad_dangling_ref", "bad_endless_ref", "bad_header_name", "bad_header_kind",
+        "bad_header_twice", "bad_missing",
+    ];
+    for tool in bad {
+        assert!(!excluded(&status, tool).is_empty());
+        assert!(!tools.contains(&tool.to_owned()), "{tool} is offered");
+    }
+    for tool in ["odd_slow_pattern", "odd_recursive", "odd_deep"] {
+        assert!(tools.contains(&tool.to_owned()), "{tool} is not offered: {status:#}");
+    }
+    let nameless = status["excluded"].as_array().unwrap().len();
+    assert_eq!(nameless, bad.len() + 1, "one has no name: {status:#}");
+    // What is left out cannot be called by its name either.
+    let reply = rig.call(EVIL, "bad_type", 0, json!({}));
+    reply.fails(-32602, "Unknown tool: evil__bad_type", "tool.unknown");
+    works(&rig);
+}
+
+// fault S19
+#[test]
+fn a_name_that_comes_twice_is_offered_at_most_once() {
+    let rig = Rig::new(&Evilpeer::new().fault("list-dup"), &json!({}));
+    let status = rig.gantry.status(EVIL);
+    let reason = excluded(&status, "echo");
+    assert_eq!(reason, "it was listed before under the same name");
+    let list = rig.gantry.mcp("tools/list", json!({}));
+    let echoes = list["result"]["tools"].as_array().unwrap().iter();
+    let descriptions: Vec<_> = echoes
+        .filter(|tool| tool["name"] == "evil__echo")
+        .map(|tool| tool["description"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(descriptions, ["Returns its text, after a delay if one is given"]);
+    works(&rig);
+}
+
+// fault S19, row 2.6
+#[test]
+fn a_failed_list_marks_the_server_and_hides_its_tools() {
+    let rig = Rig::cold(&Evilpeer::new().fault("list-error"), &stays_down());
+    let status = rig.gantry.wait_state(EVIL, "failed", LONG);
+    let reason = status["reason"].as_str().unwrap();
+    assert!(reason.contains("the tool list is on strike"), "{reason}");
+    assert!(offered(&rig).is_empty());
+    let replies = rig.at_once("echo", echo);
+    all_within(&replies, SECOND);
+    for reply in &replies {
+        let message = reply.answer["error"]["message"].as_str().unwrap_or_default();
+        assert!(message.starts_with("server `evil` is down: "), "{message}");
+        reply.fails(-31503, message, "server.down");
+    }
+    rig.audited(EVIL, &[(CALLS, "error", Some("server.down"))]);
+}

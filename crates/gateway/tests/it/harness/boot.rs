@@ -1,0 +1,155 @@
+//! Describes a gateway and starts it.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use gantry_testkit::Evilpeer;
+use gantry_testkit::wait::eventually;
+use rustix::fs::{Gid, Uid, chown};
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+
+use super::{Gantry, PROGRAM, entry};
+
+/// How a gateway is started.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Builder {
+    servers: Map<String, Value>,
+    flags: Vec<String>,
+    variables: Vec<(String, String)>,
+    wrapper: Vec<String>,
+    user: Option<u32>,
+}
+
+impl Builder {
+    /// Adds a peer under a name.
+    pub(crate) fn server(self, name: &str, peer: &Evilpeer) -> Self {
+        self.entry(name, entry(peer))
+    }
+
+    /// Adds a peer with further members of its entry, such as `{"concurrency": 1}`.
+    pub(crate) fn server_with(self, name: &str, peer: &Evilpeer, members: &Value) -> Self {
+        let mut entry = entry(peer);
+        for (key, value) in members.as_object().expect("members are an object") {
+            entry[key] = value.clone();
+        }
+        self.entry(name, entry)
+    }
+
+    /// Adds any entry under a name.
+    pub(crate) fn entry(mut self, name: &str, entry: Value) -> Self {
+        self.servers.insert(name.to_owned(), entry);
+        self
+    }
+
+    /// Adds flags of `gantry up`.
+    pub(crate) fn flags(mut self, flags: &[&str]) -> Self {
+        self.flags
+            .extend(flags.iter().map(|flag| (*flag).to_owned()));
+        self
+    }
+
+    /// Sets a variable of the gateway's environment.
+    pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Runs the gateway under another program, such as `strace -f -o FILE`.
+    pub(crate) fn under(mut self, wrapper: &[&str]) -> Self {
+        self.wrapper = wrapper.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
+    /// Runs the gateway as another user; only root can.
+    pub(crate) fn user(mut self, uid: u32) -> Self {
+        self.user = Some(uid);
+        self
+    }
+
+    /// Starts the gateway in a new home and waits until it serves.
+    pub(crate) fn start(self) -> Gantry {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        self.start_in(home)
+    }
+
+    /// Returns the command, its output kept in the home; nothing is started.
+    pub(crate) fn command(&self, home: &Path) -> Command {
+        let config = home.join("mcp.json");
+        let file = json!({"mcpServers": self.servers});
+        fs::write(&config, file.to_string()).expect("the home is writable");
+        let mut argv: Vec<String> = self.wrapper.clone();
+        argv.push(PROGRAM.to_owned());
+        let mut command = Command::new(&argv[0]);
+        command.args(&argv[1..]).args(["up", "--port", "0"]);
+        command
+            .arg("--data")
+            .arg(home.join("data"))
+            .arg("--config")
+            .arg(&config)
+            .args(&self.flags);
+        command
+            .envs(self.variables.iter().cloned())
+            .env("NO_COLOR", "1")
+            .current_dir(home);
+        let kept = |name: &str| File::create(home.join(name)).expect("the home is writable");
+        command
+            .stdin(Stdio::null())
+            .stdout(kept("stdout"))
+            .stderr(kept("stderr"));
+        if let Some(uid) = self.user {
+            command.uid(uid).gid(uid);
+        }
+        command
+    }
+
+    pub(super) fn start_in(self, home: TempDir) -> Gantry {
+        let announced = home.path().join("data/gateway.json");
+        drop(fs::remove_file(&announced));
+        let mut command = self.command(home.path());
+        if let Some(uid) = self.user {
+            let owner = (Uid::from_raw(uid), Gid::from_raw(uid));
+            for path in [home.path().to_owned(), home.path().join("mcp.json")] {
+                chown(&path, Some(owner.0), Some(owner.1)).expect("root may give files away");
+            }
+        }
+        let mut child = command.spawn().expect("the gateway starts");
+        let mut running = None;
+        let up = eventually(Duration::from_secs(30), || {
+            running = fs::read(&announced)
+                .ok()
+                .and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+            running.is_some() || child.try_wait().is_ok_and(|status| status.is_some())
+        });
+        let log = || fs::read_to_string(home.path().join("stderr")).unwrap_or_default();
+        let Some(running) = running else {
+            drop(child.kill());
+            drop(child.wait());
+            panic!("the gateway did not start ({up:?}):\n{}", log());
+        };
+        let key = |name: &str| {
+            let text = fs::read_to_string(home.path().join("data/keys").join(name));
+            text.expect("a first start leaves the keys")
+                .trim()
+                .to_owned()
+        };
+        let url = running["url"]
+            .as_str()
+            .expect("a running gateway has a URL");
+        Gantry {
+            pid: running["pid"]
+                .as_u64()
+                .and_then(|pid| pid.try_into().ok())
+                .expect("a process id"),
+            authority: url.trim_start_matches("http://").to_owned(),
+            admin: key("admin.key"),
+            agent: key("agent.key"),
+            child,
+            builder: self,
+            home: Some(home),
+        }
+    }
+}

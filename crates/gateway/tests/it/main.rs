@@ -1,0 +1,15 @@
+//! The gateway as its users meet it: the real binary, over HTTP, MCP and the command line.
+//!
+//! One integration binary; each module proves rows of the requirements or faults of the catalogue.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+mod faults_stdio;
+mod first_minute;
+mod harness;
+mod rows_calls;
+mod rows_lifecycle;
+mod tidy;
