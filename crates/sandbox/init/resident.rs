@@ -57,6 +57,12 @@ pub(crate) fn run(mapping: Mapping, fds: &[i32]) -> ! {
         Ok(pid) => pid,
         Err(errno) => fail(CONTROL, STAGE_FORK, errno, 0),
     };
+    mapping.release();
+    for fd in fds.iter().filter(|fd| Some(**fd) != cgroup_kill) {
+        sys::close(*fd);
+    }
+    let _ = sys::prctl(PR_SET_DUMPABLE, 0, 0);
+    // By now nothing of the job is left in this process.
     send(
         CONTROL,
         Record {
@@ -66,11 +72,6 @@ pub(crate) fn run(mapping: Mapping, fds: &[i32]) -> ! {
             data: 0,
         },
     );
-    mapping.release();
-    for fd in fds.iter().filter(|fd| Some(**fd) != cgroup_kill) {
-        sys::close(*fd);
-    }
-    let _ = sys::prctl(PR_SET_DUMPABLE, 0, 0);
     Tree {
         server,
         namespaced,

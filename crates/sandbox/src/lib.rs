@@ -68,7 +68,7 @@ pub use host::{HostFact, HostReport};
 #[cfg(gantry_init)]
 pub use meter::Meter;
 #[cfg(not(gantry_init))]
-pub use plain::{HostFact, HostReport, Sandbox, Tree};
+pub use plain::{HostFact, HostReport, Meter, Sandbox, Tree};
 pub use report::{Promise, PromiseState, Report};
 #[cfg(gantry_init)]
 pub use sandbox::Sandbox;

