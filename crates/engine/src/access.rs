@@ -58,7 +58,11 @@ struct Entry {
 
 impl Access {
     pub(crate) async fn load(store: Store, project: ProjectName) -> Result<Self, EngineError> {
-        let access = Self { store, project, keys: ArcSwap::default() };
+        let access = Self {
+            store,
+            project,
+            keys: ArcSwap::default(),
+        };
         access.reload().await?;
         Ok(access)
     }
@@ -78,7 +82,13 @@ impl Access {
                 grants: Arc::new(grants_of(row.kind, row.id, &row.agent, &grants)),
                 agent: row.agent,
             };
-            keys.insert(row.digest, Entry { digest: row.digest, caller });
+            keys.insert(
+                row.digest,
+                Entry {
+                    digest: row.digest,
+                    caller,
+                },
+            );
         }
         self.keys.store(Arc::new(keys));
         Ok(())
@@ -139,13 +149,20 @@ impl Access {
         self.store.ensure_agent(&self.project, &agent).await?;
         self.store.put_grant(&grant).await?;
         let operator: AgentName = "operator".parse()?;
-        let (_, admin) = self.create(KeyKind::Admin, &operator, "first start").await?;
+        let (_, admin) = self
+            .create(KeyKind::Admin, &operator, "first start")
+            .await?;
         let (_, agent) = self.create(KeyKind::Agent, &agent, "first start").await?;
         Ok(Some(FirstKeys { admin, agent }))
     }
 
     pub(crate) async fn list(&self) -> Result<Vec<KeyView>, EngineError> {
-        let rows = self.store.keys().await?.into_iter().filter(|row| row.project == self.project);
+        let rows = self
+            .store
+            .keys()
+            .await?
+            .into_iter()
+            .filter(|row| row.project == self.project);
         let view = |row: KeyRow| KeyView {
             id: row.id,
             kind: row.kind,

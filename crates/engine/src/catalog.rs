@@ -47,6 +47,19 @@ pub(crate) enum ListKind {
     Templates,
 }
 
+impl ListKind {
+    /// Returns which list a method asks for.
+    pub(crate) fn of(method: &str) -> Option<Self> {
+        match method {
+            "tools/list" => Some(Self::Tools),
+            "prompts/list" => Some(Self::Prompts),
+            "resources/list" => Some(Self::Resources),
+            "resources/templates/list" => Some(Self::Templates),
+            _ => None,
+        }
+    }
+}
+
 /// What one server offers.
 #[derive(Debug, Clone)]
 pub(crate) struct ServerCatalog {

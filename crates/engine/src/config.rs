@@ -115,6 +115,9 @@ pub struct StopPolicy {
 
 impl Default for StopPolicy {
     fn default() -> Self {
-        Self { drain: Duration::from_secs(10), kill_after: Duration::from_secs(30) }
+        Self {
+            drain: Duration::from_secs(10),
+            kill_after: Duration::from_secs(30),
+        }
     }
 }

@@ -72,14 +72,23 @@ impl Engine {
         let folder = DataFolder::take(&config.data_dir)?;
         let store = Store::open(&folder.path().join("gantry.db")).await?;
         store.ensure_project(&config.project).await?;
-        let audit = Audit::open(&folder.inner("journal")?, store.clone(), config.audit.clone()).await?;
+        let audit = Audit::open(
+            &folder.inner("journal")?,
+            store.clone(),
+            config.audit.clone(),
+        )
+        .await?;
         let instance = instance_name(folder.path());
         let sandbox = Sandbox::probe(SandboxOptions { instance })?;
         let access = Access::load(store.clone(), config.project.clone()).await?;
         let tracker = TaskTracker::new();
         let stop_tasks = CancellationToken::new();
         let (events, queue) = Events::new(config.project.clone());
-        tracker.spawn(events.clone().write(queue, store.clone(), stop_tasks.clone()));
+        tracker.spawn(
+            events
+                .clone()
+                .write(queue, store.clone(), stop_tasks.clone()),
+        );
         tracker.spawn(audit.clone().run(stop_tasks.clone()));
         let catalog = Arc::new(Catalog::new(config.expose, config.on_collision));
         let servers = Arc::new(Mutex::new(Vec::new()));
@@ -88,7 +97,8 @@ impl Engine {
             // Weak: the catalog holds handles, whose runners hold this.
             let (catalog, servers) = (Arc::downgrade(&catalog), Arc::downgrade(&servers));
             move || {
-                if let (Some(catalog), Some(servers)) = (Weak::upgrade(&catalog), servers.upgrade()) {
+                if let (Some(catalog), Some(servers)) = (Weak::upgrade(&catalog), servers.upgrade())
+                {
                     refresh(&catalog, &servers);
                 }
             }
@@ -164,18 +174,31 @@ impl Engine {
             return;
         }
         info!("stopping");
-        inner.kill_at.send_replace(Some(Instant::now() + inner.stop_policy.kill_after));
+        inner
+            .kill_at
+            .send_replace(Some(Instant::now() + inner.stop_policy.kill_after));
         inner.draining.cancel();
         inner.requests.close();
-        if tokio::time::timeout(inner.stop_policy.drain, inner.requests.wait()).await.is_err() {
-            warn!(calls = inner.requests.len(), "calls are still under way and will be cut off");
+        if tokio::time::timeout(inner.stop_policy.drain, inner.requests.wait())
+            .await
+            .is_err()
+        {
+            warn!(
+                calls = inner.requests.len(),
+                "calls are still under way and will be cut off"
+            );
         }
         inner.supervisor.stop_all().await;
         inner.stop_tasks.cancel();
         inner.tracker.close();
         // The tasks left end by themselves now; a lane's grace need not be waited for.
         drop(tokio::time::timeout(Duration::from_secs(5), inner.tracker.wait()).await);
-        inner.store.close().await;
+        if let Err(error) = inner.store.close().await {
+            warn!(
+                error = &error as &dyn std::error::Error,
+                "the store did not close cleanly"
+            );
+        }
         info!("stopped");
     }
 
@@ -258,7 +281,9 @@ impl Engine {
     }
 
     fn require_started(&self, name: &str) -> Result<(), EngineError> {
-        let Some(handle) = self.inner.supervisor.find(name) else { return Ok(()) };
+        let Some(handle) = self.inner.supervisor.find(name) else {
+            return Ok(());
+        };
         match &*handle.live.borrow() {
             Live::Ready(_) | Live::Cold => Ok(()),
             Live::Starting => Err(EngineError::StartFailed {
@@ -291,17 +316,29 @@ impl Engine {
 
     /// Returns all servers, in configuration order.
     pub fn servers(&self) -> Vec<ServerView> {
-        self.inner.supervisor.all().iter().map(ServerView::of).collect()
+        self.inner
+            .supervisor
+            .all()
+            .iter()
+            .map(ServerView::of)
+            .collect()
     }
 
     /// Returns a server by name or id.
     pub fn server(&self, server: &str) -> Option<ServerView> {
-        self.inner.supervisor.find(server).as_ref().map(ServerView::of)
+        self.inner
+            .supervisor
+            .find(server)
+            .as_ref()
+            .map(ServerView::of)
     }
 
     /// Returns the last lines that a server wrote beside the protocol.
     pub fn logs(&self, server: &str, lines: usize) -> Option<Vec<LogLine>> {
-        self.inner.supervisor.find(server).map(|handle| handle.logs.last(lines))
+        self.inner
+            .supervisor
+            .find(server)
+            .map(|handle| handle.logs.last(lines))
     }
 
     /// Returns what happened to servers, oldest first.
@@ -311,12 +348,18 @@ impl Engine {
         limit: u32,
     ) -> Result<Vec<ServerEvent>, EngineError> {
         let handle = server.map(|name| {
-            let unknown = || EngineError::UnknownServer { name: name.to_owned() };
+            let unknown = || EngineError::UnknownServer {
+                name: name.to_owned(),
+            };
             self.inner.supervisor.find(name).ok_or_else(unknown)
         });
         let handle = handle.transpose()?;
         let name = handle.as_ref().map(|handle| &handle.name);
-        Ok(self.inner.store.events(&self.inner.project, name, limit).await?)
+        Ok(self
+            .inner
+            .store
+            .events(&self.inner.project, name, limit)
+            .await?)
     }
 
     /// Waits until no eager server is on its way up, but not longer than `within`.
@@ -334,7 +377,10 @@ impl Engine {
         request: Request<'_>,
     ) -> Result<Reply, CallFailure> {
         if self.inner.draining.is_cancelled() {
-            return Err(CallFailure { call: None, error: CallError::Stopping });
+            return Err(CallFailure {
+                call: None,
+                error: CallError::Stopping,
+            });
         }
         let _under_way = self.inner.requests.token();
         self.inner.router.request(caller, request).await
@@ -391,13 +437,22 @@ impl Engine {
         }
         let audit = self.inner.audit.health();
         let draining = self.inner.draining.is_cancelled();
-        Health { ok: audit.writable && !draining, draining, servers, audit, warnings }
+        Health {
+            ok: audit.writable && !draining,
+            draining,
+            servers,
+            audit,
+            warnings,
+        }
     }
 
     /// Returns figures as Prometheus text.
     pub fn metrics(&self) -> String {
         let all = self.inner.supervisor.all();
-        self.inner.figures.render(all.iter().map(|handle| handle.status.borrow().state.as_str()))
+        self.inner.figures.render(
+            all.iter()
+                .map(|handle| handle.status.borrow().state.as_str()),
+        )
     }
 
     /// Returns what this host can enforce.
@@ -406,7 +461,11 @@ impl Engine {
     }
 
     fn admit(&self) -> Result<(), EngineError> {
-        if self.inner.draining.is_cancelled() { Err(EngineError::Stopping) } else { Ok(()) }
+        if self.inner.draining.is_cancelled() {
+            Err(EngineError::Stopping)
+        } else {
+            Ok(())
+        }
     }
 
     /// Records what an administrator did.
@@ -418,7 +477,11 @@ impl Engine {
         detail: &str,
     ) -> Result<(), EngineError> {
         let key = by.key.to_string();
-        Ok(self.inner.store.put_admin_act(unix_ms(), &key, act, target, detail).await?)
+        Ok(self
+            .inner
+            .store
+            .put_admin_act(unix_ms(), &key, act, target, detail)
+            .await?)
     }
 }
 
@@ -435,5 +498,8 @@ fn first_id() -> u64 {
 fn instance_name(folder: &Path) -> String {
     use sha2::{Digest, Sha256};
     let digest = Sha256::digest(folder.as_os_str().as_encoded_bytes());
-    digest[..6].iter().map(|byte| format!("{byte:02x}")).collect()
+    digest[..6]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }

@@ -255,11 +255,21 @@ impl Diagnose for CallError {
             Self::Exited { .. } => {
                 Some("it is not known whether the call took effect; nothing was retried".into())
             }
-            Self::Down { server, .. } | Self::NotReading { server } => {
-                Some(format!("`gantry status {server}` and `gantry logs {server}` say more"))
-            }
+            Self::Down { server, .. } | Self::NotReading { server } => Some(format!(
+                "`gantry status {server}` and `gantry logs {server}` say more"
+            )),
             Self::Audit(error) => error.hint(),
-            _ => None,
+            Self::UnknownItem { .. }
+            | Self::UnknownServer { .. }
+            | Self::UnknownMethod { .. }
+            | Self::Output { .. }
+            | Self::BadParams { .. }
+            | Self::Cancelled
+            | Self::Rpc { .. }
+            | Self::Protocol { .. }
+            | Self::ResponseTooLarge { .. }
+            | Self::Stopping
+            | Self::Panicked => None,
         }
     }
 }
@@ -379,20 +389,26 @@ impl Diagnose for EngineError {
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Locked { .. } => {
-                Some("stop that gateway first, or give this one another folder with `--data`".into())
-            }
-            Self::Folder { folder, .. } => {
-                Some(format!("is `{}` there, writable, and on a disk with room?", folder.display()))
-            }
+            Self::Locked { .. } => Some(
+                "stop that gateway first, or give this one another folder with `--data`".into(),
+            ),
+            Self::Folder { folder, .. } => Some(format!(
+                "is `{}` there, writable, and on a disk with room?",
+                folder.display()
+            )),
             Self::Open { folder, .. } => Some(format!("run `chmod 700 {}`", folder.display())),
-            Self::Conflict { name } => {
-                Some(format!("remove it first: DELETE /api/v1/mcp/servers/{name}"))
-            }
+            Self::Conflict { name } => Some(format!(
+                "remove it first: DELETE /api/v1/mcp/servers/{name}"
+            )),
             Self::Spec(error) => spec_hint(error),
             Self::Store(error) => error.hint(),
             Self::Audit(error) => error.hint(),
-            _ => None,
+            Self::Sandbox(_)
+            | Self::Name(_)
+            | Self::UnknownServer { .. }
+            | Self::Native { .. }
+            | Self::StartFailed { .. }
+            | Self::Stopping => None,
         }
     }
 }

@@ -48,7 +48,12 @@ impl Events {
             | EventKind::Stopped
             | EventKind::Removed => info!(server = %server, event = kind.as_str(), "{detail}"),
         }
-        let event = ServerEvent { at_ms: unix_ms(), server: server.clone(), kind, detail };
+        let event = ServerEvent {
+            at_ms: unix_ms(),
+            server: server.clone(),
+            kind,
+            detail,
+        };
         if self.queue.try_send(event).is_err() {
             warn!(server = %server, "too many lifecycle events, one is not stored");
         }
@@ -75,9 +80,15 @@ impl Events {
             if count == 0 {
                 return;
             }
-            let rows: Vec<_> = batch.drain(..).map(|event| (project.clone(), event)).collect();
+            let rows: Vec<_> = batch
+                .drain(..)
+                .map(|event| (project.clone(), event))
+                .collect();
             if let Err(error) = store.put_events(&rows).await {
-                warn!(error = &error as &dyn std::error::Error, "lifecycle events were not stored");
+                warn!(
+                    error = &error as &dyn std::error::Error,
+                    "lifecycle events were not stored"
+                );
             }
         }
     }

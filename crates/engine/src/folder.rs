@@ -17,11 +17,21 @@ pub(crate) struct DataFolder {
 impl DataFolder {
     /// Makes the folder if need be and takes it, or says who has it.
     pub(crate) fn take(path: &Path) -> Result<Self, EngineError> {
-        let failed = |source| EngineError::Folder { folder: path.to_owned(), source };
-        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
+        let failed = |source| EngineError::Folder {
+            folder: path.to_owned(),
+            source,
+        };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(failed)?;
         let mode = std::fs::metadata(path).map_err(failed)?.mode() & 0o777;
         if mode & 0o077 != 0 {
-            return Err(EngineError::Open { folder: path.to_owned(), mode });
+            return Err(EngineError::Open {
+                folder: path.to_owned(),
+                mode,
+            });
         }
         let mut lock = OpenOptions::new()
             .read(true)
@@ -38,19 +48,28 @@ impl DataFolder {
                 "" => "another gateway".to_owned(),
                 pid => format!("the gateway with process id {pid}"),
             };
-            return Err(EngineError::Locked { folder: path.to_owned(), holder });
+            return Err(EngineError::Locked {
+                folder: path.to_owned(),
+                holder,
+            });
         }
         lock.set_len(0).map_err(failed)?;
         lock.rewind().map_err(failed)?;
         write!(lock, "{}", std::process::id()).map_err(failed)?;
-        Ok(Self { path: path.to_owned(), _lock: lock })
+        Ok(Self {
+            path: path.to_owned(),
+            _lock: lock,
+        })
     }
 
     /// Returns a folder of its own inside, private too.
     pub(crate) fn inner(&self, name: &str) -> Result<PathBuf, EngineError> {
         let path = self.path.join(name);
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
-        made.map_err(|source| EngineError::Folder { folder: path.clone(), source })?;
+        made.map_err(|source| EngineError::Folder {
+            folder: path.clone(),
+            source,
+        })?;
         Ok(path)
     }
 
@@ -72,7 +91,10 @@ mod tests {
         let Err(EngineError::Locked { holder, .. }) = DataFolder::take(&path) else {
             panic!("the folder was taken twice");
         };
-        assert_eq!(holder, format!("the gateway with process id {}", std::process::id()));
+        assert_eq!(
+            holder,
+            format!("the gateway with process id {}", std::process::id())
+        );
         drop(first);
         DataFolder::take(&path).unwrap();
     }
@@ -85,6 +107,9 @@ mod tests {
         let path = temp.path().join("data");
         std::fs::create_dir(&path).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        assert!(matches!(DataFolder::take(&path), Err(EngineError::Open { mode: 0o755, .. })));
+        assert!(matches!(
+            DataFolder::take(&path),
+            Err(EngineError::Open { mode: 0o755, .. })
+        ));
     }
 }

@@ -18,12 +18,12 @@ use gantry_store::CallStatus;
 use tokio::time::Instant;
 
 use crate::audit::{Audit, CallIds, Intent, Outcome};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, ListKind};
 use crate::clock::unix_ms;
 use crate::error::{CallError, CallFailure};
 use crate::events::Events;
 use crate::guard;
-use crate::request::{Lists, Reply, Request};
+use crate::request::{Lists, Reply, Request, Scope};
 use crate::server::handle::ServerHandle;
 use crate::server::handshake::Hello;
 use crate::server::link::{Deadline, InFlight, Refusal};
@@ -52,27 +52,67 @@ impl Router {
         request: Request<'_>,
     ) -> Result<Reply, CallFailure> {
         let method = Method::parse(request.method);
+        let begun = Instant::now();
+        if let Scope::Server(name) = &request.scope
+            && self.supervisor.find(name.as_str()).is_none()
+        {
+            let error = CallError::UnknownServer {
+                name: name.to_string(),
+            };
+            return Err(self.refuse(caller, &request, None, begun, error).await);
+        }
         if request.lists == Lists::FromCatalog
-            && let Some(list) = method.and_then(|method| self.list_kind(method))
+            && let Some(list) = ListKind::of(request.method)
         {
             self.warm_up(caller, &request.scope).await;
             let view = self.catalog.view(caller, &request.scope);
             let result = view.page(list);
-            return Ok(Reply { call: None, result, upstream: None, is_error: false });
+            return Ok(Reply {
+                call: None,
+                result,
+                upstream: None,
+                is_error: false,
+            });
         }
-        let begun = Instant::now();
-        let target = match self.target(caller, &request, method) {
+        let target = match self.found(caller, &request, method).await {
             Ok(target) => target,
             Err(error) => return Err(self.refuse(caller, &request, None, begun, error).await),
         };
         let arguments = target.arguments;
-        let judged =
-            guard::judge(caller, target.class, &target.server_name(), &target.item, target.tool(), arguments)
-                .await;
+        let judged = guard::judge(
+            caller,
+            target.class,
+            &target.server_name(),
+            &target.item,
+            target.tool(),
+            arguments,
+        )
+        .await;
         if let Err(error) = judged {
-            return Err(self.refuse(caller, &request, Some(&target), begun, error).await);
+            return Err(self
+                .refuse(caller, &request, Some(&target), begun, error)
+                .await);
         }
         self.carry_out(caller, request, target, begun).await
+    }
+
+    /// Finds what a request is for; a server that was never listed is started first, so that the
+    /// call is judged by its tool's own schema.
+    async fn found<'a>(
+        &self,
+        caller: &Caller,
+        request: &Request<'a>,
+        method: Option<Method>,
+    ) -> Result<Target<'a>, CallError> {
+        let target = self.target(caller, request, method)?;
+        if target.is_guessed()
+            && let Place::Server(server) = &target.place
+        {
+            // If it does not come up, the call says so.
+            drop(server.link(server.spec.life.handshake).await);
+            return self.target(caller, request, method);
+        }
+        Ok(target)
     }
 
     /// Records the call, makes it, and records how it ended.
@@ -87,11 +127,22 @@ impl Router {
         let key = caller.key.to_string();
         let redactor = target.redactor();
         let version = target.schema_version();
-        let intent = intent(id, caller, &key, &request, Some(&target), version.as_deref(), &redactor);
+        let intent = intent(
+            id,
+            caller,
+            &key,
+            &request,
+            Some(&target),
+            version.as_deref(),
+            &redactor,
+        );
         let mut ticket = match self.audit.intent(&intent).await {
             Ok(ticket) => ticket,
             Err(error) => {
-                return Err(CallFailure { call: None, error: CallError::Audit(error) });
+                return Err(CallFailure {
+                    call: None,
+                    error: CallError::Audit(error),
+                });
             }
         };
         ticket.on_drop(CallStatus::Cancelled, "call.cancelled");
@@ -121,7 +172,10 @@ impl Router {
                 is_error: answered.is_error,
                 result: answered.result,
             }),
-            Err(error) => Err(CallFailure { call: Some(id), error }),
+            Err(error) => Err(CallFailure {
+                call: Some(id),
+                error,
+            }),
         }
     }
 
@@ -156,7 +210,11 @@ impl Router {
         let called = link.call(&caller.agent, id, line, request.progress);
         let call = called.map_err(|refusal| refused(server, refusal))?;
         let answer = self.wait(call, server, request.timeout).await?;
-        Answered::read(answer, server, hello.as_deref().map(|hello: &Hello| hello.era))
+        Answered::read(
+            answer,
+            server,
+            hello.as_deref().map(|hello: &Hello| hello.era),
+        )
     }
 
     async fn wait(
@@ -167,13 +225,21 @@ impl Router {
     ) -> Result<crate::server::pending::Answer, CallError> {
         let policy = &server.spec.calls;
         let quiet = timeout.map_or(policy.timeout, |shorter| shorter.min(policy.timeout));
-        let whole = timeout.map_or(policy.timeout_max, |shorter| shorter.min(policy.timeout_max));
-        call.answer_within(Deadline { quiet, whole }).await.map_err(|_waited| {
-            let after = if quiet < whole { quiet } else { whole };
-            let what = format!("a call got no answer within {after:?}");
-            self.events.report(&server.name, EventKind::CallTimeout, what);
-            CallError::Timeout { server: server.name.clone(), after }
-        })
+        let whole = timeout.map_or(policy.timeout_max, |shorter| {
+            shorter.min(policy.timeout_max)
+        });
+        call.answer_within(Deadline { quiet, whole })
+            .await
+            .map_err(|waited| {
+                let after = if waited < whole { quiet } else { whole };
+                let what = format!("a call got no answer within {after:?}");
+                self.events
+                    .report(&server.name, EventKind::CallTimeout, what);
+                CallError::Timeout {
+                    server: server.name.clone(),
+                    after,
+                }
+            })
     }
 
     /// Records a refusal, which is an answer too.
@@ -202,13 +268,19 @@ impl Router {
         };
         self.figures.call(CallStatus::Refused, duration);
         match self.audit.refusal(&intent, &outcome).await {
-            Ok(()) => CallFailure { call: Some(id), error },
-            Err(audit) => CallFailure { call: None, error: CallError::Audit(audit) },
+            Ok(()) => CallFailure {
+                call: Some(id),
+                error,
+            },
+            Err(audit) => CallFailure {
+                call: None,
+                error: CallError::Audit(audit),
+            },
         }
     }
 
     /// Wakes lazy servers of the caller's that were never listed, and waits a moment for them.
-    async fn warm_up(&self, caller: &Caller, scope: &crate::request::Scope) {
+    async fn warm_up(&self, caller: &Caller, scope: &Scope) {
         let cold = self.catalog.cold(caller, scope);
         if !cold.is_empty() {
             self.supervisor.warm(&cold, self.listing_wait).await;
@@ -237,13 +309,18 @@ fn intent<'a>(
         tool: target.map_or("", |target| &target.item),
         schema_version,
         started_ms: unix_ms(),
-        input: target.map_or(request.params, |target| target.arguments.or(request.params)).map(Raw::text),
+        input: target
+            .map_or(request.params, |target| target.arguments.or(request.params))
+            .map(Raw::text),
         redactor,
     }
 }
 
 fn asks_for_progress(params: Raw<'_>) -> bool {
-    params.get("_meta").and_then(|meta| meta.get(PROGRESS_TOKEN)).is_some()
+    params
+        .get("_meta")
+        .and_then(|meta| meta.get(PROGRESS_TOKEN))
+        .is_some()
 }
 
 fn own_token(id: u64) -> RawBuf {
@@ -270,15 +347,19 @@ fn describe(ended: &Result<Answered, CallError>) -> (CallStatus, Option<String>,
         Ok(answered) if answered.is_error => (CallStatus::Error, Some("tool_error".into()), None),
         Ok(_) => (CallStatus::Ok, None, None),
         Err(error) => {
-            let status = match error {
-                CallError::Timeout { .. } => CallStatus::Timeout,
-                CallError::Cancelled => CallStatus::Cancelled,
-                CallError::Busy { .. } => CallStatus::Refused,
-                _ => CallStatus::Error,
+            let status = if matches!(error, CallError::Timeout { .. }) {
+                CallStatus::Timeout
+            } else if matches!(error, CallError::Cancelled) {
+                CallStatus::Cancelled
+            } else if matches!(error, CallError::Busy { .. }) {
+                CallStatus::Refused
+            } else {
+                CallStatus::Error
             };
-            let code = match error {
-                CallError::Rpc { code, .. } => code.to_string(),
-                other => other.code().to_owned(),
+            let code = if let CallError::Rpc { code, .. } = error {
+                code.to_string()
+            } else {
+                error.code().to_owned()
             };
             (status, Some(code), Some(error.to_string()))
         }

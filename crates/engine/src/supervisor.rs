@@ -52,7 +52,14 @@ impl Supervisor {
         catalog: Arc<Catalog>,
         servers: Arc<Mutex<Vec<ServerHandle>>>,
     ) -> Self {
-        Self { project, store, around, catalog, servers, changing: AsyncMutex::new(()) }
+        Self {
+            project,
+            store,
+            around,
+            catalog,
+            servers,
+            changing: AsyncMutex::new(()),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<ServerHandle>> {
@@ -81,9 +88,14 @@ impl Supervisor {
             return Err(EngineError::Conflict { name: spec.name });
         }
         let row = self.row(spec);
-        self.store.put_server(&row).await.map_err(|error| match error {
-            StoreError::Conflict { .. } => EngineError::Conflict { name: row.spec.name.clone() },
-            other => EngineError::Store(other),
+        self.store.put_server(&row).await.map_err(|error| {
+            if matches!(error, StoreError::Conflict { .. }) {
+                EngineError::Conflict {
+                    name: row.spec.name.clone(),
+                }
+            } else {
+                EngineError::Store(error)
+            }
         })?;
         self.add(row).await
     }
@@ -105,7 +117,9 @@ impl Supervisor {
         let handle = self.launch(row.id, row.spec, row.created_ms).await?;
         self.lock().push(handle.clone());
         refresh(&self.catalog, &self.servers);
-        self.around.events.report(&name, EventKind::Registered, "registered");
+        self.around
+            .events
+            .report(&name, EventKind::Registered, "registered");
         Ok(handle)
     }
 
@@ -155,9 +169,13 @@ impl Supervisor {
     /// Removes a server; false if there was none.
     pub(crate) async fn remove(&self, server: &str) -> Result<bool, EngineError> {
         let _one = self.changing.lock().await;
-        let Some(handle) = self.find(server) else { return Ok(false) };
+        let Some(handle) = self.find(server) else {
+            return Ok(false);
+        };
         self.end(handle.id).await?;
-        self.around.events.report(&handle.name, EventKind::Removed, "removed");
+        self.around
+            .events
+            .report(&handle.name, EventKind::Removed, "removed");
         Ok(true)
     }
 
@@ -180,15 +198,22 @@ impl Supervisor {
 
     /// Orders a restart; it has begun when this returns.
     pub(crate) async fn restart(&self, server: &str) -> Result<ServerHandle, EngineError> {
-        let unknown = || EngineError::UnknownServer { name: server.to_owned() };
+        let unknown = || EngineError::UnknownServer {
+            name: server.to_owned(),
+        };
         let handle = self.find(server).ok_or_else(unknown)?;
         let mut status = handle.status.clone();
         let since = status.borrow_and_update().since_ms;
-        handle.orders.send(Order::Restart).await.map_err(|_| EngineError::Stopping)?;
+        handle
+            .orders
+            .send(Order::Restart)
+            .await
+            .map_err(|_| EngineError::Stopping)?;
         let begun = async {
             while status.changed().await.is_ok() {
                 let now = status.borrow_and_update();
-                if now.state == State::Starting || now.since_ms > since && now.state == State::Ready {
+                if now.state == State::Starting || now.since_ms > since && now.state == State::Ready
+                {
                     return;
                 }
             }
@@ -256,10 +281,12 @@ impl Supervisor {
 
 /// Tells the catalog which servers there are and whether their tools can be had now.
 pub(crate) fn refresh(catalog: &Catalog, servers: &Mutex<Vec<ServerHandle>>) {
-    let servers = servers.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let entries = servers.into_iter().map(|handle| {
-        let listed = !matches!(&*handle.live.borrow(), Live::Down(..));
-        CatalogEntry { catalog: handle.catalog.load_full(), listed, handle }
+    // Held until the catalog has it, so that an older picture never replaces a newer one.
+    let servers = servers.lock().unwrap_or_else(PoisonError::into_inner);
+    let entries = servers.iter().map(|handle| CatalogEntry {
+        catalog: handle.catalog.load_full(),
+        listed: !matches!(&*handle.live.borrow(), Live::Down(..)),
+        handle: handle.clone(),
     });
     catalog.update(entries.collect());
 }

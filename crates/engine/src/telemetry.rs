@@ -30,8 +30,9 @@ const STATUSES: [CallStatus; 6] = [
     CallStatus::Unknown,
 ];
 
-const BUCKETS: [f64; 12] =
-    [0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 600.0];
+const BUCKETS: [f64; 12] = [
+    0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 600.0,
+];
 
 impl Figures {
     pub(crate) fn new() -> Self {
@@ -39,13 +40,24 @@ impl Figures {
         let calls = Family::<Label, Counter<u64, AtomicU64>>::default();
         registry.register("calls", "Calls by how they ended", calls.clone());
         let by_status = STATUSES.map(|status| {
-            calls.get_or_create(&[("status", status.as_str().to_owned())]).clone()
+            calls
+                .get_or_create(&[("status", status.as_str().to_owned())])
+                .clone()
         });
         let seconds = Histogram::new(BUCKETS);
-        registry.register("call_duration_seconds", "How long calls took", seconds.clone());
+        registry.register(
+            "call_duration_seconds",
+            "How long calls took",
+            seconds.clone(),
+        );
         let servers = Family::<Label, Gauge>::default();
         registry.register("servers", "Servers by state", servers.clone());
-        Self { registry, by_status, seconds, servers }
+        Self {
+            registry,
+            by_status,
+            seconds,
+            servers,
+        }
     }
 
     /// Counts a call that ended.
@@ -60,11 +72,12 @@ impl Figures {
     pub(crate) fn render(&self, states: impl Iterator<Item = &'static str>) -> String {
         self.servers.clear();
         for state in states {
-            self.servers.get_or_create(&[("state", state.to_owned())]).inc();
+            self.servers
+                .get_or_create(&[("state", state.to_owned())])
+                .inc();
         }
         let mut text = String::new();
-        // Writing to a String cannot fail.
-        drop(encode(&mut text, &self.registry));
+        encode(&mut text, &self.registry).expect("writing to a String cannot fail");
         text
     }
 }

@@ -41,7 +41,11 @@ impl ServerView {
     pub(crate) fn of(handle: &ServerHandle) -> Self {
         let stray = |line: &LogLine| line.stream == LogStream::Stdout;
         let lines = handle.logs.last(usize::MAX);
-        let stray: Vec<_> = lines.into_iter().filter(stray).map(|line| line.text).collect();
+        let stray: Vec<_> = lines
+            .into_iter()
+            .filter(stray)
+            .map(|line| line.text)
+            .collect();
         let last = stray[stray.len().saturating_sub(20)..].to_vec();
         Self {
             id: handle.id,

@@ -90,13 +90,15 @@ impl Audit {
 
     /// Allocates the next segment ahead of need, and tells when calls are refused for want of it.
     async fn provide(&self, turn: &mut Turn) {
-        let journal = Arc::clone(&self.shared.journal);
-        let provided = tokio::task::spawn_blocking(move || journal.provide()).await;
-        if let Ok(Err(error)) = provided {
-            tracing::debug!(
-                error = chain(&error),
-                "no journal segment could be allocated"
-            );
+        if self.shared.journal.wants_segment() {
+            let journal = Arc::clone(&self.shared.journal);
+            let provided = tokio::task::spawn_blocking(move || journal.provide()).await;
+            if let Ok(Err(error)) = provided {
+                tracing::debug!(
+                    error = chain(&error),
+                    "no journal segment could be allocated"
+                );
+            }
         }
         let refusing = self.shared.journal.condition().refusing;
         match (&refusing, turn.refusing) {

@@ -194,11 +194,10 @@ fn read(raw: Raw<'_>) -> Result<Value, SchemaError> {
 
 /// Returns the rule of a schema that constrains nothing but the kind of the value.
 fn trivial(schema: &Value) -> Option<Rule> {
-    let members = match schema {
-        Value::Bool(true) => return Some(Rule::Anything),
-        Value::Object(members) => members,
-        _ => return None,
-    };
+    if *schema == Value::Bool(true) {
+        return Some(Rule::Anything);
+    }
+    let members = schema.as_object()?;
     let mut object = false;
     for (keyword, value) in members {
         match keyword.as_str() {

@@ -1,3 +1,5 @@
+//! What views list and find, under grants, scopes and collisions.
+
 use gantry_model::caller::KeyKind;
 use gantry_model::grant::Grant;
 use gantry_model::id::{KeyId, ProjectName, ServerId};

@@ -22,7 +22,11 @@ impl ProcessDriver {
         environment: Vec<(String, String)>,
         folders: PathBuf,
     ) -> Self {
-        Self { sandbox, environment, folders }
+        Self {
+            sandbox,
+            environment,
+            folders,
+        }
     }
 
     /// Starts the command in its sandbox.
@@ -44,15 +48,29 @@ impl ProcessDriver {
             own_folder.clone()
         });
         let (profile, mut limits, network) = match launch.profile {
-            Profile::Local => (gantry_sandbox::Profile::Local, Limits::local(), Network::Allowed),
-            Profile::Hosted => (gantry_sandbox::Profile::Hosted, Limits::hosted(), Network::None),
+            Profile::Local => (
+                gantry_sandbox::Profile::Local,
+                Limits::local(),
+                Network::Allowed,
+            ),
+            Profile::Hosted => (
+                gantry_sandbox::Profile::Hosted,
+                Limits::hosted(),
+                Network::None,
+            ),
         };
         limits.cpu = launch.limits.cpu.or(limits.cpu);
         limits.memory_bytes = launch.limits.memory_bytes.or(limits.memory_bytes);
         limits.pids = launch.limits.pids.or(limits.pids);
         let given = |variable: &str| launch.env.contains_key(variable);
-        let inherited = self.environment.iter().filter(|(variable, _)| !given(variable));
-        let own = launch.env.iter().map(|(variable, value)| (variable.clone(), value.clone()));
+        let inherited = self
+            .environment
+            .iter()
+            .filter(|(variable, _)| !given(variable));
+        let own = launch
+            .env
+            .iter()
+            .map(|(variable, value)| (variable.clone(), value.clone()));
         Command {
             name: name.to_string(),
             program: launch.command.clone(),

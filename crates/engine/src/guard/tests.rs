@@ -1,3 +1,5 @@
+//! The order of judgement, and results against their schemas.
+
 use gantry_model::caller::KeyKind;
 use gantry_model::grant::{Grant, GrantSet};
 use gantry_model::id::{KeyId, ProjectName};

@@ -1,3 +1,5 @@
+//! Native tools: what they answer, and that their panics stay theirs.
+
 use gantry_model::caller::KeyKind;
 use gantry_model::grant::GrantSet;
 use gantry_model::id::{KeyId, ProjectName};

@@ -34,7 +34,10 @@ impl Answered {
             Answer::Error(error) => return Err(rpc_error(server, &error)),
             Answer::Failed(failure) => return Err(failed(server, failure)),
         };
-        let protocol = |detail: String| CallError::Protocol { server: server.name.clone(), detail };
+        let protocol = |detail: String| CallError::Protocol {
+            server: server.name.clone(),
+            detail,
+        };
         let raw = trusted(&result);
         if !raw.is_object() {
             return Err(protocol("its result is no object".into()));
@@ -48,10 +51,16 @@ impl Answered {
                 && !member.value.is_string("complete")
             {
                 let shown: String = member.value.text().chars().take(40).collect();
-                return Err(protocol(format!("its result has the type {shown}, which was not asked for")));
+                return Err(protocol(format!(
+                    "its result has the type {shown}, which was not asked for"
+                )));
             }
         }
-        Ok(Self { result, upstream: era, is_error })
+        Ok(Self {
+            result,
+            upstream: era,
+            is_error,
+        })
     }
 
     /// Checks the result against the tool's output schema and takes out the server's secrets.
@@ -62,7 +71,11 @@ impl Answered {
     ) -> Result<Self, CallError> {
         if let Some(tool) = target.tool() {
             guard::check_output(tool, self.raw(), self.is_error).map_err(|issues| {
-                CallError::Output { server: target.server_name(), tool: target.item.to_string(), issues }
+                CallError::Output {
+                    server: target.server_name(),
+                    tool: target.item.to_string(),
+                    issues,
+                }
             })?;
         }
         if !redactor.is_empty() {
@@ -93,7 +106,10 @@ fn rpc_error(server: &ServerHandle, error: &Bytes) -> CallError {
             message: body.message.into_owned(),
             data: body.data.map(|data| data.text().into()),
         },
-        None => CallError::Protocol { server, detail: "its error has no code and message".into() },
+        None => CallError::Protocol {
+            server,
+            detail: "its error has no code and message".into(),
+        },
     }
 }
 

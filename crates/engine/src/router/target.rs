@@ -11,7 +11,7 @@ use gantry_model::mcp::Method;
 use gantry_model::secret::Redactor;
 
 use super::Router;
-use crate::catalog::{ListKind, Resolution, Tool};
+use crate::catalog::{Resolution, Tool};
 use crate::error::CallError;
 use crate::native::Native;
 use crate::request::{Lists, Request, Scope};
@@ -23,6 +23,16 @@ pub(super) enum Place {
     Native(Arc<Native>),
 }
 
+/// Where the params name the item, which must be put back into the server's words.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Renamed {
+    Nowhere,
+    /// In their member `name`.
+    Name,
+    /// In the member `name` of their `ref`.
+    Reference,
+}
+
 /// What a request is for.
 pub(super) struct Target<'a> {
     pub(super) place: Place,
@@ -30,23 +40,11 @@ pub(super) struct Target<'a> {
     /// The tool, the prompt or the resource, by the server's own name for it.
     pub(super) item: Cow<'a, str>,
     tool: Option<Arc<Tool>>,
-    /// The member of the params that names the item, if it must be put back into the server's words.
-    renamed: Option<&'static str>,
+    renamed: Renamed,
     pub(super) arguments: Option<Raw<'a>>,
 }
 
 impl Router {
-    /// Returns which list a method asks for.
-    pub(super) fn list_kind(&self, method: Method) -> Option<ListKind> {
-        match method {
-            Method::ToolsList => Some(ListKind::Tools),
-            Method::PromptsList => Some(ListKind::Prompts),
-            Method::ResourcesList => Some(ListKind::Resources),
-            Method::ResourceTemplatesList => Some(ListKind::Templates),
-            _ => None,
-        }
-    }
-
     /// Finds what a request is for in the caller's view.
     pub(super) fn target<'a>(
         &self,
@@ -73,14 +71,20 @@ impl Router {
                 let name = member("name")?;
                 let found = view.resolve_prompt(&name);
                 let mut target = self.item(caller, request, found, "prompt", &name)?;
-                target.renamed = Some("name");
+                target.renamed = Renamed::Name;
                 Ok(target)
             }
             Some(
                 Method::ResourcesRead | Method::ResourcesSubscribe | Method::ResourcesUnsubscribe,
             ) => {
                 let uri = member("uri")?;
-                self.item(caller, request, view.resolve_resource(&uri), "resource", &uri)
+                self.item(
+                    caller,
+                    request,
+                    view.resolve_resource(&uri),
+                    "resource",
+                    &uri,
+                )
             }
             Some(Method::CompletionComplete) => self.completion(caller, request, params),
             _ => self.direct(caller, request),
@@ -100,7 +104,7 @@ impl Router {
                 class: MethodClass::Tool,
                 item: Cow::Owned(tool.name.to_string()),
                 tool: Some(tool),
-                renamed: Some("name"),
+                renamed: Renamed::Name,
                 arguments,
             }),
             Resolution::Native(native) => Ok(Target {
@@ -108,7 +112,7 @@ impl Router {
                 item: Cow::Owned(native.tool().name.to_string()),
                 tool: Some(Arc::clone(native.tool())),
                 place: Place::Native(native),
-                renamed: None,
+                renamed: Renamed::Nowhere,
                 arguments,
             }),
             Resolution::Named { server, item } => Ok(Target {
@@ -116,13 +120,17 @@ impl Router {
                 class: MethodClass::Tool,
                 item: Cow::Owned(item),
                 tool: None,
-                renamed: Some("name"),
+                renamed: Renamed::Name,
                 arguments,
             }),
-            Resolution::Unbound { server, item } => {
-                Err(CallError::Unbound { agent: caller.agent.to_string(), server, item })
-            }
-            Resolution::Unknown => Err(CallError::UnknownTool { name: name.to_owned() }),
+            Resolution::Unbound { server, item } => Err(CallError::Unbound {
+                agent: caller.agent.to_string(),
+                server,
+                item,
+            }),
+            Resolution::Unknown => Err(CallError::UnknownTool {
+                name: name.to_owned(),
+            }),
         }
     }
 
@@ -140,14 +148,19 @@ impl Router {
                 class: class_of(request.method),
                 item: Cow::Owned(item),
                 tool: None,
-                renamed: None,
+                renamed: Renamed::Nowhere,
                 arguments: request.params,
             }),
-            Resolution::Unbound { server, item } => {
-                Err(CallError::Unbound { agent: caller.agent.to_string(), server, item })
-            }
+            Resolution::Unbound { server, item } => Err(CallError::Unbound {
+                agent: caller.agent.to_string(),
+                server,
+                item,
+            }),
             Resolution::Bound { .. } | Resolution::Native(_) | Resolution::Unknown => {
-                Err(CallError::UnknownItem { kind, name: name.to_owned() })
+                Err(CallError::UnknownItem {
+                    kind,
+                    name: name.to_owned(),
+                })
             }
         }
     }
@@ -161,12 +174,25 @@ impl Router {
     ) -> Result<Target<'a>, CallError> {
         let view = self.catalog.view(caller, &request.scope);
         let reference = params.get("ref");
-        let text = |name| reference.and_then(|raw| raw.get(name)).and_then(Raw::string);
+        let text = |name| {
+            reference
+                .and_then(|raw| raw.get(name))
+                .and_then(Raw::string)
+        };
         if let Some(name) = text("name") {
-            return self.item(caller, request, view.resolve_prompt(&name), "prompt", &name);
+            let found = view.resolve_prompt(&name);
+            let mut target = self.item(caller, request, found, "prompt", &name)?;
+            target.renamed = Renamed::Reference;
+            return Ok(target);
         }
         if let Some(uri) = text("uri") {
-            return self.item(caller, request, view.resolve_resource(&uri), "resource", &uri);
+            return self.item(
+                caller,
+                request,
+                view.resolve_resource(&uri),
+                "resource",
+                &uri,
+            );
         }
         Err(CallError::BadParams {
             method: request.method.to_owned(),
@@ -175,18 +201,20 @@ impl Router {
     }
 
     /// Any other method, to the one server that was named.
-    fn direct<'a>(
-        &self,
-        caller: &Caller,
-        request: &Request<'a>,
-    ) -> Result<Target<'a>, CallError> {
-        let unknown = || CallError::UnknownMethod { method: request.method.to_owned() };
+    fn direct<'a>(&self, caller: &Caller, request: &Request<'a>) -> Result<Target<'a>, CallError> {
+        let unknown = || CallError::UnknownMethod {
+            method: request.method.to_owned(),
+        };
         if request.lists != Lists::FromServer {
             return Err(unknown());
         }
-        let Scope::Server(name) = &request.scope else { return Err(unknown()) };
+        let Scope::Server(name) = &request.scope else {
+            return Err(unknown());
+        };
         let handle = self.supervisor.find(name.as_str());
-        let handle = handle.ok_or_else(|| CallError::UnknownServer { name: name.to_string() })?;
+        let handle = handle.ok_or_else(|| CallError::UnknownServer {
+            name: name.to_string(),
+        })?;
         let class = class_of(request.method);
         if class == MethodClass::Unknown && caller.kind != KeyKind::Admin {
             return Err(unknown());
@@ -196,7 +224,7 @@ impl Router {
             class,
             item: Cow::Borrowed(""),
             tool: None,
-            renamed: None,
+            renamed: Renamed::Nowhere,
             arguments: request.params,
         })
     }
@@ -234,9 +262,23 @@ impl Target<'_> {
 
     /// Puts the server's own name for the item back into the params.
     pub(super) fn rename(&self, params: &mut Edit<'_>) {
-        if let Some(member) = self.renamed {
-            params.set_buf(member, RawBuf::string(&self.item));
+        match self.renamed {
+            Renamed::Nowhere => {}
+            Renamed::Name => {
+                params.set_buf("name", RawBuf::string(&self.item));
+            }
+            Renamed::Reference => {
+                let reference = self.arguments.and_then(|params| params.get("ref"));
+                let mut named = Edit::new(reference.unwrap_or(Raw::EMPTY_OBJECT));
+                named.set_buf("name", RawBuf::string(&self.item));
+                params.set_buf("ref", named.to_buf());
+            }
         }
+    }
+
+    /// Tells whether it is a tool of a server whose tools are not known.
+    pub(super) fn is_guessed(&self) -> bool {
+        self.class == MethodClass::Tool && self.tool.is_none() && !self.item.is_empty()
     }
 }
 

@@ -13,7 +13,11 @@ pub(crate) struct FairQueue<T> {
 
 impl<T> FairQueue<T> {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { agents: VecDeque::new(), length: 0, limit }
+        Self {
+            agents: VecDeque::new(),
+            length: 0,
+            limit,
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -28,7 +32,9 @@ impl<T> FairQueue<T> {
         self.length += 1;
         match self.agents.iter_mut().find(|(name, _)| name == agent) {
             Some((_, calls)) => calls.push_back(call),
-            None => self.agents.push_back((agent.clone(), VecDeque::from([call]))),
+            None => self
+                .agents
+                .push_back((agent.clone(), VecDeque::from([call]))),
         }
         Ok(())
     }
@@ -46,9 +52,16 @@ impl<T> FairQueue<T> {
 
     /// Takes out the one call that matches.
     pub(crate) fn remove(&mut self, matches: impl Fn(&T) -> bool) -> Option<T> {
-        let (index, position) = self.agents.iter().enumerate().find_map(|(index, (_, calls))| {
-            calls.iter().position(&matches).map(|position| (index, position))
-        })?;
+        let (index, position) =
+            self.agents
+                .iter()
+                .enumerate()
+                .find_map(|(index, (_, calls))| {
+                    calls
+                        .iter()
+                        .position(&matches)
+                        .map(|position| (index, position))
+                })?;
         let call = self.agents[index].1.remove(position);
         if self.agents[index].1.is_empty() {
             self.agents.remove(index);

@@ -104,9 +104,10 @@ impl ServerHandle {
     pub(crate) fn queue(&self) -> QueueView {
         match &*self.live.borrow() {
             Live::Ready(link) => link.queue(),
-            Live::Cold | Live::Starting | Live::Down(..) => {
-                QueueView { lanes: self.spec.concurrency(), ..QueueView::default() }
-            }
+            Live::Cold | Live::Starting | Live::Down(..) => QueueView {
+                lanes: self.spec.concurrency(),
+                ..QueueView::default()
+            },
         }
     }
 }

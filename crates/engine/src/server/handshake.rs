@@ -53,7 +53,11 @@ impl Hello {
     }
 
     pub(crate) fn to_json(&self) -> String {
-        let value = |raw: &RawBuf| raw.as_raw().deserialize().unwrap_or(serde_json::Value::Null);
+        let value = |raw: &RawBuf| {
+            raw.as_raw()
+                .deserialize()
+                .unwrap_or(serde_json::Value::Null)
+        };
         let remembered = Remembered {
             version: self.version.to_string(),
             server_info: self.server_info.as_ref().map(value),
@@ -101,9 +105,10 @@ pub(crate) async fn greet(
     let identity = Identity::gantry();
     let probe = match hint {
         Some(Era::Handshake) => None,
-        Some(Era::Stateless) | None => {
-            Some(link.ask_begin("server/discover", Some(&discover_params(&identity))).map_err(GreetError::Cut)?)
-        }
+        Some(Era::Stateless) | None => Some(
+            link.ask_begin("server/discover", Some(&discover_params(&identity)))
+                .map_err(GreetError::Cut)?,
+        ),
     };
     let greeting = async {
         match probe {
@@ -132,8 +137,14 @@ async fn probed(
             let mut initialize = std::pin::pin!(initialize(link, identity));
             tokio::select! {
                 biased;
-                hello = &mut initialize => hello,
-                answer = probe => match judge_probe(answer)? {
+                hello = &mut initialize => match hello {
+                    // A stateless server that takes its time does not know the method.
+                    Err(refused @ GreetError::Refused { .. }) => {
+                        judge_probe(probe.await)?.ok_or(refused)
+                    }
+                    hello => hello,
+                },
+                answer = &mut probe => match judge_probe(answer)? {
                     Some(hello) => Ok(hello),
                     None => initialize.await,
                 },
@@ -181,7 +192,10 @@ async fn initialize(link: &Arc<Link>, identity: &Identity) -> Result<Hello, Gree
 pub(crate) fn health_question(era: Era) -> (&'static str, Option<RawBuf>) {
     match era {
         Era::Handshake => ("ping", None),
-        Era::Stateless => ("server/discover", Some(discover_params(&Identity::gantry()))),
+        Era::Stateless => (
+            "server/discover",
+            Some(discover_params(&Identity::gantry())),
+        ),
     }
 }
 

@@ -48,10 +48,11 @@ pub(crate) struct Link {
     /// Something the runner must look at.
     trouble: Mutex<Option<String>>,
     pub(crate) troubled: Notify,
+    /// The server has closed its stdin; if it does not end, it is of no use.
+    pub(crate) input_closed: Notify,
     /// The server says that its lists changed; looked at by the runner at most once a second.
     pub(crate) lists_changed: AtomicBool,
     pub(crate) lists_notify: Notify,
-    last_message: Mutex<Instant>,
     inbound: Mutex<inbox::Budget>,
     tracker: TaskTracker,
 }
@@ -93,9 +94,9 @@ impl Link {
             next_id: AtomicU64::new(first_id),
             trouble: Mutex::default(),
             troubled: Notify::new(),
+            input_closed: Notify::new(),
             lists_changed: AtomicBool::new(false),
             lists_notify: Notify::new(),
-            last_message: Mutex::new(Instant::now()),
             inbound: Mutex::new(inbox::Budget::new()),
             tracker,
         }
@@ -114,7 +115,10 @@ impl Link {
         line: OneLine,
         progress: Option<Progress>,
     ) -> Result<InFlight, Refusal> {
-        let call = Outgoing { id, line: line.into_bytes() };
+        let call = Outgoing {
+            id,
+            line: line.into_bytes(),
+        };
         let (entered, answer) = self.pending.enter(agent, call, progress);
         match entered {
             Entered::Write(call) => self.write(call).map_err(|error| match error {
@@ -125,7 +129,12 @@ impl Link {
             Entered::Full => return Err(Refusal::Busy),
             Entered::Ended(failure) => return Err(Refusal::Ended(failure)),
         }
-        Ok(InFlight { link: Arc::clone(self), id, answer, ended: false })
+        Ok(InFlight {
+            link: Arc::clone(self),
+            id,
+            answer,
+            ended: false,
+        })
     }
 
     /// Writes a call that has a lane; if that cannot be done, the call is no longer pending.
@@ -143,7 +152,11 @@ impl Link {
             let id = call.id;
             next = match self.writer.send(Some(id), call.line) {
                 Ok(()) => None,
-                Err(_) => self.pending.finish(id, Answer::Failed(Failure::NotReading)).1,
+                Err(_) => {
+                    self.pending
+                        .finish(id, Answer::Failed(Failure::NotReading))
+                        .1
+                }
             };
         }
     }
@@ -179,7 +192,12 @@ impl Link {
     ) -> Result<InFlight, Failure> {
         let id = self.new_id();
         let answer = self.pending.enter_own(id)?;
-        let asked = InFlight { link: Arc::clone(self), id, answer, ended: false };
+        let asked = InFlight {
+            link: Arc::clone(self),
+            id,
+            answer,
+            ended: false,
+        };
         let line = OneLine::request(id, method, params.map(Payload::from));
         match self.writer.send(Some(id), line.into_bytes()) {
             Ok(()) => Ok(asked),
@@ -191,8 +209,14 @@ impl Link {
     /// Tells the server something; a server that does not read is not told.
     pub(crate) fn tell(&self, method: &str, params: Option<&RawBuf>) {
         let line = OneLine::notification(method, params.map(Payload::from));
-        // A notification that cannot be delivered has nobody to fail.
-        drop(self.writer.send(None, line.into_bytes()));
+        self.send_loosely(line);
+    }
+
+    /// Sends what nobody waits for; a server that does not read has missed it.
+    fn send_loosely(&self, line: OneLine) {
+        self.writer
+            .send(None, line.into_bytes())
+            .unwrap_or_default();
     }
 
     fn tell_cancelled(&self, id: u64, reason: &str) {
@@ -224,7 +248,9 @@ impl Link {
     /// never took fail after `deadline`.
     pub(crate) async fn run_writer(&self, deadline: Duration) {
         let not_reading = |id| self.finish(id, Answer::Failed(Failure::NotReading));
-        self.writer.run(deadline, not_reading).await;
+        if self.writer.run(deadline, not_reading).await {
+            self.input_closed.notify_one();
+        }
     }
 
     /// Ends everything that waits on the link, and closes the server's input.
@@ -242,15 +268,6 @@ impl Link {
         self.pending.view()
     }
 
-    pub(crate) fn is_stalled(&self) -> bool {
-        self.writer.is_stalled()
-    }
-
-    /// Returns how long the server has said nothing.
-    pub(crate) fn quiet_for(&self) -> Duration {
-        self.last_message.lock().map_or(Duration::ZERO, |at| at.elapsed())
-    }
-
     /// Takes what the runner must look at, if there is something.
     pub(crate) fn take_trouble(&self) -> Option<String> {
         self.trouble.lock().ok()?.take()
@@ -265,7 +282,9 @@ impl Link {
     }
 
     fn parse_limits(&self) -> Limits {
-        Limits { max_depth: self.limits.depth }
+        Limits {
+            max_depth: self.limits.depth,
+        }
     }
 }
 

@@ -47,7 +47,9 @@ struct State {
 
 impl Logs {
     pub(crate) fn new() -> Self {
-        Self { state: Mutex::default() }
+        Self {
+            state: Mutex::default(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -104,7 +106,11 @@ impl Logs {
 impl State {
     fn push(&mut self, stream: LogStream, text: String) {
         self.bytes += text.len() + size_of::<LogLine>();
-        self.lines.push_back(LogLine { at_ms: unix_ms(), stream, text });
+        self.lines.push_back(LogLine {
+            at_ms: unix_ms(),
+            stream,
+            text,
+        });
         while self.bytes > RING_BYTES
             && let Some(gone) = self.lines.pop_front()
         {
@@ -149,7 +155,11 @@ mod tests {
             logs.stderr(&[b'x'; 4096]);
         }
         logs.stderr(b"\n\x1b[31mred\x1b[0m\nlast");
-        let kept: usize = logs.last(usize::MAX).iter().map(|line| line.text.len()).sum();
+        let kept: usize = logs
+            .last(usize::MAX)
+            .iter()
+            .map(|line| line.text.len())
+            .sum();
         assert!(kept <= RING_BYTES);
         let tail = logs.stderr_tail();
         assert!(tail.ends_with("\\u{1b}[31mred\\u{1b}[0m\nlast"), "{tail}");

@@ -161,7 +161,15 @@ impl Pending {
             }
         };
         let last_activity = Instant::now();
-        state.entries.insert(id, Entry { answer: Some(answer), progress, last_activity, lane });
+        state.entries.insert(
+            id,
+            Entry {
+                answer: Some(answer),
+                progress,
+                last_activity,
+                lane,
+            },
+        );
         (entered, receiver)
     }
 
@@ -186,10 +194,14 @@ impl Pending {
     /// second is the next call's line, to be written now.
     pub(crate) fn finish(&self, id: u64, answer: Answer) -> (bool, Option<Outgoing>) {
         let mut state = self.lock();
-        let Some(entry) = state.entries.remove(&id) else { return (false, None) };
+        let Some(entry) = state.entries.remove(&id) else {
+            return (false, None);
+        };
         let next = state.release(&entry);
         drop(state);
-        let waited = entry.answer.is_some_and(|waiting| waiting.send(answer).is_ok());
+        let waited = entry
+            .answer
+            .is_some_and(|waiting| waiting.send(answer).is_ok());
         (waited, next)
     }
 
@@ -202,7 +214,9 @@ impl Pending {
     /// answer or `reopen`. The first value tells whether the server had been sent the call.
     pub(crate) fn abandon(&self, id: u64, keep_lane: bool) -> (bool, Option<Outgoing>) {
         let mut state = self.lock();
-        let Some(mut entry) = state.entries.remove(&id) else { return (false, None) };
+        let Some(mut entry) = state.entries.remove(&id) else {
+            return (false, None);
+        };
         if entry.lane == Lane::Waiting {
             state.queue.remove(|call| call.id == id);
             return (false, None);
@@ -237,7 +251,10 @@ impl Pending {
 
     /// Returns when a call last showed life.
     pub(crate) fn last_activity(&self, id: u64) -> Option<Instant> {
-        self.lock().entries.get(&id).map(|entry| entry.last_activity)
+        self.lock()
+            .entries
+            .get(&id)
+            .map(|entry| entry.last_activity)
     }
 
     /// Ends the link: every call that waits hears of it, and none can be entered any more.

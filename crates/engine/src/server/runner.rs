@@ -139,9 +139,15 @@ impl ServerRunner {
     /// Waits as long as the policy says, and says why and how long.
     async fn backing_off(&mut self, ended: Ended) -> Next {
         self.history.record_exit(&self.policy, self.watch.now());
-        let decision = self.policy.decide(&self.history, self.watch.now(), jitter());
+        let decision = self
+            .policy
+            .decide(&self.history, self.watch.now(), jitter());
         let told = decision.describe(&ended.how);
-        let reason = if told.contains(&ended.how) { told } else { format!("{told}: {}", ended.how) };
+        let reason = if told.contains(&ended.how) {
+            told
+        } else {
+            format!("{told}: {}", ended.how)
+        };
         let name = self.spec.name.clone();
         let next_try = Instant::now() + decision.delay;
         let state = match ended.kind {
@@ -169,7 +175,9 @@ impl ServerRunner {
         };
         self.around.events.report(&name, kind, detail);
         if decision.health_warning {
-            self.around.events.report(&name, EventKind::HealthWarning, reason.clone());
+            self.around
+                .events
+                .report(&name, EventKind::HealthWarning, reason.clone());
         }
         self.status.send_modify(|status| {
             status.enter(state, Some(reason.clone()));
@@ -201,13 +209,19 @@ impl ServerRunner {
     /// Ends the running process by order and starts it anew.
     async fn restarting(&mut self, running: Running) -> Next {
         let why = "restarted by order";
-        self.around.events.report(&self.spec.name, EventKind::RestartRequested, why);
+        self.around
+            .events
+            .report(&self.spec.name, EventKind::RestartRequested, why);
         self.publish(State::Restarting, Some(why.into()));
         self.show(Live::Starting);
         let grace = self.spec.life.stop_grace;
         self.end(running, &Failure::Exited(why.into()), grace).await;
         self.forgive();
-        if self.stop.is_cancelled() { Next::Stop(None) } else { Next::Start }
+        if self.stop.is_cancelled() {
+            Next::Stop(None)
+        } else {
+            Next::Start
+        }
     }
 
     async fn stopping(&mut self, running: Option<Box<Running>>) -> Next {
@@ -218,11 +232,14 @@ impl ServerRunner {
             let grace = kill_at.map_or(self.spec.life.stop_grace, |at| {
                 at.saturating_duration_since(Instant::now())
             });
-            self.end(*running, &Failure::Exited("it was stopped".into()), grace).await;
+            self.end(*running, &Failure::Exited("it was stopped".into()), grace)
+                .await;
         }
         self.publish(State::Stopped, None);
         self.show(Live::Down(Arc::from("it was stopped"), None));
-        self.around.events.report(&self.spec.name, EventKind::Stopped, "stopped");
+        self.around
+            .events
+            .report(&self.spec.name, EventKind::Stopped, "stopped");
         Next::Done
     }
 
@@ -252,7 +269,8 @@ impl ServerRunner {
     }
 
     fn publish(&self, state: State, reason: Option<String>) {
-        self.status.send_modify(|status| status.enter(state, reason));
+        self.status
+            .send_modify(|status| status.enter(state, reason));
     }
 
     fn show(&self, live: Live) {
@@ -269,7 +287,10 @@ impl ServerRunner {
 
 /// Lets the reader take what the server wrote before it ended, for a moment.
 async fn drain_reader(reader: &mut JoinHandle<End>) {
-    if tokio::time::timeout(Duration::from_millis(500), &mut *reader).await.is_err() {
+    if tokio::time::timeout(Duration::from_millis(500), &mut *reader)
+        .await
+        .is_err()
+    {
         reader.abort();
     }
 }

@@ -100,13 +100,17 @@ impl Supervisor {
         self.around.tracker.spawn(async move {
             let mut lazy = lazy;
             loop {
-                let run = std::panic::AssertUnwindSafe(runner.run(lazy)).catch_unwind().await;
+                let run = std::panic::AssertUnwindSafe(runner.run(lazy))
+                    .catch_unwind()
+                    .await;
                 match run {
                     Ok(()) => break,
                     Err(_panic) => {
                         error!(server = %runner.spec.name, "the server's runner panicked");
                         let what = "the runner failed inside the gateway and starts anew";
-                        around.events.report(&runner.spec.name, EventKind::StartFailed, what);
+                        around
+                            .events
+                            .report(&runner.spec.name, EventKind::StartFailed, what);
                         lazy = false;
                         tokio::time::sleep(AFTER_PANIC).await;
                     }
@@ -138,11 +142,23 @@ fn redactor(spec: &ServerSpec) -> Redactor {
     let Launch::Process(process) = &spec.launch;
     let looks_secret = |name: &str| {
         let name = name.to_ascii_uppercase();
-        ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "AUTH", "DSN", "COOKIE"]
-            .iter()
-            .any(|part| name.contains(part))
+        [
+            "KEY",
+            "TOKEN",
+            "SECRET",
+            "PASSWORD",
+            "PASSWD",
+            "CREDENTIAL",
+            "AUTH",
+            "DSN",
+            "COOKIE",
+        ]
+        .iter()
+        .any(|part| name.contains(part))
     };
     let named = process.env.iter().filter(|(name, _)| looks_secret(name));
-    let secrets: Vec<_> = named.map(|(_, value)| SecretText::new(value.clone())).collect();
+    let secrets: Vec<_> = named
+        .map(|(_, value)| SecretText::new(value.clone()))
+        .collect();
     Redactor::new(&secrets)
 }

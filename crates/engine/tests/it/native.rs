@@ -1,8 +1,8 @@
 //! Rows 4.4 and 4.7: native tools run in process, under the pseudo-server `native`.
 
 use gantry_engine::{
-    CallError, CallFilter, CallStatus, Engine, EngineConfig, Lists, NativeOutput, NativeTool, Reply,
-    Request, Scope, Surface,
+    CallError, CallFilter, CallStatus, Engine, EngineConfig, Lists, NativeOutput, NativeTool,
+    Reply, Request, Scope, Surface,
 };
 use gantry_model::caller::{Caller, Context};
 use gantry_model::jsonrpc::RawBuf;
@@ -18,10 +18,16 @@ struct Rig {
 impl Rig {
     async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let engine = Engine::start(EngineConfig::new(folder.path().join("data"))).await.unwrap();
+        let engine = Engine::start(EngineConfig::new(folder.path().join("data")))
+            .await
+            .unwrap();
         let keys = engine.first_start().await.unwrap().unwrap();
         let agent = engine.authenticate(&keys.agent).unwrap();
-        Self { engine, agent, _folder: folder }
+        Self {
+            engine,
+            agent,
+            _folder: folder,
+        }
     }
 
     /// Registers a tool that joins two texts and says who called.
@@ -39,7 +45,11 @@ impl Rig {
             }
             match word("right").as_str() {
                 "" => Err("there is nothing to join".to_owned()),
-                right => Ok(NativeOutput::text(format!("{}{right} {}", word("left"), call.caller.agent))),
+                right => Ok(NativeOutput::text(format!(
+                    "{}{right} {}",
+                    word("left"),
+                    call.caller.agent
+                ))),
             }
         });
         self.engine.native(tool).unwrap();
@@ -57,14 +67,22 @@ impl Rig {
             timeout: None,
             lists: Lists::FromCatalog,
         };
-        self.engine.request(&self.agent, request).await.map_err(|failure| failure.error)
+        self.engine
+            .request(&self.agent, request)
+            .await
+            .map_err(|failure| failure.error)
     }
 
     async fn rows(&self) -> Vec<(CallStatus, Option<String>, String)> {
-        let filter = CallFilter { limit: 100, ..CallFilter::default() };
+        let filter = CallFilter {
+            limit: 100,
+            ..CallFilter::default()
+        };
         let mut rows = self.engine.calls(&filter).await.unwrap();
         rows.reverse();
-        rows.into_iter().map(|row| (row.status, row.code, row.server)).collect()
+        rows.into_iter()
+            .map(|row| (row.status, row.code, row.server))
+            .collect()
     }
 }
 
@@ -80,30 +98,49 @@ async fn a_native_tool_is_listed_routed_judged_and_recorded_like_a_servers() {
     rig.add_join();
     let tools = rig.engine.tools(&rig.agent, &Scope::All);
     assert_eq!(tools.len(), 1);
-    assert_eq!((tools[0].server.as_str(), tools[0].identity().as_str()), ("native", "native:join"));
+    assert_eq!(
+        (tools[0].server.as_str(), tools[0].identity().as_str()),
+        ("native", "native:join")
+    );
     for name in [tools[0].name.as_str(), "native:join"] {
-        let reply = rig.call(name, json!({"left": "a", "right": "b"})).await.unwrap();
+        let reply = rig
+            .call(name, json!({"left": "a", "right": "b"}))
+            .await
+            .unwrap();
         assert_eq!(text(&reply), "ab default");
         assert!(!reply.is_error && reply.call.is_some());
     }
     // Its own failure is an answer.
-    let failed = rig.call("native:join", json!({"left": "a", "right": ""})).await.unwrap();
-    assert_eq!((failed.is_error, text(&failed).as_str()), (true, "there is nothing to join"));
+    let failed = rig
+        .call("native:join", json!({"left": "a", "right": ""}))
+        .await
+        .unwrap();
+    assert_eq!(
+        (failed.is_error, text(&failed).as_str()),
+        (true, "there is nothing to join")
+    );
     // Row 3.3 holds for it too.
     let refused = rig.call("native:join", json!({"left": "a"})).await;
-    let Err(CallError::Arguments { issues, .. }) = refused else { panic!("{refused:?}") };
+    let Err(CallError::Arguments { issues, .. }) = refused else {
+        panic!("{refused:?}")
+    };
     assert!(issues[0].message.contains("right"), "{issues:?}");
     // Row 4.8.
     let unknown = rig.call("native:nothing", json!({})).await.unwrap_err();
     assert_eq!(unknown.to_string(), "Unknown tool: native:nothing");
-    let native = |status, code: Option<&str>| (status, code.map(str::to_owned), "native".to_owned());
+    let native =
+        |status, code: Option<&str>| (status, code.map(str::to_owned), "native".to_owned());
     let rows = rig.rows().await;
     let wanted = [
         native(CallStatus::Ok, None),
         native(CallStatus::Ok, None),
         native(CallStatus::Error, Some("tool_error")),
         native(CallStatus::Refused, Some("schema.input")),
-        (CallStatus::Refused, Some("tool.unknown".to_owned()), String::new()),
+        (
+            CallStatus::Refused,
+            Some("tool.unknown".to_owned()),
+            String::new(),
+        ),
     ];
     assert_eq!(rows, wanted);
     rig.engine.drain().await;
@@ -114,12 +151,24 @@ async fn a_native_tool_is_listed_routed_judged_and_recorded_like_a_servers() {
 async fn a_handler_that_panics_fails_its_own_call() {
     let rig = Rig::start().await;
     rig.add_join();
-    let panicked = rig.call("native:join", json!({"left": "panic", "right": "b"})).await;
+    let panicked = rig
+        .call("native:join", json!({"left": "panic", "right": "b"}))
+        .await;
     assert!(matches!(panicked, Err(CallError::Panicked)), "{panicked:?}");
-    let reply = rig.call("native:join", json!({"left": "a", "right": "b"})).await.unwrap();
+    let reply = rig
+        .call("native:join", json!({"left": "a", "right": "b"}))
+        .await
+        .unwrap();
     assert_eq!(text(&reply), "ab default");
     let rows = rig.rows().await;
-    assert_eq!(rows[0], (CallStatus::Error, Some("gateway.panic".to_owned()), "native".to_owned()));
+    assert_eq!(
+        rows[0],
+        (
+            CallStatus::Error,
+            Some("gateway.panic".to_owned()),
+            "native".to_owned()
+        )
+    );
     assert_eq!(rows[1].0, CallStatus::Ok);
     rig.engine.drain().await;
 }

@@ -3,16 +3,19 @@
 //! Entry points: `Endpoint::forward` for an answer in one piece, [`Asked::forward`] for any other.
 
 use futures_util::future::Abortable;
-use gantry_engine::{Lists, Progress, Request as EngineRequest, Scope, Surface};
+use gantry_engine::{Lists, Progress, Reply, Request as EngineRequest, Scope, Surface};
 use gantry_model::caller::{Caller, Context};
 use gantry_model::era::Era;
 use gantry_model::jsonrpc::{Raw, Request, RequestId};
 
 use super::answer::Answer;
 use super::inflight::Owner;
-use super::{Endpoint, Visit};
+use super::{Endpoint, Visit, unknown_server};
 use crate::http::context;
 use crate::http::error::Problem;
+
+/// A list shorter than this has no entry.
+const EMPTY_LIST: usize = 48;
 
 /// A request as it was read, and who may take it back.
 #[derive(Debug, Clone, Copy)]
@@ -58,6 +61,10 @@ impl<'a> Asked<'a> {
         context: Context,
         progress: Option<Progress>,
     ) -> Answer {
+        let server = match &scope {
+            Scope::All => None,
+            Scope::Server(name) => Some(name.clone()),
+        };
         let request = EngineRequest {
             surface: Surface::Mcp,
             scope,
@@ -83,12 +90,21 @@ impl<'a> Asked<'a> {
             }
         };
         match outcome {
-            Ok(reply) => {
-                let info = endpoint.identity.info();
-                Answer::reply(self.id, (self.method, self.era), reply, info)
+            // An empty list is also what a server that is not there has.
+            Ok(reply) if reply.call.is_none() && reply.result.len() < EMPTY_LIST => {
+                match server.filter(|name| endpoint.engine().server(name.as_str()).is_none()) {
+                    Some(name) => Answer::problem(Some(self.id), unknown_server(name.as_str())),
+                    None => self.reply(endpoint, reply),
+                }
             }
+            Ok(reply) => self.reply(endpoint, reply),
             Err(failure) => Answer::failure(self.id, self.era, Problem::from(failure)),
         }
+    }
+
+    fn reply(&self, endpoint: &Endpoint, reply: Reply) -> Answer {
+        let info = endpoint.identity.info();
+        Answer::reply(self.id, (self.method, self.era), reply, info)
     }
 }
 

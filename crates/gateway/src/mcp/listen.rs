@@ -1,8 +1,8 @@
 //! Streams on which clients hear that lists have changed: GET of a session in the handshake era,
 //! `subscriptions/listen` in the stateless one.
 //!
-//! One stream per session, so many per key. A stream ends when its client goes, its session ends
-//! or its key is revoked (fault U6). Changes are told at most once a second. Entry points:
+//! One stream per session, so many per key. A stream ends when its client goes, its session ends,
+//! its key is revoked (fault U6) or the gateway stops. Changes are told at most once a second. Entry points:
 //! `Endpoint::listen_on_session` and `Endpoint::listen_on_request`.
 
 use std::collections::{HashMap, VecDeque};
@@ -30,8 +30,10 @@ use crate::http::error::Problem;
 
 /// Streams of one key in the stateless era.
 const PER_KEY: usize = 64;
-/// How often a stream looks whether it may go on, and the least time between two changes.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often a stream looks whether it may go on.
+const LOOK: Duration = Duration::from_millis(500);
+/// The least time between two changes that are told.
+const APART: Duration = Duration::from_secs(1);
 
 impl Endpoint {
     /// Opens the stream of a session.
@@ -67,7 +69,7 @@ impl Endpoint {
         let seat = self.listeners.take(visit.caller.key).ok_or_else(|| {
             Problem::new(StatusCode::TOO_MANY_REQUESTS, "listen.too_many")
                 .with_detail(format!("this key has {PER_KEY} streams already"))
-                .with_retry_after(LOOK)
+                .with_retry_after(APART)
         })?;
         let place = Place::Request(request.id.to_owned(), seat);
         let mut ear = self.ear(visit, wanted, place)?;
@@ -191,7 +193,7 @@ impl Ear {
             tokio::select! {
                 changed = self.changes.changed() => {
                     changed.ok()?;
-                    sleep_until(self.told + LOOK).await;
+                    sleep_until(self.told + APART).await;
                     self.changes.mark_unchanged();
                     self.told = Instant::now();
                     let params = self.params(&[]);
@@ -216,7 +218,8 @@ impl Ear {
             Place::Session(listening) => listening.0.is_ended(),
             Place::Request(..) => false,
         };
-        session_ended || self.engine.authenticate(&self.key).is_none()
+        let key_revoked = || self.engine.authenticate(&self.key).is_none();
+        session_ended || key_revoked() || self.engine.health().draining
     }
 
     fn acknowledge(&mut self) {

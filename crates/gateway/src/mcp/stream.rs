@@ -133,14 +133,11 @@ pub(super) fn notification(method: &str, params: &str) -> Bytes {
     event(&message)
 }
 
-/// Writes a message as an event; a message of ours stands on one line.
+/// Writes a message as an event, on one line: in JSON a line break only stands between tokens.
 pub(super) fn event(message: &[u8]) -> Bytes {
     let mut event = Vec::with_capacity(message.len() + 24);
     event.extend_from_slice(b"event: message\ndata: ");
-    for (index, line) in message.split(|b| matches!(b, b'\n' | b'\r')).enumerate() {
-        if index > 0 {
-            event.extend_from_slice(b"\ndata: ");
-        }
+    for line in message.split(|b| matches!(b, b'\n' | b'\r')) {
         event.extend_from_slice(line);
     }
     event.extend_from_slice(b"\n\n");
@@ -211,8 +208,8 @@ mod tests {
         assert_eq!(text(&event(b"{}")), "event: message\ndata: {}\n\n");
         // fault S21
         assert_eq!(
-            text(&event(b"{\n\n}")),
-            "event: message\ndata: {\ndata: \ndata: }\n\n"
+            text(&event(b"{\n\r\n}")),
+            "event: message\ndata: {}\n\n"
         );
         assert_eq!(
             text(&notification("notifications/progress", r#"{"progress":1}"#)),

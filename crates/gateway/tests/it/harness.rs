@@ -243,6 +243,13 @@ impl Gantry {
         let builder = self.builder.clone();
         builder.start_in(home)
     }
+
+    /// Starts it again on the same data folder and the same port; it must have ended.
+    pub(crate) fn again_here(mut self) -> Self {
+        let home = self.home.take().expect("the home goes with the handle");
+        let port = self.authority.rsplit(':').next().and_then(|port| port.parse().ok());
+        self.builder.clone().port(port.expect("a port")).start_in(home)
+    }
 }
 
 impl Drop for Gantry {

@@ -1,3 +1,5 @@
+//! Who may use what.
+
 use proptest::prelude::{prop_assert_eq, proptest};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Names: legal, stable, unique, and back again.
+
 use std::collections::{HashMap, HashSet};
 
 use proptest::prelude::{Just, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};

@@ -1,3 +1,5 @@
+//! Timelines of crashes and what is decided.
+
 use std::fmt::Write;
 
 use proptest::prelude::{Just, Strategy, prop_assert, prop_assert_eq, prop_oneof, proptest};

@@ -1,3 +1,5 @@
+//! What is hidden, and that nothing else is.
+
 use std::borrow::Cow;
 
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};

@@ -1,3 +1,5 @@
+//! Limits as files, on made-up hierarchies.
+
 use std::path::Path;
 
 use super::*;

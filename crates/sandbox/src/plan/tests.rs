@@ -1,3 +1,5 @@
+//! What a profile asks for on hosts of different abilities.
+
 use super::*;
 use crate::command::Limits;
 

@@ -193,6 +193,12 @@ impl Journal {
         }
     }
 
+    /// Tells whether `provide` has something to do.
+    pub(in crate::audit) fn wants_segment(&self) -> bool {
+        let state = self.lock();
+        state.wanted || self.starved(&state)
+    }
+
     /// Allocates the next segment ahead of need, and tries again when there was no space.
     ///
     /// Blocks; the background task calls it where that is allowed.

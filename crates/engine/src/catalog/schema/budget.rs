@@ -123,10 +123,5 @@ pub(super) fn count_steps(schema: &mut Value) {
 }
 
 fn count_each(schemas: &mut Map<String, Value>) {
-    for schema in schemas.values_mut() {
-        match schema {
-            Value::Array(_) => {}
-            schema => count_steps(schema),
-        }
-    }
+    schemas.values_mut().for_each(count_steps);
 }

@@ -279,7 +279,7 @@ fn check_depth(value: &Value, left: usize) -> Result<(), SchemaError> {
     match value {
         Value::Object(members) => members.values().try_for_each(deeper),
         Value::Array(items) => items.iter().try_for_each(deeper),
-        _ => Ok(()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
     }
 }
 

@@ -1,3 +1,5 @@
+//! Schemas that fit, that do not, and that are meant to hurt.
+
 use serde_json::json;
 
 use super::*;

@@ -159,9 +159,9 @@ impl Builder<'_> {
         if matches!(self.scope, Scope::Server(_)) {
             return ids.map(|id| Some(Arc::clone(&id.tool))).collect();
         }
-        let alias = |id: &ToolId| match class {
-            MethodClass::Tool => self.grants.alias_of(&id.server, &id.tool).map(Arc::from),
-            _ => None,
+        let alias = |id: &ToolId| {
+            let alias = self.grants.alias_of(&id.server, &id.tool);
+            alias.filter(|_| class == MethodClass::Tool).map(Arc::from)
         };
         let wanted = ids.clone().map(|id| (id.clone(), alias(id)));
         let names = Names::build_aliased(self.rules, wanted);

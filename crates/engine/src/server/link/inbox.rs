@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gantry_model::jsonrpc::{
-    self, Edit, Message, METHOD_NOT_FOUND, Notification, OneLine, Outcome, Payload, Raw, RawBuf,
+    self, Edit, METHOD_NOT_FOUND, Message, Notification, OneLine, Outcome, Payload, Raw, RawBuf,
     Request, RequestId, salvage_id, salvage_id_from_tail,
 };
 use tokio::time::Instant;
@@ -33,13 +33,23 @@ pub(super) struct Budget {
 
 impl Budget {
     pub(super) fn new() -> Self {
-        Self { since: Instant::now(), noise_bytes: 0, heard: 0, answered: 0 }
+        Self {
+            since: Instant::now(),
+            noise_bytes: 0,
+            heard: 0,
+            answered: 0,
+        }
     }
 
     fn renew(&mut self) {
         let now = Instant::now();
         if now.duration_since(self.since) >= Duration::from_secs(1) {
-            *self = Self { since: now, noise_bytes: 0, heard: 0, answered: 0 };
+            *self = Self {
+                since: now,
+                noise_bytes: 0,
+                heard: 0,
+                answered: 0,
+            };
         }
     }
 }
@@ -47,9 +57,6 @@ impl Budget {
 impl Inbox for std::sync::Arc<Link> {
     fn line(&self, line: Bytes) {
         let link: &Link = self;
-        if let Ok(mut last) = link.last_message.lock() {
-            *last = Instant::now();
-        }
         match jsonrpc::parse(&line, &link.parse_limits()) {
             Ok(incoming) => match incoming.message {
                 Message::Response(response) => {
@@ -72,7 +79,10 @@ impl Inbox for std::sync::Arc<Link> {
     fn overlong(&self, part: Overlong<'_>) -> bool {
         let limit = self.limits.line_bytes;
         let (id, is_json) = match part {
-            Overlong::Begins(bytes) => (salvage_id(bytes), bytes.trim_ascii_start().starts_with(b"{")),
+            Overlong::Begins(bytes) => (
+                salvage_id(bytes),
+                bytes.trim_ascii_start().starts_with(b"{"),
+            ),
             Overlong::Ends(bytes) => (salvage_id_from_tail(bytes), true),
         };
         if let Some(id) = id.and_then(|id| id.matches_u64())
@@ -81,7 +91,10 @@ impl Inbox for std::sync::Arc<Link> {
             self.finish(id, Answer::Failed(Failure::TooLarge(limit)));
         }
         if !is_json {
-            self.report_trouble(format!("wrote a line over {} MiB that is no message", limit >> 20));
+            self.report_trouble(format!(
+                "wrote a line over {} MiB that is no message",
+                limit >> 20
+            ));
         }
         is_json
     }
@@ -89,6 +102,13 @@ impl Inbox for std::sync::Arc<Link> {
 
 fn slice(line: &Bytes, raw: Raw<'_>) -> Bytes {
     line.slice_ref(raw.text().as_bytes())
+}
+
+/// Returns an object without the byte order mark or the bracket of a batch before it: whose answer
+/// it was meant to be can be read all the same.
+fn bare(line: &[u8]) -> &[u8] {
+    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+    line.strip_prefix(b"[").unwrap_or(line)
 }
 
 impl Link {
@@ -99,17 +119,19 @@ impl Link {
     /// A line that is no message: the answer to a call of ours gone wrong, or noise.
     fn no_message(&self, line: &[u8], why: &str) {
         let trimmed = line.trim_ascii();
-        if trimmed.starts_with(b"{")
-            && let Some(id) = salvage_id(trimmed).and_then(|id| id.matches_u64())
+        if let Some(id) = salvage_id(bare(trimmed)).and_then(|id| id.matches_u64())
             && self.pending.contains(id)
         {
             return self.finish(id, Answer::Failed(Failure::Protocol(why.to_owned())));
         }
         self.counters.noise.fetch_add(1, Ordering::Relaxed);
         if !trimmed.is_empty() {
-            self.logs.line(LogStream::Stdout, &line[..line.len().min(400)]);
+            self.logs
+                .line(LogStream::Stdout, &line[..line.len().min(400)]);
         }
-        let Ok(mut budget) = self.inbound.lock() else { return };
+        let Ok(mut budget) = self.inbound.lock() else {
+            return;
+        };
         budget.renew();
         budget.noise_bytes += line.len() + 1;
         if budget.noise_bytes > NOISE_BYTES_PER_SECOND {
@@ -135,10 +157,7 @@ impl Link {
             "notifications/tools/list_changed"
             | "notifications/prompts/list_changed"
             | "notifications/resources/list_changed" => {
-                // One flag however many come, so a storm costs one refresh.
-                if !self.lists_changed.swap(true, Ordering::Relaxed) {
-                    self.lists_notify.notify_one();
-                }
+                self.lists_changed_now();
             }
             "notifications/progress" if within => self.progressed(notification.params),
             "notifications/message" if within => {
@@ -150,11 +169,22 @@ impl Link {
         }
     }
 
+    /// One flag however many come, so a storm costs one refresh.
+    fn lists_changed_now(&self) {
+        if !self.lists_changed.swap(true, Ordering::Relaxed) {
+            self.lists_notify.notify_one();
+        }
+    }
+
     fn progressed(&self, params: Option<Raw<'_>>) {
         let Some(params) = params else { return };
         let token = params.get("progressToken").and_then(RequestId::read);
-        let Some(id) = token.and_then(|token| token.matches_u64()) else { return };
-        let Some(progress) = self.pending.progressed(id) else { return };
+        let Some(id) = token.and_then(|token| token.matches_u64()) else {
+            return;
+        };
+        let Some(progress) = self.pending.progressed(id) else {
+            return;
+        };
         let mut edit = Edit::new(params);
         edit.set("progressToken", Raw::trusted(&progress.token));
         let mut out = Vec::with_capacity(params.text().len() + progress.token.len());
@@ -168,7 +198,10 @@ impl Link {
     /// A request of the server's. It is answered only if it is a ping: a shared link has declared
     /// no capabilities, and a request cannot be tied to one call.
     fn asked(&self, request: &Request<'_>) {
-        let echoed = request.id.matches_u64().is_some_and(|id| self.pending.contains(id));
+        let echoed = request
+            .id
+            .matches_u64()
+            .is_some_and(|id| self.pending.contains(id));
         if echoed {
             let method = quote(request.method.as_bytes(), 40);
             if let Some(id) = request.id.matches_u64() {
@@ -183,18 +216,23 @@ impl Link {
             budget.answered <= ANSWERED_PER_SECOND
         });
         if !within {
-            self.counters.refused_requests.fetch_add(1, Ordering::Relaxed);
+            self.counters
+                .refused_requests
+                .fetch_add(1, Ordering::Relaxed);
             return;
         }
         let line = if request.method == "ping" {
-            let Ok(empty) = RawBuf::serialize(&serde_json::json!({})) else { return };
+            let Ok(empty) = RawBuf::serialize(&serde_json::json!({})) else {
+                return;
+            };
             OneLine::result(request.id, Payload::from(&empty))
         } else {
-            self.counters.refused_requests.fetch_add(1, Ordering::Relaxed);
+            self.counters
+                .refused_requests
+                .fetch_add(1, Ordering::Relaxed);
             let why = "this gateway declared no client capabilities";
             OneLine::error(Some(request.id), METHOD_NOT_FOUND, why, None)
         };
-        // A server that does not read its answer asked in vain.
-        drop(self.writer.send(None, line.into_bytes()));
+        self.send_loosely(line);
     }
 }

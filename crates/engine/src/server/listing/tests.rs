@@ -1,3 +1,5 @@
+//! What becomes of good and bad definitions, and of what is remembered.
+
 use super::*;
 
 fn limits() -> EngineLimits {

@@ -30,7 +30,10 @@ async fn one_lane_lets_one_call_through_at_a_time() {
     assert_eq!(next.unwrap().id, 2);
     assert!(matches!(first_answer.await, Ok(Answer::Result(_))));
     pending.end(&Failure::NotReading);
-    assert!(matches!(second_answer.await, Ok(Answer::Failed(Failure::NotReading))));
+    assert!(matches!(
+        second_answer.await,
+        Ok(Answer::Failed(Failure::NotReading))
+    ));
 }
 
 #[tokio::test]
@@ -67,5 +70,13 @@ async fn a_call_that_leaves_the_queue_takes_no_lane() {
     let (_, _third) = pending.enter(&agent("a"), call(3), None);
     assert!(!pending.abandon(2, false).0);
     assert_eq!(pending.finish(1, result()).1.unwrap().id, 3);
-    assert_eq!(pending.view(), QueueView { in_flight: 1, waiting: 0, lanes: 1, closed_lanes: 0 });
+    assert_eq!(
+        pending.view(),
+        QueueView {
+            in_flight: 1,
+            waiting: 0,
+            lanes: 1,
+            closed_lanes: 0
+        }
+    );
 }

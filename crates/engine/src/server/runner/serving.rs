@@ -19,7 +19,7 @@ use crate::server::pending::Failure;
 
 /// `list_changed` is heeded at most this often.
 const REFRESH_EVERY: Duration = Duration::from_secs(1);
-/// How long a server may take to die once its stdout is closed.
+/// How long a server may take to die once one of its pipes is closed.
 const HALF_DEAD: Duration = Duration::from_millis(500);
 
 impl ServerRunner {
@@ -45,6 +45,7 @@ impl ServerRunner {
                     return self.exited(running, exit.to_string()).await;
                 }
                 _end = &mut running.reader => return self.half_dead(running).await,
+                () = link.input_closed.notified() => return self.deaf(running).await,
                 () = link.troubled.notified() => {
                     if let Some(what) = link.take_trouble() {
                         return self.cut(running, what).await;
@@ -72,35 +73,66 @@ impl ServerRunner {
         self.forget_usage();
         drain_reader(&mut running.reader).await;
         running.link.end(&Failure::Exited(how.clone()));
-        Next::Crashed(Ended { how, kind: EndKind::Exit })
+        Next::Crashed(Ended {
+            how,
+            kind: EndKind::Exit,
+        })
     }
 
     /// The process closed its stdout; if it does not end at once, it is ended.
     async fn half_dead(&mut self, mut running: Running) -> Next {
+        let misdeed = running.link.take_trouble();
+        if let Some(what) = &misdeed {
+            self.around
+                .events
+                .report(&self.spec.name, EventKind::ProtocolError, what.clone());
+            running.link.end(&Failure::Exited(what.clone()));
+            running.tree.kill();
+        }
+        let how = match tokio::time::timeout(HALF_DEAD, running.tree.wait()).await {
+            Ok(exit) => misdeed.unwrap_or_else(|| exit.to_string()),
+            Err(_elapsed) => {
+                running.tree.kill();
+                running.tree.wait().await;
+                let closed = || "closed its stdout without ending, and was killed".to_owned();
+                misdeed.unwrap_or_else(closed)
+            }
+        };
+        self.forget_usage();
+        running.link.end(&Failure::Exited(how.clone()));
+        Next::Crashed(Ended {
+            how,
+            kind: EndKind::Exit,
+        })
+    }
+
+    /// The process closed its stdin; if it does not end at once, it is ended.
+    async fn deaf(&mut self, mut running: Running) -> Next {
         let how = match tokio::time::timeout(HALF_DEAD, running.tree.wait()).await {
             Ok(exit) => exit.to_string(),
             Err(_elapsed) => {
                 running.tree.kill();
                 running.tree.wait().await;
-                running.link.take_trouble().unwrap_or_else(|| {
-                    "closed its stdout without ending, and was killed".to_owned()
-                })
+                "closed its stdin without ending, and was killed".to_owned()
             }
         };
-        self.forget_usage();
-        running.link.end(&Failure::Exited(how.clone()));
-        Next::Crashed(Ended { how, kind: EndKind::Exit })
+        self.exited(running, how).await
     }
 
     /// Ends a process that misbehaves.
     async fn cut(&mut self, mut running: Running, what: String) -> Next {
-        self.around.events.report(&self.spec.name, EventKind::ProtocolError, what.clone());
+        self.around
+            .events
+            .report(&self.spec.name, EventKind::ProtocolError, what.clone());
         running.link.end(&Failure::Exited(what.clone()));
         running.tree.kill();
         running.tree.wait().await;
         self.forget_usage();
         drain_reader(&mut running.reader).await;
-        Next::Crashed(Ended { how: what, kind: EndKind::Exit })
+        Next::Crashed(Ended {
+            how: what,
+            kind: EndKind::Exit,
+        })
     }
 
     /// Asks a quiet server whether it is there; `Some` is the reason to end it.
@@ -123,7 +155,9 @@ impl ServerRunner {
                 self.history.record_healthy(self.watch.now());
                 self.publish(State::Ready, None);
                 (self.around.changed)();
-                self.around.events.report(&self.spec.name, EventKind::Recovered, "answers again");
+                self.around
+                    .events
+                    .report(&self.spec.name, EventKind::Recovered, "answers again");
                 None
             }
             (true, _) => {
@@ -136,9 +170,12 @@ impl ServerRunner {
 
     fn unresponsive(&mut self, state: State, within: Duration) -> Option<String> {
         let how = format!("did not answer a health check within {within:?}");
-        self.history.record_unhealthy(&self.policy, self.watch.now());
+        self.history
+            .record_unhealthy(&self.policy, self.watch.now());
         if state != State::Unresponsive {
-            self.around.events.report(&self.spec.name, EventKind::Unresponsive, how.clone());
+            self.around
+                .events
+                .report(&self.spec.name, EventKind::Unresponsive, how.clone());
         }
         match self.spec.when_unresponsive() {
             WhenUnresponsive::Reconnect => Some(how),
@@ -154,7 +191,9 @@ impl ServerRunner {
     /// Lists anew what the server offers, after it said that this changed.
     async fn refresh(&mut self, link: &Arc<Link>) {
         link.lists_changed.store(false, Ordering::Relaxed);
-        let Some(hello) = self.catalog.load().hello.clone() else { return };
+        let Some(hello) = self.catalog.load().hello.clone() else {
+            return;
+        };
         let within = self.spec.life.handshake;
         let listed = tokio::select! {
             biased;
@@ -166,13 +205,17 @@ impl ServerRunner {
                 let changed = self.take_listing(listing, hello).await;
                 if changed {
                     let what = format!("offers {} tools", self.catalog.load().tools.len());
-                    self.around.events.report(&self.spec.name, EventKind::CatalogChanged, what);
+                    self.around
+                        .events
+                        .report(&self.spec.name, EventKind::CatalogChanged, what);
                 }
             }
             Err(error) => {
                 // Row 2.6: a failed list marks the server and hides its tools.
                 let what = error.to_string();
-                self.around.events.report(&self.spec.name, EventKind::ProtocolError, what.clone());
+                self.around
+                    .events
+                    .report(&self.spec.name, EventKind::ProtocolError, what.clone());
                 self.status.send_modify(|status| {
                     status.reason = Some(what);
                     status.tools = 0;

@@ -27,7 +27,9 @@ impl ServerRunner {
     pub(super) async fn starting(&mut self) -> Next {
         self.publish(State::Starting, None);
         self.show(Live::Starting);
-        self.around.events.report(&self.spec.name, EventKind::Starting, "starting");
+        self.around
+            .events
+            .report(&self.spec.name, EventKind::Starting, "starting");
         let begun = Instant::now();
         let Launch::Process(launch) = &self.spec.launch;
         let spawned = match self.around.driver.start(&self.spec.name, launch).await {
@@ -56,7 +58,9 @@ impl ServerRunner {
                 let tools = self.catalog.load().tools.len();
                 let took = begun.elapsed().as_millis();
                 let what = format!("ready with {tools} tools after {took} ms");
-                self.around.events.report(&self.spec.name, EventKind::Ready, what);
+                self.around
+                    .events
+                    .report(&self.spec.name, EventKind::Ready, what);
                 Next::Serve(Box::new(running))
             }
             Err(Greeted::Exited(how)) => {
@@ -72,7 +76,8 @@ impl ServerRunner {
             Err(Greeted::Refused(why)) => {
                 self.era_hint = None;
                 running.tree.kill();
-                self.end(running, &Failure::Exited(why.clone()), Duration::ZERO).await;
+                self.end(running, &Failure::Exited(why.clone()), Duration::ZERO)
+                    .await;
                 failed(why)
             }
         }
@@ -97,10 +102,15 @@ impl ServerRunner {
         ));
         let write_deadline = self.around.limits.write;
         let writer = Arc::clone(&link);
-        self.around.tracker.spawn(async move { writer.run_writer(write_deadline).await });
+        self.around
+            .tracker
+            .spawn(async move { writer.run_writer(write_deadline).await });
         let inbox = Arc::clone(&link);
         let lines = LineReader::new(spawned.stdout, limits.line_bytes);
-        let reader = self.around.tracker.spawn(async move { lines.run(&inbox).await });
+        let reader = self
+            .around
+            .tracker
+            .spawn(async move { lines.run(&inbox).await });
         let logs = Arc::clone(&self.logs);
         self.around
             .tracker
@@ -110,7 +120,11 @@ impl ServerRunner {
             status.pid = Some(spawned.tree.pid());
             status.isolation = Some(spawned.report);
         });
-        Running { tree: spawned.tree, link, reader }
+        Running {
+            tree: spawned.tree,
+            link,
+            reader,
+        }
     }
 
     fn remember_usage(&self, tree: &Tree) {
@@ -120,11 +134,7 @@ impl ServerRunner {
     }
 
     /// Handshake and first listing, all within one deadline.
-    async fn greet(
-        &self,
-        link: Arc<Link>,
-        deadline: Instant,
-    ) -> Result<(Hello, Listing), String> {
+    async fn greet(&self, link: Arc<Link>, deadline: Instant) -> Result<(Hello, Listing), String> {
         let life = &self.spec.life;
         let hello = handshake::greet(&link, self.era_hint, life.probe, deadline)
             .await
@@ -137,15 +147,14 @@ impl ServerRunner {
     }
 
     /// Puts what a server offers into the catalog and remembers it; true if it is news.
-    pub(super) async fn take_listing(
-        &mut self,
-        listing: Listing,
-        hello: Arc<Hello>,
-    ) -> bool {
+    pub(super) async fn take_listing(&mut self, listing: Listing, hello: Arc<Hello>) -> bool {
         let fingerprint = self.spec.fingerprint();
         let rows = listing.to_rows();
-        let saved =
-            self.around.store.save_catalog(self.id, &fingerprint, &hello.to_json(), &rows).await;
+        let saved = self
+            .around
+            .store
+            .save_catalog(self.id, &fingerprint, &hello.to_json(), &rows)
+            .await;
         let listing = match saved {
             Ok(rows) => listing.with_versions(&rows),
             Err(error) => {
@@ -179,7 +188,10 @@ impl ServerRunner {
     /// Takes a server's tools out of every listing.
     pub(super) fn hide_tools(&self) {
         let hello = self.catalog.load().hello.clone();
-        self.catalog.store(Arc::new(ServerCatalog { hello, ..ServerCatalog::empty() }));
+        self.catalog.store(Arc::new(ServerCatalog {
+            hello,
+            ..ServerCatalog::empty()
+        }));
         (self.around.changed)();
     }
 }
@@ -191,7 +203,10 @@ enum Greeted {
 }
 
 fn failed(how: String) -> Next {
-    Next::Crashed(Ended { how, kind: EndKind::Start })
+    Next::Crashed(Ended {
+        how,
+        kind: EndKind::Start,
+    })
 }
 
 /// An error with everything that caused it, for a person.

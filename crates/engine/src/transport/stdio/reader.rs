@@ -65,14 +65,24 @@ pub(crate) enum End {
 
 impl LineReader {
     pub(crate) fn new(pipe: pipe::Receiver, limit: usize) -> Self {
-        Self { pipe, buffer: BytesMut::new(), scanned: 0, limit, overlong: None }
+        Self {
+            pipe,
+            buffer: BytesMut::new(),
+            scanned: 0,
+            limit,
+            overlong: None,
+        }
     }
 
     /// Reads until the child closes its end or writes an endless line.
     pub(crate) async fn run(mut self, inbox: &impl Inbox) -> End {
         loop {
             if self.buffer.capacity() - self.buffer.len() < SMALL_BUFFER / 2 {
-                let more = if self.buffer.len() > SMALL_BUFFER { LARGE_BUFFER } else { SMALL_BUFFER };
+                let more = if self.buffer.len() > SMALL_BUFFER {
+                    LARGE_BUFFER
+                } else {
+                    SMALL_BUFFER
+                };
                 self.buffer.reserve(more);
             }
             if self.pipe.readable().await.is_err() {
@@ -136,11 +146,16 @@ impl LineReader {
     /// Keeps the buffer within the limit; false if an overlong line does not end.
     fn bound(&mut self, inbox: &impl Inbox) -> bool {
         if self.overlong.is_none() && self.buffer.len() > self.limit {
-            if !inbox.overlong(Overlong::Begins(&self.buffer[..KEPT.min(self.buffer.len())])) {
+            if !inbox.overlong(Overlong::Begins(
+                &self.buffer[..KEPT.min(self.buffer.len())],
+            )) {
                 return false;
             }
-            self.overlong =
-                Some(Skipping { since: Instant::now(), skipped: 0, tail: Vec::with_capacity(KEPT) });
+            self.overlong = Some(Skipping {
+                since: Instant::now(),
+                skipped: 0,
+                tail: Vec::with_capacity(KEPT),
+            });
         }
         if let Some(skipping) = &mut self.overlong {
             skipping.keep(&self.buffer);
@@ -160,7 +175,8 @@ impl LineReader {
 
 impl Skipping {
     fn keep(&mut self, bytes: &[u8]) {
-        self.tail.extend_from_slice(&bytes[bytes.len().saturating_sub(KEPT)..]);
+        self.tail
+            .extend_from_slice(&bytes[bytes.len().saturating_sub(KEPT)..]);
         let surplus = self.tail.len().saturating_sub(KEPT);
         self.tail.drain(..surplus);
     }
@@ -198,9 +214,14 @@ mod tests {
 
         fn overlong(&self, part: Overlong<'_>) -> bool {
             let part = match part {
-                Overlong::Begins(bytes) => format!("begins {}", String::from_utf8_lossy(&bytes[..4])),
+                Overlong::Begins(bytes) => {
+                    format!("begins {}", String::from_utf8_lossy(&bytes[..4]))
+                }
                 Overlong::Ends(bytes) => {
-                    format!("ends {}", String::from_utf8_lossy(&bytes[bytes.len() - 4..]).trim_end())
+                    format!(
+                        "ends {}",
+                        String::from_utf8_lossy(&bytes[bytes.len() - 4..]).trim_end()
+                    )
                 }
             };
             self.overlong.borrow_mut().push(part);
@@ -243,8 +264,16 @@ mod tests {
             line.push(b'\n');
             let after = b"next\n".to_vec();
             let (kept, end) = read(vec![line, after], 100).await;
-            assert_eq!(kept.lines.borrow().len(), if whole { 2 } else { 1 }, "{length}");
-            assert_eq!(kept.overlong.borrow().len(), if whole { 0 } else { 2 }, "{length}");
+            assert_eq!(
+                kept.lines.borrow().len(),
+                if whole { 2 } else { 1 },
+                "{length}"
+            );
+            assert_eq!(
+                kept.overlong.borrow().len(),
+                if whole { 0 } else { 2 },
+                "{length}"
+            );
             assert_eq!(end, End::Eof);
         }
     }

@@ -9,6 +9,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::io::Interest;
 use tokio::net::unix::pipe;
 use tokio::sync::Notify;
 
@@ -45,6 +46,8 @@ struct State {
     /// Somebody is writing, or `rest` waits for the writer task.
     busy: bool,
     stalled: bool,
+    /// The child has closed its end.
+    broken: bool,
 }
 
 struct Line {
@@ -77,7 +80,9 @@ impl State {
     fn next_batch(&mut self) -> Option<Batch> {
         let mut batch = Batch::default();
         while batch.bytes.len() < BATCH_BYTES {
-            let Some(line) = self.queue.pop_front() else { break };
+            let Some(line) = self.queue.pop_front() else {
+                break;
+            };
             self.queued_bytes -= line.bytes.len();
             batch.push(line);
         }
@@ -95,6 +100,7 @@ impl LineWriter {
                 rest: Batch::default(),
                 busy: false,
                 stalled: false,
+                broken: false,
             }),
             wake: Notify::new(),
             limit,
@@ -111,7 +117,9 @@ impl LineWriter {
     pub(crate) fn send(&self, call: Option<u64>, bytes: Vec<u8>) -> Result<(), SendError> {
         debug_assert!(memchr::memchr(b'\n', &bytes) == Some(bytes.len() - 1));
         let mut state = self.lock();
-        let Some(pipe) = state.pipe.clone() else { return Err(SendError::Closed) };
+        let Some(pipe) = state.pipe.clone() else {
+            return Err(SendError::Closed);
+        };
         if state.busy {
             if state.stalled || state.queued_bytes + bytes.len() > self.limit {
                 return Err(SendError::NotReading);
@@ -122,7 +130,11 @@ impl LineWriter {
         }
         state.busy = true;
         drop(state);
-        let mut batch = Batch { bytes, written: 0, calls: Vec::new() };
+        let mut batch = Batch {
+            bytes,
+            written: 0,
+            calls: Vec::new(),
+        };
         if let Some(call) = call {
             batch.calls.push((call, batch.bytes.len()));
         }
@@ -136,7 +148,7 @@ impl LineWriter {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(_) => {
-                    self.close();
+                    self.give_up();
                     return Err(SendError::Closed);
                 }
             }
@@ -155,37 +167,50 @@ impl LineWriter {
     }
 
     /// Writes what senders had to leave; `taken_back` hears of calls that a stalled child never got.
-    pub(crate) async fn run(&self, deadline: Duration, taken_back: impl Fn(u64)) {
+    /// Returns whether the child closed its end, and not we ours.
+    pub(crate) async fn run(&self, deadline: Duration, taken_back: impl Fn(u64)) -> bool {
+        while let Some(pipe) = self.pipe() {
+            tokio::select! {
+                biased; // What there is to write, then whether anybody is there to read.
+                () = self.wake.notified() => {}
+                _closed = pipe.ready(Interest::ERROR) => {
+                    self.give_up();
+                    break;
+                }
+            }
+            if self.pipe().is_none() {
+                break;
+            }
+            self.write_rest(&pipe, deadline, &taken_back).await;
+        }
+        self.lock().broken
+    }
+
+    fn pipe(&self) -> Option<Arc<pipe::Sender>> {
+        self.lock().pipe.clone()
+    }
+
+    /// Writes what senders had to leave and what gathers meanwhile, until nothing is left.
+    async fn write_rest(&self, pipe: &pipe::Sender, deadline: Duration, taken_back: &impl Fn(u64)) {
+        let mut batch = std::mem::take(&mut self.lock().rest);
         loop {
-            self.wake.notified().await;
-            let (pipe, mut batch) = {
-                let mut state = self.lock();
-                let Some(pipe) = state.pipe.clone() else { return };
-                (pipe, std::mem::take(&mut state.rest))
-            };
-            loop {
-                if !self.await_room(&pipe, deadline, &batch, &taken_back).await {
-                    self.close();
+            if !self.await_room(pipe, deadline, &batch, taken_back).await {
+                return self.give_up();
+            }
+            match try_write(pipe, &mut batch) {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(_) => return self.give_up(),
+            }
+            let mut state = self.lock();
+            if state.pipe.is_none() {
+                return;
+            }
+            match state.next_batch() {
+                Some(next) => batch = next,
+                None => {
+                    state.busy = false;
                     return;
-                }
-                match try_write(&pipe, &mut batch) {
-                    Ok(true) => {}
-                    Ok(false) => continue,
-                    Err(_) => {
-                        self.close();
-                        return;
-                    }
-                }
-                let mut state = self.lock();
-                if state.pipe.is_none() {
-                    return;
-                }
-                match state.next_batch() {
-                    Some(next) => batch = next,
-                    None => {
-                        state.busy = false;
-                        break;
-                    }
                 }
             }
         }
@@ -208,14 +233,28 @@ impl LineWriter {
                     state.queued_bytes = 0;
                     std::mem::take(&mut state.queue)
                 };
-                let unfinished =
-                    batch.calls.iter().filter(|(_, end)| *end > batch.written).map(|(call, _)| *call);
-                unfinished.chain(unsent.iter().filter_map(|line| line.call)).for_each(taken_back);
+                let unfinished = batch
+                    .calls
+                    .iter()
+                    .filter(|(_, end)| *end > batch.written)
+                    .map(|(call, _)| *call);
+                unfinished
+                    .chain(unsent.iter().filter_map(|line| line.call))
+                    .for_each(taken_back);
                 let ready = pipe.writable().await.is_ok();
                 self.lock().stalled = false;
                 ready
             }
         }
+    }
+
+    /// Closes our end because the child has closed its own.
+    fn give_up(&self) {
+        {
+            let mut state = self.lock();
+            state.broken |= state.pipe.is_some();
+        }
+        self.close();
     }
 
     /// Closes the child's stdin; whatever was not written is gone.
@@ -227,11 +266,6 @@ impl LineWriter {
         state.busy = false;
         drop(state);
         self.wake.notify_one();
-    }
-
-    /// Tells whether the child has stopped reading.
-    pub(crate) fn is_stalled(&self) -> bool {
-        self.lock().stalled
     }
 }
 
@@ -261,7 +295,10 @@ mod tests {
     async fn lines_arrive_whole_and_in_order_when_many_send() {
         let (sender, mut receiver) = pipe::pipe().unwrap();
         let writer = Arc::new(LineWriter::new(sender, 64 << 20));
-        let task = { let w = Arc::clone(&writer); async move { w.run(Duration::from_secs(5), |_| {}).await } };
+        let task = {
+            let w = Arc::clone(&writer);
+            async move { w.run(Duration::from_secs(5), |_| {}).await; }
+        };
         let work = async {
             for i in 0..2000u64 {
                 let mut line = format!("{i}:").into_bytes();

@@ -1,3 +1,5 @@
+//! Every error's status, code and words.
+
 use axum::response::IntoResponse;
 use gantry_engine::{CallError, CallFailure, EngineError, Issue};
 use http::header::CONTENT_TYPE;

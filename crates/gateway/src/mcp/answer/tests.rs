@@ -1,3 +1,5 @@
+//! Results in the shape of each era, byte for byte.
+
 use gantry_engine::{CallError, CallFailure, Issue};
 use http_body_util::BodyExt;
 

@@ -89,7 +89,7 @@ fn many_failed_attempts_leave_no_descriptor_and_no_process() {
     });
     let registered = gantry.rest("POST", "/api/v1/mcp/servers", Some(&body));
     assert_eq!(registered.status, 201, "{}", registered.text());
-    let attempts = 300;
+    let attempts = 150;
     let rig = Rig { gantry };
     let often = |status: &Value| status["restart_count"].as_u64().unwrap() >= attempts;
     let status = rig.gantry.wait_status("lost", 2 * LONG, often);

@@ -78,10 +78,12 @@ fn a_storm_of_changed_lists_costs_one_refresh_a_second() {
     let begun = Instant::now();
     let mut grown = 0;
     while begun.elapsed() < Duration::from_millis(2500) {
-        let replies = rig.burst(EVIL, 4, "grow", &|_| json!({}));
-        assert!(replies.iter().all(|reply| reply.text().starts_with("grown_")));
-        all_within(&replies, SECOND);
-        grown += 4;
+        let reply = rig.call(EVIL, "grow", 0, json!({}));
+        assert!(reply.text().starts_with("grown_") && reply.took <= SECOND, "{reply:?}");
+        // It paces the loop, and shows that the server still answers in its time.
+        let paced = rig.call(EVIL, "echo", 0, json!({"text": "x", "delay_ms": 50}));
+        assert!(paced.text() == "x" && paced.took <= SECOND, "{paced:?}");
+        grown += 1;
     }
     let seconds = begun.elapsed().as_secs();
     all_echoed(&rig.at_once("echo", echo));
@@ -92,7 +94,7 @@ fn a_storm_of_changed_lists_costs_one_refresh_a_second() {
     let refreshes = events["items"].as_array().unwrap().iter().filter(refreshed).count() as u64;
     assert!((1..=seconds + 2).contains(&refreshes), "{refreshes} in {seconds} s, {grown} grown");
     rig.never_restarted();
-    rig.audited(EVIL, &[(grown as usize + CALLS, "ok", None)]);
+    rig.audited(EVIL, &[(2 * grown as usize + CALLS, "ok", None)]);
 }
 
 // fault S15

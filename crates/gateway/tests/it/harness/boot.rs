@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -21,6 +21,8 @@ pub(crate) struct Builder {
     flags: Vec<String>,
     variables: Vec<(String, String)>,
     wrapper: Vec<String>,
+    program: Option<PathBuf>,
+    port: u16,
     user: Option<u32>,
 }
 
@@ -64,6 +66,18 @@ impl Builder {
         self
     }
 
+    /// Runs this copy of the program, for users who cannot reach the build's own folder.
+    pub(crate) fn program(mut self, program: &Path) -> Self {
+        self.program = Some(program.to_owned());
+        self
+    }
+
+    /// Has it listen on this port instead of any free one.
+    pub(super) fn port(mut self, port: u16) -> Self {
+        self.port = port;
+        self
+    }
+
     /// Runs the gateway as another user; only root can.
     pub(crate) fn user(mut self, uid: u32) -> Self {
         self.user = Some(uid);
@@ -82,9 +96,10 @@ impl Builder {
         let file = json!({"mcpServers": self.servers});
         fs::write(&config, file.to_string()).expect("the home is writable");
         let mut argv: Vec<String> = self.wrapper.clone();
-        argv.push(PROGRAM.to_owned());
+        let program = self.program.as_deref().unwrap_or(Path::new(PROGRAM));
+        argv.push(program.to_str().expect("paths here are UTF-8").to_owned());
         let mut command = Command::new(&argv[0]);
-        command.args(&argv[1..]).args(["up", "--port", "0"]);
+        command.args(&argv[1..]).args(["up", "--port"]).arg(self.port.to_string());
         command
             .arg("--data")
             .arg(home.join("data"))
@@ -106,7 +121,8 @@ impl Builder {
         command
     }
 
-    pub(super) fn start_in(self, home: TempDir) -> Gantry {
+    /// Starts the gateway in a home that is there already.
+    pub(crate) fn start_in(self, home: TempDir) -> Gantry {
         let announced = home.path().join("data/gateway.json");
         drop(fs::remove_file(&announced));
         let mut command = self.command(home.path());

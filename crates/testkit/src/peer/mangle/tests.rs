@@ -1,3 +1,5 @@
+//! What each fault does to a reply.
+
 use super::*;
 
 fn ticket(id: &str) -> Ticket {
