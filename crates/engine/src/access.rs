@@ -109,16 +109,20 @@ impl Access {
         agent: &AgentName,
         label: &str,
     ) -> Result<(KeyId, String), EngineError> {
+        let (row, key) = self.new_key(kind, agent, label);
+        self.store.put_key(&row).await?;
+        self.reload().await?;
+        Ok((row.id, key))
+    }
+
+    fn new_key(&self, kind: KeyKind, agent: &AgentName, label: &str) -> (KeyRow, String) {
         let prefix = match kind {
             KeyKind::Admin => ADMIN_PREFIX,
             KeyKind::Agent => AGENT_PREFIX,
         };
         let key = format!("{prefix}{}", URL_SAFE_NO_PAD.encode(random::<32>()));
-        let id = KeyId::from_random(u128::from_le_bytes(random()));
-        self.store.ensure_project(&self.project).await?;
-        self.store.ensure_agent(&self.project, agent).await?;
         let row = KeyRow {
-            id,
+            id: KeyId::from_random(u128::from_le_bytes(random())),
             project: self.project.clone(),
             agent: agent.clone(),
             kind,
@@ -127,9 +131,7 @@ impl Access {
             created_ms: unix_ms(),
             revoked_ms: None,
         };
-        self.store.put_key(&row).await?;
-        self.reload().await?;
-        Ok((id, key))
+        (row, key)
     }
 
     /// Makes the first keys of a data folder, once.
@@ -145,14 +147,13 @@ impl Access {
             item: "*".into(),
             alias: None,
         };
-        self.store.ensure_project(&self.project).await?;
-        self.store.ensure_agent(&self.project, &agent).await?;
-        self.store.put_grant(&grant).await?;
         let operator: AgentName = "operator".parse()?;
-        let (_, admin) = self
-            .create(KeyKind::Admin, &operator, "first start")
+        let (admin_row, admin) = self.new_key(KeyKind::Admin, &operator, "first start");
+        let (agent_row, agent) = self.new_key(KeyKind::Agent, &agent, "first start");
+        self.store
+            .put_first(&grant, &[admin_row, agent_row])
             .await?;
-        let (_, agent) = self.create(KeyKind::Agent, &agent, "first start").await?;
+        self.reload().await?;
         Ok(Some(FirstKeys { admin, agent }))
     }
 

@@ -10,6 +10,7 @@ use gantry_model::era::meta::Identity;
 use gantry_model::event::ServerEvent;
 use gantry_model::id::{AgentName, CallId, KeyId, ProjectName};
 use gantry_model::spec::ServerSpec;
+use gantry_model::status::State;
 use gantry_sandbox::{HostReport, Sandbox, SandboxOptions};
 use gantry_store::{CallFilter, CallRow, Store};
 use tokio::sync::watch;
@@ -71,7 +72,6 @@ impl Engine {
     pub async fn start(config: EngineConfig) -> Result<Self, EngineError> {
         let folder = DataFolder::take(&config.data_dir)?;
         let store = Store::open(&folder.path().join("gantry.db")).await?;
-        store.ensure_project(&config.project).await?;
         let audit = Audit::open(
             &folder.inner("journal")?,
             store.clone(),
@@ -430,9 +430,15 @@ impl Engine {
         for handle in self.inner.supervisor.all() {
             let status = handle.status.borrow();
             *servers.entry(status.state.as_str()).or_insert(0) += 1;
-            if status.health_warning {
+            // Rows 1.15 and 1.10.
+            let what = if status.state == State::Unresponsive {
+                Some("is unresponsive")
+            } else {
+                status.health_warning.then_some("keeps crashing")
+            };
+            if let Some(what) = what {
                 let reason = status.reason.clone().unwrap_or_default();
-                warnings.push(format!("server `{}` keeps crashing: {reason}", handle.name));
+                warnings.push(format!("server `{}` {what}: {reason}", handle.name));
             }
         }
         let audit = self.inner.audit.health();

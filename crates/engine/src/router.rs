@@ -133,7 +133,7 @@ impl Router {
             &key,
             &request,
             Some(&target),
-            version.as_deref(),
+            version,
             &redactor,
         );
         let mut ticket = match self.audit.intent(&intent).await {

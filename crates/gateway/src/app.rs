@@ -4,6 +4,7 @@
 //! when they like. Nothing here knows what a request means. Entry point: [`serve`].
 
 pub mod accept;
+mod again;
 pub mod connection;
 pub mod data;
 pub mod listen;

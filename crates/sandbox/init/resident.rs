@@ -16,6 +16,8 @@ use crate::sys;
 
 const CLONE_NEWNS: u32 = 0x0002_0000;
 const PR_SET_DUMPABLE: usize = 4;
+/// Every so many rounds of killing children, all descendants are looked for.
+const EVERYBODY: u32 = 8;
 
 /// The tree as its init sees it.
 struct Tree {
@@ -139,18 +141,32 @@ impl Tree {
     /// Ends the tree and this process with it.
     fn end(&self) -> ! {
         if !self.namespaced {
-            loop {
+            let mut round = 0u32;
+            while self.reap_all() {
+                round = round.wrapping_add(1);
                 if let Some(fd) = self.cgroup_kill {
                     let _ = sys::write(fd, b"1");
                 }
-                descendants::signal_all(sys::SIGKILL);
-                match sys::wait_any(true) {
-                    Ok(Some((pid, status))) => self.reaped(pid, status),
-                    Ok(None) => {}
-                    Err(_) => break,
+                // Now and then a look at everybody, for a tree that forks faster than its levels go.
+                if round.is_multiple_of(EVERYBODY) || descendants::kill_children() == 0 {
+                    descendants::signal_all(sys::SIGKILL);
+                }
+                if let Ok(Some((pid, status))) = sys::wait_any(true) {
+                    self.reaped(pid, status);
                 }
             }
         }
         sys::exit(0)
+    }
+
+    /// Reaps whoever has ended; returns whether somebody is left.
+    fn reap_all(&self) -> bool {
+        loop {
+            match sys::wait_any(false) {
+                Ok(Some((pid, status))) => self.reaped(pid, status),
+                Ok(None) => return true,
+                Err(_) => return false,
+            }
+        }
     }
 }

@@ -122,6 +122,12 @@ impl Store {
         store.put_key(row).await
     }
 
+    /// Stores a data folder's first grant and keys, all of them or none.
+    pub async fn put_first(&self, grant: &GrantRow, keys: &[KeyRow]) -> Result<(), StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.put_first(grant, keys).await
+    }
+
     /// Returns the keys of all projects that are not revoked, oldest first.
     pub async fn keys(&self) -> Result<Vec<KeyRow>, StoreError> {
         let Engine::Sqlite(store) = &self.engine;

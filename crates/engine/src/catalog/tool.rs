@@ -29,6 +29,7 @@ pub(crate) struct Tool {
     pub(crate) hash: String,
     /// Counts up when the hash changes; 0 as long as the store has not counted.
     pub(crate) version: u32,
+    schema_version: OnceLock<String>,
     has_output: bool,
     input: Compiled,
     output: Compiled,
@@ -92,6 +93,7 @@ impl Tool {
             definition: tidy(view.raw),
             hash,
             version,
+            schema_version: OnceLock::new(),
             has_output: view.output_schema.is_some(),
             input: OnceLock::new(),
             output: OnceLock::new(),
@@ -99,9 +101,11 @@ impl Tool {
     }
 
     /// Returns the version of the definition for the record: a counter and the beginning of a hash.
-    pub(crate) fn schema_version(&self) -> String {
-        let short = self.hash.get(..12).unwrap_or(&self.hash);
-        format!("{}-{short}", self.version)
+    pub(crate) fn schema_version(&self) -> &str {
+        self.schema_version.get_or_init(|| {
+            let short = self.hash.get(..12).unwrap_or(&self.hash);
+            format!("{}-{short}", self.version)
+        })
     }
 
     /// Tells whether the tool promises a structured result.

@@ -340,7 +340,7 @@ impl View {
                 input_schema: view.input_schema.to_buf(),
                 output_schema: view.output_schema.map(Raw::to_buf),
                 annotations: view.annotations.map(Raw::to_buf),
-                version: tool.schema_version(),
+                version: tool.schema_version().to_owned(),
             })
         });
         listed.collect()

@@ -256,7 +256,7 @@ impl Target<'_> {
         }
     }
 
-    pub(super) fn schema_version(&self) -> Option<String> {
+    pub(super) fn schema_version(&self) -> Option<&str> {
         self.tool.as_ref().map(|tool| tool.schema_version())
     }
 

@@ -8,13 +8,14 @@ use gantry_model::era::handshake::{
     Hello as Greeted, HelloError, Probe, classify_probe_answer, discover_params, initialize_params,
     read_initialize,
 };
-use gantry_model::era::meta::Identity;
+use gantry_model::era::meta::{Identity, upstream_params};
 use gantry_model::era::{Era, ProtocolVersion};
 use gantry_model::jsonrpc::{ErrorBody, Outcome, Raw, RawBuf};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::link::{InFlight, Link};
+use super::listing::describe;
 use super::pending::{Answer, Failure};
 
 /// What a server said about itself, kept.
@@ -90,7 +91,7 @@ pub(crate) enum GreetError {
     Refused { code: i64, message: String },
     #[error("{0}")]
     NotUnderstood(#[from] HelloError),
-    #[error("the link was cut during the handshake: {0:?}")]
+    #[error("the link was cut during the handshake: {}", describe(.0))]
     Cut(Failure),
 }
 
@@ -186,6 +187,30 @@ async fn initialize(link: &Arc<Link>, identity: &Identity) -> Result<Hello, Gree
         }
         Answer::Failed(failure) => Err(GreetError::Cut(failure)),
     }
+}
+
+/// Asks a stateless server to tell when its lists change, which it does as long as the returned
+/// request is kept; one of the handshake era tells unasked.
+pub(crate) fn listen(link: &Arc<Link>, hello: &Hello) -> Option<InFlight> {
+    let wanted = hello.capabilities.as_raw().members();
+    let changes = wanted.filter(|capability| {
+        let changing = capability.value.get("listChanged");
+        changing.and_then(Raw::boolean) == Some(true)
+    });
+    let changes = changes.filter_map(|capability| {
+        let lists = ["tools", "prompts", "resources"];
+        lists.into_iter().find(|list| capability.is(list))
+    });
+    let wishes: serde_json::Map<_, _> = changes
+        .map(|list| (format!("{list}ListChanged"), true.into()))
+        .collect();
+    if hello.era != Era::Stateless || wishes.is_empty() {
+        return None;
+    }
+    let params = RawBuf::serialize(&serde_json::json!({ "notifications": wishes })).ok()?;
+    let identity = Identity::gantry();
+    let params = upstream_params(hello.version, Some(params.as_raw()), &identity).to_buf();
+    link.ask_begin("subscriptions/listen", Some(&params)).ok()
 }
 
 /// Returns what a quiet server is asked to show that it is there.

@@ -16,7 +16,10 @@ use tokio_util::task::TaskTracker;
 use super::logs::{LogStream, Logs};
 use super::pending::{Answer, Entered, Failure, Outgoing, Pending, QueueView};
 use crate::request::Progress;
-use crate::transport::stdio::{LineWriter, SendError};
+use crate::transport::stdio::{Company, LineWriter, SendError};
+
+/// With fewer calls than this on a link a caller writes its own line at once.
+const FEW: usize = 4;
 
 /// How a link is bounded.
 #[derive(Debug, Clone, Copy)]
@@ -121,10 +124,14 @@ impl Link {
         };
         let (entered, answer) = self.pending.enter(agent, call, progress);
         match entered {
-            Entered::Write(call) => self.write(call).map_err(|error| match error {
-                SendError::NotReading => Refusal::NotReading,
-                SendError::Closed => Refusal::Ended(Failure::Exited("its input is closed".into())),
-            })?,
+            Entered::Write(call, others) => {
+                self.write(call, others).map_err(|error| match error {
+                    SendError::NotReading => Refusal::NotReading,
+                    SendError::Closed => {
+                        Refusal::Ended(Failure::Exited("its input is closed".into()))
+                    }
+                })?
+            }
             Entered::Queued => {}
             Entered::Full => return Err(Refusal::Busy),
             Entered::Ended(failure) => return Err(Refusal::Ended(failure)),
@@ -138,19 +145,26 @@ impl Link {
     }
 
     /// Writes a call that has a lane; if that cannot be done, the call is no longer pending.
-    fn write(&self, call: Outgoing) -> Result<(), SendError> {
+    fn write(&self, call: Outgoing, others: usize) -> Result<(), SendError> {
         let id = call.id;
-        self.writer.send(Some(id), call.line).inspect_err(|_| {
-            let (_, next) = self.pending.abandon(id, false);
-            self.write_next(next);
-        })
+        let company = if others < FEW {
+            Company::Alone
+        } else {
+            Company::Many
+        };
+        self.writer
+            .send(Some(id), call.line, company)
+            .inspect_err(|_| {
+                let (_, next) = self.pending.abandon(id, false);
+                self.write_next(next);
+            })
     }
 
     /// Writes the calls that freed lanes let through.
     fn write_next(&self, mut next: Option<Outgoing>) {
         while let Some(call) = next {
             let id = call.id;
-            next = match self.writer.send(Some(id), call.line) {
+            next = match self.writer.send(Some(id), call.line, Company::Many) {
                 Ok(()) => None,
                 Err(_) => {
                     self.pending
@@ -199,7 +213,10 @@ impl Link {
             ended: false,
         };
         let line = OneLine::request(id, method, params.map(Payload::from));
-        match self.writer.send(Some(id), line.into_bytes()) {
+        match self
+            .writer
+            .send(Some(id), line.into_bytes(), Company::Alone)
+        {
             Ok(()) => Ok(asked),
             Err(SendError::NotReading) => Err(Failure::NotReading),
             Err(SendError::Closed) => Err(Failure::Exited("its input is closed".into())),
@@ -215,7 +232,7 @@ impl Link {
     /// Sends what nobody waits for; a server that does not read has missed it.
     fn send_loosely(&self, line: OneLine) {
         self.writer
-            .send(None, line.into_bytes())
+            .send(None, line.into_bytes(), Company::Alone)
             .unwrap_or_default();
     }
 

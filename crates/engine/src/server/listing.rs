@@ -400,7 +400,8 @@ fn refused(method: &'static str, error: &[u8]) -> ListingError {
     }
 }
 
-fn describe(failure: &Failure) -> String {
+/// Says to a person why there is no answer.
+pub(crate) fn describe(failure: &Failure) -> String {
     match failure {
         Failure::Protocol(detail) => format!("what it sent is no answer: {detail}"),
         Failure::TooLarge(limit) => format!("its answer is over {} MiB", limit >> 20),

@@ -43,6 +43,8 @@ struct State {
     bytes: usize,
     /// A line of stderr that has not ended yet, escaped.
     partial: String,
+    /// How many of the lines are of the server's earlier lives.
+    earlier: usize,
 }
 
 impl Logs {
@@ -54,6 +56,13 @@ impl Logs {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that what comes now is of a new life of the server.
+    pub(crate) fn begin_life(&self) {
+        let mut state = self.lock();
+        state.flush();
+        state.earlier = state.lines.len();
     }
 
     /// Takes bytes of stderr as they come; a line without an end is cut.
@@ -83,19 +92,19 @@ impl Logs {
     /// Returns the last lines, oldest first.
     pub(crate) fn last(&self, count: usize) -> Vec<LogLine> {
         let mut state = self.lock();
-        if !state.partial.is_empty() {
-            let text = std::mem::take(&mut state.partial);
-            state.push(LogStream::Stderr, text);
-        }
+        state.flush();
         let skip = state.lines.len().saturating_sub(count);
         state.lines.iter().skip(skip).cloned().collect()
     }
 
-    /// Returns the last lines of stderr as one text, for the reason of a crash.
+    /// Returns the last lines of stderr of this life as one text, for the reason of a crash.
     pub(crate) fn stderr_tail(&self) -> String {
-        let lines = self.last(usize::MAX);
-        let stderr: Vec<_> = lines
+        let mut state = self.lock();
+        state.flush();
+        let stderr: Vec<_> = state
+            .lines
             .iter()
+            .skip(state.earlier)
             .filter(|line| line.stream == LogStream::Stderr)
             .map(|line| line.text.as_str())
             .collect();
@@ -104,6 +113,14 @@ impl Logs {
 }
 
 impl State {
+    /// Counts a line without its end as a line.
+    fn flush(&mut self) {
+        if !self.partial.is_empty() {
+            let text = std::mem::take(&mut self.partial);
+            self.push(LogStream::Stderr, text);
+        }
+    }
+
     fn push(&mut self, stream: LogStream, text: String) {
         self.bytes += text.len() + size_of::<LogLine>();
         self.lines.push_back(LogLine {
@@ -115,6 +132,7 @@ impl State {
             && let Some(gone) = self.lines.pop_front()
         {
             self.bytes -= gone.text.len() + size_of::<LogLine>();
+            self.earlier = self.earlier.saturating_sub(1);
         }
     }
 }

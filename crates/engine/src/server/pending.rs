@@ -48,8 +48,8 @@ pub(crate) struct Outgoing {
 
 /// What became of a call that was entered.
 pub(crate) enum Entered {
-    /// It has a lane: write the line now.
-    Write(Outgoing),
+    /// It has a lane: write the line now; with how many others are on the link.
+    Write(Outgoing, usize),
     /// It waits for a lane.
     Queued,
     /// Too many wait already.
@@ -153,7 +153,7 @@ impl Pending {
         let id = call.id;
         let (entered, lane) = if state.free > 0 {
             state.free -= 1;
-            (Entered::Write(call), Lane::Taken)
+            (Entered::Write(call, state.entries.len()), Lane::Taken)
         } else {
             match state.queue.push(agent, call) {
                 Ok(()) => (Entered::Queued, Lane::Waiting),
@@ -273,11 +273,10 @@ impl Pending {
 
     pub(crate) fn view(&self) -> QueueView {
         let state = self.lock();
-        let waiting = state.queue.len();
-        let closed = state.closed_lanes as usize;
+        let is_sent = |entry: &&Entry| entry.lane == Lane::Taken && entry.answer.is_some();
         QueueView {
-            in_flight: state.entries.len().saturating_sub(waiting + closed),
-            waiting,
+            in_flight: state.entries.values().filter(is_sent).count(),
+            waiting: state.queue.len(),
             lanes: self.lanes,
             closed_lanes: state.closed_lanes,
         }

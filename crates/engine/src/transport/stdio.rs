@@ -7,4 +7,4 @@ mod writer;
 
 pub(crate) use drain::drain;
 pub(crate) use reader::{End, Inbox, LineReader, Overlong};
-pub(crate) use writer::{LineWriter, SendError};
+pub(crate) use writer::{Company, LineWriter, SendError};

@@ -29,6 +29,8 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tower::Service as _;
 
+use super::again::Again;
+
 /// How long a client may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
@@ -85,7 +87,8 @@ pub(super) async fn run(
     let mut deadline = Deadline::new(patience);
     let mut alarm = pin!(sleep_until(deadline.at));
 
-    poll_fn(|context| {
+    let again = Again::new();
+    let mut serve = |context: &mut Context<'_>| {
         if stopped.as_mut().poll_unpin(context).is_ready() {
             connection.as_mut().graceful_shutdown();
         }
@@ -105,8 +108,8 @@ pub(super) async fn run(
             }
         }
         Poll::Pending
-    })
-    .await
+    };
+    poll_fn(|context| again.poll(context, &mut serve)).await
 }
 
 /// What the connection is doing, told by its parts while they are polled.

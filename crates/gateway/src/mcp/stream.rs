@@ -207,10 +207,7 @@ mod tests {
     fn a_message_is_one_event_whatever_it_holds() {
         assert_eq!(text(&event(b"{}")), "event: message\ndata: {}\n\n");
         // fault S21
-        assert_eq!(
-            text(&event(b"{\n\r\n}")),
-            "event: message\ndata: {}\n\n"
-        );
+        assert_eq!(text(&event(b"{\n\r\n}")), "event: message\ndata: {}\n\n");
         assert_eq!(
             text(&notification("notifications/progress", r#"{"progress":1}"#)),
             "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progress\":1}}\n\n",

@@ -6,8 +6,8 @@
 
 mod envelope;
 mod framing;
-mod handshake;
 mod half_dead;
+mod handshake;
 mod identity;
 mod listing;
 mod loud;
@@ -138,9 +138,13 @@ impl Rig {
     ) -> Vec<Reply> {
         let call = |number| self.call(server, tool, number, arguments(number));
         thread::scope(|scope| {
-            let threads: Vec<_> =
-                (0..calls).map(|number| scope.spawn(move || call(number))).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            let threads: Vec<_> = (0..calls)
+                .map(|number| scope.spawn(move || call(number)))
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect()
         })
     }
 
@@ -149,8 +153,18 @@ impl Rig {
         let mut connection = self.gantry.connect();
         let begun = Instant::now();
         let params = json!({"name": format!("{server}__{tool}"), "arguments": arguments});
-        let answer = modern(&mut connection, &self.gantry.agent, "/mcp", "tools/call", params);
-        Reply { number, answer: answer.message(), took: begun.elapsed() }
+        let answer = modern(
+            &mut connection,
+            &self.gantry.agent,
+            "/mcp",
+            "tools/call",
+            params,
+        );
+        Reply {
+            number,
+            answer: answer.message(),
+            took: begun.elapsed(),
+        }
     }
 
     /// Does something while the neighbour is called 20 times at once, and asserts that it holds.
@@ -162,7 +176,11 @@ impl Rig {
             let done = work();
             for reply in neighbour.join().unwrap() {
                 assert_eq!(reply.text(), format!("neighbour {}", reply.number));
-                assert!(reply.took <= SECOND, "the neighbour's call took {:?}", reply.took);
+                assert!(
+                    reply.took <= SECOND,
+                    "the neighbour's call took {:?}",
+                    reply.took
+                );
             }
             done
         });
@@ -183,14 +201,21 @@ impl Rig {
         assert_eq!(rows.len(), total, "{rows:#?}");
         for (count, status, code) in wanted {
             let fits = |row: &&Value| row["status"] == *status && row["code"].as_str() == *code;
-            assert_eq!(rows.iter().filter(fits).count(), *count, "{status} {code:?}: {rows:#?}");
+            assert_eq!(
+                rows.iter().filter(fits).count(),
+                *count,
+                "{status} {code:?}: {rows:#?}"
+            );
         }
     }
 
     /// Asserts that the evil server was never started again.
     fn never_restarted(&self) {
         let status = self.gantry.status(EVIL);
-        assert_eq!((&status["state"], &status["restart_count"]), (&json!("ready"), &json!(0)));
+        assert_eq!(
+            (&status["state"], &status["restart_count"]),
+            (&json!("ready"), &json!(0))
+        );
     }
 
     /// Returns how much memory the gateway has needed at most, in KiB.
@@ -203,7 +228,10 @@ impl Drop for Rig {
     fn drop(&mut self) {
         if !thread::panicking() {
             let log = self.gantry.stderr();
-            assert!(!log.contains("panicked"), "no fault makes the gateway panic:\n{log}");
+            assert!(
+                !log.contains("panicked"),
+                "no fault makes the gateway panic:\n{log}"
+            );
         }
     }
 }
@@ -211,7 +239,10 @@ impl Drop for Rig {
 impl Reply {
     /// Returns the text of a result; panics with the whole answer if there is none.
     fn text(&self) -> &str {
-        let text = self.answer.pointer("/result/content/0/text").and_then(Value::as_str);
+        let text = self
+            .answer
+            .pointer("/result/content/0/text")
+            .and_then(Value::as_str);
         text.unwrap_or_else(|| panic!("call {} has no text: {:#}", self.number, self.answer))
     }
 
@@ -228,7 +259,11 @@ impl Reply {
     fn breaks_protocol(&self, server: &str, words: &str) {
         let message = self.answer["error"]["message"].as_str().unwrap_or_default();
         let begins = format!("server `{server}` broke the protocol: ");
-        assert!(message.starts_with(&begins) && message.contains(words), "{:#}", self.answer);
+        assert!(
+            message.starts_with(&begins) && message.contains(words),
+            "{:#}",
+            self.answer
+        );
         self.fails(-31502, message, "server.protocol");
     }
 }
@@ -240,7 +275,12 @@ fn table_name(place: usize) -> String {
 /// Asserts that all replies came within a time.
 fn all_within(replies: &[Reply], within: Duration) {
     for reply in replies {
-        assert!(reply.took <= within, "call {} took {:?}", reply.number, reply.took);
+        assert!(
+            reply.took <= within,
+            "call {} took {:?}",
+            reply.number,
+            reply.took
+        );
     }
 }
 

@@ -10,6 +10,7 @@
 mod boot;
 mod http;
 mod mcp;
+mod programs;
 mod servers;
 
 use std::fs;
@@ -25,6 +26,7 @@ use tempfile::TempDir;
 pub(crate) use boot::Builder;
 pub(crate) use http::{Answer, Connection};
 pub(crate) use mcp::{Session, modern};
+pub(crate) use programs::{NOBODY, Programs, needs_root};
 pub(crate) use servers::{entry, scaled};
 
 /// The program under test.

@@ -7,9 +7,14 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
+mod eras;
+mod faults_auth;
+mod faults_client;
+mod faults_process;
 mod faults_stdio;
 mod first_minute;
 mod harness;
+mod proof;
 mod rows_calls;
 mod rows_lifecycle;
 mod tidy;

@@ -3,10 +3,12 @@
 mod children;
 mod crashes;
 mod health;
+mod lazy;
 
 use std::time::Duration;
 
 use gantry_testkit::journal::{Entry, Journal};
+use gantry_testkit::wait::eventually;
 use gantry_testkit::{Evilpeer, procs};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -18,8 +20,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Registers a peer over REST, as a local server unless `more` says otherwise.
 fn register(gantry: &Gantry, name: &str, peer: &Evilpeer, more: &Value) -> Value {
     let argv = peer.argv();
-    let mut body =
-        json!({"name": name, "command": argv[0], "args": argv[1..], "profile": "local"});
+    let mut body = json!({"name": name, "command": argv[0], "args": argv[1..], "profile": "local"});
     for (key, value) in more.as_object().unwrap() {
         body[key] = value.clone();
     }
@@ -30,16 +31,33 @@ fn register(gantry: &Gantry, name: &str, peer: &Evilpeer, more: &Value) -> Value
 
 fn echoes(gantry: &Gantry, server: &str) {
     let answer = gantry.call(&format!("{server}:echo"), json!({"text": "hello"}));
-    assert_eq!(answer["result"]["content"][0]["text"], "hello", "{answer:#}");
+    assert_eq!(
+        answer["result"]["content"][0]["text"], "hello",
+        "{answer:#}"
+    );
 }
 
-/// Returns the events of a server of one kind, as their detail.
-fn events(gantry: &Gantry, server: &str, kind: &str) -> Vec<String> {
+/// Waits until there are so many events of one kind, and returns their details.
+fn events(gantry: &Gantry, server: &str, kind: &str, count: usize) -> Vec<String> {
+    let mut found = Vec::new();
+    // They are written a moment after what they tell.
+    eventually(SECOND, || {
+        found = events_now(gantry, server, kind);
+        found.len() >= count
+    });
+    assert_eq!(found.len(), count, "`{kind}`: {found:?}");
+    found
+}
+
+/// Returns the events of a server of one kind, as their details.
+fn events_now(gantry: &Gantry, server: &str, kind: &str) -> Vec<String> {
     let path = format!("/api/v1/mcp/servers/{server}/events?limit=1000");
     let events = gantry.rest("GET", &path, None).json();
     let items = events["items"].as_array().unwrap().iter();
     let wanted = items.filter(|event| event["kind"] == kind);
-    wanted.map(|event| event["detail"].as_str().unwrap().to_owned()).collect()
+    wanted
+        .map(|event| event["detail"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 // row 0.5
@@ -48,12 +66,21 @@ fn a_server_no_longer_needed_gets_sigterm_then_sigkill_with_its_whole_tree() {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal");
     let gantry = Gantry::start(&["a"]);
-    let good = Evilpeer::new().in_tree("tree-good-05").journal(&journal);
-    let deaf = Evilpeer::new().fault("ignore-term").fault("ignore-eof").in_tree("tree-deaf-05");
-    let cases = [("good", good, "tree-good-05", 0), ("deaf", deaf, "tree-deaf-05", 1500)];
-    for (name, peer, marker, least) in cases {
+    let peer = |faults: &[&str]| {
+        faults
+            .iter()
+            .fold(Evilpeer::new(), |peer, fault| peer.fault(fault))
+    };
+    let cases = [
+        ("good", peer(&[]), 0),
+        ("deaf-to-term", peer(&["ignore-term"]).journal(&journal), 0),
+        ("deaf-to-eof", peer(&["ignore-eof"]), 0),
+        ("deaf", peer(&["ignore-term", "ignore-eof"]), 1500),
+    ];
+    for (name, peer, least) in cases {
+        let marker = &format!("tree-05-{name}.");
         let stop = json!({"start": "eager", "stop_grace": "1500ms"});
-        register(&gantry, name, &peer, &stop);
+        register(&gantry, name, &peer.in_tree(marker), &stop);
         gantry.wait_state(name, "ready", LONG);
         procs::wait_count(marker, 5, LONG).unwrap();
         let begun = Instant::now();
@@ -61,114 +88,29 @@ fn a_server_no_longer_needed_gets_sigterm_then_sigkill_with_its_whole_tree() {
         assert_eq!(removed.status, 204, "{}", removed.text());
         procs::wait_gone(marker, Duration::from_millis(least) + 2 * SECOND).unwrap();
         let took = begun.elapsed();
-        assert!(took >= Duration::from_millis(least), "{name} had its time: {took:?}");
-        assert!(least > 0 || took < Duration::from_millis(1500), "{name} needed no KILL: {took:?}");
+        assert!(
+            took >= Duration::from_millis(least),
+            "{name} had its time: {took:?}"
+        );
+        assert!(
+            least > 0 || took < Duration::from_millis(1500),
+            "{name} needed no KILL: {took:?}"
+        );
         let gone = gantry.rest("GET", &format!("/api/v1/mcp/servers/{name}"), None);
-        assert_eq!((gone.status, &gone.json()["code"]), (404, &json!("server.unknown")));
+        assert_eq!(
+            (gone.status, &gone.json()["code"]),
+            (404, &json!("server.unknown"))
+        );
     }
     let seen = Journal::read(&journal).unwrap();
-    assert_eq!(seen.entries.last(), Some(&Entry::Ended), "its stdin was closed first");
+    assert_eq!(
+        seen.entries.last(),
+        Some(&Entry::Ended),
+        "its stdin was closed"
+    );
     assert!(procs::zombies_of(gantry.pid).is_empty());
     echoes(&gantry, "a");
     assert_eq!(gantry.status("a")["spec"]["stop_grace"], "10s");
-}
-
-// row 0.10, row 2.1
-#[test]
-fn a_lazy_server_starts_with_its_first_use_and_is_reused() {
-    let folder = tempfile::tempdir().unwrap();
-    let journal = folder.path().join("journal");
-    let gantry = Gantry::start(&[]);
-    let registered = register(&gantry, "lazy", &Evilpeer::new().journal(&journal), &json!({}));
-    assert_eq!((&registered["state"], &registered["start"]), (&json!("idle"), &json!("lazy")));
-    assert_eq!(Journal::read(&journal).unwrap().starts(), 0);
-    let list = gantry.mcp("tools/list", json!({}));
-    let tools = list["result"]["tools"].as_array().unwrap();
-    assert!(tools.iter().any(|tool| tool["name"] == "lazy__echo"), "listing starts it: {list:#}");
-    for _ in 0..5 {
-        echoes(&gantry, "lazy");
-    }
-    assert_eq!(gantry.status("lazy")["state"], "ready");
-    assert_eq!(Journal::read(&journal).unwrap().starts(), 1);
-}
-
-// row 0.10
-#[test]
-fn a_first_call_starts_a_lazy_server_once_however_many_come() {
-    let folder = tempfile::tempdir().unwrap();
-    let journal = folder.path().join("journal");
-    let gantry = Gantry::start(&[]);
-    register(&gantry, "lazy", &Evilpeer::new().journal(&journal), &json!({}));
-    std::thread::scope(|scope| {
-        for _ in 0..10 {
-            scope.spawn(|| {
-                let body = json!({"method": "tools/call", "params": {"name": "echo", "arguments": {"text": "x"}}});
-                let path = "/api/v1/mcp/servers/lazy/call";
-                let answer = gantry.rest_as(&gantry.agent, "POST", path, Some(&body));
-                assert_eq!(answer.status, 200, "{}", answer.text());
-            });
-        }
-    });
-    assert_eq!(Journal::read(&journal).unwrap().starts(), 1);
-    assert_eq!(gantry.audit_rows("server=lazy&status=ok").len(), 10);
-}
-
-// row 0.10
-#[test]
-fn a_cold_server_is_listed_from_memory_if_its_spec_is_unchanged() {
-    let folder = tempfile::tempdir().unwrap();
-    let journal = folder.path().join("journal");
-    let mut gantry = Gantry::start(&[]);
-    register(&gantry, "lazy", &Evilpeer::new().journal(&journal), &json!({}));
-    echoes(&gantry, "lazy");
-    assert_eq!(gantry.stop(), Some(0));
-    let gantry = gantry.again();
-    assert_eq!(gantry.status("lazy")["state"], "idle");
-    let list = gantry.mcp("tools/list", json!({}));
-    let tools = list["result"]["tools"].as_array().unwrap();
-    assert!(tools.iter().any(|tool| tool["name"] == "lazy__echo"), "{list:#}");
-    assert_eq!(Journal::read(&journal).unwrap().starts(), 1, "nobody was woken for a listing");
-    echoes(&gantry, "lazy");
-    assert_eq!(Journal::read(&journal).unwrap().starts(), 2);
-}
-
-// row 0.10
-#[test]
-fn a_listing_waits_three_seconds_for_an_unknown_server_and_no_longer() {
-    let gantry = Gantry::start(&["a"]);
-    register(&gantry, "slow", &Evilpeer::new().fault("slow-start=5000"), &json!({}));
-    let begun = Instant::now();
-    let list = gantry.mcp("tools/list", json!({}));
-    let took = begun.elapsed();
-    assert!(took >= 2 * SECOND && took <= 4 * SECOND, "{took:?}");
-    let tools = list["result"]["tools"].as_array().unwrap();
-    let of = |server: &str| tools.iter().any(|tool| tool["name"] == format!("{server}__echo"));
-    assert!(of("a") && !of("slow"), "the others are listed");
-}
-
-// row 0.11
-#[test]
-fn one_process_serves_all_agents_of_the_project() {
-    let folder = tempfile::tempdir().unwrap();
-    let journal = folder.path().join("journal");
-    let gantry = Gantry::builder().server("a", &Evilpeer::new().journal(&journal)).start();
-    gantry.wait_state("a", "ready", LONG);
-    let body = json!({"method": "tools/call", "params": {"name": "pid", "arguments": {}}});
-    let pid = |key: &str| {
-        let answer = gantry.rest_as(key, "POST", "/api/v1/mcp/servers/a/call", Some(&body));
-        assert_eq!(answer.status, 200, "{}", answer.text());
-        answer.json()["result"]["content"][0]["text"].as_str().unwrap().to_owned()
-    };
-    assert_eq!(pid(&gantry.agent), pid(&gantry.admin));
-    let mut sessions = [gantry.initialize(), gantry.initialize()];
-    for session in &mut sessions {
-        let params = json!({"name": "a__pid", "arguments": {}});
-        let answer = session.request("tools/call", params);
-        assert_eq!(answer["result"]["content"][0]["text"], pid(&gantry.agent));
-    }
-    assert_eq!(Journal::read(&journal).unwrap().starts(), 1);
-    let agents: Vec<_> = gantry.audit_rows("server=a").iter().map(|row| row["agent"].clone()).collect();
-    assert!(agents.contains(&json!("default")) && agents.contains(&json!("operator")), "{agents:?}");
 }
 
 // row 1.8
@@ -183,7 +125,12 @@ fn all_registered_servers_start_with_the_gateway_and_in_parallel() {
         gantry.wait_state(name, "ready", LONG);
         let removed = gantry.rest("DELETE", &format!("/api/v1/mcp/servers/{name}"), None);
         assert_eq!(removed.status, 204);
-        register(&gantry, name, &Evilpeer::new().fault("slow-start=1000"), &json!({"start": "eager"}));
+        register(
+            &gantry,
+            name,
+            &Evilpeer::new().fault("slow-start=1000"),
+            &json!({"start": "eager"}),
+        );
     }
     assert_eq!(gantry.stop(), Some(0));
     let begun = Instant::now();
@@ -192,17 +139,27 @@ fn all_registered_servers_start_with_the_gateway_and_in_parallel() {
         gantry.wait_state(name, "ready", LONG);
     }
     let took = begun.elapsed();
-    assert!(took >= SECOND && took < 4 * SECOND, "six seconds one after the other: {took:?}");
+    assert!(
+        took >= SECOND && took < 4 * SECOND,
+        "six seconds one after the other: {took:?}"
+    );
     // Hosted servers are eager without being told.
     let body = json!({"name": "hosted", "command": "/nonexistent/program"});
-    let hosted = gantry.rest("POST", "/api/v1/mcp/servers", Some(&body)).json();
-    assert_eq!((&hosted["start"], &hosted["profile"]), (&json!("eager"), &json!("hosted")));
+    let hosted = gantry
+        .rest("POST", "/api/v1/mcp/servers", Some(&body))
+        .json();
+    assert_eq!(
+        (&hosted["start"], &hosted["profile"]),
+        (&json!("eager"), &json!("hosted"))
+    );
 }
 
 // row 1.12
 #[test]
 fn a_restart_by_hand_gives_a_new_process_and_new_counters() {
-    let gantry = Gantry::builder().server("a", &Evilpeer::new().in_tree("tree-112")).start();
+    let gantry = Gantry::builder()
+        .server("a", &Evilpeer::new().in_tree("tree-112"))
+        .start();
     let first = gantry.wait_state("a", "ready", LONG);
     gantry.call("a__crash", json!({}));
     let crashed = |now: &Value| now["state"] == "ready" && now["restart_count"] == 1;
@@ -214,12 +171,21 @@ fn a_restart_by_hand_gives_a_new_process_and_new_counters() {
     let third = gantry.wait_status("a", LONG, anew);
     assert!(begun.elapsed() <= 5 * SECOND, "{:?}", begun.elapsed());
     assert_eq!(third["restart_count"], 0);
-    assert_eq!((&third["id"], &third["spec"]), (&first["id"], &first["spec"]));
+    assert_eq!(
+        (&third["id"], &third["spec"]),
+        (&first["id"], &first["spec"])
+    );
     procs::wait_count("tree-112", 5, SECOND).unwrap();
     assert_eq!(events(&gantry, "a", "restart_requested").len(), 1);
     let output = gantry.cli(&["restart", "a"]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    gantry.wait_status("a", LONG, |now| now["state"] == "ready" && now["pid"] != third["pid"]);
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    gantry.wait_status("a", LONG, |now| {
+        now["state"] == "ready" && now["pid"] != third["pid"]
+    });
     let unknown = gantry.rest("POST", "/api/v1/mcp/servers/nobody/restart", None);
     assert_eq!(unknown.status, 404);
 }
@@ -233,9 +199,14 @@ fn a_restart_kills_what_does_not_stop_in_time() {
     let first = gantry.wait_state("a", "ready", LONG);
     let begun = Instant::now();
     gantry.rest("POST", "/api/v1/mcp/servers/a/restart", None);
-    gantry.wait_status("a", LONG, |now| now["state"] == "ready" && now["pid"] != first["pid"]);
+    gantry.wait_status("a", LONG, |now| {
+        now["state"] == "ready" && now["pid"] != first["pid"]
+    });
     let took = begun.elapsed();
-    assert!(took >= Duration::from_millis(700) && took <= 4 * SECOND, "{took:?}");
+    assert!(
+        took >= Duration::from_millis(700) && took <= 4 * SECOND,
+        "{took:?}"
+    );
     let old = u32::try_from(first["pid"].as_u64().unwrap()).unwrap();
     assert!(!procs::alive(old));
 }
@@ -244,20 +215,66 @@ fn a_restart_kills_what_does_not_stop_in_time() {
 #[test]
 fn all_servers_are_listed_with_their_status() {
     let gantry = Gantry::start(&["a", "b"]);
-    register(&gantry, "c", &Evilpeer::new(), &json!({"description": "the third"}));
-    let body = json!({"name": "d", "command": "/nonexistent/program"});
-    assert_eq!(gantry.rest("POST", "/api/v1/mcp/servers", Some(&body)).status, 201);
+    register(
+        &gantry,
+        "c",
+        &Evilpeer::new(),
+        &json!({"description": "the third"}),
+    );
+    let restart = json!({"at_once": 0, "ladder": ["1m"]});
+    let body = json!({"name": "d", "command": "/nonexistent/program", "restart": restart});
+    assert_eq!(
+        gantry
+            .rest("POST", "/api/v1/mcp/servers", Some(&body))
+            .status,
+        201
+    );
     gantry.wait_state("d", "failed", LONG);
     let list = gantry.rest("GET", "/api/v1/mcp/servers", None).json();
     let items = list["items"].as_array().unwrap();
-    let seen: Vec<_> = items.iter().map(|item| (&item["name"], &item["state"])).collect();
-    let wanted = [("a", "ready"), ("b", "ready"), ("c", "idle"), ("d", "failed")];
-    let wanted: Vec<_> = wanted.map(|(name, state)| (json!(name), json!(state))).into();
-    assert_eq!(seen, wanted.iter().map(|(name, state)| (name, state)).collect::<Vec<_>>());
+    let seen: Vec<_> = items
+        .iter()
+        .map(|item| (&item["name"], &item["state"]))
+        .collect();
+    let wanted = [
+        ("a", "ready"),
+        ("b", "ready"),
+        ("c", "idle"),
+        ("d", "failed"),
+    ];
+    let wanted: Vec<_> = wanted
+        .map(|(name, state)| (json!(name), json!(state)))
+        .into();
+    assert_eq!(
+        seen,
+        wanted
+            .iter()
+            .map(|(name, state)| (name, state))
+            .collect::<Vec<_>>()
+    );
     assert_eq!(items[2]["description"], "the third");
     assert!(items[0]["uptime_ms"].is_u64() && items[0]["tools"].as_u64().unwrap() > 10);
-    assert!(items[3]["next_try"]["text"].as_str().unwrap().starts_with("next try "), "{}", items[3]);
-    assert!(items[3]["reason"].as_str().unwrap().contains("/nonexistent/program"), "{}", items[3]);
+    assert!(
+        items[3]["next_try"]["text"]
+            .as_str()
+            .unwrap()
+            .starts_with("next try "),
+        "{}",
+        items[3]
+    );
+    assert!(
+        items[3]["reason"]
+            .as_str()
+            .unwrap()
+            .contains("/nonexistent/program"),
+        "{}",
+        items[3]
+    );
     let shown = String::from_utf8_lossy(&gantry.cli(&["status"]).stdout).into_owned();
-    assert!(["a", "b", "c", "d", "idle", "failed"].iter().all(|word| shown.contains(word)), "{shown}");
+    assert!(
+        ["a", "b", "c", "d", "idle", "failed"]
+            .iter()
+            .all(|word| shown.contains(word)),
+        "{shown}"
+    );
 }

@@ -1,7 +1,7 @@
 //! Grants. Statements are in `sql::grants`.
 
 use gantry_model::id::ProjectName;
-use sqlx::sqlite::SqliteRow;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::servers::ensure_project;
 use super::value::{column, parsed, unexpected};
@@ -16,7 +16,22 @@ impl SqliteStore {
         const WHAT: &str = "store a grant";
         let mut turn = self.writer.turn(WHAT, Durability::Power).await?;
         let mut transaction = turn.begin().await?;
-        let known = ensure_project(&mut transaction, &row.project).await;
+        self.insert_grant(&mut transaction, row).await?;
+        transaction
+            .commit()
+            .await
+            .map_err(|error| self.failed(WHAT, error))?;
+        turn.done();
+        Ok(())
+    }
+
+    pub(super) async fn insert_grant(
+        &self,
+        connection: &mut SqliteConnection,
+        row: &GrantRow,
+    ) -> Result<(), StoreError> {
+        const WHAT: &str = "store a grant";
+        let known = ensure_project(connection, &row.project).await;
         known.map_err(|error| self.failed(WHAT, error))?;
         let (kind, principal) = principal_text(&row.principal);
         let insert = sqlx::query(sql::PUT)
@@ -27,14 +42,11 @@ impl SqliteStore {
             .bind(row.item.as_str())
             .bind(row.alias.as_deref())
             .bind(now_ms())
-            .execute(&mut *transaction);
-        insert.await.map_err(|error| self.failed(WHAT, error))?;
-        transaction
-            .commit()
+            .execute(connection);
+        insert
             .await
-            .map_err(|error| self.failed(WHAT, error))?;
-        turn.done();
-        Ok(())
+            .map(drop)
+            .map_err(|error| self.failed(WHAT, error))
     }
 
     pub(crate) async fn grants(&self, project: &ProjectName) -> Result<Vec<GrantRow>, StoreError> {

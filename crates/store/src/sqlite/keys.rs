@@ -2,14 +2,14 @@
 
 use gantry_model::caller::KeyKind;
 use gantry_model::id::KeyId;
-use sqlx::sqlite::SqliteRow;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::SqliteStore;
 use super::servers::ensure_agent;
 use super::value::{column, parsed, signed, signed_option, unexpected, unsigned, unsigned_option};
 use super::writer::Durability;
 use crate::error::StoreError;
-use crate::row::{AdminAct, KeyRow};
+use crate::row::{AdminAct, GrantRow, KeyRow};
 use crate::sql::keys as sql;
 
 impl SqliteStore {
@@ -17,7 +17,43 @@ impl SqliteStore {
         const WHAT: &str = "store a key";
         let mut turn = self.writer.turn(WHAT, Durability::Power).await?;
         let mut transaction = turn.begin().await?;
-        let known = ensure_agent(&mut transaction, &row.project, &row.agent).await;
+        self.insert_key(&mut transaction, row).await?;
+        transaction
+            .commit()
+            .await
+            .map_err(|error| self.failed(WHAT, error))?;
+        turn.done();
+        Ok(())
+    }
+
+    /// Stores a data folder's first grant and keys, all of them or none.
+    pub(crate) async fn put_first(
+        &self,
+        grant: &GrantRow,
+        keys: &[KeyRow],
+    ) -> Result<(), StoreError> {
+        const WHAT: &str = "store the first keys";
+        let mut turn = self.writer.turn(WHAT, Durability::Power).await?;
+        let mut transaction = turn.begin().await?;
+        self.insert_grant(&mut transaction, grant).await?;
+        for key in keys {
+            self.insert_key(&mut transaction, key).await?;
+        }
+        transaction
+            .commit()
+            .await
+            .map_err(|error| self.failed(WHAT, error))?;
+        turn.done();
+        Ok(())
+    }
+
+    async fn insert_key(
+        &self,
+        connection: &mut SqliteConnection,
+        row: &KeyRow,
+    ) -> Result<(), StoreError> {
+        const WHAT: &str = "store a key";
+        let known = ensure_agent(connection, &row.project, &row.agent).await;
         known.map_err(|error| self.failed(WHAT, error))?;
         let insert = sqlx::query(sql::PUT)
             .bind(row.id.to_string())
@@ -28,21 +64,14 @@ impl SqliteStore {
             .bind(row.label.as_str())
             .bind(signed(row.created_ms))
             .bind(signed_option(row.revoked_ms))
-            .execute(&mut *transaction);
-        insert
-            .await
-            .map_err(|error| match error.as_database_error() {
-                Some(unique) if unique.is_unique_violation() => StoreError::Conflict {
-                    what: format!("key `{}`", row.id),
-                },
-                _ => self.failed(WHAT, error),
-            })?;
-        transaction
-            .commit()
-            .await
-            .map_err(|error| self.failed(WHAT, error))?;
-        turn.done();
-        Ok(())
+            .execute(connection);
+        let inserted = insert.await.map(drop);
+        inserted.map_err(|error| match error.as_database_error() {
+            Some(unique) if unique.is_unique_violation() => StoreError::Conflict {
+                what: format!("key `{}`", row.id),
+            },
+            _ => self.failed(WHAT, error),
+        })
     }
 
     pub(crate) async fn keys(&self) -> Result<Vec<KeyRow>, StoreError> {

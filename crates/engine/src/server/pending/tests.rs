@@ -19,7 +19,7 @@ async fn one_lane_lets_one_call_through_at_a_time() {
     // row 1.7
     let pending = Pending::new(1, 2);
     let (first, first_answer) = pending.enter(&agent("a"), call(1), None);
-    assert!(matches!(first, Entered::Write(_)));
+    assert!(matches!(first, Entered::Write(..)));
     let (second, second_answer) = pending.enter(&agent("a"), call(2), None);
     assert!(matches!(second, Entered::Queued));
     let (_third, _) = pending.enter(&agent("a"), call(3), None);

@@ -32,6 +32,8 @@ impl ServerRunner {
             status.pid = Some(running.tree.pid());
         });
         self.show(Live::Ready(Arc::clone(&running.link)));
+        let hello = self.catalog.load().hello.clone();
+        let _listening = hello.and_then(|hello| handshake::listen(&running.link, &hello));
         let mut health = tokio::time::interval(self.spec.life.health_every);
         health.set_missed_tick_behavior(MissedTickBehavior::Delay);
         health.reset();
@@ -72,6 +74,8 @@ impl ServerRunner {
     async fn exited(&mut self, mut running: Running, how: String) -> Next {
         self.forget_usage();
         drain_reader(&mut running.reader).await;
+        // One that is cut off for a misdeed often ends by itself, before it can be ended.
+        let how = running.link.take_trouble().unwrap_or(how);
         running.link.end(&Failure::Exited(how.clone()));
         Next::Crashed(Ended {
             how,

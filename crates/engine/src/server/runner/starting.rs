@@ -8,25 +8,29 @@ use gantry_model::event::EventKind;
 use gantry_model::spec::Launch;
 use gantry_model::status::State;
 use gantry_sandbox::{Spawned, Tree};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tracing::warn;
 
 use super::{EndKind, Ended, Next, Running, ServerRunner, drain_reader};
 use crate::catalog::ServerCatalog;
 use crate::server::handle::Live;
-use crate::server::handshake::{self, Hello};
+use crate::server::handshake::{self, GreetError, Hello};
 use crate::server::link::{Link, LinkLimits};
-use crate::server::listing::{self, Listing};
+use crate::server::listing::{self, Listing, ListingError};
 use crate::server::pending::Failure;
 use crate::transport::stdio::{LineReader, LineWriter, drain};
 
 /// Bytes that may wait to be written to one server.
 const WRITE_QUEUE_BYTES: usize = 64 << 20;
 
+/// How long a process whose link was cut may take to end before it counts as alive.
+const ENDING: Duration = Duration::from_millis(500);
+
 impl ServerRunner {
     pub(super) async fn starting(&mut self) -> Next {
         self.publish(State::Starting, None);
         self.show(Live::Starting);
+        self.logs.begin_life();
         self.around
             .events
             .report(&self.spec.name, EventKind::Starting, "starting");
@@ -48,8 +52,16 @@ impl ServerRunner {
                     let what = running.link.take_trouble();
                     Err(Greeted::Refused(what.unwrap_or_else(|| "misbehaved".into())))
                 }
-                greeted = greet => greeted.map_err(Greeted::Refused),
+                greeted = greet => greeted,
             }
+        };
+        let greeted = match greeted {
+            // A process that ends is first noticed by its closed pipes.
+            Err(Greeted::Cut(why)) => match timeout(ENDING, running.tree.wait()).await {
+                Ok(exit) => Err(Greeted::Exited(exit.to_string())),
+                Err(_elapsed) => Err(Greeted::Refused(why)),
+            },
+            greeted => greeted,
         };
         match greeted {
             Ok((hello, listing)) => {
@@ -71,9 +83,10 @@ impl ServerRunner {
                     // Some servers end on a request before `initialize`: the next try asks that first.
                     self.era_hint = Some(gantry_model::era::Era::Handshake);
                 }
-                failed(format!("ended during the handshake: {how}"))
+                let misdeed = running.link.take_trouble();
+                failed(misdeed.unwrap_or_else(|| format!("ended during the handshake: {how}")))
             }
-            Err(Greeted::Refused(why)) => {
+            Err(Greeted::Refused(why) | Greeted::Cut(why)) => {
                 self.era_hint = None;
                 running.tree.kill();
                 self.end(running, &Failure::Exited(why.clone()), Duration::ZERO)
@@ -134,15 +147,11 @@ impl ServerRunner {
     }
 
     /// Handshake and first listing, all within one deadline.
-    async fn greet(&self, link: Arc<Link>, deadline: Instant) -> Result<(Hello, Listing), String> {
+    async fn greet(&self, link: Arc<Link>, deadline: Instant) -> Result<(Hello, Listing), Greeted> {
         let life = &self.spec.life;
-        let hello = handshake::greet(&link, self.era_hint, life.probe, deadline)
-            .await
-            .map_err(|error| error.to_string())?;
+        let hello = handshake::greet(&link, self.era_hint, life.probe, deadline).await?;
         let left = deadline.saturating_duration_since(Instant::now());
-        let listing = listing::fetch(&link, &hello, &self.around.limits, left)
-            .await
-            .map_err(|error| error.to_string())?;
+        let listing = listing::fetch(&link, &hello, &self.around.limits, left).await?;
         Ok((hello, listing))
     }
 
@@ -198,8 +207,35 @@ impl ServerRunner {
 
 /// Why a started process did not become a server.
 enum Greeted {
+    /// It ended.
     Exited(String),
+    /// Its link was cut; it may be about to end.
+    Cut(String),
+    /// It answered wrongly or not at all.
     Refused(String),
+}
+
+impl From<GreetError> for Greeted {
+    fn from(error: GreetError) -> Self {
+        match error {
+            GreetError::Cut(_) => Self::Cut(error.to_string()),
+            GreetError::Silent(_) | GreetError::Refused { .. } | GreetError::NotUnderstood(_) => {
+                Self::Refused(error.to_string())
+            }
+        }
+    }
+}
+
+impl From<ListingError> for Greeted {
+    fn from(error: ListingError) -> Self {
+        match error {
+            ListingError::Cut { .. } => Self::Cut(error.to_string()),
+            ListingError::Silent { .. }
+            | ListingError::Refused { .. }
+            | ListingError::Shape { .. }
+            | ListingError::Unreadable => Self::Refused(error.to_string()),
+        }
+    }
 }
 
 fn failed(how: String) -> Next {

@@ -2,10 +2,10 @@
 //! a flood from one server starves nobody. A line over the limit is not kept: the inbox learns its
 //! first and last bytes, and an endless one ends the reading.
 
-use std::io;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::time::Instant;
 
@@ -13,6 +13,9 @@ use tokio::time::Instant;
 const LINES_PER_TURN: usize = 128;
 const SMALL_BUFFER: usize = 8 * 1024;
 const LARGE_BUFFER: usize = 256 * 1024;
+/// A line that has grown so long gets all the room that one may have at once: growing step by step,
+/// by copies, would hold it several times over.
+const LONG_LINE: usize = 1 << 20;
 /// How many bytes of an overlong line's beginning and end are kept to find its id.
 const KEPT: usize = 256;
 /// How long an overlong line may go on before it counts as endless.
@@ -78,26 +81,27 @@ impl LineReader {
     pub(crate) async fn run(mut self, inbox: &impl Inbox) -> End {
         loop {
             if self.buffer.capacity() - self.buffer.len() < SMALL_BUFFER / 2 {
-                let more = if self.buffer.len() > SMALL_BUFFER {
-                    LARGE_BUFFER
-                } else {
-                    SMALL_BUFFER
-                };
-                self.buffer.reserve(more);
+                self.buffer.reserve(self.room());
             }
-            if self.pipe.readable().await.is_err() {
-                return self.end(inbox);
-            }
-            match self.pipe.try_read_buf(&mut self.buffer) {
-                Ok(0) => return self.end(inbox),
+            // A short read leaves nothing behind, and `read_buf` then spares the one that would say so.
+            match self.pipe.read_buf(&mut self.buffer).await {
+                Ok(0) | Err(_) => return self.end(inbox),
                 Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(_) => return self.end(inbox),
             }
             if !self.hand_over(inbox).await {
                 return End::Endless;
             }
+        }
+    }
+
+    /// Returns how much room is made for what comes next.
+    fn room(&self) -> usize {
+        match self.buffer.len() {
+            ..=SMALL_BUFFER => SMALL_BUFFER,
+            length if length > LONG_LINE => (self.limit + LARGE_BUFFER)
+                .saturating_sub(length)
+                .max(LARGE_BUFFER),
+            _ => LARGE_BUFFER,
         }
     }
 

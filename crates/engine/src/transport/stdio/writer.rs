@@ -1,5 +1,5 @@
-//! Writes lines to a child's stdin. Whoever has a line writes it at once if nobody else is
-//! writing; else the line is left for the one who is, who writes for all who wait.
+//! Writes lines to a child's stdin. A lone caller writes its line at once, which is quickest; where
+//! many call, lines are left for the writer task, which waits a turn and writes for all of them.
 //!
 //! A child that stops reading fills the pipe. What then remains is written by `run`, the link's
 //! writer task; if nothing moves for the deadline, the lines that were not begun are taken back.
@@ -25,6 +25,13 @@ pub(crate) struct LineWriter {
     wake: Notify,
     /// How many bytes may wait.
     limit: usize,
+}
+
+/// Whether others are likely to have a line for the same child right now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Company {
+    Alone,
+    Many,
 }
 
 /// Why a line was not taken.
@@ -114,7 +121,12 @@ impl LineWriter {
     /// Sends one line (with its line break), or queues it behind the one being written.
     ///
     /// `call` is the id that is given back if the line cannot be written in time.
-    pub(crate) fn send(&self, call: Option<u64>, bytes: Vec<u8>) -> Result<(), SendError> {
+    pub(crate) fn send(
+        &self,
+        call: Option<u64>,
+        bytes: Vec<u8>,
+        company: Company,
+    ) -> Result<(), SendError> {
         debug_assert!(memchr::memchr(b'\n', &bytes) == Some(bytes.len() - 1));
         let mut state = self.lock();
         let Some(pipe) = state.pipe.clone() else {
@@ -129,6 +141,13 @@ impl LineWriter {
             return Ok(());
         }
         state.busy = true;
+        if company == Company::Many {
+            state.queued_bytes += bytes.len();
+            state.queue.push_back(Line { call, bytes });
+            drop(state);
+            self.wake.notify_one();
+            return Ok(());
+        }
         drop(state);
         let mut batch = Batch {
             bytes,
@@ -190,9 +209,26 @@ impl LineWriter {
         self.lock().pipe.clone()
     }
 
+    /// Takes what a sender had to leave, else what is queued.
+    fn begin(&self) -> Option<Batch> {
+        let mut state = self.lock();
+        let rest = std::mem::take(&mut state.rest);
+        let batch = if rest.is_written() {
+            state.next_batch()
+        } else {
+            Some(rest)
+        };
+        state.busy = batch.is_some();
+        batch
+    }
+
     /// Writes what senders had to leave and what gathers meanwhile, until nothing is left.
     async fn write_rest(&self, pipe: &pipe::Sender, deadline: Duration, taken_back: &impl Fn(u64)) {
-        let mut batch = std::mem::take(&mut self.lock().rest);
+        // One turn for everybody who is about to add a line.
+        tokio::task::yield_now().await;
+        let Some(mut batch) = self.begin() else {
+            return;
+        };
         loop {
             if !self.await_room(pipe, deadline, &batch, taken_back).await {
                 return self.give_up();
@@ -297,14 +333,26 @@ mod tests {
         let writer = Arc::new(LineWriter::new(sender, 64 << 20));
         let task = {
             let w = Arc::clone(&writer);
-            async move { w.run(Duration::from_secs(5), |_| {}).await; }
+            async move {
+                w.run(Duration::from_secs(5), |_| {}).await;
+            }
         };
         let work = async {
             for i in 0..2000u64 {
                 let mut line = format!("{i}:").into_bytes();
                 line.extend(std::iter::repeat_n(b'x', (i % 700) as usize));
                 line.push(b'\n');
-                writer.send(Some(i), line).unwrap();
+                writer
+                    .send(
+                        Some(i),
+                        line,
+                        if i % 3 == 0 {
+                            Company::Many
+                        } else {
+                            Company::Alone
+                        },
+                    )
+                    .unwrap();
                 if i % 64 == 0 {
                     tokio::task::yield_now().await;
                 }
@@ -339,14 +387,17 @@ mod tests {
         let back = AtomicU64::new(0);
         let mut big = vec![b'x'; 1 << 20];
         big.push(b'\n');
-        writer.send(Some(1), big.clone()).unwrap();
-        writer.send(Some(2), big.clone()).unwrap();
+        writer.send(Some(1), big.clone(), Company::Alone).unwrap();
+        writer.send(Some(2), big.clone(), Company::Alone).unwrap();
         let run = writer.run(Duration::from_millis(50), |call| {
             back.fetch_add(call, Ordering::Relaxed);
         });
         let waited = tokio::time::timeout(Duration::from_millis(500), run).await;
         assert!(waited.is_err());
         assert_eq!(back.load(Ordering::Relaxed), 3);
-        assert_eq!(writer.send(Some(3), big), Err(SendError::NotReading));
+        assert_eq!(
+            writer.send(Some(3), big, Company::Alone),
+            Err(SendError::NotReading)
+        );
     }
 }

@@ -20,14 +20,20 @@ enum Ends {
 
 /// Runs the standard test for each row of a table of faults and what they lead to.
 fn check(rows: &[(&str, Ends)]) {
-    let rig = Rig::table(rows, |(fault, _)| Evilpeer::new().fault(fault), &gives_up_after("1s"));
+    let rig = Rig::table(
+        rows,
+        |(fault, _)| Evilpeer::new().fault(fault),
+        &gives_up_after("1s"),
+    );
     for (place, (fault, ends)) in rows.iter().enumerate() {
         let server = table_name(place);
         let replies = rig.at_once_on(&server, CALLS, "echo", echo);
         match ends {
             Ends::Protocol(words) => {
                 all_within(&replies, SECOND);
-                replies.iter().for_each(|reply| reply.breaks_protocol(&server, words));
+                replies
+                    .iter()
+                    .for_each(|reply| reply.breaks_protocol(&server, words));
                 rig.audited(&server, &[(CALLS, "error", Some("server.protocol"))]);
             }
             Ends::Timeout => {
@@ -80,11 +86,20 @@ fn stray_garbage_is_skipped() {
 #[test]
 fn garbage_in_an_answer_fails_that_call() {
     check(&[
-        ("garbage=reply-invalid-utf8", Ends::Protocol("the message is not UTF-8 at byte ")),
+        (
+            "garbage=reply-invalid-utf8",
+            Ends::Protocol("the message is not UTF-8 at byte "),
+        ),
         ("garbage=reply-nul", Ends::Protocol(" at byte ")),
         ("garbage=reply-bom", Ends::Protocol("at byte 0")),
-        ("garbage=reply-surrogate", Ends::Protocol("lone surrogate escape at byte ")),
-        ("garbage=reply-deep", Ends::Protocol("nested deeper than 64 levels at byte ")),
+        (
+            "garbage=reply-surrogate",
+            Ends::Protocol("lone surrogate escape at byte "),
+        ),
+        (
+            "garbage=reply-deep",
+            Ends::Protocol("nested deeper than 64 levels at byte "),
+        ),
     ]);
 }
 
@@ -94,14 +109,22 @@ fn numbers_are_forwarded_byte_for_byte() {
     let rows = [("1e400", "1e400"), ("2^63", "9223372036854775808")];
     for era in [Era::Legacy, Era::Modern] {
         let peer = |(kind, _): &(&str, &str)| {
-            Evilpeer::new().era(era).fault(&format!("garbage=reply-{kind}"))
+            Evilpeer::new()
+                .era(era)
+                .fault(&format!("garbage=reply-{kind}"))
         };
         let rig = Rig::table(&rows, peer, &json!({}));
         for (place, (_, number)) in rows.iter().enumerate() {
             let server = table_name(place);
             let params = json!({"name": format!("{server}__echo"), "arguments": {"text": "x"}});
             let agent = &rig.gantry.agent;
-            let answer = modern(&mut rig.gantry.connect(), agent, "/mcp", "tools/call", params);
+            let answer = modern(
+                &mut rig.gantry.connect(),
+                agent,
+                "/mcp",
+                "tools/call",
+                params,
+            );
             let wanted = format!("\"garbage\":{number}");
             assert!(answer.text().contains(&wanted), "{}", answer.text());
             rig.audited(&server, &[(1, "ok", None)]);
@@ -115,9 +138,18 @@ fn members_twice_miswritten_or_unknown_are_refused() {
     check(&[
         // It has two ids: either could be the lie.
         ("dupkeys=envelope", Ends::Timeout),
-        ("dupkeys=result", Ends::Protocol("duplicate key `content` at byte ")),
-        ("wrongcase", Ends::Protocol("unknown member `Result` at byte ")),
-        ("unknown-member", Ends::Protocol("unknown member `vendor` at byte ")),
+        (
+            "dupkeys=result",
+            Ends::Protocol("duplicate key `content` at byte "),
+        ),
+        (
+            "wrongcase",
+            Ends::Protocol("unknown member `Result` at byte "),
+        ),
+        (
+            "unknown-member",
+            Ends::Protocol("unknown member `vendor` at byte "),
+        ),
     ]);
 }
 
@@ -130,12 +162,30 @@ fn what_is_judged_is_what_is_sent() {
     let call = r#""jsonrpc":"2.0","id":1"#;
     let good = r#""params":{"name":"evil__echo","arguments":{"text":"good"}}"#;
     let refused = [
-        (format!(r#"{{{call},"method":"tools/list","method":"tools/call",{good}}}"#), -32600),
-        (format!(r#"{{{call},"Method":"tools/list","method":"tools/call",{good}}}"#), -32600),
-        (format!(r#"{{{call},"method":"tools/call","paramſ":{{}},{good}}}"#), -32600),
-        (format!(r#"{{{call},"method":"tools/call",{good},"vendor":1}}"#), -32600),
-        (format!(r#"{{{call},"method":"tools/call",{good},"params":{{"name":"evil__crash"}}}}"#), -32600),
-        (format!(r#"{{{call},"m\u0065thod":"tools/list","method":"tools/call",{good}}}"#), -32600),
+        (
+            format!(r#"{{{call},"method":"tools/list","method":"tools/call",{good}}}"#),
+            -32600,
+        ),
+        (
+            format!(r#"{{{call},"Method":"tools/list","method":"tools/call",{good}}}"#),
+            -32600,
+        ),
+        (
+            format!(r#"{{{call},"method":"tools/call","paramſ":{{}},{good}}}"#),
+            -32600,
+        ),
+        (
+            format!(r#"{{{call},"method":"tools/call",{good},"vendor":1}}"#),
+            -32600,
+        ),
+        (
+            format!(r#"{{{call},"method":"tools/call",{good},"params":{{"name":"evil__crash"}}}}"#),
+            -32600,
+        ),
+        (
+            format!(r#"{{{call},"m\u0065thod":"tools/list","method":"tools/call",{good}}}"#),
+            -32600,
+        ),
         (
             format!(
                 r#"{{{call},"method":"tools/call","params":{{"name":"evil__echo","name":"evil__crash"}}}}"#
@@ -150,16 +200,27 @@ fn what_is_judged_is_what_is_sent() {
         ("Authorization", &bearer),
     ];
     for (body, code) in &refused {
-        let answer = rig.gantry.connect().request("POST", "/mcp", &headers, body.as_bytes()).unwrap();
+        let answer = rig
+            .gantry
+            .connect()
+            .request("POST", "/mcp", &headers, body.as_bytes())
+            .unwrap();
         assert_eq!(answer.status, 400, "{body}: {}", answer.text());
         assert_eq!(answer.json()["error"]["code"], *code, "{body}");
     }
-    assert_eq!(Journal::read(&journal).unwrap().calls(), 0, "nothing was sent upstream");
+    assert_eq!(
+        Journal::read(&journal).unwrap().calls(),
+        0,
+        "nothing was sent upstream"
+    );
     all_echoed(&rig.at_once("echo", echo));
     let seen = Journal::read(&journal).unwrap();
     for entry in &seen.entries {
         if let Entry::Call { id, .. } = entry {
-            assert!(id.parse::<u64>().is_ok_and(|id| id > 1), "the envelope is ours: {id}");
+            assert!(
+                id.parse::<u64>().is_ok_and(|id| id > 1),
+                "the envelope is ours: {id}"
+            );
         }
     }
     assert_eq!(seen.calls(), CALLS);
@@ -171,11 +232,23 @@ fn what_is_judged_is_what_is_sent() {
 #[test]
 fn answers_that_are_none_end_their_call_and_make_up_no_result() {
     check(&[
-        ("both", Ends::Protocol("an answer has both `result` and `error`")),
-        ("neither", Ends::Protocol("a message needs one of `method`, `result` and `error`")),
-        ("wrong-version", Ends::Protocol("member `jsonrpc` must be \"2.0\"")),
+        (
+            "both",
+            Ends::Protocol("an answer has both `result` and `error`"),
+        ),
+        (
+            "neither",
+            Ends::Protocol("a message needs one of `method`, `result` and `error`"),
+        ),
+        (
+            "wrong-version",
+            Ends::Protocol("member `jsonrpc` must be \"2.0\""),
+        ),
         ("batch", Ends::Protocol("batches are not accepted")),
-        ("unknown-resulttype", Ends::Protocol("its result has the type \"hologram\"")),
+        (
+            "unknown-resulttype",
+            Ends::Protocol("its result has the type \"hologram\""),
+        ),
         // Nothing in it tells which of the calls it answers.
         ("null-id", Ends::Timeout),
     ]);

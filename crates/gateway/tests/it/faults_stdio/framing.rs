@@ -15,7 +15,9 @@ const LIMIT: u64 = 8 << 20;
 // fault S2
 #[test]
 fn a_line_without_end_is_cut_and_its_calls_fail_within_a_second() {
-    let peer = Evilpeer::new().name("flooder-s2").fault("flood-noline=trigger");
+    let peer = Evilpeer::new()
+        .name("flooder-s2")
+        .fault("flood-noline=trigger");
     let rig = Rig::new(&peer, &stays_down());
     let before = rig.peak();
     let (replies, took) = rig.beside_neighbour(|| {
@@ -42,14 +44,40 @@ fn a_line_without_end_is_cut_and_its_calls_fail_within_a_second() {
     assert!(more <= (LIMIT >> 10) + (8 << 10), "{more} KiB more");
     let status = rig.gantry.wait_state(EVIL, "backing_off", SECOND);
     assert_eq!(status["last_crash"]["how"], how);
-    assert!(status["next_try"]["in_ms"].as_u64().unwrap() > 50_000, "{status:#}");
+    assert!(
+        status["next_try"]["in_ms"].as_u64().unwrap() > 50_000,
+        "{status:#}"
+    );
     rig.audited(EVIL, &[(CALLS, "error", Some("server.exited"))]);
+}
+
+// fault S2
+#[test]
+fn a_line_without_end_in_the_handshake_is_told_as_the_reason() {
+    let peer = Evilpeer::new()
+        .name("flooder-start-s2")
+        .fault("flood-noline=start");
+    let rig = Rig::cold(&peer, &stays_down());
+    let before = rig.peak();
+    let status = rig.gantry.wait_state(EVIL, "failed", LONG);
+    let reason = status["reason"].as_str().unwrap();
+    assert!(
+        reason.ends_with("wrote a line over 8 MiB that is no message"),
+        "{reason}"
+    );
+    let gone = procs::wait_gone("flooder-start-s2", SECOND);
+    assert_eq!(gone.map(|_| ()), Ok(()));
+    rig.beside_neighbour(|| ());
+    assert!(rig.peak() - before <= (LIMIT >> 10) + (8 << 10));
 }
 
 // fault S3
 #[test]
 fn an_answer_over_the_limit_fails_at_once_and_alone() {
-    let rig = Rig::new(&Evilpeer::new(), &json!({"calls": {"timeout": "20s", "timeout_max": "30s"}}));
+    let rig = Rig::new(
+        &Evilpeer::new(),
+        &json!({"calls": {"timeout": "20s", "timeout_max": "30s"}}),
+    );
     for bytes in [LIMIT - 1, LIMIT] {
         let reply = rig.call(EVIL, "big_line", 0, json!({"bytes": bytes}));
         let text = reply.text();
@@ -69,7 +97,13 @@ fn an_answer_over_the_limit_fails_at_once_and_alone() {
     over.fails(-31502, message, "server.response_too_large");
     assert!(over.took <= 2 * SECOND, "not by timeout: {:?}", over.took);
     rig.never_restarted();
-    rig.audited(EVIL, &[(CALLS + 1, "ok", None), (1, "error", Some("server.response_too_large"))]);
+    rig.audited(
+        EVIL,
+        &[
+            (CALLS + 1, "ok", None),
+            (1, "error", Some("server.response_too_large")),
+        ],
+    );
 }
 
 // fault S4
@@ -77,7 +111,10 @@ fn an_answer_over_the_limit_fails_at_once_and_alone() {
 fn pieces_bursts_and_line_ends_change_no_result() {
     let kinds = ["chunk=1", "chunk=random", "burst=1000", "crlf"];
     let eras = [Era::Legacy, Era::Modern];
-    let rows: Vec<_> = eras.iter().flat_map(|era| kinds.map(|kind| (*era, kind))).collect();
+    let rows: Vec<_> = eras
+        .iter()
+        .flat_map(|era| kinds.map(|kind| (*era, kind)))
+        .collect();
     let peer = |(era, kind): &(Era, &str)| Evilpeer::new().name(GOOD).era(*era).fault(kind);
     let rig = Rig::table(&rows, peer, &json!({}));
     let wanted = rig.call(GOOD, "add", 0, json!({"a": 1, "b": 2.5})).answer;
@@ -86,8 +123,13 @@ fn pieces_bursts_and_line_ends_change_no_result() {
         let replies = rig.at_once_on(&server, CALLS, "echo", echo);
         all_echoed(&replies);
         all_within(&replies, SECOND);
-        let added = rig.call(&server, "add", 0, json!({"a": 1, "b": 2.5})).answer;
-        assert_eq!(added["result"]["content"], wanted["result"]["content"], "{row:?}");
+        let added = rig
+            .call(&server, "add", 0, json!({"a": 1, "b": 2.5}))
+            .answer;
+        assert_eq!(
+            added["result"]["content"], wanted["result"]["content"],
+            "{row:?}"
+        );
         let sum = &added["result"]["structuredContent"];
         assert_eq!(*sum, wanted["result"]["structuredContent"], "{row:?}");
         assert_eq!(rig.gantry.status(&server)["noise"]["lines"], 0, "{row:?}");
@@ -127,7 +169,10 @@ fn post(rig: &Rig, tool: &str, arguments: &str) -> Value {
         ("Mcp-Method", "tools/call"),
         ("Mcp-Name", &name),
     ];
-    let answer = rig.gantry.connect().request("POST", "/mcp", &headers, body.as_bytes());
+    let answer = rig
+        .gantry
+        .connect()
+        .request("POST", "/mcp", &headers, body.as_bytes());
     answer.unwrap().message()
 }
 
@@ -140,7 +185,11 @@ fn a_request_hidden_behind_a_line_break_stays_one_message() {
         drop(std::fs::remove_file(&journal));
         let rig = Rig::new(&Evilpeer::new().era(era).journal(&journal), &json!({}));
         let hidden = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"crash"}}"#;
-        let shapes = [format!("\n{hidden}\n"), format!("\r\n{hidden}\r"), format!("{{\"x\":\n{hidden}\n}}")];
+        let shapes = [
+            format!("\n{hidden}\n"),
+            format!("\r\n{hidden}\r"),
+            format!("{{\"x\":\n{hidden}\n}}"),
+        ];
         rig.beside_neighbour(|| {
             for arguments in &shapes {
                 let answer = post(&rig, "mirror", arguments);
@@ -154,7 +203,12 @@ fn a_request_hidden_behind_a_line_break_stays_one_message() {
         let seen = Journal::read(&journal).unwrap();
         assert_eq!(seen.calls(), shapes.len(), "{:?}", seen.entries);
         let garbled = |entry: &&Entry| matches!(entry, Entry::Garbled { .. });
-        assert_eq!(seen.entries.iter().filter(garbled).count(), 0, "{:?}", seen.entries);
+        assert_eq!(
+            seen.entries.iter().filter(garbled).count(),
+            0,
+            "{:?}",
+            seen.entries
+        );
         rig.never_restarted();
         rig.audited(EVIL, &[(shapes.len(), "ok", None)]);
     }

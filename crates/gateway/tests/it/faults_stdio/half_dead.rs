@@ -27,7 +27,9 @@ fn a_server_that_closes_its_stdout_is_killed_within_a_second_and_restarted() {
     all_within(&replies, SECOND);
     let how = "closed its stdout without ending, and was killed";
     let message = format!("server `evil` exited during the call ({how})");
-    replies.iter().for_each(|reply| reply.fails(-31502, &message, "server.exited"));
+    replies
+        .iter()
+        .for_each(|reply| reply.fails(-31502, &message, "server.exited"));
     assert!(gone(&pid), "the old process is gone");
     let status = started_again(&rig, &pid);
     assert_eq!(status["last_crash"]["how"], how);
@@ -45,7 +47,10 @@ fn a_server_that_closes_its_stdin_is_killed_within_a_second_and_restarted() {
     all_echoed(&[reply]);
     assert!(gone(&pid), "the old process is gone");
     let status = started_again(&rig, &pid);
-    assert_eq!(status["last_crash"]["how"], "closed its stdin without ending, and was killed");
+    assert_eq!(
+        status["last_crash"]["how"],
+        "closed its stdin without ending, and was killed"
+    );
     assert_eq!(status["restart_count"], 1);
     rig.audited(EVIL, &[(1, "ok", None)]);
 }

@@ -16,23 +16,44 @@ use crate::harness::{Gantry, LONG};
 #[test]
 fn a_failed_handshake_leaves_nothing_but_its_reason() {
     let rows = [
-        (Era::Dual, "init-hang", "did not answer `initialize` within 1"),
-        (Era::Legacy, "init-hang", "did not answer `initialize` within 1"),
-        (Era::Modern, "init-hang", "did not answer `initialize` within 1"),
-        (Era::Dual, "init-error", "answered `initialize` with error -32603: no licence key found"),
+        (
+            Era::Dual,
+            "init-hang",
+            "did not answer `initialize` within 1",
+        ),
+        (
+            Era::Legacy,
+            "init-hang",
+            "did not answer `initialize` within 1",
+        ),
+        (
+            Era::Modern,
+            "init-hang",
+            "did not answer `initialize` within 1",
+        ),
+        (
+            Era::Dual,
+            "init-error",
+            "answered `initialize` with error -32603: no licence key found",
+        ),
         (Era::Dual, "init-garbage", "expected"),
         (Era::Legacy, "init-garbage", "expected"),
         (Era::Dual, "init-wrong-version", "1999-01-01"),
         (Era::Legacy, "init-wrong-version", "1999-01-01"),
     ];
     let mut members = short(&stays_down());
-    put_over(&mut members, &json!({"life": {"handshake": "1500ms", "probe": "300ms"}}));
+    put_over(
+        &mut members,
+        &json!({"life": {"handshake": "1500ms", "probe": "300ms"}}),
+    );
     let mut builder = beside_good();
     for (place, (era, fault, _)) in rows.iter().enumerate() {
         let peer = Evilpeer::new().name("lost-s18").era(*era).fault(fault);
         builder = builder.server_with(&table_name(place), &peer, &members);
     }
-    let rig = Rig { gantry: builder.start() };
+    let rig = Rig {
+        gantry: builder.start(),
+    };
     rig.gantry.wait_state(GOOD, "ready", LONG);
     for (place, (_, fault, why)) in rows.iter().enumerate() {
         let server = table_name(place);
@@ -45,9 +66,17 @@ fn a_failed_handshake_leaves_nothing_but_its_reason() {
         let replies = rig.at_once_on(&server, CALLS, "echo", echo);
         all_within(&replies, SECOND);
         for reply in &replies {
-            let message = reply.answer["error"]["message"].as_str().unwrap_or_default();
-            assert!(message.starts_with(&format!("server `{server}` is down: ")), "{message}");
-            assert!(message.contains(why) && message.contains("; next try in "), "{message}");
+            let message = reply.answer["error"]["message"]
+                .as_str()
+                .unwrap_or_default();
+            assert!(
+                message.starts_with(&format!("server `{server}` is down: ")),
+                "{message}"
+            );
+            assert!(
+                message.contains(why) && message.contains("; next try in "),
+                "{message}"
+            );
             reply.fails(-31503, message, "server.down");
         }
         rig.audited(&server, &[(CALLS, "error", Some("server.down"))]);
@@ -97,9 +126,16 @@ fn many_failed_attempts_leave_no_descriptor_and_no_process() {
     rig.beside_neighbour(|| ());
     let removed = rig.gantry.rest("DELETE", "/api/v1/mcp/servers/lost", None);
     assert_eq!(removed.status, 204);
-    assert_eq!(procs::wait_gone("lost-again-s18", SECOND).map(|_| ()), Ok(()));
+    assert_eq!(
+        procs::wait_gone("lost-again-s18", SECOND).map(|_| ()),
+        Ok(())
+    );
     let level = eventually(LONG, || procs::open_fds(rig.gantry.pid) <= before);
-    assert!(level.is_some(), "{before} descriptors before, {} after", procs::open_fds(rig.gantry.pid));
+    assert!(
+        level.is_some(),
+        "{before} descriptors before, {} after",
+        procs::open_fds(rig.gantry.pid)
+    );
     assert!(procs::zombies_of(rig.gantry.pid).is_empty());
 }
 
@@ -111,8 +147,12 @@ fn a_server_that_echoes_is_no_server() {
     let mut tee = json!({"command": "tee", "args": [heard]});
     put_over(&mut tee, &short(&stays_down()));
     let cat = Evilpeer::new().fault("echo");
-    let builder = beside_good().entry(EVIL, tee).server_with("cat", &cat, &short(&stays_down()));
-    let rig = Rig { gantry: builder.start() };
+    let builder = beside_good()
+        .entry(EVIL, tee)
+        .server_with("cat", &cat, &short(&stays_down()));
+    let rig = Rig {
+        gantry: builder.start(),
+    };
     rig.gantry.wait_state(GOOD, "ready", LONG);
     for server in [EVIL, "cat"] {
         let status = rig.gantry.wait_state(server, "failed", LONG);
@@ -122,13 +162,21 @@ fn a_server_that_echoes_is_no_server() {
         let replies = rig.at_once_on(server, CALLS, "echo", echo);
         all_within(&replies, SECOND);
         for reply in &replies {
-            let message = reply.answer["error"]["message"].as_str().unwrap_or_default();
+            let message = reply.answer["error"]["message"]
+                .as_str()
+                .unwrap_or_default();
             assert!(message.contains(why), "{message}");
             reply.fails(-31503, message, "server.down");
         }
         rig.audited(server, &[(CALLS, "error", Some("server.down"))]);
     }
     let heard = fs::read_to_string(&heard).unwrap();
-    let errors = heard.lines().filter(|line| line.contains("\"error\"")).count();
-    assert!(heard.lines().count() <= 4 && errors <= 1, "no echo storm:\n{heard}");
+    let errors = heard
+        .lines()
+        .filter(|line| line.contains("\"error\""))
+        .count();
+    assert!(
+        heard.lines().count() <= 4 && errors <= 1,
+        "no echo storm:\n{heard}"
+    );
 }

@@ -2,9 +2,9 @@
 
 use std::thread;
 
+use gantry_testkit::Evilpeer;
 use gantry_testkit::journal::{Entry, Journal};
 use gantry_testkit::wait::eventually;
-use gantry_testkit::Evilpeer;
 use serde_json::{Value, json};
 
 use super::{
@@ -65,7 +65,10 @@ fn answers_to_nobody_and_second_answers_are_dropped_and_counted() {
         all_echoed(&replies);
         all_within(&replies, SECOND);
         let counted = before + (each * CALLS) as u64;
-        assert!(eventually(SECOND, || late(&rig, &server) == counted).is_some(), "{fault}");
+        assert!(
+            eventually(SECOND, || late(&rig, &server) == counted).is_some(),
+            "{fault}"
+        );
         rig.audited(&server, &[(CALLS, "ok", None)]);
     }
 }
@@ -75,7 +78,10 @@ fn answers_to_nobody_and_second_answers_are_dropped_and_counted() {
 fn a_late_answer_is_dropped_and_reaches_no_later_call() {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal");
-    let peer = Evilpeer::new().fault("late=1200").fault_calls(CALLS as u64).journal(&journal);
+    let peer = Evilpeer::new()
+        .fault("late=1200")
+        .fault_calls(CALLS as u64)
+        .journal(&journal);
     let rig = Rig::new(&peer, &gives_up_after("500ms"));
     let before = late(&rig, EVIL);
     let replies = rig.at_once("echo", echo);
@@ -86,21 +92,37 @@ fn a_late_answer_is_dropped_and_reaches_no_later_call() {
     all_within(&replies, SECOND + SECOND / 2);
     // These are under way while the late answers come.
     for round in 0..4 {
-        let replies = rig.burst(EVIL, CALLS, "echo", &|number| {
-            json!({"text": canary(1000 * round + number), "delay_ms": 250})
-        });
+        let replies = rig.burst(
+            EVIL,
+            CALLS,
+            "echo",
+            &|number| json!({"text": canary(1000 * round + number), "delay_ms": 250}),
+        );
         for reply in &replies {
             assert_eq!(reply.text(), canary(1000 * round + reply.number));
         }
     }
     let counted = before + CALLS as u64;
-    assert!(eventually(LONG, || late(&rig, EVIL) == counted).is_some(), "{}", late(&rig, EVIL));
+    assert!(
+        eventually(LONG, || late(&rig, EVIL) == counted).is_some(),
+        "{}",
+        late(&rig, EVIL)
+    );
     let seen = Journal::read(&journal).unwrap();
     for number in 0..CALLS {
-        assert!(seen.cancelled(&format!("n{number}")), "the server was told of call {number}");
+        assert!(
+            seen.cancelled(&format!("n{number}")),
+            "the server was told of call {number}"
+        );
     }
     rig.never_restarted();
-    rig.audited(EVIL, &[(CALLS, "timeout", Some("call.timeout")), (4 * CALLS, "ok", None)]);
+    rig.audited(
+        EVIL,
+        &[
+            (CALLS, "timeout", Some("call.timeout")),
+            (4 * CALLS, "ok", None),
+        ],
+    );
 }
 
 // fault S10
@@ -108,8 +130,15 @@ fn a_late_answer_is_dropped_and_reaches_no_later_call() {
 fn a_thousand_clients_with_one_id_each_get_their_own_answer() {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal");
-    let peer = Evilpeer::new().fault("shuffle=64").fault("twice").seed(7).journal(&journal);
-    let rig = Rig::new(&peer, &json!({"concurrency": 1000, "calls": {"queue": 1000}}));
+    let peer = Evilpeer::new()
+        .fault("shuffle=64")
+        .fault("twice")
+        .seed(7)
+        .journal(&journal);
+    let rig = Rig::new(
+        &peer,
+        &json!({"concurrency": 1000, "calls": {"queue": 1000}}),
+    );
     let clients = 200;
     let each = 5;
     rig.beside_neighbour(|| {
@@ -137,7 +166,11 @@ fn a_thousand_clients_with_one_id_each_get_their_own_answer() {
     let mut ids: Vec<&str> = seen.entries.iter().filter_map(upstream_id).collect();
     ids.sort_unstable();
     ids.dedup();
-    assert_eq!(ids.len(), clients * each, "each call has an id of its own upstream");
+    assert_eq!(
+        ids.len(),
+        clients * each,
+        "each call has an id of its own upstream"
+    );
     let echoed = |row: &Value| row["status"] == "ok" && row["tool"] == "echo";
     assert!(rig.rows(EVIL).iter().all(echoed));
     rig.audited(EVIL, &[(clients * each, "ok", None)]);

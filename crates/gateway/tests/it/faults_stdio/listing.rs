@@ -10,9 +10,14 @@ use crate::harness::LONG;
 /// Returns the names of the server's tools that the agent is offered.
 fn offered(rig: &Rig) -> Vec<String> {
     let list = rig.gantry.mcp("tools/list", json!({}));
-    let tools = list["result"]["tools"].as_array().unwrap_or_else(|| panic!("{list:#}"));
+    let tools = list["result"]["tools"]
+        .as_array()
+        .unwrap_or_else(|| panic!("{list:#}"));
     let names = tools.iter().filter_map(|tool| tool["name"].as_str());
-    names.filter_map(|name| name.strip_prefix("evil__")).map(str::to_owned).collect()
+    names
+        .filter_map(|name| name.strip_prefix("evil__"))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Returns why a tool is left out.
@@ -44,7 +49,7 @@ fn a_cursor_that_never_ends_is_not_followed_for_ever() {
 // fault S19
 #[test]
 fn tools_beyond_the_limit_are_left_out() {
-    let peer = Evilpeer::new().fault("list-huge=100000").page(500);
+    let peer = Evilpeer::new().fault("list-huge=20000").page(500);
     let rig = Rig::new(&peer, &json!({}));
     let status = rig.gantry.status(EVIL);
     assert_eq!(status["tools"], 1024);
@@ -73,7 +78,10 @@ fn a_list_longer_than_a_line_may_be_is_told_as_the_reason() {
     let rig = Rig::cold(&peer, &stays_down());
     let status = rig.gantry.wait_state(EVIL, "failed", LONG);
     let reason = status["reason"].as_str().unwrap();
-    assert!(reason.contains("tools/list") && reason.contains("8 MiB"), "{reason}");
+    assert!(
+        reason.contains("tools/list") && reason.contains("8 MiB"),
+        "{reason}"
+    );
     rig.beside_neighbour(|| ());
 }
 
@@ -84,16 +92,28 @@ fn broken_schemas_are_left_out_with_their_reason() {
     let status = rig.gantry.status(EVIL);
     let tools = offered(&rig);
     let bad = [
-        "bad_type", "bad_string", "bad_null", "bad_pattern", "bad_remote_ref", "bad_file_ref",
-        "bad_dangling_ref", "bad_endless_ref", "bad_header_name", "bad_header_kind",
-        "bad_header_twice", "bad_missing",
+        "bad_type",
+        "bad_string",
+        "bad_null",
+        "bad_pattern",
+        "bad_remote_ref",
+        "bad_file_ref",
+        "bad_dangling_ref",
+        "bad_endless_ref",
+        "bad_header_name",
+        "bad_header_kind",
+        "bad_header_twice",
+        "bad_missing",
     ];
     for tool in bad {
         assert!(!excluded(&status, tool).is_empty());
         assert!(!tools.contains(&tool.to_owned()), "{tool} is offered");
     }
     for tool in ["odd_slow_pattern", "odd_recursive", "odd_deep"] {
-        assert!(tools.contains(&tool.to_owned()), "{tool} is not offered: {status:#}");
+        assert!(
+            tools.contains(&tool.to_owned()),
+            "{tool} is not offered: {status:#}"
+        );
     }
     let nameless = status["excluded"].as_array().unwrap().len();
     assert_eq!(nameless, bad.len() + 1, "one has no name: {status:#}");
@@ -116,7 +136,10 @@ fn a_name_that_comes_twice_is_offered_at_most_once() {
         .filter(|tool| tool["name"] == "evil__echo")
         .map(|tool| tool["description"].as_str().unwrap().to_owned())
         .collect();
-    assert_eq!(descriptions, ["Returns its text, after a delay if one is given"]);
+    assert_eq!(
+        descriptions,
+        ["Returns its text, after a delay if one is given"]
+    );
     works(&rig);
 }
 
@@ -131,7 +154,9 @@ fn a_failed_list_marks_the_server_and_hides_its_tools() {
     let replies = rig.at_once("echo", echo);
     all_within(&replies, SECOND);
     for reply in &replies {
-        let message = reply.answer["error"]["message"].as_str().unwrap_or_default();
+        let message = reply.answer["error"]["message"]
+            .as_str()
+            .unwrap_or_default();
         assert!(message.starts_with("server `evil` is down: "), "{message}");
         reply.fails(-31503, message, "server.down");
     }

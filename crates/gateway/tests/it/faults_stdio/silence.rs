@@ -16,15 +16,25 @@ use crate::harness::{LONG, modern};
 fn a_server_that_never_replies_times_out_is_told_and_is_not_restarted() {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal");
-    let peer = Evilpeer::new().fault("hang").fault_calls(CALLS as u64).journal(&journal);
+    let peer = Evilpeer::new()
+        .fault("hang")
+        .fault_calls(CALLS as u64)
+        .journal(&journal);
     let rig = Rig::new(&peer, &gives_up_after("1s"));
     let pid = rig.gantry.status(EVIL)["pid"].clone();
     let replies = rig.at_once("echo", echo);
     for reply in &replies {
-        reply.fails(-31504, "server `evil` did not answer within 1s", "call.timeout");
+        reply.fails(
+            -31504,
+            "server `evil` did not answer within 1s",
+            "call.timeout",
+        );
         assert!(reply.took >= SECOND, "{:?}", reply.took);
         let hint = reply.answer["error"]["data"]["hint"].as_str().unwrap();
-        assert!(hint.contains("retry only if the tool is safe to repeat"), "{hint}");
+        assert!(
+            hint.contains("retry only if the tool is safe to repeat"),
+            "{hint}"
+        );
     }
     all_within(&replies, 2 * SECOND);
     let told = eventually(SECOND, || {
@@ -37,10 +47,24 @@ fn a_server_that_never_replies_times_out_is_told_and_is_not_restarted() {
     assert_eq!(status["queue"]["in_flight"], 0);
     rig.never_restarted();
     all_echoed(&rig.at_once("echo", echo));
-    rig.audited(EVIL, &[(CALLS, "timeout", Some("call.timeout")), (CALLS, "ok", None)]);
-    let events = rig.gantry.rest("GET", "/api/v1/mcp/servers/evil/events?limit=1000", None).json();
+    rig.audited(
+        EVIL,
+        &[
+            (CALLS, "timeout", Some("call.timeout")),
+            (CALLS, "ok", None),
+        ],
+    );
+    let events = rig
+        .gantry
+        .rest("GET", "/api/v1/mcp/servers/evil/events?limit=1000", None)
+        .json();
     let timeouts = events["items"].as_array().unwrap().iter();
-    assert_eq!(timeouts.filter(|event| event["kind"] == "call_timeout").count(), CALLS);
+    assert_eq!(
+        timeouts
+            .filter(|event| event["kind"] == "call_timeout")
+            .count(),
+        CALLS
+    );
 }
 
 // fault S11
@@ -48,7 +72,10 @@ fn a_server_that_never_replies_times_out_is_told_and_is_not_restarted() {
 fn the_defaults_are_thirty_seconds_and_ten_minutes() {
     let rig = Rig::new(&Evilpeer::new(), &json!({}));
     let spec = rig.gantry.status(super::GOOD)["spec"].clone();
-    assert_eq!((&spec["timeout"], &spec["timeout_max"]), (&json!("30s"), &json!("10m")));
+    assert_eq!(
+        (&spec["timeout"], &spec["timeout_max"]),
+        (&json!("30s"), &json!("10m"))
+    );
 }
 
 /// Calls with a progress token and returns the last message, how many there were, and how long it took.
@@ -60,7 +87,13 @@ fn with_progress(rig: &Rig, tool: &str, arguments: &Value) -> (Value, usize, Dur
     });
     let begun = Instant::now();
     let agent = &rig.gantry.agent;
-    let answer = modern(&mut rig.gantry.connect(), agent, "/mcp", "tools/call", params);
+    let answer = modern(
+        &mut rig.gantry.connect(),
+        agent,
+        "/mcp",
+        "tools/call",
+        params,
+    );
     let mut messages = answer.messages();
     let last = messages.pop().unwrap();
     for message in &messages {
@@ -77,8 +110,7 @@ fn progress_for_ever_ends_at_the_hard_maximum() {
     let limits = json!({"calls": {"timeout": "500ms", "timeout_max": "2s"}});
     let rig = Rig::new(&peer, &limits);
     let arguments = json!({"text": "x"});
-    let (answer, progress, took) =
-        rig.beside_neighbour(|| with_progress(&rig, "echo", &arguments));
+    let (answer, progress, took) = rig.beside_neighbour(|| with_progress(&rig, "echo", &arguments));
     assert!(took >= 2 * SECOND, "progress prolongs the call: {took:?}");
     assert!(took <= 3 * SECOND, "but not for ever: {took:?}");
     assert!(progress >= 10, "{progress}");
@@ -88,7 +120,10 @@ fn progress_for_ever_ends_at_the_hard_maximum() {
     assert_eq!(error["data"]["code"], "call.timeout");
     all_echoed(&rig.at_once("echo", echo));
     rig.never_restarted();
-    rig.audited(EVIL, &[(1, "timeout", Some("call.timeout")), (CALLS, "ok", None)]);
+    rig.audited(
+        EVIL,
+        &[(1, "timeout", Some("call.timeout")), (CALLS, "ok", None)],
+    );
 }
 
 // fault S12
@@ -97,7 +132,11 @@ fn an_answer_that_drips_ends_at_the_timeout() {
     let rig = Rig::new(&Evilpeer::new().fault("drip=200"), &gives_up_after("1s"));
     let replies = rig.at_once("echo", echo);
     for reply in &replies {
-        reply.fails(-31504, "server `evil` did not answer within 1s", "call.timeout");
+        reply.fails(
+            -31504,
+            "server `evil` did not answer within 1s",
+            "call.timeout",
+        );
     }
     all_within(&replies, 2 * SECOND);
     rig.never_restarted();
@@ -111,24 +150,43 @@ fn a_server_that_stops_reading_fails_its_calls_after_five_seconds() {
     let more = json!({"calls": {"timeout": "20s", "timeout_max": "30s"}});
     let rig = Rig::new(&peer, &more);
     all_echoed(&[rig.call(EVIL, "echo", 1, echo(1))]);
-    // Longer than any pipe holds.
-    let big = "x".repeat(1 << 20);
+    // Longer than the pipe holds, so that none is ever taken whole.
+    let big = "x".repeat(512 << 10);
     let message = "server `evil` has stopped reading its input";
     let replies = rig.at_once("echo", |_| json!({"text": big}));
     for reply in &replies {
         reply.fails(-31502, message, "server.not_reading");
-        assert!(reply.took >= 4 * SECOND && reply.took <= 6 * SECOND, "{:?}", reply.took);
+        assert!(
+            reply.took >= 4 * SECOND && reply.took <= 7 * SECOND,
+            "{:?}",
+            reply.took
+        );
     }
     // Now that this is known, nobody waits for it.
     let replies = rig.at_once("echo", echo);
-    replies.iter().for_each(|reply| reply.fails(-31502, message, "server.not_reading"));
+    replies
+        .iter()
+        .for_each(|reply| reply.fails(-31502, message, "server.not_reading"));
     all_within(&replies, SECOND);
     let status = rig.gantry.status(EVIL);
-    assert_eq!((&status["queue"]["in_flight"], &status["queue"]["waiting"]), (&json!(0), &json!(0)));
+    assert_eq!(
+        (&status["queue"]["in_flight"], &status["queue"]["waiting"]),
+        (&json!(0), &json!(0))
+    );
     // It is still ours to stop.
-    let restarted = rig.gantry.rest("POST", "/api/v1/mcp/servers/evil/restart", None);
+    let restarted = rig
+        .gantry
+        .rest("POST", "/api/v1/mcp/servers/evil/restart", None);
     assert_eq!(restarted.status, 200, "{}", restarted.text());
     let pid = status["pid"].clone();
-    rig.gantry.wait_status(EVIL, LONG, |now| now["state"] == "ready" && now["pid"] != pid);
-    rig.audited(EVIL, &[(1, "ok", None), (2 * CALLS, "error", Some("server.not_reading"))]);
+    rig.gantry.wait_status(EVIL, LONG, |now| {
+        now["state"] == "ready" && now["pid"] != pid
+    });
+    rig.audited(
+        EVIL,
+        &[
+            (1, "ok", None),
+            (2 * CALLS, "error", Some("server.not_reading")),
+        ],
+    );
 }

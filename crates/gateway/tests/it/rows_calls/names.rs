@@ -11,7 +11,10 @@ use crate::harness::{Builder, Gantry, LONG, modern};
 /// Returns the tools that the default agent is offered.
 fn tools(gantry: &Gantry) -> Vec<Value> {
     let list = gantry.mcp("tools/list", json!({}));
-    list["result"]["tools"].as_array().unwrap_or_else(|| panic!("{list:#}")).clone()
+    list["result"]["tools"]
+        .as_array()
+        .unwrap_or_else(|| panic!("{list:#}"))
+        .clone()
 }
 
 fn named<'a>(tools: &'a [Value], name: &str) -> Option<&'a Value> {
@@ -28,12 +31,21 @@ fn all_pages_of_tools_are_listed_with_name_description_and_schema() {
         let tools = tools(&gantry);
         let own = rest_call(&gantry, "a", "tools/list", json!({})).json();
         let first = &own["result"]["tools"].as_array().unwrap()[0];
-        assert_eq!(named(&tools, "a__echo").unwrap()["description"], first["description"]);
-        assert_eq!(named(&tools, "a__echo").unwrap()["inputSchema"], first["inputSchema"]);
+        assert_eq!(
+            named(&tools, "a__echo").unwrap()["description"],
+            first["description"]
+        );
+        assert_eq!(
+            named(&tools, "a__echo").unwrap()["inputSchema"],
+            first["inputSchema"]
+        );
         let added = named(&tools, "a__add").unwrap();
         assert_eq!(added["outputSchema"]["required"], json!(["sum"]));
         for number in 1..=50 {
-            assert!(named(&tools, &format!("a__tool_{number:04}")).is_some(), "{number}");
+            assert!(
+                named(&tools, &format!("a__tool_{number:04}")).is_some(),
+                "{number}"
+            );
         }
         assert_eq!(gantry.status("a")["tools"], tools.len());
         let answer = gantry.call("a__tool_0050", json!({"text": "x"}));
@@ -44,13 +56,17 @@ fn all_pages_of_tools_are_listed_with_name_description_and_schema() {
 // row 2.5
 #[test]
 fn a_changed_list_is_refreshed() {
-    let gantry = Gantry::builder().server("a", &Evilpeer::new().era(Era::Legacy)).start();
+    let gantry = Gantry::builder()
+        .server("a", &Evilpeer::new().era(Era::Legacy))
+        .start();
     gantry.wait_state("a", "ready", LONG);
     let session = gantry.initialize();
     assert_eq!(session.hello["capabilities"]["tools"]["listChanged"], true);
     assert!(named(&tools(&gantry), "a__grown_0001").is_none());
     gantry.call("a__grow", json!({}));
-    let seen = eventually(2 * SECOND, || named(&tools(&gantry), "a__grown_0001").is_some());
+    let seen = eventually(2 * SECOND, || {
+        named(&tools(&gantry), "a__grown_0001").is_some()
+    });
     assert!(seen.is_some());
     let answer = gantry.call("a__grown_0001", json!({"text": "new"}));
     assert_eq!(answer["result"]["content"][0]["text"], "grown_0001 new");
@@ -59,7 +75,10 @@ fn a_changed_list_is_refreshed() {
 // row 2.6
 #[test]
 fn a_list_that_fails_later_hides_the_tools_and_says_why() {
-    let peer = Evilpeer::new().era(Era::Legacy).fault("hang=tools/list").fault_after(1);
+    let peer = Evilpeer::new()
+        .era(Era::Legacy)
+        .fault("hang=tools/list")
+        .fault_after(1);
     let members = json!({"life": {"handshake": "1s", "health_every": "1m"}});
     let builder = Gantry::builder().server_with("a", &peer, &members);
     let gantry = builder.server("b", &Evilpeer::new()).start();
@@ -68,7 +87,10 @@ fn a_list_that_fails_later_hides_the_tools_and_says_why() {
     assert!(named(&tools(&gantry), "a__echo").is_some());
     gantry.call("a__grow", json!({}));
     let marked = gantry.wait_status("a", LONG, |status| status["tools"] == 0);
-    assert!(marked["reason"].as_str().unwrap().contains("tools/list"), "{marked:#}");
+    assert!(
+        marked["reason"].as_str().unwrap().contains("tools/list"),
+        "{marked:#}"
+    );
     assert!(named(&tools(&gantry), "a__echo").is_none());
     assert!(named(&tools(&gantry), "b__echo").is_some());
 }
@@ -79,28 +101,49 @@ fn tools_are_known_by_server_and_tool_and_never_collide() {
     let names = ["serverA", "brave_search", "my.server-1"];
     let gantry = Gantry::start(&names);
     let tools = tools(&gantry);
-    let echoes = tools.iter().filter(|tool| tool["name"].as_str().unwrap().ends_with("echo"));
+    let echoes = tools
+        .iter()
+        .filter(|tool| tool["name"].as_str().unwrap().ends_with("echo"));
     assert_eq!(echoes.count(), names.len());
-    let listed = gantry.rest_as(&gantry.agent, "GET", "/api/v1/tools", None).json();
+    let listed = gantry
+        .rest_as(&gantry.agent, "GET", "/api/v1/tools", None)
+        .json();
     for server in names {
         let answer = gantry.call(&format!("{server}:echo"), json!({"text": server}));
-        assert_eq!(answer["result"]["content"][0]["text"], server, "the identity is accepted");
+        assert_eq!(
+            answer["result"]["content"][0]["text"], server,
+            "the identity is accepted"
+        );
         let items = listed["items"].as_array().unwrap();
-        let listed = items.iter().find(|tool| tool["id"] == format!("{server}:echo"));
+        let listed = items
+            .iter()
+            .find(|tool| tool["id"] == format!("{server}:echo"));
         let listed = listed.unwrap_or_else(|| panic!("no {server}:echo in {}", items[0]));
         let exposed = listed["name"].as_str().unwrap();
         let charset = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
-        assert!(exposed.chars().all(charset) && exposed.len() <= 128, "{exposed}");
+        assert!(
+            exposed.chars().all(charset) && exposed.len() <= 128,
+            "{exposed}"
+        );
         assert!(named(&tools, exposed).is_some());
         let answer = gantry.call(exposed, json!({"text": server}));
         assert_eq!(answer["result"]["content"][0]["text"], server);
         let path = format!("/mcp/servers/{server}");
         let params = json!({"name": "echo", "arguments": {"text": "own"}});
-        let own = modern(&mut gantry.connect(), &gantry.agent, &path, "tools/call", params);
+        let own = modern(
+            &mut gantry.connect(),
+            &gantry.agent,
+            &path,
+            "tools/call",
+            params,
+        );
         assert_eq!(own.message()["result"]["content"][0]["text"], "own");
         let rows = gantry.audit_rows(&format!("server={server}"));
         assert_eq!(rows.len(), 3);
-        assert!(rows.iter().all(|row| row["tool"] == "echo" && row["status"] == "ok"));
+        assert!(
+            rows.iter()
+                .all(|row| row["tool"] == "echo" && row["status"] == "ok")
+        );
     }
     assert!(named(&tools, "serverA__echo").is_some());
 }
@@ -118,16 +161,24 @@ fn bare(builder: Builder) -> (Gantry, String) {
         gantry.wait_state(name, "ready", LONG);
     }
     let answer = gantry.call("echo", json!({"text": "whose?", "nonce": "n"}));
-    assert_eq!(answer["result"]["content"][0]["text"], "whose?", "{answer:#}");
+    assert_eq!(
+        answer["result"]["content"][0]["text"], "whose?",
+        "{answer:#}"
+    );
     let called = |name: &str| Journal::read(&journal(name)).unwrap().executed("n") == 1;
-    let whose = ["first", "second"].into_iter().find(|name| called(name)).unwrap();
+    let whose = ["first", "second"]
+        .into_iter()
+        .find(|name| called(name))
+        .unwrap();
     (gantry, whose.to_owned())
 }
 
 fn warnings(gantry: &Gantry) -> Vec<String> {
     let health = gantry.rest("GET", "/api/v1/health", None).json();
     let warnings = health["warnings"].as_array().unwrap().iter();
-    warnings.map(|warning| warning.as_str().unwrap().to_owned()).collect()
+    warnings
+        .map(|warning| warning.as_str().unwrap().to_owned())
+        .collect()
 }
 
 // row 4.5
@@ -136,7 +187,10 @@ fn of_two_equal_bare_names_the_second_is_refused_and_told() {
     let (gantry, whose) = bare(Gantry::builder());
     assert_eq!(whose, "first");
     let tools = tools(&gantry);
-    assert_eq!(tools.iter().filter(|tool| tool["name"] == "echo").count(), 1);
+    assert_eq!(
+        tools.iter().filter(|tool| tool["name"] == "echo").count(),
+        1
+    );
     let told = warnings(&gantry);
     let says = |text: &&String| text.contains("echo") && text.contains("second");
     assert!(told.iter().any(|text| says(&text)), "{told:?}");
@@ -151,7 +205,11 @@ fn with_last_wins_the_later_in_the_file_wins_with_a_warning() {
     let (gantry, whose) = bare(Gantry::builder().flags(&["--on-collision", "last_wins"]));
     assert_eq!(whose, "second");
     let told = warnings(&gantry);
-    assert!(told.iter().any(|text| text.contains("echo") && text.contains("first")), "{told:?}");
+    assert!(
+        told.iter()
+            .any(|text| text.contains("echo") && text.contains("first")),
+        "{told:?}"
+    );
 }
 
 // row 4.6, row 4.8
@@ -171,7 +229,10 @@ fn an_unknown_tool_is_named_in_the_answer() {
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("Unknown tool: a__nope"));
     let rows = gantry.audit_rows("status=refused");
-    let count: u64 = rows.iter().map(|row| 1 + row["repeats"].as_u64().unwrap_or(0)).sum();
+    let count: u64 = rows
+        .iter()
+        .map(|row| 1 + row["repeats"].as_u64().unwrap_or(0))
+        .sum();
     assert!(count >= 9, "{rows:#?}");
     assert!(rows.iter().all(|row| row["code"] == "tool.unknown"));
 }

@@ -13,7 +13,7 @@ fn arguments_that_do_not_fit_are_refused_with_the_field_and_never_sent() {
     let journal = folder.path().join("journal");
     let gantry = with_journal(&journal, Evilpeer::new(), &json!({}));
     let cases = [
-        (json!({"a": 1}), "", "b"),
+        (json!({"a": 1}), "/b", "required field `b` is missing"),
         (json!({"a": 1, "b": "two"}), "/b", "number"),
         (json!({"a": [], "b": 2}), "/a", "number"),
     ];
@@ -23,26 +23,51 @@ fn arguments_that_do_not_fit_are_refused_with_the_field_and_never_sent() {
         assert_eq!(result["isError"], true, "{answer:#}");
         let text = result["content"][0]["text"].as_str().unwrap();
         let mut lines = text.lines();
-        assert_eq!(lines.next(), Some("arguments of `add` do not fit its schema"));
+        assert_eq!(
+            lines.next(),
+            Some("arguments of `add` do not fit its schema")
+        );
         let line = lines.next().unwrap();
-        let shown = if path.is_empty() { "(arguments)" } else { path };
-        assert!(line.starts_with(&format!("- {shown}: ")) && line.contains(word), "{text}");
+        assert!(
+            line.starts_with(&format!("- {path}: ")) && line.contains(word),
+            "{text}"
+        );
         let rest = rest_tool(&gantry, "a", "add", arguments.clone());
         assert_eq!(rest.status, 422, "{}", rest.text());
         let problem = rest.json();
         assert_eq!(problem["code"], "schema.input");
         assert_eq!(problem["issues"][0]["path"], *path);
-        assert!(problem["issues"][0]["message"].as_str().unwrap().contains(word), "{problem:#}");
+        assert!(
+            problem["issues"][0]["message"]
+                .as_str()
+                .unwrap()
+                .contains(word),
+            "{problem:#}"
+        );
     }
     let both = gantry.call("a__add", json!({}));
     let text = both["result"]["content"][0]["text"].as_str().unwrap();
-    assert_eq!(text.lines().count(), 3, "each missing field has its line: {text}");
-    assert_eq!(Journal::read(&journal).unwrap().calls(), 0, "nothing was sent upstream");
+    assert_eq!(
+        text.lines().count(),
+        3,
+        "each missing field has its line: {text}"
+    );
+    assert_eq!(
+        Journal::read(&journal).unwrap().calls(),
+        0,
+        "nothing was sent upstream"
+    );
     let rows = gantry.audit_rows("server=a");
-    let count: u64 = rows.iter().map(|row| 1 + row["repeats"].as_u64().unwrap_or(0)).sum();
+    let count: u64 = rows
+        .iter()
+        .map(|row| 1 + row["repeats"].as_u64().unwrap_or(0))
+        .sum();
     assert!(count >= 7, "{rows:#?}");
     for row in &rows {
-        assert_eq!((&row["status"], &row["code"]), (&json!("refused"), &json!("schema.input")));
+        assert_eq!(
+            (&row["status"], &row["code"]),
+            (&json!("refused"), &json!("schema.input"))
+        );
         assert_eq!(row["tool"], "add");
     }
     let good = gantry.call("a__add", json!({"a": 1, "b": 2}));
@@ -58,17 +83,30 @@ fn a_result_that_does_not_fit_is_an_error_and_recorded() {
     let answer = gantry.call("a__bad_output", json!({}));
     let error = &answer["error"];
     assert_eq!(error["code"], -31502, "{answer:#}");
-    assert_eq!(error["message"], "result of `a:bad_output` does not fit its output schema");
+    assert_eq!(
+        error["message"],
+        "result of `a:bad_output` does not fit its output schema"
+    );
     assert_eq!(error["data"]["code"], "schema.output");
     assert_eq!(error["data"]["issues"][0]["path"], "/sum");
     let rest = rest_tool(&gantry, "a", "bad_output", json!({}));
-    assert_eq!((rest.status, &rest.json()["code"]), (502, &json!("schema.output")));
+    assert_eq!(
+        (rest.status, &rest.json()["code"]),
+        (502, &json!("schema.output"))
+    );
     assert_eq!(Journal::read(&journal).unwrap().calls(), 2);
     let rows = gantry.audit_rows("server=a");
     assert_eq!(rows.len(), 2);
     for row in &rows {
-        assert_eq!((&row["status"], &row["code"]), (&json!("error"), &json!("schema.output")));
-        assert!(row["schema_version"].as_str().is_some_and(|version| !version.is_empty()));
+        assert_eq!(
+            (&row["status"], &row["code"]),
+            (&json!("error"), &json!("schema.output"))
+        );
+        assert!(
+            row["schema_version"]
+                .as_str()
+                .is_some_and(|version| !version.is_empty())
+        );
         assert_ne!(row["error"], Value::Null);
     }
 }

@@ -23,17 +23,31 @@ fn each_server_sees_its_own_environment_and_nothing_of_the_gateways() {
         entry["env"] = json!({variable: "v=1 \"quoted\"", "SHARED": variable});
         entry
     };
-    let builder = Gantry::builder().entry("a", with("ONLY_A")).entry("b", with("ONLY_B"));
+    let builder = Gantry::builder()
+        .entry("a", with("ONLY_A"))
+        .entry("b", with("ONLY_B"));
     let gantry = builder.variable("GATEWAY_CANARY", "secret").start();
     for name in ["a", "b"] {
         gantry.wait_state(name, "ready", LONG);
     }
     let (a, b) = (environment(&gantry, "a"), environment(&gantry, "b"));
-    assert_eq!((&a["ONLY_A"], &a["SHARED"]), (&json!("v=1 \"quoted\""), &json!("ONLY_A")));
-    assert_eq!((&b["ONLY_B"], &b["SHARED"]), (&json!("v=1 \"quoted\""), &json!("ONLY_B")));
-    let listed = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "TZ", "TMPDIR", "LC_ALL", "LC_CTYPE"];
+    assert_eq!(
+        (&a["ONLY_A"], &a["SHARED"]),
+        (&json!("v=1 \"quoted\""), &json!("ONLY_A"))
+    );
+    assert_eq!(
+        (&b["ONLY_B"], &b["SHARED"]),
+        (&json!("v=1 \"quoted\""), &json!("ONLY_B"))
+    );
+    let listed = [
+        "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "TZ", "TMPDIR", "LC_ALL",
+        "LC_CTYPE",
+    ];
     for (seen, other) in [(&a, "ONLY_B"), (&b, "ONLY_A")] {
-        assert_eq!((&seen[other], &seen["GATEWAY_CANARY"]), (&Value::Null, &Value::Null));
+        assert_eq!(
+            (&seen[other], &seen["GATEWAY_CANARY"]),
+            (&Value::Null, &Value::Null)
+        );
         let own = ["ONLY_A", "ONLY_B", "SHARED"];
         for name in seen.as_object().unwrap().keys() {
             let known = listed.contains(&name.as_str()) || own.contains(&name.as_str());
@@ -51,7 +65,9 @@ fn each_server_sees_its_own_environment_and_nothing_of_the_gateways() {
 fn command_and_arguments_arrive_as_given() {
     let odd = "a  b $HOME \"q\" 'x' *;|& \\ ü ${NOT_SET:-} %n";
     let odd = odd.replace("${NOT_SET:-} ", "");
-    let gantry = Gantry::builder().server("a", &Evilpeer::new().name(&odd)).start();
+    let gantry = Gantry::builder()
+        .server("a", &Evilpeer::new().name(&odd))
+        .start();
     let status = gantry.wait_state("a", "ready", LONG);
     assert_eq!(status["server_info"]["name"], odd);
     let args = status["spec"]["args"].as_array().unwrap();
@@ -70,7 +86,11 @@ fn each_server_has_a_process_and_an_id_sequence_of_its_own() {
     let gantry = builder.start();
     let mut pids: Vec<u64> = Vec::new();
     for name in names {
-        pids.push(gantry.wait_state(name, "ready", LONG)["pid"].as_u64().unwrap());
+        pids.push(
+            gantry.wait_state(name, "ready", LONG)["pid"]
+                .as_u64()
+                .unwrap(),
+        );
     }
     pids.sort_unstable();
     pids.dedup();
@@ -84,7 +104,10 @@ fn each_server_has_a_process_and_an_id_sequence_of_its_own() {
     for name in names {
         let seen = Journal::read(&folder.path().join(name)).unwrap();
         assert_eq!(seen.calls(), 4);
-        assert!(seen.nonces().iter().all(|nonce| nonce.starts_with(name)), "routed by the registry");
+        assert!(
+            seen.nonces().iter().all(|nonce| nonce.starts_with(name)),
+            "routed by the registry"
+        );
         let id = |entry: &Entry| match entry {
             Entry::Call { id, .. } => id.parse::<u64>().ok(),
             Entry::Started { .. }
@@ -95,7 +118,10 @@ fn each_server_has_a_process_and_an_id_sequence_of_its_own() {
         };
         let ids: Vec<u64> = seen.entries.iter().filter_map(id).collect();
         assert_eq!(ids.len(), 4);
-        assert!(ids.windows(2).all(|pair| pair[0] + 1 == pair[1]), "one sequence each: {ids:?}");
+        assert!(
+            ids.windows(2).all(|pair| pair[0] + 1 == pair[1]),
+            "one sequence each: {ids:?}"
+        );
     }
 }
 
@@ -114,9 +140,16 @@ fn all_servers_stop_with_the_gateway() {
     procs::wait_count(marker, 15, LONG).unwrap();
     let begun = Instant::now();
     assert_eq!(gantry.stop(), Some(0));
-    assert!(begun.elapsed() <= 5 * SECOND, "well-behaved ones need no kill: {:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() <= 5 * SECOND,
+        "well-behaved ones need no kill: {:?}",
+        begun.elapsed()
+    );
     assert_eq!(procs::with_marker(marker), []);
-    assert!(!gantry.data().join("gateway.json").exists(), "and nobody is told of a gateway");
+    assert!(
+        !gantry.data().join("gateway.json").exists(),
+        "and nobody is told of a gateway"
+    );
 }
 
 // row 4.13
@@ -138,7 +171,12 @@ fn the_first_request_starts_everything_and_later_ones_reuse_it() {
     let list = gantry.mcp("tools/list", json!({}));
     let tools = list["result"]["tools"].as_array().unwrap();
     for name in names {
-        assert!(tools.iter().any(|tool| tool["name"] == format!("{name}__echo")), "{name}");
+        assert!(
+            tools
+                .iter()
+                .any(|tool| tool["name"] == format!("{name}__echo")),
+            "{name}"
+        );
         assert_eq!(gantry.status(name)["state"], "ready");
     }
     for _ in 0..3 {
@@ -153,13 +191,19 @@ fn the_first_request_starts_everything_and_later_ones_reuse_it() {
 fn a_connection_that_fails_says_why() {
     let gantry = Gantry::builder()
         .entry("missing", json!({"command": "/nonexistent/program"}))
-        .entry("mute", json!({"command": "sh", "args": ["-c", "echo broken config >&2; exit 9"]}))
+        .entry(
+            "mute",
+            json!({"command": "sh", "args": ["-c", "echo broken config >&2; exit 9"]}),
+        )
         .start();
     let missing = gantry.wait_state("missing", "failed", LONG);
     let reason = missing["reason"].as_str().unwrap();
     assert!(reason.contains("/nonexistent/program"), "{reason}");
     let mute = gantry.wait_state("mute", "failed", LONG);
-    assert!(mute["reason"].as_str().unwrap().contains("exit code 9"), "{mute:#}");
+    assert!(
+        mute["reason"].as_str().unwrap().contains("exit code 9"),
+        "{mute:#}"
+    );
     assert_eq!(mute["last_crash"]["stderr"], "broken config");
     let answer = gantry.call("mute__anything", json!({}));
     let message = answer["error"]["message"].as_str().unwrap();

@@ -17,8 +17,14 @@ fn an_unexpected_exit_is_followed_by_a_start_and_told_with_code_and_stderr() {
     let answer = gantry.call("a__crash", json!({"code": 3}));
     assert!(begun.elapsed() <= SECOND, "{:?}", begun.elapsed());
     let error = &answer["error"];
-    assert_eq!(error["message"], "server `a` exited during the call (exit code 3)");
-    assert_eq!((&error["code"], &error["data"]["code"]), (&json!(-31502), &json!("server.exited")));
+    assert_eq!(
+        error["message"],
+        "server `a` exited during the call (exit code 3)"
+    );
+    assert_eq!(
+        (&error["code"], &error["data"]["code"]),
+        (&json!(-31502), &json!("server.exited"))
+    );
     let again = |now: &Value| now["state"] == "ready" && now["pid"] != pid;
     let status = gantry.wait_status("a", 5 * SECOND, again);
     assert_eq!(status["restart_count"], 1);
@@ -27,34 +33,55 @@ fn an_unexpected_exit_is_followed_by_a_start_and_told_with_code_and_stderr() {
     echoes(&gantry, "a");
     let exits = events(&gantry, "a", "exited");
     assert_eq!(exits.len(), 1);
-    assert!(exits[0].starts_with("exit code 3; restarting at once"), "{exits:?}");
+    assert!(
+        exits[0].starts_with("exit code 3; restarting at once"),
+        "{exits:?}"
+    );
     assert!(exits[0].ends_with("stderr: boom"), "{exits:?}");
     assert_eq!(events(&gantry, "a", "ready").len(), 2);
     assert_eq!(gantry.status("b")["restart_count"], 0);
     let rows = gantry.audit_rows("server=a&tool=crash");
-    assert_eq!((&rows[0]["status"], &rows[0]["code"]), (&json!("error"), &json!("server.exited")));
+    assert_eq!(
+        (&rows[0]["status"], &rows[0]["code"]),
+        (&json!("error"), &json!("server.exited"))
+    );
 }
 
 // row 1.10
 #[test]
 fn more_than_three_crashes_in_a_minute_climb_the_ladder() {
-    let gantry = Gantry::builder().server("a", &Evilpeer::new().fault("crash-start=7")).start();
+    let gantry = Gantry::builder()
+        .server("a", &Evilpeer::new().fault("crash-start=7"))
+        .start();
     let waits = |status: &Value| status["next_try"]["in_ms"].as_u64() > Some(3000);
     let status = gantry.wait_status("a", LONG, waits);
     assert_eq!(status["restart_count"], 4);
     let left = status["next_try"]["in_ms"].as_u64().unwrap();
     let since = status["since_ms"].as_u64().unwrap();
     let whole = status["next_try"]["at_ms"].as_u64().unwrap() - since;
-    assert!((4500..=5500).contains(&whole) && left <= whole, "5 s ± 10 %: {whole} ms");
+    assert!(
+        (4500..=5500).contains(&whole) && left <= whole,
+        "5 s ± 10 %: {whole} ms"
+    );
     let text = status["next_try"]["text"].as_str().unwrap();
-    assert!(["next try in 4 s", "next try in 5 s", "next try in 6 s"].contains(&text), "{text}");
+    assert!(
+        ["next try in 4 s", "next try in 5 s", "next try in 6 s"].contains(&text),
+        "{text}"
+    );
     let reason = status["reason"].as_str().unwrap();
-    assert!(reason.starts_with("backing off 5s: 4 crashes within 60s"), "{reason}");
+    assert!(
+        reason.starts_with("backing off 5s: 4 crashes within 60s"),
+        "{reason}"
+    );
     assert!(reason.contains("exit code 7"), "{reason}");
     assert_eq!(status["health_warning"], true);
     let health = gantry.rest("GET", "/api/v1/health", None).json();
     let warned = health["warnings"].as_array().unwrap().iter();
-    assert!(warned.clone().any(|text| text.as_str().unwrap().starts_with("server `a` keeps crashing")));
+    assert!(warned.clone().any(|text| {
+        text.as_str()
+            .unwrap()
+            .starts_with("server `a` keeps crashing")
+    }));
     assert_eq!(events(&gantry, "a", "health_warning").len(), 1);
     let restart = &status["spec"]["restart"];
     let wanted = json!({
@@ -77,12 +104,26 @@ fn the_third_step_is_told_as_forty_five_seconds() {
     register(&gantry, "a", &Evilpeer::new().fault("crash-start"), &more);
     let waits = |status: &Value| status["next_try"]["in_ms"].as_u64() > Some(10_000);
     let status = gantry.wait_status("a", LONG, waits);
-    let whole = status["next_try"]["at_ms"].as_u64().unwrap() - status["since_ms"].as_u64().unwrap();
-    assert!((40_500..=49_500).contains(&whole), "45 s ± 10 %: {whole} ms");
+    let whole =
+        status["next_try"]["at_ms"].as_u64().unwrap() - status["since_ms"].as_u64().unwrap();
+    assert!(
+        (40_500..=49_500).contains(&whole),
+        "45 s ± 10 %: {whole} ms"
+    );
     assert_eq!(status["restart_count"], 3);
-    assert!(status["reason"].as_str().unwrap().starts_with("backing off 45s: 3 crashes"), "{status:#}");
+    assert!(
+        status["reason"]
+            .as_str()
+            .unwrap()
+            .starts_with("backing off 45s: 3 crashes"),
+        "{status:#}"
+    );
     let text = status["next_try"]["text"].as_str().unwrap();
-    let seconds: u64 = text.trim_start_matches("next try in ").trim_end_matches(" s").parse().unwrap();
+    let seconds: u64 = text
+        .trim_start_matches("next try in ")
+        .trim_end_matches(" s")
+        .parse()
+        .unwrap();
     assert!((35..=50).contains(&seconds), "{text}");
     let shown = String::from_utf8_lossy(&gantry.cli(&["status"]).stdout).into_owned();
     assert!(shown.contains("next try in "), "{shown}");
@@ -97,7 +138,10 @@ fn small_ladder() -> Value {
 
 fn crash(gantry: &Gantry) {
     let answer = gantry.call("a__crash", json!({}));
-    assert_eq!(answer["error"]["data"]["code"], "server.exited", "{answer:#}");
+    assert_eq!(
+        answer["error"]["data"]["code"], "server.exited",
+        "{answer:#}"
+    );
 }
 
 /// Crashes the server and returns the wait that followed, `None` for none.
@@ -107,7 +151,10 @@ fn wait_after_crash(gantry: &Gantry) -> Option<u64> {
     let mut wait = None;
     let again = eventually(LONG, || {
         let now = gantry.status("a");
-        if let Some(at) = now["next_try"]["at_ms"].as_u64().filter(|_| now["state"] == "backing_off") {
+        if let Some(at) = now["next_try"]["at_ms"]
+            .as_u64()
+            .filter(|_| now["state"] == "backing_off")
+        {
             wait = Some(at - now["since_ms"].as_u64().unwrap());
         }
         now["state"] == "ready" && now["restart_count"].as_u64() > before
@@ -119,10 +166,15 @@ fn wait_after_crash(gantry: &Gantry) -> Option<u64> {
 // row 1.10
 #[test]
 fn the_count_begins_anew_after_health_or_by_hand() {
-    let gantry = Gantry::builder().server_with("a", &Evilpeer::new(), &small_ladder()).start();
+    let gantry = Gantry::builder()
+        .server_with("a", &Evilpeer::new(), &small_ladder())
+        .start();
     assert_eq!(wait_after_crash(&gantry), None, "the first is at once");
     let step = |wait: Option<u64>, near: u64| {
-        assert!(wait.is_some_and(|ms| ms.abs_diff(near) <= near / 10 + 2), "{wait:?}, not {near}");
+        assert!(
+            wait.is_some_and(|ms| ms.abs_diff(near) <= near / 10 + 2),
+            "{wait:?}, not {near}"
+        );
     };
     step(wait_after_crash(&gantry), 400);
     step(wait_after_crash(&gantry), 800);
@@ -130,9 +182,13 @@ fn the_count_begins_anew_after_health_or_by_hand() {
     // By hand.
     let pid = gantry.status("a")["pid"].clone();
     gantry.rest("POST", "/api/v1/mcp/servers/a/restart", None);
-    let status =
-        gantry.wait_status("a", LONG, |now| now["state"] == "ready" && now["pid"] != pid);
-    assert_eq!((&status["restart_count"], &status["health_warning"]), (&json!(0), &json!(false)));
+    let status = gantry.wait_status("a", LONG, |now| {
+        now["state"] == "ready" && now["pid"] != pid
+    });
+    assert_eq!(
+        (&status["restart_count"], &status["health_warning"]),
+        (&json!(0), &json!(false))
+    );
     assert_eq!(wait_after_crash(&gantry), None);
     step(wait_after_crash(&gantry), 400);
     // By health.

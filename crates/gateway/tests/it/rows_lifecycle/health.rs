@@ -22,19 +22,32 @@ fn asked_often(more: &Value) -> Value {
 // row 1.15, row 2.11
 #[test]
 fn a_kept_server_that_does_not_answer_is_marked_warned_of_and_not_restarted() {
-    let peer = Evilpeer::new().era(Era::Legacy).fault("unresponsive-ping").fault_after(1);
+    let peer = Evilpeer::new()
+        .era(Era::Legacy)
+        .fault("unresponsive-ping")
+        .fault_after(1);
     let members = asked_often(&json!({"when_unresponsive": "keep"}));
     let gantry = Gantry::builder().server_with("a", &peer, &members).start();
     let first = gantry.wait_state("a", "ready", LONG);
     echoes(&gantry, "a");
     let status = gantry.wait_state("a", "unresponsive", 2 * SECOND);
-    assert_eq!(status["reason"], "did not answer a health check within 400ms");
-    assert_eq!((&status["pid"], &status["restart_count"]), (&first["pid"], &json!(0)));
+    assert_eq!(
+        status["reason"],
+        "did not answer a health check within 400ms"
+    );
+    assert_eq!(
+        (&status["pid"], &status["restart_count"]),
+        (&first["pid"], &json!(0))
+    );
     assert_eq!(events(&gantry, "a", "unresponsive").len(), 1, "told once");
     let health = gantry.rest("GET", "/api/v1/health", None).json();
     assert_eq!(health["servers"]["unresponsive"], 1);
     let warnings = health["warnings"].as_array().unwrap().iter();
-    let told = |text: &Value| text.as_str().unwrap().starts_with("server `a` is unresponsive");
+    let told = |text: &Value| {
+        text.as_str()
+            .unwrap()
+            .starts_with("server `a` is unresponsive")
+    };
     assert!(warnings.clone().any(told), "{health:#}");
     // It may be doing long work: calls still reach it.
     echoes(&gantry, "a");
@@ -45,14 +58,22 @@ fn a_kept_server_that_does_not_answer_is_marked_warned_of_and_not_restarted() {
 #[test]
 fn a_stopped_process_recovers_when_it_goes_on() {
     let members = asked_often(&json!({"when_unresponsive": "keep"}));
-    let gantry = Gantry::builder().server_with("a", &Evilpeer::new(), &members).start();
+    let gantry = Gantry::builder()
+        .server_with("a", &Evilpeer::new(), &members)
+        .start();
     let first = gantry.wait_state("a", "ready", LONG);
-    let pid = i32::try_from(first["pid"].as_u64().unwrap()).ok().and_then(Pid::from_raw).unwrap();
+    let pid = i32::try_from(first["pid"].as_u64().unwrap())
+        .ok()
+        .and_then(Pid::from_raw)
+        .unwrap();
     kill_process(pid, Signal::STOP).unwrap();
     gantry.wait_state("a", "unresponsive", 3 * SECOND);
     kill_process(pid, Signal::CONT).unwrap();
     let status = gantry.wait_state("a", "ready", 3 * SECOND);
-    assert_eq!((&status["pid"], &status["restart_count"]), (&first["pid"], &json!(0)));
+    assert_eq!(
+        (&status["pid"], &status["restart_count"]),
+        (&first["pid"], &json!(0))
+    );
     assert_eq!(events(&gantry, "a", "recovered"), ["answers again"]);
     echoes(&gantry, "a");
 }
@@ -63,9 +84,14 @@ fn hosted_servers_are_kept_and_local_ones_reconnected_unless_told() {
     let gantry = Gantry::start(&["local"]);
     let spec = &gantry.status("local")["spec"];
     assert_eq!(spec["when_unresponsive"], "reconnect");
-    assert_eq!((&spec["health_every"], &spec["health_timeout"]), (&json!("30s"), &json!("10s")));
+    assert_eq!(
+        (&spec["health_every"], &spec["health_timeout"]),
+        (&json!("30s"), &json!("10s"))
+    );
     let body = json!({"name": "hosted", "command": "true", "start": "lazy"});
-    let hosted = gantry.rest("POST", "/api/v1/mcp/servers", Some(&body)).json();
+    let hosted = gantry
+        .rest("POST", "/api/v1/mcp/servers", Some(&body))
+        .json();
     assert_eq!(hosted["spec"]["when_unresponsive"], "keep");
 }
 
@@ -73,19 +99,31 @@ fn hosted_servers_are_kept_and_local_ones_reconnected_unless_told() {
 #[test]
 fn a_local_server_that_does_not_answer_is_reconnected_ever_more_slowly() {
     let peer = Evilpeer::new().era(Era::Legacy).fault("unresponsive-ping");
-    let gantry = Gantry::builder().server_with("a", &peer, &asked_often(&json!({}))).start();
+    let gantry = Gantry::builder()
+        .server_with("a", &peer, &asked_often(&json!({})))
+        .start();
     gantry.wait_state("a", "ready", LONG);
     let waits = |wanted: u64| {
         move |status: &Value| {
-            let (at, since) = (status["next_try"]["at_ms"].as_u64(), status["since_ms"].as_u64());
-            at.zip(since).is_some_and(|(at, since)| (at - since).abs_diff(wanted) <= wanted / 8)
+            let (at, since) = (
+                status["next_try"]["at_ms"].as_u64(),
+                status["since_ms"].as_u64(),
+            );
+            at.zip(since)
+                .is_some_and(|(at, since)| (at - since).abs_diff(wanted) <= wanted / 8)
         }
     };
     for wanted in [300, 600, 5000] {
         let status = gantry.wait_status("a", LONG, waits(wanted));
         assert_eq!(status["state"], "backing_off");
-        assert_eq!(status["last_crash"]["how"], "did not answer a health check within 400ms");
-        assert!(status["reason"].as_str().unwrap().contains("health check"), "{status:#}");
+        assert_eq!(
+            status["last_crash"]["how"],
+            "did not answer a health check within 400ms"
+        );
+        assert!(
+            status["reason"].as_str().unwrap().contains("health check"),
+            "{status:#}"
+        );
     }
     assert!(events(&gantry, "a", "unresponsive").len() >= 3);
     // Its tools have left the listing; a call by name says why.
@@ -93,5 +131,8 @@ fn a_local_server_that_does_not_answer_is_reconnected_ever_more_slowly() {
     assert_eq!(list["result"]["tools"], json!([]));
     let answer = gantry.call("a__echo", json!({"text": "x"}));
     let message = answer["error"]["message"].as_str().unwrap();
-    assert!(message.starts_with("server `a` is down: ") && message.contains("; next try in "), "{message}");
+    assert!(
+        message.starts_with("server `a` is down: ") && message.contains("; next try in "),
+        "{message}"
+    );
 }

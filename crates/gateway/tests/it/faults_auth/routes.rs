@@ -1,0 +1,169 @@
+//! Every route and who may use it, in one table; a route without a row fails.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use serde_json::json;
+
+use super::{code, refused};
+use crate::harness::{Answer, Gantry};
+
+/// Who may use a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum For {
+    Everyone,
+    AnyKey,
+    Admins,
+    Agents,
+}
+
+/// Method, path, who may, and what those who may get for an empty object or nothing.
+const ROUTES: [(&str, &str, For, u16); 24] = [
+    ("GET", "/healthz", For::Everyone, 200),
+    ("GET", "/metrics", For::Admins, 200),
+    ("GET", "/api/v1/health", For::Admins, 200),
+    ("GET", "/api/v1/mcp/servers", For::Admins, 200),
+    ("POST", "/api/v1/mcp/servers", For::Admins, 422),
+    ("GET", "/api/v1/mcp/servers/{server}", For::Admins, 200),
+    ("DELETE", "/api/v1/mcp/servers/{server}", For::Admins, 204),
+    ("POST", "/api/v1/mcp/servers/{server}/restart", For::Admins, 200),
+    ("GET", "/api/v1/mcp/servers/{server}/logs", For::Admins, 200),
+    ("GET", "/api/v1/mcp/servers/{server}/events", For::Admins, 200),
+    ("POST", "/api/v1/mcp/servers/{server}/call", For::AnyKey, 422),
+    ("GET", "/api/v1/events", For::Admins, 200),
+    ("GET", "/api/v1/keys", For::Admins, 200),
+    ("POST", "/api/v1/keys", For::Admins, 422),
+    ("DELETE", "/api/v1/keys/{key}", For::Admins, 204),
+    ("GET", "/api/v1/tools", For::AnyKey, 200),
+    ("POST", "/api/v1/tools/call", For::AnyKey, 422),
+    ("GET", "/api/v1/calls", For::AnyKey, 200),
+    ("GET", "/api/v1/calls/{call}", For::AnyKey, 404),
+    ("POST", "/mcp", For::Agents, 400),
+    ("GET", "/mcp", For::Agents, 405),
+    ("DELETE", "/mcp", For::Agents, 400),
+    ("POST", "/mcp/servers/{name}", For::Agents, 400),
+    ("GET", "/mcp/servers/{name}", For::Agents, 405),
+];
+
+/// Asks a route for server `a`, with an empty object where a body is taken.
+fn ask(gantry: &Gantry, key: Option<&str>, method: &str, path: &str) -> Answer {
+    let path = path.replace("{server}", "a").replace("{name}", "a");
+    let path = path.replace("{key}", "nobody").replace("{call}", "none");
+    let bearer = key.map(|key| format!("Bearer {key}"));
+    let mut headers = vec![("Accept", "application/json, text/event-stream")];
+    if let Some(bearer) = &bearer {
+        headers.push(("Authorization", bearer));
+    }
+    let body: &[u8] = match method {
+        "POST" => {
+            headers.push(("Content-Type", "application/json"));
+            b"{}"
+        }
+        _ => b"",
+    };
+    gantry.connect().request(method, &path, &headers, body).unwrap()
+}
+
+// fault U3
+#[test]
+fn without_a_valid_key_every_route_but_one_is_closed() {
+    let gantry = Gantry::start(&["a"]);
+    let body = json!({"kind": "admin", "label": "soon gone"});
+    let made = gantry.rest("POST", "/api/v1/keys", Some(&body)).json();
+    let path = format!("/api/v1/keys/{}", made["id"].as_str().unwrap());
+    assert_eq!(gantry.rest("DELETE", &path, None).status, 204);
+    let revoked = made["key"].as_str().unwrap();
+    for (method, path, who, status) in ROUTES {
+        let answer = ask(&gantry, None, method, path);
+        if who == For::Everyone {
+            assert_eq!((answer.status, answer.text().as_str()), (status, "ok\n"));
+            continue;
+        }
+        refused(path, &answer, 401, "auth.no_key");
+        let answer = ask(&gantry, Some(revoked), method, path);
+        // After too many wrong ones the address is told to wait.
+        let told = (answer.status, code(&answer));
+        let denials = [(401, "auth.wrong_key".to_owned()), (429, "auth.attempts".to_owned())];
+        assert!(denials.contains(&told), "{method} {path}: {told:?}");
+    }
+    // A method that a path does not take is no way past the key either.
+    refused("PUT", &ask(&gantry, None, "PUT", "/api/v1/keys"), 401, "auth.no_key");
+    let status = gantry.status("a");
+    assert_eq!((&status["state"], &status["restart_count"]), (&json!("ready"), &json!(0)));
+    assert_eq!(gantry.rest("GET", "/api/v1/keys", None).json()["items"].as_array().unwrap().len(), 2);
+}
+
+// fault U4
+#[test]
+fn agent_keys_open_no_admin_route_and_admin_keys_no_mcp() {
+    let gantry = Gantry::start(&["a"]);
+    for (method, path, who, _) in ROUTES {
+        let agent = ask(&gantry, Some(&gantry.agent), method, path);
+        let admin = ask(&gantry, Some(&gantry.admin), method, "/mcp");
+        match who {
+            For::Admins => refused(path, &agent, 403, "auth.agent_key"),
+            For::Agents => refused(path, &admin, 403, "auth.admin_key"),
+            For::Everyone | For::AnyKey => assert_ne!(agent.status, 403, "{method} {path}"),
+        }
+    }
+    // Nothing came of it: the server runs as it did, and no key was made.
+    let status = gantry.status("a");
+    assert_eq!((&status["state"], &status["restart_count"]), (&json!("ready"), &json!(0)));
+    assert_eq!(gantry.rest("GET", "/api/v1/keys", None).json()["items"].as_array().unwrap().len(), 2);
+    assert_eq!(gantry.audit_rows("").len(), 0);
+    let restarts = gantry.rest("GET", "/api/v1/mcp/servers/a/events?limit=1000", None).json();
+    let asked = |event: &&serde_json::Value| event["kind"].as_str().unwrap().contains("restart");
+    assert_eq!(restarts["items"].as_array().unwrap().iter().filter(asked).count(), 0);
+}
+
+// fault U4
+#[test]
+fn who_may_is_let_in() {
+    let gantry = Gantry::start(&["a"]);
+    // What ends the server goes last.
+    let (last, others): (Vec<_>, Vec<_>) =
+        ROUTES.into_iter().partition(|(method, path, ..)| *method == "DELETE" && path.contains("{server}"));
+    for (method, path, who, status) in others.into_iter().chain(last) {
+        let keys: &[&String] = match who {
+            For::Everyone | For::AnyKey => &[&gantry.admin, &gantry.agent],
+            For::Admins => &[&gantry.admin],
+            For::Agents => &[&gantry.agent],
+        };
+        for key in keys {
+            let answer = ask(&gantry, Some(key), method, path);
+            assert_eq!(answer.status, status, "{method} {path}: {}", answer.text());
+        }
+    }
+}
+
+/// Returns the paths that the sources give to the router.
+fn written(folder: &Path, found: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            written(&path, found);
+            continue;
+        }
+        if path.components().any(|part| part.as_os_str() == "tests.rs" || part.as_os_str() == "tests") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let routes = text.split(".route(").skip(1);
+        found.extend(routes.filter_map(|rest| rest.split('"').nth(1)).map(str::to_owned));
+    }
+}
+
+// fault U4
+#[test]
+fn every_route_has_a_row() {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found = BTreeSet::new();
+    written(&sources.join("api"), &mut found);
+    written(&sources.join("mcp"), &mut found);
+    let text = fs::read_to_string(sources.join("mcp.rs")).unwrap();
+    let routes = text.split(".route(").skip(1);
+    found.extend(routes.filter_map(|rest| rest.split('"').nth(1)).map(str::to_owned));
+    let known: BTreeSet<String> = ROUTES.iter().map(|(_, path, ..)| (*path).to_owned()).collect();
+    assert_eq!(found, known);
+}

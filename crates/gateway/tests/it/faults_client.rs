@@ -1,0 +1,159 @@
+//! Faults A1–A9: clients that dawdle, flood, leave, or say what makes no sense.
+//!
+//! Each test runs a far server that keeps a journal, so that «nothing was sent» is checked at the
+//! far end, beside a near neighbour that must not notice anything.
+
+mod bodies;
+mod crowd;
+mod gone;
+mod hung;
+mod malformed;
+mod posted;
+mod repeated;
+mod schemas;
+mod slow;
+
+use std::thread;
+use std::time::Duration;
+
+use gantry_testkit::journal::Journal;
+use gantry_testkit::wait::eventually;
+use gantry_testkit::{Evilpeer, procs};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::time::Instant;
+
+pub(crate) use self::posted::Posted;
+use crate::harness::{Gantry, LONG};
+
+/// The deadline of most contracts.
+const SECOND: Duration = Duration::from_secs(1);
+/// How many calls show that the neighbour is well.
+const CALLS: usize = 20;
+/// The server whose journal tells what reached it.
+const FAR: &str = "far";
+/// Its neighbour.
+const NEAR: &str = "near";
+
+/// A gateway with the far server and its neighbour.
+struct Rig {
+    gantry: Gantry,
+    folder: TempDir,
+}
+
+impl Rig {
+    /// Starts both, the far one with further members of its entry.
+    fn new(far: &Evilpeer, members: &Value) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let far = far.clone().journal(&folder.path().join("journal"));
+        let gantry = Gantry::builder()
+            .server_with(FAR, &far, members)
+            .server(NEAR, &Evilpeer::new().name(NEAR))
+            .start();
+        gantry.wait_state(FAR, "ready", LONG);
+        gantry.wait_state(NEAR, "ready", LONG);
+        Self { gantry, folder }
+    }
+
+    /// Describes a call of the far server's.
+    fn call(&self, tool: &str, arguments: Value) -> Posted {
+        Posted::call(&self.gantry.agent, &format!("{FAR}__{tool}"), arguments)
+    }
+
+    /// Returns what reached the far server.
+    fn journal(&self) -> Journal {
+        Journal::read(&self.folder.path().join("journal")).unwrap()
+    }
+
+    /// Asserts that no call reached the far server, and that none is recorded.
+    fn nothing_happened(&self) {
+        assert_eq!(self.journal().calls(), 0);
+        self.audited(&[]);
+    }
+
+    /// Asserts that the audit has exactly these rows of the far server: how many, status, code.
+    fn audited(&self, wanted: &[(usize, &str, Option<&str>)]) {
+        let rows = self.gantry.audit_rows(&format!("server={FAR}"));
+        let total: usize = wanted.iter().map(|(count, ..)| count).sum();
+        assert_eq!(rows.len(), total, "{rows:#?}");
+        for (count, status, code) in wanted {
+            let fits = |row: &&Value| row["status"] == *status && row["code"].as_str() == *code;
+            let found = rows.iter().filter(fits).count();
+            assert_eq!(found, *count, "{status} {code:?}: {rows:#?}");
+        }
+    }
+
+    /// Waits until the far server has as many calls in flight and waiting.
+    fn wait_queue(&self, in_flight: usize, waiting: usize, within: Duration) {
+        let wanted = |status: &Value| {
+            let queue = &status["queue"];
+            queue["in_flight"] == in_flight && queue["waiting"] == waiting
+        };
+        self.gantry.wait_status(FAR, within, wanted);
+    }
+
+    /// Asserts that the far server was never started again and answers at once.
+    fn far_is_well(&self) {
+        let status = self.gantry.status(FAR);
+        assert_eq!((&status["state"], &status["restart_count"]), (&json!("ready"), &json!(0)));
+        assert_eq!(self.journal().starts(), 1);
+        let begun = Instant::now();
+        let answer = self.gantry.call("far__echo", json!({"text": "still here"}));
+        assert_eq!(answer["result"]["content"][0]["text"], "still here", "{answer:#}");
+        assert!(begun.elapsed() <= SECOND, "{:?}", begun.elapsed());
+    }
+
+    /// Asserts that the neighbour answers 20 calls at once, each with its own text, within a second.
+    fn neighbour_holds(&self) {
+        let call = |number: usize| {
+            let begun = Instant::now();
+            let text = format!("neighbour {number}");
+            let answer = self.gantry.call("near__echo", json!({"text": text}));
+            assert_eq!(answer["result"]["content"][0]["text"], text, "{answer:#}");
+            begun.elapsed()
+        };
+        thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..CALLS).map(|number| scope.spawn(move || call(number))).collect();
+            for thread in threads {
+                let took = thread.join().unwrap();
+                assert!(took <= SECOND, "the neighbour's call took {took:?}");
+            }
+        });
+    }
+
+    /// Returns how many files the gateway has open once no connection of ours is left.
+    fn quiet_fds(&self) -> usize {
+        let mut last = 0;
+        let settled = eventually(LONG, || {
+            let now = procs::open_fds(self.gantry.pid);
+            let same = now == last;
+            last = now;
+            thread::sleep(Duration::from_millis(50));
+            same
+        });
+        assert!(settled.is_some(), "{last} files are open, and their number never rests");
+        last
+    }
+
+    /// Waits until the gateway has at most so many files open.
+    fn wait_fds(&self, most: usize, within: Duration) -> Duration {
+        let waited = eventually(within, || procs::open_fds(self.gantry.pid) <= most);
+        let open = procs::open_fds(self.gantry.pid);
+        waited.unwrap_or_else(|| panic!("{open} files are open after {within:?}, not {most}"))
+    }
+
+    /// Returns how much memory the gateway uses, in KiB.
+    fn memory(&self) -> u64 {
+        procs::rss_kib(self.gantry.pid)
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            let log = self.gantry.stderr();
+            assert!(!log.contains("panicked"), "no client makes the gateway panic:\n{log}");
+        }
+    }
+}

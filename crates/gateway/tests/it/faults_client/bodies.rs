@@ -1,0 +1,163 @@
+//! Bodies that are too large, endless or packed, and heads that are.
+
+use std::io::{Read as _, Write as _};
+use std::thread;
+
+use gantry_testkit::Evilpeer;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{Posted, Rig, SECOND};
+use crate::harness::Answer;
+
+/// The largest body that is read.
+const LIMIT: usize = 4 << 20;
+
+fn refused(answer: &Answer, status: u16, code: &str) {
+    assert_eq!(answer.status, status, "{}", answer.text());
+    let body = answer.json();
+    // On `/mcp` as a JSON-RPC error, elsewhere as a problem document.
+    let told = body.pointer("/error/data/code").unwrap_or(&body["code"]);
+    assert_eq!(told, code, "{body:#}");
+    if let Some(rpc) = body.pointer("/error/code").and_then(Value::as_i64) {
+        assert_eq!(rpc, -31000 - i64::from(status));
+        assert!(body["id"].is_null());
+    }
+}
+
+/// Describes the same call on both surfaces.
+fn calls(rig: &Rig, nonce: &str) -> [Posted; 2] {
+    let arguments = json!({"text": "x", "nonce": nonce});
+    let rest = json!({"name": "far__echo", "arguments": arguments});
+    let rest = Posted::new(&rig.gantry.agent, "/api/v1/tools/call", &rest);
+    [rig.call("echo", arguments), rest]
+}
+
+/// Returns a JSON text of exactly that many bytes: the call, then blanks.
+fn padded(text: &str, bytes: usize) -> Vec<u8> {
+    let mut body = text.as_bytes().to_vec();
+    body.resize(bytes, b' ');
+    body
+}
+
+// fault A3
+#[test]
+fn a_body_is_read_up_to_four_mebibytes_and_not_a_byte_further() {
+    let rig = Rig::new(&Evilpeer::new(), &json!({}));
+    let arguments = json!({"text": "x", "nonce": "n"});
+    let rest = json!({"name": "far__echo", "arguments": arguments}).to_string();
+    let rest_call = Posted::new(&rig.gantry.agent, "/api/v1/tools/call", &Value::Null);
+    let params = json!({"name": "far__echo", "arguments": arguments});
+    let mcp = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
+    let mcp_call = Posted::new(&rig.gantry.agent, "/mcp", &Value::Null);
+    for (posted, text) in [(mcp_call, mcp), (rest_call, rest)] {
+        let whole = posted.clone().body(padded(&text, LIMIT)).send(&rig.gantry);
+        assert_eq!(whole.status, 200, "{}", whole.text());
+        let over = posted.body(padded(&text, LIMIT + 1)).send(&rig.gantry);
+        refused(&over, 413, "http.body_too_large");
+    }
+    assert_eq!(rig.journal().executed("n"), 2);
+    rig.audited(&[(2, "ok", None)]);
+}
+
+// fault A3
+#[test]
+fn a_length_over_the_limit_is_refused_before_the_body_comes() {
+    let rig = Rig::new(&Evilpeer::new(), &json!({}));
+    for posted in calls(&rig, "announced") {
+        for length in ["4194305", "1099511627776"] {
+            let framing = format!("Expect: 100-continue\r\nContent-Length: {length}");
+            let mut connection = rig.gantry.connect();
+            let begun = Instant::now();
+            let head = posted.head(&rig.gantry.authority, &framing);
+            connection.socket().write_all(&head).unwrap();
+            refused(&connection.answer().unwrap(), 413, "http.body_too_large");
+            assert!(begun.elapsed() <= SECOND, "{:?}", begun.elapsed());
+        }
+    }
+    rig.nothing_happened();
+}
+
+/// Sends chunks until the gateway has had enough; returns its answer and how much was sent.
+fn endless(rig: &Rig, posted: &Posted) -> (String, usize) {
+    let mut connection = rig.gantry.connect();
+    let head = posted.head(&rig.gantry.authority, "Transfer-Encoding: chunked");
+    let mut pen = connection.socket().try_clone().unwrap();
+    pen.write_all(&head).unwrap();
+    thread::scope(|scope| {
+        let sending = scope.spawn(move || {
+            let mut chunk = b"10000\r\n".to_vec();
+            chunk.extend(vec![b' '; 0x10000]);
+            chunk.extend(b"\r\n");
+            let mut sent = 0;
+            while sent < 256 << 20 && pen.write_all(&chunk).is_ok() {
+                sent += 0x10000;
+            }
+            sent
+        });
+        let mut told = Vec::new();
+        // The end may be a reset, since we are still sending.
+        drop(connection.socket().read_to_end(&mut told));
+        (String::from_utf8_lossy(&told).into_owned(), sending.join().unwrap())
+    })
+}
+
+// fault A3
+#[test]
+fn endless_chunks_are_cut_off_within_bounded_memory() {
+    const CLIENTS: usize = 8;
+    let rig = Rig::new(&Evilpeer::new(), &json!({}));
+    let (fds, before) = (rig.quiet_fds(), rig.memory());
+    let posted = calls(&rig, "endless");
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|number| {
+                let (rig, posted) = (&rig, &posted[number % 2]);
+                scope.spawn(move || endless(rig, posted))
+            })
+            .collect();
+        rig.neighbour_holds();
+        for client in clients {
+            let (told, sent) = client.join().unwrap();
+            assert!(told.starts_with("HTTP/1.1 413 "), "{told}");
+            assert!(told.contains("http.body_too_large"), "{told}");
+            assert!(sent <= 40 << 20, "{sent} bytes were taken");
+        }
+    });
+    let grown = gantry_testkit::procs::peak_rss_kib(rig.gantry.pid).saturating_sub(before);
+    assert!(grown <= CLIENTS as u64 * (8 << 10) + (24 << 10), "{grown} KiB");
+    rig.wait_fds(fds, SECOND);
+    rig.nothing_happened();
+}
+
+// fault A3
+#[test]
+fn packed_bodies_are_never_unpacked() {
+    let rig = Rig::new(&Evilpeer::new(), &json!({}));
+    for posted in calls(&rig, "packed") {
+        for coding in ["gzip", "deflate", "br", "zstd", "identity, gzip"] {
+            let answer = posted.clone().header("Content-Encoding", coding).send(&rig.gantry);
+            refused(&answer, 415, "http.content_encoding");
+        }
+        assert_eq!(posted.header("Content-Encoding", "identity").send(&rig.gantry).status, 200);
+    }
+    assert_eq!(rig.journal().calls(), 2);
+    rig.audited(&[(2, "ok", None)]);
+}
+
+// fault A3
+#[test]
+fn heads_are_bounded_too() {
+    let rig = Rig::new(&Evilpeer::new(), &json!({}));
+    let [posted, _] = calls(&rig, "head");
+    let many = (0..100).fold(posted.clone(), |posted, number| posted.also(&format!("X-{number}"), "x"));
+    let long = posted.header("X-Long", &"x".repeat(70_000));
+    for posted in [many, long] {
+        let mut connection = posted.open(&rig.gantry);
+        let mut told = String::new();
+        drop(connection.socket().read_to_string(&mut told));
+        assert!(told.starts_with("HTTP/1.1 431 "), "{told}");
+    }
+    rig.nothing_happened();
+    rig.neighbour_holds();
+}

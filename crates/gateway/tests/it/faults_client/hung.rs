@@ -1,0 +1,87 @@
+//! More calls than a server that answers none of them can ever take.
+
+use std::time::Duration;
+
+use gantry_testkit::Evilpeer;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{Posted, Rig, SECOND};
+use crate::harness::{Answer, LONG};
+
+/// Calls that have a lane.
+const LANES: usize = 32;
+/// Calls that may wait for one.
+const QUEUE: usize = 256;
+/// Calls in all.
+const CALLS: usize = 600;
+/// When a call is given up.
+const TIMEOUT: Duration = Duration::from_secs(6);
+
+/// Asserts that a call was refused because too many wait.
+fn is_busy(answer: &Answer) {
+    assert_eq!((answer.status, answer.header("retry-after")), (429, Some("1")), "{}", answer.text());
+    let error = answer.message()["error"].take();
+    assert_eq!(error["message"], "server `far` is busy: 256 calls wait already");
+    let code = error["code"].as_i64().unwrap();
+    assert!(!(-32768..=-32000).contains(&code), "{code} is reserved");
+    assert_eq!(code, -31429);
+    let data = &error["data"];
+    assert_eq!((&data["code"], &data["retry_after_ms"]), (&json!("server.busy"), &json!(1000)));
+    assert!(data["call"].is_string());
+}
+
+// fault A5
+#[test]
+fn six_hundred_calls_at_a_hung_server_are_all_answered_in_time() {
+    let members = json!({"calls": {"timeout": "6s", "timeout_max": "6s"}, "life": {"health_every": "10m"}});
+    let rig = Rig::new(&Evilpeer::new(), &members);
+    let (fds, before) = (rig.quiet_fds(), rig.memory());
+    let hang = |number: usize| json!({"ms": 600_000, "nonce": format!("n{number}")});
+    let taken: Vec<_> = (0..LANES + QUEUE)
+        .map(|number| (rig.call("slow", hang(number)).open(&rig.gantry), Instant::now()))
+        .collect();
+    rig.wait_queue(LANES, QUEUE, TIMEOUT / 2);
+    // From here on every call is one too many, in whichever generation, and is told so at once.
+    for number in LANES + QUEUE..CALLS {
+        let begun = Instant::now();
+        let params = json!({"name": "far__slow", "arguments": hang(number)});
+        let answer = match number % 2 {
+            0 => Posted::stateless(&rig.gantry.agent, "tools/call", params),
+            _ => {
+                let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+                Posted::new(&rig.gantry.agent, "/mcp", &call)
+            }
+        };
+        is_busy(&answer.send(&rig.gantry));
+        assert!(begun.elapsed() <= SECOND, "{:?}", begun.elapsed());
+    }
+    let body = json!({"name": "far__slow", "arguments": hang(CALLS)});
+    let answer = rig.gantry.rest_as(&rig.gantry.agent, "POST", "/api/v1/tools/call", Some(&body));
+    assert_eq!((answer.status, answer.header("retry-after")), (429, Some("1")));
+    assert_eq!(answer.json()["code"], "server.busy");
+    rig.wait_queue(LANES, QUEUE, SECOND);
+    let grown = rig.memory().saturating_sub(before);
+    assert!(grown <= 32 << 10, "{CALLS} calls took {grown} KiB");
+    rig.neighbour_holds();
+
+    for (mut connection, sent) in taken {
+        let answer: Value = connection.answer().unwrap().message();
+        assert!(sent.elapsed() <= TIMEOUT + SECOND, "answered after {:?}", sent.elapsed());
+        let error = &answer["error"];
+        assert_eq!((&error["code"], &error["data"]["code"]), (&json!(-31504), &json!("call.timeout")));
+        assert_eq!(error["message"], "server `far` did not answer within 6s");
+    }
+    rig.wait_queue(0, 0, SECOND);
+    rig.wait_fds(fds, LONG);
+    let seen = rig.journal();
+    for number in LANES + QUEUE..=CALLS {
+        assert_eq!(seen.executed(&format!("n{number}")), 0, "the overflow was never sent");
+    }
+    rig.far_is_well();
+    rig.audited(&[
+        (LANES + QUEUE, "timeout", Some("call.timeout")),
+        (CALLS + 1 - LANES - QUEUE, "refused", Some("server.busy")),
+        (1, "ok", None),
+    ]);
+}

@@ -1,0 +1,94 @@
+//! Clients that do not read what they asked for, or do not send what they announced.
+//!
+//! The deadlines are the real ones of 30 s, waited for once by all of them together.
+
+use std::io::Write as _;
+use std::thread;
+use std::time::Duration;
+
+use gantry_testkit::Evilpeer;
+use gantry_testkit::wait::eventually;
+use rustix::net::sockopt::set_socket_recv_buffer_size;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::{FAR, Rig, SECOND};
+use crate::harness::{Connection, LONG};
+
+/// Clients that do not read.
+const READERS: usize = 6;
+/// The size of the results that they do not read: more than the kernel takes on the way.
+const BIG: u64 = 7 << 20;
+/// How long a client may leave an answer unread, or a body unsent.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Opens a connection whose receive buffer is as small as it gets.
+fn narrow(rig: &Rig) -> Connection {
+    let mut connection = rig.gantry.connect();
+    set_socket_recv_buffer_size(connection.socket(), 4096).unwrap();
+    connection
+}
+
+/// Sends one byte a second of a body that would take an hour, and returns the answer and its time.
+fn trickle(rig: &Rig) -> (u16, String, Duration) {
+    let mut connection = rig.gantry.connect();
+    let posted = rig.call("echo", json!({"text": "never sent", "nonce": "trickle"}));
+    let head = posted.head(&rig.gantry.authority, "Content-Length: 3600");
+    let begun = Instant::now();
+    connection.socket().write_all(&head).unwrap();
+    let mut pen = connection.socket().try_clone().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            while pen.write_all(b" ").is_ok() && begun.elapsed() < 2 * PATIENCE {
+                thread::sleep(SECOND);
+            }
+        });
+        let answer = connection.answer().expect("the gateway answers");
+        connection.socket().shutdown(std::net::Shutdown::Both).ok();
+        (answer.status, answer.message()["error"]["data"]["code"].to_string(), begun.elapsed())
+    })
+}
+
+// fault A1, fault A2
+#[test]
+fn who_neither_reads_nor_sends_for_thirty_seconds_is_cut_off_and_hurts_nobody() {
+    let rig = Rig::new(&Evilpeer::new(), &json!({}));
+    let (fds, before) = (rig.quiet_fds(), rig.memory());
+    thread::scope(|scope| {
+        let trickling = scope.spawn(|| trickle(&rig));
+        let mut readers: Vec<Connection> = (0..READERS).map(|_| narrow(&rig)).collect();
+        for (number, reader) in readers.iter_mut().enumerate() {
+            let posted = rig.call("big", json!({"bytes": BIG, "nonce": format!("r{number}")}));
+            // As one document, and as an event.
+            match number % 2 {
+                0 => posted.write(reader),
+                _ => posted.header("Accept", "text/event-stream").write(reader),
+            }
+        }
+        let query = format!("server={FAR}&status=ok");
+        let answered = eventually(LONG, || rig.gantry.audit_rows(&query).len() == READERS);
+        assert!(answered.is_some(), "every call is answered and recorded, read or not");
+        let stalled = Instant::now();eprintln!("stalled");
+        // The result itself and what is on its way; nothing piles up beside that.
+        let bound = before + READERS as u64 * (3 * BIG / 1024) + (32 << 10);
+        assert!(rig.memory() <= bound, "{} KiB of {bound}", rig.memory());
+        // Neither the neighbour nor the same server's other clients wait for them.
+        rig.neighbour_holds();
+        rig.far_is_well();
+
+        eprintln!("well");rig.wait_fds(fds, PATIENCE + Duration::from_secs(5));
+        let waited = stalled.elapsed();eprintln!("waited {waited:?}");
+        assert!(waited >= PATIENCE - 2 * SECOND, "cut off after {waited:?}");
+        for mut reader in readers {
+            // What the kernel had taken still comes, then the end: never the whole answer.
+            let answer = reader.answer();
+            assert!(answer.is_err(), "the answer was cut: {:?}", answer.map(|answer| answer.status));
+        }
+        eprintln!("read");let (status, code, took) = trickling.join().unwrap();
+        assert_eq!((status, code.as_str()), (408, "\"http.slow_body\""));
+        assert!(took >= PATIENCE && took <= PATIENCE + 2 * SECOND, "{took:?}");
+    });
+    rig.neighbour_holds();
+    assert_eq!(rig.journal().executed("trickle"), 0);
+    rig.audited(&[(READERS + 1, "ok", None)]);
+}

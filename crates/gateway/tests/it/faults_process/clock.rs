@@ -1,0 +1,131 @@
+//! Fault P13: the clock of the machine jumps by a day, forth and back. Waits are not moved by it, and
+//! the audit keeps the order in which calls came.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use gantry_testkit::Evilpeer;
+use gantry_testkit::wait::eventually;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{SECOND, audited, echoes, restarts, tidy};
+use crate::harness::{Gantry, LONG};
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// A clock that a gateway takes for the machine's.
+struct Clock {
+    file: PathBuf,
+}
+
+impl Clock {
+    fn in_folder(folder: &Path) -> Self {
+        let clock = Self { file: folder.join("clock") };
+        clock.set("+0");
+        clock
+    }
+
+    /// Sets how far it is from the truth, such as `+1d`.
+    fn set(&self, offset: &str) {
+        let draft = self.file.with_extension("draft");
+        fs::write(&draft, offset).unwrap();
+        fs::rename(draft, &self.file).unwrap();
+    }
+
+    fn library() -> String {
+        let places = ["x86_64", "aarch64"]
+            .map(|machine| format!("/usr/lib/{machine}-linux-gnu/faketime/libfaketimeMT.so.1"));
+        let found = places.into_iter().find(|place| Path::new(place).exists());
+        found.expect("libfaketime is installed: see `.ci/needs`")
+    }
+
+    /// Has a gateway go by this clock.
+    fn rule(&self, builder: crate::harness::Builder) -> crate::harness::Builder {
+        builder
+            .variable("LD_PRELOAD", &Self::library())
+            .variable("FAKETIME_TIMESTAMP_FILE", self.file.to_str().unwrap())
+            .variable("FAKETIME_NO_CACHE", "1")
+            .variable("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+            .variable("FAKETIME_DONT_RESET", "1")
+    }
+}
+
+/// Returns the gateway's time, from a status that it wrote now.
+fn now_ms(gantry: &Gantry) -> u64 {
+    echoes(gantry, "good");
+    let rows = gantry.rest("GET", "/api/v1/calls?limit=1000&server=good", None).json();
+    let rows = rows["items"].as_array().unwrap();
+    let newest = rows.iter().max_by_key(|row| row["seq"].as_u64()).unwrap();
+    newest["started_ms"].as_u64().unwrap()
+}
+
+// fault P13
+#[test]
+fn a_clock_that_jumps_by_a_day_moves_no_wait_and_no_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Clock::in_folder(folder.path());
+    let policy = json!({"at_once": 0, "window": "1m", "ladder": ["4s"], "reset_after": "10m"});
+    let mut gantry = clock
+        .rule(Gantry::builder())
+        .server_with("good", &Evilpeer::new(), &json!({"calls": {"timeout": "3s"}}))
+        .server_with("loop", &Evilpeer::new(), &restarts(&policy))
+        .start();
+    for name in ["good", "loop"] {
+        gantry.wait_state(name, "ready", LONG);
+    }
+    let mut last = now_ms(&gantry);
+    for offset in ["+1d", "-1d", "+0"] {
+        // A call and a wait are under way when the clock jumps.
+        let pid = gantry.status("loop")["pid"].clone();
+        let crashed = Instant::now();
+        gantry.call("loop__crash", json!({}));
+        gantry.wait_state("loop", "backing_off", LONG);
+        let (answer, late) = thread::scope(|scope| {
+            let gantry = &gantry;
+            let call = scope.spawn(move || gantry.call("good__slow", json!({"ms": 1500})));
+            let late = scope.spawn(move || {
+                let begun = Instant::now();
+                let answer = gantry.call("good__slow", json!({"ms": 60_000}));
+                (answer, begun.elapsed())
+            });
+            gantry.wait_status("good", LONG, |now| now["queue"]["in_flight"] == 2);
+            clock.set(offset);
+            (call.join().unwrap(), late.join().unwrap())
+        });
+        assert_eq!(answer["result"]["content"][0]["text"], "slept 1500 ms", "{answer:#}");
+        let (answer, took) = late;
+        assert_eq!(answer["error"]["data"]["code"], "call.timeout", "{answer:#}");
+        assert!(took >= 3 * SECOND && took <= 4 * SECOND, "{offset}: {took:?}");
+        let now = now_ms(&gantry);
+        assert!(now.abs_diff(last) > DAY_MS - 120_000, "{offset}: the clock did jump: {last} {now}");
+        last = now;
+        let again = |status: &Value| status["state"] == "ready" && status["pid"] != pid;
+        gantry.wait_status("loop", LONG, again);
+        let waited = crashed.elapsed();
+        assert!(waited >= 3 * SECOND && waited <= 8 * SECOND, "{offset}: 4 s ± 10 %: {waited:?}");
+    }
+    // The list is in the order of the calls, page by page, whatever the clock said.
+    let rows = gantry.audit_rows("");
+    let seqs: Vec<u64> = rows.iter().map(|row| row["seq"].as_u64().unwrap()).collect();
+    let tools: Vec<&str> = rows.iter().map(|row| row["tool"].as_str().unwrap()).collect();
+    let round = ["crash", "slow", "slow", "echo"];
+    let wanted: Vec<&str> = ["echo"].into_iter().chain([round; 3].into_iter().flatten()).collect();
+    assert_eq!(tools, wanted);
+    assert_eq!(seqs.len(), 13);
+    audited(&gantry, "loop", &[(3, "error", Some("server.exited"))]);
+    audited(&gantry, "good", &[(7, "ok", None), (3, "timeout", Some("call.timeout"))]);
+    tidy(&gantry);
+    // Also over a restart with a clock that is behind.
+    clock.set("-1d");
+    assert_eq!(gantry.stop(), Some(0), "{}", gantry.stderr());
+    let gantry = gantry.again();
+    gantry.wait_state("good", "ready", LONG);
+    echoes(&gantry, "good");
+    let rows = gantry.audit_rows("");
+    assert_eq!(rows.len(), 14);
+    let newest = rows.iter().max_by_key(|row| row["seq"].as_u64()).unwrap();
+    assert_eq!(rows.last(), Some(newest), "the newest call is the last: {rows:#?}");
+    assert!(eventually(SECOND, || gantry.status("good")["state"] == "ready").is_some());
+}

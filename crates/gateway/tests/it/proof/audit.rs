@@ -1,0 +1,227 @@
+//! Must show 5: 50,000 calls, each with a nonce, while children and the gateway are killed.
+//!
+//! Three records are compared at the end: the clients' own, the servers' own, and the audit's rows.
+//! Answered ⊆ rows with the same end, executed ⊆ rows, rows ⊆ sent, and nothing twice.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use gantry_testkit::journal::Journal;
+use gantry_testkit::wait::eventually;
+use gantry_testkit::{Evilpeer, procs};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::time::Instant;
+
+use super::client::{Client, Fate};
+use super::{Random, own_marker};
+use crate::harness::{Builder, Connection, Gantry, LONG};
+
+const CLIENTS: usize = 8;
+const CALLS: usize = 50_000;
+const GATEWAY_KILLS: usize = 20;
+const SERVERS: [&str; 4] = ["a", "b", "c", "d"];
+
+/// What one client sent, in order.
+pub(super) type Sent = Vec<(String, Fate)>;
+
+/// One row of the audit, as far as it is compared.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) id: String,
+    pub(super) status: String,
+    pub(super) code: Option<String>,
+}
+
+/// The servers' own records, one file each.
+pub(super) struct FarEnd {
+    folder: TempDir,
+    pub(super) marker: String,
+}
+
+impl FarEnd {
+    pub(super) fn new(what: &str) -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), marker: own_marker(what) }
+    }
+
+    fn journal(&self, server: &str) -> PathBuf {
+        self.folder.path().join(server)
+    }
+
+    /// Adds the servers, which come back at once however often they are killed.
+    pub(super) fn servers(&self, mut builder: Builder, names: &[&str]) -> Builder {
+        let restart = json!({"at_once": 100, "window": "1s", "ladder": ["1ms"], "reset_after": "1s"});
+        let members = json!({"life": {"restart": restart}});
+        for name in names {
+            let peer = Evilpeer::new().name(&self.marker).journal(&self.journal(name));
+            builder = builder.server_with(name, &peer, &members);
+        }
+        builder
+    }
+
+    /// Returns the nonces of all executed calls; panics if one was executed twice.
+    pub(super) fn executed(&self, names: &[&str]) -> HashSet<String> {
+        let mut executed = HashSet::new();
+        for name in names {
+            for nonce in Journal::read(&self.journal(name)).unwrap().nonces() {
+                assert!(executed.insert(nonce.to_owned()), "`{nonce}` was executed twice");
+            }
+        }
+        executed
+    }
+}
+
+/// Returns every row by its nonce; panics if a nonce has two.
+pub(super) fn rows(gantry: &Gantry) -> HashMap<String, Row> {
+    let mut rows = HashMap::new();
+    for row in gantry.audit_rows("") {
+        let word = |name: &str| row[name].as_str().map(str::to_owned);
+        let input = word("input").unwrap_or_else(|| panic!("a row without its input: {row:#}"));
+        let input: Value = serde_json::from_str(&input).unwrap();
+        let nonce = input["nonce"].as_str().unwrap_or_else(|| panic!("no nonce: {row:#}")).to_owned();
+        let kept = Row { id: word("id").unwrap(), status: word("status").unwrap(), code: word("code") };
+        assert_eq!(row["repeats"], 1, "{row:#}");
+        if let Some(other) = rows.insert(nonce, kept) {
+            panic!("a second row of one call: {other:?} and {row:#}");
+        }
+    }
+    rows
+}
+
+/// Compares the three records and returns how many rows there are of each status and code.
+pub(super) fn compare(
+    sent: &[Sent],
+    executed: &HashSet<String>,
+    rows: &HashMap<String, Row>,
+) -> HashMap<(String, Option<String>), usize> {
+    let known: HashMap<&str, &Fate> =
+        sent.iter().flatten().map(|(nonce, fate)| (nonce.as_str(), fate)).collect();
+    let total: usize = sent.iter().map(Vec::len).sum();
+    assert_eq!(known.len(), total, "every nonce is sent once");
+    let mut kinds = HashMap::new();
+    for (nonce, row) in rows {
+        assert!(known.contains_key(nonce.as_str()), "`{nonce}` was never sent: {row:?}");
+        *kinds.entry((row.status.clone(), row.code.clone())).or_default() += 1;
+    }
+    for nonce in executed {
+        assert!(rows.contains_key(nonce), "`{nonce}` was executed and has no row");
+    }
+    for (nonce, fate) in known {
+        let row = rows.get(nonce);
+        match (fate, row) {
+            (Fate::Cut, _) => {}
+            (Fate::Result(text), Some(row)) => {
+                assert_eq!(text, nonce);
+                assert_eq!((row.status.as_str(), &row.code), ("ok", &None), "`{nonce}`");
+                assert!(executed.contains(nonce), "`{nonce}` was answered and not executed");
+            }
+            (Fate::Failed { code, call: Some(call) }, Some(row)) => {
+                assert_eq!((row.status.as_str(), row.code.as_ref()), ("error", Some(code)), "`{nonce}`");
+                assert_eq!(*call, row.id);
+            }
+            // What is refused for want of a record has none, and never reaches a server.
+            (Fate::Failed { code, call: None }, None) => {
+                assert_eq!(code, "audit.unavailable");
+                assert!(!executed.contains(nonce), "`{nonce}` was refused and executed");
+            }
+            (fate, row) => panic!("`{nonce}` ended as {fate:?} and its row is {row:?}"),
+        }
+    }
+    kinds
+}
+
+/// Makes one client's calls and returns its record.
+fn calls_of(mut client: Client, number: usize, made: &AtomicUsize) -> Sent {
+    let mut random = Random::new(number as u64 + 1);
+    let mut sent = Vec::new();
+    for count in 0..CALLS / CLIENTS {
+        let nonce = format!("c{number}-{count}");
+        let tool = format!("{}__echo", SERVERS[random.below(SERVERS.len())]);
+        let arguments = format!(r#"{{"text":"{nonce}","nonce":"{nonce}"}}"#);
+        let fate = client.call(&tool, &arguments);
+        sent.push((nonce, fate));
+        made.fetch_add(1, Ordering::Relaxed);
+    }
+    sent
+}
+
+/// Kills servers at random until told to end, and returns how many.
+fn kill_children(authority: &str, admin: &str, marker: &str, end: &AtomicBool) -> usize {
+    let mut random = Random::new(77);
+    let mut killed = 0;
+    let bearer = format!("Bearer {admin}");
+    let headers = [("Authorization", bearer.as_str())];
+    while !end.load(Ordering::Relaxed) {
+        let path = format!("/api/v1/mcp/servers/{}", SERVERS[random.below(SERVERS.len())]);
+        let asked = Connection::open(authority)
+            .and_then(|mut connection| connection.request("GET", &path, &headers, b""));
+        let status: Option<Value> =
+            asked.ok().and_then(|answer| serde_json::from_slice(&answer.body).ok());
+        let pid = status.and_then(|status| u32::try_from(status["pid"].as_u64()?).ok());
+        // A number may be somebody else's by now.
+        let ours = |pid: &u32| procs::look(*pid).is_some_and(|process| process.command.contains(marker));
+        let raw = pid.filter(ours).and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+        if raw.is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok()) {
+            killed += 1;
+        }
+        let pause = Duration::from_millis(30 + random.below(150) as u64);
+        eventually(pause, || end.load(Ordering::Relaxed));
+    }
+    killed
+}
+
+// fault A11, fault P11
+#[test]
+fn every_call_is_recorded_once_whoever_is_killed() {
+    let far = FarEnd::new("audit");
+    let gantry = far.servers(Gantry::builder(), &SERVERS).start();
+    for server in SERVERS {
+        gantry.wait_state(server, "ready", LONG);
+    }
+    let made = AtomicUsize::new(0);
+    let end = AtomicBool::new(false);
+    let mut random = Random::new(3);
+    let begun = Instant::now();
+    let (authority, admin) = (gantry.authority.clone(), gantry.admin.clone());
+    let (gantry, sent, killed) = thread::scope(|scope| {
+        let mut gantry = gantry;
+        let (made, end, marker) = (&made, &end, far.marker.as_str());
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|number| {
+                let client = Client::new(&gantry);
+                scope.spawn(move || calls_of(client, number, made))
+            })
+            .collect();
+        let killer = scope.spawn(|| kill_children(&authority, &admin, marker, end));
+        for kill in 1..=GATEWAY_KILLS {
+            let step = CALLS / (GATEWAY_KILLS + 1);
+            let at = step * kill + random.below(step / 2);
+            let reached = eventually(10 * LONG, || made.load(Ordering::Relaxed) >= at);
+            assert!(reached.is_some(), "only {made:?} calls were made");
+            gantry.kill();
+            gantry = gantry.again_here();
+        }
+        let sent: Vec<Sent> = clients.into_iter().map(|client| client.join().unwrap()).collect();
+        end.store(true, Ordering::Relaxed);
+        (gantry, sent, killer.join().unwrap())
+    });
+    let took = begun.elapsed();
+    let executed = far.executed(&SERVERS);
+    let rows = rows(&gantry);
+    let kinds = compare(&sent, &executed, &rows);
+    let answered = sent.iter().flatten().filter(|(_, fate)| *fate != Fate::Cut).count();
+    eprintln!(
+        "{CALLS} calls in {took:?}, {GATEWAY_KILLS} gateways and {killed} children killed: \
+         {answered} answered, {} executed, {} rows: {kinds:?}",
+        executed.len(),
+        rows.len(),
+    );
+    assert!(answered > CALLS / 2 && killed > GATEWAY_KILLS, "the proof was too kind");
+    assert!(!kinds.keys().any(|(status, _)| status == "running"), "{kinds:?}");
+    let died = ("unknown".to_owned(), Some("gateway.died".to_owned()));
+    assert!(kinds.get(&died).is_some_and(|count| *count > 0), "kills cut calls off: {kinds:?}");
+}

@@ -1,0 +1,191 @@
+//! Rows 1.6 and 1.7: the lanes of a server, what waits for them, and when they open again.
+
+use std::thread;
+use std::time::Duration;
+
+use gantry_testkit::Evilpeer;
+use gantry_testkit::journal::Journal;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{SECOND, rest_tool, with_journal};
+use crate::harness::{Gantry, LONG};
+
+// row 1.6
+#[test]
+fn a_timeout_frees_the_lane_once_the_late_answer_has_come() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("journal");
+    let peer = Evilpeer::new().fault("late=1500").fault_calls(1);
+    let gantry = with_journal(&journal, peer, &json!({"concurrency": 1}));
+    let spec = gantry.status("a")["spec"].clone();
+    assert_eq!(
+        (&spec["timeout"], &spec["late_grace"]),
+        (&json!("30s"), &json!("10s"))
+    );
+    let begun = Instant::now();
+    let body = json!({
+        "method": "tools/call",
+        "params": {"name": "echo", "arguments": {"text": "late", "nonce": "one"}},
+        "timeout_ms": 400,
+    });
+    let path = "/api/v1/mcp/servers/a/call";
+    let answer = gantry.rest_as(&gantry.agent, "POST", path, Some(&body));
+    let took = begun.elapsed();
+    assert_eq!(answer.status, 504, "{}", answer.text());
+    assert_eq!(
+        answer.json()["detail"],
+        "server `a` did not answer within 400ms"
+    );
+    assert_eq!(answer.json()["code"], "call.timeout");
+    assert!(
+        took >= Duration::from_millis(400) && took <= SECOND,
+        "{took:?}"
+    );
+    assert_eq!(
+        gantry.status("a")["queue"]["closed_lanes"],
+        1,
+        "and the status says so"
+    );
+    let next = rest_tool(&gantry, "a", "echo", json!({"text": "next"}));
+    assert_eq!(next.json()["result"]["content"][0]["text"], "next");
+    assert!(
+        begun.elapsed() >= Duration::from_millis(1500),
+        "{:?}",
+        begun.elapsed()
+    );
+    let status = gantry.status("a");
+    assert_eq!(
+        (&status["queue"]["closed_lanes"], &status["restart_count"]),
+        (&json!(0), &json!(0))
+    );
+    assert!(status["late_replies"].as_u64().unwrap() >= 1);
+    assert!(
+        Journal::read(&journal).unwrap().cancelled("one"),
+        "the server was told"
+    );
+    let rows = gantry.audit_rows("server=a");
+    let told: Vec<_> = rows
+        .iter()
+        .map(|row| (row["status"].clone(), row["code"].clone()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (json!("timeout"), json!("call.timeout")),
+            (json!("ok"), Value::Null)
+        ]
+    );
+    let events = gantry
+        .rest("GET", "/api/v1/mcp/servers/a/events", None)
+        .json();
+    let logged = |event: &&Value| event["kind"] == "call_timeout";
+    assert_eq!(
+        events["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(logged)
+            .count(),
+        1
+    );
+}
+
+// row 1.6
+#[test]
+fn a_lane_opens_after_its_grace_if_no_late_answer_comes() {
+    let members = json!({"concurrency": 1, "calls": {"timeout": "2s", "late_grace": "500ms"}});
+    let peer = Evilpeer::new().fault("hang").fault_calls(1);
+    let gantry = Gantry::builder().server_with("a", &peer, &members).start();
+    gantry.wait_state("a", "ready", LONG);
+    let first = rest_tool(&gantry, "a", "echo", json!({"text": "x"}));
+    assert_eq!(first.status, 504);
+    let begun = Instant::now();
+    let next = rest_tool(&gantry, "a", "echo", json!({"text": "next"}));
+    assert_eq!(next.json()["result"]["content"][0]["text"], "next");
+    let waited = begun.elapsed();
+    assert!(
+        waited >= Duration::from_millis(350) && waited <= 2 * SECOND,
+        "{waited:?}"
+    );
+    assert_eq!(gantry.status("a")["restart_count"], 0);
+}
+
+// row 1.7
+#[test]
+fn calls_to_one_lane_go_one_at_a_time_and_fair_between_agents() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("journal");
+    let gantry = with_journal(&journal, Evilpeer::new(), &json!({"concurrency": 1}));
+    let (gantry, journal) = (&gantry, &journal);
+    let call = |key: &str, nonce: String| {
+        let arguments = json!({"text": "x", "delay_ms": 300, "nonce": nonce});
+        let params = json!({"name": "echo", "arguments": arguments});
+        let body = json!({"method": "tools/call", "params": params});
+        let answer = gantry.rest_as(key, "POST", "/api/v1/mcp/servers/a/call", Some(&body));
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    };
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        for number in 0..8 {
+            scope.spawn(move || call(&gantry.agent, format!("many{number}")));
+        }
+        let one_at_a_time = |status: &Value| {
+            let queue = &status["queue"];
+            assert!(queue["in_flight"].as_u64() <= Some(1), "{queue}");
+            queue["waiting"].as_u64() >= Some(6)
+        };
+        gantry.wait_status("a", LONG, one_at_a_time);
+        scope.spawn(move || call(&gantry.admin, "few".to_owned()));
+    });
+    assert!(
+        begun.elapsed() >= Duration::from_millis(9 * 300),
+        "{:?}",
+        begun.elapsed()
+    );
+    let seen = Journal::read(journal).unwrap();
+    let order = seen.nonces();
+    let place = order.iter().position(|nonce| *nonce == "few").unwrap();
+    assert!(
+        place <= 4,
+        "the other agent does not wait for all of the first: {order:?}"
+    );
+}
+
+// row 1.7
+#[test]
+fn a_full_queue_answers_busy_at_once() {
+    let members = json!({"concurrency": 1, "calls": {"queue": 2}});
+    let gantry = Gantry::builder()
+        .server_with("a", &Evilpeer::new(), &members)
+        .start();
+    gantry.wait_state("a", "ready", LONG);
+    thread::scope(|scope| {
+        let gantry = &gantry;
+        for _ in 0..3 {
+            scope.spawn(move || {
+                let answer = rest_tool(gantry, "a", "echo", json!({"text": "x", "delay_ms": 500}));
+                assert_eq!(answer.status, 200, "{}", answer.text());
+            });
+        }
+        gantry.wait_status("a", LONG, |status| status["queue"]["waiting"] == 2);
+        let begun = Instant::now();
+        let answer = rest_tool(gantry, "a", "echo", json!({"text": "x"}));
+        assert!(begun.elapsed() <= SECOND, "never a wait");
+        assert_eq!(answer.status, 429, "{}", answer.text());
+        assert_eq!(answer.header("retry-after"), Some("1"));
+        assert_eq!(
+            answer.json()["detail"],
+            "server `a` is busy: 2 calls wait already"
+        );
+    });
+    let refused = gantry.audit_rows("server=a&status=refused");
+    assert_eq!(refused.len(), 1);
+    assert_eq!(refused[0]["code"], "server.busy");
+    // A hosted server has one lane unless something else is said.
+    let body = json!({"name": "hosted", "command": "true", "start": "lazy"});
+    let registered = gantry.rest("POST", "/api/v1/mcp/servers", Some(&body));
+    assert_eq!(registered.status, 201, "{}", registered.text());
+    assert_eq!(gantry.status("hosted")["queue"]["lanes"], 1);
+    assert_eq!(gantry.status("hosted")["queue"]["limit"], 256);
+}

@@ -1,0 +1,156 @@
+//! Rows 0.10 and 0.11: a lazy server starts with its first use, and all agents share it.
+
+use gantry_testkit::Evilpeer;
+use gantry_testkit::journal::Journal;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::{SECOND, echoes, register};
+use crate::harness::{Gantry, LONG};
+
+// row 0.10, row 2.1
+#[test]
+fn a_lazy_server_starts_with_its_first_use_and_is_reused() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("journal");
+    let gantry = Gantry::start(&[]);
+    let registered = register(
+        &gantry,
+        "lazy",
+        &Evilpeer::new().journal(&journal),
+        &json!({}),
+    );
+    assert_eq!(
+        (&registered["state"], &registered["start"]),
+        (&json!("idle"), &json!("lazy"))
+    );
+    assert_eq!(Journal::read(&journal).unwrap().starts(), 0);
+    let list = gantry.mcp("tools/list", json!({}));
+    let tools = list["result"]["tools"].as_array().unwrap();
+    assert!(
+        tools.iter().any(|tool| tool["name"] == "lazy__echo"),
+        "listing starts it: {list:#}"
+    );
+    for _ in 0..5 {
+        echoes(&gantry, "lazy");
+    }
+    assert_eq!(gantry.status("lazy")["state"], "ready");
+    assert_eq!(Journal::read(&journal).unwrap().starts(), 1);
+}
+
+// row 0.10
+#[test]
+fn a_first_call_starts_a_lazy_server_once_however_many_come() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("journal");
+    let gantry = Gantry::start(&[]);
+    register(
+        &gantry,
+        "lazy",
+        &Evilpeer::new().journal(&journal),
+        &json!({}),
+    );
+    std::thread::scope(|scope| {
+        for _ in 0..10 {
+            scope.spawn(|| {
+                let body = json!({"method": "tools/call", "params": {"name": "echo", "arguments": {"text": "x"}}});
+                let path = "/api/v1/mcp/servers/lazy/call";
+                let answer = gantry.rest_as(&gantry.agent, "POST", path, Some(&body));
+                assert_eq!(answer.status, 200, "{}", answer.text());
+            });
+        }
+    });
+    assert_eq!(Journal::read(&journal).unwrap().starts(), 1);
+    assert_eq!(gantry.audit_rows("server=lazy&status=ok").len(), 10);
+}
+
+// row 0.10
+#[test]
+fn a_cold_server_is_listed_from_memory_if_its_spec_is_unchanged() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("journal");
+    let mut gantry = Gantry::start(&[]);
+    register(
+        &gantry,
+        "lazy",
+        &Evilpeer::new().journal(&journal),
+        &json!({}),
+    );
+    echoes(&gantry, "lazy");
+    assert_eq!(gantry.stop(), Some(0));
+    let gantry = gantry.again();
+    assert_eq!(gantry.status("lazy")["state"], "idle");
+    let list = gantry.mcp("tools/list", json!({}));
+    let tools = list["result"]["tools"].as_array().unwrap();
+    assert!(
+        tools.iter().any(|tool| tool["name"] == "lazy__echo"),
+        "{list:#}"
+    );
+    assert_eq!(
+        Journal::read(&journal).unwrap().starts(),
+        1,
+        "nobody was woken for a listing"
+    );
+    echoes(&gantry, "lazy");
+    assert_eq!(Journal::read(&journal).unwrap().starts(), 2);
+}
+
+// row 0.10
+#[test]
+fn a_listing_waits_three_seconds_for_an_unknown_server_and_no_longer() {
+    let gantry = Gantry::start(&["a"]);
+    register(
+        &gantry,
+        "slow",
+        &Evilpeer::new().fault("slow-start=5000"),
+        &json!({}),
+    );
+    let begun = Instant::now();
+    let list = gantry.mcp("tools/list", json!({}));
+    let took = begun.elapsed();
+    assert!(took >= 2 * SECOND && took <= 4 * SECOND, "{took:?}");
+    let tools = list["result"]["tools"].as_array().unwrap();
+    let of = |server: &str| {
+        tools
+            .iter()
+            .any(|tool| tool["name"] == format!("{server}__echo"))
+    };
+    assert!(of("a") && !of("slow"), "the others are listed");
+}
+
+// row 0.11
+#[test]
+fn one_process_serves_all_agents_of_the_project() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("journal");
+    let gantry = Gantry::builder()
+        .server("a", &Evilpeer::new().journal(&journal))
+        .start();
+    gantry.wait_state("a", "ready", LONG);
+    let body = json!({"method": "tools/call", "params": {"name": "pid", "arguments": {}}});
+    let pid = |key: &str| {
+        let answer = gantry.rest_as(key, "POST", "/api/v1/mcp/servers/a/call", Some(&body));
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.json()["result"]["content"][0]["text"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(pid(&gantry.agent), pid(&gantry.admin));
+    let mut sessions = [gantry.initialize(), gantry.initialize()];
+    for session in &mut sessions {
+        let params = json!({"name": "a__pid", "arguments": {}});
+        let answer = session.request("tools/call", params);
+        assert_eq!(answer["result"]["content"][0]["text"], pid(&gantry.agent));
+    }
+    assert_eq!(Journal::read(&journal).unwrap().starts(), 1);
+    let agents: Vec<_> = gantry
+        .audit_rows("server=a")
+        .iter()
+        .map(|row| row["agent"].clone())
+        .collect();
+    assert!(
+        agents.contains(&json!("default")) && agents.contains(&json!("operator")),
+        "{agents:?}"
+    );
+}
