@@ -13,6 +13,7 @@ use gantry_model::id::{AgentName, KeyId, ProjectName};
 use gantry_store::{GrantRow, KeyRow, Principal, Store};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
+use tokio::sync::Mutex as AsyncMutex;
 
 use crate::clock::unix_ms;
 use crate::error::EngineError;
@@ -49,8 +50,11 @@ pub(crate) struct Access {
     store: Store,
     project: ProjectName,
     keys: ArcSwap<HashMap<[u8; 32], Entry>>,
+    /// One change at a time, from the store to the memory: an older picture never replaces a newer.
+    changing: AsyncMutex<()>,
 }
 
+#[derive(Clone)]
 struct Entry {
     digest: [u8; 32],
     caller: Caller,
@@ -62,13 +66,14 @@ impl Access {
             store,
             project,
             keys: ArcSwap::default(),
+            changing: AsyncMutex::new(()),
         };
         access.reload().await?;
         Ok(access)
     }
 
-    /// Reads keys and grants anew from the store.
-    pub(crate) async fn reload(&self) -> Result<(), EngineError> {
+    /// Reads keys and grants anew from the store; only by who has the turn to change.
+    async fn reload(&self) -> Result<(), EngineError> {
         let grants = self.store.grants(&self.project).await?;
         let mut keys = HashMap::new();
         for row in self.store.keys().await? {
@@ -110,6 +115,7 @@ impl Access {
         label: &str,
     ) -> Result<(KeyId, String), EngineError> {
         let (row, key) = self.new_key(kind, agent, label);
+        let _one = self.changing.lock().await;
         self.store.put_key(&row).await?;
         self.reload().await?;
         Ok((row.id, key))
@@ -134,8 +140,13 @@ impl Access {
         (row, key)
     }
 
-    /// Makes the first keys of a data folder, once.
-    pub(crate) async fn first_start(&self) -> Result<Option<FirstKeys>, EngineError> {
+    /// Makes the first keys of a data folder, once. They are kept before they are valid: a death in
+    /// between leaves keys that open nothing, never a folder that nobody has a key to.
+    pub(crate) async fn first_start(
+        &self,
+        keep: impl FnOnce(&FirstKeys) -> Result<(), EngineError>,
+    ) -> Result<Option<FirstKeys>, EngineError> {
+        let _one = self.changing.lock().await;
         if !self.keys.load().is_empty() {
             return Ok(None);
         }
@@ -150,11 +161,13 @@ impl Access {
         let operator: AgentName = "operator".parse()?;
         let (admin_row, admin) = self.new_key(KeyKind::Admin, &operator, "first start");
         let (agent_row, agent) = self.new_key(KeyKind::Agent, &agent, "first start");
+        let keys = FirstKeys { admin, agent };
+        keep(&keys)?;
         self.store
             .put_first(&grant, &[admin_row, agent_row])
             .await?;
         self.reload().await?;
-        Ok(Some(FirstKeys { admin, agent }))
+        Ok(Some(keys))
     }
 
     pub(crate) async fn list(&self) -> Result<Vec<KeyView>, EngineError> {
@@ -175,9 +188,12 @@ impl Access {
     }
 
     pub(crate) async fn revoke(&self, id: KeyId) -> Result<bool, EngineError> {
-        let known = self.store.keys().await?.iter().any(|row| row.id == id);
-        self.store.revoke_key(id, unix_ms()).await?;
-        self.reload().await?;
+        let _one = self.changing.lock().await;
+        let known = self.store.revoke_key(id, unix_ms()).await?;
+        // Nothing that can fail stands between the store and the memory.
+        let mut keys = HashMap::clone(&self.keys.load());
+        keys.retain(|_, entry| entry.caller.key != id);
+        self.keys.store(Arc::new(keys));
         Ok(known)
     }
 }
@@ -204,4 +220,63 @@ pub(crate) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn access(folder: &tempfile::TempDir) -> Access {
+        let store = Store::open(&folder.path().join("gantry.db")).await.unwrap();
+        Access::load(store, ProjectName::local()).await.unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn a_revoked_key_stays_revoked_whatever_else_happens() {
+        // fault U6
+        let folder = tempfile::tempdir().unwrap();
+        let access = Arc::new(access(&folder).await);
+        let agent: AgentName = "default".parse().unwrap();
+        let (mut old, mut changes) = (Vec::new(), tokio::task::JoinSet::new());
+        for _ in 0..8 {
+            old.push(access.create(KeyKind::Agent, &agent, "").await.unwrap());
+        }
+        for (id, _) in &old {
+            let (id, revoking) = (*id, Arc::clone(&access));
+            changes.spawn(async move { assert!(revoking.revoke(id).await.unwrap()) });
+            let (agent, making) = (agent.clone(), Arc::clone(&access));
+            changes.spawn(async move {
+                let (_, key) = making.create(KeyKind::Agent, &agent, "").await.unwrap();
+                assert!(making.authenticate(&key).is_some());
+            });
+        }
+        changes.join_all().await;
+        assert!(
+            old.iter()
+                .all(|(_, key)| access.authenticate(key).is_none())
+        );
+        assert_eq!(access.keys.load().len(), 8);
+        assert!(
+            !access.revoke(old[0].0).await.unwrap(),
+            "it was revoked before"
+        );
+    }
+
+    #[tokio::test]
+    async fn first_keys_that_cannot_be_kept_lock_nobody_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let access = access(&folder).await;
+        let full = |_: &FirstKeys| Err(EngineError::Stopping);
+        assert!(access.first_start(full).await.is_err());
+        let mut kept = None;
+        let keep = |keys: &FirstKeys| {
+            kept = Some(keys.clone());
+            Ok(())
+        };
+        let made = access.first_start(keep).await.unwrap().unwrap();
+        let kept = kept.unwrap();
+        assert_eq!((&made.admin, &made.agent), (&kept.admin, &kept.agent));
+        assert!(access.authenticate(&kept.admin).is_some());
+        assert!(access.first_start(|_| Ok(())).await.unwrap().is_none());
+    }
 }

@@ -200,33 +200,33 @@ impl Audit {
         Ok(ticket)
     }
 
-    /// Records a call that was refused and never sent.
+    /// Records a call that was refused and never sent; tells whether it has a row of its own.
     ///
     /// Beyond twenty a second of one agent, server, tool and code, they are counted into one row.
     pub(crate) async fn refusal(
         &self,
         intent: &Intent<'_>,
         outcome: &Outcome<'_>,
-    ) -> Result<(), AuditError> {
+    ) -> Result<bool, AuditError> {
         let code = outcome.code.unwrap_or_default();
         let now = Instant::now();
         let verdict = self
             .refusals()
             .judge(intent.agent, intent.server, intent.tool, code, now);
         match verdict {
-            Verdict::Counted => Ok(()),
+            Verdict::Counted => Ok(false),
             Verdict::Count(kind) => {
                 let mut encoded = Vec::new();
                 self.encode_refusal(&mut encoded, intent, outcome);
-                self.refusals().count(&kind, encoded);
-                Ok(())
+                Ok(self.refusals().count(&kind, encoded))
             }
             Verdict::Row => {
                 let segment = BUFFER.with_borrow_mut(|buffer| {
                     self.encode_refusal(buffer, intent, outcome);
                     self.shared.journal.append(buffer, Claim::Whole)
                 })?;
-                self.shared.journal.settle(segment).await
+                self.shared.journal.settle(segment).await?;
+                Ok(true)
             }
         }
     }
@@ -273,6 +273,11 @@ impl Audit {
             folded_lag_records: condition.waiting,
             last_fold_error: lock(&self.shared.fold_error).clone(),
         }
+    }
+
+    /// Tells whether calls can be recorded, and hence are accepted.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.shared.journal.is_writable()
     }
 
     async fn fold_for_reading(&self) -> Result<(), AuditError> {

@@ -21,6 +21,7 @@ use gantry_model::naming::{Expose, OnCollision, Rules, Target};
 use tokio::sync::watch;
 use tracing::warn;
 
+pub(crate) use self::schema::{HEAVY_CHECKS, Unfit};
 pub(crate) use self::tool::{Item, Tool, shown_name};
 pub use self::view::ListedTool;
 pub(crate) use self::view::{Resolution, View};
@@ -71,6 +72,8 @@ pub(crate) struct ServerCatalog {
     pub(crate) excluded: Vec<(String, String)>,
     /// What it said of itself; nothing if it was never listed.
     pub(crate) hello: Option<Arc<Hello>>,
+    /// Its lists could not be had anew: nothing of it is listed, and calls by name still find it.
+    pub(crate) hidden: bool,
 }
 
 impl ServerCatalog {
@@ -83,6 +86,7 @@ impl ServerCatalog {
             templates: Vec::new(),
             excluded: Vec::new(),
             hello: None,
+            hidden: false,
         }
     }
 
@@ -94,6 +98,7 @@ impl ServerCatalog {
             templates: listing.templates,
             excluded: listing.excluded,
             hello,
+            hidden: false,
         }
     }
 
@@ -109,7 +114,7 @@ impl ServerCatalog {
                 items(&catalog.templates),
             ]
         };
-        all(self) == all(other)
+        self.hidden == other.hidden && all(self) == all(other)
     }
 }
 
@@ -177,7 +182,10 @@ impl Catalog {
     }
 
     /// Takes the project's servers in configuration order; nothing happens if nothing is new.
-    pub(crate) fn update(&self, servers: Vec<CatalogEntry>) {
+    pub(crate) fn update(&self, mut servers: Vec<CatalogEntry>) {
+        for entry in &mut servers {
+            entry.listed &= !entry.catalog.hidden;
+        }
         let _one = self.one_change();
         let old = Arc::clone(&self.state.load().snapshot);
         let same = old.servers.len() == servers.len()

@@ -1,15 +1,16 @@
-//! The engine as a whole: started, asked, drained.
+//! The engine as a whole: started, asked, drained. What administrators change is in `changes`.
+
+mod changes;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use gantry_model::caller::{Caller, KeyKind};
+use gantry_model::caller::Caller;
 use gantry_model::era::meta::Identity;
 use gantry_model::event::ServerEvent;
-use gantry_model::id::{AgentName, CallId, KeyId, ProjectName};
-use gantry_model::spec::ServerSpec;
+use gantry_model::id::{CallId, ProjectName};
 use gantry_model::status::State;
 use gantry_sandbox::{HostReport, Sandbox, SandboxOptions};
 use gantry_store::{CallFilter, CallRow, Store};
@@ -19,10 +20,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use crate::access::{Access, FirstKeys, KeyView, random};
+use crate::access::{Access, KeyView, random};
 use crate::audit::{Audit, CallIds};
 use crate::catalog::{Catalog, ListedTool};
-use crate::clock::unix_ms;
 use crate::config::{EngineConfig, OnStartFailure, Startup, StopPolicy};
 use crate::driver::process::ProcessDriver;
 use crate::error::{CallError, CallFailure, EngineError};
@@ -31,10 +31,9 @@ use crate::folder::DataFolder;
 use crate::native::NativeTool;
 use crate::request::{Reply, Request, Scope};
 use crate::router::Router;
-use crate::server::handle::Live;
 use crate::server::logs::LogLine;
 use crate::server::runner::Surroundings;
-use crate::supervisor::{Applied, Supervisor, refresh};
+use crate::supervisor::{Supervisor, refresh};
 use crate::telemetry::Figures;
 use crate::view::{Capabilities, Health, ServerView};
 
@@ -64,6 +63,8 @@ struct Inner {
     /// Runners, links and the engine's own tasks.
     tracker: TaskTracker,
     stop_tasks: CancellationToken,
+    /// What administrators change; run to its end, whoever waits for it.
+    changes: TaskTracker,
     kill_at: watch::Sender<Option<Instant>>,
 }
 
@@ -78,9 +79,16 @@ impl Engine {
             config.audit.clone(),
         )
         .await?;
+        let newest = CallFilter {
+            limit: 1,
+            ..CallFilter::default()
+        };
+        let newest = store.calls(&newest).await?.first().map(|row| row.id);
         let instance = instance_name(folder.path());
         let sandbox = Sandbox::probe(SandboxOptions { instance })?;
         let access = Access::load(store.clone(), config.project.clone()).await?;
+        let folders = folder.inner("servers")?;
+        // From here on tasks run; nothing below fails before `finish` can end them.
         let tracker = TaskTracker::new();
         let stop_tasks = CancellationToken::new();
         let (events, queue) = Events::new(config.project.clone());
@@ -104,11 +112,7 @@ impl Engine {
             }
         };
         let around = Arc::new(Surroundings {
-            driver: ProcessDriver::new(
-                sandbox.clone(),
-                config.environment.clone(),
-                folder.inner("servers")?,
-            ),
+            driver: ProcessDriver::new(sandbox.clone(), config.environment.clone(), folders),
             store: store.clone(),
             events: events.clone(),
             tracker: tracker.clone(),
@@ -129,7 +133,7 @@ impl Engine {
             catalog: Arc::clone(&catalog),
             supervisor: Arc::clone(&supervisor),
             audit: audit.clone(),
-            ids: CallIds::new(),
+            ids: CallIds::after(newest),
             events,
             figures: Arc::clone(&figures),
             identity: Identity::gantry(),
@@ -154,10 +158,15 @@ impl Engine {
                 draining: CancellationToken::new(),
                 tracker,
                 stop_tasks,
+                changes: TaskTracker::new(),
                 kill_at,
             }),
         };
-        engine.inner.supervisor.boot().await?;
+        if let Err(error) = engine.inner.supervisor.boot().await {
+            // Nothing of ours runs on without the folder's lock.
+            engine.finish().await;
+            return Err(error);
+        }
         Ok(engine)
     }
 
@@ -188,43 +197,33 @@ impl Engine {
                 "calls are still under way and will be cut off"
             );
         }
+        self.finish().await;
+        info!("stopped");
+    }
+
+    /// Stops every server and every task, and lets go of the store.
+    async fn finish(&self) {
+        let inner = &self.inner;
         inner.supervisor.stop_all().await;
+        // Changes end with the servers that they wait for, and are recorded before the rest ends.
+        inner.changes.close();
+        drop(tokio::time::timeout(LAST_TASKS, inner.changes.wait()).await);
         inner.stop_tasks.cancel();
         inner.tracker.close();
-        // The tasks left end by themselves now; a lane's grace need not be waited for.
-        drop(tokio::time::timeout(Duration::from_secs(5), inner.tracker.wait()).await);
+        drop(tokio::time::timeout(LAST_TASKS, inner.tracker.wait()).await);
         if let Err(error) = inner.store.close().await {
             warn!(
                 error = &error as &dyn std::error::Error,
                 "the store did not close cleanly"
             );
         }
-        info!("stopped");
     }
 
     // ---- keys ----
 
-    /// Makes the first admin and agent key of a data folder; `None` if there are keys already.
-    pub async fn first_start(&self) -> Result<Option<FirstKeys>, EngineError> {
-        self.inner.access.first_start().await
-    }
-
     /// Returns who a key speaks for, without any I/O.
     pub fn authenticate(&self, key: &str) -> Option<Caller> {
         self.inner.access.authenticate(key)
-    }
-
-    /// Makes a key; its text is never shown again.
-    pub async fn create_key(
-        &self,
-        by: &Caller,
-        kind: KeyKind,
-        agent: &AgentName,
-        label: &str,
-    ) -> Result<(KeyId, String), EngineError> {
-        let (id, key) = self.inner.access.create(kind, agent, label).await?;
-        self.note(by, "key.create", &id.to_string(), label).await?;
-        Ok((id, key))
     }
 
     /// Returns all valid keys, as they may be shown.
@@ -232,87 +231,7 @@ impl Engine {
         self.inner.access.list().await
     }
 
-    /// Revokes a key; false if there was none.
-    pub async fn revoke_key(&self, by: &Caller, id: KeyId) -> Result<bool, EngineError> {
-        let known = self.inner.access.revoke(id).await?;
-        self.note(by, "key.revoke", &id.to_string(), "").await?;
-        Ok(known)
-    }
-
     // ---- servers ----
-
-    /// Registers a server and starts it, or leaves it asleep if it is lazy.
-    pub async fn register(&self, by: &Caller, spec: ServerSpec) -> Result<ServerView, EngineError> {
-        self.admit()?;
-        let name = spec.name.clone();
-        let handle = self.inner.supervisor.register(spec).await?;
-        self.note(by, "server.register", name.as_str(), "").await?;
-        Ok(ServerView::of(&handle))
-    }
-
-    /// Makes the servers of files what `specs` says, touching only those that changed.
-    pub async fn apply(&self, specs: Vec<ServerSpec>) -> Result<Applied, EngineError> {
-        self.admit()?;
-        let inner = &self.inner;
-        let abort = inner.on_start_failure == OnStartFailure::Abort;
-        if inner.startup == Startup::Parallel {
-            let names: Vec<_> = specs.iter().map(|spec| spec.name.clone()).collect();
-            let applied = inner.supervisor.apply(specs).await?;
-            if abort {
-                inner.supervisor.settled(START_BOUND).await;
-                for name in &names {
-                    self.require_started(name.as_str())?;
-                }
-            }
-            return Ok(applied);
-        }
-        let mut applied = Applied::default();
-        for count in 1..=specs.len() {
-            applied = inner.supervisor.apply(specs[..count].to_vec()).await?;
-            inner.supervisor.settled(START_BOUND).await;
-            if abort {
-                self.require_started(specs[count - 1].name.as_str())?;
-            }
-        }
-        if specs.is_empty() {
-            applied = inner.supervisor.apply(specs).await?;
-        }
-        Ok(applied)
-    }
-
-    fn require_started(&self, name: &str) -> Result<(), EngineError> {
-        let Some(handle) = self.inner.supervisor.find(name) else {
-            return Ok(());
-        };
-        match &*handle.live.borrow() {
-            Live::Ready(_) | Live::Cold => Ok(()),
-            Live::Starting => Err(EngineError::StartFailed {
-                server: handle.name.clone(),
-                reason: "still starting".into(),
-            }),
-            Live::Down(reason, _) => Err(EngineError::StartFailed {
-                server: handle.name.clone(),
-                reason: reason.to_string(),
-            }),
-        }
-    }
-
-    /// Removes a server by name or id; false if there was none.
-    pub async fn remove(&self, by: &Caller, server: &str) -> Result<bool, EngineError> {
-        let removed = self.inner.supervisor.remove(server).await?;
-        if removed {
-            self.note(by, "server.remove", server, "").await?;
-        }
-        Ok(removed)
-    }
-
-    /// Ends a server's process and starts it anew, its counters reset.
-    pub async fn restart(&self, by: &Caller, server: &str) -> Result<ServerView, EngineError> {
-        self.admit()?;
-        self.note(by, "server.restart", server, "").await?;
-        let handle = self.inner.supervisor.restart(server).await?;
-        Ok(ServerView::of(&handle))
-    }
 
     /// Returns all servers, in configuration order.
     pub fn servers(&self) -> Vec<ServerView> {
@@ -461,43 +380,34 @@ impl Engine {
         )
     }
 
+    /// Tells whether the engine is stopping.
+    pub fn is_draining(&self) -> bool {
+        self.inner.draining.is_cancelled()
+    }
+
+    /// Tells whether calls can be recorded, and hence are accepted.
+    pub fn is_writable(&self) -> bool {
+        self.inner.audit.is_writable()
+    }
+
+    /// Counts a request with a key that is not known.
+    pub fn count_wrong_key(&self) {
+        self.inner.figures.wrong_key();
+    }
+
     /// Returns what this host can enforce.
     pub fn host(&self) -> &HostReport {
         self.inner.sandbox.host()
     }
-
-    fn admit(&self) -> Result<(), EngineError> {
-        if self.inner.draining.is_cancelled() {
-            Err(EngineError::Stopping)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Records what an administrator did.
-    async fn note(
-        &self,
-        by: &Caller,
-        act: &str,
-        target: &str,
-        detail: &str,
-    ) -> Result<(), EngineError> {
-        let key = by.key.to_string();
-        Ok(self
-            .inner
-            .store
-            .put_admin_act(unix_ms(), &key, act, target, detail)
-            .await?)
-    }
 }
 
-/// How long a start that must succeed is waited for; each server's own handshake bound is shorter.
-const START_BOUND: Duration = Duration::from_secs(120);
+/// How long tasks that have nothing left to do are waited for.
+const LAST_TASKS: Duration = Duration::from_secs(5);
 
 /// Upstream ids begin at a random number of this boot, exact in every JSON library.
 fn first_id() -> u64 {
     let random = u64::from(u32::from_le_bytes(random()));
-    (random & 0x000f_ffff) << 32
+    ((random & 0x000f_ffff) | 1 << 20) << 32
 }
 
 /// Names the gateway's own cgroup: the same for the same folder, another for another.

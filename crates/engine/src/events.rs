@@ -1,5 +1,5 @@
 //! The lifecycle events of servers on their way to the store: queued without waiting, written in
-//! batches. A full queue drops the oldest news of the log, never a call.
+//! batches. What a full queue has no room for is logged and not stored; nobody waits for it.
 
 use gantry_model::event::{EventKind, ServerEvent};
 use gantry_model::id::{ProjectName, ServerName};

@@ -5,6 +5,7 @@
 //! records: an answer and an audit row are the router's business.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use gantry_model::caller::Caller;
 use gantry_model::grant::{MethodClass, Verdict};
@@ -12,7 +13,7 @@ use gantry_model::id::ServerName;
 use gantry_model::jsonrpc::Raw;
 use gantry_model::mcp::{CallResult, ResultType};
 
-use crate::catalog::Tool;
+use crate::catalog::{HEAVY_CHECKS, Tool, Unfit};
 use crate::error::{CallError, Issue};
 
 /// Judges a call before anything is sent. `item` is the server's own name for what is used; an
@@ -34,20 +35,28 @@ pub(crate) async fn judge(
         });
     }
     match tool {
-        Some(tool) => {
-            tool.check_arguments(arguments)
-                .await
-                .map_err(|issues| CallError::Arguments {
-                    tool: item.to_owned(),
-                    issues,
-                })
-        }
+        Some(tool) => match tool.check_arguments(arguments).await {
+            Ok(()) => Ok(()),
+            Err(Unfit::Issues(issues)) => Err(CallError::Arguments {
+                tool: item.to_owned(),
+                issues,
+            }),
+            Err(Unfit::Busy) => Err(CallError::Busy {
+                server: server.clone(),
+                limit: HEAVY_CHECKS,
+                retry_after: Duration::from_secs(1),
+            }),
+        },
         None => Ok(()),
     }
 }
 
 /// Checks a result against what the tool promises; a tool that reports a failure promises nothing.
-pub(crate) fn check_output(tool: &Tool, result: Raw<'_>, is_error: bool) -> Result<(), Vec<Issue>> {
+pub(crate) async fn check_output(
+    tool: &Arc<Tool>,
+    result: Raw<'_>,
+    is_error: bool,
+) -> Result<(), Vec<Issue>> {
     if is_error || !tool.has_output() {
         return Ok(());
     }
@@ -60,7 +69,12 @@ pub(crate) fn check_output(tool: &Tool, result: Raw<'_>, is_error: bool) -> Resu
     let view = CallResult::read(result).map_err(|error| whole(error.to_string()))?;
     match view.structured_content {
         _ if view.result_type != ResultType::Complete => Ok(()),
-        Some(content) => tool.check_result(content),
+        Some(content) => match tool.check_result(content).await {
+            Ok(()) => Ok(()),
+            Err(Unfit::Issues(issues)) => Err(issues),
+            // The call was made, so that nobody may be told to try again.
+            Err(Unfit::Busy) => Err(whole("it could not be checked in time".into())),
+        },
         None => Err(whole(
             "`structuredContent` is missing, which the output schema demands".into(),
         )),

@@ -26,7 +26,7 @@ pub enum Lists {
     /// Served from the catalog.
     #[default]
     FromCatalog,
-    /// Asked of the server itself, as the REST call does.
+    /// Asked of the server itself, if the caller is an administrator; else from the catalog.
     FromServer,
 }
 

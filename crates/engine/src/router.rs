@@ -1,23 +1,26 @@
 //! The way of a request: resolved in the caller's view, judged, recorded, sent, answered, recorded
-//! again. Lists are served from memory and need none of that.
+//! again. A tool of a server that was never listed is judged only after the server is up, and hence
+//! after it was recorded. Lists are served from memory and need none of that.
 
 mod answer;
+mod limit;
+mod record;
 mod target;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_model::caller::Caller;
+use gantry_model::caller::{Caller, KeyKind};
 use gantry_model::era::meta::{Identity, PROGRESS_TOKEN, upstream_params};
 use gantry_model::event::EventKind;
-use gantry_model::id::CallId;
+use gantry_model::id::ServerName;
 use gantry_model::jsonrpc::{OneLine, Payload, Raw, RawBuf};
 use gantry_model::mcp::Method;
 use gantry_model::secret::Redactor;
 use gantry_store::CallStatus;
 use tokio::time::Instant;
 
-use crate::audit::{Audit, CallIds, Intent, Outcome};
+use crate::audit::{Audit, CallIds, Outcome};
 use crate::catalog::{Catalog, ListKind};
 use crate::clock::unix_ms;
 use crate::error::{CallError, CallFailure};
@@ -26,10 +29,12 @@ use crate::guard;
 use crate::request::{Lists, Reply, Request, Scope};
 use crate::server::handle::ServerHandle;
 use crate::server::handshake::Hello;
-use crate::server::link::{Deadline, InFlight, Refusal};
+use crate::server::link::{Deadline, InFlight, Link, Refusal};
 use crate::supervisor::Supervisor;
 use crate::telemetry::Figures;
 pub(crate) use answer::Answered;
+use limit::Limit;
+use record::{describe, intent};
 use target::{Place, Target};
 
 /// What a request meets on its way.
@@ -54,6 +59,7 @@ impl Router {
         let method = Method::parse(request.method);
         let begun = Instant::now();
         if let Scope::Server(name) = &request.scope
+            && name.as_str() != ServerName::NATIVE
             && self.supervisor.find(name.as_str()).is_none()
         {
             let error = CallError::UnknownServer {
@@ -61,8 +67,8 @@ impl Router {
             };
             return Err(self.refuse(caller, &request, None, begun, error).await);
         }
-        if request.lists == Lists::FromCatalog
-            && let Some(list) = ListKind::of(request.method)
+        if let Some(list) = ListKind::of(request.method)
+            && is_from_memory(caller, &request)
         {
             self.warm_up(caller, &request.scope).await;
             let view = self.catalog.view(caller, &request.scope);
@@ -74,53 +80,25 @@ impl Router {
                 is_error: false,
             });
         }
-        let target = match self.found(caller, &request, method).await {
+        let target = match self.target(caller, &request, method) {
             Ok(target) => target,
             Err(error) => return Err(self.refuse(caller, &request, None, begun, error).await),
         };
-        let arguments = target.arguments;
-        let judged = guard::judge(
-            caller,
-            target.class,
-            &target.server_name(),
-            &target.item,
-            target.tool(),
-            arguments,
-        )
-        .await;
-        if let Err(error) = judged {
+        if let Err(error) = admitted(caller, &target).await {
             return Err(self
                 .refuse(caller, &request, Some(&target), begun, error)
                 .await);
         }
-        self.carry_out(caller, request, target, begun).await
-    }
-
-    /// Finds what a request is for; a server that was never listed is started first, so that the
-    /// call is judged by its tool's own schema.
-    async fn found<'a>(
-        &self,
-        caller: &Caller,
-        request: &Request<'a>,
-        method: Option<Method>,
-    ) -> Result<Target<'a>, CallError> {
-        let target = self.target(caller, request, method)?;
-        if target.is_guessed()
-            && let Place::Server(server) = &target.place
-        {
-            // If it does not come up, the call says so.
-            drop(server.link(server.spec.life.handshake).await);
-            return self.target(caller, request, method);
-        }
-        Ok(target)
+        self.carry_out(caller, request, method, target, begun).await
     }
 
     /// Records the call, makes it, and records how it ended.
-    async fn carry_out(
+    async fn carry_out<'a>(
         &self,
         caller: &Caller,
-        request: Request<'_>,
-        target: Target<'_>,
+        request: Request<'a>,
+        method: Option<Method>,
+        mut target: Target<'a>,
         begun: Instant,
     ) -> Result<Reply, CallFailure> {
         let id = self.ids.next(unix_ms());
@@ -146,13 +124,13 @@ impl Router {
             }
         };
         ticket.on_drop(CallStatus::Cancelled, "call.cancelled");
-        let made = match &target.place {
-            Place::Server(server) => self.forward(caller, request, &target, server).await,
-            Place::Native(native) => native.call(caller, &request, target.arguments).await,
-        };
-        let duration = begun.elapsed();
-        let ended = made.and_then(|answered| answered.settle(&target, &redactor));
+        let counted = self.figures.begin(begun);
+        let limit = Limit::of(begun, request.timeout);
+        let made = self.make(caller, request, method, &mut target, limit).await;
+        let redactor = target.redactor();
+        let ended = made.map_err(|error| answer::hide(error, &redactor));
         let (status, code, error) = describe(&ended);
+        let duration = counted.end(status);
         let output = ended.as_ref().ok().map(Answered::text);
         ticket
             .outcome(&Outcome {
@@ -164,7 +142,6 @@ impl Router {
                 redactor: &redactor,
             })
             .await;
-        self.figures.call(status, duration);
         match ended {
             Ok(answered) => Ok(Reply {
                 call: Some(id),
@@ -179,15 +156,50 @@ impl Router {
         }
     }
 
+    /// Makes a call that was recorded; `target` is found anew if it was only guessed.
+    async fn make<'a>(
+        &self,
+        caller: &Caller,
+        request: Request<'a>,
+        method: Option<Method>,
+        target: &mut Target<'a>,
+        limit: Limit,
+    ) -> Result<Answered, CallError> {
+        if let Some(server) = target.guessed() {
+            self.link(server, limit).await?;
+            *target = self.learned(caller, &request, method)?;
+            judge(caller, target).await?;
+        }
+        let answered = match &target.place {
+            Place::Server(server) => {
+                self.forward(caller, request, method, target, server, limit)
+                    .await?
+            }
+            Place::Native(native) => native.call(caller, &request, target.arguments).await?,
+        };
+        answered.settle(target).await
+    }
+
+    /// Returns a server's link, waiting for one that is on its way up.
+    async fn link(&self, server: &ServerHandle, limit: Limit) -> Result<Arc<Link>, CallError> {
+        let linked = server.link(limit.within(server.spec.life.handshake)).await;
+        match (linked, limit.passed()) {
+            (Err(CallError::Down { .. }), Some(after)) => Err(self.timed_out(server, after)),
+            (linked, _) => linked,
+        }
+    }
+
     /// Sends a call to its server and waits for the answer.
     async fn forward(
         &self,
         caller: &Caller,
         request: Request<'_>,
+        method: Option<Method>,
         target: &Target<'_>,
         server: &ServerHandle,
+        limit: Limit,
     ) -> Result<Answered, CallError> {
-        let link = server.link(server.spec.life.handshake).await?;
+        let link = self.link(server, limit).await?;
         let hello = server.catalog.load().hello.clone();
         let version = hello.as_ref().map_or(
             gantry_model::era::ProtocolVersion::LATEST_HANDSHAKE,
@@ -209,37 +221,35 @@ impl Router {
         let line = OneLine::request(id, request.method, Some(Payload::Edit(&params)));
         let called = link.call(&caller.agent, id, line, request.progress);
         let call = called.map_err(|refusal| refused(server, refusal))?;
-        let answer = self.wait(call, server, request.timeout).await?;
-        Answered::read(
-            answer,
-            server,
-            hello.as_deref().map(|hello: &Hello| hello.era),
-        )
+        let answer = self.wait(call, server, limit).await?;
+        let era = hello.as_deref().map(|hello: &Hello| hello.era);
+        Answered::read(answer, server, method, era)
     }
 
     async fn wait(
         &self,
         call: InFlight,
         server: &ServerHandle,
-        timeout: Option<Duration>,
+        limit: Limit,
     ) -> Result<crate::server::pending::Answer, CallError> {
         let policy = &server.spec.calls;
-        let quiet = timeout.map_or(policy.timeout, |shorter| shorter.min(policy.timeout));
-        let whole = timeout.map_or(policy.timeout_max, |shorter| {
-            shorter.min(policy.timeout_max)
-        });
-        call.answer_within(Deadline { quiet, whole })
-            .await
-            .map_err(|waited| {
-                let after = if waited < whole { quiet } else { whole };
-                let what = format!("a call got no answer within {after:?}");
-                self.events
-                    .report(&server.name, EventKind::CallTimeout, what);
-                CallError::Timeout {
-                    server: server.name.clone(),
-                    after,
-                }
-            })
+        let quiet = limit.within(policy.timeout);
+        let whole = limit.within(policy.timeout_max);
+        let answered = call.answer_within(Deadline { quiet, whole }).await;
+        answered.map_err(|waited| {
+            let own = if waited < whole { quiet } else { whole };
+            self.timed_out(server, limit.passed().unwrap_or(own))
+        })
+    }
+
+    fn timed_out(&self, server: &ServerHandle, after: Duration) -> CallError {
+        let what = format!("a call got no answer within {after:?}");
+        self.events
+            .report(&server.name, EventKind::CallTimeout, what);
+        CallError::Timeout {
+            server: server.name.clone(),
+            after,
+        }
     }
 
     /// Records a refusal, which is an answer too.
@@ -257,7 +267,7 @@ impl Router {
         let redactor = target.map_or_else(|| Arc::new(Redactor::default()), Target::redactor);
         let intent = intent(id, caller, &key, request, target, None, &redactor);
         let text = error.to_string();
-        let duration = begun.elapsed();
+        let duration = self.figures.begin(begun).end(CallStatus::Refused);
         let outcome = Outcome {
             status: CallStatus::Refused,
             code: Some(error.code()),
@@ -266,10 +276,10 @@ impl Router {
             duration,
             redactor: &redactor,
         };
-        self.figures.call(CallStatus::Refused, duration);
         match self.audit.refusal(&intent, &outcome).await {
-            Ok(()) => CallFailure {
-                call: Some(id),
+            // One that was only counted cannot be asked for.
+            Ok(has_row) => CallFailure {
+                call: has_row.then_some(id),
                 error,
             },
             Err(audit) => CallFailure {
@@ -288,32 +298,34 @@ impl Router {
     }
 }
 
-fn intent<'a>(
-    id: CallId,
-    caller: &'a Caller,
-    key: &'a str,
-    request: &'a Request<'_>,
-    target: Option<&'a Target<'_>>,
-    schema_version: Option<&'a str>,
-    redactor: &'a Redactor,
-) -> Intent<'a> {
-    Intent {
-        id,
-        project: caller.project.as_str(),
-        agent: caller.agent.as_str(),
-        key,
-        context: &request.context,
-        surface: request.surface,
-        server: target.map_or("", |target| target.server_str()),
-        method: request.method,
-        tool: target.map_or("", |target| &target.item),
-        schema_version,
-        started_ms: unix_ms(),
-        input: target
-            .map_or(request.params, |target| target.arguments.or(request.params))
-            .map(Raw::text),
-        redactor,
+/// Tells whether a list is served from memory. Only an administrator may ask a server itself: what
+/// it says is not cut to anybody's grants.
+fn is_from_memory(caller: &Caller, request: &Request<'_>) -> bool {
+    let is_native =
+        matches!(&request.scope, Scope::Server(name) if name.as_str() == ServerName::NATIVE);
+    request.lists == Lists::FromCatalog || caller.kind != KeyKind::Admin || is_native
+}
+
+/// Decides whether a call may be made now.
+async fn admitted(caller: &Caller, target: &Target<'_>) -> Result<(), CallError> {
+    judge(caller, target).await?;
+    match &target.place {
+        // Known before the record, so that a flood is counted and not recorded one by one.
+        Place::Server(server) if !server.has_room() => Err(server.busy()),
+        Place::Server(_) | Place::Native(_) => Ok(()),
     }
+}
+
+async fn judge(caller: &Caller, target: &Target<'_>) -> Result<(), CallError> {
+    guard::judge(
+        caller,
+        target.class,
+        &target.server_name(),
+        &target.item,
+        target.tool(),
+        target.arguments,
+    )
+    .await
 }
 
 fn asks_for_progress(params: Raw<'_>) -> bool {
@@ -328,40 +340,14 @@ fn own_token(id: u64) -> RawBuf {
 }
 
 fn refused(server: &ServerHandle, refusal: Refusal) -> CallError {
-    let name = server.name.clone();
     match refusal {
-        Refusal::Busy => CallError::Busy {
-            server: name,
-            limit: server.spec.calls.queue,
-            retry_after: Duration::from_secs(1),
+        Refusal::Busy => server.busy(),
+        Refusal::NotReading => CallError::NotReading {
+            server: server.name.clone(),
         },
-        Refusal::NotReading => CallError::NotReading { server: name },
         Refusal::Ended(failure) => answer::failed(server, failure),
     }
 }
 
-/// Says how a call ended in the words of the audit.
-fn describe(ended: &Result<Answered, CallError>) -> (CallStatus, Option<String>, Option<String>) {
-    use gantry_model::diagnose::Diagnose;
-    match ended {
-        Ok(answered) if answered.is_error => (CallStatus::Error, Some("tool_error".into()), None),
-        Ok(_) => (CallStatus::Ok, None, None),
-        Err(error) => {
-            let status = if matches!(error, CallError::Timeout { .. }) {
-                CallStatus::Timeout
-            } else if matches!(error, CallError::Cancelled) {
-                CallStatus::Cancelled
-            } else if matches!(error, CallError::Busy { .. }) {
-                CallStatus::Refused
-            } else {
-                CallStatus::Error
-            };
-            let code = if let CallError::Rpc { code, .. } = error {
-                code.to_string()
-            } else {
-                error.code().to_owned()
-            };
-            (status, Some(code), Some(error.to_string()))
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

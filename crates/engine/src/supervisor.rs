@@ -1,19 +1,24 @@
 //! All servers of the project: which there are, in configuration order, and who runs them. Store
-//! first, memory second, event last.
+//! first, memory second, event last. What is begun here must be run to its end (`Engine::complete`).
+//!
+//! A name never has two processes (fault P10): one that leaves is remembered until its process is
+//! gone, and only its own name waits for that.
 
+mod files;
 mod spawn;
 
-use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gantry_model::event::EventKind;
 use gantry_model::id::{ProjectName, ServerId, ServerName};
 use gantry_model::spec::{ServerSpec, Source, Start};
-use gantry_model::status::State;
 use gantry_store::{ServerRow, Store, StoreError};
-use tokio::sync::Mutex as AsyncMutex;
-use tokio::time::Instant;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard};
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
 use crate::access::random;
 use crate::catalog::{Catalog, CatalogEntry};
@@ -22,16 +27,10 @@ use crate::error::EngineError;
 use crate::server::handle::{Live, Order, ServerHandle};
 use crate::server::runner::Surroundings;
 
-/// What applying a configuration changed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Applied {
-    /// Servers that are new.
-    pub added: Vec<ServerName>,
-    /// Servers whose spec changed, and which were started anew.
-    pub changed: Vec<ServerName>,
-    /// Servers that are gone.
-    pub removed: Vec<ServerName>,
-}
+pub use files::Applied;
+
+/// How much longer than the last kill is waited for processes that do not die.
+const AFTER_KILL: Duration = Duration::from_secs(2);
 
 pub(crate) struct Supervisor {
     project: ProjectName,
@@ -40,8 +39,12 @@ pub(crate) struct Supervisor {
     catalog: Arc<Catalog>,
     /// In configuration order.
     servers: Arc<Mutex<Vec<ServerHandle>>>,
-    /// One change at a time, so that store and memory agree.
+    /// In no list any more, but their processes may still be in their grace.
+    leaving: Mutex<Vec<ServerHandle>>,
+    /// One change at a time, so that store and memory agree; never held while a process ends.
     changing: AsyncMutex<()>,
+    /// Every server stops with it, and none is started after it.
+    stopping: CancellationToken,
 }
 
 impl Supervisor {
@@ -58,7 +61,9 @@ impl Supervisor {
             around,
             catalog,
             servers,
+            leaving: Mutex::default(),
             changing: AsyncMutex::new(()),
+            stopping: CancellationToken::new(),
         }
     }
 
@@ -66,13 +71,17 @@ impl Supervisor {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn lock_leaving(&self) -> MutexGuard<'_, Vec<ServerHandle>> {
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Starts the runners of everything that is registered.
     pub(crate) async fn boot(&self) -> Result<(), EngineError> {
         let _one = self.changing.lock().await;
         for row in self.store.servers(&self.project).await? {
-            // Servers of files and built-in ones come anew with `apply`.
+            // Servers of files and built-in ones come anew with their files.
             if row.enabled && row.spec.source == Source::Api {
-                let handle = self.launch(row.id, row.spec, row.created_ms).await?;
+                let handle = self.launch(row.id, row.spec, row.created_ms).await;
                 self.lock().push(handle);
             }
         }
@@ -83,11 +92,11 @@ impl Supervisor {
     /// Registers a server and starts its runner.
     pub(crate) async fn register(&self, spec: ServerSpec) -> Result<ServerHandle, EngineError> {
         spec.check()?;
-        let _one = self.changing.lock().await;
+        let _one = self.turn(&spec.name).await?;
         if self.find(spec.name.as_str()).is_some() {
             return Err(EngineError::Conflict { name: spec.name });
         }
-        let row = self.row(spec);
+        let row = self.new_row(&spec);
         self.store.put_server(&row).await.map_err(|error| {
             if matches!(error, StoreError::Conflict { .. }) {
                 EngineError::Conflict {
@@ -97,127 +106,117 @@ impl Supervisor {
                 EngineError::Store(error)
             }
         })?;
-        self.add(row).await
+        Ok(self.add(&row, spec, None).await)
     }
 
-    fn row(&self, spec: ServerSpec) -> ServerRow {
+    /// Waits for the turn to start something under a name: nobody else changes anything, nothing of
+    /// that name is left, and not everything stops.
+    async fn turn(&self, name: &ServerName) -> Result<AsyncMutexGuard<'_, ()>, EngineError> {
+        loop {
+            let turn = self.changing.lock().await;
+            if self.stopping.is_cancelled() {
+                return Err(EngineError::Stopping);
+            }
+            let Some(leaving) = self.leaving(name.as_str()) else {
+                return Ok(turn);
+            };
+            drop(turn);
+            tokio::select! {
+                () = leaving.stopped.cancelled() => {}
+                () = self.stopping.cancelled() => {}
+            }
+        }
+    }
+
+    fn new_row(&self, spec: &ServerSpec) -> ServerRow {
         let now = unix_ms();
         ServerRow {
             id: ServerId::from_random(u128::from_le_bytes(random())),
             project: self.project.clone(),
-            spec,
+            spec: files::stored(spec),
             enabled: true,
             created_ms: now,
             updated_ms: now,
         }
     }
 
-    async fn add(&self, row: ServerRow) -> Result<ServerHandle, EngineError> {
-        let name = row.spec.name.clone();
-        let handle = self.launch(row.id, row.spec, row.created_ms).await?;
-        self.lock().push(handle.clone());
+    /// Starts the runner of a stored server, at its old place in the order if it had one.
+    async fn add(&self, row: &ServerRow, spec: ServerSpec, place: Option<usize>) -> ServerHandle {
+        let handle = self.launch(row.id, spec, row.created_ms).await;
+        {
+            let mut servers = self.lock();
+            let end = servers.len();
+            servers.insert(place.map_or(end, |place| place.min(end)), handle.clone());
+        }
         refresh(&self.catalog, &self.servers);
         self.around
             .events
-            .report(&name, EventKind::Registered, "registered");
-        Ok(handle)
+            .report(&handle.name, EventKind::Registered, "registered");
+        handle
     }
 
-    /// Makes the servers of files what `specs` says, touching only those that changed.
-    pub(crate) async fn apply(&self, specs: Vec<ServerSpec>) -> Result<Applied, EngineError> {
-        for spec in &specs {
-            spec.check()?;
-        }
-        let _one = self.changing.lock().await;
-        let mut applied = Applied::default();
-        let wanted: HashSet<_> = specs.iter().map(|spec| spec.name.clone()).collect();
-        let stored = self.store.servers(&self.project).await?;
-        for row in &stored {
-            if row.spec.source != Source::Api && !wanted.contains(&row.spec.name) {
-                self.end(row.id).await?;
-                applied.removed.push(row.spec.name.clone());
-            }
-        }
-        for spec in specs {
-            let known = stored.iter().find(|row| row.spec.name == spec.name);
-            let running = self.find(spec.name.as_str());
-            if let Some(handle) = &running
-                && *handle.spec == spec
-            {
-                continue;
-            }
-            let mut row = self.row(spec);
-            if let Some(known) = known {
-                row.id = known.id;
-                row.created_ms = known.created_ms;
-            }
-            let list = match running {
-                Some(handle) => {
-                    self.halt(&handle).await;
-                    &mut applied.changed
-                }
-                None => &mut applied.added,
-            };
-            list.push(row.spec.name.clone());
-            self.store.replace_server(&row).await?;
-            self.add(row).await?;
-        }
-        refresh(&self.catalog, &self.servers);
-        Ok(applied)
-    }
-
-    /// Removes a server; false if there was none.
+    /// Removes a server and waits until its process is gone; false if there was none.
     pub(crate) async fn remove(&self, server: &str) -> Result<bool, EngineError> {
-        let _one = self.changing.lock().await;
-        let Some(handle) = self.find(server) else {
-            return Ok(false);
-        };
-        self.end(handle.id).await?;
-        self.around
-            .events
-            .report(&handle.name, EventKind::Removed, "removed");
-        Ok(true)
-    }
-
-    async fn end(&self, id: ServerId) -> Result<(), EngineError> {
-        self.store.remove_server(&self.project, id).await?;
-        let handle = self.lock().iter().find(|handle| handle.id == id).cloned();
-        if let Some(handle) = handle {
-            self.halt(&handle).await;
+        loop {
+            let turn = self.changing.lock().await;
+            if let Some(handle) = self.find(server) {
+                self.store.remove_server(&self.project, handle.id).await?;
+                self.leave(&handle);
+                drop(turn);
+                handle.stopped.cancelled().await;
+                self.around
+                    .events
+                    .report(&handle.name, EventKind::Removed, "removed");
+                return Ok(true);
+            }
+            let Some(leaving) = self.leaving(server) else {
+                return Ok(false);
+            };
+            drop(turn);
+            leaving.stopped.cancelled().await;
         }
-        Ok(())
     }
 
-    /// Stops a server's runner and forgets it.
-    async fn halt(&self, handle: &ServerHandle) {
-        self.lock().retain(|known| known.id != handle.id);
+    /// Takes a server out of every list and stops its runner; returns the place that it had.
+    fn leave(&self, handle: &ServerHandle) -> Option<usize> {
+        let place = {
+            let mut servers = self.lock();
+            let place = servers.iter().position(|known| known.id == handle.id);
+            if let Some(place) = place {
+                servers.remove(place);
+            }
+            place
+        };
+        self.lock_leaving().push(handle.clone());
         refresh(&self.catalog, &self.servers);
         handle.stop.cancel();
-        handle.stopped.cancelled().await;
+        place
     }
 
-    /// Orders a restart; it has begun when this returns.
+    /// Finds a server by name or id among those whose process may not be gone yet.
+    fn leaving(&self, server: &str) -> Option<ServerHandle> {
+        let mut leaving = self.lock_leaving();
+        leaving.retain(|handle| !handle.stopped.is_cancelled());
+        named(&leaving, server)
+    }
+
+    /// Orders a restart; it has begun when this returns, unless the old process is slow to end.
     pub(crate) async fn restart(&self, server: &str) -> Result<ServerHandle, EngineError> {
         let unknown = || EngineError::UnknownServer {
             name: server.to_owned(),
         };
         let handle = self.find(server).ok_or_else(unknown)?;
         let mut status = handle.status.clone();
-        let since = status.borrow_and_update().since_ms;
-        handle
-            .orders
-            .send(Order::Restart)
-            .await
-            .map_err(|_| EngineError::Stopping)?;
-        let begun = async {
-            while status.changed().await.is_ok() {
-                let now = status.borrow_and_update();
-                if now.state == State::Starting || now.since_ms > since && now.state == State::Ready
-                {
-                    return;
-                }
+        let before = status.borrow().starts;
+        match handle.orders.try_send(Order::Restart) {
+            // An order that has not been taken yet is the same order.
+            Ok(()) | Err(TrySendError::Full(_)) => {}
+            Err(TrySendError::Closed(_)) if self.stopping.is_cancelled() => {
+                return Err(EngineError::Stopping);
             }
-        };
+            Err(TrySendError::Closed(_)) => return Err(unknown()),
+        }
+        let begun = status.wait_for(|now| now.starts > before);
         // Ending the old process is bounded by its own grace; the answer says what was reached.
         let bound = handle.spec.life.stop_grace + Duration::from_secs(2);
         drop(tokio::time::timeout(bound, begun).await);
@@ -226,13 +225,7 @@ impl Supervisor {
 
     /// Finds a server by name or id.
     pub(crate) fn find(&self, server: &str) -> Option<ServerHandle> {
-        let servers = self.lock();
-        let by_name = servers.iter().find(|handle| handle.name.as_str() == server);
-        let found = by_name.or_else(|| {
-            let id: ServerId = server.parse().ok()?;
-            servers.iter().find(|handle| handle.id == id)
-        });
-        found.cloned()
+        named(&self.lock(), server)
     }
 
     pub(crate) fn all(&self) -> Vec<ServerHandle> {
@@ -255,28 +248,47 @@ impl Supervisor {
 
     /// Waits until lazy servers that nobody has listed yet are up, but not longer than `within`.
     pub(crate) async fn warm(&self, handles: &[ServerHandle], within: Duration) {
-        let until = Instant::now() + within;
+        let now = Instant::now();
         for handle in handles {
             handle.wake.notify_one();
         }
         for handle in handles {
             let mut live = handle.live.clone();
+            // One that hangs has had its time and slows no further list down. fault P14
+            let until = now + within.saturating_sub(handle.coming_for());
             let settled = |state: &Live| matches!(state, Live::Ready(_) | Live::Down(..));
             drop(tokio::time::timeout_at(until, live.wait_for(settled)).await);
         }
     }
 
-    /// Stops every server and waits for all of them.
+    /// Stops every server and waits for all of them, but hardly longer than they are killed.
     pub(crate) async fn stop_all(&self) {
-        let _one = self.changing.lock().await;
-        let all = self.all();
-        for handle in &all {
-            handle.stop.cancel();
-        }
-        for handle in &all {
-            handle.stopped.cancelled().await;
+        self.stopping.cancel();
+        let kill_at = *self.around.kill_at.borrow();
+        let until = kill_at.unwrap_or_else(Instant::now) + AFTER_KILL;
+        let stopped = async {
+            // What is being started right now is then in the list.
+            drop(self.changing.lock().await);
+            let mut all = self.all();
+            all.extend_from_slice(&self.lock_leaving());
+            for handle in &all {
+                handle.stopped.cancelled().await;
+            }
+        };
+        if timeout_at(until, stopped).await.is_err() {
+            warn!("some servers are still there and are left to the kernel");
         }
     }
+}
+
+/// Finds a server by name or id.
+fn named(servers: &[ServerHandle], server: &str) -> Option<ServerHandle> {
+    let by_name = servers.iter().find(|handle| handle.name.as_str() == server);
+    let found = by_name.or_else(|| {
+        let id: ServerId = server.parse().ok()?;
+        servers.iter().find(|handle| handle.id == id)
+    });
+    found.cloned()
 }
 
 /// Tells the catalog which servers there are and whether their tools can be had now.
@@ -290,3 +302,6 @@ pub(crate) fn refresh(catalog: &Catalog, servers: &Mutex<Vec<ServerHandle>>) {
     });
     catalog.update(entries.collect());
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,9 @@
-//! Figures about calls and servers, as Prometheus text. Counting a call is a few atomic additions.
+//! Figures about calls, servers and wrong keys, as Prometheus text. Counting a call is a few atomic
+//! additions, and one that is dropped on its way is counted too. Entry points: [`Figures::begin`]
+//! and [`Figures::render`].
 
 use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use gantry_store::CallStatus;
@@ -10,6 +13,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+use tokio::time::Instant;
 
 type Label = [(&'static str, String); 1];
 
@@ -19,6 +23,38 @@ pub(crate) struct Figures {
     by_status: [Counter<u64, AtomicU64>; STATUSES.len()],
     seconds: Histogram,
     servers: Family<Label, Gauge>,
+    /// One rendering at a time, since the servers are counted anew for each.
+    rendering: Mutex<()>,
+    wrong_keys: Counter<u64, AtomicU64>,
+}
+
+/// A call on its way; dropped before its end, it counts as cancelled, or as failed by a panic.
+pub(crate) struct Begun<'a> {
+    figures: &'a Figures,
+    at: Instant,
+    open: bool,
+}
+
+impl Begun<'_> {
+    /// Counts the call as ended; returns how long it took.
+    pub(crate) fn end(mut self, status: CallStatus) -> Duration {
+        self.open = false;
+        let duration = self.at.elapsed();
+        self.figures.call(status, duration);
+        duration
+    }
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        if self.open {
+            let status = match std::thread::panicking() {
+                true => CallStatus::Error,
+                false => CallStatus::Cancelled,
+            };
+            self.figures.call(status, self.at.elapsed());
+        }
+    }
 }
 
 const STATUSES: [CallStatus; 6] = [
@@ -52,16 +88,38 @@ impl Figures {
         );
         let servers = Family::<Label, Gauge>::default();
         registry.register("servers", "Servers by state", servers.clone());
+        let wrong_keys = Counter::default();
+        registry.register(
+            "auth_failures",
+            "Requests with a wrong key",
+            wrong_keys.clone(),
+        );
         Self {
             registry,
             by_status,
             seconds,
             servers,
+            rendering: Mutex::default(),
+            wrong_keys,
         }
     }
 
+    /// Counts a call from its beginning, however it ends.
+    pub(crate) fn begin(&self, at: Instant) -> Begun<'_> {
+        Begun {
+            figures: self,
+            at,
+            open: true,
+        }
+    }
+
+    /// Counts a request with a wrong key.
+    pub(crate) fn wrong_key(&self) {
+        self.wrong_keys.inc();
+    }
+
     /// Counts a call that ended.
-    pub(crate) fn call(&self, status: CallStatus, duration: Duration) {
+    fn call(&self, status: CallStatus, duration: Duration) {
         if let Some(index) = STATUSES.iter().position(|known| *known == status) {
             self.by_status[index].inc();
         }
@@ -70,6 +128,10 @@ impl Figures {
 
     /// Renders everything, with the servers as they are now.
     pub(crate) fn render(&self, states: impl Iterator<Item = &'static str>) -> String {
+        let _one = self
+            .rendering
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         self.servers.clear();
         for state in states {
             self.servers
@@ -79,5 +141,33 @@ impl Figures {
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("writing to a String cannot fail");
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_call_that_is_dropped_is_counted() {
+        let figures = Figures::new();
+        figures.begin(Instant::now()).end(CallStatus::Ok);
+        drop(figures.begin(Instant::now()));
+        figures.wrong_key();
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _begun = figures.begin(Instant::now());
+            panic!("boom");
+        }));
+        assert!(panicked.is_err());
+        let text = figures.render(["ready", "ready"].into_iter());
+        for line in [
+            "gantry_calls_total{status=\"ok\"} 1",
+            "gantry_calls_total{status=\"cancelled\"} 1",
+            "gantry_calls_total{status=\"error\"} 1",
+            "gantry_servers{state=\"ready\"} 2",
+            "gantry_auth_failures_total 1",
+        ] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
     }
 }

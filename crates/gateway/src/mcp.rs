@@ -22,10 +22,12 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
-use gantry_engine::{Engine, Scope};
+use gantry_engine::{Engine, Scope, ServerView};
 use gantry_model::caller::Caller;
 use gantry_model::era::meta::Identity;
 use gantry_model::era::{Era, ProtocolVersion};
+use gantry_model::grant::{MethodClass, Verdict};
+use gantry_model::id::ServerName;
 use http::header::ALLOW;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -131,6 +133,15 @@ impl Endpoint {
             Method::GET if !visit.is_stateless() => self.get(&visit),
             Method::DELETE if !visit.is_stateless() => self.delete(&visit),
             _ => Ok(wrong_method()),
+        }
+    }
+
+    /// Returns a server, unless no grant of the caller's names it: then there is none for it.
+    fn server_of(&self, caller: &Caller, name: &ServerName) -> Option<ServerView> {
+        let verdict = caller.grants.check(MethodClass::Lifecycle, name, None);
+        match verdict {
+            Verdict::Allowed => self.engine().server(name.as_str()),
+            Verdict::Unbound => None,
         }
     }
 

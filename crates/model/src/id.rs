@@ -233,6 +233,11 @@ impl CallId {
         Self(((unix_ms as u128) << 80) | (unique & ((1 << 80) - 1)))
     }
 
+    /// Returns the time it begins with, in milliseconds since 1970.
+    pub const fn unix_ms(self) -> u64 {
+        (self.0 >> 80) as u64
+    }
+
     /// Returns the bits, for the journal.
     pub const fn to_bits(self) -> u128 {
         self.0

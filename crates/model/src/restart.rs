@@ -304,6 +304,7 @@ pub enum Reason {
     },
 }
 
+/// Speaks of failures: what could not be started at all has not crashed.
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -313,7 +314,7 @@ impl fmt::Display for Reason {
                 crashes,
                 window,
             } => {
-                let plural = if crashes == 1 { "crash" } else { "crashes" };
+                let plural = if crashes == 1 { "failure" } else { "failures" };
                 write!(
                     f,
                     "backing off {step:?}: {crashes} {plural} within {window:?}"
@@ -324,7 +325,7 @@ impl fmt::Display for Reason {
                 crashes,
                 healthy_needed,
             } => {
-                let plural = if crashes == 1 { "crash" } else { "crashes" };
+                let plural = if crashes == 1 { "failure" } else { "failures" };
                 write!(f, "backing off {step:?}: {crashes} {plural} without ")?;
                 write!(f, "{healthy_needed:?} of health between them")
             }

@@ -458,9 +458,21 @@ impl ServerSpec {
             ("life.health_every", self.life.health_every),
             ("life.health_timeout", self.life.health_timeout),
         ];
+        const DAY: Duration = Duration::from_secs(86_400);
         for (field, given) in periods {
-            if !(Duration::from_millis(1)..=Duration::from_secs(86_400)).contains(&given) {
+            if !(Duration::from_millis(1)..=DAY).contains(&given) {
                 return out(field, period::show(given), "1ms to 24h");
+            }
+        }
+        // None at all is a wish of its own for these.
+        let graces = [
+            ("calls.late_grace", self.calls.late_grace),
+            ("life.probe", self.life.probe),
+            ("life.stop_grace", self.life.stop_grace),
+        ];
+        for (field, given) in graces {
+            if given > DAY {
+                return out(field, period::show(given), "0s to 24h");
             }
         }
         Ok(())
@@ -502,6 +514,15 @@ mod tests {
         let Launch::Process(process) = &mut small.launch;
         process.limits.cpu = Some(f64::NAN);
         assert!(matches!(small.check(), Err(SpecError::Range { .. }))); // fault G6
+        let mut patient = spec("x");
+        (patient.calls.late_grace, patient.life.stop_grace) = (Duration::ZERO, Duration::ZERO);
+        assert!(patient.check().is_ok());
+        patient.life.stop_grace = Duration::from_secs(86_401);
+        let error = patient.check().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "server `a`: `life.stop_grace` is 86401s, allowed is 0s to 24h"
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Mints call ids: time-ordered, and never the same one twice, across restarts included.
+//! Mints call ids: in the order of the calls, and never the same one twice, across restarts included.
+//! They begin with the time, but a clock that is set back moves none before an older one (fault P13).
 //!
 //! Lock-free; entry point `CallIds::next`.
 
@@ -16,6 +17,8 @@ pub(crate) struct CallIds {
     /// Random per boot: an id of this process is never one of a process that died.
     boot: u64,
     counter: AtomicU64,
+    /// The latest time that an id began with.
+    latest_ms: AtomicU64,
 }
 
 impl CallIds {
@@ -24,14 +27,24 @@ impl CallIds {
         Self {
             boot: random_bits() & COUNTER_MASK,
             counter: AtomicU64::new(0),
+            latest_ms: AtomicU64::new(0),
         }
+    }
+
+    /// Makes a generator whose ids all come after the newest that is known.
+    pub(crate) fn after(newest: Option<CallId>) -> Self {
+        let ids = Self::new();
+        let next = newest.map_or(0, |id| id.unix_ms() + 1);
+        ids.latest_ms.store(next, Ordering::Relaxed);
+        ids
     }
 
     /// Returns the next id, for a call that begins at `unix_ms`.
     pub(crate) fn next(&self, unix_ms: u64) -> CallId {
+        let latest = self.latest_ms.fetch_max(unix_ms, Ordering::Relaxed);
         let count = self.counter.fetch_add(1, Ordering::Relaxed) & COUNTER_MASK;
         CallId::new(
-            unix_ms,
+            unix_ms.max(latest),
             (u128::from(self.boot) << COUNTER_BITS) | u128::from(count),
         )
     }
@@ -63,5 +76,22 @@ mod tests {
         assert!(ids.is_sorted());
         ids.extend((0..1000).map(|n| second.next(7 + n / 100)));
         assert_eq!(ids.iter().collect::<HashSet<_>>().len(), 2000);
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_moves_no_call_before_an_older_one() {
+        // fault P13
+        let ids = CallIds::new();
+        let mut all: Vec<_> = [9_000, 9_001, 5, 6, 9_002]
+            .map(|now| ids.next(now))
+            .to_vec();
+        let restarted = CallIds::after(all.last().copied());
+        all.extend([3, 9_001, 10_000].map(|now| restarted.next(now)));
+        assert!(all.is_sorted(), "{all:?}");
+        assert_eq!(
+            all.last().map(|id| id.unix_ms()),
+            Some(10_000),
+            "the time is right again"
+        );
     }
 }

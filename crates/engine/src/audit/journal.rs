@@ -151,8 +151,9 @@ impl Journal {
             Durability::Os | Durability::Disk => self.write(encoded, claim),
         };
         if appended.is_ok() {
-            let waiting = self.appended.fetch_add(1, Ordering::Relaxed) + 1
-                - self.folded.load(Ordering::Relaxed);
+            // The fold may have counted this record already.
+            let appended = self.appended.fetch_add(1, Ordering::Relaxed) + 1;
+            let waiting = appended.saturating_sub(self.folded.load(Ordering::Relaxed));
             if waiting >= MANY && !self.woken.swap(true, Ordering::Relaxed) {
                 self.wake.notify_one();
             }
@@ -291,6 +292,12 @@ impl Journal {
     pub(super) fn folded(&self, count: u64) {
         self.folded.fetch_add(count, Ordering::Relaxed);
         self.woken.store(false, Ordering::Relaxed);
+    }
+
+    /// Tells whether it takes records now.
+    pub(super) fn is_writable(&self) -> bool {
+        let failed = self.disk.as_ref().and_then(GroupSync::failure);
+        failed.is_none() && self.refusing(&self.lock()).is_none()
     }
 
     /// Returns how the journal is.

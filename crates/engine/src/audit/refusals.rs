@@ -100,18 +100,27 @@ impl Refusals {
         }
     }
 
-    /// Remembers the encoded row that stands for the refusals of a kind from here on.
-    pub(super) fn count(&mut self, kind: &Kind, encoded: Vec<u8>) {
-        if let Some(window) = self.windows.get_mut(kind) {
-            match &mut window.counted {
-                Some(counted) => counted.repeats += 1,
-                None => {
-                    window.counted = Some(Counted {
-                        encoded,
-                        repeats: 1,
-                        written: 0,
-                    })
-                }
+    /// Remembers the encoded row that stands for the refusals of a kind from here on; false if
+    /// another was quicker, so that there will be no such row.
+    pub(super) fn count(&mut self, kind: &Kind, encoded: Vec<u8>) -> bool {
+        let counted = Counted {
+            encoded,
+            repeats: 1,
+            written: 0,
+        };
+        match self.windows.get_mut(kind).map(|window| &mut window.counted) {
+            Some(Some(counted)) => {
+                counted.repeats += 1;
+                false
+            }
+            Some(none) => {
+                *none = Some(counted);
+                true
+            }
+            // The window ended meanwhile, and its rows with it.
+            None => {
+                self.ended.extend(counted.finish());
+                true
             }
         }
     }
@@ -178,7 +187,8 @@ mod tests {
         let Verdict::Count(kind) = judge(&mut refusals, "t", start) else {
             panic!("the first beyond the limit starts the count");
         };
-        refusals.count(&kind, row());
+        assert!(refusals.count(&kind, row()));
+        assert!(!refusals.count(&kind, row()), "one row stands for all");
         assert_eq!(judge(&mut refusals, "t", start), Verdict::Counted);
         assert_eq!(judge(&mut refusals, "another", start), Verdict::Row);
         assert_eq!(refusals.due(start).len(), 1);
@@ -198,7 +208,7 @@ mod tests {
             let tool = name.to_string();
             match refusals.judge("agent", "server", &tool, "tool.unknown", now) {
                 Verdict::Row => rows += 1,
-                Verdict::Count(kind) => refusals.count(&kind, vec![0; 64]),
+                Verdict::Count(kind) => assert!(refusals.count(&kind, vec![0; 64])),
                 Verdict::Counted => {}
             }
         }

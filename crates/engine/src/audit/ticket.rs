@@ -9,8 +9,8 @@ use super::{Audit, Outcome};
 
 /// Stands for a call that was recorded and has not ended yet.
 ///
-/// Dropped without an outcome (the client is gone, a task was cancelled or panicked), it writes
-/// the one that `on_drop` set.
+/// Dropped without an outcome (the client is gone, a task was cancelled), it writes the one that
+/// `on_drop` set; dropped by a panic, it says so.
 #[derive(Debug)]
 #[must_use = "a dropped ticket ends its call as unknown"]
 pub(crate) struct Ticket {
@@ -67,9 +67,13 @@ impl Drop for Ticket {
         if !self.open {
             return;
         }
+        let (status, code) = match std::thread::panicking() {
+            true => (CallStatus::Error, "gateway.panic"), // fault P12
+            false => (self.status, self.code),
+        };
         let outcome = Outcome {
-            status: self.status,
-            code: Some(self.code),
+            status,
+            code: Some(code),
             error: None,
             output: None,
             duration: self.begun.elapsed(),

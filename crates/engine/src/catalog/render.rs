@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use gantry_model::jsonrpc::{Edit, Raw, RawBuf, quote_into};
 
+use super::schema;
+
 /// Under this key of `_meta` a list names the servers whose part is missing.
 const NOT_LISTED: &str = "io.gantry/not-listed";
 
@@ -48,11 +50,18 @@ pub(super) fn page<'a>(
 
 fn write_row(out: &mut Vec<u8>, row: &Row<'_>) {
     let definition = row.definition.as_raw();
-    if !has_odd_output(definition) {
+    let unmirrored = schema::without_headers(definition.get("inputSchema"));
+    if !has_odd_output(definition) && unmirrored.is_none() {
         return write_named(out, definition, row.name);
     }
-    let shorn = Edit::new(definition).remove("outputSchema").to_buf();
-    write_named(out, shorn.as_raw(), row.name);
+    let mut shorn = Edit::new(definition);
+    if has_odd_output(definition) {
+        shorn.remove("outputSchema");
+    }
+    if let Some(schema) = unmirrored {
+        shorn.set_buf("inputSchema", schema);
+    }
+    write_named(out, shorn.to_buf().as_raw(), row.name);
 }
 
 /// A client of the handshake era refuses a whole list for an output schema that is of no object.
@@ -112,6 +121,17 @@ mod tests {
     fn an_output_schema_that_old_clients_refuse_is_not_shown() {
         let definition = r#"{"name":"a","outputSchema":{"type":"array"}}"#;
         assert_eq!(render(definition, Some("b")), r#"{"tools":[{"name":"b"}]}"#);
+    }
+
+    // fault H12
+    #[test]
+    fn no_client_is_asked_to_mirror_arguments_into_headers() {
+        let definition = r#"{"name":"a","inputSchema":{"type":"object","properties":{"r":{"type":"string","x-mcp-header":"Region"},"x-mcp-header":{"enum":[{"x-mcp-header":1}]}}}}"#;
+        let shown = r#"{"name":"b","inputSchema":{"type":"object","properties":{"r":{"type":"string"},"x-mcp-header":{"enum":[{"x-mcp-header":1}]}}}}"#;
+        assert_eq!(
+            render(definition, Some("b")),
+            format!("{{\"tools\":[{shown}]}}")
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! 2020-12 unless `$schema` says otherwise, regular expressions in linear time, and no schema is
 //! ever fetched. What could blow up is refused when it is compiled or run with counted steps.
-//! Entry points: [`Schema::of_arguments`], [`Schema::check`], [`Schema::check_now`].
+//! Entry points: [`Schema::of_arguments`], [`Schema::check`], [`Schema::check_now`], [`aside`].
 
 mod budget;
 mod graph;
@@ -16,9 +16,12 @@ use gantry_model::jsonrpc::Raw;
 use jsonschema::{PatternOptions, Validator};
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
 
 use self::budget::{Budget, STEP};
 use self::graph::Shape;
+pub(super) use self::headers::without_headers;
+pub(super) use self::issues::too_costly;
 use crate::error::Issue;
 
 /// The longest schema.
@@ -37,7 +40,36 @@ const INLINE_PATTERN_BYTES: usize = 16 << 10;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Heavy checks of the whole process at one time, so that they never fill the blocking threads.
-static HEAVY: Semaphore = Semaphore::const_new(4);
+static HEAVY: Semaphore = Semaphore::const_new(HEAVY_CHECKS as usize);
+
+/// Why a value is not let through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Unfit {
+    /// It does not fit.
+    Issues(Vec<Issue>),
+    /// It could not be looked at: too many heavy checks were under way.
+    Busy,
+}
+
+/// How many heavy checks run at once.
+pub(crate) const HEAVY_CHECKS: u32 = 4;
+
+/// Does heavy work on a thread of its own; nothing if it does not end in time.
+pub(super) async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<Option<T>, Unfit> {
+    let until = Instant::now() + PATIENCE;
+    let permit = match timeout_at(until, HEAVY.acquire()).await {
+        Ok(permit) => permit,
+        Err(_elapsed) => return Err(Unfit::Busy),
+    };
+    let held = move || {
+        let _permit = permit;
+        work()
+    };
+    let worked = timeout_at(until, tokio::task::spawn_blocking(held)).await;
+    Ok(worked.ok().and_then(Result::ok))
+}
 
 /// Why a schema cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -142,24 +174,15 @@ impl Schema {
     }
 
     /// Checks a value; a heavy check runs on a thread of its own and within a bound of time.
-    pub(crate) async fn check(self: &Arc<Self>, value: Raw<'_>) -> Result<(), Vec<Issue>> {
+    pub(crate) async fn check(self: &Arc<Self>, value: Raw<'_>) -> Result<(), Unfit> {
         if self.cost(value.text().len()) == Cost::Inline {
-            return self.check_now(value);
+            return self.check_now(value).map_err(Unfit::Issues);
         }
         let (schema, text) = (Arc::clone(self), value.to_buf());
-        let checked = async move {
-            let permit = HEAVY.acquire().await;
-            let check = move || {
-                let _permit = permit;
-                schema.check_now(text.as_raw())
-            };
-            tokio::task::spawn_blocking(check).await
-        };
-        match tokio::time::timeout(PATIENCE, checked).await {
-            Ok(Ok(outcome)) => outcome,
-            Ok(Err(_panicked)) => Err(vec![issues::too_costly()]),
-            Err(_elapsed) => Err(vec![issues::too_costly()]),
-        }
+        let checked = aside(move || schema.check_now(text.as_raw())).await?;
+        checked
+            .unwrap_or_else(|| Err(vec![issues::too_costly()]))
+            .map_err(Unfit::Issues)
     }
 
     /// Checks a value on this thread, however heavy that is; never longer than the budget.

@@ -33,10 +33,11 @@ fn handle(name: &str, live: Live) -> ServerHandle {
         stop: CancellationToken::new(),
         stopped: CancellationToken::new(),
         catalog: Arc::new(ArcSwap::from_pointee(ServerCatalog::empty())),
-        logs: Arc::new(Logs::new()),
+        logs: Arc::new(Logs::new(Arc::default())),
         counters: Arc::new(Counters::default()),
         usage: Arc::new(|| None),
         redactor: Arc::new(Redactor::default()),
+        waiting: Arc::default(),
     }
 }
 

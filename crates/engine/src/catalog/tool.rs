@@ -10,11 +10,13 @@ use gantry_model::jsonrpc::{Edit, Raw, RawBuf, minify};
 use gantry_model::mcp::{ListKind as WireList, TaskSupport, ToolDef};
 use sha2::{Digest, Sha256};
 
-use super::schema::{Schema, SchemaError};
+use super::schema::{Schema, SchemaError, Unfit, aside, too_costly};
 use crate::error::Issue;
 
 /// The longest name of a tool; longer than the protocol recommends, since exposed names are cut.
 const LONGEST_NAME: usize = 512;
+/// Schemas of longer definitions are compiled on a thread of their own.
+const COMPILED_HERE: usize = 4 << 10;
 /// The longest URI of a resource.
 const LONGEST_URI: usize = 4096;
 
@@ -35,7 +37,8 @@ pub(crate) struct Tool {
     output: Compiled,
 }
 
-type Compiled = OnceLock<Result<Arc<Schema>, SchemaError>>;
+type Known = Result<Arc<Schema>, SchemaError>;
+type Compiled = OnceLock<Known>;
 
 impl Tool {
     /// Judges a definition that a server listed.
@@ -114,31 +117,56 @@ impl Tool {
     }
 
     /// Checks arguments; none are the same as an empty object.
-    pub(crate) async fn check_arguments(&self, value: Option<Raw<'_>>) -> Result<(), Vec<Issue>> {
-        let schema = self.input.get_or_init(|| {
-            let schema = self
-                .definition
-                .as_raw()
-                .get("inputSchema")
-                .unwrap_or(Raw::EMPTY_OBJECT);
-            Schema::of_arguments(schema).map(Arc::new)
-        });
-        usable(schema)?
-            .check(value.unwrap_or(Raw::EMPTY_OBJECT))
-            .await
+    pub(crate) async fn check_arguments(
+        self: &Arc<Self>,
+        value: Option<Raw<'_>>,
+    ) -> Result<(), Unfit> {
+        let schema = self.compiled(Self::input).await?;
+        schema.check(value.unwrap_or(Raw::EMPTY_OBJECT)).await
     }
 
     /// Checks a structured result.
-    pub(crate) fn check_result(&self, value: Raw<'_>) -> Result<(), Vec<Issue>> {
-        let schema = self.output.get_or_init(|| {
-            let schema = self
-                .definition
-                .as_raw()
-                .get("outputSchema")
-                .unwrap_or(Raw::EMPTY_OBJECT);
-            Schema::of_result(schema).map(Arc::new)
-        });
-        usable(schema)?.check_now(value)
+    pub(crate) async fn check_result(self: &Arc<Self>, value: Raw<'_>) -> Result<(), Unfit> {
+        self.compiled(Self::output).await?.check(value).await
+    }
+
+    /// Returns one of the tool's schemas; a long one that was not needed before is compiled on a
+    /// thread of its own.
+    async fn compiled(
+        self: &Arc<Self>,
+        which: fn(&Self, compile: bool) -> Option<&Known>,
+    ) -> Result<&Arc<Schema>, Unfit> {
+        let here = self.definition.text().len() <= COMPILED_HERE;
+        if which(self, here).is_none() {
+            let tool = Arc::clone(self);
+            aside(move || which(&tool, true).is_some()).await?;
+        }
+        let schema = which(self, false).ok_or_else(|| Unfit::Issues(vec![too_costly()]))?;
+        usable(schema).map_err(Unfit::Issues)
+    }
+
+    fn input(&self, compile: bool) -> Option<&Known> {
+        let init = || Schema::of_arguments(self.member("inputSchema")).map(Arc::new);
+        known(&self.input, compile, init)
+    }
+
+    fn output(&self, compile: bool) -> Option<&Known> {
+        let init = || Schema::of_result(self.member("outputSchema")).map(Arc::new);
+        known(&self.output, compile, init)
+    }
+
+    fn member(&self, name: &str) -> Raw<'_> {
+        let member = self.definition.as_raw().get(name);
+        member.unwrap_or(Raw::EMPTY_OBJECT)
+    }
+}
+
+/// Returns what was compiled, or compiles it now if that is wanted.
+fn known(cell: &Compiled, compile: bool, init: impl FnOnce() -> Known) -> Option<&Known> {
+    if compile {
+        Some(cell.get_or_init(init))
+    } else {
+        cell.get()
     }
 }
 
@@ -199,7 +227,7 @@ pub(crate) fn shown_name(kind: WireList, raw: Raw<'_>) -> String {
     }
 }
 
-fn usable(schema: &Result<Arc<Schema>, SchemaError>) -> Result<&Arc<Schema>, Vec<Issue>> {
+fn usable(schema: &Known) -> Result<&Arc<Schema>, Vec<Issue>> {
     schema.as_ref().map_err(|error| {
         vec![Issue {
             path: String::new(),
@@ -362,9 +390,15 @@ mod tests {
     #[tokio::test]
     async fn a_remembered_tool_compiles_its_schema_when_it_is_called() {
         let definition = r#"{"name":"a","inputSchema":{"type":"object","required":["x"]}}"#;
-        let tool = Tool::recall(Raw::trusted(definition), "abc", 3).unwrap();
-        assert_eq!(tool.schema_version(), "3-abc");
-        let issues = tool.check_arguments(None).await.unwrap_err();
-        assert_eq!(issues[0].path, "/x");
+        let long = definition.replace("\"a\"", &format!("\"{}\"", "a".repeat(COMPILED_HERE)));
+        for definition in [definition, &long] {
+            let tool = Tool::recall(Raw::trusted(definition), "abc", 3).map(Arc::new);
+            let tool = tool.unwrap();
+            assert_eq!(tool.schema_version(), "3-abc");
+            let Err(Unfit::Issues(issues)) = tool.check_arguments(None).await else {
+                panic!("a field is missing")
+            };
+            assert_eq!(issues[0].path, "/x");
+        }
     }
 }

@@ -86,36 +86,39 @@ async fn every_class_needs_a_grant() {
     );
 }
 
-#[test]
-fn a_promised_result_is_checked() {
+#[tokio::test]
+async fn a_promised_result_is_checked() {
     // row 3.3
     let definition = r#"{"name":"add","inputSchema":{"type":"object"},"outputSchema":
         {"type":"object","properties":{"sum":{"type":"number"}},"required":["sum"]}}"#;
     let add = tool(definition);
-    let check = |result: &str, is_error| -> Vec<String> {
-        let issues = check_output(&add, Raw::trusted(result), is_error)
-            .err()
-            .unwrap_or_default();
-        issues
-            .into_iter()
-            .map(|issue| format!("{}: {}", issue.path, issue.message))
-            .collect()
+    let check = async |result: &str, is_error| -> Vec<String> {
+        let checked = check_output(&add, Raw::trusted(result), is_error).await;
+        let issues = checked.err().unwrap_or_default();
+        let told = |issue: Issue| format!("{}: {}", issue.path, issue.message);
+        issues.into_iter().map(told).collect()
     };
     let none: Vec<String> = Vec::new();
     assert_eq!(
-        check(r#"{"content":[],"structuredContent":{"sum":3}}"#, false),
+        check(r#"{"content":[],"structuredContent":{"sum":3}}"#, false).await,
         none
     );
-    assert_eq!(check(r#"{"content":[],"isError":true}"#, true), none);
-    assert_eq!(check(r#"{"resultType":"input_required"}"#, false), none);
+    assert_eq!(check(r#"{"content":[],"isError":true}"#, true).await, none);
     assert_eq!(
-        check(r#"{"content":[],"structuredContent":{}}"#, false),
+        check(r#"{"resultType":"input_required"}"#, false).await,
+        none
+    );
+    assert_eq!(
+        check(r#"{"content":[],"structuredContent":{}}"#, false).await,
         ["/sum: required field `sum` is missing"]
     );
     assert_eq!(
-        check(r#"{"content":[]}"#, false),
+        check(r#"{"content":[]}"#, false).await,
         [": `structuredContent` is missing, which the output schema demands"]
     );
     let plain = tool(r#"{"name":"a","inputSchema":{"type":"object"}}"#);
-    assert_eq!(check_output(&plain, Raw::trusted("{}"), false), Ok(()));
+    assert_eq!(
+        check_output(&plain, Raw::trusted("{}"), false).await,
+        Ok(())
+    );
 }

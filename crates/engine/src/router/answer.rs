@@ -4,8 +4,9 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use gantry_model::era::Era;
+use gantry_model::era::{Era, shape};
 use gantry_model::jsonrpc::{ErrorBody, Raw};
+use gantry_model::mcp::Method;
 use gantry_model::secret::Redactor;
 
 use super::target::Target;
@@ -27,11 +28,15 @@ impl Answered {
     pub(super) fn read(
         answer: Answer,
         server: &ServerHandle,
+        method: Option<Method>,
         era: Option<Era>,
     ) -> Result<Self, CallError> {
         let result = match answer {
             Answer::Result(result) => result,
-            Answer::Error(error) => return Err(rpc_error(server, &error)),
+            Answer::Error(error) => {
+                let method = method.filter(|_| era == Some(Era::Stateless));
+                return Err(rpc_error(server, method, &error));
+            }
             Answer::Failed(failure) => return Err(failed(server, failure)),
         };
         let protocol = |detail: String| CallError::Protocol {
@@ -64,20 +69,16 @@ impl Answered {
     }
 
     /// Checks the result against the tool's output schema and takes out the server's secrets.
-    pub(super) fn settle(
-        mut self,
-        target: &Target<'_>,
-        redactor: &Redactor,
-    ) -> Result<Self, CallError> {
+    pub(super) async fn settle(mut self, target: &Target<'_>) -> Result<Self, CallError> {
         if let Some(tool) = target.tool() {
-            guard::check_output(tool, self.raw(), self.is_error).map_err(|issues| {
-                CallError::Output {
-                    server: target.server_name(),
-                    tool: target.item.to_string(),
-                    issues,
-                }
+            let checked = guard::check_output(tool, self.raw(), self.is_error).await;
+            checked.map_err(|issues| CallError::Output {
+                server: target.server_name(),
+                tool: target.item.to_string(),
+                issues,
             })?;
         }
+        let redactor = target.redactor();
         if !redactor.is_empty() {
             let text = std::str::from_utf8(&self.result).unwrap_or("null");
             if let Cow::Owned(clean) = redactor.redact_json(text) {
@@ -97,12 +98,62 @@ impl Answered {
     }
 }
 
-fn rpc_error(server: &ServerHandle, error: &Bytes) -> CallError {
+/// Takes a server's secrets out of what a client is told of a failure.
+pub(super) fn hide(mut error: CallError, redactor: &Redactor) -> CallError {
+    if redactor.is_empty() {
+        return error;
+    }
+    let clean = |text: &mut String| {
+        if let Cow::Owned(clean) = redactor.redact(text) {
+            *text = clean;
+        }
+    };
+    match &mut error {
+        CallError::Rpc { message, data, .. } => {
+            clean(message);
+            if let Some(data) = data {
+                *data = redactor.redact_json(data).into();
+            }
+        }
+        CallError::Output { issues, .. } => {
+            for issue in issues {
+                clean(&mut issue.path);
+                clean(&mut issue.message);
+            }
+        }
+        CallError::Protocol { detail, .. } => clean(detail),
+        CallError::Exited { how, .. } => clean(how),
+        CallError::Down { reason, .. } => clean(reason),
+        // Texts of the caller's and of our own.
+        CallError::UnknownTool { .. }
+        | CallError::UnknownItem { .. }
+        | CallError::UnknownServer { .. }
+        | CallError::UnknownMethod { .. }
+        | CallError::Unbound { .. }
+        | CallError::Arguments { .. }
+        | CallError::BadParams { .. }
+        | CallError::Busy { .. }
+        | CallError::Timeout { .. }
+        | CallError::Cancelled
+        | CallError::NotReading { .. }
+        | CallError::ResponseTooLarge { .. }
+        | CallError::Audit(_)
+        | CallError::Stopping
+        | CallError::Panicked => {}
+    }
+    error
+}
+
+/// Reads a server's own error; one of the stateless era, whose `method` is given, gets the code of
+/// the older shape in which we hand results on.
+fn rpc_error(server: &ServerHandle, method: Option<Method>, error: &Bytes) -> CallError {
     let server = server.name.clone();
     match ErrorBody::read(trusted(error)) {
         Some(body) => CallError::Rpc {
             server,
-            code: body.code,
+            code: method.map_or(body.code, |method| {
+                shape::error_code_to_legacy(method, body.code)
+            }),
             message: body.message.into_owned(),
             data: body.data.map(|data| data.text().into()),
         },
@@ -121,5 +172,47 @@ pub(super) fn failed(server: &ServerHandle, failure: Failure) -> CallError {
         Failure::TooLarge(limit) => CallError::ResponseTooLarge { server, limit },
         Failure::Exited(how) => CallError::Exited { server, how },
         Failure::NotReading => CallError::NotReading { server },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_model::secret::SecretText;
+
+    use super::*;
+    use crate::error::Issue;
+
+    #[test]
+    fn a_failure_tells_no_secret() {
+        let secret = SecretText::new("hunter22".to_owned());
+        let redactor = Redactor::new([&secret]);
+        let server: gantry_model::id::ServerName = "one".parse().unwrap();
+        let error = CallError::Rpc {
+            server: server.clone(),
+            code: 7,
+            message: "no login with hunter22".to_owned(),
+            data: Some(r#"{"password":"hunter22"}"#.into()),
+        };
+        let CallError::Rpc { message, data, .. } = hide(error, &redactor) else {
+            panic!("still the same error")
+        };
+        assert_eq!(message, "no login with [redacted]");
+        assert_eq!(data.as_deref(), Some(r#"{"password":"[redacted]"}"#));
+        let error = CallError::Output {
+            server,
+            tool: "t".to_owned(),
+            issues: vec![Issue {
+                path: "/hunter22".to_owned(),
+                message: "is not hunter22".to_owned(),
+            }],
+        };
+        let CallError::Output { issues, .. } = hide(error, &redactor) else {
+            panic!("still the same error")
+        };
+        let issue = Issue {
+            path: "/[redacted]".to_owned(),
+            message: "is not [redacted]".to_owned(),
+        };
+        assert_eq!(issues, [issue]);
     }
 }

@@ -74,9 +74,11 @@ impl Router {
                 target.renamed = Renamed::Name;
                 Ok(target)
             }
-            Some(
-                Method::ResourcesRead | Method::ResourcesSubscribe | Method::ResourcesUnsubscribe,
-            ) => {
+            // Until updates are passed on, a subscription would promise what does not come.
+            Some(Method::ResourcesSubscribe | Method::ResourcesUnsubscribe) => {
+                Err(unknown_method(request))
+            }
+            Some(Method::ResourcesRead) => {
                 let uri = member("uri")?;
                 self.item(
                     caller,
@@ -89,6 +91,27 @@ impl Router {
             Some(Method::CompletionComplete) => self.completion(caller, request, params),
             _ => self.direct(caller, request),
         }
+    }
+
+    /// Finds a tool of a server that has come up since it was guessed; never without its schema.
+    pub(super) fn learned<'a>(
+        &self,
+        caller: &Caller,
+        request: &Request<'a>,
+        method: Option<Method>,
+    ) -> Result<Target<'a>, CallError> {
+        let mut target = self.target(caller, request, method)?;
+        if let Some(server) = target.guessed() {
+            // A server is up a moment before the catalog hears of it.
+            let offered = server.catalog.load();
+            let tool = offered.tools.iter().find(|tool| *tool.name == *target.item);
+            let asked = || request.params?.get("name")?.string();
+            let tool = tool.cloned().ok_or_else(|| CallError::UnknownTool {
+                name: asked().map_or_else(|| target.item.to_string(), Cow::into_owned),
+            })?;
+            target.tool = Some(tool);
+        }
+        Ok(target)
     }
 
     fn tool<'a>(
@@ -202,27 +225,36 @@ impl Router {
 
     /// Any other method, to the one server that was named.
     fn direct<'a>(&self, caller: &Caller, request: &Request<'a>) -> Result<Target<'a>, CallError> {
-        let unknown = || CallError::UnknownMethod {
-            method: request.method.to_owned(),
-        };
-        if request.lists != Lists::FromServer {
-            return Err(unknown());
-        }
+        let unknown = || unknown_method(request);
         let Scope::Server(name) = &request.scope else {
             return Err(unknown());
         };
+        if request.lists != Lists::FromServer || name.as_str() == ServerName::NATIVE {
+            return Err(unknown());
+        }
         let handle = self.supervisor.find(name.as_str());
         let handle = handle.ok_or_else(|| CallError::UnknownServer {
             name: name.to_string(),
         })?;
         let class = class_of(request.method);
-        if class == MethodClass::Unknown && caller.kind != KeyKind::Admin {
-            return Err(unknown());
-        }
+        let named = |name| {
+            let params = request.params.and_then(|params| params.get(name));
+            params.and_then(Raw::string).ok_or_else(unknown)
+        };
+        // What an agent touches must be named, so that its grants can be asked for it.
+        let item = match (caller.kind, class) {
+            (KeyKind::Admin, _) => Cow::Borrowed(""),
+            (KeyKind::Agent, MethodClass::Lifecycle) if request.method == "ping" => {
+                Cow::Borrowed("")
+            }
+            (KeyKind::Agent, MethodClass::Logging) => named("level")?,
+            (KeyKind::Agent, MethodClass::Task) => named("taskId")?,
+            (KeyKind::Agent, _) => return Err(unknown()),
+        };
         Ok(Target {
             place: Place::Server(handle),
             class,
-            item: Cow::Borrowed(""),
+            item,
             tool: None,
             renamed: Renamed::Nowhere,
             arguments: request.params,
@@ -276,9 +308,19 @@ impl Target<'_> {
         }
     }
 
-    /// Tells whether it is a tool of a server whose tools are not known.
-    pub(super) fn is_guessed(&self) -> bool {
-        self.class == MethodClass::Tool && self.tool.is_none() && !self.item.is_empty()
+    /// Returns the server of a tool that is not known, which must not be called like that.
+    pub(super) fn guessed(&self) -> Option<&ServerHandle> {
+        let is_tool = self.class == MethodClass::Tool && !self.item.is_empty();
+        match &self.place {
+            Place::Server(server) if is_tool && self.tool.is_none() => Some(server),
+            Place::Server(_) | Place::Native(_) => None,
+        }
+    }
+}
+
+fn unknown_method(request: &Request<'_>) -> CallError {
+    CallError::UnknownMethod {
+        method: request.method.to_owned(),
     }
 }
 

@@ -24,9 +24,13 @@ impl<T> FairQueue<T> {
         self.length
     }
 
+    pub(crate) fn is_full(&self) -> bool {
+        self.length >= self.limit
+    }
+
     /// Appends behind the agent's own calls; gives the call back if the queue is full.
     pub(crate) fn push(&mut self, agent: &AgentName, call: T) -> Result<(), T> {
-        if self.length >= self.limit {
+        if self.is_full() {
             return Err(call);
         }
         self.length += 1;

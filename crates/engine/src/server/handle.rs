@@ -1,13 +1,15 @@
 //! What callers hold of a server: its live link, or why there is none. Cheap to clone; every wait
-//! here has a deadline of the caller's.
+//! here has a deadline of the caller's, and no more callers wait than may queue.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use gantry_model::id::{ServerId, ServerName};
 use gantry_model::secret::Redactor;
 use gantry_model::spec::ServerSpec;
+use gantry_model::status::State;
 use gantry_sandbox::Usage;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
@@ -18,6 +20,7 @@ use super::logs::Logs;
 use super::pending::QueueView;
 use super::status::ServerStatus;
 use crate::catalog::ServerCatalog;
+use crate::clock::unix_ms;
 use crate::error::CallError;
 
 /// The open link while the server is ready, else the reason it is not.
@@ -59,6 +62,20 @@ pub(crate) struct ServerHandle {
     pub(crate) counters: Arc<Counters>,
     pub(crate) usage: Arc<dyn Fn() -> Option<Usage> + Send + Sync>,
     pub(crate) redactor: Arc<Redactor>,
+    /// How many callers wait for the server to come up.
+    pub(crate) waiting: Arc<AtomicU32>,
+}
+
+/// How long a call that the server has no room for should stay away.
+const COME_AGAIN: Duration = Duration::from_secs(1);
+
+/// A place among those who wait for a server to come up, free again when it is dropped.
+struct Seat<'a>(&'a AtomicU32);
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl ServerHandle {
@@ -67,7 +84,38 @@ impl ServerHandle {
         if let Live::Ready(link) = &*self.live.borrow() {
             return Ok(Arc::clone(link));
         }
+        let _seat = self.seat()?;
         self.come_up(within).await
+    }
+
+    /// Tells whether a call would find room now; another may take it in the meantime.
+    pub(crate) fn has_room(&self) -> bool {
+        match &*self.live.borrow() {
+            Live::Ready(link) => !link.is_full(),
+            Live::Cold | Live::Starting => {
+                self.waiting.load(Ordering::Relaxed) < self.spec.calls.queue
+            }
+            Live::Down(..) => true,
+        }
+    }
+
+    /// Says that too many calls wait for the server already.
+    pub(crate) fn busy(&self) -> CallError {
+        CallError::Busy {
+            server: self.name.clone(),
+            limit: self.spec.calls.queue,
+            retry_after: COME_AGAIN,
+        }
+    }
+
+    /// Takes a place among those who wait for the server to come up.
+    fn seat(&self) -> Result<Seat<'_>, CallError> {
+        let limit = self.spec.calls.queue;
+        let one_more = |waiting: u32| (waiting < limit).then_some(waiting + 1);
+        self.waiting
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
+            .map_err(|_| self.busy())?;
+        Ok(Seat(&self.waiting))
     }
 
     async fn come_up(&self, within: Duration) -> Result<Arc<Link>, CallError> {
@@ -97,6 +145,23 @@ impl ServerHandle {
             server: self.name.clone(),
             reason: reason.to_owned(),
             next_try: next_try.map(|at| at.saturating_duration_since(Instant::now())),
+        }
+    }
+
+    /// Returns for how long it has been on its way up.
+    pub(crate) fn coming_for(&self) -> Duration {
+        let status = self.status.borrow();
+        match status.state {
+            State::Starting | State::Restarting => {
+                Duration::from_millis(unix_ms().saturating_sub(status.since_ms))
+            }
+            State::Idle
+            | State::Ready
+            | State::Unresponsive
+            | State::BackingOff
+            | State::Failed
+            | State::Stopping
+            | State::Stopped => Duration::ZERO,
         }
     }
 

@@ -18,6 +18,11 @@ use super::link::{InFlight, Link};
 use super::listing::describe;
 use super::pending::{Answer, Failure};
 
+/// How much is kept of what a server says about itself.
+const LONGEST_INFO: usize = 16 << 10;
+/// How much is kept of what a server wants clients to know.
+const LONGEST_INSTRUCTIONS: usize = 64 << 10;
+
 /// What a server said about itself, kept.
 #[derive(Debug, Clone)]
 pub(crate) struct Hello {
@@ -39,12 +44,16 @@ struct Remembered {
 
 impl Hello {
     fn keep(greeted: &Greeted<'_>) -> Self {
+        let info = greeted.server_info;
+        let info = info.filter(|info| info.text().len() <= LONGEST_INFO);
+        let instructions = greeted.instructions.as_deref();
+        let cut = |text: &str| text[..text.floor_char_boundary(LONGEST_INSTRUCTIONS)].to_owned();
         Self {
             era: greeted.era,
             version: greeted.version,
-            server_info: greeted.server_info.map(Raw::to_buf),
+            server_info: info.map(Raw::to_buf),
             capabilities: greeted.capabilities.to_buf(),
-            instructions: greeted.instructions.as_deref().map(str::to_owned),
+            instructions: instructions.map(cut),
         }
     }
 

@@ -11,6 +11,7 @@ use gantry_model::id::AgentName;
 use gantry_model::jsonrpc::{Limits, OneLine, Payload, RawBuf};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::logs::{LogStream, Logs};
@@ -53,11 +54,17 @@ pub(crate) struct Link {
     pub(crate) troubled: Notify,
     /// The server has closed its stdin; if it does not end, it is of no use.
     pub(crate) input_closed: Notify,
+    /// How many lines the server has written.
+    lines: AtomicU64,
+    /// One more than there were lines when a call last timed out without any since it began.
+    missed: AtomicU64,
     /// The server says that its lists changed; looked at by the runner at most once a second.
     pub(crate) lists_changed: AtomicBool,
     pub(crate) lists_notify: Notify,
     inbound: Mutex<inbox::Budget>,
     tracker: TaskTracker,
+    /// No lane is held for a late answer any more.
+    ended: CancellationToken,
 }
 
 /// Why a call was not accepted by a link.
@@ -77,6 +84,26 @@ pub(crate) struct InFlight {
     id: u64,
     answer: oneshot::Receiver<Answer>,
     ended: bool,
+    /// How many lines the server had written when the call began.
+    lines: u64,
+    farewell: Farewell,
+}
+
+/// Whether the server is told when nobody waits for an answer any more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Farewell {
+    Cancelled,
+    /// A handshake may not be cancelled.
+    Silent,
+}
+
+impl Farewell {
+    fn of(method: &str) -> Self {
+        match method {
+            "initialize" | "server/discover" => Self::Silent,
+            _ => Self::Cancelled,
+        }
+    }
 }
 
 impl Link {
@@ -98,10 +125,13 @@ impl Link {
             trouble: Mutex::default(),
             troubled: Notify::new(),
             input_closed: Notify::new(),
+            lines: AtomicU64::new(0),
+            missed: AtomicU64::new(0),
             lists_changed: AtomicBool::new(false),
             lists_notify: Notify::new(),
             inbound: Mutex::new(inbox::Budget::new()),
             tracker,
+            ended: CancellationToken::new(),
         }
     }
 
@@ -127,21 +157,30 @@ impl Link {
             Entered::Write(call, others) => {
                 self.write(call, others).map_err(|error| match error {
                     SendError::NotReading => Refusal::NotReading,
-                    SendError::Closed => {
-                        Refusal::Ended(Failure::Exited("its input is closed".into()))
-                    }
+                    SendError::Closed => Refusal::Ended(unsent(error)),
                 })?
             }
             Entered::Queued => {}
             Entered::Full => return Err(Refusal::Busy),
             Entered::Ended(failure) => return Err(Refusal::Ended(failure)),
         }
-        Ok(InFlight {
+        Ok(self.in_flight(id, answer, Farewell::Cancelled))
+    }
+
+    fn in_flight(
+        self: &Arc<Self>,
+        id: u64,
+        answer: oneshot::Receiver<Answer>,
+        farewell: Farewell,
+    ) -> InFlight {
+        InFlight {
             link: Arc::clone(self),
             id,
             answer,
             ended: false,
-        })
+            lines: self.lines(),
+            farewell,
+        }
     }
 
     /// Writes a call that has a lane; if that cannot be done, the call is no longer pending.
@@ -166,11 +205,7 @@ impl Link {
             let id = call.id;
             next = match self.writer.send(Some(id), call.line, Company::Many) {
                 Ok(()) => None,
-                Err(_) => {
-                    self.pending
-                        .finish(id, Answer::Failed(Failure::NotReading))
-                        .1
-                }
+                Err(error) => self.pending.finish(id, Answer::Failed(unsent(error))).1,
             };
         }
     }
@@ -206,20 +241,17 @@ impl Link {
     ) -> Result<InFlight, Failure> {
         let id = self.new_id();
         let answer = self.pending.enter_own(id)?;
-        let asked = InFlight {
-            link: Arc::clone(self),
-            id,
-            answer,
-            ended: false,
-        };
         let line = OneLine::request(id, method, params.map(Payload::from));
         match self
             .writer
             .send(Some(id), line.into_bytes(), Company::Alone)
         {
-            Ok(()) => Ok(asked),
-            Err(SendError::NotReading) => Err(Failure::NotReading),
-            Err(SendError::Closed) => Err(Failure::Exited("its input is closed".into())),
+            Ok(()) => Ok(self.in_flight(id, answer, Farewell::of(method))),
+            Err(error) => {
+                // Of what was never sent there is nothing to take back.
+                self.pending.abandon(id, false);
+                Err(unsent(error))
+            }
         }
     }
 
@@ -243,20 +275,35 @@ impl Link {
         }
     }
 
+    /// Returns how many lines the server has written.
+    pub(crate) fn lines(&self) -> u64 {
+        self.lines.load(Ordering::Relaxed)
+    }
+
+    /// Tells whether a call timed out, and the server has written nothing since that call began.
+    pub(crate) fn is_mute(&self) -> bool {
+        self.missed.load(Ordering::Relaxed) == self.lines() + 1
+    }
+
     /// Takes a call back on behalf of a caller that has left or has waited long enough.
-    fn take_back(self: &Arc<Self>, id: u64, reason: &str, keep_lane: bool) {
+    fn take_back(self: &Arc<Self>, call: &InFlight, reason: &str, keep_lane: bool) {
+        let id = call.id;
         let (sent, next) = self.pending.abandon(id, keep_lane);
         self.write_next(next);
         if !sent {
             return;
         }
-        self.tell_cancelled(id, reason);
+        if call.farewell == Farewell::Cancelled {
+            self.tell_cancelled(id, reason);
+        }
         if keep_lane {
             let link = Arc::clone(self);
             self.tracker.spawn(async move {
-                tokio::time::sleep(link.limits.late_grace).await;
-                let next = link.pending.reopen(id);
-                link.write_next(next);
+                let grace = tokio::time::sleep(link.limits.late_grace);
+                if link.ended.run_until_cancelled(grace).await.is_some() {
+                    let next = link.pending.reopen(id);
+                    link.write_next(next);
+                }
             });
         }
     }
@@ -272,6 +319,7 @@ impl Link {
 
     /// Ends everything that waits on the link, and closes the server's input.
     pub(crate) fn end(&self, failure: &Failure) {
+        self.ended.cancel();
         self.pending.end(failure);
         self.writer.close();
     }
@@ -285,12 +333,18 @@ impl Link {
         self.pending.view()
     }
 
+    /// Tells whether a call would be refused now, for all lanes and places in the queue are taken.
+    pub(crate) fn is_full(&self) -> bool {
+        self.pending.is_full()
+    }
+
     /// Takes what the runner must look at, if there is something.
     pub(crate) fn take_trouble(&self) -> Option<String> {
         self.trouble.lock().ok()?.take()
     }
 
     fn report_trouble(&self, what: String) {
+        let what = self.logs.redactor().redact(&what).into_owned();
         self.logs.line(LogStream::Gantry, what.as_bytes());
         if let Ok(mut trouble) = self.trouble.lock() {
             trouble.get_or_insert(what);
@@ -302,6 +356,14 @@ impl Link {
         Limits {
             max_depth: self.limits.depth,
         }
+    }
+}
+
+/// Says why a line was not taken.
+fn unsent(error: SendError) -> Failure {
+    match error {
+        SendError::NotReading => Failure::NotReading,
+        SendError::Closed => Failure::Exited("its input is closed".into()),
     }
 }
 
@@ -346,7 +408,10 @@ impl InFlight {
         }
         self.ended = true;
         let keep_lane = self.link.limits.lanes == 1 && !self.link.limits.late_grace.is_zero();
-        self.link.take_back(self.id, "timed out", keep_lane);
+        if self.link.lines() == self.lines && self.link.pending.is_sent(self.id) {
+            self.link.missed.store(self.lines + 1, Ordering::Relaxed);
+        }
+        self.link.take_back(&self, "timed out", keep_lane);
         Err(begun.elapsed())
     }
 }
@@ -354,7 +419,10 @@ impl InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         if !self.ended {
-            self.link.take_back(self.id, "the caller has left", false);
+            self.link.take_back(self, "the caller has left", false);
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,13 +1,19 @@
 //! What a server says beside the protocol: its stderr and stray lines on its stdout. Kept in a
-//! bounded ring, control characters escaped, for `gantry logs` and for the reason of a crash.
+//! bounded ring, its secrets taken out and control characters escaped, for `gantry logs` and for the reason of a crash.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gantry_model::secret::Redactor;
 
 use crate::clock::unix_ms;
 
 const RING_BYTES: usize = 64 * 1024;
 const LINE_BYTES: usize = 2 * 1024;
+/// How much is kept of a stray line.
+const STRAY_BYTES: usize = 400;
+/// How much beyond a cut is looked at, so that a secret that lies across it is found.
+const OVERLAP: usize = 2 * 1024;
 const TAIL_LINES: usize = 20;
 
 /// Where a line was written.
@@ -17,6 +23,8 @@ pub enum LogStream {
     Stderr,
     /// A line on its stdout that is no message.
     Stdout,
+    /// A log message of the protocol.
+    Message,
     /// Gantry itself, about the server.
     Gantry,
 }
@@ -35,6 +43,7 @@ pub struct LogLine {
 /// The last 64 KiB of what a server said.
 pub(crate) struct Logs {
     state: Mutex<State>,
+    redactor: Arc<Redactor>,
 }
 
 #[derive(Default)]
@@ -48,10 +57,16 @@ struct State {
 }
 
 impl Logs {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(redactor: Arc<Redactor>) -> Self {
         Self {
             state: Mutex::default(),
+            redactor,
         }
+    }
+
+    /// Returns what takes the server's secrets out of what it says.
+    pub(crate) fn redactor(&self) -> &Redactor {
+        &self.redactor
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -61,7 +76,7 @@ impl Logs {
     /// Notes that what comes now is of a new life of the server.
     pub(crate) fn begin_life(&self) {
         let mut state = self.lock();
-        state.flush();
+        state.end_line(&self.redactor);
         state.earlier = state.lines.len();
     }
 
@@ -69,42 +84,48 @@ impl Logs {
     pub(crate) fn stderr(&self, bytes: &[u8]) {
         let mut state = self.lock();
         for chunk in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let ended = chunk.ends_with(b"\n");
-            let room = LINE_BYTES.saturating_sub(state.partial.len());
-            let content = &chunk[..chunk.len() - usize::from(ended)];
-            escape_into(&mut state.partial, &content[..content.len().min(room)]);
-            if ended || state.partial.len() >= LINE_BYTES {
-                let text = std::mem::take(&mut state.partial);
-                if !text.is_empty() {
-                    state.push(LogStream::Stderr, text);
-                }
+            let content = chunk.strip_suffix(b"\n");
+            escape_into(&mut state.partial, content.unwrap_or(chunk));
+            state.cut(&self.redactor);
+            if content.is_some() {
+                state.end_line(&self.redactor);
             }
         }
     }
 
     /// Takes one whole line.
     pub(crate) fn line(&self, stream: LogStream, bytes: &[u8]) {
+        self.take(stream, bytes, LINE_BYTES);
+    }
+
+    /// Takes the beginning of a line on stdout that is no message.
+    pub(crate) fn stray(&self, bytes: &[u8]) {
+        self.take(LogStream::Stdout, bytes, STRAY_BYTES);
+    }
+
+    fn take(&self, stream: LogStream, bytes: &[u8], most: usize) {
         let mut text = String::new();
-        escape_into(&mut text, &bytes[..bytes.len().min(LINE_BYTES)]);
+        escape_into(&mut text, &bytes[..bytes.len().min(most + OVERLAP)]);
+        let mut text = self.redactor.redact(&text).into_owned();
+        text.truncate(text.floor_char_boundary(most));
         self.lock().push(stream, text);
     }
 
     /// Returns the last lines, oldest first.
     pub(crate) fn last(&self, count: usize) -> Vec<LogLine> {
-        let mut state = self.lock();
-        state.flush();
-        let skip = state.lines.len().saturating_sub(count);
-        state.lines.iter().skip(skip).cloned().collect()
+        let state = self.lock();
+        let partial = state.partial_line(&self.redactor);
+        let skip = (state.lines.len() + usize::from(partial.is_some())).saturating_sub(count);
+        let lines = state.lines.iter().cloned().chain(partial);
+        lines.skip(skip).collect()
     }
 
     /// Returns the last lines of stderr of this life as one text, for the reason of a crash.
     pub(crate) fn stderr_tail(&self) -> String {
-        let mut state = self.lock();
-        state.flush();
-        let stderr: Vec<_> = state
-            .lines
-            .iter()
-            .skip(state.earlier)
+        let state = self.lock();
+        let partial = state.partial_line(&self.redactor);
+        let lines = state.lines.iter().skip(state.earlier).chain(&partial);
+        let stderr: Vec<_> = lines
             .filter(|line| line.stream == LogStream::Stderr)
             .map(|line| line.text.as_str())
             .collect();
@@ -113,10 +134,30 @@ impl Logs {
 }
 
 impl State {
-    /// Counts a line without its end as a line.
-    fn flush(&mut self) {
+    /// Returns the line that has not ended yet as if it had.
+    fn partial_line(&self, redactor: &Redactor) -> Option<LogLine> {
+        (!self.partial.is_empty()).then(|| LogLine {
+            at_ms: unix_ms(),
+            stream: LogStream::Stderr,
+            text: redactor.redact(&self.partial).into_owned(),
+        })
+    }
+
+    /// Ends the line that has not ended yet.
+    fn end_line(&mut self, redactor: &Redactor) {
         if !self.partial.is_empty() {
-            let text = std::mem::take(&mut self.partial);
+            let text = redactor.redact(&self.partial).into_owned();
+            self.partial.clear();
+            self.push(LogStream::Stderr, text);
+        }
+    }
+
+    /// Cuts a line that goes on and on. What lies behind the cut stays, so that a secret that lies
+    /// across the next one is found whole.
+    fn cut(&mut self, redactor: &Redactor) {
+        while self.partial.len() >= LINE_BYTES + OVERLAP {
+            let mut text = redactor.redact(&self.partial).into_owned();
+            self.partial = text.split_off(text.floor_char_boundary(LINE_BYTES));
             self.push(LogStream::Stderr, text);
         }
     }
@@ -163,12 +204,14 @@ pub(crate) fn quote(bytes: &[u8], most: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use gantry_model::secret::SecretText;
+
     use super::*;
 
     #[test]
     fn the_ring_is_bounded_and_safe_to_show() {
         // fault S16
-        let logs = Logs::new();
+        let logs = Logs::new(Arc::default());
         for _ in 0..1000 {
             logs.stderr(&[b'x'; 4096]);
         }
@@ -181,5 +224,29 @@ mod tests {
         assert!(kept <= RING_BYTES);
         let tail = logs.stderr_tail();
         assert!(tail.ends_with("\\u{1b}[31mred\\u{1b}[0m\nlast"), "{tail}");
+    }
+
+    #[test]
+    fn a_secret_is_not_kept_wherever_a_line_is_cut() {
+        // fault K2
+        let secret = SecretText::new("hunter22-hunter22".to_owned());
+        let logs = Logs::new(Arc::new(Redactor::new([&secret])));
+        for before in LINE_BYTES - 20..LINE_BYTES + 20 {
+            let text = format!(
+                "{}{}{}",
+                "x".repeat(before),
+                secret.expose(),
+                "y".repeat(9000)
+            );
+            for chunk in text.as_bytes().chunks(1000) {
+                logs.stderr(chunk);
+            }
+            logs.stderr(b"\n");
+            logs.line(LogStream::Gantry, text.as_bytes());
+            logs.stray(&text.as_bytes()[before - STRAY_BYTES + 5..]);
+            let kept = logs.last(usize::MAX);
+            let leaks = |line: &&LogLine| line.text.contains("hunter") || line.text.contains("22");
+            assert_eq!(kept.iter().find(leaks), None);
+        }
     }
 }

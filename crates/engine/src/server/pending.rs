@@ -210,6 +210,13 @@ impl Pending {
         self.lock().entries.contains_key(&id)
     }
 
+    /// Tells whether the server was sent a call that is pending.
+    pub(crate) fn is_sent(&self, id: u64) -> bool {
+        let state = self.lock();
+        let entry = state.entries.get(&id);
+        entry.is_some_and(|entry| entry.lane != Lane::Waiting)
+    }
+
     /// Ends a call whose caller has left. With `keep_lane` its lane stays closed until the late
     /// answer or `reopen`. The first value tells whether the server had been sent the call.
     pub(crate) fn abandon(&self, id: u64, keep_lane: bool) -> (bool, Option<Outgoing>) {
@@ -269,6 +276,12 @@ impl Pending {
             // A caller that has just left needs no answer.
             drop(waiting.send(Answer::Failed(failure.clone())));
         }
+    }
+
+    /// Tells whether a call that is entered now would be refused.
+    pub(crate) fn is_full(&self) -> bool {
+        let state = self.lock();
+        state.free == 0 && state.queue.is_full()
     }
 
     pub(crate) fn view(&self) -> QueueView {

@@ -1,6 +1,8 @@
 //! The owner of one server's life. Each state is one async method that publishes its status first
 //! and returns the next; stop overtakes everything. Calls do not pass through here.
 
+mod care;
+mod running;
 mod serving;
 mod starting;
 
@@ -14,16 +16,16 @@ use gantry_model::id::ServerId;
 use gantry_model::restart::{History, RestartPolicy};
 use gantry_model::spec::ServerSpec;
 use gantry_model::status::{Crash, State};
-use gantry_sandbox::{Exit, Meter, Tree};
+use gantry_sandbox::Meter;
 use gantry_store::Store;
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::running::Running;
 use super::handle::{Live, Order};
-use super::link::{Counters, Link};
+use super::link::Counters;
 use super::logs::Logs;
 use super::pending::Failure;
 use super::status::ServerStatus;
@@ -32,7 +34,6 @@ use crate::clock::{Stopwatch, jitter, unix_ms};
 use crate::config::EngineLimits;
 use crate::driver::process::ProcessDriver;
 use crate::events::Events;
-use crate::transport::stdio::End;
 
 /// What all runners of an engine share.
 pub(crate) struct Surroundings {
@@ -83,13 +84,6 @@ enum Next {
     Done,
 }
 
-/// A process with an open link.
-struct Running {
-    tree: Tree,
-    link: Arc<Link>,
-    reader: JoinHandle<End>,
-}
-
 /// How a start or a life ended without being asked to.
 struct Ended {
     how: String,
@@ -137,7 +131,8 @@ impl ServerRunner {
     }
 
     /// Waits as long as the policy says, and says why and how long.
-    async fn backing_off(&mut self, ended: Ended) -> Next {
+    async fn backing_off(&mut self, mut ended: Ended) -> Next {
+        ended.how = self.logs.redactor().redact(&ended.how).into_owned();
         self.history.record_exit(&self.policy, self.watch.now());
         let decision = self
             .policy
@@ -244,20 +239,25 @@ impl ServerRunner {
     }
 
     /// Closes stdin, sends SIGTERM, waits, kills. Every call on the link is answered.
-    async fn end(&self, mut running: Running, failure: &Failure, grace: Duration) -> Exit {
+    async fn end(&self, mut running: Running, failure: &Failure, grace: Duration) {
         running.link.close_input();
         running.tree.terminate();
-        let exit = match tokio::time::timeout(grace, running.tree.wait()).await {
-            Ok(exit) => exit,
-            Err(_elapsed) => {
-                running.tree.kill();
-                running.tree.wait().await
-            }
-        };
+        let kill_at = self.around.kill_at.clone();
+        tokio::select! {
+            biased; // An end of its own first.
+            _exit = running.tree.wait() => {}
+            () = grace_over(grace, kill_at) => running.kill().await,
+        }
         self.forget_usage();
-        drain_reader(&mut running.reader).await;
-        running.link.end(failure);
-        exit
+        running.deliver().await;
+        running.close(failure).await;
+    }
+
+    /// Says that a panic of ours has cut a life short; process and calls ended with it.
+    pub(crate) fn cut_short(&self, why: &str) {
+        self.forget_usage();
+        self.publish(State::Restarting, Some(why.into()));
+        self.show(Live::Starting);
     }
 
     fn forgive(&mut self) {
@@ -285,12 +285,15 @@ impl ServerRunner {
     }
 }
 
-/// Lets the reader take what the server wrote before it ended, for a moment.
-async fn drain_reader(reader: &mut JoinHandle<End>) {
-    if tokio::time::timeout(Duration::from_millis(500), &mut *reader)
-        .await
-        .is_err()
-    {
-        reader.abort();
+/// Waits as long as a server may take to end, or until the stopping gateway kills everything.
+async fn grace_over(grace: Duration, mut kill_at: watch::Receiver<Option<Instant>>) {
+    let over = Instant::now() + grace;
+    let all_killed = async {
+        let said = kill_at.wait_for(Option::is_some).await.map(|at| *at);
+        tokio::time::sleep_until(said.ok().flatten().unwrap_or(over)).await;
+    };
+    tokio::select! {
+        () = tokio::time::sleep_until(over) => {}
+        () = all_killed => {}
     }
 }

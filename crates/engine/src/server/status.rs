@@ -16,6 +16,8 @@ pub struct ServerStatus {
     pub reason: Option<String>,
     /// When it is tried again, in milliseconds since 1970.
     pub next_try_ms: Option<u64>,
+    /// How often a start was begun, whatever came of it; never reset.
+    pub(crate) starts: u64,
     /// How often it was started again since it was registered or restarted by hand.
     pub restarts: u32,
     /// The last time it ended by itself.
@@ -51,6 +53,7 @@ impl ServerStatus {
             since_ms: unix_ms(),
             reason: None,
             next_try_ms: None,
+            starts: 0,
             restarts: 0,
             last_crash: None,
             ready_since_ms: None,
@@ -70,6 +73,9 @@ impl ServerStatus {
     /// Enters a state; what belonged to the one before is cleared.
     pub(crate) fn enter(&mut self, state: State, reason: Option<String>) {
         self.state = state;
+        if state == State::Starting {
+            self.starts += 1;
+        }
         self.since_ms = unix_ms();
         self.reason = reason;
         self.next_try_ms = None;

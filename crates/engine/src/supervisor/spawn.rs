@@ -1,6 +1,7 @@
 //! Puts one server's runner on its way: remembers its catalog, makes its handle, tracks its task,
 //! and starts the runner anew if it should ever panic.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,6 @@ use tracing::{error, warn};
 use super::Supervisor;
 use crate::catalog::ServerCatalog;
 use crate::clock::Stopwatch;
-use crate::error::EngineError;
 use crate::server::handle::{Live, ServerHandle};
 use crate::server::link::Counters;
 use crate::server::listing::Listing;
@@ -38,7 +38,7 @@ impl Supervisor {
         id: ServerId,
         spec: ServerSpec,
         created_ms: u64,
-    ) -> Result<ServerHandle, EngineError> {
+    ) -> ServerHandle {
         let spec = Arc::new(spec);
         let lazy = spec.start == Start::Lazy;
         let remembered = self.remembered(id, &spec).await;
@@ -47,9 +47,11 @@ impl Supervisor {
         let mut status = ServerStatus::new(first);
         status.tools = remembered.tools.len();
         let (status_tx, status) = watch::channel(status);
-        let (orders_tx, orders) = mpsc::channel(4);
+        // One place: an order that was not taken yet is the same order as the next.
+        let (orders_tx, orders) = mpsc::channel(1);
         let usage = UsageCell::default();
         let shown_usage = Arc::clone(&usage);
+        let redactor = Arc::new(redactor(&spec));
         let handle = ServerHandle {
             id,
             name: spec.name.clone(),
@@ -59,16 +61,17 @@ impl Supervisor {
             status,
             wake: Arc::new(Notify::new()),
             orders: orders_tx,
-            stop: CancellationToken::new(),
+            stop: self.stopping.child_token(),
             stopped: CancellationToken::new(),
             catalog: Arc::new(ArcSwap::from_pointee(remembered)),
-            logs: Arc::new(Logs::new()),
+            logs: Arc::new(Logs::new(Arc::clone(&redactor))),
             counters: Arc::new(Counters::default()),
             usage: Arc::new(move || {
                 let cell = shown_usage.lock().ok()?;
                 cell.as_ref().map(Meter::read)
             }),
-            redactor: Arc::new(redactor(&spec)),
+            redactor,
+            waiting: Arc::default(),
         };
         let policy = spec.life.restart.policy().unwrap_or_default();
         let runner = ServerRunner {
@@ -90,7 +93,7 @@ impl Supervisor {
             era_hint: handle.catalog.load().hello.as_ref().map(|hello| hello.era),
         };
         self.track(runner, lazy, &handle);
-        Ok(handle)
+        handle
     }
 
     /// Runs the runner until the server is stopped, a panic of ours notwithstanding.
@@ -100,9 +103,7 @@ impl Supervisor {
         self.around.tracker.spawn(async move {
             let mut lazy = lazy;
             loop {
-                let run = std::panic::AssertUnwindSafe(runner.run(lazy))
-                    .catch_unwind()
-                    .await;
+                let run = AssertUnwindSafe(runner.run(lazy)).catch_unwind().await;
                 match run {
                     Ok(()) => break,
                     Err(_panic) => {
@@ -111,6 +112,12 @@ impl Supervisor {
                         around
                             .events
                             .report(&runner.spec.name, EventKind::StartFailed, what);
+                        // What panicked once may do so again; the next start sets it right then.
+                        let cut = AssertUnwindSafe(|| runner.cut_short(what));
+                        drop(std::panic::catch_unwind(cut));
+                        if runner.stop.is_cancelled() {
+                            break;
+                        }
                         lazy = false;
                         tokio::time::sleep(AFTER_PANIC).await;
                     }
@@ -140,25 +147,83 @@ impl Supervisor {
 /// Everything a server is given in its environment may be a secret of its own.
 fn redactor(spec: &ServerSpec) -> Redactor {
     let Launch::Process(process) = &spec.launch;
-    let looks_secret = |name: &str| {
-        let name = name.to_ascii_uppercase();
-        [
-            "KEY",
-            "TOKEN",
-            "SECRET",
-            "PASSWORD",
-            "PASSWD",
-            "CREDENTIAL",
-            "AUTH",
-            "DSN",
-            "COOKIE",
-        ]
-        .iter()
-        .any(|part| name.contains(part))
-    };
-    let named = process.env.iter().filter(|(name, _)| looks_secret(name));
-    let secrets: Vec<_> = named
-        .map(|(_, value)| SecretText::new(value.clone()))
-        .collect();
+    let mut secrets = Vec::new();
+    for (name, value) in &process.env {
+        let userinfo = userinfo(value);
+        if userinfo.is_some() || looks_secret(&name.to_ascii_uppercase()) {
+            secrets.push(SecretText::new(value.clone()));
+        }
+        if let Some((_, password)) = userinfo.and_then(|userinfo| userinfo.split_once(':')) {
+            secrets.push(SecretText::new(password.to_owned()));
+        }
+    }
     Redactor::new(&secrets)
+}
+
+/// Tells whether a variable's name, in capitals, says that its value is a secret.
+fn looks_secret(name: &str) -> bool {
+    const ANYWHERE: [&str; 10] = [
+        "KEY",
+        "TOKEN",
+        "SECRET",
+        "PASSWORD",
+        "PASSWD",
+        "CREDENTIAL",
+        "AUTH",
+        "DSN",
+        "COOKIE",
+        "PRIVATE",
+    ];
+    // Folders, not passwords.
+    if matches!(name, "PWD" | "OLDPWD") {
+        return false;
+    }
+    let is_secret = |part: &str| {
+        let is_pass = part.ends_with("PASS") && !matches!(part, "BYPASS" | "COMPASS");
+        is_pass || part.ends_with("PWD") || matches!(part, "PAT" | "PASSPHRASE")
+    };
+    ANYWHERE.iter().any(|part| name.contains(part)) || name.split(['_', '-', '.']).any(is_secret)
+}
+
+/// Returns who a URL logs in as, often with a password: what stands before the `@` of its host.
+fn userinfo(value: &str) -> Option<&str> {
+    let (_, rest) = value.split_once("://")?;
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    host.rsplit_once('@').map(|(userinfo, _)| userinfo)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_is_given_as_a_secret_is_hidden() {
+        for name in [
+            "API_KEY",
+            "GITHUB_PAT",
+            "DB_PASS",
+            "DBPASS",
+            "MYSQL_PWD",
+            "PRIVATE_PEM",
+        ] {
+            assert!(looks_secret(name), "{name}");
+        }
+        for name in [
+            "PATH",
+            "PWD",
+            "OLDPWD",
+            "NO_PROXY_BYPASS",
+            "LANG",
+            "DATA_PATH",
+        ] {
+            assert!(!looks_secret(name), "{name}");
+        }
+        let url = "postgres://app:hunter22@db.example/main?x=a@b";
+        assert_eq!(userinfo(url), Some("app:hunter22"));
+        assert_eq!(userinfo("https://example.com/a@b"), None);
+        let env = serde_json::json!({"command": "true", "env": {"DATABASE_URL": url}});
+        let launch = serde_json::from_value(env).unwrap();
+        let hidden = redactor(&ServerSpec::process("a".parse().unwrap(), launch));
+        assert_eq!(hidden.redact("login hunter22"), "login [redacted]");
+    }
 }

@@ -1,3 +1,4 @@
 //! The engine as a library: what an agent author embeds, without the gateway.
 
+mod changes;
 mod native;

@@ -21,7 +21,7 @@ impl Rig {
         let engine = Engine::start(EngineConfig::new(folder.path().join("data")))
             .await
             .unwrap();
-        let keys = engine.first_start().await.unwrap().unwrap();
+        let keys = engine.first_start(|_| Ok(())).await.unwrap().unwrap();
         let agent = engine.authenticate(&keys.agent).unwrap();
         Self {
             engine,

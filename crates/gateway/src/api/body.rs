@@ -14,10 +14,11 @@ use http::{HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 
 use crate::http::error::{FieldIssue, Problem};
-use crate::http::{limits, media};
+use crate::http::limits::{self, Room};
+use crate::http::media;
 
-/// A body that was read and is valid JSON.
-pub(super) struct JsonBody(Bytes);
+/// A body that was read and is valid JSON, and its room.
+pub(super) struct JsonBody(Bytes, Room);
 
 impl<S: Send + Sync> FromRequest<S> for JsonBody {
     type Rejection = Problem;
@@ -25,16 +26,21 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
         media::json_only(&parts.headers)?;
-        let bytes = limits::read_body(&parts.headers, body).await?;
+        let (bytes, room) = limits::read_body(&parts.headers, body).await?;
         let text = std::str::from_utf8(&bytes).map_err(|error| WireError::NotUtf8 {
             at: error.valid_up_to(),
         })?;
         jsonrpc::validate(text, &Limits::default())?;
-        Ok(Self(bytes))
+        Ok(Self(bytes, room))
     }
 }
 
 impl JsonBody {
+    /// Returns the room that the body takes, to be kept as long as what was read of it.
+    pub(super) fn room(&self) -> Room {
+        self.1.clone()
+    }
+
     /// Reads the body into a type; what does not fit is named (422).
     pub(super) fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Problem> {
         serde_json::from_slice(&self.0).map_err(|error| {

@@ -25,6 +25,7 @@ use super::body::{JsonBody, document, json};
 use super::{Api, Named, Who};
 use crate::http::context;
 use crate::http::error::Problem;
+use crate::http::limits::Room;
 
 /// Returns the routes, for any key.
 pub(super) fn routes() -> Router<Api> {
@@ -62,6 +63,8 @@ struct Wanted {
     context: Context,
     timeout: Option<Duration>,
     surface: Surface,
+    #[expect(dead_code, reason = "held for its drop")]
+    room: Room,
 }
 
 // row 1.4
@@ -89,6 +92,7 @@ async fn call_server(
         params: params.map(Raw::to_buf),
         timeout: asked.timeout_ms.map(Duration::from_millis),
         surface: surface(&headers),
+        room: body.room(),
     };
     respond(&api, wanted, &headers).await
 }
@@ -119,6 +123,7 @@ async fn call_tool(
         params: Some(Raw::trusted(&params).to_buf()),
         timeout: asked.timeout_ms.map(Duration::from_millis),
         surface: surface(&headers),
+        room: body.room(),
     };
     respond(&api, wanted, &headers).await
 }

@@ -226,6 +226,7 @@ impl LogLineView {
             stream: match line.stream {
                 LogStream::Stderr => "stderr",
                 LogStream::Stdout => "stdout",
+                LogStream::Message => "message",
                 LogStream::Gantry => "gantry",
             },
             text: line.text.clone(),

@@ -37,12 +37,9 @@ impl Wake for Shared {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let noted = self.state.compare_exchange(
-            POLLING,
-            WOKEN,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        );
+        let noted =
+            self.state
+                .compare_exchange(POLLING, WOKEN, Ordering::AcqRel, Ordering::Acquire);
         if noted == Err(RESTING) {
             self.task.wake();
         }

@@ -181,9 +181,24 @@ impl DataFolder {
         self.path.join("keys")
     }
 
-    /// Writes a key and nothing else to its file.
+    /// Writes a key and nothing else to its file, and waits until it survives the loss of power.
     pub fn write_key(&self, file: &Path, key: &str) -> Result<(), DataError> {
-        write(file, format!("{key}\n").as_bytes())
+        write(file, format!("{key}\n").as_bytes())?;
+        for path in [file, &self.keys()] {
+            let synced = fs::File::open(path).and_then(|opened| opened.sync_all());
+            synced.map_err(|source| DataError::Io {
+                what: "write",
+                path: path.to_owned(),
+                source,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Writes the keys of a first start, replacing those of one that never came to its end.
+    pub fn write_first_keys(&self, admin: &str, agent: &str) -> Result<(), DataError> {
+        self.write_key(&self.admin_key(), admin)?;
+        self.write_key(&self.agent_key(), agent)
     }
 
     /// Returns the port of the last gateway here.

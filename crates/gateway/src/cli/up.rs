@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gantry_engine::{Engine, EngineConfig};
+use gantry_engine::{Engine, EngineConfig, EngineError, FirstKeys};
 use gantry_model::caller::KeyKind;
 use gantry_model::id::AgentName;
 use gantry_model::spec::{ProcessLaunch, Profile, ServerSpec, Source, Start};
@@ -221,7 +221,7 @@ impl Gateway<'_> {
             biased;
             () = stop.cancelled() => {}
             applied = engine.apply(specs) => {
-                applied.map_err(|error| Failure::of(Exit::Failed, &error))?;
+                applied.map_err(|error| clash(&error))?;
             }
         }
         let unknown = |error| Failure::plain(Exit::Failed, "cannot tell the port", &error);
@@ -245,9 +245,13 @@ impl Gateway<'_> {
         let failed = |error| Failure::of(Exit::Failed, &error);
         let kept = |error| Failure::of(Exit::Failed, &error);
         let (admin, agent) = (self.folder.admin_key(), self.folder.agent_key());
-        if let Some(keys) = engine.first_start().await.map_err(failed)? {
-            self.folder.write_key(&admin, &keys.admin).map_err(kept)?;
-            return self.folder.write_key(&agent, &keys.agent).map_err(kept);
+        let folder = self.folder.clone();
+        let keep = move |keys: &FirstKeys| {
+            let written = folder.write_first_keys(&keys.admin, &keys.agent);
+            written.map_err(std::io::Error::other)
+        };
+        if engine.first_start(keep).await.map_err(failed)?.is_some() {
+            return Ok(());
         }
         let by = std::fs::read_to_string(&admin).ok();
         let by = by.and_then(|key| engine.authenticate(key.trim()));
@@ -297,6 +301,18 @@ impl Gateway<'_> {
         spec.source = Source::Builtin;
         Ok(vec![spec])
     }
+}
+
+/// A name that a file and the admin API both gave away needs another hint: the API is not served yet.
+fn clash(error: &EngineError) -> Failure {
+    let failure = Failure::of(Exit::Failed, error);
+    let EngineError::Conflict { name } = error else {
+        return failure;
+    };
+    failure.hint(format!(
+        "`{name}` was registered by the admin API; give it another name in the file, or start \
+         without the file and remove it there"
+    ))
 }
 
 fn unix_ms() -> u64 {

@@ -1,9 +1,9 @@
 //! Who sends a request: exactly one `Authorization: Bearer` key, or nothing.
 //!
 //! Every way to fail is a denial; there is no branch that lets a request through without a key. A
-//! key that is right is never held up by others' wrong ones; wrong ones are counted per address,
-//! and beyond a bound answered 429 without another line in the log. Entry points: the methods of
-//! [`Gate`].
+//! key that is right is never held up by others' wrong ones; wrong ones are counted, per address
+//! too, and beyond a bound answered 429; the log gets two lines of an address and window. Entry
+//! points: the methods of [`Gate`].
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -53,7 +53,10 @@ impl Gate {
         let key = bearer(&parts.headers, parts.uri.query())?;
         match self.engine.authenticate(key) {
             Some(caller) => Ok(caller),
-            None => Err(self.attempts.refuse(peer(parts))),
+            None => {
+                self.engine.count_wrong_key();
+                Err(self.attempts.refuse(peer(parts)))
+            }
         }
     }
 
@@ -170,10 +173,9 @@ impl Attempts {
                 .with_detail("too many wrong keys from this address")
                 .with_retry_after(rest);
         }
-        if window.failures == ATTEMPTS {
-            tracing::warn!(peer = %peer, attempts = ATTEMPTS, "too many wrong keys, answering 429");
-        } else {
-            tracing::warn!(peer = %peer, "wrong key");
+        // The first of a window and the last before 429; the figures count them all.
+        if [1, ATTEMPTS].contains(&window.failures) {
+            tracing::warn!(peer = %peer, failures = window.failures, "wrong key");
         }
         Problem::new(StatusCode::UNAUTHORIZED, "auth.wrong_key")
             .with_detail("this key is not known, or was revoked")

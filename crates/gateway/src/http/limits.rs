@@ -2,8 +2,10 @@
 //!
 //! A declared length over the limit is refused before a byte is read, an undeclared one the moment
 //! it passes the limit; a body that trickles in is cut off. Never holds more than the limit in
-//! memory. Entry point: [`read_body`].
+//! memory, and all long bodies together no more than a budget, of which each keeps its [`Room`]
+//! until it is answered. Entry point: [`read_body`].
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -11,12 +13,19 @@ use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, EXPECT};
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::error::Problem;
 
 /// The largest body that is read.
 pub(crate) const BODY_BYTES: usize = 4 << 20;
+/// Bodies up to this length need no room of the budget.
+const SMALL: usize = 64 << 10;
+/// What all longer bodies may take together, in KiB.
+const BUDGET_KIB: usize = 128 << 10;
+/// When to come again if the budget is spent.
+const COME_AGAIN: Duration = Duration::from_secs(1);
 /// The longest time that a body may take to arrive.
 const BODY_TIME: Duration = Duration::from_secs(30);
 /// What is still taken off a connection whose body is too large, so that its client, busy
@@ -25,49 +34,95 @@ const DRAIN_BYTES: usize = 16 << 20;
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 const DRAIN_PAUSE: Duration = Duration::from_millis(50);
 
-/// Reads a body of at most [`BODY_BYTES`]. fault A3
-pub(crate) async fn read_body(headers: &HeaderMap, mut body: Body) -> Result<Bytes, Problem> {
+/// The code of a body that ended before its time.
+const BODY_CUT: &str = "http.body_cut";
+
+static BUDGET: Semaphore = Semaphore::const_new(BUDGET_KIB);
+
+/// What a long body takes of the budget, given back with the last clone.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Room {
+    #[expect(dead_code, reason = "held for its drop")]
+    permit: Option<Arc<SemaphorePermit<'static>>>,
+}
+
+impl Room {
+    /// Takes room for a body of this length. fault A3
+    fn take(budget: &'static Semaphore, length: usize) -> Result<Self, Problem> {
+        if length <= SMALL {
+            return Ok(Self::default());
+        }
+        let permit = budget.try_acquire_many(length.div_ceil(1024) as u32);
+        let permit = permit.map_err(|_| {
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "http.bodies_full")
+                .with_retry_after(COME_AGAIN)
+        })?;
+        Ok(Self {
+            permit: Some(Arc::new(permit)),
+        })
+    }
+}
+
+/// Reads a body of at most [`BODY_BYTES`]; its room must be kept until it is answered. fault A3
+pub(crate) async fn read_body(
+    headers: &HeaderMap,
+    mut body: Body,
+) -> Result<(Bytes, Room), Problem> {
     let declared = headers
         .get(CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok()?.parse().ok());
-    if declared.is_some_and(|length: u64| length > BODY_BYTES as u64) {
-        if !headers.contains_key(EXPECT) {
-            drain(body).await;
+    let room = match declared {
+        Some(length) if length > BODY_BYTES as u64 => Err(too_large()),
+        Some(length) => Room::take(&BUDGET, length as usize),
+        None => Ok(Room::default()),
+    };
+    let mut room = match room {
+        Ok(room) => room,
+        Err(problem) => {
+            if !headers.contains_key(EXPECT) {
+                drain(body).await;
+            }
+            return Err(problem);
         }
-        return Err(too_large());
-    }
+    };
     let reading = async {
         let first = match next(&mut body).await? {
-            Some(first) if declared == Some(first.len() as u64) => return Ok(Read::Whole(first)),
+            Some(first) if declared == Some(first.len() as u64) => return Ok(first),
             Some(first) => first,
-            None => return Ok(Read::Whole(Bytes::new())),
+            None => return Ok(Bytes::new()),
         };
         let expected = declared.map_or(first.len() * 2, |length| length as usize);
         let mut whole = BytesMut::with_capacity(expected.min(BODY_BYTES));
         whole.extend_from_slice(&first);
+        let mut is_covered = declared.is_some();
         while whole.len() <= BODY_BYTES {
+            if !is_covered && whole.len() > SMALL {
+                // It may become as long as any.
+                room = Room::take(&BUDGET, BODY_BYTES)?;
+                is_covered = true;
+            }
             match next(&mut body).await? {
                 Some(more) => whole.extend_from_slice(&more),
-                None => return Ok(Read::Whole(whole.freeze())),
+                None => return Ok(whole.freeze()),
             }
         }
-        Ok(Read::TooLarge)
+        Err(too_large())
     };
     match timeout(BODY_TIME, reading).await {
-        Ok(Ok(Read::Whole(bytes))) if bytes.len() <= BODY_BYTES => Ok(bytes),
+        Ok(Ok(bytes)) if bytes.len() <= BODY_BYTES => Ok((bytes, room)),
         Ok(Ok(_)) => {
             drain(body).await;
             Err(too_large())
         }
-        Ok(Err(problem)) => Err(problem),
+        Ok(Err(problem)) => {
+            if problem.code() != BODY_CUT {
+                drain(body).await;
+            }
+            Err(problem)
+        }
         Err(_) => Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "http.slow_body")
             .with_detail(format!("the body did not arrive within {BODY_TIME:?}"))),
     }
-}
-
-enum Read {
-    Whole(Bytes),
-    TooLarge,
 }
 
 fn too_large() -> Problem {
@@ -85,7 +140,7 @@ async fn next(body: &mut Body) -> Result<Option<Bytes>, Problem> {
                 }
             }
             Some(Err(_)) => {
-                return Err(Problem::new(StatusCode::BAD_REQUEST, "http.body_cut")
+                return Err(Problem::new(StatusCode::BAD_REQUEST, BODY_CUT)
                     .with_detail("the body ended before its time"));
             }
         }
@@ -124,7 +179,7 @@ mod tests {
             headers.insert(CONTENT_LENGTH, length.parse().unwrap());
         }
         let read = read_body(&headers, body).await;
-        read.map(|bytes| bytes.len())
+        read.map(|(bytes, _)| bytes.len())
             .map_err(|problem| problem.status().as_u16())
     }
 
@@ -146,5 +201,23 @@ mod tests {
     async fn a_body_that_never_comes_is_given_up() {
         let body = Body::from_stream(stream::pending::<Result<Bytes, std::convert::Infallible>>());
         assert_eq!(read(Some("5"), body).await, Err(408));
+    }
+
+    // fault A3
+    #[test]
+    fn long_bodies_share_a_budget() {
+        static FOUR_KIB_MORE: Semaphore = Semaphore::const_new(2 * (SMALL >> 10) + 4);
+        let budget = &FOUR_KIB_MORE;
+        let first = Room::take(budget, SMALL + 1).unwrap();
+        let second = Room::take(budget, SMALL + 1024).unwrap();
+        let refused = Room::take(budget, SMALL + 1024).unwrap_err();
+        assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(refused.code(), "http.bodies_full");
+        assert!(Room::take(budget, SMALL).is_ok(), "small ones need none");
+        let clone = first.clone();
+        drop(first);
+        assert!(Room::take(budget, SMALL + 1024).is_err());
+        drop((clone, second));
+        assert!(Room::take(budget, 2 * SMALL).is_ok());
     }
 }

@@ -92,7 +92,7 @@ impl<'a> Asked<'a> {
         match outcome {
             // An empty list is also what a server that is not there has.
             Ok(reply) if reply.call.is_none() && reply.result.len() < EMPTY_LIST => {
-                match server.filter(|name| endpoint.engine().server(name.as_str()).is_none()) {
+                match server.filter(|name| endpoint.server_of(caller, name).is_none()) {
                     Some(name) => Answer::problem(Some(self.id), unknown_server(name.as_str())),
                     None => self.reply(endpoint, reply),
                 }

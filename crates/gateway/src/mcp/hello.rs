@@ -78,7 +78,7 @@ impl Endpoint {
         let Scope::Server(name) = &visit.scope else {
             return Ok(None);
         };
-        let view = self.engine().server(name.as_str());
+        let view = self.server_of(&visit.caller, name);
         let view = view.ok_or_else(|| unknown_server(name.as_str()))?;
         Ok(view.status.instructions.as_deref().map(RawBuf::string))
     }

@@ -219,7 +219,7 @@ impl Ear {
             Place::Request(..) => false,
         };
         let key_revoked = || self.engine.authenticate(&self.key).is_none();
-        session_ended || key_revoked() || self.engine.health().draining
+        session_ended || key_revoked() || self.engine.is_draining()
     }
 
     fn acknowledge(&mut self) {

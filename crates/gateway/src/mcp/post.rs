@@ -21,7 +21,7 @@ use super::inflight::Owner;
 use super::sessions::Session;
 use super::{Endpoint, VERSION_HEADER, Visit, values};
 use crate::http::error::Problem;
-use crate::http::limits::read_body;
+use crate::http::limits::{Room, read_body};
 use crate::http::media::{self, Accepts};
 use crate::http::unpanicked;
 
@@ -38,11 +38,11 @@ impl Endpoint {
         let headers = &visit.parts.headers;
         media::json_only(headers)?;
         let accepts = Accepts::of(headers).any()?;
-        let bytes = read_body(headers, body).await?;
+        let (bytes, room) = read_body(headers, body).await?;
         match jsonrpc::parse(&bytes, &Limits::default()) {
             Ok(incoming) => match incoming.message {
                 Message::Request(request) => {
-                    let answered = unpanicked(self.request(visit, &request, accepts)).await;
+                    let answered = unpanicked(self.request(visit, &request, accepts, &room)).await;
                     Ok(answered
                         .and_then(|answer| answer)
                         .unwrap_or_else(|problem| {
@@ -67,6 +67,7 @@ impl Endpoint {
         visit: &Visit,
         request: &Request<'_>,
         accepts: Accepts,
+        room: &Room,
     ) -> Result<Response, Problem> {
         let meta = request.params.and_then(|params| params.get("_meta"));
         let asked = match open(request, meta, &visit.parts.headers)? {
@@ -93,7 +94,7 @@ impl Endpoint {
                 .and_then(RequestId::read)
                 .is_some();
         if wants_progress || !accepts.json {
-            return Box::pin(self.stream(visit, &asked, accepts)).await;
+            return Box::pin(self.stream(visit, &asked, accepts, room.clone())).await;
         }
         Ok(self.forward(visit, &asked).await?.into_response())
     }

@@ -28,6 +28,7 @@ use super::forward::Asked;
 use super::{Endpoint, Visit};
 use crate::http::context;
 use crate::http::error::Problem;
+use crate::http::limits::Room;
 use crate::http::media::Accepts;
 use crate::http::unpanicked;
 
@@ -49,6 +50,7 @@ impl Endpoint {
         visit: &Visit,
         asked: &Asked<'_>,
         accepts: Accepts,
+        room: Room,
     ) -> Result<Response, Problem> {
         let context = context::read(&visit.parts.headers, asked.meta)?;
         let (sink, mut progress) = mpsc::channel(WAITING);
@@ -64,6 +66,7 @@ impl Endpoint {
         let (endpoint, caller, scope) =
             (Arc::clone(self), visit.caller.clone(), visit.scope.clone());
         let mut work: Work = Box::pin(async move {
+            let _room = room;
             let asked = own.asked();
             let work = asked.forward(&endpoint, (&caller, scope), context, sink);
             // Its own place, since the task that may run it must not die of it.

@@ -37,10 +37,19 @@ impl<'a> Older<'a> {
         let message = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
         let answer = Posted::new(&gantry.agent, path, &message).send(gantry);
         assert_eq!(answer.status, 200, "{}", answer.text());
-        let id = answer.header("mcp-session-id").expect("a session has a name").to_owned();
+        let id = answer
+            .header("mcp-session-id")
+            .expect("a session has a name")
+            .to_owned();
         let hello = answer.json()["result"].take();
         let version = hello["protocolVersion"].as_str().unwrap().to_owned();
-        let session = Self { gantry, path: path.to_owned(), version, id, hello };
+        let session = Self {
+            gantry,
+            path: path.to_owned(),
+            version,
+            id,
+            hello,
+        };
         let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
         let taken = session.posted(&initialized).send(gantry);
         assert_eq!((taken.status, taken.body.len()), (202, 0));
@@ -105,10 +114,16 @@ impl Events {
     /// Reads the head of an answer, which must be a stream.
     fn of(mut connection: Connection) -> Self {
         let head = connection.head().unwrap();
-        assert_eq!((head.status, head.header("content-type")), (200, Some("text/event-stream")));
+        assert_eq!(
+            (head.status, head.header("content-type")),
+            (200, Some("text/event-stream"))
+        );
         assert_eq!(head.header("x-accel-buffering"), Some("no"));
         assert_eq!(head.header("cache-control"), Some("no-store"));
-        Self { connection, text: String::new() }
+        Self {
+            connection,
+            text: String::new(),
+        }
     }
 
     /// Returns the next message; none at the end of the stream.
@@ -116,8 +131,12 @@ impl Events {
         loop {
             if let Some((event, rest)) = self.text.split_once("\n\n") {
                 let data = event.strip_prefix("event: message\ndata: ");
-                let message = data.map(|data| serde_json::from_str(data).expect("an event is JSON"));
-                assert!(message.is_some() || event.starts_with(':'), "no event: {event}");
+                let message =
+                    data.map(|data| serde_json::from_str(data).expect("an event is JSON"));
+                assert!(
+                    message.is_some() || event.starts_with(':'),
+                    "no event: {event}"
+                );
                 self.text = rest.to_owned();
                 match message {
                     Some(message) => return Some(message),
@@ -132,7 +151,10 @@ impl Events {
     /// Tells whether nothing comes for this long.
     fn is_silent_for(&mut self, time: Duration) -> bool {
         assert_eq!(self.text, "");
-        self.connection.socket().set_read_timeout(Some(time)).unwrap();
+        self.connection
+            .socket()
+            .set_read_timeout(Some(time))
+            .unwrap();
         let begun = Instant::now();
         self.next().is_none() && begun.elapsed() >= time
     }

@@ -20,7 +20,12 @@ fn code(answer: &Answer) -> String {
 
 /// Asserts a refusal: status, code, and on `/mcp` the JSON-RPC code.
 fn refused(what: &str, answer: &Answer, status: u16, name: &str) {
-    assert_eq!((answer.status, code(answer).as_str()), (status, name), "{what}: {}", answer.text());
+    assert_eq!(
+        (answer.status, code(answer).as_str()),
+        (status, name),
+        "{what}: {}",
+        answer.text()
+    );
     if let Some(rpc) = answer.json().pointer("/error/code").and_then(Value::as_i64) {
         assert_eq!(rpc, -31000 - i64::from(status), "{what}");
     }

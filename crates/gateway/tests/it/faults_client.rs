@@ -24,6 +24,7 @@ use tempfile::TempDir;
 use tokio::time::Instant;
 
 pub(crate) use self::posted::Posted;
+pub(crate) use self::schemas::server_with;
 use crate::harness::{Gantry, LONG};
 
 /// The deadline of most contracts.
@@ -95,11 +96,17 @@ impl Rig {
     /// Asserts that the far server was never started again and answers at once.
     fn far_is_well(&self) {
         let status = self.gantry.status(FAR);
-        assert_eq!((&status["state"], &status["restart_count"]), (&json!("ready"), &json!(0)));
+        assert_eq!(
+            (&status["state"], &status["restart_count"]),
+            (&json!("ready"), &json!(0))
+        );
         assert_eq!(self.journal().starts(), 1);
         let begun = Instant::now();
         let answer = self.gantry.call("far__echo", json!({"text": "still here"}));
-        assert_eq!(answer["result"]["content"][0]["text"], "still here", "{answer:#}");
+        assert_eq!(
+            answer["result"]["content"][0]["text"], "still here",
+            "{answer:#}"
+        );
         assert!(begun.elapsed() <= SECOND, "{:?}", begun.elapsed());
     }
 
@@ -113,8 +120,9 @@ impl Rig {
             begun.elapsed()
         };
         thread::scope(|scope| {
-            let threads: Vec<_> =
-                (0..CALLS).map(|number| scope.spawn(move || call(number))).collect();
+            let threads: Vec<_> = (0..CALLS)
+                .map(|number| scope.spawn(move || call(number)))
+                .collect();
             for thread in threads {
                 let took = thread.join().unwrap();
                 assert!(took <= SECOND, "the neighbour's call took {took:?}");
@@ -132,7 +140,10 @@ impl Rig {
             thread::sleep(Duration::from_millis(50));
             same
         });
-        assert!(settled.is_some(), "{last} files are open, and their number never rests");
+        assert!(
+            settled.is_some(),
+            "{last} files are open, and their number never rests"
+        );
         last
     }
 
@@ -153,7 +164,10 @@ impl Drop for Rig {
     fn drop(&mut self) {
         if !thread::panicking() {
             let log = self.gantry.stderr();
-            assert!(!log.contains("panicked"), "no client makes the gateway panic:\n{log}");
+            assert!(
+                !log.contains("panicked"),
+                "no client makes the gateway panic:\n{log}"
+            );
         }
     }
 }

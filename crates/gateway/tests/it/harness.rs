@@ -2,11 +2,6 @@
 //!
 //! Everything is blocking: a test that wants many clients starts threads. The child is killed with the
 //! handle, by its process id. Entry points: [`Gantry::builder`] and [`Gantry::start`].
-#![expect(
-    dead_code,
-    reason = "each test takes what it needs, and not all are in every module"
-)]
-
 mod boot;
 mod http;
 mod mcp;
@@ -191,6 +186,27 @@ impl Gantry {
         rows
     }
 
+    /// Waits until a server has so many events of one kind, which are written a moment after what they
+    /// tell, and returns their details; panics if there are more or fewer.
+    pub(crate) fn events(&self, server: &str, kind: &str, count: usize) -> Vec<String> {
+        let mut found: Vec<String> = Vec::new();
+        eventually(Duration::from_secs(2), || {
+            let path = format!("/api/v1/mcp/servers/{server}/events?limit=1000");
+            let events = self.rest("GET", &path, None).json();
+            let events = events["items"].as_array().expect("a page has items").iter();
+            let wanted = events.filter(|event| event["kind"] == kind);
+            let details = wanted.filter_map(|event| event["detail"].as_str());
+            found = details.map(str::to_owned).collect();
+            found.len() >= count
+        });
+        assert_eq!(
+            found.len(),
+            count,
+            "events `{kind}` of `{server}`: {found:?}"
+        );
+        found
+    }
+
     /// Runs another verb of the program against this gateway.
     pub(crate) fn cli(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(PROGRAM);
@@ -249,8 +265,15 @@ impl Gantry {
     /// Starts it again on the same data folder and the same port; it must have ended.
     pub(crate) fn again_here(mut self) -> Self {
         let home = self.home.take().expect("the home goes with the handle");
-        let port = self.authority.rsplit(':').next().and_then(|port| port.parse().ok());
-        self.builder.clone().port(port.expect("a port")).start_in(home)
+        let port = self
+            .authority
+            .rsplit(':')
+            .next()
+            .and_then(|port| port.parse().ok());
+        self.builder
+            .clone()
+            .port(port.expect("a port"))
+            .start_in(home)
     }
 }
 

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
+mod cli;
 mod eras;
 mod faults_auth;
 mod faults_client;

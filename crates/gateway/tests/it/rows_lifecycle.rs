@@ -8,7 +8,6 @@ mod lazy;
 use std::time::Duration;
 
 use gantry_testkit::journal::{Entry, Journal};
-use gantry_testkit::wait::eventually;
 use gantry_testkit::{Evilpeer, procs};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -35,29 +34,6 @@ fn echoes(gantry: &Gantry, server: &str) {
         answer["result"]["content"][0]["text"], "hello",
         "{answer:#}"
     );
-}
-
-/// Waits until there are so many events of one kind, and returns their details.
-fn events(gantry: &Gantry, server: &str, kind: &str, count: usize) -> Vec<String> {
-    let mut found = Vec::new();
-    // They are written a moment after what they tell.
-    eventually(SECOND, || {
-        found = events_now(gantry, server, kind);
-        found.len() >= count
-    });
-    assert_eq!(found.len(), count, "`{kind}`: {found:?}");
-    found
-}
-
-/// Returns the events of a server of one kind, as their details.
-fn events_now(gantry: &Gantry, server: &str, kind: &str) -> Vec<String> {
-    let path = format!("/api/v1/mcp/servers/{server}/events?limit=1000");
-    let events = gantry.rest("GET", &path, None).json();
-    let items = events["items"].as_array().unwrap().iter();
-    let wanted = items.filter(|event| event["kind"] == kind);
-    wanted
-        .map(|event| event["detail"].as_str().unwrap().to_owned())
-        .collect()
 }
 
 // row 0.5
@@ -176,7 +152,7 @@ fn a_restart_by_hand_gives_a_new_process_and_new_counters() {
         (&first["id"], &first["spec"])
     );
     procs::wait_count("tree-112", 5, SECOND).unwrap();
-    assert_eq!(events(&gantry, "a", "restart_requested").len(), 1);
+    gantry.events("a", "restart_requested", 1);
     let output = gantry.cli(&["restart", "a"]);
     assert!(
         output.status.success(),

@@ -45,13 +45,13 @@ fn climbs_the_ladder_after_more_than_three_crashes_in_a_minute() {
         0s restarting at once: exit code 1
         0s restarting at once: exit code 1
         0s restarting at once: exit code 1
-        0s backing off 5s: 4 crashes within 60s (warning)
-        5s backing off 15s: 5 crashes within 60s (warning)
-       20s backing off 45s: 6 crashes within 60s (warning)
-       65s backing off 120s: 7 crashes without 600s of health between them (warning)
-      185s backing off 300s: 8 crashes without 600s of health between them (warning)
-      485s backing off 300s: 9 crashes without 600s of health between them (warning)
-      785s backing off 300s: 10 crashes without 600s of health between them (warning)
+        0s backing off 5s: 4 failures within 60s (warning)
+        5s backing off 15s: 5 failures within 60s (warning)
+       20s backing off 45s: 6 failures within 60s (warning)
+       65s backing off 120s: 7 failures without 600s of health between them (warning)
+      185s backing off 300s: 8 failures without 600s of health between them (warning)
+      485s backing off 300s: 9 failures without 600s of health between them (warning)
+      785s backing off 300s: 10 failures without 600s of health between them (warning)
     ");
 }
 
@@ -63,8 +63,8 @@ fn an_exit_with_code_0_counts_like_a_crash() {
         1s restarting at once: exit code 0
         2s restarting at once: exit code 0
         3s restarting at once: exit code 0
-        4s backing off 5s: 4 crashes within 60s (warning)
-       10s backing off 15s: 5 crashes within 60s (warning)
+        4s backing off 5s: 4 failures within 60s (warning)
+       10s backing off 15s: 5 failures within 60s (warning)
     ");
 }
 
@@ -87,12 +87,12 @@ fn ten_minutes_of_health_or_a_reset_by_hand_forgive() {
         0s restarting at once: exit code 1
         0s restarting at once: exit code 1
         0s restarting at once: exit code 1
-        0s backing off 5s: 4 crashes within 60s (warning)
-      604s backing off 15s: 5 crashes without 600s of health between them (warning)
+        0s backing off 5s: 4 failures within 60s (warning)
+      604s backing off 15s: 5 failures without 600s of health between them (warning)
      1219s restarting at once: exit code 1
      1219s restarting at once: exit code 1
      1219s restarting at once: exit code 1
-     1219s backing off 5s: 4 crashes within 60s (warning)
+     1219s backing off 5s: 4 failures within 60s (warning)
     ");
 
     let mut history = History::default();
@@ -144,8 +144,8 @@ fn a_scaled_policy_is_the_same_story_in_less_time() {
         0s restarting at once: exit code 1
         0s restarting at once: exit code 1
         0s restarting at once: exit code 1
-        0s backing off 50ms: 4 crashes within 600ms (warning)
-        0s backing off 150ms: 5 crashes within 600ms (warning)
+        0s backing off 50ms: 4 failures within 600ms (warning)
+        0s backing off 150ms: 5 failures within 600ms (warning)
     ");
     for odd in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e300] {
         assert!(

@@ -1,9 +1,11 @@
 //! The annotation `x-mcp-header`, by which a client of the stateless era mirrors an argument into a
 //! header. One invalid annotation makes conforming clients drop the whole tool, so we do it first
-//! and say why.
+//! and say why. Ours are never asked to mirror anything: the body alone is judged, and what a
+//! server wants mirrored is for us to write.
 
 use std::collections::HashSet;
 
+use gantry_model::jsonrpc::{Raw, RawBuf};
 use serde_json::{Map, Value};
 
 const ANNOTATION: &str = "x-mcp-header";
@@ -65,6 +67,38 @@ fn check_schema(
         }
     }
     Ok(())
+}
+
+/// Returns a schema without its annotations; nothing if it has none.
+pub(crate) fn without_headers(schema: Option<Raw<'_>>) -> Option<RawBuf> {
+    let raw = schema.filter(|schema| schema.text().contains(ANNOTATION))?;
+    let mut schema: Value = raw.deserialize().ok()?;
+    strip(&mut schema);
+    RawBuf::serialize(&schema).ok()
+}
+
+fn strip(value: &mut Value) {
+    match value {
+        Value::Object(schema) => {
+            schema.shift_remove(ANNOTATION);
+            for (keyword, value) in schema {
+                match keyword.as_str() {
+                    "enum" | "const" | "default" | "examples" => {}
+                    "properties" | "patternProperties" | "$defs" | "definitions"
+                    | "dependentSchemas" | "dependencies" => {
+                        let schemas = value.as_object_mut();
+                        schemas
+                            .into_iter()
+                            .flat_map(Map::values_mut)
+                            .for_each(strip);
+                    }
+                    _ => strip(value),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(strip),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 fn check_each(

@@ -40,7 +40,7 @@ pub(super) fn of_schema(error: &ValidationError<'_>) -> String {
     }
 }
 
-pub(super) fn too_costly() -> Issue {
+pub(in crate::catalog) fn too_costly() -> Issue {
     whole("checking it against the schema takes too long; send something simpler")
 }
 

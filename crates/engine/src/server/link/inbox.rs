@@ -57,6 +57,7 @@ impl Budget {
 impl Inbox for std::sync::Arc<Link> {
     fn line(&self, line: Bytes) {
         let link: &Link = self;
+        link.lines.fetch_add(1, Ordering::Relaxed);
         match jsonrpc::parse(&line, &link.parse_limits()) {
             Ok(incoming) => match incoming.message {
                 Message::Response(response) => {
@@ -100,6 +101,14 @@ impl Inbox for std::sync::Arc<Link> {
     }
 }
 
+impl Link {
+    /// Notes that the server wrote a line that goes on and on, and is read no further.
+    pub(crate) fn endless(&self) {
+        let limit = self.limits.line_bytes >> 20;
+        self.report_trouble(format!("wrote a line over {limit} MiB without an end"));
+    }
+}
+
 fn slice(line: &Bytes, raw: Raw<'_>) -> Bytes {
     line.slice_ref(raw.text().as_bytes())
 }
@@ -126,8 +135,7 @@ impl Link {
         }
         self.counters.noise.fetch_add(1, Ordering::Relaxed);
         if !trimmed.is_empty() {
-            self.logs
-                .line(LogStream::Stdout, &line[..line.len().min(400)]);
+            self.logs.stray(line);
         }
         let Ok(mut budget) = self.inbound.lock() else {
             return;
@@ -162,7 +170,7 @@ impl Link {
             "notifications/progress" if within => self.progressed(notification.params),
             "notifications/message" if within => {
                 if let Some(params) = notification.params {
-                    self.logs.line(LogStream::Gantry, params.text().as_bytes());
+                    self.logs.line(LogStream::Message, params.text().as_bytes());
                 }
             }
             _ => {}
@@ -190,6 +198,7 @@ impl Link {
         let mut out = Vec::with_capacity(params.text().len() + progress.token.len());
         edit.write_into(&mut out);
         if let Ok(text) = String::from_utf8(out) {
+            let text = self.logs.redactor().redact_json(&text).into_owned();
             // A caller that does not keep up misses progress, never the answer.
             drop(progress.sink.try_send(text.into_boxed_str()));
         }

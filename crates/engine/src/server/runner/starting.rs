@@ -9,16 +9,16 @@ use gantry_model::spec::Launch;
 use gantry_model::status::State;
 use gantry_sandbox::{Spawned, Tree};
 use tokio::time::{Instant, timeout};
-use tracing::warn;
 
-use super::{EndKind, Ended, Next, Running, ServerRunner, drain_reader};
+use super::running::{Running, Task};
+use super::{EndKind, Ended, Next, ServerRunner, care};
 use crate::catalog::ServerCatalog;
 use crate::server::handle::Live;
 use crate::server::handshake::{self, GreetError, Hello};
 use crate::server::link::{Link, LinkLimits};
-use crate::server::listing::{self, Listing, ListingError};
+use crate::server::listing::{Listing, ListingError};
 use crate::server::pending::Failure;
-use crate::transport::stdio::{LineReader, LineWriter, drain};
+use crate::transport::stdio::{End, LineReader, LineWriter, drain};
 
 /// Bytes that may wait to be written to one server.
 const WRITE_QUEUE_BYTES: usize = 64 << 20;
@@ -45,12 +45,18 @@ impl ServerRunner {
         let greeted = {
             let greet = self.greet(Arc::clone(&running.link), deadline);
             tokio::select! {
-                biased; // Stop, then the process's end, then its misdeeds, then the greeting.
+                biased; // Stop, then the process's end, its misdeeds, its pipes' end, the greeting.
                 () = self.stop.cancelled() => return Next::Stop(Some(Box::new(running))),
                 exit = running.tree.wait() => Err(Greeted::Exited(exit.to_string())),
                 () = running.link.troubled.notified() => {
                     let what = running.link.take_trouble();
                     Err(Greeted::Refused(what.unwrap_or_else(|| "misbehaved".into())))
+                }
+                () = running.reader.ended() => {
+                    Err(Greeted::Cut("closed its stdout during the handshake".into()))
+                }
+                () = running.link.input_closed.notified() => {
+                    Err(Greeted::Cut("closed its stdin during the handshake".into()))
                 }
                 greeted = greet => greeted,
             }
@@ -66,7 +72,7 @@ impl ServerRunner {
         match greeted {
             Ok((hello, listing)) => {
                 self.era_hint = Some(hello.era);
-                self.take_listing(listing, Arc::new(hello)).await;
+                self.take_listing(listing, Arc::new(hello));
                 let tools = self.catalog.load().tools.len();
                 let took = begun.elapsed().as_millis();
                 let what = format!("ready with {tools} tools after {took} ms");
@@ -77,8 +83,8 @@ impl ServerRunner {
             }
             Err(Greeted::Exited(how)) => {
                 self.forget_usage();
-                drain_reader(&mut running.reader).await;
-                running.link.end(&Failure::Exited(how.clone()));
+                running.deliver().await;
+                running.close(&Failure::Exited(how.clone())).await;
                 if self.era_hint.is_none() {
                     // Some servers end on a request before `initialize`: the next try asks that first.
                     self.era_hint = Some(gantry_model::era::Era::Handshake);
@@ -120,12 +126,14 @@ impl ServerRunner {
             .spawn(async move { writer.run_writer(write_deadline).await });
         let inbox = Arc::clone(&link);
         let lines = LineReader::new(spawned.stdout, limits.line_bytes);
-        let reader = self
-            .around
-            .tracker
-            .spawn(async move { lines.run(&inbox).await });
+        let reader = self.around.tracker.spawn(async move {
+            if lines.run(&inbox).await == End::Endless {
+                inbox.endless();
+            }
+        });
         let logs = Arc::clone(&self.logs);
-        self.around
+        let stderr = self
+            .around
             .tracker
             .spawn(async move { drain(spawned.stderr, |bytes| logs.stderr(bytes)).await });
         self.remember_usage(&spawned.tree);
@@ -136,7 +144,8 @@ impl ServerRunner {
         Running {
             tree: spawned.tree,
             link,
-            reader,
+            reader: Task::new(reader),
+            stderr: Task::new(stderr),
         }
     }
 
@@ -146,39 +155,24 @@ impl ServerRunner {
         }
     }
 
-    /// Handshake and first listing, all within one deadline.
+    /// Handshake and first listing, all within one deadline, and the listing remembered.
     async fn greet(&self, link: Arc<Link>, deadline: Instant) -> Result<(Hello, Listing), Greeted> {
         let life = &self.spec.life;
         let hello = handshake::greet(&link, self.era_hint, life.probe, deadline).await?;
         let left = deadline.saturating_duration_since(Instant::now());
-        let listing = listing::fetch(&link, &hello, &self.around.limits, left).await?;
+        let listed = care::list(&self.around, &self.spec, self.id, &link, &hello, left);
+        let listing = listed.await?;
         Ok((hello, listing))
     }
 
-    /// Puts what a server offers into the catalog and remembers it; true if it is news.
-    pub(super) async fn take_listing(&mut self, listing: Listing, hello: Arc<Hello>) -> bool {
-        let fingerprint = self.spec.fingerprint();
-        let rows = listing.to_rows();
-        let saved = self
-            .around
-            .store
-            .save_catalog(self.id, &fingerprint, &hello.to_json(), &rows)
-            .await;
-        let listing = match saved {
-            Ok(rows) => listing.with_versions(&rows),
-            Err(error) => {
-                warn!(
-                    server = %self.spec.name,
-                    error = &error as &dyn std::error::Error,
-                    "the catalog is not remembered"
-                );
-                listing
-            }
-        };
+    /// Puts what a server offers into the catalog; true if it is news.
+    pub(super) fn take_listing(&self, listing: Listing, hello: Arc<Hello>) -> bool {
         let catalog = ServerCatalog::new(listing, Some(hello));
         let news = !self.catalog.load().offers_the_same(&catalog);
         self.status.send_modify(|status| {
-            status.reason = None;
+            if status.state != State::Unresponsive {
+                status.reason = None;
+            }
             status.tools = catalog.tools.len();
             status.prompts = catalog.prompts.len();
             status.resources = catalog.resources.len() + catalog.templates.len();
@@ -192,16 +186,6 @@ impl ServerRunner {
         self.catalog.store(Arc::new(catalog));
         (self.around.changed)();
         news
-    }
-
-    /// Takes a server's tools out of every listing.
-    pub(super) fn hide_tools(&self) {
-        let hello = self.catalog.load().hello.clone();
-        self.catalog.store(Arc::new(ServerCatalog {
-            hello,
-            ..ServerCatalog::empty()
-        }));
-        (self.around.changed)();
     }
 }
 

@@ -58,7 +58,7 @@ struct Skipping {
 }
 
 /// Why the reading ended.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     /// The child closed its stdout.
     Eof,

@@ -81,6 +81,24 @@ impl Batch {
     fn is_written(&self) -> bool {
         self.written == self.bytes.len()
     }
+
+    /// Takes out the lines that were not begun, and returns the calls whose line is not whole.
+    fn take_back(&mut self) -> Vec<u64> {
+        let begun = self.bytes[..self.written]
+            .last()
+            .is_some_and(|byte| *byte != b'\n');
+        let kept = match memchr::memchr(b'\n', &self.bytes[self.written..]) {
+            Some(at) if begun => self.written + at + 1,
+            _ => self.written,
+        };
+        self.bytes.truncate(kept);
+        let whole = self.calls.partition_point(|(_, end)| *end <= self.written);
+        self.calls
+            .split_off(whole)
+            .into_iter()
+            .map(|(call, _)| call)
+            .collect()
+    }
 }
 
 impl State {
@@ -230,7 +248,10 @@ impl LineWriter {
             return;
         };
         loop {
-            if !self.await_room(pipe, deadline, &batch, taken_back).await {
+            if !self
+                .await_room(pipe, deadline, &mut batch, taken_back)
+                .await
+            {
                 return self.give_up();
             }
             match try_write(pipe, &mut batch) {
@@ -257,7 +278,7 @@ impl LineWriter {
         &self,
         pipe: &pipe::Sender,
         deadline: Duration,
-        batch: &Batch,
+        batch: &mut Batch,
         taken_back: &impl Fn(u64),
     ) -> bool {
         match tokio::time::timeout(deadline, pipe.writable()).await {
@@ -269,11 +290,8 @@ impl LineWriter {
                     state.queued_bytes = 0;
                     std::mem::take(&mut state.queue)
                 };
-                let unfinished = batch
-                    .calls
-                    .iter()
-                    .filter(|(_, end)| *end > batch.written)
-                    .map(|(call, _)| *call);
+                // What was begun is ended, or the child would take the next line for its rest.
+                let unfinished = batch.take_back().into_iter();
                 unfinished
                     .chain(unsent.iter().filter_map(|line| line.call))
                     .for_each(taken_back);
@@ -399,5 +417,70 @@ mod tests {
             writer.send(Some(3), big, Company::Alone),
             Err(SendError::NotReading)
         );
+    }
+
+    #[tokio::test]
+    async fn what_was_taken_back_is_never_written() {
+        // fault S13
+        let (sender, mut receiver) = pipe::pipe().unwrap();
+        let writer = LineWriter::new(sender, 64 << 20);
+        let line = |letter: u8, length: usize| {
+            let mut line = vec![letter; length];
+            line.push(b'\n');
+            line
+        };
+        // The first fills the pipe; the second and third are gathered into the batch behind it.
+        writer
+            .send(Some(1), line(b'a', 1 << 20), Company::Alone)
+            .unwrap();
+        let back = Mutex::new(Vec::new());
+        let stalled = Notify::new();
+        let run = writer.run(Duration::from_millis(50), |call| {
+            back.lock().unwrap().push(call);
+            stalled.notify_one();
+        });
+        let work = async {
+            stalled.notified().await;
+            let mut text = vec![0; (1 << 20) + 1];
+            receiver.read_exact(&mut text).await.unwrap();
+            while writer
+                .send(Some(3), line(b'c', 10), Company::Alone)
+                .is_err()
+            {
+                tokio::task::yield_now().await;
+            }
+            let mut next = vec![0; 11];
+            receiver.read_exact(&mut next).await.unwrap();
+            next
+        };
+        writer
+            .send(Some(2), line(b'b', 10), Company::Alone)
+            .unwrap();
+        tokio::select! {
+            next = work => assert_eq!(next, line(b'c', 10)),
+            _ = run => panic!("the writer task ended"),
+        }
+        assert_eq!(*back.lock().unwrap(), [1, 2]);
+    }
+
+    #[test]
+    fn only_the_line_that_was_begun_stays_in_a_batch() {
+        // fault S13
+        let batch = |written| {
+            let mut batch = Batch::default();
+            for (call, bytes) in [(Some(1), "aa\n"), (None, "bb\n"), (Some(2), "cc\n")] {
+                let bytes = bytes.as_bytes().to_vec();
+                batch.push(Line { call, bytes });
+            }
+            batch.written = written;
+            let back = batch.take_back();
+            (String::from_utf8(batch.bytes).unwrap(), back)
+        };
+        assert_eq!(batch(0), (String::new(), vec![1, 2]));
+        assert_eq!(batch(1), ("aa\n".into(), vec![1, 2]));
+        assert_eq!(batch(3), ("aa\n".into(), vec![2]));
+        assert_eq!(batch(4), ("aa\nbb\n".into(), vec![2]));
+        assert_eq!(batch(8), ("aa\nbb\ncc\n".into(), vec![2]));
+        assert_eq!(batch(9), ("aa\nbb\ncc\n".into(), vec![]));
     }
 }

@@ -13,7 +13,7 @@
 //! | exited, not reading, protocol, response too large, output schema | 502 | 200 | -31502 |
 //! | timeout | 504 | 200 | -31504 |
 //! | cancelled | 499 | no answer | -31499 |
-//! | the server's own error | 404 (-32601), 400 (-32602), 502 | 200 | as the server said |
+//! | the server's own error | 404 (-32601, -32002), 400 (-32602), 502 | 200 | as the server said |
 //! | audit unavailable, stopping | 503 | 503 | -31503 |
 //! | panic | 500 | 500 | -32603 |
 //!
@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use gantry_engine::{CallError, CallFailure, EngineError, Issue};
 use gantry_model::era::EraError;
+use gantry_model::era::error::RESOURCE_NOT_FOUND;
 use gantry_model::jsonrpc::{self, WireError};
 use gantry_model::spec::SpecError;
 use http::StatusCode;
@@ -125,7 +126,7 @@ fn client_closed_request() -> StatusCode {
 /// Returns the HTTP status that says most about a server's own error. row 1.5
 fn rpc_status(code: i64) -> StatusCode {
     match code {
-        jsonrpc::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
+        jsonrpc::METHOD_NOT_FOUND | RESOURCE_NOT_FOUND => StatusCode::NOT_FOUND,
         jsonrpc::INVALID_PARAMS => StatusCode::BAD_REQUEST,
         _ => StatusCode::BAD_GATEWAY,
     }

@@ -16,7 +16,8 @@ fn cancelled(id: &Value) -> Value {
 }
 
 fn long_call(id: &Value, nonce: &str, more: Value) -> Value {
-    let mut params = json!({"name": "a__slow", "arguments": {"ms": 60_000, "progress": 600, "nonce": nonce}});
+    let mut params =
+        json!({"name": "a__slow", "arguments": {"ms": 60_000, "progress": 600, "nonce": nonce}});
     if more.is_object() {
         params["_meta"] = more;
     }
@@ -27,17 +28,27 @@ fn long_call(id: &Value, nonce: &str, more: Value) -> Value {
 fn a_session_takes_its_own_call_back_and_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal");
-    let gantry = Gantry::builder().server("a", &Evilpeer::new().journal(&journal)).start();
+    let gantry = Gantry::builder()
+        .server("a", &Evilpeer::new().journal(&journal))
+        .start();
     gantry.wait_state("a", "ready", LONG);
-    let (mine, theirs) = (Older::open(&gantry, "/mcp", "2025-11-25"), Older::open(&gantry, "/mcp", "2025-06-18"));
+    let (mine, theirs) = (
+        Older::open(&gantry, "/mcp", "2025-11-25"),
+        Older::open(&gantry, "/mcp", "2025-06-18"),
+    );
     let seen = |nonce: &str| Journal::read(&journal).unwrap().cancelled(nonce);
     let in_flight = |count: usize| {
         gantry.wait_status("a", LONG, |status| status["queue"]["in_flight"] == count);
     };
     // As one document, and as a stream that is under way.
-    for (nonce, more) in [("plain", Value::Null), ("stream", json!({"progressToken": 1}))] {
+    for (nonce, more) in [
+        ("plain", Value::Null),
+        ("stream", json!({"progressToken": 1})),
+    ] {
         let id = json!(7);
-        let mut connection = mine.posted(&long_call(&id, nonce, more.clone())).open(&gantry);
+        let mut connection = mine
+            .posted(&long_call(&id, nonce, more.clone()))
+            .open(&gantry);
         in_flight(1);
         let mut stream = None;
         if more.is_object() {
@@ -67,7 +78,11 @@ fn a_session_takes_its_own_call_back_and_no_other() {
             }
             None => {
                 let answer = connection.answer().unwrap();
-                assert_eq!((answer.status, answer.body.len()), (202, 0), "there is no answer");
+                assert_eq!(
+                    (answer.status, answer.body.len()),
+                    (202, 0),
+                    "there is no answer"
+                );
             }
         }
         assert!(begun.elapsed() <= 2 * SECOND, "{:?}", begun.elapsed());
@@ -77,17 +92,25 @@ fn a_session_takes_its_own_call_back_and_no_other() {
     let rows = gantry.audit_rows("server=a");
     assert_eq!(rows.len(), 2, "{rows:#?}");
     for row in rows {
-        assert_eq!((&row["status"], &row["code"]), (&json!("cancelled"), &json!("call.cancelled")));
+        assert_eq!(
+            (&row["status"], &row["code"]),
+            (&json!("cancelled"), &json!("call.cancelled"))
+        );
     }
     assert_eq!(gantry.status("a")["restart_count"], 0);
-    assert_eq!(gantry.call("a__echo", json!({"text": "well"}))["result"]["content"][0]["text"], "well");
+    assert_eq!(
+        gantry.call("a__echo", json!({"text": "well"}))["result"]["content"][0]["text"],
+        "well"
+    );
 }
 
 #[test]
 fn without_sessions_an_id_that_stands_for_several_calls_takes_none_back() {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal");
-    let gantry = Gantry::builder().server("a", &Evilpeer::new().journal(&journal)).start();
+    let gantry = Gantry::builder()
+        .server("a", &Evilpeer::new().journal(&journal))
+        .start();
     gantry.wait_state("a", "ready", LONG);
     let post = |message: &Value| Posted::new(&gantry.agent, "/mcp", message);
     let in_flight = |count: usize| {
@@ -98,7 +121,11 @@ fn without_sessions_an_id_that_stands_for_several_calls_takes_none_back() {
     let second = post(&long_call(&id, "second", Value::Null)).open(&gantry);
     in_flight(2);
     assert_eq!(post(&cancelled(&id)).send(&gantry).status, 202);
-    assert_eq!(gantry.status("a")["queue"]["in_flight"], 2, "nobody can say which is meant");
+    assert_eq!(
+        gantry.status("a")["queue"]["in_flight"],
+        2,
+        "nobody can say which is meant"
+    );
     drop(first);
     in_flight(1);
     assert_eq!(post(&cancelled(&id)).send(&gantry).status, 202);
@@ -106,7 +133,8 @@ fn without_sessions_an_id_that_stands_for_several_calls_takes_none_back() {
     assert_eq!({ second }.answer().unwrap().status, 202);
     // Stateless requests are taken back by leaving, and by nothing else.
     let mut params = long_call(&id, "third", Value::Null);
-    let third = Posted::stateless(&gantry.agent, "tools/call", params["params"].take()).open(&gantry);
+    let third =
+        Posted::stateless(&gantry.agent, "tools/call", params["params"].take()).open(&gantry);
     in_flight(1);
     assert_eq!(post(&cancelled(&id)).send(&gantry).status, 202);
     assert_eq!(gantry.status("a")["queue"]["in_flight"], 1);
@@ -114,5 +142,8 @@ fn without_sessions_an_id_that_stands_for_several_calls_takes_none_back() {
     in_flight(0);
     let rows = gantry.audit_rows("server=a");
     assert_eq!(rows.len(), 3);
-    assert!(rows.iter().all(|row| row["status"] == "cancelled"), "{rows:#?}");
+    assert!(
+        rows.iter().all(|row| row["status"] == "cancelled"),
+        "{rows:#?}"
+    );
 }

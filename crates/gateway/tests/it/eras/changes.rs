@@ -15,7 +15,12 @@ const TOLD: Duration = Duration::from_secs(4);
 /// Adds a tool to the server.
 fn grow(gantry: &Gantry) {
     let grown = gantry.call("a__grow", json!({}));
-    assert!(grown["result"]["content"][0]["text"].as_str().unwrap().starts_with("grown_"));
+    assert!(
+        grown["result"]["content"][0]["text"]
+            .as_str()
+            .unwrap()
+            .starts_with("grown_")
+    );
 }
 
 fn has_grown(gantry: &Gantry, count: usize) -> bool {
@@ -32,17 +37,24 @@ fn listen(gantry: &Gantry, key: &str, path: &str, id: &Value, wish: &Value) -> C
         "io.modelcontextprotocol/clientCapabilities": {},
     });
     let params = json!({"notifications": wish, "_meta": meta});
-    let message = json!({"jsonrpc": "2.0", "id": id, "method": "subscriptions/listen", "params": params});
+    let message =
+        json!({"jsonrpc": "2.0", "id": id, "method": "subscriptions/listen", "params": params});
     posted.at(path).body(message.to_string()).open(gantry)
 }
 
 /// Asserts that the first message says what was agreed on.
 fn acknowledged(events: &mut Events, id: &Value, agreed: &Value) {
     let first = events.next().unwrap();
-    assert_eq!(first["method"], "notifications/subscriptions/acknowledged", "{first:#}");
+    assert_eq!(
+        first["method"], "notifications/subscriptions/acknowledged",
+        "{first:#}"
+    );
     let params = &first["params"];
     assert_eq!(params["notifications"], *agreed);
-    assert_eq!(params["_meta"]["io.modelcontextprotocol/subscriptionId"], *id);
+    assert_eq!(
+        params["_meta"]["io.modelcontextprotocol/subscriptionId"],
+        *id
+    );
 }
 
 #[test]
@@ -59,7 +71,10 @@ fn changed_tools_are_told_in_both_generations_and_at_both_endpoints() {
         acknowledged(&mut events, &id, wish);
         (events, id)
     };
-    let mut newer = [open("/mcp", json!(5), &tools), open("/mcp/servers/a", json!("five"), &tools)];
+    let mut newer = [
+        open("/mcp", json!(5), &tools),
+        open("/mcp/servers/a", json!("five"), &tools),
+    ];
     let (mut deaf, _) = open("/mcp", json!(6), &json!({}));
     for round in 1..=2 {
         let begun = Instant::now();
@@ -67,23 +82,47 @@ fn changed_tools_are_told_in_both_generations_and_at_both_endpoints() {
         for events in &mut older {
             let told = events.next().unwrap();
             // Our peer has prompts and resources, so all three lists may have changed.
-            assert_eq!(told, json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": {}}));
+            assert_eq!(
+                told,
+                json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": {}})
+            );
             let rest = [events.next().unwrap(), events.next().unwrap()];
-            let methods: Vec<_> = rest.iter().map(|told| told["method"].as_str().unwrap()).collect();
-            assert_eq!(methods, ["notifications/prompts/list_changed", "notifications/resources/list_changed"]);
+            let methods: Vec<_> = rest
+                .iter()
+                .map(|told| told["method"].as_str().unwrap())
+                .collect();
+            assert_eq!(
+                methods,
+                [
+                    "notifications/prompts/list_changed",
+                    "notifications/resources/list_changed"
+                ]
+            );
         }
         for (events, id) in &mut newer {
             let told = events.next().unwrap();
             assert_eq!(told["method"], "notifications/tools/list_changed");
-            assert_eq!(told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], *id);
+            assert_eq!(
+                told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"],
+                *id
+            );
         }
         assert!(begun.elapsed() <= TOLD, "{:?}", begun.elapsed());
-        assert!(has_grown(&gantry, round), "whoever is told finds the new list");
+        assert!(
+            has_grown(&gantry, round),
+            "whoever is told finds the new list"
+        );
     }
-    assert!(deaf.is_silent_for(SECOND), "who asked for nothing hears nothing");
+    assert!(
+        deaf.is_silent_for(SECOND),
+        "who asked for nothing hears nothing"
+    );
     // A second stream of one session is refused; the end of the session is the end of its stream.
     let second = everything.listen().answer().unwrap();
-    assert_eq!((second.status, &second.json()["error"]["data"]["code"]), (409, &json!("session.listening")));
+    assert_eq!(
+        (second.status, &second.json()["error"]["data"]["code"]),
+        (409, &json!("session.listening"))
+    );
     let begun = Instant::now();
     assert_eq!(everything.end(), 204);
     assert!(older[0].next().is_none());
@@ -103,14 +142,20 @@ fn a_storm_of_changes_is_told_once_a_second() {
     }
     let mut told = 0;
     while !has_grown(&gantry, 50) || told == 0 {
-        assert_eq!(events.next().unwrap()["method"], "notifications/tools/list_changed");
+        assert_eq!(
+            events.next().unwrap()["method"],
+            "notifications/tools/list_changed"
+        );
         told += 1;
         assert!(begun.elapsed() <= 5 * TOLD);
     }
     let most = begun.elapsed().as_secs() + 1;
     assert!(told <= most, "told {told} times in {:?}", begun.elapsed());
     let wrong = Posted::stateless(&gantry.agent, "subscriptions/listen", json!({})).send(&gantry);
-    assert_eq!((wrong.status, &wrong.json()["error"]["code"]), (400, &json!(-32602)));
+    assert_eq!(
+        (wrong.status, &wrong.json()["error"]["code"]),
+        (400, &json!(-32602))
+    );
 }
 
 // fault U6
@@ -133,5 +178,8 @@ fn streams_end_when_their_key_is_revoked() {
     let took = begun.elapsed();
     assert!(took <= SECOND + Duration::from_millis(500), "{took:?}");
     grow(&gantry);
-    assert_eq!(kept.next().unwrap()["method"], "notifications/tools/list_changed");
+    assert_eq!(
+        kept.next().unwrap()["method"],
+        "notifications/tools/list_changed"
+    );
 }

@@ -10,7 +10,9 @@ use crate::harness::{Connection, Gantry, LONG};
 /// Describes a call with progress in either generation.
 fn open(gantry: &Gantry, path: &str, stateless: bool, params: Value) -> Connection {
     if stateless {
-        return Posted::stateless(&gantry.agent, "tools/call", params).at(path).open(gantry);
+        return Posted::stateless(&gantry.agent, "tools/call", params)
+            .at(path)
+            .open(gantry);
     }
     let session = Older::open(gantry, path, "2025-06-18");
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
@@ -27,8 +29,15 @@ fn progress_comes_as_events_in_every_generation_and_before_the_answer() {
     gantry.wait_state("new", "ready", LONG);
     for server in ["old", "new"] {
         let own = format!("/mcp/servers/{server}");
-        for (path, name) in [("/mcp", format!("{server}__slow")), (&own, "slow".to_owned())] {
-            for (stateless, token) in [(true, json!("tök/en")), (false, json!(7)), (false, json!("7"))] {
+        for (path, name) in [
+            ("/mcp", format!("{server}__slow")),
+            (&own, "slow".to_owned()),
+        ] {
+            for (stateless, token) in [
+                (true, json!("tök/en")),
+                (false, json!(7)),
+                (false, json!("7")),
+            ] {
                 let params = json!({
                     "name": name,
                     "arguments": {"ms": 200, "progress": 4},
@@ -49,7 +58,10 @@ fn progress_comes_as_events_in_every_generation_and_before_the_answer() {
                 }
                 let answer = events.next().unwrap();
                 assert_eq!(answer["id"], 1);
-                assert_eq!(answer["result"]["content"][0]["text"], "slept 200 ms", "{answer:#}");
+                assert_eq!(
+                    answer["result"]["content"][0]["text"], "slept 200 ms",
+                    "{answer:#}"
+                );
                 assert_eq!(answer["result"]["resultType"].is_string(), stateless);
                 assert!(events.next().is_none(), "the stream ends with the answer");
             }
@@ -63,7 +75,8 @@ fn progress_comes_as_events_in_every_generation_and_before_the_answer() {
 #[test]
 fn without_progress_the_answer_is_one_document_unless_only_events_are_taken() {
     let gantry = Gantry::start(&["a"]);
-    let params = json!({"name": "a__echo", "arguments": {"text": "x"}, "_meta": {"progressToken": 1}});
+    let params =
+        json!({"name": "a__echo", "arguments": {"text": "x"}, "_meta": {"progressToken": 1}});
     let quick = Posted::stateless(&gantry.agent, "tools/call", params.clone());
     let answer = quick.send(&gantry);
     assert_eq!(answer.header("content-type"), Some("application/json"));
@@ -77,13 +90,18 @@ fn without_progress_the_answer_is_one_document_unless_only_events_are_taken() {
         "arguments": {"ms": 100, "progress": 3},
         "_meta": {"progressToken": 1},
     });
-    let quiet = Posted::stateless(&gantry.agent, "tools/call", params).header("Accept", "application/json");
+    let quiet =
+        Posted::stateless(&gantry.agent, "tools/call", params).header("Accept", "application/json");
     let answer = quiet.send(&gantry);
     assert_eq!(answer.header("content-type"), Some("application/json"));
-    assert_eq!(answer.json()["result"]["content"][0]["text"], "slept 100 ms");
+    assert_eq!(
+        answer.json()["result"]["content"][0]["text"],
+        "slept 100 ms"
+    );
     // A failure, too, comes as the event that a client waits for.
     let params = json!({"name": "a__rpc_error", "arguments": {"code": 5, "message": "no"}});
-    let failing = Posted::stateless(&gantry.agent, "tools/call", params).header("Accept", "text/event-stream");
+    let failing = Posted::stateless(&gantry.agent, "tools/call", params)
+        .header("Accept", "text/event-stream");
     let mut events = Events::of(failing.open(&gantry));
     assert_eq!(events.next().unwrap()["error"]["code"], 5);
     assert!(events.next().is_none());

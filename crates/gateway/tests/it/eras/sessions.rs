@@ -39,22 +39,38 @@ fn every_version_with_a_handshake_works_at_both_endpoints_with_servers_of_both_g
             let session = Older::open(&gantry, path, version);
             assert_eq!(session.hello["protocolVersion"], version);
             assert_eq!(session.hello["serverInfo"]["name"], "gantry");
-            assert_eq!(session.hello["capabilities"]["tools"], json!({"listChanged": true}));
+            assert_eq!(
+                session.hello["capabilities"]["tools"],
+                json!({"listChanged": true})
+            );
             // One server's own words are passed on where only it is meant.
-            assert_eq!(session.hello["instructions"].is_string(), path != "/mcp", "{path}");
+            assert_eq!(
+                session.hello["instructions"].is_string(),
+                path != "/mcp",
+                "{path}"
+            );
             assert_eq!(session.id.len(), 32);
             let listed = session.result("tools/list", json!({}));
             is_plain(&listed);
             for name in names {
                 let tools = listed["tools"].as_array().unwrap();
-                assert!(tools.iter().any(|tool| tool["name"] == name), "{path} {version}: {name}");
+                assert!(
+                    tools.iter().any(|tool| tool["name"] == name),
+                    "{path} {version}: {name}"
+                );
                 let text = format!("{path} {version} {name}");
-                let called = session.result("tools/call", json!({"name": name, "arguments": {"text": text}}));
+                let called = session.result(
+                    "tools/call",
+                    json!({"name": name, "arguments": {"text": text}}),
+                );
                 is_plain(&called);
                 assert_eq!(called["content"], json!([{"type": "text", "text": text}]));
             }
             assert_eq!(session.result("ping", json!({})), json!({}));
-            assert_eq!(session.result("logging/setLevel", json!({"level": "error"})), json!({}));
+            assert_eq!(
+                session.result("logging/setLevel", json!({"level": "error"})),
+                json!({})
+            );
             is_plain(&session.result("resources/list", json!({})));
             is_plain(&session.result("prompts/list", json!({})));
             assert_eq!(session.end(), 204);
@@ -62,7 +78,10 @@ fn every_version_with_a_handshake_works_at_both_endpoints_with_servers_of_both_g
         }
     }
     let rows = gantry.audit_rows("");
-    assert!(rows.iter().all(|row| row["status"] == "ok" && row["surface"] == "mcp"));
+    assert!(
+        rows.iter()
+            .all(|row| row["status"] == "ok" && row["surface"] == "mcp")
+    );
     assert_eq!(rows.len(), VERSIONS.len() * 6);
 }
 
@@ -74,14 +93,30 @@ fn other_versions_are_answered_with_our_newest_and_ids_come_back_as_they_were() 
         assert_eq!(session.hello["protocolVersion"], "2025-11-25");
     }
     let session = Older::open(&gantry, "/mcp", "2025-11-25");
-    for id in [json!(1), json!("1"), json!("ü \n"), json!(-7), json!(9_007_199_254_740_993_u64), json!(1.5)] {
-        assert_eq!(session.send(id.clone(), "ping", json!({})).message()["id"], id);
+    for id in [
+        json!(1),
+        json!("1"),
+        json!("ü \n"),
+        json!(-7),
+        json!(9_007_199_254_740_993_u64),
+        json!(1.5),
+    ] {
+        assert_eq!(
+            session.send(id.clone(), "ping", json!({})).message()["id"],
+            id
+        );
         let call = json!({"name": "old__echo", "arguments": {"text": "x"}});
-        assert_eq!(session.send(id.clone(), "tools/call", call).message()["id"], id);
+        assert_eq!(
+            session.send(id.clone(), "tools/call", call).message()["id"],
+            id
+        );
     }
     let named = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 5}});
     let refused = Posted::new(&gantry.agent, "/mcp", &named).send(&gantry);
-    assert_eq!((refused.status, &refused.json()["error"]["code"]), (400, &json!(-32602)));
+    assert_eq!(
+        (refused.status, &refused.json()["error"]["code"]),
+        (400, &json!(-32602))
+    );
     assert!(refused.header("mcp-session-id").is_none());
 }
 
@@ -93,9 +128,15 @@ fn a_client_that_keeps_no_session_is_served_as_one_of_2025_03_26() {
     let answer = Posted::new(&gantry.agent, "/mcp", &message).send(&gantry);
     assert_eq!(answer.status, 200);
     assert!(answer.header("mcp-session-id").is_none());
-    assert_eq!(answer.json()["result"], json!({"content": [{"type": "text", "text": "bare"}]}));
+    assert_eq!(
+        answer.json()["result"],
+        json!({"content": [{"type": "text", "text": "bare"}]})
+    );
     let unknown = Posted::new(&gantry.agent, "/mcp/servers/nobody", &message).send(&gantry);
-    assert_eq!((unknown.status, &unknown.json()["error"]["data"]["code"]), (404, &json!("server.unknown")));
+    assert_eq!(
+        (unknown.status, &unknown.json()["error"]["data"]["code"]),
+        (404, &json!("server.unknown"))
+    );
     // Answers to requests that we never made, and notifications that need nothing of us.
     for message in [
         json!({"jsonrpc": "2.0", "id": 5, "result": {}}),
@@ -136,7 +177,11 @@ fn a_batch_of_2025_03_26_is_answered_message_by_message() {
             .iter()
             .map(|answer| {
                 let text = answer.pointer("/result/content/0/text");
-                (answer["id"].clone(), text.cloned(), answer["error"]["code"].as_i64())
+                (
+                    answer["id"].clone(),
+                    text.cloned(),
+                    answer["error"]["code"].as_i64(),
+                )
             })
             .collect();
         let wanted = [
@@ -154,7 +199,10 @@ fn a_batch_of_2025_03_26_is_answered_message_by_message() {
         let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
         for wrong in [json!([]), Value::Array(vec![ping.clone(); 33])] {
             let refused = session.posted(&wrong).send(&gantry);
-            assert_eq!((refused.status, &refused.json()["error"]["code"]), (400, &json!(-32600)));
+            assert_eq!(
+                (refused.status, &refused.json()["error"]["code"]),
+                (400, &json!(-32600))
+            );
         }
         let most = session.posted(&Value::Array(vec![ping; 32])).send(&gantry);
         assert_eq!(most.json().as_array().unwrap().len(), 32);

@@ -23,7 +23,9 @@ fn calls(gantry: &Gantry) -> [Posted; 2] {
 
 /// Starts a gateway whose server keeps a journal.
 fn with_journal(journal: &Path) -> Gantry {
-    let gantry = Gantry::builder().server("a", &Evilpeer::new().journal(journal)).start();
+    let gantry = Gantry::builder()
+        .server("a", &Evilpeer::new().journal(journal))
+        .start();
     gantry.wait_state("a", "ready", LONG);
     gantry
 }
@@ -40,22 +42,76 @@ fn exactly_one_key_in_exactly_one_header_opens() {
         let none = posted.clone().without("Authorization");
         let forms = [
             ("none", none.clone(), "auth.no_key"),
-            ("empty", posted.clone().header("Authorization", ""), "auth.scheme"),
-            ("scheme alone", posted.clone().header("Authorization", "Bearer"), "auth.no_key"),
-            ("blank", posted.clone().header("Authorization", "Bearer  "), "auth.no_key"),
-            ("bare key", posted.clone().header("Authorization", &key), "auth.scheme"),
-            ("basic", posted.clone().header("Authorization", &format!("Basic {key}")), "auth.scheme"),
-            ("twice", posted.clone().also("Authorization", &good), "auth.two_keys"),
-            ("good and bad", posted.clone().also("Authorization", "Bearer x"), "auth.two_keys"),
-            ("bad and good", none.clone().also("Authorization", "Bearer x").also("Authorization", &good), "auth.two_keys"),
-            ("joined", posted.clone().header("Authorization", &format!("{good}, {good}")), "auth.no_key"),
-            ("other header", none.clone().header("X-Api-Key", &key), "auth.no_key"),
-            ("cookie", none.clone().header("Cookie", &format!("key={key}")), "auth.no_key"),
+            (
+                "empty",
+                posted.clone().header("Authorization", ""),
+                "auth.scheme",
+            ),
+            (
+                "scheme alone",
+                posted.clone().header("Authorization", "Bearer"),
+                "auth.no_key",
+            ),
+            (
+                "blank",
+                posted.clone().header("Authorization", "Bearer  "),
+                "auth.no_key",
+            ),
+            (
+                "bare key",
+                posted.clone().header("Authorization", &key),
+                "auth.scheme",
+            ),
+            (
+                "basic",
+                posted
+                    .clone()
+                    .header("Authorization", &format!("Basic {key}")),
+                "auth.scheme",
+            ),
+            (
+                "twice",
+                posted.clone().also("Authorization", &good),
+                "auth.two_keys",
+            ),
+            (
+                "good and bad",
+                posted.clone().also("Authorization", "Bearer x"),
+                "auth.two_keys",
+            ),
+            (
+                "bad and good",
+                none.clone()
+                    .also("Authorization", "Bearer x")
+                    .also("Authorization", &good),
+                "auth.two_keys",
+            ),
+            (
+                "joined",
+                posted
+                    .clone()
+                    .header("Authorization", &format!("{good}, {good}")),
+                "auth.no_key",
+            ),
+            (
+                "other header",
+                none.clone().header("X-Api-Key", &key),
+                "auth.no_key",
+            ),
+            (
+                "cookie",
+                none.clone().header("Cookie", &format!("key={key}")),
+                "auth.no_key",
+            ),
         ];
         for (what, posted, code) in forms {
             let answer = posted.send(&gantry);
             refused(what, &answer, 401, code);
-            assert_eq!(answer.header("www-authenticate"), Some("Bearer realm=\"gantry\""), "{what}");
+            assert_eq!(
+                answer.header("www-authenticate"),
+                Some("Bearer realm=\"gantry\""),
+                "{what}"
+            );
         }
         for name in ["key", "api_key", "token", "access_token", "Authorization"] {
             // Even beside a good header: it stands in somebody's log by now.
@@ -97,7 +153,10 @@ fn a_first_start_makes_keys_of_its_own_that_only_their_owner_reads() {
     for (place, key) in all.iter().enumerate() {
         assert!(!all[..place].contains(key), "keys are never alike");
         let random = key.rsplit('_').next().unwrap();
-        assert!(key.starts_with("gantry_admin_") || key.starts_with("gantry_agent_"), "{key}");
+        assert!(
+            key.starts_with("gantry_admin_") || key.starts_with("gantry_agent_"),
+            "{key}"
+        );
         let (prefix, _) = key.split_at(13);
         assert_eq!(key.len() - prefix.len(), 43, "256 bits in base64: {random}");
     }
@@ -107,17 +166,26 @@ fn a_first_start_makes_keys_of_its_own_that_only_their_owner_reads() {
     for name in ["keys/admin.key", "keys/agent.key"] {
         assert_eq!(mode(&data.join(name)), 0o600);
     }
-    assert_eq!(one.call("a__echo", json!({"text": "x"}))["result"]["content"][0]["text"], "x");
+    assert_eq!(
+        one.call("a__echo", json!({"text": "x"}))["result"]["content"][0]["text"],
+        "x"
+    );
     for key in [&one.admin, &one.agent] {
         assert!(!one.stdout().contains(key.as_str()) && !one.stderr().contains(key.as_str()));
         let holders: Vec<_> = files(&data)
             .into_iter()
             .filter(|path| {
                 let bytes = fs::read(path).unwrap_or_default();
-                bytes.windows(key.len()).any(|window| window == key.as_bytes())
+                bytes
+                    .windows(key.len())
+                    .any(|window| window == key.as_bytes())
             })
             .collect();
-        assert_eq!(holders.len(), 1, "the key stands in its own file only: {holders:?}");
+        assert_eq!(
+            holders.len(),
+            1,
+            "the key stands in its own file only: {holders:?}"
+        );
     }
     // The same keys after another start, and nobody else's.
     let (admin, agent) = (one.admin.clone(), one.agent.clone());
@@ -125,7 +193,14 @@ fn a_first_start_makes_keys_of_its_own_that_only_their_owner_reads() {
     one.stop();
     let one = one.again();
     assert_eq!((&one.admin, &one.agent), (&admin, &agent));
-    for sample in ["admin", "changeme", "gantry_admin_", "gantry_agent_xxxx", "KEY", &other.agent] {
+    for sample in [
+        "admin",
+        "changeme",
+        "gantry_admin_",
+        "gantry_agent_xxxx",
+        "KEY",
+        &other.agent,
+    ] {
         let answer = one.rest_as(sample, "GET", "/api/v1/tools", None);
         refused(sample, &answer, 401, "auth.wrong_key");
     }
@@ -160,7 +235,11 @@ fn whatever_is_not_a_valid_key_is_denied_in_the_same_words() {
     ];
     for (what, key) in wrong {
         let answer = opens(&key);
-        assert_eq!((answer.status, answer.text()), (wanted.status, wanted.text()), "{what}");
+        assert_eq!(
+            (answer.status, answer.text()),
+            (wanted.status, wanted.text()),
+            "{what}"
+        );
         let challenge = "Bearer realm=\"gantry\", error=\"invalid_token\"";
         assert_eq!(answer.header("www-authenticate"), Some(challenge), "{what}");
         let call = json!({"name": "a__echo", "arguments": {"text": "x"}});
@@ -169,8 +248,14 @@ fn whatever_is_not_a_valid_key_is_denied_in_the_same_words() {
     }
     // Bytes that are no text.
     let mut connection = gantry.connect();
-    let head = format!("GET /api/v1/tools HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer ", gantry.authority);
-    connection.socket().write_all(&[head.as_bytes(), b"\xff\xfe\r\n\r\n"].concat()).unwrap();
+    let head = format!(
+        "GET /api/v1/tools HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer ",
+        gantry.authority
+    );
+    connection
+        .socket()
+        .write_all(&[head.as_bytes(), b"\xff\xfe\r\n\r\n"].concat())
+        .unwrap();
     refused("no text", &connection.answer().unwrap(), 401, "auth.scheme");
     assert_eq!(Journal::read(&journal).unwrap().calls(), 0);
     assert_eq!(gantry.audit_rows(""), Vec::<Value>::new());
@@ -189,7 +274,9 @@ fn guessing_keys_is_limited_and_never_locks_out_who_has_one() {
     for guess in 0..GUESSES {
         let bearer = format!("Bearer gantry_agent_{guess:043}");
         let headers = [("Authorization", bearer.as_str())];
-        let answer = connection.request("GET", "/api/v1/tools", &headers, b"").unwrap();
+        let answer = connection
+            .request("GET", "/api/v1/tools", &headers, b"")
+            .unwrap();
         if begun.elapsed() >= std::time::Duration::from_secs(9) {
             panic!("the machine is too slow to guess within one window");
         }
@@ -207,11 +294,36 @@ fn guessing_keys_is_limited_and_never_locks_out_who_has_one() {
     let answer = Posted::stateless("gantry_agent_x", "tools/list", json!({})).send(&gantry);
     refused("another surface", &answer, 429, "auth.attempts");
     // Whoever has a key is let in all the same.
-    assert_eq!(gantry.rest_as(&gantry.agent, "GET", "/api/v1/tools", None).status, 200);
-    assert_eq!(gantry.call("a__echo", json!({"text": "x"}))["result"]["content"][0]["text"], "x");
+    assert_eq!(
+        gantry
+            .rest_as(&gantry.agent, "GET", "/api/v1/tools", None)
+            .status,
+        200
+    );
+    assert_eq!(
+        gantry.call("a__echo", json!({"text": "x"}))["result"]["content"][0]["text"],
+        "x"
+    );
+    // Every one is counted, and the log gets the first of them and the one that was too many.
+    let figures = gantry.rest("GET", "/metrics", None).text();
+    let counted = figures
+        .lines()
+        .find_map(|line| line.strip_prefix("gantry_auth_failures_total "));
+    assert_eq!(
+        counted,
+        Some((GUESSES + 1).to_string().as_str()),
+        "{figures}"
+    );
     let log = gantry.stderr();
-    let lines: Vec<&str> = log.lines().filter(|line| line.contains("wrong key")).collect();
-    assert_eq!(lines.len(), ALLOWED, "each is in the log, up to the bound: {log}");
-    assert!(lines.iter().all(|line| line.contains("127.0.0.1")), "{log}");
-    assert!(log.contains("too many wrong keys, answering 429"), "{log}");
+    let lines: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("wrong key"))
+        .collect();
+    assert_eq!(lines.len(), 2, "{log}");
+    for (line, failures) in lines.iter().zip(["failures=1", "failures=20"]) {
+        assert!(
+            line.contains("peer=127.0.0.1") && line.ends_with(failures),
+            "{line}"
+        );
+    }
 }

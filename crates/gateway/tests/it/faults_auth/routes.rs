@@ -27,10 +27,25 @@ const ROUTES: [(&str, &str, For, u16); 24] = [
     ("POST", "/api/v1/mcp/servers", For::Admins, 422),
     ("GET", "/api/v1/mcp/servers/{server}", For::Admins, 200),
     ("DELETE", "/api/v1/mcp/servers/{server}", For::Admins, 204),
-    ("POST", "/api/v1/mcp/servers/{server}/restart", For::Admins, 200),
+    (
+        "POST",
+        "/api/v1/mcp/servers/{server}/restart",
+        For::Admins,
+        200,
+    ),
     ("GET", "/api/v1/mcp/servers/{server}/logs", For::Admins, 200),
-    ("GET", "/api/v1/mcp/servers/{server}/events", For::Admins, 200),
-    ("POST", "/api/v1/mcp/servers/{server}/call", For::AnyKey, 422),
+    (
+        "GET",
+        "/api/v1/mcp/servers/{server}/events",
+        For::Admins,
+        200,
+    ),
+    (
+        "POST",
+        "/api/v1/mcp/servers/{server}/call",
+        For::AnyKey,
+        422,
+    ),
     ("GET", "/api/v1/events", For::Admins, 200),
     ("GET", "/api/v1/keys", For::Admins, 200),
     ("POST", "/api/v1/keys", For::Admins, 422),
@@ -62,7 +77,10 @@ fn ask(gantry: &Gantry, key: Option<&str>, method: &str, path: &str) -> Answer {
         }
         _ => b"",
     };
-    gantry.connect().request(method, &path, &headers, body).unwrap()
+    gantry
+        .connect()
+        .request(method, &path, &headers, body)
+        .unwrap()
 }
 
 // fault U3
@@ -84,14 +102,31 @@ fn without_a_valid_key_every_route_but_one_is_closed() {
         let answer = ask(&gantry, Some(revoked), method, path);
         // After too many wrong ones the address is told to wait.
         let told = (answer.status, code(&answer));
-        let denials = [(401, "auth.wrong_key".to_owned()), (429, "auth.attempts".to_owned())];
+        let denials = [
+            (401, "auth.wrong_key".to_owned()),
+            (429, "auth.attempts".to_owned()),
+        ];
         assert!(denials.contains(&told), "{method} {path}: {told:?}");
     }
     // A method that a path does not take is no way past the key either.
-    refused("PUT", &ask(&gantry, None, "PUT", "/api/v1/keys"), 401, "auth.no_key");
+    refused(
+        "PUT",
+        &ask(&gantry, None, "PUT", "/api/v1/keys"),
+        401,
+        "auth.no_key",
+    );
     let status = gantry.status("a");
-    assert_eq!((&status["state"], &status["restart_count"]), (&json!("ready"), &json!(0)));
-    assert_eq!(gantry.rest("GET", "/api/v1/keys", None).json()["items"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        (&status["state"], &status["restart_count"]),
+        (&json!("ready"), &json!(0))
+    );
+    assert_eq!(
+        gantry.rest("GET", "/api/v1/keys", None).json()["items"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
 }
 
 // fault U4
@@ -109,12 +144,31 @@ fn agent_keys_open_no_admin_route_and_admin_keys_no_mcp() {
     }
     // Nothing came of it: the server runs as it did, and no key was made.
     let status = gantry.status("a");
-    assert_eq!((&status["state"], &status["restart_count"]), (&json!("ready"), &json!(0)));
-    assert_eq!(gantry.rest("GET", "/api/v1/keys", None).json()["items"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        (&status["state"], &status["restart_count"]),
+        (&json!("ready"), &json!(0))
+    );
+    assert_eq!(
+        gantry.rest("GET", "/api/v1/keys", None).json()["items"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
     assert_eq!(gantry.audit_rows("").len(), 0);
-    let restarts = gantry.rest("GET", "/api/v1/mcp/servers/a/events?limit=1000", None).json();
+    let restarts = gantry
+        .rest("GET", "/api/v1/mcp/servers/a/events?limit=1000", None)
+        .json();
     let asked = |event: &&serde_json::Value| event["kind"].as_str().unwrap().contains("restart");
-    assert_eq!(restarts["items"].as_array().unwrap().iter().filter(asked).count(), 0);
+    assert_eq!(
+        restarts["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(asked)
+            .count(),
+        0
+    );
 }
 
 // fault U4
@@ -122,8 +176,9 @@ fn agent_keys_open_no_admin_route_and_admin_keys_no_mcp() {
 fn who_may_is_let_in() {
     let gantry = Gantry::start(&["a"]);
     // What ends the server goes last.
-    let (last, others): (Vec<_>, Vec<_>) =
-        ROUTES.into_iter().partition(|(method, path, ..)| *method == "DELETE" && path.contains("{server}"));
+    let (last, others): (Vec<_>, Vec<_>) = ROUTES
+        .into_iter()
+        .partition(|(method, path, ..)| *method == "DELETE" && path.contains("{server}"));
     for (method, path, who, status) in others.into_iter().chain(last) {
         let keys: &[&String] = match who {
             For::Everyone | For::AnyKey => &[&gantry.admin, &gantry.agent],
@@ -145,12 +200,19 @@ fn written(folder: &Path, found: &mut BTreeSet<String>) {
             written(&path, found);
             continue;
         }
-        if path.components().any(|part| part.as_os_str() == "tests.rs" || part.as_os_str() == "tests") {
+        if path
+            .components()
+            .any(|part| part.as_os_str() == "tests.rs" || part.as_os_str() == "tests")
+        {
             continue;
         }
         let text = fs::read_to_string(&path).unwrap();
         let routes = text.split(".route(").skip(1);
-        found.extend(routes.filter_map(|rest| rest.split('"').nth(1)).map(str::to_owned));
+        found.extend(
+            routes
+                .filter_map(|rest| rest.split('"').nth(1))
+                .map(str::to_owned),
+        );
     }
 }
 
@@ -163,7 +225,14 @@ fn every_route_has_a_row() {
     written(&sources.join("mcp"), &mut found);
     let text = fs::read_to_string(sources.join("mcp.rs")).unwrap();
     let routes = text.split(".route(").skip(1);
-    found.extend(routes.filter_map(|rest| rest.split('"').nth(1)).map(str::to_owned));
-    let known: BTreeSet<String> = ROUTES.iter().map(|(_, path, ..)| (*path).to_owned()).collect();
+    found.extend(
+        routes
+            .filter_map(|rest| rest.split('"').nth(1))
+            .map(str::to_owned),
+    );
+    let known: BTreeSet<String> = ROUTES
+        .iter()
+        .map(|(_, path, ..)| (*path).to_owned())
+        .collect();
     assert_eq!(found, known);
 }

@@ -39,18 +39,45 @@ fn a_session_is_unknown_to_every_other_key_and_endpoint() {
     let never = "0123456789abcdef0123456789abcdef";
     let unknown = Posted::in_session(&gantry.agent, never, &ping).send(&gantry);
     refused("never was", &unknown, 404, "session.unknown");
-    for answer in [theirs.send(&gantry), mine.clone().at("/mcp/servers/a").send(&gantry)] {
-        assert_eq!((answer.status, answer.text()), (unknown.status, unknown.text()));
+    for answer in [
+        theirs.send(&gantry),
+        mine.clone().at("/mcp/servers/a").send(&gantry),
+    ] {
+        assert_eq!(
+            (answer.status, answer.text()),
+            (unknown.status, unknown.text())
+        );
     }
     for (key, path) in [(&other, "/mcp"), (&gantry.agent, "/mcp/servers/a")] {
-        refused(path, &get(&gantry, key, path, &session).answer().unwrap(), 404, "session.unknown");
+        refused(
+            path,
+            &get(&gantry, key, path, &session).answer().unwrap(),
+            404,
+            "session.unknown",
+        );
         let bearer = format!("Bearer {key}");
-        let headers = [("Authorization", bearer.as_str()), ("Mcp-Session-Id", session.as_str())];
-        let ended = gantry.connect().request("DELETE", path, &headers, b"").unwrap();
+        let headers = [
+            ("Authorization", bearer.as_str()),
+            ("Mcp-Session-Id", session.as_str()),
+        ];
+        let ended = gantry
+            .connect()
+            .request("DELETE", path, &headers, b"")
+            .unwrap();
         refused(path, &ended, 404, "session.unknown");
     }
-    assert_eq!(mine.send(&gantry).json()["result"], json!({}), "nobody else ended it");
-    assert_eq!(get(&gantry, &gantry.agent, "/mcp", &session).head().unwrap().status, 200);
+    assert_eq!(
+        mine.send(&gantry).json()["result"],
+        json!({}),
+        "nobody else ended it"
+    );
+    assert_eq!(
+        get(&gantry, &gantry.agent, "/mcp", &session)
+            .head()
+            .unwrap()
+            .status,
+        200
+    );
 }
 
 // fault T4
@@ -75,6 +102,9 @@ fn an_outcome_that_was_asked_for_later_is_for_its_own_key() {
     assert_eq!(ask(&gantry.agent, &row).status, 200);
     let unknown = ask(&other, "/api/v1/calls/none");
     assert_eq!(ask(&other, &row).text(), unknown.text());
-    assert_eq!(ask(&other, "/api/v1/calls?agent=default").json()["items"], json!([]));
+    assert_eq!(
+        ask(&other, "/api/v1/calls?agent=default").json()["items"],
+        json!([])
+    );
     assert_eq!(ask(&gantry.admin, &row).status, 200);
 }

@@ -28,16 +28,36 @@ fn a_foreign_host_is_refused_whatever_the_key() {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal");
     let peer = Evilpeer::new().journal(&journal);
-    let gantry = Gantry::builder().server("a", &peer).flags(&["--host", "gantry.example"]).start();
+    let gantry = Gantry::builder()
+        .server("a", &peer)
+        .flags(&["--host", "gantry.example"])
+        .start();
     gantry.wait_state("a", "ready", LONG);
     let port = gantry.authority.rsplit(':').next().unwrap().to_owned();
     let call = Posted::call(&gantry.agent, "a__echo", json!({"text": "x"}));
     let foreign = [
-        "evil.example", "a/?x=", "localhost/?x=", "127.0.0.1/healthz?", "localhost:99999", "localhost:80:80",
-        "user@localhost", "127.0.0.1.evil.example", "[::2]", "0x7f.1", "localhost..", "", "localhost#", "127.1",
+        "evil.example",
+        "a/?x=",
+        "localhost/?x=",
+        "127.0.0.1/healthz?",
+        "localhost:99999",
+        "localhost:80:80",
+        "user@localhost",
+        "127.0.0.1.evil.example",
+        "[::2]",
+        "0x7f.1",
+        "localhost..",
+        "",
+        "localhost#",
+        "127.1",
     ];
     for host in foreign {
-        refused(host, &call.clone().header("Host", host).send(&gantry), 400, "http.host");
+        refused(
+            host,
+            &call.clone().header("Host", host).send(&gantry),
+            400,
+            "http.host",
+        );
         for path in ["/healthz", "/api/v1/keys", "/nothing"] {
             let answer = raw(&gantry, &format!("GET {path} HTTP/1.1"), &[("Host", host)]);
             refused(host, &answer, 400, "http.host");
@@ -49,25 +69,52 @@ fn a_foreign_host_is_refused_whatever_the_key() {
         headers.push(("Authorization", &bearer));
         raw(&gantry, line, &headers)
     };
-    for hosts in [&[][..], &["localhost", "localhost"], &["localhost", "evil.example"]] {
+    for hosts in [
+        &[][..],
+        &["localhost", "localhost"],
+        &["localhost", "evil.example"],
+    ] {
         let answer = keys("GET /api/v1/keys HTTP/1.1", hosts);
         refused("hosts", &answer, 400, "http.host");
     }
     for (line, hosts) in [
-        ("GET http://evil.example/api/v1/keys HTTP/1.1", ["localhost"]),
-        ("GET http://localhost/api/v1/keys HTTP/1.1", ["evil.example"]),
-        ("GET http://localhost@evil.example/api/v1/keys HTTP/1.1", ["localhost"]),
+        (
+            "GET http://evil.example/api/v1/keys HTTP/1.1",
+            ["localhost"],
+        ),
+        (
+            "GET http://localhost/api/v1/keys HTTP/1.1",
+            ["evil.example"],
+        ),
+        (
+            "GET http://localhost@evil.example/api/v1/keys HTTP/1.1",
+            ["localhost"],
+        ),
     ] {
         refused(line, &keys(line, &hosts), 400, "http.host");
     }
     assert_eq!(Journal::read(&journal).unwrap().calls(), 0);
     assert_eq!(gantry.audit_rows(""), Vec::<Value>::new());
     // Our own names, however they are written.
-    let good = ["localhost", "LocalHost.", "127.0.0.1", "[::1]", "GANTRY.example.", &format!("localhost:{port}")];
+    let good = [
+        "localhost",
+        "LocalHost.",
+        "127.0.0.1",
+        "[::1]",
+        "GANTRY.example.",
+        &format!("localhost:{port}"),
+    ];
     for host in good {
-        assert_eq!(call.clone().header("Host", host).send(&gantry).status, 200, "{host}");
+        assert_eq!(
+            call.clone().header("Host", host).send(&gantry).status,
+            200,
+            "{host}"
+        );
     }
-    assert_eq!(keys("GET http://localhost/api/v1/keys HTTP/1.1", &["localhost"]).status, 200);
+    assert_eq!(
+        keys("GET http://localhost/api/v1/keys HTTP/1.1", &["localhost"]).status,
+        200
+    );
 }
 
 // fault U8
@@ -75,17 +122,43 @@ fn a_foreign_host_is_refused_whatever_the_key() {
 fn no_way_of_writing_a_path_gets_around_its_key() {
     let gantry = Gantry::start(&["a"]);
     let paths = [
-        "//api/v1/keys", "/./api/v1/keys", "/api//v1/keys", "/api/v1/keys/", "/api/v1/./keys", "/API/v1/keys",
-        "/api/v1/Keys", "/mcp/../api/v1/keys", "/healthz/../api/v1/keys", "/healthz/..%2fapi/v1/keys",
-        "/%2e%2e/api/v1/keys", "/mcp/%2e%2e/api/v1/keys", "/api%2fv1%2fkeys", "/api/v1%2fkeys", "/api/v1/keys%00",
-        "/api/v1/keys%20", "/api/v1/keys;a=b", "/api/v1/keys.", "/api/v1/%6beys", "/api/v1/keys%3fx",
-        "/api/v1/tools/../keys", "/mcp/servers/../../api/v1/keys", "/mcp/servers/..%2f..%2fapi%2fv1%2fkeys",
-        "/mcp/servers/%2e%2e", "/MCP", "/mcp/", "/mcp/servers/", "/mcp/servers/a/", "/mcp//servers/a",
+        "//api/v1/keys",
+        "/./api/v1/keys",
+        "/api//v1/keys",
+        "/api/v1/keys/",
+        "/api/v1/./keys",
+        "/API/v1/keys",
+        "/api/v1/Keys",
+        "/mcp/../api/v1/keys",
+        "/healthz/../api/v1/keys",
+        "/healthz/..%2fapi/v1/keys",
+        "/%2e%2e/api/v1/keys",
+        "/mcp/%2e%2e/api/v1/keys",
+        "/api%2fv1%2fkeys",
+        "/api/v1%2fkeys",
+        "/api/v1/keys%00",
+        "/api/v1/keys%20",
+        "/api/v1/keys;a=b",
+        "/api/v1/keys.",
+        "/api/v1/%6beys",
+        "/api/v1/keys%3fx",
+        "/api/v1/tools/../keys",
+        "/mcp/servers/../../api/v1/keys",
+        "/mcp/servers/..%2f..%2fapi%2fv1%2fkeys",
+        "/mcp/servers/%2e%2e",
+        "/MCP",
+        "/mcp/",
+        "/mcp/servers/",
+        "/mcp/servers/a/",
+        "/mcp//servers/a",
     ];
     let agent = format!("Bearer {}", gantry.agent);
     for path in paths {
         let line = format!("GET {path} HTTP/1.1");
-        for headers in [vec![("Host", "localhost")], vec![("Host", "localhost"), ("Authorization", agent.as_str())]] {
+        for headers in [
+            vec![("Host", "localhost")],
+            vec![("Host", "localhost"), ("Authorization", agent.as_str())],
+        ] {
             let answer = raw(&gantry, &line, &headers);
             let told = (answer.status, code(&answer));
             let fits = match told.0 {
@@ -98,17 +171,51 @@ fn no_way_of_writing_a_path_gets_around_its_key() {
         }
     }
     // What follows the path is no part of it, and headers rewrite nothing.
-    for line in ["GET /api/v1/keys?x=/healthz HTTP/1.1", "GET /api/v1/keys?/../healthz HTTP/1.1"] {
-        refused(line, &raw(&gantry, line, &[("Host", "localhost")]), 401, "auth.no_key");
+    for line in [
+        "GET /api/v1/keys?x=/healthz HTTP/1.1",
+        "GET /api/v1/keys?/../healthz HTTP/1.1",
+    ] {
+        refused(
+            line,
+            &raw(&gantry, line, &[("Host", "localhost")]),
+            401,
+            "auth.no_key",
+        );
     }
-    for header in ["X-Original-URL", "X-Rewrite-URL", "X-Forwarded-Host", "X-Forwarded-Prefix"] {
-        let answer = raw(&gantry, "GET /api/v1/keys HTTP/1.1", &[("Host", "localhost"), (header, "/healthz")]);
+    for header in [
+        "X-Original-URL",
+        "X-Rewrite-URL",
+        "X-Forwarded-Host",
+        "X-Forwarded-Prefix",
+    ] {
+        let answer = raw(
+            &gantry,
+            "GET /api/v1/keys HTTP/1.1",
+            &[("Host", "localhost"), (header, "/healthz")],
+        );
         refused(header, &answer, 401, "auth.no_key");
-        let answer = raw(&gantry, "GET /healthz HTTP/1.1", &[("Host", "localhost"), (header, "/api/v1/keys")]);
-        assert_eq!((answer.status, answer.text().as_str()), (200, "ok\n"), "{header}");
+        let answer = raw(
+            &gantry,
+            "GET /healthz HTTP/1.1",
+            &[("Host", "localhost"), (header, "/api/v1/keys")],
+        );
+        assert_eq!(
+            (answer.status, answer.text().as_str()),
+            (200, "ok\n"),
+            "{header}"
+        );
     }
-    let overridden = [("Host", "localhost"), ("Authorization", agent.as_str()), ("X-HTTP-Method-Override", "DELETE")];
-    refused("override", &raw(&gantry, "GET /api/v1/mcp/servers/a HTTP/1.1", &overridden), 403, "auth.agent_key");
+    let overridden = [
+        ("Host", "localhost"),
+        ("Authorization", agent.as_str()),
+        ("X-HTTP-Method-Override", "DELETE"),
+    ];
+    refused(
+        "override",
+        &raw(&gantry, "GET /api/v1/mcp/servers/a HTTP/1.1", &overridden),
+        403,
+        "auth.agent_key",
+    );
     assert_eq!(gantry.status("a")["state"], "ready");
 }
 
@@ -118,16 +225,39 @@ fn pages_of_other_origins_are_refused_on_every_surface() {
     let gantry = Gantry::start(&["a"]);
     let call = Posted::call(&gantry.agent, "a__echo", json!({"text": "x"}));
     let ours = format!("http://{}", gantry.authority);
-    for origin in ["http://evil.example", "null", "https://localhost", "http://localhost:1"] {
-        refused(origin, &call.clone().header("Origin", origin).send(&gantry), 403, "http.origin");
+    for origin in [
+        "http://evil.example",
+        "null",
+        "https://localhost",
+        "http://localhost:1",
+    ] {
+        refused(
+            origin,
+            &call.clone().header("Origin", origin).send(&gantry),
+            403,
+            "http.origin",
+        );
         let host = gantry.authority.as_str();
-        let answer = raw(&gantry, "GET /healthz HTTP/1.1", &[("Host", host), ("Origin", origin)]);
+        let answer = raw(
+            &gantry,
+            "GET /healthz HTTP/1.1",
+            &[("Host", host), ("Origin", origin)],
+        );
         refused(origin, &answer, 403, "http.origin");
     }
-    let twice = call.clone().also("Origin", &ours).also("Origin", &ours).send(&gantry);
+    let twice = call
+        .clone()
+        .also("Origin", &ours)
+        .also("Origin", &ours)
+        .send(&gantry);
     refused("two origins", &twice, 403, "http.origin");
     let answer = call.header("Origin", &ours).send(&gantry);
     assert_eq!(answer.status, 200);
-    assert!(answer.headers.iter().all(|(name, _)| !name.starts_with("access-control-")));
+    assert!(
+        answer
+            .headers
+            .iter()
+            .all(|(name, _)| !name.starts_with("access-control-"))
+    );
     assert_eq!(gantry.audit_rows("").len(), 1);
 }

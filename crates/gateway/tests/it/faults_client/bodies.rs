@@ -48,7 +48,8 @@ fn a_body_is_read_up_to_four_mebibytes_and_not_a_byte_further() {
     let rest = json!({"name": "far__echo", "arguments": arguments}).to_string();
     let rest_call = Posted::new(&rig.gantry.agent, "/api/v1/tools/call", &Value::Null);
     let params = json!({"name": "far__echo", "arguments": arguments});
-    let mcp = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
+    let mcp =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
     let mcp_call = Posted::new(&rig.gantry.agent, "/mcp", &Value::Null);
     for (posted, text) in [(mcp_call, mcp), (rest_call, rest)] {
         let whole = posted.clone().body(padded(&text, LIMIT)).send(&rig.gantry);
@@ -98,7 +99,10 @@ fn endless(rig: &Rig, posted: &Posted) -> (String, usize) {
         let mut told = Vec::new();
         // The end may be a reset, since we are still sending.
         drop(connection.socket().read_to_end(&mut told));
-        (String::from_utf8_lossy(&told).into_owned(), sending.join().unwrap())
+        (
+            String::from_utf8_lossy(&told).into_owned(),
+            sending.join().unwrap(),
+        )
     })
 }
 
@@ -125,7 +129,10 @@ fn endless_chunks_are_cut_off_within_bounded_memory() {
         }
     });
     let grown = gantry_testkit::procs::peak_rss_kib(rig.gantry.pid).saturating_sub(before);
-    assert!(grown <= CLIENTS as u64 * (8 << 10) + (24 << 10), "{grown} KiB");
+    assert!(
+        grown <= CLIENTS as u64 * (8 << 10) + (24 << 10),
+        "{grown} KiB"
+    );
     rig.wait_fds(fds, SECOND);
     rig.nothing_happened();
 }
@@ -136,10 +143,19 @@ fn packed_bodies_are_never_unpacked() {
     let rig = Rig::new(&Evilpeer::new(), &json!({}));
     for posted in calls(&rig, "packed") {
         for coding in ["gzip", "deflate", "br", "zstd", "identity, gzip"] {
-            let answer = posted.clone().header("Content-Encoding", coding).send(&rig.gantry);
+            let answer = posted
+                .clone()
+                .header("Content-Encoding", coding)
+                .send(&rig.gantry);
             refused(&answer, 415, "http.content_encoding");
         }
-        assert_eq!(posted.header("Content-Encoding", "identity").send(&rig.gantry).status, 200);
+        assert_eq!(
+            posted
+                .header("Content-Encoding", "identity")
+                .send(&rig.gantry)
+                .status,
+            200
+        );
     }
     assert_eq!(rig.journal().calls(), 2);
     rig.audited(&[(2, "ok", None)]);
@@ -150,7 +166,9 @@ fn packed_bodies_are_never_unpacked() {
 fn heads_are_bounded_too() {
     let rig = Rig::new(&Evilpeer::new(), &json!({}));
     let [posted, _] = calls(&rig, "head");
-    let many = (0..100).fold(posted.clone(), |posted, number| posted.also(&format!("X-{number}"), "x"));
+    let many = (0..100).fold(posted.clone(), |posted, number| {
+        posted.also(&format!("X-{number}"), "x")
+    });
     let long = posted.header("X-Long", &"x".repeat(70_000));
     for posted in [many, long] {
         let mut connection = posted.open(&rig.gantry);

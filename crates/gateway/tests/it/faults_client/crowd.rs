@@ -22,14 +22,19 @@ const HEAD: Duration = Duration::from_secs(10);
 /// Lets this process open as many files as it may.
 fn raise_own_limit() {
     let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
     setrlimit(Resource::Nofile, raised).unwrap();
 }
 
 /// Sends a head without end, one byte a second, and returns when the connection was closed.
 fn drip(mut socket: TcpStream) -> Duration {
     let begun = Instant::now();
-    socket.write_all(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Slow: ").unwrap();
+    socket
+        .write_all(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+        .unwrap();
     socket.set_read_timeout(Some(SECOND)).unwrap();
     let mut nothing = [0; 16];
     while begun.elapsed() < 2 * HEAD {
@@ -83,11 +88,17 @@ fn ten_thousand_silent_connections_are_bounded_and_gone_after_ten_seconds() {
     assert!(told.starts_with(wanted), "{told}");
     is_alive(&mut known);
     rig.call("echo", json!({"text": "mine"})).write(&mut known);
-    assert_eq!(known.answer().unwrap().message()["result"]["content"][0]["text"], "mine");
+    assert_eq!(
+        known.answer().unwrap().message()["result"]["content"][0]["text"],
+        "mine"
+    );
 
     rig.wait_fds(fds + 1, HEAD + 3 * SECOND);
     let dripped = dripping.join().unwrap();
-    assert!(dripped >= HEAD - SECOND && dripped <= HEAD + 3 * SECOND, "{dripped:?}");
+    assert!(
+        dripped >= HEAD - SECOND && dripped <= HEAD + 3 * SECOND,
+        "{dripped:?}"
+    );
     for mut gone in crowd.into_iter().step_by(1000) {
         gone.set_read_timeout(Some(SECOND)).unwrap();
         assert_eq!(gone.read(&mut [0; 16]).unwrap(), 0, "closed without a word");
@@ -118,15 +129,25 @@ fn streams_of_one_key_are_bounded_and_their_places_come_back() {
         streams.push(stream);
     }
     let refused = listen().send(&rig.gantry);
-    assert_eq!((refused.status, refused.header("retry-after")), (429, Some("1")));
+    assert_eq!(
+        (refused.status, refused.header("retry-after")),
+        (429, Some("1"))
+    );
     let error = refused.message()["error"].take();
-    assert_eq!((&error["code"], &error["data"]["code"]), (&json!(-31429), &json!("listen.too_many")));
+    assert_eq!(
+        (&error["code"], &error["data"]["code"]),
+        (&json!(-31429), &json!("listen.too_many"))
+    );
     rig.neighbour_holds();
     // Another key has places of its own.
     let body = json!({"kind": "agent", "agent": "default"});
     let other = rig.gantry.rest("POST", "/api/v1/keys", Some(&body)).json();
-    let mut theirs = Posted::stateless(other["key"].as_str().unwrap(), "subscriptions/listen", wish.clone())
-        .open(&rig.gantry);
+    let mut theirs = Posted::stateless(
+        other["key"].as_str().unwrap(),
+        "subscriptions/listen",
+        wish.clone(),
+    )
+    .open(&rig.gantry);
     assert_eq!(theirs.head().unwrap().status, 200);
     drop((streams, theirs));
     rig.wait_fds(fds, SECOND);

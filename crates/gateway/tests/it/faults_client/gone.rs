@@ -12,7 +12,13 @@ use super::{Posted, Rig, SECOND};
 use crate::harness::{Gantry, LONG};
 
 /// How a client speaks.
-const WAYS: [&str; 5] = ["stateless", "stateless stream", "session", "session stream", "rest"];
+const WAYS: [&str; 5] = [
+    "stateless",
+    "stateless stream",
+    "session",
+    "session stream",
+    "rest",
+];
 
 /// Describes a long call, as a client of that kind makes it.
 fn long_call(gantry: &Gantry, way: &str, server: &str, nonce: &str) -> Posted {
@@ -41,7 +47,10 @@ fn leave(gantry: &Gantry, way: &str, server: &str, journal: &Path) {
     gantry.wait_status(server, LONG, busy);
     if way.ends_with("stream") {
         // The first progress has been seen; the stream is under way.
-        assert_eq!(connection.head().unwrap().header("content-type"), Some("text/event-stream"));
+        assert_eq!(
+            connection.head().unwrap().header("content-type"),
+            Some("text/event-stream")
+        );
         assert!(connection.chunk().unwrap().is_some());
     }
     let pid = gantry.status(server)["pid"].clone();
@@ -52,10 +61,17 @@ fn leave(gantry: &Gantry, way: &str, server: &str, journal: &Path) {
     gantry.wait_status(server, SECOND, |status| status["queue"]["in_flight"] == 0);
     // Its only lane is free at once.
     let answer = gantry.call(&format!("{server}__echo"), json!({"text": "next"}));
-    assert_eq!(answer["result"]["content"][0]["text"], "next", "{way}: {answer:#}");
+    assert_eq!(
+        answer["result"]["content"][0]["text"], "next",
+        "{way}: {answer:#}"
+    );
     assert!(left.elapsed() <= 2 * SECOND, "{way}: {:?}", left.elapsed());
     let status = gantry.status(server);
-    assert_eq!((&status["pid"], &status["restart_count"]), (&pid, &json!(0)), "{way}");
+    assert_eq!(
+        (&status["pid"], &status["restart_count"]),
+        (&pid, &json!(0)),
+        "{way}"
+    );
 }
 
 // fault A4
@@ -76,14 +92,25 @@ fn a_call_whose_client_leaves_is_cancelled_upstream_in_both_generations() {
             leave(&gantry, way, server, &journal(server));
         }
         let rows = gantry.audit_rows(&format!("server={server}"));
-        let told: Vec<_> = rows.iter().map(|row| (&row["tool"], &row["status"], &row["code"])).collect();
+        let told: Vec<_> = rows
+            .iter()
+            .map(|row| (&row["tool"], &row["status"], &row["code"]))
+            .collect();
         let (cancelled, code) = (json!("cancelled"), json!("call.cancelled"));
         let (slow, echo, ok) = (json!("slow"), json!("echo"), json!("ok"));
         for pair in told.chunks(2) {
-            assert_eq!(pair, [(&slow, &cancelled, &code), (&echo, &ok, &Value::Null)], "{rows:#?}");
+            assert_eq!(
+                pair,
+                [(&slow, &cancelled, &code), (&echo, &ok, &Value::Null)],
+                "{rows:#?}"
+            );
         }
         assert_eq!(told.len(), 2 * WAYS.len());
-        assert_eq!(Journal::read(&journal(server)).unwrap().starts(), 1, "it was never killed");
+        assert_eq!(
+            Journal::read(&journal(server)).unwrap().starts(),
+            1,
+            "it was never killed"
+        );
     }
 }
 
@@ -91,19 +118,29 @@ fn a_call_whose_client_leaves_is_cancelled_upstream_in_both_generations() {
 #[test]
 fn a_call_that_waits_is_never_sent_once_its_client_has_left() {
     let rig = Rig::new(&Evilpeer::new(), &json!({"concurrency": 1}));
-    let first = rig.call("slow", json!({"ms": 3000, "nonce": "first"})).open(&rig.gantry);
+    let first = rig
+        .call("slow", json!({"ms": 3000, "nonce": "first"}))
+        .open(&rig.gantry);
     rig.wait_queue(1, 0, LONG);
     let waiting: Vec<_> = (0..8)
         .map(|number| {
-            rig.call("echo", json!({"text": "x", "nonce": format!("w{number}")})).open(&rig.gantry)
+            rig.call("echo", json!({"text": "x", "nonce": format!("w{number}")}))
+                .open(&rig.gantry)
         })
         .collect();
     rig.wait_queue(1, 8, LONG);
     drop(waiting);
     rig.wait_queue(1, 0, SECOND);
     let answer = { first }.answer().unwrap().message();
-    assert_eq!(answer["result"]["content"][0]["text"], "slept 3000 ms", "{answer:#}");
-    assert_eq!(rig.journal().nonces(), ["first"], "nothing of the others was sent");
+    assert_eq!(
+        answer["result"]["content"][0]["text"], "slept 3000 ms",
+        "{answer:#}"
+    );
+    assert_eq!(
+        rig.journal().nonces(),
+        ["first"],
+        "nothing of the others was sent"
+    );
     rig.audited(&[(1, "ok", None), (8, "cancelled", Some("call.cancelled"))]);
 }
 
@@ -128,8 +165,15 @@ fn two_hundred_clients_that_leave_at_once_leave_nothing_behind() {
         let seen = rig.journal();
         seen.nonces().iter().all(|nonce| seen.cancelled(nonce))
     });
-    assert!(told.is_some() && left.elapsed() <= 2 * SECOND, "{:?}", left.elapsed());
+    assert!(
+        told.is_some() && left.elapsed() <= 2 * SECOND,
+        "{:?}",
+        left.elapsed()
+    );
     rig.neighbour_holds();
     rig.far_is_well();
-    rig.audited(&[(1, "ok", None), (CLIENTS, "cancelled", Some("call.cancelled"))]);
+    rig.audited(&[
+        (1, "ok", None),
+        (CLIENTS, "cancelled", Some("call.cancelled")),
+    ]);
 }

@@ -31,7 +31,9 @@ impl Posted {
 
     /// Describes a request of the stateless generation, its headers in agreement with its body.
     pub(crate) fn stateless(key: &str, method: &str, mut params: Value) -> Self {
-        let name = ["name", "uri"].iter().find_map(|member| params.get(*member)?.as_str());
+        let name = ["name", "uri"]
+            .iter()
+            .find_map(|member| params.get(*member)?.as_str());
         let name = name.map(str::to_owned);
         params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!(STATELESS);
         params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
@@ -47,7 +49,11 @@ impl Posted {
 
     /// Describes a tool call of the stateless generation.
     pub(crate) fn call(key: &str, tool: &str, arguments: Value) -> Self {
-        Self::stateless(key, "tools/call", json!({"name": tool, "arguments": arguments}))
+        Self::stateless(
+            key,
+            "tools/call",
+            json!({"name": tool, "arguments": arguments}),
+        )
     }
 
     /// Describes a message of a session of an older generation.
@@ -74,7 +80,8 @@ impl Posted {
 
     /// Leaves a header out.
     pub(crate) fn without(mut self, name: &str) -> Self {
-        self.headers.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
+        self.headers
+            .retain(|(known, _)| !known.eq_ignore_ascii_case(name));
         self
     }
 
@@ -86,7 +93,10 @@ impl Posted {
 
     /// Returns the request's head as bytes, with a line that says how the body is framed.
     pub(crate) fn head(&self, host: &str, framing: &str) -> Vec<u8> {
-        let mut head = format!("POST {} HTTP/1.1\r\nHost: {host}\r\n{framing}\r\n", self.path);
+        let mut head = format!(
+            "POST {} HTTP/1.1\r\nHost: {host}\r\n{framing}\r\n",
+            self.path
+        );
         for (name, value) in &self.headers {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
@@ -96,9 +106,14 @@ impl Posted {
 
     /// Sends it on a connection and does not read the answer.
     pub(crate) fn write(&self, connection: &mut Connection) {
-        let headers: Vec<(&str, &str)> =
-            self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        connection.write("POST", &self.path, &headers, &self.body).expect("the gateway reads");
+        let headers: Vec<(&str, &str)> = self
+            .headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        connection
+            .write("POST", &self.path, &headers, &self.body)
+            .expect("the gateway reads");
     }
 
     /// Sends it on a connection of its own, which it returns.

@@ -47,13 +47,28 @@ fn the_same_body_again_is_a_new_call_with_a_row_of_its_own() {
 /// Arguments of `add`, and the fields that are wrong with them.
 fn unfit() -> [(Value, Vec<(&'static str, &'static str)>); 4] {
     [
-        (json!({"b": 2}), vec![("/a", "required field `a` is missing")]),
-        (json!({"a": "1", "b": 2}), vec![("/a", "must be a number, not a string")]),
+        (
+            json!({"b": 2}),
+            vec![("/a", "required field `a` is missing")],
+        ),
+        (
+            json!({"a": "1", "b": 2}),
+            vec![("/a", "must be a number, not a string")],
+        ),
         (
             json!({"a": null, "b": []}),
-            vec![("/a", "must be a number, not null"), ("/b", "must be a number, not an array")],
+            vec![
+                ("/a", "must be a number, not null"),
+                ("/b", "must be a number, not an array"),
+            ],
         ),
-        (json!({}), vec![("/a", "required field `a` is missing"), ("/b", "required field `b` is missing")]),
+        (
+            json!({}),
+            vec![
+                ("/a", "required field `a` is missing"),
+                ("/b", "required field `b` is missing"),
+            ],
+        ),
     ]
 }
 
@@ -63,14 +78,22 @@ fn arguments_that_do_not_fit_are_told_field_by_field_and_never_sent() {
     let rig = Rig::new(&Evilpeer::new(), &json!({}));
     let agent = &rig.gantry.agent;
     for (arguments, fields) in unfit() {
-        let issues: Vec<Value> =
-            fields.iter().map(|(path, message)| json!({"path": path, "message": message})).collect();
+        let issues: Vec<Value> = fields
+            .iter()
+            .map(|(path, message)| json!({"path": path, "message": message}))
+            .collect();
         let body = json!({"name": "far__add", "arguments": arguments});
         let problem = Posted::new(agent, "/api/v1/tools/call", &body).send(&rig.gantry);
         assert_eq!(problem.status, 422, "{}", problem.text());
         let problem = problem.json();
-        assert_eq!((&problem["code"], &problem["issues"]), (&json!("schema.input"), &json!(issues)));
-        assert_eq!(problem["detail"], "arguments of `add` do not fit its schema");
+        assert_eq!(
+            (&problem["code"], &problem["issues"]),
+            (&json!("schema.input"), &json!(issues))
+        );
+        assert_eq!(
+            problem["detail"],
+            "arguments of `add` do not fit its schema"
+        );
 
         // A model gets it as a result that it can repair its call from.
         let text = fields.iter().fold(
@@ -81,7 +104,10 @@ fn arguments_that_do_not_fit_are_told_field_by_field_and_never_sent() {
         let older = Posted::new(agent, "/mcp", &call).send(&rig.gantry);
         let content = json!([{"type": "text", "text": text}]);
         assert_eq!(older.status, 200);
-        assert_eq!(older.json()["result"], json!({"content": content, "isError": true}));
+        assert_eq!(
+            older.json()["result"],
+            json!({"content": content, "isError": true})
+        );
         let newer = rig.call("add", arguments.clone()).send(&rig.gantry);
         assert_eq!(newer.status, 200);
         let wanted = json!({"content": content, "isError": true, "resultType": "complete"});
@@ -90,8 +116,14 @@ fn arguments_that_do_not_fit_are_told_field_by_field_and_never_sent() {
     assert_eq!(rig.journal().calls(), 0, "nothing was sent");
     rig.audited(&[(12, "refused", Some("schema.input"))]);
     let rows = rig.gantry.audit_rows("status=refused");
-    assert!(rows.iter().all(|row| row["tool"] == "add" && row["method"] == "tools/call"));
-    assert!(rows.iter().all(|row| row["error"] == "arguments of `add` do not fit its schema"));
+    assert!(
+        rows.iter()
+            .all(|row| row["tool"] == "add" && row["method"] == "tools/call")
+    );
+    assert!(
+        rows.iter()
+            .all(|row| row["error"] == "arguments of `add` do not fit its schema")
+    );
     rig.far_is_well();
 }
 
@@ -104,14 +136,31 @@ fn a_flood_of_unfit_calls_fills_no_audit() {
     let call = rig.call("add", json!({"a": 1}));
     for _ in 0..FLOOD {
         call.write(&mut connection);
-        assert_eq!(connection.answer().unwrap().message()["result"]["isError"], true);
+        assert_eq!(
+            connection.answer().unwrap().message()["result"]["isError"],
+            true
+        );
     }
     let query = format!("server={FAR}&status=refused");
-    let counted = |rows: &[Value]| -> u64 { rows.iter().filter_map(|row| row["repeats"].as_u64()).sum() };
-    let all = eventually(5 * SECOND, || counted(&rig.gantry.audit_rows(&query)) == FLOOD as u64);
+    let counted =
+        |rows: &[Value]| -> u64 { rows.iter().filter_map(|row| row["repeats"].as_u64()).sum() };
+    let all = eventually(5 * SECOND, || {
+        counted(&rig.gantry.audit_rows(&query)) == FLOOD as u64
+    });
     let rows = rig.gantry.audit_rows(&query);
-    assert!(all.is_some(), "every refusal is counted: {}", counted(&rows));
-    assert!(rows.len() < FLOOD / 2, "{} rows for {FLOOD} refusals", rows.len());
-    assert!(rows.iter().all(|row| row["code"] == "schema.input"), "{rows:#?}");
+    assert!(
+        all.is_some(),
+        "every refusal is counted: {}",
+        counted(&rows)
+    );
+    assert!(
+        rows.len() < FLOOD / 2,
+        "{} rows for {FLOOD} refusals",
+        rows.len()
+    );
+    assert!(
+        rows.iter().all(|row| row["code"] == "schema.input"),
+        "{rows:#?}"
+    );
     assert_eq!(rig.journal().calls(), 0);
 }

@@ -28,7 +28,10 @@ fn soon(gantry: &Gantry, tool: &str, arguments: Value) -> Value {
 fn is_refused(answer: &Value, words: &str) {
     assert_eq!(answer["result"]["isError"], true, "{answer:#}");
     let text = answer["result"]["content"][0]["text"].as_str().unwrap();
-    assert!(text.contains("do not fit its schema") && text.contains(words), "{text}");
+    assert!(
+        text.contains("do not fit its schema") && text.contains(words),
+        "{text}"
+    );
 }
 
 // fault A9
@@ -40,13 +43,16 @@ fn odd_schemas_are_checked_in_bounded_time() {
     let almost = format!("{}!", "a".repeat(50_000));
     let answer = soon(gantry, "far__odd_slow_pattern", json!({"x": almost}));
     is_refused(&answer, "/x: must match the pattern `^(a+)+$`");
-    let answer = soon(gantry, "far__odd_slow_pattern", json!({"x": "a".repeat(50_000)}));
+    let answer = soon(
+        gantry,
+        "far__odd_slow_pattern",
+        json!({"x": "a".repeat(50_000)}),
+    );
     assert_eq!(answer["result"]["isError"], Value::Null, "{answer:#}");
 
     // A value that is as deep as any message may be.
-    let nested = |levels: usize, inner: Value| {
-        (0..levels).fold(inner, |inner, _| json!({"x": inner}))
-    };
+    let nested =
+        |levels: usize, inner: Value| (0..levels).fold(inner, |inner, _| json!({"x": inner}));
     let answer = soon(gantry, "far__odd_recursive", nested(50, json!({})));
     assert_eq!(answer["result"]["isError"], Value::Null, "{answer:#}");
     let answer = soon(gantry, "far__odd_recursive", nested(50, json!("text")));
@@ -57,8 +63,14 @@ fn odd_schemas_are_checked_in_bounded_time() {
     is_refused(&answer, "must be a string, not a number");
 
     // Wide and deep at once.
-    let wide: Value = (0..2_000).map(|number| (format!("k{number}"), json!({"x": {"x": 1}}))).collect();
-    let answer = soon(gantry, "far__odd_recursive", json!({"x": wide, "y": "z".repeat(1 << 16)}));
+    let wide: Value = (0..2_000)
+        .map(|number| (format!("k{number}"), json!({"x": {"x": 1}})))
+        .collect();
+    let answer = soon(
+        gantry,
+        "far__odd_recursive",
+        json!({"x": wide, "y": "z".repeat(1 << 16)}),
+    );
     assert_eq!(answer["result"]["isError"], Value::Null, "{answer:#}");
     assert_eq!(rig.journal().calls(), 4);
     rig.audited(&[(4, "ok", None), (3, "refused", Some("schema.input"))]);
@@ -66,7 +78,7 @@ fn odd_schemas_are_checked_in_bounded_time() {
 }
 
 /// Writes a small MCP server of the handshake era that offers just these tools.
-fn server_with(folder: &Path, tools: &Value) -> PathBuf {
+pub(crate) fn server_with(folder: &Path, tools: &Value) -> PathBuf {
     let listed = folder.join("tools");
     fs::write(&listed, json!({"tools": tools}).to_string()).unwrap();
     let greeting = json!({
@@ -120,19 +132,33 @@ fn nothing_is_fetched_and_what_could_explode_is_left_out() {
     let trap = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/schema.json", trap.local_addr().unwrap());
     let object = |schema: Value| json!({"type": "object", "properties": {"x": schema}});
-    let many: Value = (0..10_001).map(|number| (format!("p{number}"), json!({}))).collect();
+    let many: Value = (0..10_001)
+        .map(|number| (format!("p{number}"), json!({})))
+        .collect();
     let heavy = "(?:a{1,100}){1,100}{1,100}";
     let tools = json!([
         tool("plain", object(json!({"type": "string"}))),
         tool("remote", object(json!({"$ref": url}))),
         tool("remote_dialect", json!({"$schema": url, "type": "object"})),
-        tool("remote_id", json!({"$id": url, "type": "object", "properties": {"x": {"$ref": "other.json"}}})),
+        tool(
+            "remote_id",
+            json!({"$id": url, "type": "object", "properties": {"x": {"$ref": "other.json"}}})
+        ),
         tool("dynamic", object(json!({"$dynamicRef": url}))),
-        tool("local_file", object(json!({"$ref": "file:///etc/hostname"}))),
-        tool("endless", json!({"type": "object", "$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}})),
+        tool(
+            "local_file",
+            object(json!({"$ref": "file:///etc/hostname"}))
+        ),
+        tool(
+            "endless",
+            json!({"type": "object", "$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}})
+        ),
         tool("many", json!({"type": "object", "properties": many})),
         tool("explosive", doubling(20)),
-        tool("heavy_pattern", object(json!({"type": "string", "pattern": heavy}))),
+        tool(
+            "heavy_pattern",
+            object(json!({"type": "string", "pattern": heavy}))
+        ),
     ]);
     let program = server_with(folder.path(), &tools);
     let gantry = Gantry::builder()
@@ -143,7 +169,10 @@ fn nothing_is_fetched_and_what_could_explode_is_left_out() {
     let status = gantry.wait_state("odd", "ready", LONG);
     assert!(begun.elapsed() <= 5 * SECOND, "{:?}", begun.elapsed());
     assert_eq!(status["tools"], 1, "{status:#}");
-    assert_eq!(soon(&gantry, "odd__plain", json!({"x": "y"}))["result"]["content"][0]["text"], "called");
+    assert_eq!(
+        soon(&gantry, "odd__plain", json!({"x": "y"}))["result"]["content"][0]["text"],
+        "called"
+    );
     let why = |name: &str| {
         let excluded = status["excluded"].as_array().unwrap();
         let found = excluded.iter().find(|excluded| excluded["tool"] == name);
@@ -154,7 +183,10 @@ fn nothing_is_fetched_and_what_could_explode_is_left_out() {
         ("remote_dialect", ""),
         ("remote_id", "refers to another document"),
         ("dynamic", ""),
-        ("local_file", "refers to another document: `file:///etc/hostname`"),
+        (
+            "local_file",
+            "refers to another document: `file:///etc/hostname`",
+        ),
         ("endless", "refers to itself without end"),
         ("many", ""),
         ("explosive", "combines too many alternatives"),
@@ -175,7 +207,8 @@ fn nothing_is_fetched_and_what_could_explode_is_left_out() {
 fn costly_checks_end_within_their_budget_and_hold_up_nobody() {
     let folder = tempfile::tempdir().unwrap();
     // Below the bound of what is refused, and repeated for each of many items.
-    let schema = json!({"type": "object", "properties": {"x": {"type": "array", "items": doubling(9)}}});
+    let schema =
+        json!({"type": "object", "properties": {"x": {"type": "array", "items": doubling(9)}}});
     let schema = hoisted(schema);
     let program = server_with(folder.path(), &json!([tool("costly", schema)]));
     let gantry = Gantry::builder()
@@ -207,7 +240,10 @@ fn costly_checks_end_within_their_budget_and_hold_up_nobody() {
     });
     let rows = gantry.audit_rows("server=odd");
     assert_eq!(rows.len(), 8);
-    assert!(rows.iter().all(|row| row["code"] == "schema.input"), "{rows:#?}");
+    assert!(
+        rows.iter().all(|row| row["code"] == "schema.input"),
+        "{rows:#?}"
+    );
 }
 
 /// Moves the definitions of the items to the top, where references look for them.

@@ -22,7 +22,9 @@ struct Clock {
 
 impl Clock {
     fn in_folder(folder: &Path) -> Self {
-        let clock = Self { file: folder.join("clock") };
+        let clock = Self {
+            file: folder.join("clock"),
+        };
         clock.set("+0");
         clock
     }
@@ -55,7 +57,9 @@ impl Clock {
 /// Returns the gateway's time, from a status that it wrote now.
 fn now_ms(gantry: &Gantry) -> u64 {
     echoes(gantry, "good");
-    let rows = gantry.rest("GET", "/api/v1/calls?limit=1000&server=good", None).json();
+    let rows = gantry
+        .rest("GET", "/api/v1/calls?limit=1000&server=good", None)
+        .json();
     let rows = rows["items"].as_array().unwrap();
     let newest = rows.iter().max_by_key(|row| row["seq"].as_u64()).unwrap();
     newest["started_ms"].as_u64().unwrap()
@@ -69,7 +73,11 @@ fn a_clock_that_jumps_by_a_day_moves_no_wait_and_no_order() {
     let policy = json!({"at_once": 0, "window": "1m", "ladder": ["4s"], "reset_after": "10m"});
     let mut gantry = clock
         .rule(Gantry::builder())
-        .server_with("good", &Evilpeer::new(), &json!({"calls": {"timeout": "3s"}}))
+        .server_with(
+            "good",
+            &Evilpeer::new(),
+            &json!({"calls": {"timeout": "3s"}}),
+        )
         .server_with("loop", &Evilpeer::new(), &restarts(&policy))
         .start();
     for name in ["good", "loop"] {
@@ -94,28 +102,56 @@ fn a_clock_that_jumps_by_a_day_moves_no_wait_and_no_order() {
             clock.set(offset);
             (call.join().unwrap(), late.join().unwrap())
         });
-        assert_eq!(answer["result"]["content"][0]["text"], "slept 1500 ms", "{answer:#}");
+        assert_eq!(
+            answer["result"]["content"][0]["text"], "slept 1500 ms",
+            "{answer:#}"
+        );
         let (answer, took) = late;
-        assert_eq!(answer["error"]["data"]["code"], "call.timeout", "{answer:#}");
-        assert!(took >= 3 * SECOND && took <= 4 * SECOND, "{offset}: {took:?}");
+        assert_eq!(
+            answer["error"]["data"]["code"], "call.timeout",
+            "{answer:#}"
+        );
+        assert!(
+            took >= 3 * SECOND && took <= 4 * SECOND,
+            "{offset}: {took:?}"
+        );
         let now = now_ms(&gantry);
-        assert!(now.abs_diff(last) > DAY_MS - 120_000, "{offset}: the clock did jump: {last} {now}");
+        assert!(
+            now.abs_diff(last) > DAY_MS - 120_000,
+            "{offset}: the clock did jump: {last} {now}"
+        );
         last = now;
         let again = |status: &Value| status["state"] == "ready" && status["pid"] != pid;
         gantry.wait_status("loop", LONG, again);
         let waited = crashed.elapsed();
-        assert!(waited >= 3 * SECOND && waited <= 8 * SECOND, "{offset}: 4 s ± 10 %: {waited:?}");
+        assert!(
+            waited >= 3 * SECOND && waited <= 8 * SECOND,
+            "{offset}: 4 s ± 10 %: {waited:?}"
+        );
     }
     // The list is in the order of the calls, page by page, whatever the clock said.
     let rows = gantry.audit_rows("");
-    let seqs: Vec<u64> = rows.iter().map(|row| row["seq"].as_u64().unwrap()).collect();
-    let tools: Vec<&str> = rows.iter().map(|row| row["tool"].as_str().unwrap()).collect();
+    let seqs: Vec<u64> = rows
+        .iter()
+        .map(|row| row["seq"].as_u64().unwrap())
+        .collect();
+    let tools: Vec<&str> = rows
+        .iter()
+        .map(|row| row["tool"].as_str().unwrap())
+        .collect();
     let round = ["crash", "slow", "slow", "echo"];
-    let wanted: Vec<&str> = ["echo"].into_iter().chain([round; 3].into_iter().flatten()).collect();
+    let wanted: Vec<&str> = ["echo"]
+        .into_iter()
+        .chain([round; 3].into_iter().flatten())
+        .collect();
     assert_eq!(tools, wanted);
     assert_eq!(seqs.len(), 13);
     audited(&gantry, "loop", &[(3, "error", Some("server.exited"))]);
-    audited(&gantry, "good", &[(7, "ok", None), (3, "timeout", Some("call.timeout"))]);
+    audited(
+        &gantry,
+        "good",
+        &[(7, "ok", None), (3, "timeout", Some("call.timeout"))],
+    );
     tidy(&gantry);
     // Also over a restart with a clock that is behind.
     clock.set("-1d");
@@ -126,6 +162,10 @@ fn a_clock_that_jumps_by_a_day_moves_no_wait_and_no_order() {
     let rows = gantry.audit_rows("");
     assert_eq!(rows.len(), 14);
     let newest = rows.iter().max_by_key(|row| row["seq"].as_u64()).unwrap();
-    assert_eq!(rows.last(), Some(newest), "the newest call is the last: {rows:#?}");
+    assert_eq!(
+        rows.last(),
+        Some(newest),
+        "the newest call is the last: {rows:#?}"
+    );
     assert!(eventually(SECOND, || gantry.status("good")["state"] == "ready").is_some());
 }

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{SECOND, audited, echoes, events, fails, own_marker, pid_of, signal, stays_down, tidy};
+use super::{SECOND, audited, echoes, fails, own_marker, pid_of, signal, stays_down, tidy};
 use crate::harness::{Gantry, LONG};
 
 const CALLS: usize = 20;
@@ -20,9 +20,15 @@ fn callers_of_a_server_that_dies_are_told_at_once_and_nothing_is_retried() {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal");
     let peer = Evilpeer::new().journal(&journal);
-    let gantry = Gantry::builder().server("a", &peer).server("b", &Evilpeer::new()).start();
+    let gantry = Gantry::builder()
+        .server("a", &peer)
+        .server("b", &Evilpeer::new())
+        .start();
     gantry.wait_state("b", "ready", LONG);
-    let deaths = [("exit code 3", None), ("signal 9 (SIGKILL)", Some(Signal::KILL))];
+    let deaths = [
+        ("exit code 3", None),
+        ("signal 9 (SIGKILL)", Some(Signal::KILL)),
+    ];
     for (round, (how, by)) in deaths.into_iter().enumerate() {
         let pid = pid_of(&gantry.wait_state("a", "ready", LONG));
         let (answers, died) = thread::scope(|scope| {
@@ -32,8 +38,9 @@ fn callers_of_a_server_that_dies_are_told_at_once_and_nothing_is_retried() {
                 let answer = gantry.call("a__slow", arguments);
                 (answer, Instant::now())
             };
-            let calls: Vec<_> =
-                (0..CALLS).map(|number| scope.spawn(move || call(number))).collect();
+            let calls: Vec<_> = (0..CALLS)
+                .map(|number| scope.spawn(move || call(number)))
+                .collect();
             gantry.wait_status("a", LONG, |now| now["queue"]["in_flight"] == CALLS);
             let died = Instant::now();
             match by {
@@ -52,7 +59,11 @@ fn callers_of_a_server_that_dies_are_told_at_once_and_nothing_is_retried() {
             fails(&answer, -31502, &message, "server.exited");
             let hint = answer["error"]["data"]["hint"].as_str().unwrap();
             assert!(hint.contains("nothing was retried"), "{hint}");
-            assert!(at.duration_since(died) <= SECOND, "{:?}", at.duration_since(died));
+            assert!(
+                at.duration_since(died) <= SECOND,
+                "{:?}",
+                at.duration_since(died)
+            );
         }
         // It comes back by itself.
         let again = |now: &Value| now["state"] == "ready" && pid_of(now) != pid;
@@ -61,13 +72,21 @@ fn callers_of_a_server_that_dies_are_told_at_once_and_nothing_is_retried() {
         echoes(&gantry, "a");
     }
     let seen = Journal::read(&journal).unwrap();
-    for nonce in (0..2).flat_map(|round| (0..CALLS).map(move |number| format!("r{round}-{number}"))) {
+    for nonce in (0..2).flat_map(|round| (0..CALLS).map(move |number| format!("r{round}-{number}")))
+    {
         assert_eq!(seen.executed(&nonce), 1, "`{nonce}` is executed once");
     }
-    audited(&gantry, "a", &[(2 * CALLS + 1, "error", Some("server.exited")), (2, "ok", None)]);
+    audited(
+        &gantry,
+        "a",
+        &[
+            (2 * CALLS + 1, "error", Some("server.exited")),
+            (2, "ok", None),
+        ],
+    );
     echoes(&gantry, "b");
     assert_eq!(gantry.status("b")["restart_count"], 0);
-    assert_eq!(events(&gantry, "a", "exited").len(), 2);
+    gantry.events("a", "exited", 2);
     tidy(&gantry);
 }
 
@@ -80,7 +99,10 @@ fn a_killed_gateway_leaves_nothing_in_whatever_state_its_servers_are() {
         .server("ready", &of(Evilpeer::new()))
         .server("hanging", &of(Evilpeer::new().fault("init-hang")))
         .server("frozen", &of(Evilpeer::new()))
-        .server("deaf", &of(Evilpeer::new().fault("ignore-term").fault("ignore-eof")))
+        .server(
+            "deaf",
+            &of(Evilpeer::new().fault("ignore-term").fault("ignore-eof")),
+        )
         .server_with("down", &Evilpeer::new().fault("crash-start"), &stays_down())
         .start();
     for name in ["ready", "frozen", "deaf"] {
@@ -107,12 +129,25 @@ fn a_killed_gateway_leaves_nothing_in_whatever_state_its_servers_are() {
     let all = procs::descendants_of(gantry.pid);
     let begun = Instant::now();
     gantry.signal(Signal::KILL);
-    let left = || all.iter().filter(|process| procs::alive(process.pid)).collect::<Vec<_>>();
+    let left = || {
+        all.iter()
+            .filter(|process| procs::alive(process.pid))
+            .collect::<Vec<_>>()
+    };
     let gone = eventually(SECOND, || left().is_empty());
-    assert!(gone.is_some(), "{:?} after the kill: {:#?}", begun.elapsed(), left());
+    assert!(
+        gone.is_some(),
+        "{:?} after the kill: {:#?}",
+        begun.elapsed(),
+        left()
+    );
     procs::wait_gone(&marker, SECOND.saturating_sub(begun.elapsed())).unwrap();
     gantry.wait(LONG);
     assert!(cut.join().unwrap().is_err(), "its caller is cut off");
     let gantry = gantry.again();
-    audited(&gantry, "ready", &[(1, "ok", None), (1, "unknown", Some("gateway.died"))]);
+    audited(
+        &gantry,
+        "ready",
+        &[(1, "ok", None), (1, "unknown", Some("gateway.died"))],
+    );
 }

@@ -23,7 +23,12 @@ fn told(gantry: &Gantry, tool: &str) -> Value {
 #[test]
 fn a_child_sees_three_descriptors_and_the_listed_variables() {
     // The gateway itself inherits more, and holds connections and other servers' pipes.
-    let wrapper = ["sh", "-c", "exec 7</dev/null 9>/dev/null; exec \"$@\"", "sh"];
+    let wrapper = [
+        "sh",
+        "-c",
+        "exec 7</dev/null 9>/dev/null; exec \"$@\"",
+        "sh",
+    ];
     let mut entry = crate::harness::entry(&Evilpeer::new());
     entry["env"] = json!({"GIVEN": "by its entry"});
     let gantry = Gantry::builder()
@@ -41,12 +46,17 @@ fn a_child_sees_three_descriptors_and_the_listed_variables() {
     gantry.rest("POST", "/api/v1/mcp/servers/second/restart", None);
     gantry.wait_state("second", "ready", LONG);
     for name in ["first", "second"] {
-        assert_eq!(told(&gantry, &format!("{name}__fds")), json!([0, 1, 2]), "{name}");
+        assert_eq!(
+            told(&gantry, &format!("{name}__fds")),
+            json!([0, 1, 2]),
+            "{name}"
+        );
         let pid = pid_of(&gantry.status(name));
         assert_eq!(procs::open_fds(pid), 3, "and so the kernel says");
     }
     let listed = [
-        "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "GIVEN",
+        "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LC_ALL", "LC_CTYPE", "TZ",
+        "TMPDIR", "GIVEN",
     ];
     let seen = told(&gantry, "second__env");
     assert_eq!(seen["GIVEN"], "by its entry");
@@ -100,7 +110,10 @@ fn a_process_number_that_was_reused_is_never_hit() {
         });
         assert!(matches!(status, 200 | 204), "{status}");
         match act {
-            "DELETE" => assert_eq!(gantry.rest("GET", "/api/v1/mcp/servers/a", None).status, 404),
+            "DELETE" => assert_eq!(
+                gantry.rest("GET", "/api/v1/mcp/servers/a", None).status,
+                404
+            ),
             _ => {
                 let again = gantry.wait_state("a", "ready", LONG);
                 assert_ne!(pid_of(&again), pid);

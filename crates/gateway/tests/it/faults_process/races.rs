@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use gantry_testkit::Evilpeer;
 use gantry_testkit::procs::{self, Process};
 use gantry_testkit::wait::eventually;
-use gantry_testkit::Evilpeer;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -48,7 +48,10 @@ impl Person<'_> {
                 ("register", self.ask("POST", "/api/v1/mcp/servers", &body))
             }
             3 | 4 => ("delete", self.ask("DELETE", &server, &Value::Null)),
-            5..=7 => ("restart", self.ask("POST", &format!("{server}/restart"), &Value::Null)),
+            5..=7 => (
+                "restart",
+                self.ask("POST", &format!("{server}/restart"), &Value::Null),
+            ),
             8 => {
                 let call = json!({"method": "tools/call", "params": {"name": "echo", "arguments": {"text": "x"}}});
                 ("call", self.ask("POST", &format!("{server}/call"), &call))
@@ -59,11 +62,25 @@ impl Person<'_> {
 
     fn ask(&mut self, method: &str, path: &str, body: &Value) -> u16 {
         let bearer = format!("Bearer {}", self.gantry.admin);
-        let headers = [("Authorization", bearer.as_str()), ("Content-Type", "application/json")];
-        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let headers = [
+            ("Authorization", bearer.as_str()),
+            ("Content-Type", "application/json"),
+        ];
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
         let begun = Instant::now();
-        let answer = self.connection.request(method, path, &headers, body.as_bytes()).unwrap();
-        assert!(begun.elapsed() <= 10 * SECOND, "{method} {path} took {:?}", begun.elapsed());
+        let answer = self
+            .connection
+            .request(method, path, &headers, body.as_bytes())
+            .unwrap();
+        assert!(
+            begun.elapsed() <= 10 * SECOND,
+            "{method} {path} took {:?}",
+            begun.elapsed()
+        );
         if answer.status >= 500 && !path.ends_with("/call") {
             panic!("{method} {path}: {} {}", answer.status, answer.text());
         }
@@ -79,9 +96,8 @@ fn marker_of(marker: &str, name: &str) -> String {
 fn twins(marker: &str) -> Option<Vec<Process>> {
     let seen = procs::with_marker(marker);
     let lives = |process: &Process| {
-        procs::look(process.pid).is_some_and(|now| {
-            now.command == process.command && !matches!(now.state, 'Z' | 'X')
-        })
+        procs::look(process.pid)
+            .is_some_and(|now| now.command == process.command && !matches!(now.state, 'Z' | 'X'))
     };
     // Those seen first may have gone while the others were looked for.
     let living: Vec<Process> = seen.into_iter().filter(|process| lives(process)).collect();
@@ -129,33 +145,60 @@ fn orders_that_cross_each_other_never_make_two_processes() {
                 let random = 0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(number as u64);
                 let (gantry, marker) = (&gantry, marker.as_str());
                 let connection = gantry.connect();
-                let mut person = Person { gantry, connection, marker, random };
+                let mut person = Person {
+                    gantry,
+                    connection,
+                    marker,
+                    random,
+                };
                 scope.spawn(move || (0..ORDERS_EACH).map(|_| person.order()).collect::<Vec<_>>())
             })
             .collect();
         let orders: Vec<_> = people.into_iter().map(|person| person.join()).collect();
         end.store(true, Ordering::Relaxed);
         let looks = watcher.join().unwrap();
-        (orders.into_iter().flat_map(Result::unwrap).collect::<Vec<_>>(), looks)
+        (
+            orders
+                .into_iter()
+                .flat_map(Result::unwrap)
+                .collect::<Vec<_>>(),
+            looks,
+        )
     });
     let mut tally: BTreeMap<(&str, u16), usize> = BTreeMap::new();
     for order in &orders {
         *tally.entry(*order).or_default() += 1;
     }
-    eprintln!("{} orders in {:?}, {looks} looks: {tally:?}", orders.len(), begun.elapsed());
+    eprintln!(
+        "{} orders in {:?}, {looks} looks: {tally:?}",
+        orders.len(),
+        begun.elapsed()
+    );
     assert!(looks > 20, "{looks}");
     for (order, status) in tally.keys() {
-        assert!(documented(order).contains(status), "{order} was answered {status}: {tally:?}");
+        assert!(
+            documented(order).contains(status),
+            "{order} was answered {status}: {tally:?}"
+        );
     }
     // Whatever happened, every server obeys now.
     for name in NAMES {
         let path = format!("/api/v1/mcp/servers/{name}");
         gantry.rest("DELETE", &path, None);
         assert_eq!(gantry.rest("GET", &path, None).status, 404);
-        assert_eq!(procs::with_marker(&marker_of(&marker, name)), [], "gone when the answer says so");
+        assert_eq!(
+            procs::with_marker(&marker_of(&marker, name)),
+            [],
+            "gone when the answer says so"
+        );
         let argv = Evilpeer::new().name(&marker_of(&marker, name)).argv();
         let body = json!({"name": name, "command": argv[0], "args": argv[1..], "profile": "local", "start": "eager"});
-        assert_eq!(gantry.rest("POST", "/api/v1/mcp/servers", Some(&body)).status, 201);
+        assert_eq!(
+            gantry
+                .rest("POST", "/api/v1/mcp/servers", Some(&body))
+                .status,
+            201
+        );
         let status = gantry.wait_state(name, "ready", LONG);
         assert_eq!(status["restart_count"], 0);
         assert_eq!(procs::with_marker(&marker_of(&marker, name)).len(), 1);
@@ -170,6 +213,10 @@ fn orders_that_cross_each_other_never_make_two_processes() {
     assert_eq!(codes("server.exited"), answered(502), "{tally:?}");
     assert_eq!(codes("server.down"), answered(503), "{tally:?}");
     let settled = eventually(5 * SECOND, || procs::open_fds(gantry.pid) <= fds + 5);
-    assert!(settled.is_some(), "{fds} descriptors before, {} now", procs::open_fds(gantry.pid));
+    assert!(
+        settled.is_some(),
+        "{fds} descriptors before, {} now",
+        procs::open_fds(gantry.pid)
+    );
     tidy(&gantry);
 }

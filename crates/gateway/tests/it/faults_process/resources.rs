@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io::Read as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 use std::time::Duration;
 
 use gantry_testkit::wait::eventually;
 use gantry_testkit::{Evilpeer, procs};
-use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -25,7 +26,10 @@ fn hundreds_of_lives_leave_no_zombie_and_no_descriptor() {
         .server("good", &Evilpeer::new())
         .server_with("ends", &Evilpeer::new().fault("exit0"), &quick())
         .server_with("dies", &Evilpeer::new().fault("crash-after=1"), &quick())
-        .entry("missing", json!({"command": "/nonexistent/program", "life": quick()["life"]}))
+        .entry(
+            "missing",
+            json!({"command": "/nonexistent/program", "life": quick()["life"]}),
+        )
         .start();
     gantry.wait_state("good", "ready", LONG);
     let lives = |name: &str| gantry.status(name)["restart_count"].as_u64().unwrap();
@@ -33,16 +37,33 @@ fn hundreds_of_lives_leave_no_zombie_and_no_descriptor() {
         let names = ["ends", "dies", "missing"];
         let reached = eventually(3 * LONG, || names.iter().all(|name| lives(name) >= count));
         assert!(reached.is_some(), "{:?}", names.map(lives));
-        (procs::open_fds(gantry.pid), procs::rss_kib(gantry.pid), procs::threads(gantry.pid))
+        (
+            procs::open_fds(gantry.pid),
+            procs::rss_kib(gantry.pid),
+            procs::threads(gantry.pid),
+        )
     };
     let begun = Instant::now();
     let early = after(50);
     let late = after(300);
-    eprintln!("900 lives and more in {:?}: {early:?}, then {late:?}", begun.elapsed());
+    eprintln!(
+        "900 lives and more in {:?}: {early:?}, then {late:?}",
+        begun.elapsed()
+    );
     echoes(&gantry, "good");
     // Those in the middle of a start hold some; what counts is that it does not grow.
-    assert!(late.0 <= early.0 + 30, "descriptors: {} then {}", early.0, late.0);
-    assert!(late.2 <= early.2 + 4, "threads: {} then {}", early.2, late.2);
+    assert!(
+        late.0 <= early.0 + 30,
+        "descriptors: {} then {}",
+        early.0,
+        late.0
+    );
+    assert!(
+        late.2 <= early.2 + 4,
+        "threads: {} then {}",
+        early.2,
+        late.2
+    );
     for name in ["ends", "dies", "missing"] {
         assert_ne!(gantry.status(name)["state"], "stopped");
     }
@@ -52,52 +73,84 @@ fn hundreds_of_lives_leave_no_zombie_and_no_descriptor() {
     let alone = Gantry::start(&["good"]);
     echoes(&alone, "good");
     for name in ["ends", "dies", "missing"] {
-        assert_eq!(gantry.rest("DELETE", &format!("/api/v1/mcp/servers/{name}"), None).status, 204);
+        assert_eq!(
+            gantry
+                .rest("DELETE", &format!("/api/v1/mcp/servers/{name}"), None)
+                .status,
+            204
+        );
     }
     let settled = eventually(5 * SECOND, || {
         procs::zombies_of(gantry.pid).is_empty()
             && procs::open_fds(gantry.pid).abs_diff(procs::open_fds(alone.pid)) <= 5
     });
     let held = [&gantry, &alone].map(|gantry| procs::open_fds(gantry.pid));
-    assert!(settled.is_some(), "{held:?} descriptors, zombies {:?}", procs::zombies_of(gantry.pid));
-    assert_eq!(procs::descendants_of(gantry.pid).len(), procs::descendants_of(alone.pid).len());
+    assert!(
+        settled.is_some(),
+        "{held:?} descriptors, zombies {:?}",
+        procs::zombies_of(gantry.pid)
+    );
+    assert_eq!(
+        procs::descendants_of(gantry.pid).len(),
+        procs::descendants_of(alone.pid).len()
+    );
     tidy(&gantry);
 }
 
-/// Sets a limit of the gateway's and returns what it was.
-fn limit(gantry: &Gantry, resource: Resource, current: Option<u64>) -> Option<u64> {
-    let pid = i32::try_from(gantry.pid).ok().and_then(Pid::from_raw);
-    let before = fs::read_to_string(format!("/proc/{}/limits", gantry.pid)).unwrap();
-    let name = if resource == Resource::Nofile { "Max open files" } else { "Max processes" };
-    let line = before.lines().find(|line| line.starts_with(name)).unwrap();
-    let maximum = line.split_whitespace().nth(4).and_then(|word| word.parse().ok());
-    prlimit(pid, resource, Rlimit { current, maximum }).unwrap().current
+/// Sets a limit of the gateway's: the soft one, the hard one stays as it is.
+fn limit(gantry: &Gantry, user: u32, what: &str) {
+    // A process may only be limited by its own user.
+    let limited = Command::new("prlimit")
+        .arg(format!("--pid={}", gantry.pid))
+        .arg(what)
+        .uid(user)
+        .gid(user)
+        .status();
+    assert!(limited.unwrap().success(), "{what}");
 }
 
 /// Returns the processor time the gateway has used.
 fn processor_time(gantry: &Gantry) -> Duration {
     let stat = fs::read_to_string(format!("/proc/{}/stat", gantry.pid)).unwrap();
-    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    let fields: Vec<&str> = stat
+        .rsplit_once(')')
+        .unwrap()
+        .1
+        .split_whitespace()
+        .collect();
     let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
     Duration::from_millis(ticks * 10)
 }
 
-fn highest_descriptor(gantry: &Gantry) -> u64 {
+/// Returns the limit that leaves the gateway so many descriptors; the system gives the lowest free.
+fn limit_for_more(gantry: &Gantry, more: usize) -> u64 {
     let open = fs::read_dir(format!("/proc/{}/fd", gantry.pid)).unwrap();
-    open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).max().unwrap()
+    let name = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    let open: Vec<u64> = open.filter_map(|entry| name(entry.ok()?)).collect();
+    let free = (0..).filter(|number| !open.contains(number));
+    free.take(more).last().unwrap() + 1
 }
 
 /// Asks on a connection that is open already.
 fn ask(connection: &mut Connection, gantry: &Gantry, path: &str) -> Value {
     let bearer = format!("Bearer {}", gantry.admin);
-    connection.request("GET", path, &[("Authorization", &bearer)], b"").unwrap().json()
+    connection
+        .request("GET", path, &[("Authorization", &bearer)], b"")
+        .unwrap()
+        .json()
 }
 
 fn call(connection: &mut Connection, gantry: &Gantry, tool: &str, arguments: &Value) -> Value {
     let bearer = format!("Bearer {}", gantry.admin);
-    let headers = [("Authorization", bearer.as_str()), ("Content-Type", "application/json")];
+    let headers = [
+        ("Authorization", bearer.as_str()),
+        ("Content-Type", "application/json"),
+    ];
     let body = json!({"name": tool, "arguments": arguments}).to_string();
-    connection.request("POST", "/api/v1/tools/call", &headers, body.as_bytes()).unwrap().json()
+    connection
+        .request("POST", "/api/v1/tools/call", &headers, body.as_bytes())
+        .unwrap()
+        .json()
 }
 
 // fault P6
@@ -105,9 +158,13 @@ fn call(connection: &mut Connection, gantry: &Gantry, tool: &str, arguments: &Va
 fn without_descriptors_starts_fail_by_name_and_accepting_waits() {
     let gantry = Gantry::builder()
         .server("good", &Evilpeer::new())
-        .server_with("a", &Evilpeer::new(), &restarts(&json!({
-            "at_once": 1, "window": "30s", "ladder": ["300ms"], "reset_after": "10m",
-        })))
+        .server_with(
+            "a",
+            &Evilpeer::new(),
+            &restarts(&json!({
+                "at_once": 1, "window": "30s", "ladder": ["300ms"], "reset_after": "10m",
+            })),
+        )
         .start();
     for name in ["good", "a"] {
         gantry.wait_state(name, "ready", LONG);
@@ -115,10 +172,13 @@ fn without_descriptors_starts_fail_by_name_and_accepting_waits() {
     let mut kept = gantry.connect();
     ask(&mut kept, &gantry, "/api/v1/health");
     let before = procs::open_fds(gantry.pid);
-    let was = limit(&gantry, Resource::Nofile, Some(highest_descriptor(&gantry) + 4));
+    let most = limit_for_more(&gantry, 4);
+    limit(&gantry, 0, &format!("--nofile={most}:"));
     // More than there is room for; the kernel still takes them in.
     let mut waiting: Vec<Connection> = (0..40).map(|_| gantry.connect()).collect();
-    let full = eventually(LONG, || gantry.stderr().contains("cannot accept connections"));
+    let full = eventually(LONG, || {
+        gantry.stderr().contains("cannot accept connections")
+    });
     assert!(full.is_some(), "{}", gantry.stderr());
     // Accepting backs off: it does not spin.
     let (cpu, begun) = (processor_time(&gantry), Instant::now());
@@ -128,8 +188,16 @@ fn without_descriptors_starts_fail_by_name_and_accepting_waits() {
     let tries = gantry.stderr().matches("cannot accept connections").count();
     assert!(tries <= 20, "{tries} tries");
     // Who is connected is served, and a server that ends cannot come back, which is said.
-    let answer = call(&mut kept, &gantry, "good__echo", &json!({"text": "still here"}));
-    assert_eq!(answer["result"]["content"][0]["text"], "still here", "{answer:#}");
+    let answer = call(
+        &mut kept,
+        &gantry,
+        "good__echo",
+        &json!({"text": "still here"}),
+    );
+    assert_eq!(
+        answer["result"]["content"][0]["text"], "still here",
+        "{answer:#}"
+    );
     let answer = call(&mut kept, &gantry, "a__crash", &json!({}));
     assert_eq!(answer["code"], "server.exited", "{answer:#}");
     let mut status = Value::Null;
@@ -141,7 +209,7 @@ fn without_descriptors_starts_fail_by_name_and_accepting_waits() {
     let reason = status["reason"].as_str().unwrap();
     assert!(reason.contains("Too many open files"), "{reason}");
     // There is room again: the server comes back, and those who waited are served.
-    limit(&gantry, Resource::Nofile, was);
+    limit(&gantry, 0, "--nofile=1000:");
     let again = eventually(LONG, || {
         status = ask(&mut kept, &gantry, "/api/v1/mcp/servers/a");
         status["state"] == "ready"
@@ -152,13 +220,26 @@ fn without_descriptors_starts_fail_by_name_and_accepting_waits() {
         assert_eq!(answer.status, 200);
     }
     for connection in &mut waiting {
-        connection.socket().shutdown(std::net::Shutdown::Write).unwrap();
+        connection
+            .socket()
+            .shutdown(std::net::Shutdown::Write)
+            .unwrap();
         connection.socket().read_to_end(&mut Vec::new()).unwrap();
     }
-    let settled = eventually(5 * SECOND, || procs::open_fds(gantry.pid).abs_diff(before) <= 5);
-    assert!(settled.is_some(), "{before} descriptors before, {} now", procs::open_fds(gantry.pid));
+    let settled = eventually(5 * SECOND, || {
+        procs::open_fds(gantry.pid).abs_diff(before) <= 5
+    });
+    assert!(
+        settled.is_some(),
+        "{before} descriptors before, {} now",
+        procs::open_fds(gantry.pid)
+    );
     echoes(&gantry, "a");
-    audited(&gantry, "a", &[(1, "error", Some("server.exited")), (1, "ok", None)]);
+    audited(
+        &gantry,
+        "a",
+        &[(1, "error", Some("server.exited")), (1, "ok", None)],
+    );
     audited(&gantry, "good", &[(1, "ok", None)]);
     tidy(&gantry);
 }
@@ -183,22 +264,34 @@ fn without_processes_starts_fail_by_name_and_come_back() {
     for name in ["good", "a"] {
         gantry.wait_state(name, "ready", LONG);
     }
-    let was = limit(&gantry, Resource::Nproc, Some(1));
+    limit(&gantry, NOBODY, "--nproc=1:");
     let answer = gantry.call("a__crash", json!({}));
-    fails(&answer, -31502, "server `a` exited during the call (exit code 1)", "server.exited");
+    fails(
+        &answer,
+        -31502,
+        "server `a` exited during the call (exit code 1)",
+        "server.exited",
+    );
     let status = gantry.wait_state("a", "failed", LONG);
     let reason = status["reason"].as_str().unwrap();
-    assert!(reason.contains("cannot start the init: Resource temporarily unavailable"), "{reason}");
+    assert!(
+        reason.contains("cannot start the init: Resource temporarily unavailable"),
+        "{reason}"
+    );
     echoes(&gantry, "good");
     let answer = gantry.call("a__echo", json!({"text": "x"}));
     assert_eq!(answer["error"]["data"]["code"], "server.down", "{answer:#}");
-    limit(&gantry, Resource::Nproc, was);
+    limit(&gantry, NOBODY, "--nproc=1000:");
     gantry.wait_state("a", "ready", LONG);
     echoes(&gantry, "a");
-    audited(&gantry, "a", &[
-        (1, "error", Some("server.exited")),
-        (1, "error", Some("server.down")),
-        (1, "ok", None),
-    ]);
+    audited(
+        &gantry,
+        "a",
+        &[
+            (1, "error", Some("server.exited")),
+            (1, "error", Some("server.down")),
+            (1, "ok", None),
+        ],
+    );
     tidy(&gantry);
 }

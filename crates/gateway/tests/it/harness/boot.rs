@@ -99,7 +99,10 @@ impl Builder {
         let program = self.program.as_deref().unwrap_or(Path::new(PROGRAM));
         argv.push(program.to_str().expect("paths here are UTF-8").to_owned());
         let mut command = Command::new(&argv[0]);
-        command.args(&argv[1..]).args(["up", "--port"]).arg(self.port.to_string());
+        command
+            .args(&argv[1..])
+            .args(["up", "--port"])
+            .arg(self.port.to_string());
         command
             .arg("--data")
             .arg(home.join("data"))

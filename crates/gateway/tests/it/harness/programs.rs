@@ -16,7 +16,10 @@ pub(crate) const NOBODY: u32 = 65534;
 /// Fails with a clear word if this is not root's process.
 pub(crate) fn needs_root() {
     let us = rustix::process::geteuid();
-    assert!(us.is_root(), "this test changes users, mounts or process numbers: run it as root");
+    assert!(
+        us.is_root(),
+        "this test changes users, mounts or process numbers: run it as root"
+    );
 }
 
 /// Copies of the gateway and of the test kit's programs, gone with this value.
@@ -46,13 +49,19 @@ impl Programs {
         let mut entry = entry(peer);
         let moved = |word: &mut Value| {
             let built = [bin::evilpeer(), bin::treegen()];
-            let program = built.iter().find(|program| program.to_str() == word.as_str());
+            let program = built
+                .iter()
+                .find(|program| program.to_str() == word.as_str());
             if let Some(program) = program {
                 *word = Value::from(self.place(program).to_str().unwrap());
             }
         };
         moved(&mut entry["command"]);
-        entry["args"].as_array_mut().unwrap().iter_mut().for_each(moved);
+        entry["args"]
+            .as_array_mut()
+            .unwrap()
+            .iter_mut()
+            .for_each(moved);
         entry
     }
 

@@ -45,7 +45,10 @@ pub(super) struct FarEnd {
 
 impl FarEnd {
     pub(super) fn new(what: &str) -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), marker: own_marker(what) }
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            marker: own_marker(what),
+        }
     }
 
     fn journal(&self, server: &str) -> PathBuf {
@@ -54,10 +57,13 @@ impl FarEnd {
 
     /// Adds the servers, which come back at once however often they are killed.
     pub(super) fn servers(&self, mut builder: Builder, names: &[&str]) -> Builder {
-        let restart = json!({"at_once": 100, "window": "1s", "ladder": ["1ms"], "reset_after": "1s"});
+        let restart =
+            json!({"at_once": 100, "window": "1s", "ladder": ["1ms"], "reset_after": "1s"});
         let members = json!({"life": {"restart": restart}});
         for name in names {
-            let peer = Evilpeer::new().name(&self.marker).journal(&self.journal(name));
+            let peer = Evilpeer::new()
+                .name(&self.marker)
+                .journal(&self.journal(name));
             builder = builder.server_with(name, &peer, &members);
         }
         builder
@@ -68,7 +74,10 @@ impl FarEnd {
         let mut executed = HashSet::new();
         for name in names {
             for nonce in Journal::read(&self.journal(name)).unwrap().nonces() {
-                assert!(executed.insert(nonce.to_owned()), "`{nonce}` was executed twice");
+                assert!(
+                    executed.insert(nonce.to_owned()),
+                    "`{nonce}` was executed twice"
+                );
             }
         }
         executed
@@ -82,8 +91,15 @@ pub(super) fn rows(gantry: &Gantry) -> HashMap<String, Row> {
         let word = |name: &str| row[name].as_str().map(str::to_owned);
         let input = word("input").unwrap_or_else(|| panic!("a row without its input: {row:#}"));
         let input: Value = serde_json::from_str(&input).unwrap();
-        let nonce = input["nonce"].as_str().unwrap_or_else(|| panic!("no nonce: {row:#}")).to_owned();
-        let kept = Row { id: word("id").unwrap(), status: word("status").unwrap(), code: word("code") };
+        let nonce = input["nonce"]
+            .as_str()
+            .unwrap_or_else(|| panic!("no nonce: {row:#}"))
+            .to_owned();
+        let kept = Row {
+            id: word("id").unwrap(),
+            status: word("status").unwrap(),
+            code: word("code"),
+        };
         assert_eq!(row["repeats"], 1, "{row:#}");
         if let Some(other) = rows.insert(nonce, kept) {
             panic!("a second row of one call: {other:?} and {row:#}");
@@ -98,17 +114,28 @@ pub(super) fn compare(
     executed: &HashSet<String>,
     rows: &HashMap<String, Row>,
 ) -> HashMap<(String, Option<String>), usize> {
-    let known: HashMap<&str, &Fate> =
-        sent.iter().flatten().map(|(nonce, fate)| (nonce.as_str(), fate)).collect();
+    let known: HashMap<&str, &Fate> = sent
+        .iter()
+        .flatten()
+        .map(|(nonce, fate)| (nonce.as_str(), fate))
+        .collect();
     let total: usize = sent.iter().map(Vec::len).sum();
     assert_eq!(known.len(), total, "every nonce is sent once");
     let mut kinds = HashMap::new();
     for (nonce, row) in rows {
-        assert!(known.contains_key(nonce.as_str()), "`{nonce}` was never sent: {row:?}");
-        *kinds.entry((row.status.clone(), row.code.clone())).or_default() += 1;
+        assert!(
+            known.contains_key(nonce.as_str()),
+            "`{nonce}` was never sent: {row:?}"
+        );
+        *kinds
+            .entry((row.status.clone(), row.code.clone()))
+            .or_default() += 1;
     }
     for nonce in executed {
-        assert!(rows.contains_key(nonce), "`{nonce}` was executed and has no row");
+        assert!(
+            rows.contains_key(nonce),
+            "`{nonce}` was executed and has no row"
+        );
     }
     for (nonce, fate) in known {
         let row = rows.get(nonce);
@@ -117,16 +144,32 @@ pub(super) fn compare(
             (Fate::Result(text), Some(row)) => {
                 assert_eq!(text, nonce);
                 assert_eq!((row.status.as_str(), &row.code), ("ok", &None), "`{nonce}`");
-                assert!(executed.contains(nonce), "`{nonce}` was answered and not executed");
+                assert!(
+                    executed.contains(nonce),
+                    "`{nonce}` was answered and not executed"
+                );
             }
-            (Fate::Failed { code, call: Some(call) }, Some(row)) => {
-                assert_eq!((row.status.as_str(), row.code.as_ref()), ("error", Some(code)), "`{nonce}`");
+            (
+                Fate::Failed {
+                    code,
+                    call: Some(call),
+                },
+                Some(row),
+            ) => {
+                assert_eq!(
+                    (row.status.as_str(), row.code.as_ref()),
+                    ("error", Some(code)),
+                    "`{nonce}`"
+                );
                 assert_eq!(*call, row.id);
             }
             // What is refused for want of a record has none, and never reaches a server.
             (Fate::Failed { code, call: None }, None) => {
                 assert_eq!(code, "audit.unavailable");
-                assert!(!executed.contains(nonce), "`{nonce}` was refused and executed");
+                assert!(
+                    !executed.contains(nonce),
+                    "`{nonce}` was refused and executed"
+                );
             }
             (fate, row) => panic!("`{nonce}` ended as {fate:?} and its row is {row:?}"),
         }
@@ -156,15 +199,22 @@ fn kill_children(authority: &str, admin: &str, marker: &str, end: &AtomicBool) -
     let bearer = format!("Bearer {admin}");
     let headers = [("Authorization", bearer.as_str())];
     while !end.load(Ordering::Relaxed) {
-        let path = format!("/api/v1/mcp/servers/{}", SERVERS[random.below(SERVERS.len())]);
+        let path = format!(
+            "/api/v1/mcp/servers/{}",
+            SERVERS[random.below(SERVERS.len())]
+        );
         let asked = Connection::open(authority)
             .and_then(|mut connection| connection.request("GET", &path, &headers, b""));
-        let status: Option<Value> =
-            asked.ok().and_then(|answer| serde_json::from_slice(&answer.body).ok());
+        let status: Option<Value> = asked
+            .ok()
+            .and_then(|answer| serde_json::from_slice(&answer.body).ok());
         let pid = status.and_then(|status| u32::try_from(status["pid"].as_u64()?).ok());
         // A number may be somebody else's by now.
-        let ours = |pid: &u32| procs::look(*pid).is_some_and(|process| process.command.contains(marker));
-        let raw = pid.filter(ours).and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+        let ours =
+            |pid: &u32| procs::look(*pid).is_some_and(|process| process.command.contains(marker));
+        let raw = pid
+            .filter(ours)
+            .and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
         if raw.is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok()) {
             killed += 1;
         }
@@ -205,7 +255,10 @@ fn every_call_is_recorded_once_whoever_is_killed() {
             gantry.kill();
             gantry = gantry.again_here();
         }
-        let sent: Vec<Sent> = clients.into_iter().map(|client| client.join().unwrap()).collect();
+        let sent: Vec<Sent> = clients
+            .into_iter()
+            .map(|client| client.join().unwrap())
+            .collect();
         end.store(true, Ordering::Relaxed);
         (gantry, sent, killer.join().unwrap())
     });
@@ -213,15 +266,28 @@ fn every_call_is_recorded_once_whoever_is_killed() {
     let executed = far.executed(&SERVERS);
     let rows = rows(&gantry);
     let kinds = compare(&sent, &executed, &rows);
-    let answered = sent.iter().flatten().filter(|(_, fate)| *fate != Fate::Cut).count();
+    let answered = sent
+        .iter()
+        .flatten()
+        .filter(|(_, fate)| *fate != Fate::Cut)
+        .count();
     eprintln!(
         "{CALLS} calls in {took:?}, {GATEWAY_KILLS} gateways and {killed} children killed: \
          {answered} answered, {} executed, {} rows: {kinds:?}",
         executed.len(),
         rows.len(),
     );
-    assert!(answered > CALLS / 2 && killed > GATEWAY_KILLS, "the proof was too kind");
-    assert!(!kinds.keys().any(|(status, _)| status == "running"), "{kinds:?}");
+    assert!(
+        answered > CALLS / 2 && killed > GATEWAY_KILLS,
+        "the proof was too kind"
+    );
+    assert!(
+        !kinds.keys().any(|(status, _)| status == "running"),
+        "{kinds:?}"
+    );
     let died = ("unknown".to_owned(), Some("gateway.died".to_owned()));
-    assert!(kinds.get(&died).is_some_and(|count| *count > 0), "kills cut calls off: {kinds:?}");
+    assert!(
+        kinds.get(&died).is_some_and(|count| *count > 0),
+        "kills cut calls off: {kinds:?}"
+    );
 }

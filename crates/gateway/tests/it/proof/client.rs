@@ -38,7 +38,11 @@ pub(super) enum Fate {
 impl Client {
     pub(super) fn new(gantry: &Gantry) -> Self {
         let bearer = format!("Bearer {}", gantry.agent);
-        Self { authority: gantry.authority.clone(), bearer, connection: None }
+        Self {
+            authority: gantry.authority.clone(),
+            bearer,
+            connection: None,
+        }
     }
 
     /// Connects if need be, waiting for a gateway that is coming back.
@@ -50,7 +54,11 @@ impl Client {
             self.connection = Connection::open(&self.authority).ok();
             self.connection.is_some()
         });
-        assert!(up.is_some(), "no gateway at {} for {COMES_BACK:?}", self.authority);
+        assert!(
+            up.is_some(),
+            "no gateway at {} for {COMES_BACK:?}",
+            self.authority
+        );
     }
 
     /// Calls a tool; `arguments` is JSON.
@@ -81,12 +89,21 @@ impl Client {
 }
 
 fn fate(answer: &Value) -> Fate {
-    assert_eq!(answer["id"], 1, "every answer carries its own client's id: {answer}");
-    if let Some(text) = answer.pointer("/result/content/0/text").and_then(Value::as_str) {
+    assert_eq!(
+        answer["id"], 1,
+        "every answer carries its own client's id: {answer}"
+    );
+    if let Some(text) = answer
+        .pointer("/result/content/0/text")
+        .and_then(Value::as_str)
+    {
         return Fate::Result(text.to_owned());
     }
     let data = &answer["error"]["data"];
     let word = |name: &str| data[name].as_str().map(str::to_owned);
     let code = word("code").unwrap_or_else(|| panic!("neither a text nor a code: {answer:#}"));
-    Fate::Failed { code, call: word("call") }
+    Fate::Failed {
+        code,
+        call: word("call"),
+    }
 }

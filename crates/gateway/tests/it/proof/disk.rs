@@ -41,7 +41,9 @@ impl SmallDisk {
             .arg(place)
             .status();
         assert!(mounted.unwrap().success(), "root mounts a tmpfs");
-        Self { place: place.to_owned() }
+        Self {
+            place: place.to_owned(),
+        }
     }
 
     /// Takes all the room there is and returns the file that has it.
@@ -105,14 +107,21 @@ fn a_full_disk_refuses_calls_and_loses_none() {
     // The disk goes before the gateway, whose home it is in.
     let (gantry, disk) = {
         let disk = SmallDisk::mount(&data, "160m");
-        (far.servers(Gantry::builder(), &SERVERS).start_in(home), disk)
+        (
+            far.servers(Gantry::builder(), &SERVERS).start_in(home),
+            disk,
+        )
     };
     gantry.wait_state("a", "ready", LONG);
     let progress = Progress::default();
     let begun = Instant::now();
     let reached = |counter: &AtomicUsize, goal: usize, what: &str| {
         let reached = eventually(3 * LONG, || counter.load(Ordering::Relaxed) >= goal);
-        assert!(reached.is_some(), "{counter:?} calls {what}, not {goal}: {:#}", health(&gantry));
+        assert!(
+            reached.is_some(),
+            "{counter:?} calls {what}, not {goal}: {:#}",
+            health(&gantry)
+        );
     };
     let sent: Vec<Sent> = thread::scope(|scope| {
         let clients: Vec<_> = (0..CLIENTS)
@@ -125,23 +134,47 @@ fn a_full_disk_refuses_calls_and_loses_none() {
         let ballast = disk.fill();
         reached(&progress.refused, REFUSED, "refused");
         let full = health(&gantry);
-        assert_eq!((&full["ok"], &full["audit"]["writable"]), (&false.into(), &false.into()), "{full:#}");
+        assert_eq!(
+            (&full["ok"], &full["audit"]["writable"]),
+            (&false.into(), &false.into()),
+            "{full:#}"
+        );
         let reason = full["audit"]["reason"].as_str().unwrap();
         assert!(reason.contains("No space left on device"), "{reason}");
-        assert_eq!(gantry.status("a")["state"], "ready", "only the calls are refused");
+        assert_eq!(
+            gantry.status("a")["state"],
+            "ready",
+            "only the calls are refused"
+        );
         let so_far = progress.answered.load(Ordering::Relaxed);
         fs::remove_file(ballast).unwrap();
         reached(&progress.answered, so_far + 500, "answered");
-        clients.into_iter().map(|client| client.join().unwrap()).collect()
+        clients
+            .into_iter()
+            .map(|client| client.join().unwrap())
+            .collect()
     });
     let took = begun.elapsed();
     let executed = far.executed(&SERVERS);
     let rows = rows(&gantry);
     let kinds = compare(&sent, &executed, &rows);
-    let (answered, refused) =
-        (progress.answered.load(Ordering::Relaxed), progress.refused.load(Ordering::Relaxed));
-    eprintln!("{answered} answered, {refused} refused in {took:?}, {} rows: {kinds:?}", rows.len());
-    assert_eq!(kinds.len(), 1, "whatever was recorded was answered well: {kinds:?}");
+    let (answered, refused) = (
+        progress.answered.load(Ordering::Relaxed),
+        progress.refused.load(Ordering::Relaxed),
+    );
+    eprintln!(
+        "{answered} answered, {refused} refused in {took:?}, {} rows: {kinds:?}",
+        rows.len()
+    );
+    assert_eq!(
+        kinds.len(),
+        1,
+        "whatever was recorded was answered well: {kinds:?}"
+    );
     let healthy = health(&gantry);
-    assert_eq!((&healthy["ok"], &healthy["audit"]["writable"]), (&true.into(), &true.into()), "{healthy:#}");
+    assert_eq!(
+        (&healthy["ok"], &healthy["audit"]["writable"]),
+        (&true.into(), &true.into()),
+        "{healthy:#}"
+    );
 }

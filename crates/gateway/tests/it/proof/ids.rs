@@ -45,7 +45,10 @@ fn client(gantry: &Gantry, number: usize) -> Tally {
         let (answered, given_up) = tally.by_server.entry(server).or_default();
         match client.call(&format!("{server}__echo"), &arguments) {
             Fate::Result(text) => {
-                assert_eq!(text, canary, "an answer of `{server}` reached the wrong call");
+                assert_eq!(
+                    text, canary,
+                    "an answer of `{server}` reached the wrong call"
+                );
                 *answered += 1;
             }
             Fate::Failed { code, .. } if server == TARDY => {
@@ -59,7 +62,13 @@ fn client(gantry: &Gantry, number: usize) -> Tally {
 }
 
 fn count(gantry: &Gantry, query: &str) -> u64 {
-    let page = gantry.rest("GET", &format!("/api/v1/calls?limit=1&count=true&{query}"), None).json();
+    let page = gantry
+        .rest(
+            "GET",
+            &format!("/api/v1/calls?limit=1&count=true&{query}"),
+            None,
+        )
+        .json();
     page["total"].as_u64().unwrap_or_else(|| panic!("{page:#}"))
 }
 
@@ -87,7 +96,10 @@ fn no_answer_reaches_the_wrong_call() {
         let gantry = &gantry;
         let clients = (0..CLIENTS).map(|number| scope.spawn(move || client(gantry, number)));
         let clients: Vec<_> = clients.collect();
-        clients.into_iter().map(|client| client.join().unwrap()).collect()
+        clients
+            .into_iter()
+            .map(|client| client.join().unwrap())
+            .collect()
     });
     let took = begun.elapsed();
     let mut sums: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
@@ -96,26 +108,46 @@ fn no_answer_reaches_the_wrong_call() {
         (sum.0, sum.1) = (sum.0 + answered, sum.1 + given_up);
     }
     eprintln!("{} calls in {took:?}: {sums:?}", CLIENTS * CALLS_EACH);
-    let total: usize = sums.values().map(|(answered, given_up)| answered + given_up).sum();
+    let total: usize = sums
+        .values()
+        .map(|(answered, given_up)| answered + given_up)
+        .sum();
     assert_eq!(total, CLIENTS * CALLS_EACH);
     let (in_time, late) = sums[TARDY];
-    assert!(in_time > 100 && late > 100, "the proof needs both: {sums:?}");
+    assert!(
+        in_time > 100 && late > 100,
+        "the proof needs both: {sums:?}"
+    );
     // Every answer too many was seen and dropped.
     let dropped = |server: &str| gantry.status(server)["late_replies"].as_u64().unwrap();
     for server in ["repeated", "both"] {
-        assert_eq!(dropped(server), sums[server].0 as u64, "each second answer of `{server}`");
+        assert_eq!(
+            dropped(server),
+            sums[server].0 as u64,
+            "each second answer of `{server}`"
+        );
     }
     assert_eq!(dropped("shuffled"), 0);
     // Of those given up, the server answers what it was not told of in time.
     let some_late = |status: &Value| status["late_replies"].as_u64() > Some(100);
     let status = gantry.wait_status(TARDY, LONG, some_late);
-    assert!(status["late_replies"].as_u64() <= Some(late as u64), "{status:#}");
+    assert!(
+        status["late_replies"].as_u64() <= Some(late as u64),
+        "{status:#}"
+    );
     for server in SERVERS {
         let status = gantry.status(server);
-        assert_eq!((&status["restart_count"], &status["queue"]["in_flight"]), (&json!(0), &json!(0)));
+        assert_eq!(
+            (&status["restart_count"], &status["queue"]["in_flight"]),
+            (&json!(0), &json!(0))
+        );
         let (answered, given_up) = sums[server];
         let rows = |status: &str| count(&gantry, &format!("server={server}&status={status}"));
-        assert_eq!((rows("ok"), rows("timeout")), (answered as u64, given_up as u64), "{server}");
+        assert_eq!(
+            (rows("ok"), rows("timeout")),
+            (answered as u64, given_up as u64),
+            "{server}"
+        );
     }
     assert_eq!(count(&gantry, ""), (CLIENTS * CALLS_EACH) as u64);
 }

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
+use gantry_testkit::Evilpeer;
 use gantry_testkit::procs::{self, Process};
 use gantry_testkit::wait::eventually;
-use gantry_testkit::Evilpeer;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -53,16 +53,29 @@ fn grown(gantry: &Gantry, marker: &str, servers: usize) {
 /// Kills the gateway and returns how long its last descendant lived on.
 fn kill_and_wait(gantry: &mut Gantry, marker: &str, least: usize) -> Duration {
     let before = procs::descendants_of(gantry.pid);
-    assert!(before.len() >= least, "{} descendants, not {least}", before.len());
+    assert!(
+        before.len() >= least,
+        "{} descendants, not {least}",
+        before.len()
+    );
     let begun = Instant::now();
     gantry.signal(Signal::KILL);
     if let Err(left) = procs::wait_gone(marker, SECOND) {
-        panic!("{} of {} live on after a second: {left:#?}", left.len(), before.len());
+        panic!(
+            "{} of {} live on after a second: {left:#?}",
+            left.len(),
+            before.len()
+        );
     }
-    let all_gone = eventually(SECOND.saturating_sub(begun.elapsed()), || !before.iter().any(lives));
+    let all_gone = eventually(SECOND.saturating_sub(begun.elapsed()), || {
+        !before.iter().any(lives)
+    });
     let took = begun.elapsed();
     let left: Vec<_> = before.iter().filter(|process| lives(process)).collect();
-    assert!(all_gone.is_some(), "not all are gone after a second: {left:#?}");
+    assert!(
+        all_gone.is_some(),
+        "not all are gone after a second: {left:#?}"
+    );
     gantry.wait(LONG);
     took
 }
@@ -104,7 +117,11 @@ fn nothing_outlives_a_gateway_of_an_unprivileged_user() {
     needs_root();
     let marker = own_marker("kill-nobody");
     let programs = Programs::copied();
-    rounds(forest(&programs, &marker, SERVERS).user(NOBODY), &marker, ROUNDS);
+    rounds(
+        forest(&programs, &marker, SERVERS).user(NOBODY),
+        &marker,
+        ROUNDS,
+    );
 }
 
 // fault P3
@@ -113,13 +130,22 @@ fn nothing_outlives_a_gateway_without_namespaces_unless_the_init_is_killed_too()
     needs_root();
     let marker = own_marker("kill-denied");
     let programs = Programs::copied();
-    rounds(forest(&programs, &marker, SERVERS).under(&DENIED), &marker, ROUNDS);
+    rounds(
+        forest(&programs, &marker, SERVERS).under(&DENIED),
+        &marker,
+        ROUNDS,
+    );
 }
 
 /// Returns what a server was promised under this name: state and detail.
 fn promise(status: &Value, name: &str) -> (String, String) {
-    let promises = status["isolation"].as_array().unwrap_or_else(|| panic!("{status:#}"));
-    let found = promises.iter().find(|promise| promise["name"] == name).unwrap();
+    let promises = status["isolation"]
+        .as_array()
+        .unwrap_or_else(|| panic!("{status:#}"));
+    let found = promises
+        .iter()
+        .find(|promise| promise["name"] == name)
+        .unwrap();
     let word = |key: &str| found[key].as_str().unwrap().to_owned();
     (word("state"), word("detail"))
 }
@@ -138,11 +164,18 @@ fn where_namespaces_are_denied_the_status_says_what_is_not_promised() {
     assert!(detail.starts_with(begins), "{detail}");
     let health = gantry.rest("GET", "/api/v1/health", None).json();
     let facts = health["host"].as_array().unwrap();
-    let fact = facts.iter().find(|fact| fact["name"] == "pid namespace").unwrap();
+    let fact = facts
+        .iter()
+        .find(|fact| fact["name"] == "pid namespace")
+        .unwrap();
     assert_eq!(fact["available"], json!(false), "{fact}");
     assert!(fact["detail"].as_str().is_some_and(|why| !why.is_empty()));
     let told = eventually(LONG, || gantry.stdout().contains("not enforced: "));
-    assert!(told.is_some(), "`gantry up` says it, too:\n{}", gantry.stdout());
+    assert!(
+        told.is_some(),
+        "`gantry up` says it, too:\n{}",
+        gantry.stdout()
+    );
     assert!(gantry.stdout().contains(&detail), "{}", gantry.stdout());
 }
 
@@ -157,7 +190,10 @@ fn where_namespaces_are_given_the_status_says_so() {
         let status = gantry.wait_state("tree-0", "ready", LONG);
         let (state, detail) = promise(&status, "tree");
         assert_eq!(state, "enforced", "as user {user}: {detail}");
-        assert!(detail.starts_with("PID namespace: ends with its init"), "{detail}");
+        assert!(
+            detail.starts_with("PID namespace: ends with its init"),
+            "{detail}"
+        );
     }
 }
 
@@ -168,10 +204,12 @@ fn without_namespaces_a_tree_still_goes_with_its_server_by_order_and_with_the_ga
     let programs = Programs::copied();
     let marker = own_marker("denied-holds");
     let name = |number: usize| format!("{marker}-{number}.");
-    let all_grown = |gantry: &Gantry| (0..3).for_each(|number| {
-        gantry.wait_state(&format!("tree-{number}"), "ready", LONG);
-        procs::wait_count(&name(number), TREE, LONG).unwrap();
-    });
+    let all_grown = |gantry: &Gantry| {
+        (0..3).for_each(|number| {
+            gantry.wait_state(&format!("tree-{number}"), "ready", LONG);
+            procs::wait_count(&name(number), TREE, LONG).unwrap();
+        })
+    };
     let mut builder = Gantry::builder().program(&programs.gantry()).under(&DENIED);
     for number in 0..3 {
         let entry = programs.entry(&Evilpeer::new().in_tree(&name(number)));
@@ -193,7 +231,10 @@ fn without_namespaces_a_tree_still_goes_with_its_server_by_order_and_with_the_ga
     let old = procs::with_marker(&name(1));
     let restarted = gantry.rest("POST", "/api/v1/mcp/servers/tree-1/restart", None);
     assert_eq!(restarted.status, 200, "{}", restarted.text());
-    assert!(!old.iter().any(lives), "a restart begins when the old tree is gone: {old:#?}");
+    assert!(
+        !old.iter().any(lives),
+        "a restart begins when the old tree is gone: {old:#?}"
+    );
     all_grown(&gantry);
     // With the gateway.
     assert_eq!(gantry.stop(), Some(0), "{}", gantry.stderr());

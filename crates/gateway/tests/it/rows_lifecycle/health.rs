@@ -4,7 +4,7 @@ use gantry_testkit::{Era, Evilpeer};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::{SECOND, echoes, events};
+use super::{SECOND, echoes};
 use crate::harness::{Gantry, LONG};
 
 fn asked_often(more: &Value) -> Value {
@@ -39,7 +39,7 @@ fn a_kept_server_that_does_not_answer_is_marked_warned_of_and_not_restarted() {
         (&status["pid"], &status["restart_count"]),
         (&first["pid"], &json!(0))
     );
-    assert_eq!(events(&gantry, "a", "unresponsive").len(), 1, "told once");
+    gantry.events("a", "unresponsive", 1);
     let health = gantry.rest("GET", "/api/v1/health", None).json();
     assert_eq!(health["servers"]["unresponsive"], 1);
     let warnings = health["warnings"].as_array().unwrap().iter();
@@ -74,7 +74,7 @@ fn a_stopped_process_recovers_when_it_goes_on() {
         (&status["pid"], &status["restart_count"]),
         (&first["pid"], &json!(0))
     );
-    assert_eq!(events(&gantry, "a", "recovered"), ["answers again"]);
+    assert_eq!(gantry.events("a", "recovered", 1), ["answers again"]);
     echoes(&gantry, "a");
 }
 
@@ -125,7 +125,7 @@ fn a_local_server_that_does_not_answer_is_reconnected_ever_more_slowly() {
             "{status:#}"
         );
     }
-    assert!(events(&gantry, "a", "unresponsive").len() >= 3);
+    gantry.events("a", "unresponsive", 4);
     // Its tools have left the listing; a call by name says why.
     let list = gantry.mcp("tools/list", json!({}));
     assert_eq!(list["result"]["tools"], json!([]));

@@ -1,0 +1,202 @@
+//! What administrators change: servers and keys. Each change runs as a task of its own to its end,
+//! its record included, even if who asked for it has left (fault P10): dropping the future leaves
+//! nothing half-done. Entry point: `Engine::complete`.
+
+use std::io;
+use std::time::Duration;
+
+use gantry_model::caller::{Caller, KeyKind};
+use gantry_model::id::{AgentName, KeyId};
+use gantry_model::spec::ServerSpec;
+
+use super::Engine;
+use crate::access::FirstKeys;
+use crate::clock::unix_ms;
+use crate::config::{OnStartFailure, Startup};
+use crate::error::EngineError;
+use crate::server::handle::Live;
+use crate::supervisor::Applied;
+use crate::view::ServerView;
+
+/// How long a start that must succeed is waited for; each server's own handshake bound is shorter.
+const START_BOUND: Duration = Duration::from_secs(120);
+
+impl Engine {
+    /// Makes the first admin and agent key of a data folder; `None` if there are keys already.
+    ///
+    /// `keep` puts them where their owner finds them, before they are valid.
+    pub async fn first_start(
+        &self,
+        keep: impl FnOnce(&FirstKeys) -> io::Result<()> + Send + 'static,
+    ) -> Result<Option<FirstKeys>, EngineError> {
+        let engine = self.clone();
+        self.complete(async move {
+            let keep = |keys: &FirstKeys| {
+                keep(keys).map_err(|source| EngineError::Folder {
+                    folder: engine.data_dir().to_owned(),
+                    source,
+                })
+            };
+            engine.inner.access.first_start(keep).await
+        })
+        .await
+    }
+
+    /// Makes a key; its text is never shown again.
+    pub async fn create_key(
+        &self,
+        by: &Caller,
+        kind: KeyKind,
+        agent: &AgentName,
+        label: &str,
+    ) -> Result<(KeyId, String), EngineError> {
+        let engine = self.clone();
+        let (by, agent, label) = (by.clone(), agent.clone(), label.to_owned());
+        self.complete(async move {
+            let (id, key) = engine.inner.access.create(kind, &agent, &label).await?;
+            let target = id.to_string();
+            engine.note(&by, "key.create", &target, &label).await?;
+            Ok((id, key))
+        })
+        .await
+    }
+
+    /// Revokes a key; false if there was none.
+    pub async fn revoke_key(&self, by: &Caller, id: KeyId) -> Result<bool, EngineError> {
+        let (engine, by) = (self.clone(), by.clone());
+        self.complete(async move {
+            let known = engine.inner.access.revoke(id).await?;
+            let target = id.to_string();
+            engine.note(&by, "key.revoke", &target, "").await?;
+            Ok(known)
+        })
+        .await
+    }
+
+    /// Registers a server and starts it, or leaves it asleep if it is lazy.
+    pub async fn register(&self, by: &Caller, spec: ServerSpec) -> Result<ServerView, EngineError> {
+        self.admit()?;
+        let (engine, by) = (self.clone(), by.clone());
+        self.complete(async move {
+            let handle = engine.inner.supervisor.register(spec).await?;
+            let target = handle.name.as_str();
+            engine.note(&by, "server.register", target, "").await?;
+            Ok(ServerView::of(&handle))
+        })
+        .await
+    }
+
+    /// Makes the servers of files what `specs` says, touching only those that changed.
+    pub async fn apply(&self, specs: Vec<ServerSpec>) -> Result<Applied, EngineError> {
+        self.admit()?;
+        let engine = self.clone();
+        self.complete(async move { engine.apply_all(specs).await })
+            .await
+    }
+
+    async fn apply_all(&self, specs: Vec<ServerSpec>) -> Result<Applied, EngineError> {
+        let inner = &self.inner;
+        let abort = inner.on_start_failure == OnStartFailure::Abort;
+        let sequential = inner.startup == Startup::Sequential;
+        let names: Vec<_> = specs.iter().map(|spec| spec.name.clone()).collect();
+        let mut applied = Applied::default();
+        let stored = inner.supervisor.begin(&specs, &mut applied).await?;
+        for (spec, name) in specs.into_iter().zip(&names) {
+            inner.supervisor.place(spec, &stored, &mut applied).await?;
+            if sequential {
+                inner.supervisor.settled(START_BOUND).await;
+                if abort {
+                    self.require_started(name.as_str())?;
+                }
+            }
+        }
+        if abort && !sequential {
+            inner.supervisor.settled(START_BOUND).await;
+            for name in &names {
+                self.require_started(name.as_str())?;
+            }
+        }
+        Ok(applied)
+    }
+
+    fn require_started(&self, name: &str) -> Result<(), EngineError> {
+        let Some(handle) = self.inner.supervisor.find(name) else {
+            return Ok(());
+        };
+        match &*handle.live.borrow() {
+            Live::Ready(_) | Live::Cold => Ok(()),
+            Live::Starting => Err(EngineError::StartFailed {
+                server: handle.name.clone(),
+                reason: "still starting".into(),
+            }),
+            Live::Down(reason, _) => Err(EngineError::StartFailed {
+                server: handle.name.clone(),
+                reason: reason.to_string(),
+            }),
+        }
+    }
+
+    /// Removes a server by name or id and waits until its process is gone; false if there was none.
+    pub async fn remove(&self, by: &Caller, server: &str) -> Result<bool, EngineError> {
+        let (engine, by, server) = (self.clone(), by.clone(), server.to_owned());
+        self.complete(async move {
+            let removed = engine.inner.supervisor.remove(&server).await?;
+            if removed {
+                engine.note(&by, "server.remove", &server, "").await?;
+            }
+            Ok(removed)
+        })
+        .await
+    }
+
+    /// Ends a server's process and starts it anew, its counters reset.
+    pub async fn restart(&self, by: &Caller, server: &str) -> Result<ServerView, EngineError> {
+        self.admit()?;
+        let (engine, by, server) = (self.clone(), by.clone(), server.to_owned());
+        self.complete(async move {
+            engine.note(&by, "server.restart", &server, "").await?;
+            let handle = engine.inner.supervisor.restart(&server).await?;
+            Ok(ServerView::of(&handle))
+        })
+        .await
+    }
+
+    /// Runs a change to its end, whether or not its asker waits for that.
+    async fn complete<T: Send + 'static>(
+        &self,
+        change: impl Future<Output = Result<T, EngineError>> + Send + 'static,
+    ) -> Result<T, EngineError> {
+        match self.inner.changes.spawn(change).await {
+            Ok(done) => done,
+            Err(error) => match error.try_into_panic() {
+                // The asker sees it as if it had run there.
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_cancelled) => Err(EngineError::Stopping),
+            },
+        }
+    }
+
+    fn admit(&self) -> Result<(), EngineError> {
+        if self.inner.draining.is_cancelled() {
+            Err(EngineError::Stopping)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Records what an administrator did.
+    async fn note(
+        &self,
+        by: &Caller,
+        act: &str,
+        target: &str,
+        detail: &str,
+    ) -> Result<(), EngineError> {
+        let key = by.key.to_string();
+        Ok(self
+            .inner
+            .store
+            .put_admin_act(unix_ms(), &key, act, target, detail)
+            .await?)
+    }
+}

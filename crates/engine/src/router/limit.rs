@@ -1,0 +1,56 @@
+//! How long a request may take, counted from its beginning: one deadline for every wait on its way.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// When the caller wants an answer at the latest, if it said so.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limit {
+    asked: Option<(Duration, Instant)>,
+}
+
+impl Limit {
+    /// Counts a caller's time from `begun`.
+    pub(super) fn of(begun: Instant, timeout: Option<Duration>) -> Self {
+        // What reaches beyond the clock is no limit.
+        let asked = timeout.and_then(|timeout| Some((timeout, begun.checked_add(timeout)?)));
+        Self { asked }
+    }
+
+    /// Returns how long to wait for something that has a bound of its own.
+    pub(super) fn within(self, bound: Duration) -> Duration {
+        let left = |until: Instant| until.saturating_duration_since(Instant::now());
+        self.asked
+            .map_or(bound, |(_, until)| left(until).min(bound))
+    }
+
+    /// Returns what the caller allowed, if it is over.
+    pub(super) fn passed(self) -> Option<Duration> {
+        self.asked
+            .filter(|(_, until)| *until <= Instant::now())
+            .map(|(timeout, _)| timeout)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn all_waits_share_one_deadline() {
+        let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
+        let limit = Limit::of(Instant::now(), Some(3 * second));
+        assert_eq!(limit.within(minute), 3 * second);
+        assert_eq!(limit.within(second), second);
+        tokio::time::advance(2 * second).await;
+        assert_eq!((limit.within(minute), limit.passed()), (second, None));
+        tokio::time::advance(2 * second).await;
+        assert_eq!(limit.within(minute), Duration::ZERO);
+        assert_eq!(limit.passed(), Some(3 * second));
+        for none in [None, Some(Duration::MAX)] {
+            let limit = Limit::of(Instant::now(), none);
+            assert_eq!((limit.within(minute), limit.passed()), (minute, None));
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What a link writes when an answer is waited for no more, and what it says of a silent server.
+
+use bytes::Bytes;
+use gantry_model::secret::{Redactor, SecretText};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::unix::pipe;
+
+use super::*;
+use crate::transport::stdio::Inbox;
+
+fn link(lanes: u32, redactor: Redactor) -> (Arc<Link>, pipe::Receiver) {
+    let (sender, receiver) = pipe::pipe().unwrap();
+    let limits = LinkLimits {
+        lanes,
+        queue: 4,
+        line_bytes: 1 << 20,
+        depth: 64,
+        late_grace: Duration::ZERO,
+    };
+    let link = Link::new(
+        LineWriter::new(sender, 1 << 20),
+        Arc::new(Logs::new(Arc::new(redactor))),
+        Arc::default(),
+        limits,
+        1,
+        TaskTracker::new(),
+    );
+    (Arc::new(link), receiver)
+}
+
+/// Returns the methods of the next lines that are written.
+async fn written(receiver: &mut BufReader<pipe::Receiver>, count: usize) -> Vec<String> {
+    let mut methods = Vec::new();
+    let mut lines = receiver.lines();
+    while methods.len() < count {
+        let line = lines.next_line().await.unwrap().unwrap();
+        let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+        methods.push(line["method"].as_str().unwrap().to_owned());
+    }
+    methods
+}
+
+fn call(link: &Arc<Link>) -> InFlight {
+    let id = link.new_id();
+    let line = OneLine::request(id, "tools/call", None);
+    link.call(&"a".parse().unwrap(), id, line, None).unwrap()
+}
+
+#[tokio::test]
+async fn a_handshake_is_never_cancelled() {
+    let (link, receiver) = link(1, Redactor::default());
+    let mut receiver = BufReader::new(receiver);
+    for method in ["initialize", "server/discover", "tools/list"] {
+        drop(link.ask_begin(method, None).unwrap());
+    }
+    let expected = [
+        "initialize",
+        "server/discover",
+        "tools/list",
+        "notifications/cancelled",
+    ];
+    tokio::select! {
+        methods = written(&mut receiver, expected.len()) => assert_eq!(methods, expected),
+        () = link.run_writer(Duration::from_secs(5)) => panic!("the writer ended"),
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_sent_to_a_closed_input_says_so() {
+    // fault P11
+    let (link, receiver) = link(1, Redactor::default());
+    let first = call(&link);
+    let second = call(&link);
+    drop(receiver);
+    link.close_input();
+    drop(first);
+    assert!(matches!(
+        second.answer().await,
+        Answer::Failed(Failure::Exited(_))
+    ));
+    assert!(matches!(
+        link.ask("ping", None, Duration::from_secs(1)).await,
+        Err(Some(Failure::Exited(_)))
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_is_mute_until_it_says_something() {
+    // fault P5
+    let (link, _receiver) = link(1, Redactor::default());
+    let short = Deadline {
+        quiet: Duration::from_secs(1),
+        whole: Duration::from_secs(1),
+    };
+    let heard_meanwhile = call(&link);
+    link.line(Bytes::from_static(b"noise"));
+    assert!(heard_meanwhile.answer_within(short).await.is_err());
+    assert!(!link.is_mute());
+    assert!(call(&link).answer_within(short).await.is_err());
+    assert!(link.is_mute());
+    link.line(Bytes::from_static(b"noise"));
+    assert!(!link.is_mute());
+    // One that waits for a lane was never heard by the server.
+    let _long = call(&link);
+    assert!(call(&link).answer_within(short).await.is_err());
+    assert!(!link.is_mute());
+}
+
+#[tokio::test]
+async fn progress_carries_no_secret_of_the_server() {
+    // fault K2
+    let secret = SecretText::new("hunter22-hunter22".to_owned());
+    let (link, _receiver) = link(1, Redactor::new([&secret]));
+    let (sink, mut reports) = tokio::sync::mpsc::channel(1);
+    let progress = Progress {
+        token: "7".into(),
+        sink,
+    };
+    let id = link.new_id();
+    let line = OneLine::request(id, "tools/call", None);
+    let _call = link
+        .call(&"a".parse().unwrap(), id, line, Some(progress))
+        .unwrap();
+    let told = serde_json::json!({"jsonrpc": "2.0", "method": "notifications/progress",
+        "params": {"progressToken": id, "progress": 1, "message": secret.expose()}});
+    link.line(Bytes::from(told.to_string()));
+    let report: serde_json::Value = serde_json::from_str(&reports.recv().await.unwrap()).unwrap();
+    assert_eq!(report["message"], "[redacted]");
+    assert_eq!(report["progressToken"], 7);
+}

@@ -1,0 +1,120 @@
+//! The servers of files: made what a configuration says, touching only those that changed. They are
+//! stored for their identity and order only, without the values of their environment: each start
+//! reads them anew from their files. Entry points: `begin`, then `place` for each.
+
+use std::collections::HashMap;
+
+use gantry_model::id::ServerName;
+use gantry_model::spec::{Launch, ServerSpec, Source};
+use gantry_store::ServerRow;
+
+use super::Supervisor;
+use crate::error::EngineError;
+
+/// What applying a configuration changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// Servers that are new.
+    pub added: Vec<ServerName>,
+    /// Servers whose spec changed, and which were started anew.
+    pub changed: Vec<ServerName>,
+    /// Servers that are gone.
+    pub removed: Vec<ServerName>,
+}
+
+impl Supervisor {
+    /// Checks all specs and removes the servers of files that are not among them; returns what was
+    /// stored before. A name that the API has given away is refused before anything changes.
+    pub(crate) async fn begin(
+        &self,
+        specs: &[ServerSpec],
+        applied: &mut Applied,
+    ) -> Result<Vec<ServerRow>, EngineError> {
+        for spec in specs {
+            spec.check()?;
+        }
+        let wanted: HashMap<_, _> = specs.iter().map(|spec| (&spec.name, spec.source)).collect();
+        let turn = self.changing.lock().await;
+        if self.stopping.is_cancelled() {
+            return Err(EngineError::Stopping);
+        }
+        let stored = self.store.servers(&self.project).await?;
+        let clash = stored.iter().find(|row| {
+            row.spec.source == Source::Api
+                && wanted
+                    .get(&row.spec.name)
+                    .is_some_and(|source| *source != Source::Api)
+        });
+        if let Some(row) = clash {
+            return Err(EngineError::Conflict {
+                name: row.spec.name.clone(),
+            });
+        }
+        let mut left = Vec::new();
+        for row in &stored {
+            if row.spec.source == Source::Api || wanted.contains_key(&row.spec.name) {
+                continue;
+            }
+            self.store.remove_server(&self.project, row.id).await?;
+            applied.removed.push(row.spec.name.clone());
+            if let Some(handle) = self.find(row.spec.name.as_str()) {
+                self.leave(&handle);
+                left.push(handle);
+            }
+        }
+        drop(turn);
+        for handle in left {
+            handle.stopped.cancelled().await;
+        }
+        Ok(stored)
+    }
+
+    /// Makes one server what its spec says; `stored` is what [`Self::begin`] found.
+    pub(crate) async fn place(
+        &self,
+        spec: ServerSpec,
+        stored: &[ServerRow],
+        applied: &mut Applied,
+    ) -> Result<(), EngineError> {
+        let name = spec.name.clone();
+        let mut turn = self.turn(&name).await?;
+        let running = self.find(name.as_str());
+        let mut row = self.new_row(&spec);
+        let mut place = None;
+        if let Some(handle) = running {
+            if *handle.spec == spec {
+                return Ok(());
+            }
+            if handle.spec.source == Source::Api && spec.source != Source::Api {
+                return Err(EngineError::Conflict { name });
+            }
+            (row.id, row.created_ms) = (handle.id, handle.created_ms);
+            self.store.replace_server(&row).await?;
+            place = self.leave(&handle);
+            drop(turn);
+            applied.changed.push(name.clone());
+            // Its row keeps the name from others until its process is gone.
+            turn = self.turn(&name).await?;
+        } else {
+            if let Some(known) = stored.iter().find(|row| row.spec.name == name) {
+                (row.id, row.created_ms) = (known.id, known.created_ms);
+            }
+            self.store.replace_server(&row).await?;
+            applied.added.push(name);
+        }
+        self.add(&row, spec, place).await;
+        drop(turn);
+        Ok(())
+    }
+}
+
+/// Returns a spec as it is stored: what a file or Gantry itself gives to a server's environment is
+/// read anew at each start, so that its values, which may be secrets, stay out of the database.
+pub(super) fn stored(spec: &ServerSpec) -> ServerSpec {
+    let mut spec = spec.clone();
+    if spec.source != Source::Api {
+        let Launch::Process(process) = &mut spec.launch;
+        process.env.values_mut().for_each(String::clear);
+    }
+    spec
+}

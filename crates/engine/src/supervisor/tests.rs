@@ -1,0 +1,131 @@
+//! A runner that panics: its calls are answered, its process is gone, and it starts anew.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use gantry_model::id::{AgentName, ServerName};
+use gantry_model::jsonrpc::{OneLine, Payload, RawBuf};
+use gantry_model::naming::{Expose, OnCollision};
+use gantry_model::spec::ProcessLaunch;
+use gantry_model::status::State;
+use gantry_sandbox::{Sandbox, SandboxOptions};
+use gantry_testkit::{Era, Evilpeer, procs};
+use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
+
+use super::*;
+use crate::config::EngineLimits;
+use crate::driver::process::ProcessDriver;
+use crate::events::Events;
+use crate::server::pending::{Answer, Failure};
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// Makes a supervisor whose runners panic when they next show a change, if `armed` says so.
+async fn supervisor(folder: &Path, armed: &Arc<AtomicBool>) -> Supervisor {
+    let project = ProjectName::local();
+    let store = Store::open(&folder.join("gantry.db")).await.unwrap();
+    store.ensure_project(&project).await.unwrap();
+    let instance = format!("test-{}", std::process::id());
+    let sandbox = Sandbox::probe(SandboxOptions { instance }).unwrap();
+    // Nobody writes the events down here; what does not fit the queue is dropped.
+    let (events, _queue) = Events::new(project.clone());
+    let (_kill_at, kill_at) = watch::channel(None);
+    let armed = Arc::clone(armed);
+    let around = Surroundings {
+        driver: ProcessDriver::new(sandbox, Vec::new(), folder.to_owned()),
+        store: store.clone(),
+        events,
+        tracker: TaskTracker::new(),
+        limits: EngineLimits::default(),
+        first_id: 1,
+        changed: Arc::new(move || {
+            if armed.swap(false, Ordering::Relaxed) {
+                panic!("a runner that panics");
+            }
+        }),
+        kill_at,
+    };
+    let catalog = Arc::new(Catalog::new(Expose::default(), OnCollision::default()));
+    Supervisor::new(project, store, Arc::new(around), catalog, Arc::default())
+}
+
+fn spec() -> ServerSpec {
+    let argv = Evilpeer::new().era(Era::Legacy).argv();
+    let launch = ProcessLaunch {
+        command: argv[0].clone(),
+        args: argv[1..].to_vec(),
+        env: Default::default(),
+        cwd: Some("/".into()),
+        profile: gantry_model::spec::Profile::Local,
+        limits: Default::default(),
+    };
+    let name: ServerName = "a".parse().unwrap();
+    let mut spec = ServerSpec::process(name, launch);
+    spec.start = Start::Eager;
+    spec
+}
+
+async fn ready(handle: &ServerHandle) -> u32 {
+    let mut status = handle.status.clone();
+    let is_ready = |status: &crate::server::status::ServerStatus| status.state == State::Ready;
+    let status = tokio::time::timeout(LONG, status.wait_for(is_ready)).await;
+    status.unwrap().unwrap().pid.unwrap()
+}
+
+// fault P12
+#[tokio::test]
+async fn a_runner_that_panics_answers_its_calls_and_starts_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let armed = Arc::new(AtomicBool::new(false));
+    let supervisor = supervisor(folder.path(), &armed).await;
+    let handle = supervisor.register(spec()).await.unwrap();
+    let first = ready(&handle).await;
+    let link = handle.link(LONG).await.unwrap();
+    let id = link.new_id();
+    let params = r#"{"name":"slow","arguments":{"ms":60000}}"#;
+    let params = RawBuf::serialize(&serde_json::from_str::<serde_json::Value>(params).unwrap());
+    let line = OneLine::request(id, "tools/call", Some(Payload::from(&params.unwrap())));
+    let agent: AgentName = "default".parse().unwrap();
+    let call = link.call(&agent, id, line, None).ok().unwrap();
+    armed.store(true, Ordering::Relaxed);
+    let begun = Instant::now();
+    handle.orders.send(Order::Restart).await.unwrap();
+    let answer = tokio::time::timeout(Duration::from_secs(1), call.answer()).await;
+    let Ok(Answer::Failed(Failure::Exited(how))) = answer else {
+        panic!("{answer:?} after {:?}", begun.elapsed());
+    };
+    assert_eq!(how, "the gateway failed while it ran the server");
+    let mut status = handle.status.clone();
+    let anew = tokio::time::timeout(
+        LONG,
+        status.wait_for(|now| now.state == State::Ready && now.pid != Some(first)),
+    );
+    anew.await.unwrap().unwrap();
+    assert!(
+        !procs::alive(first),
+        "its process went with the life that it panicked in"
+    );
+    // And it can still be stopped.
+    tokio::time::timeout(LONG, supervisor.remove("a"))
+        .await
+        .unwrap()
+        .unwrap();
+}
+
+// fault P12
+#[tokio::test]
+async fn a_runner_that_panics_while_it_is_stopped_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let armed = Arc::new(AtomicBool::new(false));
+    let supervisor = supervisor(folder.path(), &armed).await;
+    let handle = supervisor.register(spec()).await.unwrap();
+    let pid = ready(&handle).await;
+    armed.store(true, Ordering::Relaxed);
+    tokio::time::timeout(LONG, supervisor.remove("a"))
+        .await
+        .unwrap()
+        .unwrap();
+    let gone = gantry_testkit::wait::eventually(LONG, || !procs::alive(pid));
+    assert!(gone.is_some());
+}

@@ -1,0 +1,72 @@
+//! The verbs of the command line, where they succeed and where they fail, word for word.
+//!
+//! What differs from run to run (ids, times, paths, processes) is filtered out of the snapshots.
+
+mod failing;
+mod verbs;
+
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::harness::{Gantry, PROGRAM};
+
+/// Returns what a verb printed and how it ended.
+fn told(output: &Output) -> String {
+    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if !errors.is_empty() {
+        text.push_str(&format!("--- stderr\n{errors}"));
+    }
+    match output.status.code() {
+        Some(code) => text.push_str(&format!("--- exit {code}")),
+        None => text.push_str("--- killed"),
+    }
+    text
+}
+
+/// Runs a verb against a gateway and returns what it told.
+fn run(gantry: &Gantry, arguments: &[&str]) -> String {
+    told(&gantry.cli(arguments))
+}
+
+/// Runs the program by itself, in an empty folder.
+fn alone(arguments: &[&str]) -> String {
+    let home = tempfile::tempdir().unwrap();
+    let output = Command::new(PROGRAM)
+        .args(arguments)
+        .env_clear()
+        .env("HOME", home.path())
+        .env("NO_COLOR", "1")
+        .current_dir(home.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    told(&output)
+}
+
+/// Makes what differs from run to run the same.
+fn settings() -> insta::Settings {
+    let mut settings = insta::Settings::clone_current();
+    for (pattern, stand_in) in [
+        (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", "[time]"),
+        (r"call_[0-9a-f]{32}", "[call]"),
+        (r"srv_[0-9a-f]{32}", "[server]"),
+        (r"/[^ `]*/evilpeer", "[evilpeer]"),
+        (r"/[^ `]*/\.tmp[A-Za-z0-9]+(-[0-9a-f]{8})?", "[home]"),
+        (r"127\.0\.0\.1:\d+", "[address]"),
+        (r"\d+(\.\d+)? (µs|ms|s)\b", "[duration]"),
+        (r"process +\d+", "process [pid]"),
+        (r"\b\d+\.\d+\.\d+\b", "[version]"),
+        // Columns are as wide as what stood in them.
+        (r" {2,}", "  "),
+    ] {
+        settings.add_filter(pattern, stand_in);
+    }
+    settings
+}
+
+/// Returns members of an entry by which a server that ends stays down.
+fn stays_down() -> Value {
+    json!({"life": {"restart": {"at_once": 0, "window": "1m", "ladder": ["1m"], "reset_after": "10m"}}})
+}
