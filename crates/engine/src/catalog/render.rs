@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn no_client_is_asked_to_mirror_arguments_into_headers() {
         let definition = r#"{"name":"a","inputSchema":{"type":"object","properties":{"r":{"type":"string","x-mcp-header":"Region"},"x-mcp-header":{"enum":[{"x-mcp-header":1}]}}}}"#;
-        let shown = r#"{"name":"b","inputSchema":{"type":"object","properties":{"r":{"type":"string"},"x-mcp-header":{"enum":[{"x-mcp-header":1}]}}}}"#;
+        let shown = r#"{"inputSchema":{"type":"object","properties":{"r":{"type":"string"},"x-mcp-header":{"enum":[{"x-mcp-header":1}]}}},"name":"b"}"#;
         assert_eq!(
             render(definition, Some("b")),
             format!("{{\"tools\":[{shown}]}}")

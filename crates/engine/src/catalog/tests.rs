@@ -210,6 +210,17 @@ fn one_server_alone_keeps_its_own_names() {
 }
 
 #[test]
+fn a_server_whose_lists_failed_is_hidden_and_still_found() {
+    // row 2.6
+    let mut failed = entry("a", &["x"]);
+    Arc::make_mut(&mut failed.catalog).hidden = true;
+    let catalog = qualified(vec![failed, entry("b", &["x"])]);
+    let view = catalog.view(&everyone(), &Scope::All);
+    assert_eq!(listed(&view), ["b__x"]);
+    assert_eq!(told(view.resolve_tool("a__x")), "bound a:x");
+}
+
+#[test]
 fn a_server_that_is_down_is_not_listed_and_still_found() {
     let mut down = entry("a", &["x"]);
     down.listed = false;

@@ -21,7 +21,7 @@ fn of_file(name: &str, variable: &str) -> ServerSpec {
         profile: Profile::Local,
         limits: Default::default(),
     };
-    let mut spec = ServerSpec::process(name.parse().unwrap(), launch);
+    let mut spec = ServerSpec::process(name.parse().expect("a name"), launch);
     spec.source = Source::File;
     spec
 }
@@ -39,7 +39,7 @@ fn stubborn(name: &str) -> ServerSpec {
         profile: Profile::Local,
         limits: Default::default(),
     };
-    let mut spec = ServerSpec::process(name.parse().unwrap(), launch);
+    let mut spec = ServerSpec::process(name.parse().expect("a name"), launch);
     spec.start = Start::Eager;
     spec.life.stop_grace = Duration::from_secs(2);
     spec
@@ -50,12 +50,13 @@ async fn start(folder: &Path) -> Engine {
     config.startup = Startup::Sequential;
     config.stop.kill_after = Duration::from_millis(500);
     config.environment = vec![("PATH".into(), "/usr/bin:/bin".into())];
-    Engine::start(config).await.unwrap()
+    Engine::start(config).await.expect("it starts")
 }
 
 async fn admin(engine: &Engine) -> Caller {
-    let keys = engine.first_start(|_| Ok(())).await.unwrap().unwrap();
-    engine.authenticate(&keys.admin).unwrap()
+    let keys = engine.first_start(|_| Ok(())).await.expect("a store");
+    let key = keys.expect("first keys").admin;
+    engine.authenticate(&key).expect("a valid key")
 }
 
 fn names(engine: &Engine) -> Vec<String> {
