@@ -83,7 +83,7 @@ fn calls_of(mut client: Client, number: usize, progress: &Progress) -> Sent {
                 progress.answered.fetch_add(1, Ordering::Relaxed);
                 Fate::Result(text.trim_end_matches('x').trim_end().to_owned())
             }
-            other => {
+            other @ (Fate::Cut | Fate::Failed { .. }) => {
                 progress.refused.fetch_add(1, Ordering::Relaxed);
                 other
             }
