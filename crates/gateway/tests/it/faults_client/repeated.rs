@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use gantry_testkit::Evilpeer;
+use gantry_testkit::journal::Entry;
 use gantry_testkit::wait::eventually;
 use serde_json::{Value, json};
 
@@ -36,9 +37,11 @@ fn the_same_body_again_is_a_new_call_with_a_row_of_its_own() {
         .journal()
         .entries
         .into_iter()
-        .filter_map(|entry| match entry {
-            gantry_testkit::journal::Entry::Call { id, .. } => Some(id),
-            _ => None,
+        .filter_map(|entry| {
+            if let Entry::Call { id, .. } = entry {
+                return Some(id);
+            }
+            None
         })
         .collect();
     assert_eq!(upstream.len(), TIMES, "each has an upstream id of its own");
