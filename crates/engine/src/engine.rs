@@ -72,6 +72,9 @@ impl Engine {
     /// Takes the data folder, replays the audit, and starts what is registered.
     pub async fn start(config: EngineConfig) -> Result<Self, EngineError> {
         let folder = DataFolder::take(&config.data_dir)?;
+        let instance = instance_name(folder.path());
+        // What the host allows is found out while the database and the journal are opened.
+        let probing = tokio::task::spawn_blocking(|| Sandbox::probe(SandboxOptions { instance }));
         let store = Store::open(&folder.path().join("gantry.db")).await?;
         let audit = Audit::open(
             &folder.inner("journal")?,
@@ -84,8 +87,7 @@ impl Engine {
             ..CallFilter::default()
         };
         let newest = store.calls(&newest).await?.first().map(|row| row.id);
-        let instance = instance_name(folder.path());
-        let sandbox = Sandbox::probe(SandboxOptions { instance })?;
+        let sandbox = probing.await.map_err(|_| EngineError::Stopping)??;
         let access = Access::load(store.clone(), config.project.clone()).await?;
         let folders = folder.inner("servers")?;
         // From here on tasks run; nothing below fails before `finish` can end them.

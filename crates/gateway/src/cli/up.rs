@@ -215,15 +215,17 @@ impl Gateway<'_> {
 
     /// Everything between an engine that runs and a gateway that serves.
     async fn prepare(&self, engine: &Engine, stop: &CancellationToken) -> Result<(), Failure> {
-        self.keep_keys(engine).await?;
         let specs = self.specs(engine)?;
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => {}
-            applied = engine.apply(specs) => {
-                applied.map_err(|error| clash(&error))?;
+        let applying = async {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => Ok(()),
+                applied = engine.apply(specs) => applied.map(drop).map_err(|error| clash(&error)),
             }
-        }
+        };
+        // Servers come up while the keys of a first start are made.
+        let (applied, kept) = tokio::join!(applying, self.keep_keys(engine));
+        applied.and(kept)?;
         let unknown = |error| Failure::plain(Exit::Failed, "cannot tell the port", &error);
         let port = self.listener.local_addr().map_err(unknown)?.port();
         let running = Running {

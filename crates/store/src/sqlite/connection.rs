@@ -18,6 +18,10 @@ const WRITER: &str = "ATTACH $1 AS kb; PRAGMA kb.journal_mode = WAL; PRAGMA kb.s
      PRAGMA kb.mmap_size = 0; PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON; \
      PRAGMA trusted_schema = OFF";
 
+/// Sets up who makes a new file: nothing is synced until the whole file is put in its place.
+const MAKER: &str = "ATTACH $1 AS kb; PRAGMA kb.journal_mode = WAL; PRAGMA kb.synchronous = OFF; \
+     PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF";
+
 /// Sets a reader up, which cannot write.
 const READER: &str = "ATTACH $1 AS kb; PRAGMA kb.cache_size = -1000; PRAGMA kb.mmap_size = 0; \
      PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF; \
@@ -52,6 +56,11 @@ impl Connector {
     /// Makes the connection that writes.
     pub(crate) async fn writer(&self) -> Result<SqliteConnection, StoreError> {
         self.connect(WRITER, 32).await
+    }
+
+    /// Makes the connection that fills a new file, which is not in its place yet.
+    pub(crate) async fn maker(&self) -> Result<SqliteConnection, StoreError> {
+        self.connect(MAKER, 8).await
     }
 
     /// Makes a connection that reads.

@@ -66,7 +66,7 @@ pub(crate) async fn create(
     let failed = |error: std::io::Error| StoreError::open(path, error);
     file::remove_unfinished(&unfinished).map_err(failed)?;
     drop(file::make(&unfinished).map_err(failed)?);
-    let mut connection = Connector::new(&unfinished, busy_timeout)?.writer().await?;
+    let mut connection = Connector::new(&unfinished, busy_timeout)?.maker().await?;
     run(&mut connection, path, migrator).await?;
     let closed = connection.close().await;
     closed.map_err(|error| StoreError::from_sqlite(path, "make the file", error))?;
