@@ -4,16 +4,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gantry_model::era::Era;
 use gantry_model::event::EventKind;
-use gantry_model::spec::Launch;
+use gantry_model::id::ServerId;
+use gantry_model::spec::{Launch, ServerSpec};
 use gantry_model::status::State;
 use gantry_sandbox::{Spawned, Tree};
 use tokio::time::{Instant, timeout};
 
 use super::running::{Running, Task};
-use super::{EndKind, Ended, Next, ServerRunner, care};
+use super::{EndKind, Ended, Next, ServerRunner, Surroundings, care};
 use crate::catalog::ServerCatalog;
-use crate::server::handle::Live;
+use crate::server::handle::{Live, Order};
 use crate::server::handshake::{self, GreetError, Hello};
 use crate::server::link::{Link, LinkLimits};
 use crate::server::listing::{Listing, ListingError};
@@ -43,9 +45,10 @@ impl ServerRunner {
         let mut running = self.open(spawned);
         let deadline = begun + self.spec.life.handshake;
         let greeted = {
-            let greet = self.greet(Arc::clone(&running.link), deadline);
+            let who = (&*self.around, &*self.spec, self.id);
+            let greet = greet(who, self.era_hint, Arc::clone(&running.link), deadline);
             tokio::select! {
-                biased; // Stop, then the process's end, its misdeeds, its pipes' end, the greeting.
+                biased; // Stop, the process's end, its misdeeds, its pipes' end, orders, the greeting.
                 () = self.stop.cancelled() => return Next::Stop(Some(Box::new(running))),
                 exit = running.tree.wait() => Err(Greeted::Exited(exit.to_string())),
                 () = running.link.troubled.notified() => {
@@ -58,6 +61,10 @@ impl ServerRunner {
                 () = running.link.input_closed.notified() => {
                     Err(Greeted::Cut("closed its stdin during the handshake".into()))
                 }
+                order = self.orders.recv() => return match order {
+                    Some(Order::Restart) => Next::Restart(Box::new(running)),
+                    None => Next::Stop(Some(Box::new(running))),
+                },
                 greeted = greet => greeted,
             }
         };
@@ -87,7 +94,7 @@ impl ServerRunner {
                 running.close(&Failure::Exited(how.clone())).await;
                 if self.era_hint.is_none() {
                     // Some servers end on a request before `initialize`: the next try asks that first.
-                    self.era_hint = Some(gantry_model::era::Era::Handshake);
+                    self.era_hint = Some(Era::Handshake);
                 }
                 let misdeed = running.link.take_trouble();
                 failed(misdeed.unwrap_or_else(|| format!("ended during the handshake: {how}")))
@@ -155,16 +162,6 @@ impl ServerRunner {
         }
     }
 
-    /// Handshake and first listing, all within one deadline, and the listing remembered.
-    async fn greet(&self, link: Arc<Link>, deadline: Instant) -> Result<(Hello, Listing), Greeted> {
-        let life = &self.spec.life;
-        let hello = handshake::greet(&link, self.era_hint, life.probe, deadline).await?;
-        let left = deadline.saturating_duration_since(Instant::now());
-        let listed = care::list(&self.around, &self.spec, self.id, &link, &hello, left);
-        let listing = listed.await?;
-        Ok((hello, listing))
-    }
-
     /// Puts what a server offers into the catalog; true if it is news.
     pub(super) fn take_listing(&self, listing: Listing, hello: Arc<Hello>) -> bool {
         let catalog = ServerCatalog::new(listing, Some(hello));
@@ -187,6 +184,19 @@ impl ServerRunner {
         (self.around.changed)();
         news
     }
+}
+
+/// Handshake and first listing, all within one deadline, and the listing remembered.
+async fn greet(
+    (around, spec, id): (&Surroundings, &ServerSpec, ServerId),
+    hint: Option<Era>,
+    link: Arc<Link>,
+    deadline: Instant,
+) -> Result<(Hello, Listing), Greeted> {
+    let hello = handshake::greet(&link, hint, spec.life.probe, deadline).await?;
+    let left = deadline.saturating_duration_since(Instant::now());
+    let listing = care::list(around, spec, id, &link, &hello, left).await?;
+    Ok((hello, listing))
 }
 
 /// Why a started process did not become a server.

@@ -46,6 +46,21 @@ fn an_unexpected_exit_is_followed_by_a_start_and_told_with_code_and_stderr() {
     );
 }
 
+// row 1.12
+#[test]
+fn an_order_to_restart_is_heeded_while_a_server_hangs_in_its_handshake() {
+    let gantry = Gantry::builder()
+        .server("a", &Evilpeer::new().fault("init-hang"))
+        .start();
+    let pid = gantry.wait_status("a", LONG, |now| now["pid"].is_u64())["pid"].clone();
+    let begun = Instant::now();
+    let answer = gantry.rest("POST", "/api/v1/mcp/servers/a/restart", None);
+    assert!(answer.status < 300, "{}", answer.status);
+    let anew = |now: &Value| now["pid"].is_u64() && now["pid"] != pid;
+    gantry.wait_status("a", LONG, anew);
+    assert!(begun.elapsed() < 12 * SECOND, "{:?}", begun.elapsed());
+}
+
 // row 1.10
 #[test]
 fn more_than_three_crashes_in_a_minute_climb_the_ladder() {
