@@ -27,3 +27,15 @@ pub trait Diagnose: std::error::Error {
         None
     }
 }
+
+/// Returns an error's text with all its causes, for a log or an administrator.
+pub fn chain(error: &(dyn std::error::Error + '_)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

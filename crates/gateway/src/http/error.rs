@@ -10,7 +10,7 @@ mod map;
 use std::time::Duration;
 
 use axum::response::Response;
-use gantry_model::diagnose::{Diagnose, Fault};
+use gantry_model::diagnose::{Diagnose, Fault, chain};
 use gantry_model::era::shape;
 use gantry_model::id::CallId;
 use gantry_model::jsonrpc;
@@ -94,7 +94,7 @@ impl Problem {
     }
 
     /// Takes code, fault, text and hint of an error, under the given status.
-    pub(crate) fn of(status: StatusCode, error: &(impl Diagnose + ?Sized)) -> Self {
+    pub(crate) fn of(status: StatusCode, error: &impl Diagnose) -> Self {
         let mut problem = Self::new(status, error.code());
         problem.0.fault = error.fault();
         if error.fault() == Fault::Gateway {
@@ -260,17 +260,6 @@ impl Problem {
 
 fn title(status: StatusCode) -> &'static str {
     status.canonical_reason().unwrap_or("Error")
-}
-
-fn chain(error: &(impl std::error::Error + ?Sized)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        source = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gantry_model::diagnose::chain;
 use gantry_model::era::Era;
 use gantry_model::event::EventKind;
 use gantry_model::id::ServerId;
@@ -237,16 +238,4 @@ fn failed(how: String) -> Next {
         how,
         kind: EndKind::Start,
     })
-}
-
-/// An error with everything that caused it, for a person.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
