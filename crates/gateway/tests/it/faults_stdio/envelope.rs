@@ -256,6 +256,21 @@ fn answers_that_are_none_end_their_call_and_make_up_no_result() {
 
 // fault S7
 #[test]
+fn an_answer_without_an_id_ends_the_only_call_there_is() {
+    let rig = Rig::new(&Evilpeer::new().fault("null-id"), &json!({}));
+    let begun = tokio::time::Instant::now();
+    let answer = rig.gantry.call("evil__echo", json!({"text": "x"}));
+    assert!(begun.elapsed() <= SECOND);
+    let message = answer["error"]["message"].as_str().unwrap();
+    assert!(
+        message.ends_with("member `id` must not be null"),
+        "{message}"
+    );
+    rig.audited(EVIL, &[(1, "error", Some("server.protocol"))]);
+}
+
+// fault S7
+#[test]
 fn an_error_of_the_server_is_told_as_it_is() {
     let rig = Rig::new(&Evilpeer::new(), &json!({}));
     let arguments = |_| json!({"code": -32050, "message": "out of paper"});

@@ -102,7 +102,7 @@ fn a_server_that_dislikes_the_probe_is_greeted_the_old_way() {
 
 // fault S18
 #[test]
-fn many_failed_attempts_leave_no_descriptor_and_no_process() {
+fn a_thousand_failed_attempts_leave_no_descriptor_and_no_process() {
     let gantry = Gantry::start(&[GOOD]);
     let peer = Evilpeer::new().name("lost-again-s18").fault("init-error");
     let argv = peer.argv();
@@ -112,20 +112,26 @@ fn many_failed_attempts_leave_no_descriptor_and_no_process() {
     let before = procs::open_fds(gantry.pid);
     assert!(settled(before).is_some());
     let restart = json!({"at_once": 0, "window": "1m", "ladder": ["1ms"], "reset_after": "10m"});
-    let body = json!({
-        "name": "lost", "command": argv[0], "args": argv[1..], "profile": "local",
-        "start": "eager", "restart": restart,
-    });
-    let registered = gantry.rest("POST", "/api/v1/mcp/servers", Some(&body));
-    assert_eq!(registered.status, 201, "{}", registered.text());
-    let attempts = 150;
+    let (servers, attempts) = (["lost1", "lost2", "lost3", "lost4", "lost5"], 200);
+    for name in servers {
+        let body = json!({
+            "name": name, "command": argv[0], "args": argv[1..], "profile": "local",
+            "start": "eager", "restart": restart,
+        });
+        let registered = gantry.rest("POST", "/api/v1/mcp/servers", Some(&body));
+        assert_eq!(registered.status, 201, "{}", registered.text());
+    }
     let rig = Rig { gantry };
-    let often = |status: &Value| status["restart_count"].as_u64().unwrap() >= attempts;
-    let status = rig.gantry.wait_status("lost", 2 * LONG, often);
-    assert!(status["health_warning"].as_bool().unwrap());
+    for name in servers {
+        let often = |status: &Value| status["restart_count"].as_u64().unwrap() >= attempts;
+        let status = rig.gantry.wait_status(name, 2 * LONG, often);
+        assert!(status["health_warning"].as_bool().unwrap());
+    }
     rig.beside_neighbour(|| ());
-    let removed = rig.gantry.rest("DELETE", "/api/v1/mcp/servers/lost", None);
-    assert_eq!(removed.status, 204);
+    for name in servers {
+        let path = format!("/api/v1/mcp/servers/{name}");
+        assert_eq!(rig.gantry.rest("DELETE", &path, None).status, 204);
+    }
     assert_eq!(
         procs::wait_gone("lost-again-s18", SECOND).map(|_| ()),
         Ok(())

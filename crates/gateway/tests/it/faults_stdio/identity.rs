@@ -139,8 +139,8 @@ fn a_thousand_clients_with_one_id_each_get_their_own_answer() {
         &peer,
         &json!({"concurrency": 1000, "calls": {"queue": 1000}}),
     );
-    let clients = 200;
-    let each = 5;
+    let clients = 1000;
+    let each = 1;
     rig.beside_neighbour(|| {
         thread::scope(|scope| {
             for client in 0..clients {
@@ -150,7 +150,7 @@ fn a_thousand_clients_with_one_id_each_get_their_own_answer() {
                     for call in 0..each {
                         // The harness always says `"id": 1`.
                         let wanted = canary(client * each + call);
-                        let arguments = json!({"text": wanted, "delay_ms": 20});
+                        let arguments = json!({"text": wanted, "delay_ms": 300});
                         let params = json!({"name": "evil__echo", "arguments": arguments});
                         let agent = &rig.gantry.agent;
                         let answer = modern(&mut connection, agent, "/mcp", "tools/call", params);

@@ -49,7 +49,7 @@ fn a_cursor_that_never_ends_is_not_followed_for_ever() {
 // fault S19
 #[test]
 fn tools_beyond_the_limit_are_left_out() {
-    let peer = Evilpeer::new().fault("list-huge=20000").page(500);
+    let peer = Evilpeer::new().fault("list-huge=100000").page(500);
     let rig = Rig::new(&peer, &json!({}));
     let status = rig.gantry.status(EVIL);
     assert_eq!(status["tools"], 1024);
