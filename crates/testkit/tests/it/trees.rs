@@ -4,6 +4,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use gantry_testkit::procs::{self, Process};
+use gantry_testkit::wait::eventually;
 use gantry_testkit::{Evilpeer, bin};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -41,6 +42,19 @@ fn treegen(marker: &str, more: &[&str]) -> Child {
         .unwrap()
 }
 
+/// Waits until a tree is whole: its first process becomes a waiting one when all others are there.
+/// Before that, those that only fork and leave count for a moment too.
+fn whole(marker: &str, count: usize) -> Vec<Process> {
+    let mut tree = Vec::new();
+    let reached = eventually(LIMIT, || {
+        tree = procs::with_marker(marker);
+        let waits = |process: &Process| process.command.contains("--mode waiting");
+        tree.len() == count && tree.iter().any(waits)
+    });
+    assert!(reached.is_some(), "{count} members: {tree:#?}");
+    tree
+}
+
 fn signal(process: &Process, signal: Signal) {
     let pid = Pid::from_raw(i32::try_from(process.pid).unwrap()).unwrap();
     // It may have ended by itself since it was seen.
@@ -52,7 +66,7 @@ fn signal(process: &Process, signal: Signal) {
 fn a_tree_has_five_members_of_the_promised_kinds() {
     let marker = Marker::new("five");
     let mut first = treegen(&marker.0, &[]);
-    let tree = procs::wait_count(&marker.0, 5, LIMIT).expect("five members");
+    let tree = whole(&marker.0, 5);
     let root = first.id();
     let below = procs::descendants_of(root);
     assert_eq!(
@@ -87,7 +101,7 @@ fn a_tree_has_five_members_of_the_promised_kinds() {
 fn depth_adds_members() {
     let marker = Marker::new("deep");
     let mut first = treegen(&marker.0, &["--depth", "3"]);
-    procs::wait_count(&marker.0, 8, LIMIT).expect("five and three more");
+    whole(&marker.0, 8);
     marker.kill_all();
     procs::wait_gone(&marker.0, LIMIT).expect("killed processes go");
     first.wait().unwrap();
