@@ -217,17 +217,6 @@ impl Pending {
         entry.is_some_and(|entry| entry.lane != Lane::Waiting)
     }
 
-    /// Returns the one call that was sent and not answered, if there is just one.
-    pub(crate) fn only(&self) -> Option<u64> {
-        let state = self.lock();
-        let mut sent = state
-            .entries
-            .iter()
-            .filter(|(_, entry)| entry.lane == Lane::Taken && entry.answer.is_some());
-        let (id, _) = sent.next()?;
-        sent.next().is_none().then_some(*id)
-    }
-
     /// Ends a call whose caller has left. With `keep_lane` its lane stays closed until the late
     /// answer or `reopen`. The first value tells whether the server had been sent the call.
     pub(crate) fn abandon(&self, id: u64, keep_lane: bool) -> (bool, Option<Outgoing>) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use gantry_model::jsonrpc::{
     self, Edit, METHOD_NOT_FOUND, Message, Notification, OneLine, Outcome, Payload, Raw, RawBuf,
-    Request, RequestId, WireError, salvage_id, salvage_id_from_tail,
+    Request, RequestId, salvage_id, salvage_id_from_tail,
 };
 use tokio::time::Instant;
 
@@ -73,10 +73,6 @@ impl Inbox for std::sync::Arc<Link> {
                 Message::Notification(notification) => link.heard(&notification),
                 Message::Request(request) => link.asked(&request),
             },
-            // JSON-RPC answers so where an id could not be read; with one call there is no doubt.
-            Err(error @ WireError::NullId) if let Some(id) = link.pending.only() => {
-                link.finish(id, Answer::Failed(Failure::Protocol(error.to_string())));
-            }
             Err(error) => link.no_message(&line, &error.to_string()),
         }
     }

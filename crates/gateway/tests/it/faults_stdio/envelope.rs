@@ -249,24 +249,9 @@ fn answers_that_are_none_end_their_call_and_make_up_no_result() {
             "unknown-resulttype",
             Ends::Protocol("its result has the type \"hologram\""),
         ),
-        // Nothing in it tells which of the calls it answers.
+        // Nothing in it tells which call it answers, or whether a notification of ours.
         ("null-id", Ends::Timeout),
     ]);
-}
-
-// fault S7
-#[test]
-fn an_answer_without_an_id_ends_the_only_call_there_is() {
-    let rig = Rig::new(&Evilpeer::new().fault("null-id"), &json!({}));
-    let begun = tokio::time::Instant::now();
-    let answer = rig.gantry.call("evil__echo", json!({"text": "x"}));
-    assert!(begun.elapsed() <= SECOND);
-    let message = answer["error"]["message"].as_str().unwrap();
-    assert!(
-        message.ends_with("member `id` must not be null"),
-        "{message}"
-    );
-    rig.audited(EVIL, &[(1, "error", Some("server.protocol"))]);
 }
 
 // fault S7
