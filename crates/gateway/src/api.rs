@@ -2,7 +2,7 @@
 //!
 //! Every route stands in one of three lists, and the list decides who may come in: the public one,
 //! the one for any key, the one for administrators. What goes out is in `views`, never an engine's
-//! own type. Never names the store. Entry point: [`router`].
+//! own type. Never names the store. Entry point: `router`.
 
 mod body;
 mod call;

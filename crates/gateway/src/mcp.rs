@@ -3,7 +3,7 @@
 //!
 //! One URL speaks every protocol generation; `era` of the model tells them apart. A call lives in
 //! its request: when the client goes away, the call is taken back. Never imports `api`. Entry
-//! point: [`router`].
+//! point: `router`.
 
 mod answer;
 mod batch;

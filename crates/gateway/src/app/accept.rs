@@ -1,7 +1,7 @@
 //! Takes connections in, within bounds: so many in all, so many from one address.
 //!
 //! A failing `accept` (no descriptors left) waits a little longer each time instead of spinning
-//! (fault P6); a connection over the bounds is told so and closed. Entry point: [`run`].
+//! (fault P6); a connection over the bounds is told so and closed. Entry point: `run`.
 
 use std::collections::HashMap;
 use std::io;

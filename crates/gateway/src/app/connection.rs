@@ -2,7 +2,7 @@
 //!
 //! A request's head must be there 10 s after its first byte, an answer must be read within 30 s, and a
 //! connection may be idle for two minutes (faults A1, A2). Knows nothing of what is served.
-//! Entry point: [`run`].
+//! Entry point: `run`.
 
 use std::future::poll_fn;
 use std::io;
