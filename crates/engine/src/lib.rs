@@ -39,6 +39,7 @@ pub use gantry_sandbox::{HostReport, Promise, Report, Usage};
 pub use gantry_store::{CallFilter, CallRow, CallStatus};
 pub use native::{NativeCall, NativeOutput, NativeTool};
 pub use request::{Lists, Progress, Reply, Request, Scope, Surface};
+pub use server::link::BreakerView;
 pub use server::logs::{LogLine, LogStream};
 pub use server::pending::QueueView;
 pub use server::status::ServerStatus;
