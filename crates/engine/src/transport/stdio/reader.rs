@@ -67,6 +67,8 @@ pub(crate) struct LineReader {
 struct Skipping {
     since: Instant,
     skipped: usize,
+    /// How much may be skipped before the line counts as endless.
+    most: usize,
     tail: Vec<u8>,
 }
 
@@ -174,6 +176,7 @@ impl LineReader {
                     self.overlong = Some(Skipping {
                         since: Instant::now(),
                         skipped: 0,
+                        most: self.limit + self.allowed,
                         tail: Vec::with_capacity(KEPT),
                     });
                 }
@@ -185,7 +188,7 @@ impl LineReader {
             skipping.skipped += self.buffer.len();
             self.buffer.advance(self.buffer.len());
             self.scanned = 0;
-            if skipping.skipped > 2 * self.limit || skipping.since.elapsed() > OVERLONG_TIME {
+            if skipping.skipped > skipping.most || skipping.since.elapsed() > OVERLONG_TIME {
                 return false;
             }
         }
