@@ -9,7 +9,7 @@ mod toml;
 use std::fs::File;
 use std::io::Read as _;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use super::mistake::{Kind, Mistake};

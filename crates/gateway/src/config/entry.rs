@@ -4,7 +4,7 @@
 //! told at once. In Gantry's own file an unknown key is a mistake, in a client's a warning. Entry
 //! point: [`read`].
 
-mod fields;
+pub(in crate::config) mod fields;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -145,7 +145,7 @@ const TYPES: [&str; 5] = ["stdio", "http", "sse", "streamable-http", "streamable
 
 /// Reads an entry.
 pub fn read(document: &Document, entry: &Entry, owner: Owner, fill: Fill<'_>) -> Reading {
-    let mut told = Told::new(document, &entry.name, owner);
+    let mut told = Told::new(document, Some(&entry.name), owner);
     let spec = spec(&mut told, entry, fill);
     let Told {
         mistakes, warnings, ..

@@ -114,6 +114,13 @@ impl Mistake {
         self
     }
 
+    /// Shows the file by another of its names.
+    #[must_use]
+    pub fn shown_as(mut self, path: &Path) -> Self {
+        self.path = path.to_owned();
+        self
+    }
+
     /// Returns the file.
     pub fn path(&self) -> &Path {
         &self.path
