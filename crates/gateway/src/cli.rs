@@ -7,10 +7,13 @@
 mod call;
 mod calls;
 mod client;
+mod connect;
+mod diff;
 mod doctor;
 mod failure;
 mod find;
 mod format;
+mod import;
 mod logging;
 mod logs;
 mod restart;
@@ -63,6 +66,10 @@ struct Common {
 enum Verb {
     /// Start the gateway with its servers, and serve until stopped
     Up(up::Options),
+    /// Write Gantry into a client's file, or show which clients are connected
+    Connect(connect::Options),
+    /// Take the servers of other clients over into `gantry.toml`
+    Import(import::Options),
     /// Show the gateway's servers, or everything about one
     Status(status::Options),
     /// List the tools that an agent sees
@@ -142,6 +149,8 @@ fn run(verb: Verb, surroundings: Surroundings) -> Result<ExitCode, Failure> {
     let surroundings = &surroundings;
     match verb {
         Verb::Up(options) => up::run(options, surroundings),
+        Verb::Connect(options) => client::block_on(connect::run(&options, surroundings)),
+        Verb::Import(options) => import::run(&options, surroundings),
         Verb::Status(options) => client::block_on(status::run(&options, surroundings)),
         Verb::Tools(options) => client::block_on(tools::run(&options, surroundings)),
         Verb::Call(options) => client::block_on(call::run(&options, surroundings)),

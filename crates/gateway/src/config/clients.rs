@@ -152,6 +152,11 @@ impl Whereabouts {
         })
     }
 
+    /// Tells whether a folder is the person's home.
+    pub fn is_home(&self, folder: &Path) -> bool {
+        folder == self.home
+    }
+
     fn folder_name(&self) -> String {
         self.folder.to_string_lossy().into_owned()
     }

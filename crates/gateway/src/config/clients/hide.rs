@@ -17,6 +17,7 @@ const PRIVATE: [&str; 4] = ["env", "headers", "auth", "oauth"];
 
 /// Hides values in JSON with comments; a text that is none is hidden as a whole.
 pub fn json(text: &str) -> String {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     match CstRootNode::parse(text, &options()) {
         Ok(root) => {
             if let Some(value) = root.value() {

@@ -31,16 +31,36 @@ pub enum Way {
 }
 
 /// The members that are Gantry's in its own entry; others belong to the person.
-pub const MEMBERS: [&str; 8] = [
+pub const MEMBERS: [&str; 7] = [
     "type",
     "url",
     "httpUrl",
     "headers",
     "command",
     "args",
-    "tools",
     "transportType",
 ];
+
+/// Returns the members that bring a known entry of ours up to date: further headers and a choice of
+/// tools stay as the person has them.
+pub fn renewed(client: &Client, way: &Way, known: &Value) -> Map<String, Value> {
+    let mut members = entry(client, way);
+    if known.get("tools").is_some() {
+        members.shift_remove("tools");
+    }
+    let headers = known.get("headers").and_then(Value::as_object);
+    if let (Some(new), Some(headers)) = (members.get_mut("headers"), headers) {
+        let bearer = new["Authorization"].take();
+        let mut merged = headers.clone();
+        let name = headers
+            .keys()
+            .find(|name| name.eq_ignore_ascii_case("authorization"));
+        let name = name.map_or_else(|| "Authorization".to_owned(), Clone::clone);
+        merged.insert(name, bearer);
+        *new = Value::Object(merged);
+    }
+    members
+}
 
 /// Returns the members of Gantry's entry, as this client reads them.
 pub fn entry(client: &Client, way: &Way) -> Map<String, Value> {
@@ -139,6 +159,23 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn what_a_person_added_stays() {
+        let client = super::super::find("copilot").unwrap();
+        let way = Way::Http {
+            url: "http://127.0.0.1:1/mcp".to_owned(),
+            key: format!("{KEY_PREFIX}new"),
+        };
+        let known = json!({"type": "http", "url": "http://127.0.0.1:2/mcp", "tools": ["a"],
+            "headers": {"X-Gantry-User-Id": "me", "authorization": "Bearer gantry_agent_old"}});
+        let members = Value::Object(renewed(client, &way, &known));
+        assert_eq!(
+            members,
+            json!({"type": "http", "url": "http://127.0.0.1:1/mcp",
+                "headers": {"X-Gantry-User-Id": "me", "authorization": "Bearer gantry_agent_new"}})
+        );
     }
 
     #[test]
