@@ -268,7 +268,10 @@ impl Task<'_> {
         if let Some(url) = &self.surroundings.url {
             args.extend(["--url".to_owned(), url.clone()]);
         } else {
-            args.extend(["--folder".to_owned(), absolute(PathBuf::new())]);
+            args.extend([
+                "--folder".to_owned(),
+                self.folder.to_string_lossy().into_owned(),
+            ]);
             args.extend([
                 "--data".to_owned(),
                 absolute(self.surroundings.data_path()?),

@@ -8,6 +8,7 @@
 )]
 
 mod cli;
+mod clients;
 mod eras;
 mod faults_auth;
 mod faults_client;

@@ -32,20 +32,15 @@ pub(super) fn show(at: &Whereabouts, as_json: bool, screen: &Screen) {
                 && folder.is_some_and(|folder| folder.is_dir() && !at.is_home(folder));
             if place.path.exists() || installed {
                 let ways = ways(&place);
-                // One file may be several places; those without Gantry are told once.
-                let told = found
-                    .iter()
-                    .any(|known: &Found| known.place.path == place.path);
-                if !told || ways.as_ref().is_ok_and(|ways| !ways.is_empty()) {
-                    found.push(Found {
-                        client,
-                        place,
-                        ways,
-                    });
-                }
+                found.push(Found {
+                    client,
+                    place,
+                    ways,
+                });
             }
         }
     }
+    let found = told_once(found);
     if as_json {
         let items: Vec<_> = found.iter().map(item).collect();
         screen.line(&pretty(&json!({"items": items})));
@@ -62,6 +57,24 @@ pub(super) fn show(at: &Whereabouts, as_json: bool, screen: &Screen) {
         screen
             .line("Connect one with `gantry connect CLIENT`; `--dry-run` shows what would change.");
     }
+}
+
+/// One file may be several places: those without Gantry are told only if no other place is left.
+fn told_once(found: Vec<Found>) -> Vec<Found> {
+    let mut kept: Vec<Found> = Vec::new();
+    for one in found.into_iter().rev() {
+        let empty = one.ways.as_ref().is_ok_and(Vec::is_empty) || one.ways.is_err();
+        let same_file =
+            |known: &Found| known.client.id == one.client.id && known.place.path == one.place.path;
+        if !(empty && kept.iter().any(same_file)) {
+            kept.retain(|known| {
+                !(same_file(known) && known.ways.as_ref().is_ok_and(Vec::is_empty))
+            });
+            kept.push(one);
+        }
+    }
+    kept.reverse();
+    kept
 }
 
 fn ways(place: &Place) -> Result<Vec<(String, Way)>, ClientError> {
