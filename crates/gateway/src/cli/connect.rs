@@ -130,6 +130,8 @@ impl Task<'_> {
         self.opened
             .check_writable()
             .map_err(|error| failed(&error))?;
+        // A file that cannot take the entry is found out before a key is made for it.
+        self.text(&self.stdio()?)?;
         let keys = Keys::new(self.surroundings, self.label());
         let (way, key) = self.way(&keys).await?;
         let text = self.text(&way)?;
