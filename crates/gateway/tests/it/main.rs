@@ -8,6 +8,7 @@
 )]
 
 mod cli;
+mod config;
 mod eras;
 mod faults_auth;
 mod faults_client;

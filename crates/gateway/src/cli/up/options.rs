@@ -27,6 +27,9 @@ pub(in crate::cli) struct Options {
     /// Do not run the example server when no other is configured
     #[arg(long)]
     pub(super) no_example: bool,
+    /// Stop when no `gantry stdio` uses this gateway any more
+    #[arg(long, hide = true)]
+    pub(super) while_used: bool,
     /// Listen on this address instead of loopback, without TLS
     #[arg(long, value_name = "ADDR")]
     insecure_bind: Option<IpAddr>,
@@ -147,7 +150,11 @@ impl Flags {
             Some(value.get_name().to_owned())
         }
         let flags = [
-            ("listen", None, "127.0.0.1, the last port, else 4180 or the next free"),
+            (
+                "listen",
+                None,
+                "127.0.0.1, the last port, else 4180 or the next free",
+            ),
             ("hosts", None, "none beside the loopback names"),
             ("startup", named(self.startup), "parallel"),
             ("on_start_failure", named(self.on_start_failure), "isolate"),
@@ -157,13 +164,14 @@ impl Flags {
             ("drain", self.drain.map(period::show), "10s"),
             ("kill_after", self.kill_after.map(period::show), "30s"),
         ];
-        let rows = flags.into_iter().map(|(key, flag, default)| {
-            match (flag, settings.origins.get(key)) {
-                (Some(value), _) => (key, value, format!("flag --{}", key.replace('_', "-"))),
-                (None, Some((place, written))) => (key, written.clone(), place.clone()),
-                (None, None) => (key, default.to_owned(), "default".to_owned()),
-            }
-        });
+        let rows =
+            flags.into_iter().map(
+                |(key, flag, default)| match (flag, settings.origins.get(key)) {
+                    (Some(value), _) => (key, value, format!("flag --{}", key.replace('_', "-"))),
+                    (None, Some((place, written))) => (key, written.clone(), place.clone()),
+                    (None, None) => (key, default.to_owned(), "default".to_owned()),
+                },
+            );
         rows.collect()
     }
 }
