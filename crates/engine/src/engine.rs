@@ -4,7 +4,7 @@ mod changes;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use gantry_model::caller::Caller;
@@ -66,6 +66,8 @@ struct Inner {
     /// What administrators change; run to its end, whoever waits for it.
     changes: TaskTracker,
     kill_at: watch::Sender<Option<Instant>>,
+    /// What whoever configures the engine has to say of the configuration.
+    notices: Mutex<Vec<String>>,
 }
 
 impl Engine {
@@ -162,6 +164,7 @@ impl Engine {
                 stop_tasks,
                 changes: TaskTracker::new(),
                 kill_at,
+                notices: Mutex::default(),
             }),
         };
         if let Err(error) = engine.inner.supervisor.boot().await {
@@ -357,7 +360,8 @@ impl Engine {
     /// Returns how the engine is.
     pub fn health(&self) -> Health {
         let mut servers = BTreeMap::new();
-        let mut warnings = self.inner.catalog.warnings();
+        let mut warnings = self.notices();
+        warnings.extend(self.inner.catalog.warnings());
         for handle in self.inner.supervisor.all() {
             let status = handle.status.borrow();
             *servers.entry(status.state.as_str()).or_insert(0) += 1;
@@ -381,6 +385,20 @@ impl Engine {
             audit,
             warnings,
         }
+    }
+
+    /// Replaces what an administrator should know of the configuration, shown first among the warnings.
+    pub fn set_notices(&self, notices: Vec<String>) {
+        *self
+            .inner
+            .notices
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = notices;
+    }
+
+    fn notices(&self) -> Vec<String> {
+        let notices = self.inner.notices.lock();
+        notices.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns figures as Prometheus text.

@@ -156,6 +156,7 @@ impl ServerHandle {
                 Duration::from_millis(unix_ms().saturating_sub(status.since_ms))
             }
             State::Idle
+            | State::NeedsApproval
             | State::Ready
             | State::Unresponsive
             | State::BackingOff

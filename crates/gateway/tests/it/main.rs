@@ -9,6 +9,7 @@
 
 mod cli;
 mod clients;
+mod config;
 mod eras;
 mod faults_auth;
 mod faults_client;
