@@ -98,10 +98,11 @@ fn chosen(
         .collect();
     if let Some(index) = named.iter().position(|file| !known.contains(file)) {
         let file = options.files[index].display();
-        return Err(
-            Failure::new(Exit::Usage, format!("`{file}` is no file that is found by itself"))
-                .hint("name it with `gantry up --config FILE`, which needs no approval"),
-        );
+        return Err(Failure::new(
+            Exit::Usage,
+            format!("`{file}` is no file that is found by itself"),
+        )
+        .hint("name it with `gantry up --config FILE`, which needs no approval"));
     }
     let chosen = waiting
         .into_iter()

@@ -99,21 +99,35 @@ fn report(
                 })
             })
             .collect();
-        let servers: Vec<_> = plan.servers.iter().map(|planned| &planned.entry.name).collect();
+        let servers: Vec<_> = plan
+            .servers
+            .iter()
+            .map(|planned| &planned.entry.name)
+            .collect();
         let answer = json!({"ok": mistakes.is_empty(), "files": plan.files, "servers": servers, "mistakes": items, "warnings": plan.warnings});
         screen.line(&pretty(&answer));
-        let code = if mistakes.is_empty() { 0 } else { Exit::Usage as u8 };
+        let code = if mistakes.is_empty() {
+            0
+        } else {
+            Exit::Usage as u8
+        };
         return Ok(ExitCode::from(code));
     }
     for warning in &plan.warnings {
-        screen.line(&format!("{} {}", screen.doubtful("warning:"), Screen::safe(warning)));
+        screen.line(&format!(
+            "{} {}",
+            screen.doubtful("warning:"),
+            Screen::safe(warning)
+        ));
     }
     if !mistakes.is_empty() {
         return Err(refused(&mistakes, screen));
     }
     for file in &plan.unapproved {
         let path = file.path.display();
-        screen.line(&format!("`{path}` waits for approval: run `gantry approve {path}`"));
+        screen.line(&format!(
+            "`{path}` waits for approval: run `gantry approve {path}`"
+        ));
     }
     let count = |count: usize, what: &str| match count {
         1 => format!("1 {what}"),

@@ -111,7 +111,10 @@ impl Setup {
 /// Shows what a file would run.
 pub(super) fn show(file: &Unapproved, screen: &Screen) {
     let path = file.path.display().to_string();
-    screen.line(&format!("{} asks for:", screen.strong(&Screen::safe(&path))));
+    screen.line(&format!(
+        "{} asks for:",
+        screen.strong(&Screen::safe(&path))
+    ));
     for wish in &file.asks {
         screen.line(&format!("  {}", Screen::safe(wish)));
     }
@@ -129,5 +132,8 @@ pub(super) fn refused(mistakes: &[Mistake], screen: &Screen) -> Failure {
 /// Tells a mistake in one line, and what to do in another.
 pub(super) fn brief(mistake: &Mistake) -> (String, Option<String>) {
     let text = gantry_model::diagnose::chain(mistake);
-    (Screen::safe(&text), mistake.hint().map(|hint| Screen::safe(&hint)))
+    (
+        Screen::safe(&text),
+        mistake.hint().map(|hint| Screen::safe(&hint)),
+    )
 }

@@ -108,7 +108,8 @@ pub fn load(given: Given<'_>) -> Result<Plan, Vec<Mistake>> {
     for (index, source) in given.sources.iter().enumerate() {
         if !read.contains_key(source.path.as_path()) {
             let file = read_file(given.folder, source).map_err(|mistake| vec![mistake])?;
-            plan.files.extend(file.is_some().then(|| source.path.clone()));
+            plan.files
+                .extend(file.is_some().then(|| source.path.clone()));
             read.insert(&source.path, file);
         }
         let Some(file) = read.get(source.path.as_path()).and_then(Option::as_ref) else {
@@ -139,7 +140,10 @@ pub fn load(given: Given<'_>) -> Result<Plan, Vec<Mistake>> {
         for entry in found {
             let winner = (index, Arc::clone(&file.document), entry);
             // The stronger one wins as a whole, in the weaker one's place.
-            match winners.iter_mut().find(|known| known.2.name == winner.2.name) {
+            match winners
+                .iter_mut()
+                .find(|known| known.2.name == winner.2.name)
+            {
                 Some(known) => *known = winner,
                 None => winners.push(winner),
             }
@@ -232,7 +236,11 @@ fn wish(node: &Node) -> String {
         return format!("connects to {}", url.escape_debug());
     }
     let mut words = vec![text("command").unwrap_or("(no command)").to_owned()];
-    for word in node.find("args").and_then(Node::as_list).unwrap_or_default() {
+    for word in node
+        .find("args")
+        .and_then(Node::as_list)
+        .unwrap_or_default()
+    {
         words.push(word.as_text().unwrap_or("…").to_owned());
     }
     let plain = |word: &String| {
@@ -243,7 +251,10 @@ fn wish(node: &Node) -> String {
             word.escape_debug().to_string()
         }
     };
-    let mut wish = format!("runs {}", words.iter().map(plain).collect::<Vec<_>>().join(" "));
+    let mut wish = format!(
+        "runs {}",
+        words.iter().map(plain).collect::<Vec<_>>().join(" ")
+    );
     let env = node.find("env").and_then(Node::as_table);
     let names: Vec<&str> = env
         .into_iter()

@@ -144,4 +144,3 @@ fn listen(gateway: &mut Fields<'_, '_>, insecure: bool) -> Option<SocketAddr> {
     gateway.told.push(mistake);
     None
 }
-

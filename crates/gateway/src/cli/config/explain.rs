@@ -56,7 +56,13 @@ fn of_server(planned: &Planned, environment: &Environment) -> Vec<Row> {
             from: why.clone(),
         });
     }
-    written(&planned.document, "", &planned.entry.node, environment, &mut rows);
+    written(
+        &planned.document,
+        "",
+        &planned.entry.node,
+        environment,
+        &mut rows,
+    );
     for (key, value) in defaults(&planned.spec) {
         let short = key.strip_prefix("calls.").unwrap_or(key);
         let is_written = |row: &Row| row.key == key || row.key == short;
@@ -86,7 +92,13 @@ fn written(
     };
     if let Value::Table(table) = &node.value {
         for member in &table.members {
-            written(document, &below(&member.key), &member.node, environment, rows);
+            written(
+                document,
+                &below(&member.key),
+                &member.node,
+                environment,
+                rows,
+            );
         }
         return;
     }
@@ -113,7 +125,10 @@ fn written(
 
 /// Returns the names between `${` and `}`, without defaults.
 fn variables(text: &str) -> Vec<&str> {
-    let bodies = text.split("${").skip(1).filter_map(|rest| rest.split('}').next());
+    let bodies = text
+        .split("${")
+        .skip(1)
+        .filter_map(|rest| rest.split('}').next());
     let names = bodies.map(|body| {
         let body = body.strip_prefix("env:").unwrap_or(body);
         body.split(":-").next().unwrap_or(body)
@@ -123,7 +138,12 @@ fn variables(text: &str) -> Vec<&str> {
     };
     names
         .filter(is_name)
-        .filter(|name| !matches!(*name, "workspaceFolder" | "workspaceFolderBasename" | "userHome" | "pathSeparator"))
+        .filter(|name| {
+            !matches!(
+                *name,
+                "workspaceFolder" | "workspaceFolderBasename" | "userHome" | "pathSeparator"
+            )
+        })
         .collect()
 }
 
@@ -175,8 +195,11 @@ pub(super) fn show(
             let servers = &explained[1..];
             let found = servers.iter().find(|one| one.heading == name);
             let found = found.ok_or_else(|| {
-                Failure::new(Exit::Failed, format!("no server `{}` in the files", Screen::safe(name)))
-                    .hint("`gantry config check` says what is wrong with a server that is left out")
+                Failure::new(
+                    Exit::Failed,
+                    format!("no server `{}` in the files", Screen::safe(name)),
+                )
+                .hint("`gantry config check` says what is wrong with a server that is left out")
             })?;
             vec![found]
         }

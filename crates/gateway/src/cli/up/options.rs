@@ -150,7 +150,11 @@ impl Flags {
             Some(value.get_name().to_owned())
         }
         let flags = [
-            ("listen", None, "127.0.0.1, the last port, else 4180 or the next free"),
+            (
+                "listen",
+                None,
+                "127.0.0.1, the last port, else 4180 or the next free",
+            ),
             ("hosts", None, "none beside the loopback names"),
             ("startup", named(self.startup), "parallel"),
             ("on_start_failure", named(self.on_start_failure), "isolate"),
@@ -160,13 +164,14 @@ impl Flags {
             ("drain", self.drain.map(period::show), "10s"),
             ("kill_after", self.kill_after.map(period::show), "30s"),
         ];
-        let rows = flags.into_iter().map(|(key, flag, default)| {
-            match (flag, settings.origins.get(key)) {
-                (Some(value), _) => (key, value, format!("flag --{}", key.replace('_', "-"))),
-                (None, Some((place, written))) => (key, written.clone(), place.clone()),
-                (None, None) => (key, default.to_owned(), "default".to_owned()),
-            }
-        });
+        let rows =
+            flags.into_iter().map(
+                |(key, flag, default)| match (flag, settings.origins.get(key)) {
+                    (Some(value), _) => (key, value, format!("flag --{}", key.replace('_', "-"))),
+                    (None, Some((place, written))) => (key, written.clone(), place.clone()),
+                    (None, None) => (key, default.to_owned(), "default".to_owned()),
+                },
+            );
         rows.collect()
     }
 }
