@@ -23,6 +23,10 @@ fn every_verb_takes_its_flags() {
         "gantry logs a -n 5",
         "gantry restart a --data d",
         "gantry doctor --json",
+        "gantry up --no-discover --trust",
+        "gantry approve .mcp.json --yes --json",
+        "gantry config check --config a.json --json",
+        "gantry config explain a --no-discover --startup sequential --json",
         "gantry example-server",
     ];
     for line in lines {
