@@ -42,6 +42,7 @@ pub use gantry_store::{CallFilter, CallRow, CallStatus};
 pub use library::{CallOptions, MessageError, ModelAnswer, ModelAnswers};
 pub use native::{NativeCall, NativeOutput, NativeTool};
 pub use request::{Lists, Progress, Reply, Request, Scope, Surface};
+pub use server::link::BreakerView;
 pub use server::logs::{LogLine, LogStream};
 pub use server::pending::QueueView;
 pub use server::status::ServerStatus;

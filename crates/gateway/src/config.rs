@@ -5,6 +5,7 @@
 //! here starts anything. Entry points: [`env::Environment`], [`source::discover`], [`plan::load`].
 
 pub mod approval;
+pub mod clients;
 pub mod document;
 pub mod entry;
 pub mod env;

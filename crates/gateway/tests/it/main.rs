@@ -8,6 +8,7 @@
 )]
 
 mod cli;
+mod clients;
 mod config;
 mod eras;
 mod faults_auth;
@@ -16,7 +17,9 @@ mod faults_process;
 mod faults_stdio;
 mod first_minute;
 mod harness;
+mod prompts;
 mod proof;
 mod rows_calls;
 mod rows_lifecycle;
+mod shapes;
 mod tidy;
