@@ -22,12 +22,15 @@ use crate::sql::calls as sql;
 pub(super) const MANY: usize = 64;
 /// Rows per statement where they are alike.
 pub(super) const ALIKE: usize = 128;
+/// Rows per statement where fewer are alike.
+pub(super) const FEW: usize = 16;
 /// How many kinds of rows are told apart; further ones are bound whole.
 const KINDS: usize = 8;
 
 static FOLD_ONE: LazyLock<String> = LazyLock::new(|| statement(1));
 static FOLD_MANY: LazyLock<String> = LazyLock::new(|| statement(MANY));
 static FOLD_ALIKE: LazyLock<String> = LazyLock::new(|| alike_statement(ALIKE));
+static FOLD_FEW: LazyLock<String> = LazyLock::new(|| alike_statement(FEW));
 
 impl SqliteStore {
     pub(crate) async fn fold<T: AsRef<str> + Sync>(
@@ -80,9 +83,15 @@ async fn fold<T: AsRef<str> + Sync>(
     for kind in &kinds {
         let (alike, rest) = kind.as_chunks::<ALIKE>();
         for chunk in alike {
-            let common = bind_common(sqlx::query(FOLD_ALIKE.as_str()), chunk[0]);
-            let statement = chunk.iter().copied().fold(common, bind_own);
-            statement.execute(&mut *connection).await?;
+            bind_alike(&FOLD_ALIKE, chunk)
+                .execute(&mut *connection)
+                .await?;
+        }
+        let (few, rest) = rest.as_chunks::<FEW>();
+        for chunk in few {
+            bind_alike(&FOLD_FEW, chunk)
+                .execute(&mut *connection)
+                .await?;
         }
         others.extend(rest);
     }
@@ -179,6 +188,12 @@ fn bind_whole<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q
         .bind(row.output.as_ref().map(copied))
         .bind(signed(row.output_bytes))
         .bind(signed(row.repeats))
+}
+
+/// Binds rows of one kind to a statement for so many.
+fn bind_alike<'q, T: AsRef<str>>(statement: &'static str, rows: &[&CallRow<T>]) -> Bound<'q> {
+    let common = bind_common(sqlx::query(statement), rows[0]);
+    rows.iter().copied().fold(common, bind_own)
 }
 
 /// Binds what rows of a kind have in common, in the order of `sql::ALIKE_COLUMNS`.

@@ -120,6 +120,7 @@ async fn every_statement_can_be_prepared() {
     statements.push(fold::statement(1));
     statements.push(fold::statement(fold::MANY));
     statements.push(fold::alike_statement(fold::ALIKE));
+    statements.push(fold::alike_statement(fold::FEW));
     statements.push(calls::filtered(sql::calls::SELECT, &full_filter()).into_string());
     statements.push(calls::filtered(sql::calls::COUNT, &full_filter()).into_string());
     let mut turn = store
