@@ -4,15 +4,22 @@
 //! stdout, errors and logs to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no gateway.
 //! Entry point: [`main`].
 
+mod approve;
 mod call;
 mod calls;
 mod client;
+mod config;
+mod connect;
+mod diff;
 mod doctor;
 mod failure;
+mod files;
 mod find;
 mod format;
+mod import;
 mod logging;
 mod logs;
+mod prompt;
 mod restart;
 mod screen;
 mod status;
@@ -63,6 +70,14 @@ struct Common {
 enum Verb {
     /// Start the gateway with its servers, and serve until stopped
     Up(up::Options),
+    /// Write Gantry into a client's file, or show which clients are connected
+    Connect(connect::Options),
+    /// Take the servers of other clients over into `gantry.toml`
+    Import(import::Options),
+    /// Let the files of this folder run what they ask for
+    Approve(approve::Options),
+    /// Check and explain the configuration
+    Config(config::Options),
     /// Show the gateway's servers, or everything about one
     Status(status::Options),
     /// List the tools that an agent sees
@@ -142,6 +157,10 @@ fn run(verb: Verb, surroundings: Surroundings) -> Result<ExitCode, Failure> {
     let surroundings = &surroundings;
     match verb {
         Verb::Up(options) => up::run(options, surroundings),
+        Verb::Connect(options) => client::block_on(connect::run(&options, surroundings)),
+        Verb::Import(options) => import::run(&options, surroundings),
+        Verb::Approve(options) => approve::run(&options, surroundings),
+        Verb::Config(options) => config::run(&options, surroundings),
         Verb::Status(options) => client::block_on(status::run(&options, surroundings)),
         Verb::Tools(options) => client::block_on(tools::run(&options, surroundings)),
         Verb::Call(options) => client::block_on(call::run(&options, surroundings)),

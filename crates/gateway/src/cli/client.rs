@@ -88,6 +88,12 @@ impl Client {
         self.send(self.request(Method::POST, path), body).await
     }
 
+    /// Deletes what the REST API has at a path.
+    pub(super) async fn delete(&self, path: &str) -> Result<Value, Failure> {
+        self.send(self.request(Method::DELETE, path), Bytes::new())
+            .await
+    }
+
     fn request(&self, method: Method, path: &str) -> http::request::Builder {
         Request::builder()
             .method(method)
