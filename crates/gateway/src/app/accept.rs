@@ -22,7 +22,7 @@ use super::connection::{self, Patience};
 pub struct Bounds {
     /// In all.
     pub connections: usize,
-    /// From one address; loopback is one address for everybody and is not held to it.
+    /// From one address, loopback too: one client cannot take all places.
     pub per_address: usize,
 }
 
@@ -30,7 +30,8 @@ impl Default for Bounds {
     fn default() -> Self {
         Self {
             connections: 10_240,
-            per_address: 1_024,
+            // Behind a proxy, and on loopback, everybody has one address.
+            per_address: 5_120,
         }
     }
 }
@@ -146,17 +147,14 @@ impl Seats {
             return None;
         }
         let address = address.to_canonical();
-        let held = (!address.is_loopback()).then_some(address);
-        if let Some(address) = held {
-            let count = taken.by_address.entry(address).or_default();
-            if *count >= self.bounds.per_address {
-                return None;
-            }
-            *count += 1;
+        let count = taken.by_address.entry(address).or_default();
+        if *count >= self.bounds.per_address {
+            return None;
         }
+        *count += 1;
         taken.all += 1;
         Some(Seat {
-            address: held,
+            address,
             taken: Arc::clone(&self.taken),
         })
     }
@@ -165,7 +163,7 @@ impl Seats {
 /// A place among the connections, given back when dropped.
 #[derive(Debug)]
 struct Seat {
-    address: Option<IpAddr>,
+    address: IpAddr,
     taken: Arc<Mutex<Taken>>,
 }
 
@@ -173,12 +171,10 @@ impl Drop for Seat {
     fn drop(&mut self) {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         taken.all -= 1;
-        if let Some(address) = self.address
-            && let Some(count) = taken.by_address.get_mut(&address)
-        {
+        if let Some(count) = taken.by_address.get_mut(&self.address) {
             *count -= 1;
             if *count == 0 {
-                taken.by_address.remove(&address);
+                taken.by_address.remove(&self.address);
             }
         }
     }

@@ -175,11 +175,14 @@ fn seats_are_bounded_in_all_and_by_address() {
     let far: IpAddr = "192.0.2.1".parse().unwrap();
     let mapped: IpAddr = "::ffff:192.0.2.1".parse().unwrap();
     let near: IpAddr = "127.0.0.1".parse().unwrap();
+    let beside: IpAddr = "127.0.0.2".parse().unwrap();
     let first = seats.take(far).unwrap();
     assert!(seats.take(far).is_none());
     assert!(seats.take(mapped).is_none());
-    let _others = (seats.take(near).unwrap(), seats.take(near).unwrap());
-    assert!(seats.take(near).is_none());
+    let _near = seats.take(near).unwrap();
+    assert!(seats.take(near).is_none(), "loopback is held to it too");
+    let _beside = seats.take(beside).unwrap();
+    assert!(seats.take("127.0.0.3".parse().unwrap()).is_none());
     drop(first);
     assert!(seats.take(far).is_some());
 }
