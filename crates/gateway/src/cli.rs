@@ -6,20 +6,27 @@
 
 mod add;
 mod agent;
+mod approve;
 mod await_server;
 mod bench;
 mod call;
 mod calls;
 mod client;
+mod config;
+mod connect;
+mod diff;
 mod doctor;
 mod failure;
+mod files;
 mod find;
 mod format;
+mod import;
 mod key;
 mod logging;
 mod logs;
 mod ls;
 mod progress;
+mod prompt;
 mod reference;
 mod restart;
 mod rm;
@@ -28,6 +35,7 @@ mod status;
 mod stdio;
 mod tools;
 mod up;
+mod why;
 mod wire;
 
 use std::path::PathBuf;
@@ -77,6 +85,14 @@ struct Common {
 enum Verb {
     /// Start the gateway with its servers, and serve until stopped
     Up(up::Options),
+    /// Write Gantry into a client's file, or show which clients are connected
+    Connect(connect::Options),
+    /// Take the servers of other clients over into `gantry.toml`
+    Import(import::Options),
+    /// Let the files of this folder run what they ask for
+    Approve(approve::Options),
+    /// Check and explain the configuration
+    Config(config::Options),
     /// Register a server with the running gateway and start it
     Add(add::Options),
     /// List the servers, what they run and where they came from
@@ -93,6 +109,8 @@ enum Verb {
     Tools(tools::Options),
     /// Call a tool
     Call(call::Options),
+    /// Tell whether an agent may use a tool, and why
+    Why(why::Options),
     /// Show the recorded calls, newest last
     Calls(calls::Options),
     /// List, make and revoke keys
@@ -179,11 +197,16 @@ fn run(verb: Verb, surroundings: Surroundings) -> Result<ExitCode, Failure> {
         Verb::Add(options) => client::block_on(add::run(&options, surroundings)),
         Verb::Ls(options) => client::block_on(ls::run(&options, surroundings)),
         Verb::Rm(options) => client::block_on(rm::run(&options, surroundings)),
+        Verb::Connect(options) => client::block_on(connect::run(&options, surroundings)),
+        Verb::Import(options) => import::run(&options, surroundings),
+        Verb::Approve(options) => approve::run(&options, surroundings),
+        Verb::Config(options) => config::run(&options, surroundings),
         Verb::Status(options) => client::block_on(status::run(&options, surroundings)),
         Verb::Logs(options) => client::block_on(logs::run(&options, surroundings)),
         Verb::Restart(options) => client::block_on(restart::run(&options, surroundings)),
         Verb::Tools(options) => client::block_on(tools::run(&options, surroundings)),
         Verb::Call(options) => client::block_on(call::run(&options, surroundings)),
+        Verb::Why(options) => client::block_on(why::run(&options, surroundings)),
         Verb::Calls(options) => client::block_on(calls::run(&options, surroundings)),
         Verb::Key(options) => client::block_on(key::run(&options, surroundings)),
         Verb::Agent(options) => client::block_on(agent::run(&options, surroundings)),

@@ -102,7 +102,7 @@ impl Client {
         self.send(request, body).await
     }
 
-    /// Deletes from the REST API.
+    /// Deletes what the REST API has at a path.
     pub(super) async fn delete(&self, path: &str) -> Result<Value, Failure> {
         self.send(self.request(Method::DELETE, path), Bytes::new())
             .await

@@ -6,7 +6,6 @@
 mod folder;
 mod needs;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -15,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::Surroundings;
 use super::failure::{Exit, Failure};
+use super::files::Files;
 use super::find::Role;
 use super::format::{list, pretty, text, wrap};
 use super::screen::Screen;
@@ -22,9 +22,8 @@ use super::screen::Screen;
 /// What `gantry doctor` takes.
 #[derive(Debug, Args)]
 pub(super) struct Options {
-    /// Look at the servers of this file too; may be given several times
-    #[arg(long, value_name = "FILE")]
-    config: Vec<PathBuf>,
+    #[command(flatten)]
+    files: Files,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -116,15 +115,14 @@ pub(super) async fn run(
             Finding::new(grade, fact.name, fact.detail.as_str())
         })
         .collect();
-    let (health, servers) = match surroundings.client(Role::Admin) {
-        Ok(client) => (
-            client.get("/api/v1/health").await.ok(),
-            needs::of_gateway(&client, surroundings).await,
-        ),
-        Err(_) => (None, Vec::new()),
+    let mut servers = needs::of_files(&options.files, surroundings)?;
+    let health = match surroundings.client(Role::Admin) {
+        Ok(client) => {
+            needs::of_gateway(&client, surroundings, &mut servers).await;
+            client.get("/api/v1/health").await.ok()
+        }
+        Err(_) => None,
     };
-    let mut servers = servers;
-    servers.extend(needs::of_files(&options.config, surroundings)?);
     let folder = folder::findings(&surroundings.data_path()?, health.is_some());
     let gateway = health.as_ref().map(gateway).unwrap_or_default();
 

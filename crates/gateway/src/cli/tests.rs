@@ -30,10 +30,18 @@ fn every_verb_takes_its_flags() {
         "gantry stdio --server a --folder . --no-start",
         "gantry completions zsh",
         "gantry man call",
+        "gantry why x a__b --json",
         "gantry calls --limit 5 --server a --status error --json",
         "gantry logs a -n 5",
         "gantry restart a --data d",
         "gantry doctor --json",
+        "gantry connect",
+        "gantry connect cursor --scope project --name g --stdio --dry-run --json --url http://127.0.0.1:1",
+        "gantry connect --remove claude-code --scope local",
+        "gantry import",
+        "gantry import cursor mcp.json --form cline --scope user --into g.toml --replace --dry-run --json",
+        "gantry import --all",
+        "gantry import --back vscode --into g.toml",
         "gantry example-server",
     ];
     for line in lines {
@@ -50,6 +58,11 @@ fn every_verb_takes_its_flags() {
         "gantry logs a --since soon",
         "gantry calls -n 0",
         "gantry x",
+        "gantry connect emacs",
+        "gantry connect cursor --scope world",
+        "gantry connect --dry-run",
+        "gantry import cursor --all",
+        "gantry import --back emacs",
     ] {
         assert!(
             Arguments::try_parse_from(wrong.split(' ')).is_err(),

@@ -42,12 +42,13 @@ pub(super) async fn run(
     surroundings: &Surroundings,
 ) -> Result<ExitCode, Failure> {
     let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
-    let agent = client.get(&format!("/api/v1/agents/{}", segment(&options.agent))).await?;
+    let agent = client
+        .get(&format!("/api/v1/agents/{}", segment(&options.agent)))
+        .await?;
     // An administrator sees every tool there is.
     let tools = client.get("/api/v1/tools").await?;
-    let is_it = |tool: &&Value| {
-        text(tool, "/name") == options.tool || text(tool, "/id") == options.tool
-    };
+    let is_it =
+        |tool: &&Value| text(tool, "/name") == options.tool || text(tool, "/id") == options.tool;
     let known = list(&tools, "/items").iter().find(is_it);
     let (server, tool) = match known {
         Some(known) => (text(known, "/server"), text(known, "/tool")),
@@ -100,15 +101,26 @@ fn judge(
         .parse()
         .map_err(|_| Failure::new(Exit::Usage, format!("`{server}` is no name of a server")))?;
     let patterns = |pointer: &str| -> Vec<String> {
-        list(agent, pointer).iter().map(|pattern| text(pattern, "")).collect()
+        list(agent, pointer)
+            .iter()
+            .map(|pattern| text(pattern, ""))
+            .collect()
     };
     let mut reasons = Vec::new();
-    let granting = patterns("/grants").into_iter().find(|pattern| grants(pattern, &name, tool));
+    let granting = patterns("/grants")
+        .into_iter()
+        .find(|pattern| grants(pattern, &name, tool));
     reasons.push(match &granting {
         Some(pattern) => format!("granted by `{pattern}`"),
         None => format!("no grant of `{}` names it", text(agent, "/name")),
     });
-    let is_seen = filtered(&patterns("/tools/include"), &patterns("/tools/exclude"), &name, tool, &mut reasons);
+    let is_seen = filtered(
+        &patterns("/tools/include"),
+        &patterns("/tools/exclude"),
+        &name,
+        tool,
+        &mut reasons,
+    );
     let is_offered = offered(status, server, tool, is_listed, &mut reasons);
     Ok(Judgement {
         allowed: granting.is_some() && is_seen && is_offered,
@@ -124,9 +136,7 @@ fn grants(pattern: &str, server: &ServerName, tool: &str) -> bool {
     };
     let (of, item) = pattern.split_once(':').unwrap_or(("*", pattern));
     let set = Grant::new(of, item, alias).map(|grant| GrantSet::new(vec![grant]));
-    set.is_ok_and(|set| {
-        set.check(MethodClass::Tool, server, Some(tool)) == Verdict::Allowed
-    })
+    set.is_ok_and(|set| set.check(MethodClass::Tool, server, Some(tool)) == Verdict::Allowed)
 }
 
 fn filtered(
@@ -141,14 +151,17 @@ fn filtered(
         one.is_ok_and(|filter| filter.allows(server, tool))
     };
     if let Some(pattern) = exclude.iter().find(names_it) {
-        reasons.push(format!("hidden by the agent's filter: `{pattern}` is excluded"));
+        reasons.push(format!(
+            "hidden by the agent's filter: `{pattern}` is excluded"
+        ));
         return false;
     }
     match include.iter().find(names_it) {
         Some(pattern) => reasons.push(format!("`{pattern}` of the agent's filter includes it")),
         None if include.is_empty() => {}
         None => {
-            reasons.push("hidden by the agent's filter: it is not among what is included".to_owned());
+            reasons
+                .push("hidden by the agent's filter: it is not among what is included".to_owned());
             return false;
         }
     }
@@ -162,7 +175,9 @@ fn offered(
     is_listed: bool,
     reasons: &mut Vec<String>,
 ) -> bool {
-    let excluded = list(status, "/excluded").iter().find(|one| text(one, "/tool") == tool);
+    let excluded = list(status, "/excluded")
+        .iter()
+        .find(|one| text(one, "/tool") == tool);
     if let Some(excluded) = excluded {
         reasons.push(format!("not offered: {}", text(excluded, "/reason")));
         return false;
@@ -176,7 +191,11 @@ fn offered(
         "ready" => reasons.push(format!("server `{server}` has no tool `{tool}`")),
         _ => {
             let why = text(status, "/reason");
-            let why = if why.is_empty() { why } else { format!(": {why}") };
+            let why = if why.is_empty() {
+                why
+            } else {
+                format!(": {why}")
+            };
             let state = state.replace('_', " ");
             reasons.push(format!("server `{server}` is {state}{why}"));
         }
@@ -196,22 +215,52 @@ mod tests {
     #[test]
     fn every_reason_is_told() {
         let ready = || json!({"state": "ready"});
-        let agent = |grants: Value, tools: Value| json!({"name": "x", "grants": grants, "tools": tools});
+        let agent =
+            |grants: Value, tools: Value| json!({"name": "x", "grants": grants, "tools": tools});
         let all = agent(json!(["*"]), json!({}));
-        let expected = (true, "granted by `*`; server `files` is ready and offers it".to_owned());
+        let expected = (
+            true,
+            "granted by `*`; server `files` is ready and offers it".to_owned(),
+        );
         assert_eq!(judged(all.clone(), "read", ready(), true), expected);
         let (allowed, why) = judged(agent(json!(["mail:*"]), json!({})), "read", ready(), true);
-        assert!(!allowed && why.starts_with("no grant of `x` names it"), "{why}");
-        let narrow = agent(json!(["mail:*", "files:re*"]), json!({"exclude": ["files:*"]}));
+        assert!(
+            !allowed && why.starts_with("no grant of `x` names it"),
+            "{why}"
+        );
+        let narrow = agent(
+            json!(["mail:*", "files:re*"]),
+            json!({"exclude": ["files:*"]}),
+        );
         let (allowed, why) = judged(narrow, "read", ready(), true);
-        assert!(!allowed && why.contains("granted by `files:re*`; hidden by the agent's filter: `files:*`"), "{why}");
+        assert!(
+            !allowed
+                && why.contains("granted by `files:re*`; hidden by the agent's filter: `files:*`"),
+            "{why}"
+        );
         let other = agent(json!(["*"]), json!({"include": ["mail:*"]}));
-        assert!(judged(other, "read", ready(), true).1.contains("not among what is included"));
+        assert!(
+            judged(other, "read", ready(), true)
+                .1
+                .contains("not among what is included")
+        );
         let excluded = json!({"state": "ready", "excluded": [{"tool": "read", "reason": "its schema is bad"}]});
-        assert_eq!(judged(all.clone(), "read", excluded, false).1, "granted by `*`; not offered: its schema is bad");
+        assert_eq!(
+            judged(all.clone(), "read", excluded, false).1,
+            "granted by `*`; not offered: its schema is bad"
+        );
         let down = json!({"state": "backing_off", "reason": "exit code 3"});
-        assert_eq!(judged(all.clone(), "read", down, false).1, "granted by `*`; server `files` is backing off: exit code 3");
-        assert_eq!(judged(all, "fly", ready(), false), (false, "granted by `*`; server `files` has no tool `fly`".to_owned()));
+        assert_eq!(
+            judged(all.clone(), "read", down, false).1,
+            "granted by `*`; server `files` is backing off: exit code 3"
+        );
+        assert_eq!(
+            judged(all, "fly", ready(), false),
+            (
+                false,
+                "granted by `*`; server `files` has no tool `fly`".to_owned()
+            )
+        );
     }
 
     #[test]

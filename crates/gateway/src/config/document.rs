@@ -9,7 +9,7 @@ mod toml;
 use std::fs::File;
 use std::io::Read as _;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use super::mistake::{Kind, Mistake};
@@ -314,7 +314,12 @@ mod tests {
         let document = json(r#"{"a": {"x": [{"k": 1, "k": 2}]}}"#);
         let second = document.root.repeated().unwrap();
         assert_eq!((second.key.as_str(), second.key_span.start), ("k", 22));
-        assert!(json(r#"{"a": {"k": 1}, "b": {"k": 1}}"#).root.repeated().is_none());
+        assert!(
+            json(r#"{"a": {"k": 1}, "b": {"k": 1}}"#)
+                .root
+                .repeated()
+                .is_none()
+        );
     }
 
     #[test]

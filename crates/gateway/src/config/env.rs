@@ -24,6 +24,12 @@ pub const COLUMNS: &str = "COLUMNS";
 pub const TERM: &str = "TERM";
 /// Where data folders are kept; `~/.local/state` if it is not set.
 pub const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
+/// Where programs keep what a person set up; `~/.config` if it is not set.
+pub const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
+/// Where Claude Code keeps its `.claude.json`, if not in the home.
+pub const CLAUDE_CONFIG_DIR: &str = "CLAUDE_CONFIG_DIR";
+/// Where Copilot keeps its `mcp-config.json`, if not in `~/.copilot`.
+pub const COPILOT_HOME: &str = "COPILOT_HOME";
 /// The person's home.
 pub const HOME: &str = "HOME";
 
@@ -73,6 +79,18 @@ impl Environment {
             .map(PathBuf::from)
             .filter(|path| path.is_absolute());
         given.or_else(|| Some(PathBuf::from(self.filled(HOME)?).join(".local/state")))
+    }
+
+    /// Returns the folder in which programs keep what a person set up, if there is a home.
+    pub fn config_home(&self) -> Option<PathBuf> {
+        if cfg!(target_os = "macos") {
+            return Some(PathBuf::from(self.filled(HOME)?).join("Library/Application Support"));
+        }
+        let given = self
+            .filled(XDG_CONFIG_HOME)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute());
+        given.or_else(|| Some(PathBuf::from(self.filled(HOME)?).join(".config")))
     }
 
     /// Tells whether the person wants colours, as far as variables say.

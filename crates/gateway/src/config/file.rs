@@ -48,7 +48,10 @@ pub fn entries(document: &Document, root: &Root) -> Result<Vec<Entry>, Mistake> 
     let Some(table) = document.root.as_table() else {
         return Err(document
             .mistake(&document.root.span, Kind::Syntax)
-            .say(format!("the file must hold a table, not {}", document.root.kind()))
+            .say(format!(
+                "the file must hold a table, not {}",
+                document.root.kind()
+            ))
             .label("this")
             .help(shape(root)));
     };
@@ -75,7 +78,10 @@ fn members(document: &Document, servers: &Node) -> Result<Vec<Entry>, Mistake> {
     let Some(table) = servers.as_table() else {
         return Err(document
             .mistake(&servers.span, Kind::Syntax)
-            .say(format!("servers must be a table by name, not {}", servers.kind()))
+            .say(format!(
+                "servers must be a table by name, not {}",
+                servers.kind()
+            ))
             .label("this")
             .help("write `{\"NAME\": {\"command\": \"…\", \"args\": []}}`"));
     };
@@ -151,7 +157,9 @@ fn of_project<'t>(
 
 fn check_own(document: &Document, table: &Table) -> Result<(), Mistake> {
     for member in &table.members {
-        if !OWN_KEYS.contains(&member.key.as_str()) {
+        // What an import keeps for the way back.
+        let kept = member.key.starts_with("x-");
+        if !OWN_KEYS.contains(&member.key.as_str()) && !kept {
             let mistake = document
                 .mistake(&member.key_span, Kind::UnknownKey)
                 .say(format!("`{}` is not known", member.key.escape_debug()))

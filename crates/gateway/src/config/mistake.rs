@@ -114,6 +114,13 @@ impl Mistake {
         self
     }
 
+    /// Shows the file by another of its names.
+    #[must_use]
+    pub fn shown_as(mut self, path: &Path) -> Self {
+        self.path = path.to_owned();
+        self
+    }
+
     /// Returns the file.
     pub fn path(&self) -> &Path {
         &self.path
@@ -149,9 +156,10 @@ impl Mistake {
             .without_syntax_highlighting();
         let shown = Shown {
             mistake: self,
-            source: self.text.as_ref().map(|text| {
-                NamedSource::new(self.path.display().to_string(), harmless(text))
-            }),
+            source: self
+                .text
+                .as_ref()
+                .map(|text| NamedSource::new(self.path.display().to_string(), harmless(text))),
         };
         let mut text = String::new();
         match handler.render_report(&mut text, &shown) {

@@ -8,6 +8,8 @@
 )]
 
 mod cli;
+mod clients;
+mod config;
 mod eras;
 mod faults_auth;
 mod faults_client;

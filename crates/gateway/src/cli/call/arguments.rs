@@ -10,6 +10,8 @@ use std::time::Duration;
 use gantry_model::spec::period;
 use serde_json::{Map, Value};
 
+use crate::config::mistake::meant;
+
 use super::super::failure::{Exit, Failure};
 
 /// How deep arguments are nested on a command line.
@@ -334,29 +336,10 @@ fn unknown(schema: &Value, name: &str) -> Failure {
     let names = properties(schema)
         .into_iter()
         .map(|(name, _)| name.as_str());
-    let close = names
-        .map(|known| (distance(&plain(known), &plain(name)), known))
-        .min();
-    match close.filter(|(distance, _)| *distance <= 1 + name.len() / 4) {
-        Some((_, known)) => failure.hint(format!("did you mean `--{known}`?")),
+    match meant(name, names) {
+        Some(known) => failure.hint(format!("did you mean `--{known}`?")),
         None => failure.hint("`gantry call TOOL --help` shows what it takes"),
     }
-}
-
-/// Returns how many letters differ.
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (line, letter) in one.chars().enumerate() {
-        let mut before = row[0];
-        row[0] = line + 1;
-        for (column, against) in other.iter().enumerate() {
-            let changed = before + usize::from(letter != *against);
-            before = row[column + 1];
-            row[column + 1] = changed.min(before + 1).min(row[column] + 1);
-        }
-    }
-    row[other.len()]
 }
 
 #[cfg(test)]

@@ -5,16 +5,16 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use gantry_model::diagnose::{Diagnose as _, chain};
 use gantry_model::spec::Launch;
 
+use crate::app::data::DataFolder;
 use crate::config::env::Environment;
-use crate::config::file;
+use crate::config::mistake::Mistake;
 
 use super::super::Surroundings;
 use super::super::client::{Client, segment};
-use super::super::failure::{Exit, Failure};
-use super::super::find::working_folder;
+use super::super::failure::Failure;
+use super::super::files::{Files, Setup, brief};
 use super::super::format::{list, text};
 use super::{Finding, Grade};
 
@@ -39,54 +39,67 @@ const RUNNERS: [(&str, &[&str], &str); 5] = [
     ("bunx", &["bun"], "install Bun: https://bun.sh/"),
 ];
 
-/// Looks at what the running gateway's servers need.
-pub(super) async fn of_gateway(client: &Client, surroundings: &Surroundings) -> Vec<Finding> {
-    let Ok(answer) = client.get("/api/v1/mcp/servers").await else {
-        return Vec::new();
+/// Looks at what the servers of files need, and at what is wrong with the files.
+pub(super) fn of_files(
+    files: &Files,
+    surroundings: &Surroundings,
+) -> Result<Vec<Finding>, Failure> {
+    let data = DataFolder::at(surroundings.data_path()?);
+    let setup = Setup::new(files, data, surroundings)?;
+    let plan = match setup.load() {
+        Ok(plan) => plan,
+        Err(mistakes) => return Ok(mistakes.iter().map(mistaken).collect()),
     };
-    let mut findings = Vec::new();
+    let mut findings: Vec<Finding> = plan.mistakes.iter().map(mistaken).collect();
+    for planned in &plan.servers {
+        let Launch::Process(process) = &planned.spec.launch;
+        let need = Need {
+            command: process.command.clone(),
+            folder: process.cwd.clone(),
+        };
+        let name = planned.spec.name.as_str();
+        findings.push(need.finding(name, &surroundings.environment));
+    }
+    for file in &plan.unapproved {
+        let detail = format!("`{}` waits for your word", file.path.display());
+        findings
+            .push(Finding::new(Grade::Doubtful, "approval", detail).advise("run `gantry approve`"));
+    }
+    Ok(findings)
+}
+
+fn mistaken(mistake: &Mistake) -> Finding {
+    let (text, advice) = brief(mistake);
+    let mut finding = Finding::new(Grade::Bad, mistake.server().unwrap_or("file"), text);
+    finding.advice = advice;
+    finding
+}
+
+/// Looks at what the running gateway's servers need that were not looked at yet.
+pub(super) async fn of_gateway(
+    client: &Client,
+    surroundings: &Surroundings,
+    findings: &mut Vec<Finding>,
+) {
+    let Ok(answer) = client.get("/api/v1/mcp/servers").await else {
+        return;
+    };
     for server in list(&answer, "/items") {
         let name = text(server, "/name");
+        if findings.iter().any(|known| known.what == name) {
+            continue;
+        }
         let path = format!("/api/v1/mcp/servers/{}", segment(&name));
         let Ok(status) = client.get(&path).await else {
             continue;
         };
+        let folder = Some(text(&status, "/spec/cwd")).filter(|cwd| !cwd.is_empty());
         let need = Need {
             command: text(&status, "/command"),
-            folder: Some(text(&status, "/spec/cwd"))
-                .filter(|cwd| !cwd.is_empty())
-                .map(PathBuf::from),
+            folder: folder.map(PathBuf::from),
         };
         findings.push(need.finding(&name, &surroundings.environment));
     }
-    findings
-}
-
-/// Looks at what the servers of files need, and at what is wrong with the files.
-pub(super) fn of_files(
-    files: &[PathBuf],
-    surroundings: &Surroundings,
-) -> Result<Vec<Finding>, Failure> {
-    let working = working_folder()?;
-    let mut findings = Vec::new();
-    for path in files {
-        let loaded = file::read(path, &surroundings.environment, &working)
-            .map_err(|error| Failure::of(Exit::Usage, &error))?;
-        for problem in &loaded.problems {
-            let mut finding = Finding::new(Grade::Bad, problem.server.as_str(), chain(problem));
-            finding.advice = problem.hint();
-            findings.push(finding);
-        }
-        for spec in &loaded.specs {
-            let Launch::Process(process) = &spec.launch;
-            let need = Need {
-                command: process.command.clone(),
-                folder: process.cwd.clone(),
-            };
-            findings.push(need.finding(spec.name.as_str(), &surroundings.environment));
-        }
-    }
-    Ok(findings)
 }
 
 /// What a server is started with.

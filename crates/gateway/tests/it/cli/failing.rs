@@ -37,6 +37,7 @@ fn without_a_gateway_every_verb_says_so_and_exits_with_3() {
         &["agent", "new", "x"],
         &["agent", "rm", "x"],
         &["bench", "a__echo"],
+        &["why", "x", "a__echo"],
     ] {
         let told = alone(verb);
         assert!(
