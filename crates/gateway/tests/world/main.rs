@@ -19,8 +19,10 @@ mod it {
     pub(crate) mod harness;
 }
 
+mod clients;
 mod conformance;
 mod parts;
 mod proxy;
+mod servers;
 
 use it::harness;

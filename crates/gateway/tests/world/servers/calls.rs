@@ -1,0 +1,213 @@
+//! How each tool of the reference servers is called, in an order in which all of them succeed.
+//!
+//! `HOME` stands for the person's home, `PAGE` for a page of a local web server.
+
+/// A tool's exposed name, its arguments, and something that its answer says.
+pub(super) const CALLS: [(&str, &str, &str); 50] = [
+    ("everything__echo", r#"{"message":"hello"}"#, "Echo: hello"),
+    (
+        "everything__get-annotated-message",
+        r#"{"messageType":"success","includeImage":true}"#,
+        "success",
+    ),
+    ("everything__get-env", "{}", "HOME"),
+    (
+        "everything__get-resource-links",
+        r#"{"count":2}"#,
+        "resource",
+    ),
+    (
+        "everything__get-resource-reference",
+        r#"{"resourceType":"Text","resourceId":1}"#,
+        "resource",
+    ),
+    (
+        "everything__get-structured-content",
+        r#"{"location":"Chicago"}"#,
+        "temperature",
+    ),
+    ("everything__get-sum", r#"{"a":2,"b":3}"#, "5"),
+    ("everything__get-tiny-image", "{}", "image/png"),
+    (
+        "everything__gzip-file-as-resource",
+        r#"{"name":"a.gz","data":"data:text/plain,hello","outputType":"resource"}"#,
+        "gzip",
+    ),
+    ("everything__toggle-simulated-logging", "{}", "logging"),
+    ("everything__toggle-subscriber-updates", "{}", "update"),
+    (
+        "everything__trigger-long-running-operation",
+        r#"{"duration":1,"steps":2}"#,
+        "completed",
+    ),
+    (
+        "filesystem__write_file",
+        r#"{"path":"HOME/files/new.txt","content":"one\ntwo\n"}"#,
+        "new.txt",
+    ),
+    (
+        "filesystem__read_file",
+        r#"{"path":"HOME/files/new.txt"}"#,
+        "two",
+    ),
+    (
+        "filesystem__read_text_file",
+        r#"{"path":"HOME/files/new.txt","head":1}"#,
+        "one",
+    ),
+    (
+        "filesystem__read_media_file",
+        r#"{"path":"HOME/files/dot.png"}"#,
+        "image/png",
+    ),
+    (
+        "filesystem__read_multiple_files",
+        r#"{"paths":["HOME/files/new.txt","HOME/files/hello.txt"]}"#,
+        "hello",
+    ),
+    (
+        "filesystem__edit_file",
+        r#"{"path":"HOME/files/new.txt","edits":[{"oldText":"two","newText":"three"}]}"#,
+        "+three",
+    ),
+    (
+        "filesystem__create_directory",
+        r#"{"path":"HOME/files/sub"}"#,
+        "sub",
+    ),
+    (
+        "filesystem__list_directory",
+        r#"{"path":"HOME/files"}"#,
+        "[DIR] sub",
+    ),
+    (
+        "filesystem__list_directory_with_sizes",
+        r#"{"path":"HOME/files"}"#,
+        "Total",
+    ),
+    (
+        "filesystem__directory_tree",
+        r#"{"path":"HOME/files"}"#,
+        "directory",
+    ),
+    (
+        "filesystem__move_file",
+        r#"{"source":"HOME/files/new.txt","destination":"HOME/files/sub/new.txt"}"#,
+        "sub/new.txt",
+    ),
+    (
+        "filesystem__search_files",
+        r#"{"path":"HOME/files","pattern":"**/new.txt"}"#,
+        "sub/new.txt",
+    ),
+    (
+        "filesystem__get_file_info",
+        r#"{"path":"HOME/files/sub/new.txt"}"#,
+        "size",
+    ),
+    ("filesystem__list_allowed_directories", "{}", "/files"),
+    (
+        "memory__create_entities",
+        r#"{"entities":[{"name":"Ada","entityType":"person","observations":["writes"]},{"name":"Bob","entityType":"person","observations":[]}]}"#,
+        "Ada",
+    ),
+    (
+        "memory__create_relations",
+        r#"{"relations":[{"from":"Ada","to":"Bob","relationType":"knows"}]}"#,
+        "knows",
+    ),
+    (
+        "memory__add_observations",
+        r#"{"observations":[{"entityName":"Ada","contents":["counts"]}]}"#,
+        "counts",
+    ),
+    ("memory__read_graph", "{}", "counts"),
+    ("memory__search_nodes", r#"{"query":"Ada"}"#, "writes"),
+    ("memory__open_nodes", r#"{"names":["Bob"]}"#, "Bob"),
+    (
+        "memory__delete_observations",
+        r#"{"deletions":[{"entityName":"Ada","observations":["counts"]}]}"#,
+        "deleted",
+    ),
+    (
+        "memory__delete_relations",
+        r#"{"relations":[{"from":"Ada","to":"Bob","relationType":"knows"}]}"#,
+        "deleted",
+    ),
+    (
+        "memory__delete_entities",
+        r#"{"entityNames":["Ada","Bob"]}"#,
+        "deleted",
+    ),
+    ("fetch__fetch", r#"{"url":"PAGE"}"#, "A page of our own"),
+    (
+        "git__git_status",
+        r#"{"repo_path":"HOME/repository"}"#,
+        "hello.txt",
+    ),
+    (
+        "git__git_diff_unstaged",
+        r#"{"repo_path":"HOME/repository"}"#,
+        "+changed",
+    ),
+    (
+        "git__git_add",
+        r#"{"repo_path":"HOME/repository","files":["hello.txt"]}"#,
+        "staged",
+    ),
+    (
+        "git__git_diff_staged",
+        r#"{"repo_path":"HOME/repository"}"#,
+        "+changed",
+    ),
+    (
+        "git__git_reset",
+        r#"{"repo_path":"HOME/repository"}"#,
+        "reset",
+    ),
+    (
+        "git__git_diff",
+        r#"{"repo_path":"HOME/repository","target":"HEAD"}"#,
+        "+changed",
+    ),
+    (
+        "git__git_create_branch",
+        r#"{"repo_path":"HOME/repository","branch_name":"second"}"#,
+        "second",
+    ),
+    (
+        "git__git_checkout",
+        r#"{"repo_path":"HOME/repository","branch_name":"second"}"#,
+        "second",
+    ),
+    (
+        "git__git_branch",
+        r#"{"repo_path":"HOME/repository","branch_type":"local"}"#,
+        "second",
+    ),
+    (
+        "git__git_log",
+        r#"{"repo_path":"HOME/repository"}"#,
+        "Begin",
+    ),
+    (
+        "git__git_show",
+        r#"{"repo_path":"HOME/repository","revision":"HEAD"}"#,
+        "Begin",
+    ),
+    (
+        "git__git_commit",
+        r#"{"repo_path":"HOME/repository","message":"Nothing staged"}"#,
+        "",
+    ),
+    (
+        "time__get_current_time",
+        r#"{"timezone":"Europe/Berlin"}"#,
+        "datetime",
+    ),
+    (
+        "time__convert_time",
+        r#"{"source_timezone":"UTC","time":"12:00","target_timezone":"Asia/Tokyo"}"#,
+        "21:00",
+    ),
+];
