@@ -1,6 +1,9 @@
 //! Must show 2 of the surfaces: from the file that people have, with nothing cached, as a user who is
 //! not root, in the default profile: six servers come up, and each of their tools does its work.
 //!
+//! `mcp-server-fetch` needs two words more than its manual's first example: a flag, since it refuses
+//! private addresses, and time, since its first call installs a part of its own with npm.
+//!
 //! Where packages come from is read from this machine's own npm and pip and written where a person
 //! has it, into the files of the user's home.
 

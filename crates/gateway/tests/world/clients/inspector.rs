@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 use super::{Stage, Way};
 use crate::parts::{Ran, Running, node, run};
 
+/// How the Inspector ends when a tool's result is an error.
+const TOOL_FAILED: i32 = 5;
+
 /// The Inspector before a gateway.
 struct Inspector {
     stage: Stage,
@@ -60,6 +63,22 @@ impl Inspector {
     }
 }
 
+impl Inspector {
+    /// Has progress reported, which the Inspector asks for if told to, takes in, and shows nobody.
+    fn hears_progress(&self) {
+        let asking = ["--tool-metadata", "progressToken=mine"];
+        let call = |tool: &str, arguments: &str| {
+            let named = ["--tool-name", tool, "--tool-args-json", arguments];
+            self.ask("tools/call", &[named.as_slice(), &asking].concat())
+        };
+        let heard = call("a__whoami", "{}");
+        let heard = heard["content"][0]["text"].as_str().unwrap_or_default();
+        assert!(heard.contains("progressToken"), "{heard}");
+        let slept = call("a__slow", r#"{"ms":300,"progress":3}"#);
+        assert_eq!(slept["content"][0]["text"], "slept 300 ms", "{slept:#}");
+    }
+}
+
 fn names(list: &Value, member: &str) -> Vec<String> {
     let list = list.as_array().unwrap_or_else(|| panic!("no list: {list}"));
     let names = list.iter().filter_map(|each| each[member].as_str());
@@ -73,8 +92,11 @@ fn everything(era: &'static str, way: Way) {
     assert!(tools.iter().any(|name| name == "a__echo"), "{tools:?}");
     let echoed = inspector.call("a__echo", &json!({"text": "hello"}));
     assert_eq!(echoed["content"][0]["text"], "hello", "{echoed:#}");
-    let slept = inspector.call("a__slow", &json!({"ms": 300, "progress": 3}));
-    assert_eq!(slept["content"][0]["text"], "slept 300 ms", "{slept:#}");
+    let failing = ["--tool-name", "a__fail", "--tool-arg", "message=as asked"];
+    let failed = inspector.run("tools/call", &failing);
+    assert_eq!(failed.code, Some(TOOL_FAILED), "{failed:#?}");
+    assert!(failed.stdout.contains("as asked"), "{failed:#?}");
+    inspector.hears_progress();
     let resources = names(&inspector.ask("resources/list", &[])["resources"], "uri");
     assert!(
         resources.iter().any(|uri| uri == "test://static-text"),

@@ -139,7 +139,7 @@ pub(super) const CALLS: [(&str, &str, &str); 50] = [
         r#"{"entityNames":["Ada","Bob"]}"#,
         "deleted",
     ),
-    ("fetch__fetch", r#"{"url":"PAGE"}"#, "A page of our own"),
+    ("fetch__fetch", r#"{"url":"PAGE"}"#, "worth reading"),
     (
         "git__git_status",
         r#"{"repo_path":"HOME/repository"}"#,
@@ -148,6 +148,11 @@ pub(super) const CALLS: [(&str, &str, &str); 50] = [
     (
         "git__git_diff_unstaged",
         r#"{"repo_path":"HOME/repository"}"#,
+        "+changed",
+    ),
+    (
+        "git__git_diff",
+        r#"{"repo_path":"HOME/repository","target":"HEAD"}"#,
         "+changed",
     ),
     (
@@ -161,14 +166,14 @@ pub(super) const CALLS: [(&str, &str, &str); 50] = [
         "+changed",
     ),
     (
+        "git__git_commit",
+        r#"{"repo_path":"HOME/repository","message":"Change"}"#,
+        "committed",
+    ),
+    (
         "git__git_reset",
         r#"{"repo_path":"HOME/repository"}"#,
         "reset",
-    ),
-    (
-        "git__git_diff",
-        r#"{"repo_path":"HOME/repository","target":"HEAD"}"#,
-        "+changed",
     ),
     (
         "git__git_create_branch",
@@ -193,12 +198,7 @@ pub(super) const CALLS: [(&str, &str, &str); 50] = [
     (
         "git__git_show",
         r#"{"repo_path":"HOME/repository","revision":"HEAD"}"#,
-        "Begin",
-    ),
-    (
-        "git__git_commit",
-        r#"{"repo_path":"HOME/repository","message":"Nothing staged"}"#,
-        "",
+        "+changed",
     ),
     (
         "time__get_current_time",
