@@ -58,6 +58,10 @@ fn six_servers_come_up_from_a_persons_file_and_every_tool_is_called() {
     known.sort_unstable();
     assert_eq!(listed, known, "what is listed, and what is called");
 
+    // Not offered, and the status says why.
+    let excluded = gantry.status("everything")["excluded"].to_string();
+    assert!(excluded.contains("only as a task"), "{excluded}");
+
     let page = Page::serve();
     for (tool, arguments, says) in CALLS {
         let arguments = arguments.replace("HOME", &path).replace("PAGE", &page.url);
