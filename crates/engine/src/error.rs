@@ -345,6 +345,14 @@ pub enum EngineError {
         /// Why.
         reason: String,
     },
+    /// A server of a file that nobody has approved.
+    #[error("server `{server}` needs approval: {reason}")]
+    NeedsApproval {
+        /// The server.
+        server: ServerName,
+        /// What to do.
+        reason: String,
+    },
     /// The gateway is stopping.
     #[error("the gateway is stopping")]
     Stopping,
@@ -365,6 +373,7 @@ impl Diagnose for EngineError {
             Self::UnknownServer { .. } => "server.unknown",
             Self::Native { .. } => "native.invalid",
             Self::StartFailed { .. } => "server.start_failed",
+            Self::NeedsApproval { .. } => "server.needs_approval",
             Self::Stopping => "gateway.stopping",
         }
     }
@@ -375,7 +384,8 @@ impl Diagnose for EngineError {
             | Self::Name(_)
             | Self::Conflict { .. }
             | Self::UnknownServer { .. }
-            | Self::Native { .. } => Fault::Client,
+            | Self::Native { .. }
+            | Self::NeedsApproval { .. } => Fault::Client,
             Self::StartFailed { .. } => Fault::Server,
             Self::Store(error) => error.fault(),
             Self::Locked { .. }
@@ -400,7 +410,7 @@ impl Diagnose for EngineError {
             Self::Conflict { name } => Some(format!(
                 "remove it first: DELETE /api/v1/mcp/servers/{name}"
             )),
-            Self::Spec(error) => spec_hint(error),
+            Self::Spec(error) => error.hint(),
             Self::Store(error) => error.hint(),
             Self::Audit(error) => error.hint(),
             Self::Sandbox(_)
@@ -408,19 +418,8 @@ impl Diagnose for EngineError {
             | Self::UnknownServer { .. }
             | Self::Native { .. }
             | Self::StartFailed { .. }
+            | Self::NeedsApproval { .. }
             | Self::Stopping => None,
         }
     }
-}
-
-fn spec_hint(error: &SpecError) -> Option<String> {
-    let hint = match error {
-        SpecError::Command { .. } => "give the program in `command` and its arguments in `args`",
-        SpecError::Shell { .. } => {
-            "no shell is involved: put the program in `command` and each argument in `args`"
-        }
-        SpecError::Variable { .. } => "variables that load other code are refused",
-        SpecError::Nul { .. } | SpecError::Range { .. } | SpecError::Restart { .. } => return None,
-    };
-    Some(hint.into())
 }

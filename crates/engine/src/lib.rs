@@ -7,6 +7,7 @@
 //! ```
 //!
 //! A call goes along the upper line. The lower line owns lifecycles; no call passes through it.
+//! Start at [`Engine`]; `docs/library.md` and the examples show it whole.
 #![warn(missing_docs)]
 
 mod access;
@@ -20,6 +21,7 @@ mod error;
 mod events;
 mod folder;
 mod guard;
+mod library;
 mod native;
 mod request;
 mod router;
@@ -35,10 +37,13 @@ pub use catalog::ListedTool;
 pub use config::{EngineConfig, EngineLimits, OnStartFailure, Startup, StopPolicy};
 pub use engine::Engine;
 pub use error::{CallError, CallFailure, EngineError, Issue};
+pub use gantry_model as model;
 pub use gantry_sandbox::{HostReport, Promise, Report, Usage};
 pub use gantry_store::{CallFilter, CallRow, CallStatus};
+pub use library::{CallOptions, MessageError, ModelAnswer, ModelAnswers};
 pub use native::{NativeCall, NativeOutput, NativeTool};
 pub use request::{Lists, Progress, Reply, Request, Scope, Surface};
+pub use server::link::BreakerView;
 pub use server::logs::{LogLine, LogStream};
 pub use server::pending::QueueView;
 pub use server::status::ServerStatus;

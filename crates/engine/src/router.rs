@@ -290,7 +290,7 @@ impl Router {
     }
 
     /// Wakes lazy servers of the caller's that were never listed, and waits a moment for them.
-    async fn warm_up(&self, caller: &Caller, scope: &Scope) {
+    pub(crate) async fn warm_up(&self, caller: &Caller, scope: &Scope) {
         let cold = self.catalog.cold(caller, scope);
         if !cold.is_empty() {
             self.supervisor.warm(&cold, self.listing_wait).await;
@@ -346,6 +346,7 @@ fn refused(server: &ServerHandle, refusal: Refusal) -> CallError {
             server: server.name.clone(),
         },
         Refusal::Ended(failure) => answer::failed(server, failure),
+        Refusal::Silent(retry_in) => server.silent(retry_in),
     }
 }
 

@@ -51,6 +51,8 @@ pub enum EventKind {
     Stopped,
     /// It was removed.
     Removed,
+    /// Somebody tried keys that are not known; told of the gateway itself, as the server `native`.
+    WrongKeys,
 }
 
 impl EventKind {
@@ -72,6 +74,7 @@ impl EventKind {
             Self::RestartRequested => "restart_requested",
             Self::Stopped => "stopped",
             Self::Removed => "removed",
+            Self::WrongKeys => "wrong_keys",
         }
     }
 }

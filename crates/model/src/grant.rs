@@ -5,6 +5,7 @@
 //! Entry point: `GrantSet::check`, with the class from `class_of`.
 
 mod class;
+mod filter;
 mod pattern;
 
 use std::fmt;
@@ -15,6 +16,7 @@ use crate::diagnose::{Diagnose, Fault};
 use crate::id::{NameError, ServerName};
 
 pub use self::class::{MethodClass, class_of};
+pub use self::filter::ToolFilter;
 pub use self::pattern::Pattern;
 
 /// The longest pattern of an item; URIs are the longest items there are.
@@ -198,6 +200,7 @@ pub enum Verdict {
 pub struct GrantSet {
     /// Sorted and without repetition, so that equal sets behave alike however they were stored.
     grants: Vec<Grant>,
+    filter: ToolFilter,
     everything: bool,
     fingerprint: u64,
 }
@@ -211,7 +214,12 @@ impl Default for GrantSet {
 
 impl GrantSet {
     /// Joins an agent's grants, in any order.
-    pub fn new(mut grants: Vec<Grant>) -> Self {
+    pub fn new(grants: Vec<Grant>) -> Self {
+        Self::filtered(grants, ToolFilter::default())
+    }
+
+    /// Joins an agent's grants and hides tools behind its filter, in listing and in calling.
+    pub fn filtered(mut grants: Vec<Grant>, filter: ToolFilter) -> Self {
         let key = |grant: &Grant| {
             (
                 grant.server().to_owned(),
@@ -221,10 +229,11 @@ impl GrantSet {
         };
         grants.sort_by_cached_key(key);
         grants.dedup();
-        let everything = grants.iter().any(Grant::is_everything);
-        let fingerprint = fingerprint(&grants);
+        let everything = filter.is_empty() && grants.iter().any(Grant::is_everything);
+        let fingerprint = fingerprint(&grants, &filter);
         Self {
             grants,
+            filter,
             everything,
             fingerprint,
         }
@@ -246,6 +255,11 @@ impl GrantSet {
         &self.grants
     }
 
+    /// Returns what the agent sees of the tools it was granted.
+    pub fn filter(&self) -> &ToolFilter {
+        &self.filter
+    }
+
     /// Decides whether the agent may use an item of this class on this server.
     ///
     /// Without an item the question is whether it may use any of the class there, as listings ask;
@@ -253,7 +267,11 @@ impl GrantSet {
     pub fn check(&self, class: MethodClass, server: &ServerName, item: Option<&str>) -> Verdict {
         let allows =
             |grant: &Grant| grant.server.matches(server.as_str()) && grant.covers(class, item);
-        if self.everything || self.grants.iter().any(allows) {
+        let is_hidden = || match (class, item) {
+            (MethodClass::Tool, Some(tool)) => !self.filter.allows(server, tool),
+            _ => false,
+        };
+        if self.everything || (self.grants.iter().any(allows) && !is_hidden()) {
             Verdict::Allowed
         } else {
             Verdict::Unbound
@@ -276,16 +294,30 @@ impl GrantSet {
     }
 }
 
-fn fingerprint(grants: &[Grant]) -> u64 {
+fn fingerprint(grants: &[Grant], filter: &ToolFilter) -> u64 {
     let mut hash = Sha256::new();
+    let mut add = |part: &str| {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    };
     for grant in grants {
         for part in [
             grant.server(),
             grant.item(),
             grant.alias().unwrap_or_default(),
         ] {
-            hash.update((part.len() as u64).to_be_bytes());
-            hash.update(part);
+            add(part);
+        }
+    }
+    // No grant is of an empty server, so that the two parts of a filter cannot be taken for one.
+    for (kind, patterns) in [
+        ("+", filter.include().collect::<Vec<_>>()),
+        ("-", filter.exclude().collect()),
+    ] {
+        for pattern in patterns {
+            for part in ["", kind, pattern] {
+                add(part);
+            }
         }
     }
     let digest = hash.finalize();

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use gantry_model::id::ServerName;
 use gantry_model::spec::{
-    CallPolicy, Launch, LifePolicy, ProcessLaunch, Profile, ResourceLimits, RestartSpec,
-    ServerSpec, Source, Start, WhenUnresponsive, period,
+    Allowances, CallPolicy, Launch, LifePolicy, ProcessLaunch, Profile, ResourceLimits,
+    RestartSpec, ServerSpec, Source, Start, ToolFilter, WhenUnresponsive, period, size,
 };
 use serde::{Deserialize, Deserializer};
 
@@ -45,6 +45,12 @@ pub(super) struct Register {
     restart: RestartSpec,
     #[serde(default)]
     limits: Limits,
+    #[serde(default)]
+    tools: ToolFilter,
+    #[serde(default)]
+    allow_shell: bool,
+    #[serde(default)]
+    allow_env: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -105,6 +111,12 @@ impl Register {
                 },
             }),
             source: Source::Api,
+            tools: self.tools,
+            allow: Allowances {
+                shell: self.allow_shell,
+                env: self.allow_env,
+            },
+            needs_approval: None,
         }
     }
 }
@@ -119,31 +131,13 @@ impl<'de> Deserialize<'de> for Bytes {
         }
         match Written::deserialize(deserializer)? {
             Written::Bytes(bytes) => Ok(Self(bytes)),
-            Written::Text(text) => parse_bytes(&text).map(Self).ok_or_else(|| {
+            Written::Text(text) => size::parse(&text).map(Self).ok_or_else(|| {
                 let text: String = text.chars().take(32).collect();
                 let what = format!("`{text}` is no size; write for example `512M`, `1G` or bytes");
                 serde::de::Error::custom(what)
             }),
         }
     }
-}
-
-/// Reads `512M`, `512MB`, `512MiB`, `1G` or a number of bytes; all units are powers of 1024.
-fn parse_bytes(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let digits = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let shift = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" | "kb" | "kib" => 10,
-        "m" | "mb" | "mib" => 20,
-        "g" | "gb" | "gib" => 30,
-        "t" | "tb" | "tib" => 40,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 #[cfg(test)]
@@ -213,21 +207,5 @@ mod tests {
             serde_json::json!({ "name": "a", "command": "x", "limits": { "memory": "1 lot" } });
         assert!(spec(size).unwrap_err().contains("`1 lot` is no size"));
         assert!(spec(serde_json::json!({ "name": "a__b", "command": "x" })).is_err());
-    }
-
-    #[test]
-    fn sizes_are_read_in_their_usual_forms() {
-        let cases = [
-            ("512M", 512 << 20),
-            ("1GiB", 1 << 30),
-            ("1 kb", 1024),
-            ("7", 7),
-        ];
-        for (text, bytes) in cases {
-            assert_eq!(parse_bytes(text), Some(bytes), "{text}");
-        }
-        for bad in ["", "M", "1.5G", "-1", "99999999999T"] {
-            assert_eq!(parse_bytes(bad), None, "{bad}");
-        }
     }
 }

@@ -265,3 +265,51 @@ proptest! {
         prop_assert_eq!(Pattern::new(&glob).matches(&name), expected);
     }
 }
+
+// row 2.16
+#[test]
+fn a_filter_narrows_what_is_granted_and_never_widens_it() {
+    let server: ServerName = "files".parse().unwrap();
+    let all = || vec![Grant::new("*", "*", None).unwrap()];
+    let filter = || ToolFilter::new(["files:read_*"], ["*:read_secret"]).unwrap();
+    let set = GrantSet::filtered(all(), filter());
+    let verdict = |class, item| set.check(class, &server, item);
+    assert!(!set.is_everything() && set.filter() == &filter());
+    assert_eq!(
+        verdict(MethodClass::Tool, Some("read_file")),
+        Verdict::Allowed
+    );
+    assert_eq!(
+        verdict(MethodClass::Tool, Some("read_secret")),
+        Verdict::Unbound
+    );
+    assert_eq!(verdict(MethodClass::Tool, Some("write")), Verdict::Unbound);
+    // It is about tools: lists are asked for, prompts and resources are as granted.
+    assert_eq!(verdict(MethodClass::Tool, None), Verdict::Allowed);
+    assert_eq!(
+        verdict(MethodClass::Prompt, Some("write")),
+        Verdict::Allowed
+    );
+    let nothing = GrantSet::filtered(Vec::new(), filter());
+    let refused = nothing.check(MethodClass::Tool, &server, Some("read_file"));
+    assert_eq!(refused, Verdict::Unbound);
+}
+
+#[test]
+fn sets_with_other_filters_have_other_fingerprints() {
+    let all = || vec![Grant::new("*", "*", None).unwrap()];
+    let of = |include: &[&str], exclude: &[&str]| {
+        let filter = ToolFilter::new(include.iter(), exclude.iter()).unwrap();
+        GrantSet::filtered(all(), filter).fingerprint()
+    };
+    let prints = [
+        of(&[], &[]),
+        of(&["a"], &[]),
+        of(&[], &["a"]),
+        of(&["a"], &["a"]),
+    ];
+    for (index, print) in prints.iter().enumerate() {
+        assert!(!prints[..index].contains(print));
+    }
+    assert_eq!(prints[0], GrantSet::everything().fingerprint());
+}

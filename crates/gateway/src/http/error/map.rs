@@ -23,9 +23,11 @@
 use std::time::Duration;
 
 use gantry_engine::{CallError, CallFailure, EngineError, Issue};
+use gantry_model::diagnose::chain;
 use gantry_model::era::EraError;
 use gantry_model::era::error::RESOURCE_NOT_FOUND;
 use gantry_model::jsonrpc::{self, WireError};
+use gantry_model::shape::{FormError, ShapeNameError};
 use gantry_model::spec::SpecError;
 use http::StatusCode;
 use serde_json::value::RawValue;
@@ -138,7 +140,9 @@ impl From<EngineError> for Problem {
             EngineError::Spec(_) | EngineError::Name(_) | EngineError::Native { .. } => {
                 StatusCode::UNPROCESSABLE_ENTITY
             }
-            EngineError::Conflict { .. } => StatusCode::CONFLICT,
+            EngineError::Conflict { .. } | EngineError::NeedsApproval { .. } => {
+                StatusCode::CONFLICT
+            }
             EngineError::UnknownServer { .. } => StatusCode::NOT_FOUND,
             EngineError::StartFailed { .. } => StatusCode::BAD_GATEWAY,
             EngineError::Audit(_) | EngineError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
@@ -149,18 +153,20 @@ impl From<EngineError> for Problem {
             | EngineError::Sandbox(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let problem = Self::of(status, &error);
-        let EngineError::Spec(SpecError::Range {
-            field,
-            given,
-            range,
-            ..
-        }) = error
-        else {
+        let EngineError::Spec(error) = error else {
             return problem;
         };
-        let message = format!("is {given}, allowed is {range}");
+        let message = match &error {
+            SpecError::Range { given, range, .. } => format!("is {given}, allowed is {range}"),
+            SpecError::Command { .. }
+            | SpecError::Shell { .. }
+            | SpecError::Script { .. }
+            | SpecError::Variable { .. }
+            | SpecError::Nul { .. }
+            | SpecError::Restart { .. } => chain(&error),
+        };
         problem.with_issues(vec![FieldIssue {
-            path: field.to_owned(),
+            path: error.field(),
             message,
         }])
     }
@@ -187,6 +193,18 @@ impl From<EraError> for Problem {
             data,
         });
         problem
+    }
+}
+
+impl From<ShapeNameError> for Problem {
+    fn from(error: ShapeNameError) -> Self {
+        Self::of(StatusCode::BAD_REQUEST, &error)
+    }
+}
+
+impl From<FormError> for Problem {
+    fn from(error: FormError) -> Self {
+        Self::of(StatusCode::UNPROCESSABLE_ENTITY, &error)
     }
 }
 
