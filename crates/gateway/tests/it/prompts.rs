@@ -22,7 +22,7 @@ fn all<'a>(result: &'a Value, list: &str, key: &str) -> Vec<&'a str> {
     items.map(|item| item[key].as_str().unwrap()).collect()
 }
 
-/// Returns a server's rows of one method, newest first.
+/// Returns a server's rows of one method, oldest first.
 fn rows(gantry: &Gantry, server: &str, method: &str) -> Vec<Value> {
     let mut rows = gantry.audit_rows(&format!("server={server}"));
     rows.retain(|row| row["method"] == method);
@@ -61,7 +61,7 @@ fn prompts_of_all_servers_are_one_list_and_each_is_got_from_its_own() {
         let got = session.request("prompts/get", params)["result"].clone();
         assert_eq!(got["messages"][0]["content"]["text"], "Say hi.", "{name}");
         let rows = rows(&gantry, server, "prompts/get");
-        let last = &rows[0];
+        let last = rows.last().unwrap();
         assert_eq!(
             (&last["tool"], &last["status"]),
             (&json!("with_arguments"), &json!("ok"))
