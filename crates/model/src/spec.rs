@@ -323,8 +323,14 @@ impl ServerSpec {
     /// Tells two specs apart for everything that matters to a running server or a remembered catalog.
     pub fn fingerprint(&self) -> String {
         use sha2::{Digest, Sha256};
-        let text = serde_json::to_vec(&(&self.name, &self.launch, &self.calls, &self.life, &self.tools))
-            .expect("a spec is always expressible as JSON");
+        let text = serde_json::to_vec(&(
+            &self.name,
+            &self.launch,
+            &self.calls,
+            &self.life,
+            &self.tools,
+        ))
+        .expect("a spec is always expressible as JSON");
         Sha256::digest(&text)[..16]
             .iter()
             .map(|b| format!("{b:02x}"))
@@ -391,7 +397,13 @@ mod tests {
         let Launch::Process(process) = &mut file.launch;
         process.args = vec!["server.sh".into(), "-c".into()];
         assert!(file.check().is_ok(), "a script in a file is a program");
-        for name in ["PATH", "DOCKER_HOST", "PYTHONSTARTUP", "NODE_OPTIONS", "LD_AUDIT"] {
+        for name in [
+            "PATH",
+            "DOCKER_HOST",
+            "PYTHONSTARTUP",
+            "NODE_OPTIONS",
+            "LD_AUDIT",
+        ] {
             let mut loads = spec("x");
             let Launch::Process(process) = &mut loads.launch;
             process.env.insert(name.into(), "y".into());

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use gantry_model::id::ServerName;
 use gantry_model::spec::{
-    Allowances, CallPolicy, Launch, LifePolicy, ProcessLaunch, Profile, ResourceLimits, RestartSpec,
-    ServerSpec, Source, Start, ToolFilter, WhenUnresponsive, period, size,
+    Allowances, CallPolicy, Launch, LifePolicy, ProcessLaunch, Profile, ResourceLimits,
+    RestartSpec, ServerSpec, Source, Start, ToolFilter, WhenUnresponsive, period, size,
 };
 use serde::{Deserialize, Deserializer};
 

@@ -314,7 +314,12 @@ mod tests {
         let document = json(r#"{"a": {"x": [{"k": 1, "k": 2}]}}"#);
         let second = document.root.repeated().unwrap();
         assert_eq!((second.key.as_str(), second.key_span.start), ("k", 22));
-        assert!(json(r#"{"a": {"k": 1}, "b": {"k": 1}}"#).root.repeated().is_none());
+        assert!(
+            json(r#"{"a": {"k": 1}, "b": {"k": 1}}"#)
+                .root
+                .repeated()
+                .is_none()
+        );
     }
 
     #[test]

@@ -158,19 +158,17 @@ pub fn read(document: &Document, entry: &Entry, owner: Owner, fill: Fill<'_>) ->
 }
 
 fn spec(told: &mut Told<'_>, entry: &Entry, fill: Fill<'_>) -> Option<ServerSpec> {
-    let name: Option<ServerName> = match entry.name.parse() {
-        Ok(name) => Some(name),
-        Err(error) => {
-            let mistake = told.mistake(&entry.name_span, Kind::Name);
-            told.push(
-                mistake
-                    .say(error.to_string())
-                    .label("this name")
-                    .help("use letters, digits, `.`, `_` and `-`, at most 64, such as `web-search`"),
-            );
-            None
-        }
-    };
+    let name: Option<ServerName> =
+        match entry.name.parse() {
+            Ok(name) => Some(name),
+            Err(error) => {
+                let mistake = told.mistake(&entry.name_span, Kind::Name);
+                told.push(mistake.say(error.to_string()).label("this name").help(
+                    "use letters, digits, `.`, `_` and `-`, at most 64, such as `web-search`",
+                ));
+                None
+            }
+        };
     let Some(table) = entry.node.as_table() else {
         told.wrong(
             &entry.node,
@@ -242,7 +240,10 @@ fn launch(fields: &mut Fields<'_, '_>, entry: &Entry) -> Option<ProcessLaunch> {
     let env = fields.pairs("env");
     let cwd = fields.text("cwd");
     let profile = fields
-        .choice("profile", &[("local", Profile::Local), ("hosted", Profile::Hosted)])
+        .choice(
+            "profile",
+            &[("local", Profile::Local), ("hosted", Profile::Hosted)],
+        )
         .unwrap_or(Profile::Local);
     let limits = limits(fields);
     let folder = fields.fill.folder();
@@ -261,12 +262,7 @@ fn launch(fields: &mut Fields<'_, '_>, entry: &Entry) -> Option<ProcessLaunch> {
     })
 }
 
-fn refuse_remote(
-    fields: &mut Fields<'_, '_>,
-    entry: &Entry,
-    kind: Option<&str>,
-    urls: &[&str],
-) {
+fn refuse_remote(fields: &mut Fields<'_, '_>, entry: &Entry, kind: Option<&str>, urls: &[&str]) {
     let Some(&key) = urls.first() else {
         let kind = kind.unwrap_or_default();
         let mistake = fields.told.mistake(&entry.name_span, Kind::Value);
@@ -309,7 +305,9 @@ fn refuse_remote(
             mistake
                 .say("this is a remote server, and this version runs commands only")
                 .label("a URL")
-                .help("the other servers are not touched; set `\"disabled\": true` to silence this"),
+                .help(
+                    "the other servers are not touched; set `\"disabled\": true` to silence this",
+                ),
         );
     }
 }
@@ -351,7 +349,9 @@ fn life(fields: &mut Fields<'_, '_>) -> LifePolicy {
     policy.handshake = life.period("handshake").unwrap_or(policy.handshake);
     policy.probe = life.period("probe").unwrap_or(policy.probe);
     policy.health_every = life.period("health_every").unwrap_or(policy.health_every);
-    policy.health_timeout = life.period("health_timeout").unwrap_or(policy.health_timeout);
+    policy.health_timeout = life
+        .period("health_timeout")
+        .unwrap_or(policy.health_timeout);
     policy.stop_grace = life.period("stop_grace").unwrap_or(policy.stop_grace);
     policy.when_unresponsive = life.choice(
         "when_unresponsive",

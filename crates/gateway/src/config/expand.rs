@@ -156,7 +156,12 @@ mod tests {
     use super::*;
 
     fn fill(text: &str) -> Result<Filled, Missing> {
-        let environment = [("A", "1"), ("EMPTY", ""), ("NESTED", "${A}"), ("HOME", "/h")];
+        let environment = [
+            ("A", "1"),
+            ("EMPTY", ""),
+            ("NESTED", "${A}"),
+            ("HOME", "/h"),
+        ];
         let environment = environment
             .iter()
             .map(|(name, value)| ((*name).into(), (*value).into()))

@@ -48,7 +48,10 @@ pub fn entries(document: &Document, root: &Root) -> Result<Vec<Entry>, Mistake> 
     let Some(table) = document.root.as_table() else {
         return Err(document
             .mistake(&document.root.span, Kind::Syntax)
-            .say(format!("the file must hold a table, not {}", document.root.kind()))
+            .say(format!(
+                "the file must hold a table, not {}",
+                document.root.kind()
+            ))
             .label("this")
             .help(shape(root)));
     };
@@ -75,7 +78,10 @@ fn members(document: &Document, servers: &Node) -> Result<Vec<Entry>, Mistake> {
     let Some(table) = servers.as_table() else {
         return Err(document
             .mistake(&servers.span, Kind::Syntax)
-            .say(format!("servers must be a table by name, not {}", servers.kind()))
+            .say(format!(
+                "servers must be a table by name, not {}",
+                servers.kind()
+            ))
             .label("this")
             .help("write `{\"NAME\": {\"command\": \"…\", \"args\": []}}`"));
     };

@@ -149,9 +149,10 @@ impl Mistake {
             .without_syntax_highlighting();
         let shown = Shown {
             mistake: self,
-            source: self.text.as_ref().map(|text| {
-                NamedSource::new(self.path.display().to_string(), harmless(text))
-            }),
+            source: self
+                .text
+                .as_ref()
+                .map(|text| NamedSource::new(self.path.display().to_string(), harmless(text))),
         };
         let mut text = String::new();
         match handler.render_report(&mut text, &shown) {

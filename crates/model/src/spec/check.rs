@@ -154,7 +154,10 @@ fn shell_with_script(process: &ProcessLaunch) -> Option<&str> {
         .peekable();
     let mut program = words.next()?;
     while matches!(last(program), "env" | "nohup" | "nice" | "setsid" | "exec") {
-        while words.next_if(|word| word.starts_with('-') || word.contains('=')).is_some() {}
+        while words
+            .next_if(|word| word.starts_with('-') || word.contains('='))
+            .is_some()
+        {}
         program = words.next()?;
     }
     let shell = last(program);
@@ -168,7 +171,11 @@ fn shell_with_script(process: &ProcessLaunch) -> Option<&str> {
     let mut options = words.take_while(|word| word.starts_with('-'));
     let is_script = |word: &str| {
         let single = !word.starts_with("--") && word[1..].contains(['c', 'C']);
-        single || matches!(word, "--command" | "--init-command" | "-Command" | "-EncodedCommand")
+        single
+            || matches!(
+                word,
+                "--command" | "--init-command" | "-Command" | "-EncodedCommand"
+            )
     };
     options.any(is_script).then_some(program)
 }

@@ -47,7 +47,11 @@ pub fn check_url(url: &str) -> Result<(), UrlError> {
     }
     let (scheme, rest) = url.split_once(':').ok_or(UrlError::NoScheme)?;
     if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
-        let scheme = scheme.chars().take(20).flat_map(char::escape_debug).collect();
+        let scheme = scheme
+            .chars()
+            .take(20)
+            .flat_map(char::escape_debug)
+            .collect();
         return Err(UrlError::Scheme { scheme });
     }
     let rest = rest.strip_prefix("//").ok_or(UrlError::Host)?;
@@ -75,12 +79,19 @@ mod tests {
     // fault G7
     #[test]
     fn only_plain_web_addresses_are_taken() {
-        for good in ["https://example.com/mcp?x=a@b", "http://[::1]:8080", "HTTP://a"] {
+        for good in [
+            "https://example.com/mcp?x=a@b",
+            "http://[::1]:8080",
+            "HTTP://a",
+        ] {
             assert_eq!(check_url(good), Ok(()), "{good}");
         }
-        let check = |url: &str, error: &UrlError| assert_eq!(check_url(url).as_ref(), Err(error), "{url}");
+        let check =
+            |url: &str, error: &UrlError| assert_eq!(check_url(url).as_ref(), Err(error), "{url}");
         for scheme in ["file", "javascript", "ftp"] {
-            let error = UrlError::Scheme { scheme: scheme.to_owned() };
+            let error = UrlError::Scheme {
+                scheme: scheme.to_owned(),
+            };
             check(&format!("{scheme}:///etc/passwd"), &error);
         }
         check("example.com", &UrlError::NoScheme);

@@ -48,7 +48,11 @@ impl<'d> Told<'d> {
         let mistake = self.mistake(&node.span, Kind::Value);
         self.push(
             mistake
-                .say(format!("{} must be {wanted}, not {}", shown(field), node.kind()))
+                .say(format!(
+                    "{} must be {wanted}, not {}",
+                    shown(field),
+                    node.kind()
+                ))
                 .label(format!("this is {}", node.kind()))
                 .help(help),
         );
@@ -109,7 +113,8 @@ impl<'t, 'd> Fields<'t, 'd> {
                 if OF_CLIENTS.contains(&key.as_str()) {
                     continue;
                 }
-                let meant = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+                let meant =
+                    near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
                 let field = field.escape_debug();
                 let what = format!("`{field}` is not known and has no effect{meant}");
                 self.told.warn(key_span, &what);
@@ -143,11 +148,7 @@ impl<'t, 'd> Fields<'t, 'd> {
     }
 
     /// Returns the members of a table below.
-    pub(super) fn below(
-        &mut self,
-        key: &str,
-        known: &[&'static str],
-    ) -> Option<Fields<'_, 'd>> {
+    pub(super) fn below(&mut self, key: &str, known: &[&'static str]) -> Option<Fields<'_, 'd>> {
         let (node, field) = (self.node(key)?, self.field(key));
         let Some(table) = node.as_table() else {
             let help = format!("known keys are {}", listed(known));
@@ -177,7 +178,8 @@ impl<'t, 'd> Fields<'t, 'd> {
             return Some(text.to_owned());
         }
         let field = self.field(key);
-        self.told.wrong(node, &field, "a text", "put it into double quotes");
+        self.told
+            .wrong(node, &field, "a text", "put it into double quotes");
         None
     }
 
@@ -189,7 +191,8 @@ impl<'t, 'd> Fields<'t, 'd> {
 
     fn filled(&mut self, node: &Node, field: &str) -> Option<String> {
         let Some(text) = node.as_text() else {
-            self.told.wrong(node, field, "a text", "put it into double quotes");
+            self.told
+                .wrong(node, field, "a text", "put it into double quotes");
             return None;
         };
         let Fill::From(values) = self.fill else {
@@ -218,7 +221,8 @@ impl<'t, 'd> Fields<'t, 'd> {
                     ),
                 };
                 let mistake = self.told.mistake(&node.span, Kind::Variable);
-                self.told.push(mistake.say(said).label("used here").help(help));
+                self.told
+                    .push(mistake.say(said).label("used here").help(help));
                 None
             }
         }
@@ -308,7 +312,11 @@ impl<'t, 'd> Fields<'t, 'd> {
     }
 
     /// Returns one of a few values.
-    pub(super) fn choice<T: Copy>(&mut self, key: &str, choices: &[(&'static str, T)]) -> Option<T> {
+    pub(super) fn choice<T: Copy>(
+        &mut self,
+        key: &str,
+        choices: &[(&'static str, T)],
+    ) -> Option<T> {
         let node = self.node(key)?;
         let names: Vec<&'static str> = choices.iter().map(|(name, _)| *name).collect();
         let written = node.as_text();
@@ -342,7 +350,11 @@ impl<'t, 'd> Fields<'t, 'd> {
         let mistake = self.told.mistake(&node.span, Kind::Value);
         self.told.push(
             mistake
-                .say(format!("{} must be one of {}", shown(&field), listed(names)))
+                .say(format!(
+                    "{} must be one of {}",
+                    shown(&field),
+                    listed(names)
+                ))
                 .label("not one of them")
                 .help(help),
         );
@@ -418,8 +430,7 @@ impl<'t, 'd> Fields<'t, 'd> {
     /// Returns a list of times.
     pub(super) fn periods(&mut self, key: &str) -> Option<Vec<Duration>> {
         let node = self.node(key)?;
-        let periods: Option<Vec<Duration>> =
-            node.as_list()?.iter().map(read_period).collect();
+        let periods: Option<Vec<Duration>> = node.as_list()?.iter().map(read_period).collect();
         if periods.is_none() {
             self.no_period(node, key);
         }

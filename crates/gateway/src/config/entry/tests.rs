@@ -11,7 +11,9 @@ fn reading(text: &str, syntax: Syntax) -> Vec<Reading> {
         Syntax::Toml => ("gantry.toml", Root::Own, Owner::Gantry),
     };
     let document = Document::parse(Path::new(name), text.as_bytes(), syntax).unwrap();
-    let environment: Environment = [("TOKEN".to_owned(), "s3".to_owned())].into_iter().collect();
+    let environment: Environment = [("TOKEN".to_owned(), "s3".to_owned())]
+        .into_iter()
+        .collect();
     let inputs = BTreeMap::new();
     let fill = Fill::From(Values {
         environment: &environment,
@@ -28,7 +30,11 @@ fn reading(text: &str, syntax: Syntax) -> Vec<Reading> {
 fn one(entry: &str) -> ServerSpec {
     let text = format!(r#"{{"mcpServers": {{"a": {entry}}}}}"#);
     let mut readings = reading(&text, Syntax::Json);
-    assert!(readings[0].mistakes.is_empty(), "{:?}", readings[0].mistakes);
+    assert!(
+        readings[0].mistakes.is_empty(),
+        "{:?}",
+        readings[0].mistakes
+    );
     readings.remove(0).spec.unwrap()
 }
 
@@ -73,7 +79,10 @@ fn gantrys_own_members() {
             "tools": {"include": ["read_*"], "exclude": ["read_all"]}}"#,
     );
     assert_eq!(process(&spec).command, "/project/./server");
-    assert_eq!(process(&spec).cwd.as_deref(), Some(Path::new("/project/sub")));
+    assert_eq!(
+        process(&spec).cwd.as_deref(),
+        Some(Path::new("/project/sub"))
+    );
     assert_eq!(process(&spec).limits.cpu, Some(0.5));
     assert_eq!(process(&spec).limits.memory_bytes, Some(64 << 20));
     assert_eq!((spec.concurrency(), spec.calls.queue), (1, 3));
@@ -106,15 +115,33 @@ fn a_mistake_names_file_place_server_and_field() {
         let found = problem(entry);
         assert!(found.contains(said), "{entry}: {found}");
     };
-    check(r#"{"command": "x", "args": ["a", 2]}"#, "`args[1]` must be a text, not a number");
-    check(r#"{"command": "x", "env": {"K": "${NO}"}}"#, "`env.K` uses the variable `NO`, which is not set"); // fault K1
+    check(
+        r#"{"command": "x", "args": ["a", 2]}"#,
+        "`args[1]` must be a text, not a number",
+    );
+    check(
+        r#"{"command": "x", "env": {"K": "${NO}"}}"#,
+        "`env.K` uses the variable `NO`, which is not set",
+    ); // fault K1
     check(r#"{"url": "http://x"}"#, "this is a remote server");
-    check(r#"{"url": "file:///x"}"#, "`url` cannot be used: the scheme `file` is not allowed"); // fault G7
-    check(r#"{"command": "x", "timeout": -1}"#, "`timeout` must be a time");
+    check(
+        r#"{"url": "file:///x"}"#,
+        "`url` cannot be used: the scheme `file` is not allowed",
+    ); // fault G7
+    check(
+        r#"{"command": "x", "timeout": -1}"#,
+        "`timeout` must be a time",
+    );
     check(r#"{"command": "x", "limits": {"cpu": 0}}"#, "0.01 to 1024"); // fault G6
-    check(r#"{"command": "x", "limits": {"memory": "1e309G"}}"#, "4 MiB to 64 TiB"); // fault G6
+    check(
+        r#"{"command": "x", "limits": {"memory": "1e309G"}}"#,
+        "4 MiB to 64 TiB",
+    ); // fault G6
     check(r#"{"command": "x y; z"}"#, "shell line"); // fault G3
-    check(r#"{"command": "x", "start": "later"}"#, "`start` must be one of");
+    check(
+        r#"{"command": "x", "start": "later"}"#,
+        "`start` must be one of",
+    );
     // All at once.
     let both = problem(r#"{"command": 1, "args": "x"}"#);
     assert_eq!(both.lines().count(), 2, "{both}");
@@ -134,7 +161,10 @@ fn what_is_switched_off_or_unknown_does_no_harm() {
             "mcp.json:2: server `b`: `agrs` is not known and has no effect; did you mean `args`?"
         ]
     );
-    let own = reading("[servers.a]\ncommand = \"x\"\nagrs = []\nx-roo = {}\n", Syntax::Toml);
+    let own = reading(
+        "[servers.a]\ncommand = \"x\"\nagrs = []\nx-roo = {}\n",
+        Syntax::Toml,
+    );
     assert_eq!(own[0].mistakes.len(), 1);
     assert_eq!(own[0].mistakes[0].kind(), Kind::UnknownKey);
 }

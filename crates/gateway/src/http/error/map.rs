@@ -139,7 +139,9 @@ impl From<EngineError> for Problem {
             EngineError::Spec(_) | EngineError::Name(_) | EngineError::Native { .. } => {
                 StatusCode::UNPROCESSABLE_ENTITY
             }
-            EngineError::Conflict { .. } | EngineError::NeedsApproval { .. } => StatusCode::CONFLICT,
+            EngineError::Conflict { .. } | EngineError::NeedsApproval { .. } => {
+                StatusCode::CONFLICT
+            }
             EngineError::UnknownServer { .. } => StatusCode::NOT_FOUND,
             EngineError::StartFailed { .. } => StatusCode::BAD_GATEWAY,
             EngineError::Audit(_) | EngineError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
