@@ -287,7 +287,7 @@ impl Listing {
         let tools = std::mem::take(&mut self.tools);
         for tool in tools {
             match filter.leaves_out(&tool.name) {
-                Some(why) => self.exclude(tool.name.to_string(), why),
+                Some(why) => self.exclude(tool.name.escape_debug().to_string(), why),
                 None => self.tools.push(tool),
             }
         }

@@ -157,7 +157,9 @@ fn of_project<'t>(
 
 fn check_own(document: &Document, table: &Table) -> Result<(), Mistake> {
     for member in &table.members {
-        if !OWN_KEYS.contains(&member.key.as_str()) {
+        // What an import keeps for the way back.
+        let kept = member.key.starts_with("x-");
+        if !OWN_KEYS.contains(&member.key.as_str()) && !kept {
             let mistake = document
                 .mistake(&member.key_span, Kind::UnknownKey)
                 .say(format!("`{}` is not known", member.key.escape_debug()))

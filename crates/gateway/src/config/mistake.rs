@@ -114,6 +114,13 @@ impl Mistake {
         self
     }
 
+    /// Shows the file by another of its names.
+    #[must_use]
+    pub fn shown_as(mut self, path: &Path) -> Self {
+        self.path = path.to_owned();
+        self
+    }
+
     /// Returns the file.
     pub fn path(&self) -> &Path {
         &self.path
@@ -143,7 +150,7 @@ impl Mistake {
             GraphicalTheme::unicode_nocolor()
         };
         let handler = GraphicalReportHandler::new_themed(theme)
-            .with_width(100)
+            .with_wrap_lines(false)
             .with_context_lines(1)
             .with_links(false)
             .without_syntax_highlighting();

@@ -15,16 +15,20 @@ use crate::config::expand::{Missing, expand};
 use crate::config::mistake::{Kind, Mistake};
 
 /// What is told about one entry.
-pub(super) struct Told<'d> {
-    pub(super) document: &'d Document,
-    pub(super) owner: Owner,
-    server: &'d str,
-    pub(super) mistakes: Vec<Mistake>,
-    pub(super) warnings: Vec<String>,
+pub(in crate::config) struct Told<'d> {
+    pub(in crate::config) document: &'d Document,
+    pub(in crate::config) owner: Owner,
+    server: Option<&'d str>,
+    pub(in crate::config) mistakes: Vec<Mistake>,
+    pub(in crate::config) warnings: Vec<String>,
 }
 
 impl<'d> Told<'d> {
-    pub(super) fn new(document: &'d Document, server: &'d str, owner: Owner) -> Self {
+    pub(in crate::config) fn new(
+        document: &'d Document,
+        server: Option<&'d str>,
+        owner: Owner,
+    ) -> Self {
         Self {
             document,
             owner,
@@ -35,16 +39,20 @@ impl<'d> Told<'d> {
     }
 
     /// Begins to tell of a mistake of this server.
-    pub(super) fn mistake(&self, span: &Span, kind: Kind) -> Mistake {
-        self.document.mistake(span, kind).of_server(self.server)
+    pub(in crate::config) fn mistake(&self, span: &Span, kind: Kind) -> Mistake {
+        let mistake = self.document.mistake(span, kind);
+        match self.server {
+            Some(server) => mistake.of_server(server),
+            None => mistake,
+        }
     }
 
-    pub(super) fn push(&mut self, mistake: Mistake) {
+    pub(in crate::config) fn push(&mut self, mistake: Mistake) {
         self.mistakes.push(mistake);
     }
 
     /// Tells that a value is of the wrong kind.
-    pub(super) fn wrong(&mut self, node: &Node, field: &str, wanted: &str, help: &str) {
+    pub(in crate::config) fn wrong(&mut self, node: &Node, field: &str, wanted: &str, help: &str) {
         let mistake = self.mistake(&node.span, Kind::Value);
         self.push(
             mistake
@@ -60,9 +68,10 @@ impl<'d> Told<'d> {
 
     fn warn(&mut self, span: &Span, what: &str) {
         let (path, line) = (self.document.path.display(), self.document.line(span));
-        let server = self.server.escape_debug();
-        self.warnings
-            .push(format!("{path}:{line}: server `{server}`: {what}"));
+        self.warnings.push(match self.server {
+            Some(server) => format!("{path}:{line}: server `{}`: {what}", server.escape_debug()),
+            None => format!("{path}:{line}: {what}"),
+        });
     }
 }
 
@@ -75,15 +84,15 @@ fn shown(field: &str) -> String {
 }
 
 /// The members of one table of an entry.
-pub(super) struct Fields<'t, 'd> {
-    pub(super) told: &'t mut Told<'d>,
+pub(in crate::config) struct Fields<'t, 'd> {
+    pub(in crate::config) told: &'t mut Told<'d>,
     table: &'t Table,
     prefix: String,
-    pub(super) fill: Fill<'t>,
+    pub(in crate::config) fill: Fill<'t>,
 }
 
 impl<'t, 'd> Fields<'t, 'd> {
-    pub(super) fn new(
+    pub(in crate::config) fn new(
         told: &'t mut Told<'d>,
         table: &'t Table,
         prefix: &str,
@@ -98,7 +107,7 @@ impl<'t, 'd> Fields<'t, 'd> {
     }
 
     /// Judges the names of the members: unknown ones are mistakes in our own file.
-    pub(super) fn known(&mut self, known: &[&'static str]) {
+    pub(in crate::config) fn known(&mut self, known: &[&'static str]) {
         let client = self.told.owner == Owner::Client;
         for Member { key, key_span, .. } in &self.table.members {
             // What an import keeps for the way back.
@@ -139,16 +148,20 @@ impl<'t, 'd> Fields<'t, 'd> {
         }
     }
 
-    pub(super) fn has(&self, key: &str) -> bool {
+    pub(in crate::config) fn has(&self, key: &str) -> bool {
         self.table.get(key).is_some()
     }
 
-    pub(super) fn node(&self, key: &str) -> Option<&'t Node> {
+    pub(in crate::config) fn node(&self, key: &str) -> Option<&'t Node> {
         self.table.get(key).map(|member| &member.node)
     }
 
     /// Returns the members of a table below.
-    pub(super) fn below(&mut self, key: &str, known: &[&'static str]) -> Option<Fields<'_, 'd>> {
+    pub(in crate::config) fn below(
+        &mut self,
+        key: &str,
+        known: &[&'static str],
+    ) -> Option<Fields<'_, 'd>> {
         let (node, field) = (self.node(key)?, self.field(key));
         let Some(table) = node.as_table() else {
             let help = format!("known keys are {}", listed(known));
@@ -160,7 +173,7 @@ impl<'t, 'd> Fields<'t, 'd> {
         Some(fields)
     }
 
-    pub(super) fn flag(&mut self, key: &str) -> Option<bool> {
+    pub(in crate::config) fn flag(&mut self, key: &str) -> Option<bool> {
         let node = self.node(key)?;
         if let Value::Bool(flag) = node.value {
             return Some(flag);
@@ -172,7 +185,7 @@ impl<'t, 'd> Fields<'t, 'd> {
     }
 
     /// Returns a text without looking for variables.
-    pub(super) fn plain(&mut self, key: &str) -> Option<String> {
+    pub(in crate::config) fn plain(&mut self, key: &str) -> Option<String> {
         let node = self.node(key)?;
         if let Some(text) = node.as_text() {
             return Some(text.to_owned());
@@ -184,7 +197,7 @@ impl<'t, 'd> Fields<'t, 'd> {
     }
 
     /// Returns a text with its variables filled.
-    pub(super) fn text(&mut self, key: &str) -> Option<String> {
+    pub(in crate::config) fn text(&mut self, key: &str) -> Option<String> {
         let (node, field) = (self.node(key)?, self.field(key));
         self.filled(node, &field)
     }
@@ -229,7 +242,7 @@ impl<'t, 'd> Fields<'t, 'd> {
     }
 
     /// Returns a list of texts with their variables filled; an empty one if there is none.
-    pub(super) fn texts(&mut self, key: &str) -> Option<Vec<String>> {
+    pub(in crate::config) fn texts(&mut self, key: &str) -> Option<Vec<String>> {
         let Some(node) = self.node(key) else {
             return Some(Vec::new());
         };
@@ -244,7 +257,7 @@ impl<'t, 'd> Fields<'t, 'd> {
     }
 
     /// Returns a list of texts as they are.
-    pub(super) fn names(&mut self, key: &str) -> Option<Vec<String>> {
+    pub(in crate::config) fn names(&mut self, key: &str) -> Option<Vec<String>> {
         let node = self.node(key)?;
         let list = self.list(node, key)?;
         let mut names = Vec::new();
@@ -290,7 +303,7 @@ impl<'t, 'd> Fields<'t, 'd> {
     }
 
     /// Returns named texts with their variables filled.
-    pub(super) fn pairs(&mut self, key: &str) -> Option<BTreeMap<String, String>> {
+    pub(in crate::config) fn pairs(&mut self, key: &str) -> Option<BTreeMap<String, String>> {
         let Some(node) = self.node(key) else {
             return Some(BTreeMap::new());
         };
@@ -312,7 +325,7 @@ impl<'t, 'd> Fields<'t, 'd> {
     }
 
     /// Returns one of a few values.
-    pub(super) fn choice<T: Copy>(
+    pub(in crate::config) fn choice<T: Copy>(
         &mut self,
         key: &str,
         choices: &[(&'static str, T)],
@@ -328,7 +341,7 @@ impl<'t, 'd> Fields<'t, 'd> {
     }
 
     /// Returns what `type` or `transport` says.
-    pub(super) fn kind(&mut self, types: &[&'static str]) -> Option<&'static str> {
+    pub(in crate::config) fn kind(&mut self, types: &[&'static str]) -> Option<&'static str> {
         for key in ["type", "transport"] {
             let Some(node) = self.node(key) else { continue };
             let written = node.as_text();
@@ -361,7 +374,11 @@ impl<'t, 'd> Fields<'t, 'd> {
     }
 
     /// Returns a whole number within its range.
-    pub(super) fn whole(&mut self, key: &str, range: RangeInclusive<u64>) -> Option<u64> {
+    pub(in crate::config) fn whole(
+        &mut self,
+        key: &str,
+        range: RangeInclusive<u64>,
+    ) -> Option<u64> {
         let node = self.node(key)?;
         let number = match &node.value {
             Value::Number(text) => text.parse().ok().filter(|number| range.contains(number)),
@@ -377,7 +394,7 @@ impl<'t, 'd> Fields<'t, 'd> {
     }
 
     /// Returns a real number; the model checks its range.
-    pub(super) fn real(&mut self, key: &str, allowed: &str) -> Option<f64> {
+    pub(in crate::config) fn real(&mut self, key: &str, allowed: &str) -> Option<f64> {
         let node = self.node(key)?;
         let number = match &node.value {
             Value::Number(text) => text.parse::<f64>().ok().filter(|number| number.is_finite()),
@@ -393,7 +410,7 @@ impl<'t, 'd> Fields<'t, 'd> {
     }
 
     /// Returns a number of bytes: `512M`, or a plain number.
-    pub(super) fn bytes(&mut self, key: &str, allowed: &str) -> Option<u64> {
+    pub(in crate::config) fn bytes(&mut self, key: &str, allowed: &str) -> Option<u64> {
         let node = self.node(key)?;
         let bytes = match &node.value {
             Value::Number(text) | Value::Text(text) => size::parse(text),
@@ -418,7 +435,7 @@ impl<'t, 'd> Fields<'t, 'd> {
     }
 
     /// Returns a time; clients write milliseconds, a text carries its unit.
-    pub(super) fn period(&mut self, key: &str) -> Option<Duration> {
+    pub(in crate::config) fn period(&mut self, key: &str) -> Option<Duration> {
         let node = self.node(key)?;
         let period = read_period(node);
         if period.is_none() {
@@ -428,7 +445,7 @@ impl<'t, 'd> Fields<'t, 'd> {
     }
 
     /// Returns a list of times.
-    pub(super) fn periods(&mut self, key: &str) -> Option<Vec<Duration>> {
+    pub(in crate::config) fn periods(&mut self, key: &str) -> Option<Vec<Duration>> {
         let node = self.node(key)?;
         let periods: Option<Vec<Duration>> = node.as_list()?.iter().map(read_period).collect();
         if periods.is_none() {

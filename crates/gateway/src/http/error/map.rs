@@ -27,6 +27,7 @@ use gantry_model::diagnose::chain;
 use gantry_model::era::EraError;
 use gantry_model::era::error::RESOURCE_NOT_FOUND;
 use gantry_model::jsonrpc::{self, WireError};
+use gantry_model::shape::{FormError, ShapeNameError};
 use gantry_model::spec::SpecError;
 use http::StatusCode;
 use serde_json::value::RawValue;
@@ -192,6 +193,18 @@ impl From<EraError> for Problem {
             data,
         });
         problem
+    }
+}
+
+impl From<ShapeNameError> for Problem {
+    fn from(error: ShapeNameError) -> Self {
+        Self::of(StatusCode::BAD_REQUEST, &error)
+    }
+}
+
+impl From<FormError> for Problem {
+    fn from(error: FormError) -> Self {
+        Self::of(StatusCode::UNPROCESSABLE_ENTITY, &error)
     }
 }
 
