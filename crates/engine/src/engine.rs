@@ -37,7 +37,28 @@ use crate::supervisor::{Supervisor, refresh};
 use crate::telemetry::Figures;
 use crate::view::{Capabilities, Health, ServerView};
 
-/// Everything that runs. Cheap to clone.
+/// Everything that runs: servers, native tools, grants, the record of calls. Cheap to clone.
+///
+/// Who embeds it starts it, gives it servers ([`Engine::apply`]) and native tools
+/// ([`Engine::native`]), makes a caller of an agent ([`Engine::caller`]), shows a model its tools
+/// ([`Engine::tools_in`]), answers the model's calls ([`Engine::call_from`]), and drains it.
+///
+/// ```no_run
+/// use gantry_engine::model::{grant::GrantSet, shape::Shape};
+/// use gantry_engine::{CallOptions, Engine, EngineConfig, Scope};
+///
+/// # async fn run(message: &str) -> Result<(), Box<dyn std::error::Error>> {
+/// let engine = Engine::start(EngineConfig::new("/var/lib/my-agent")).await?;
+/// let agent = engine.caller("planner".parse()?, GrantSet::everything());
+/// let tools = engine.tools_in(&agent, &Scope::All, Shape::Anthropic).await;
+/// // … send `tools` to the model, get `message` back …
+/// let options = CallOptions::default();
+/// let answers = engine.call_from(&agent, Some(Shape::Anthropic), message, &options).await?;
+/// println!("{} {}", tools.text(), answers.to_json());
+/// engine.drain().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Engine {
     inner: Arc<Inner>,

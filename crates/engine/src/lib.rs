@@ -7,6 +7,7 @@
 //! ```
 //!
 //! A call goes along the upper line. The lower line owns lifecycles; no call passes through it.
+//! Start at [`Engine`]; `docs/library.md` and the examples show it whole.
 #![warn(missing_docs)]
 
 mod access;

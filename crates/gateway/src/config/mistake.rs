@@ -150,7 +150,7 @@ impl Mistake {
             GraphicalTheme::unicode_nocolor()
         };
         let handler = GraphicalReportHandler::new_themed(theme)
-            .with_width(100)
+            .with_wrap_lines(false)
             .with_context_lines(1)
             .with_links(false)
             .without_syntax_highlighting();

@@ -88,7 +88,7 @@ pub(super) fn listing(at: &Whereabouts, options: &Options, surroundings: &Surrou
             vec![client.id.to_owned(), scope.to_string(), path, servers]
         })
         .collect();
-    screen.line(&table(&["client", "scope", "file", "servers"], &rows));
+    screen.table(&["client", "scope", "file", "servers"], &rows);
     screen.line("");
     screen.line("Take them over with `gantry import CLIENT` or `gantry import --all`; `--dry-run` shows what would change.");
 }
@@ -147,6 +147,7 @@ impl Report<'_> {
             screen.line(&indented(&table(
                 &["server", "", "command", "variables"],
                 &rows,
+                usize::MAX,
             )));
             for taken in of_source() {
                 for note in &taken.notes {
