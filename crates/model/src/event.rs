@@ -51,6 +51,8 @@ pub enum EventKind {
     Stopped,
     /// It was removed.
     Removed,
+    /// It was started to be tried, and stopped again.
+    Tested,
 }
 
 impl EventKind {
@@ -72,6 +74,7 @@ impl EventKind {
             Self::RestartRequested => "restart_requested",
             Self::Stopped => "stopped",
             Self::Removed => "removed",
+            Self::Tested => "tested",
         }
     }
 }

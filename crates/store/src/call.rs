@@ -153,6 +153,8 @@ pub struct CallFilter {
     pub tool: Option<String>,
     /// Only calls that ended so.
     pub status: Option<CallStatus>,
+    /// Only calls with this error code.
+    pub code: Option<String>,
     /// Only calls of this run.
     pub run: Option<String>,
     /// Only calls of this conversation.
@@ -178,6 +180,7 @@ impl Default for CallFilter {
             server: None,
             tool: None,
             status: None,
+            code: None,
             run: None,
             session: None,
             trace: None,

@@ -16,6 +16,7 @@ mod faults_stdio;
 mod first_minute;
 mod harness;
 mod proof;
+mod rest;
 mod rows_calls;
 mod rows_lifecycle;
 mod tidy;

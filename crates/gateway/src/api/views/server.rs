@@ -5,12 +5,13 @@ use gantry_model::spec::{Launch, Profile, ServerSpec, Source, Start};
 use gantry_sandbox::{Limits, PromiseState};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
 use super::rfc3339;
 use super::spec::SpecView;
 
 /// A server in a list.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(in crate::api) struct ServerSummary {
     id: String,
     name: String,
@@ -57,7 +58,7 @@ impl ServerSummary {
 }
 
 /// A server with everything that is known of it.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(in crate::api) struct ServerStatusView {
     #[serde(flatten)]
     summary: ServerSummary,
@@ -66,6 +67,7 @@ pub(in crate::api) struct ServerStatusView {
     created_ms: u64,
     pid: Option<u32>,
     protocol_version: Option<String>,
+    #[schema(value_type = Option<Object>)]
     server_info: Option<Box<RawValue>>,
     instructions: Option<String>,
     prompts: usize,
@@ -137,7 +139,7 @@ impl ServerStatusView {
 }
 
 /// When a server is tried again.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct NextTry {
     at: String,
     at_ms: u64,
@@ -163,13 +165,13 @@ impl NextTry {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Excluded {
     tool: String,
     reason: String,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct CrashView {
     at: String,
     at_ms: u64,
@@ -178,7 +180,7 @@ struct CrashView {
 }
 
 /// What a server uses beside what it may. row 1.16
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct UsageView {
     cpu_ms: Option<u64>,
     cpu_limit: Option<f64>,
@@ -206,7 +208,7 @@ impl UsageView {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct PromiseView {
     name: &'static str,
     state: &'static str,
@@ -228,7 +230,7 @@ impl PromiseView {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct QueueView {
     in_flight: usize,
     waiting: usize,
@@ -237,7 +239,7 @@ struct QueueView {
     closed_lanes: u32,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct NoiseView {
     lines: u64,
     last: Vec<String>,
