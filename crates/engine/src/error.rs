@@ -435,10 +435,10 @@ impl Diagnose for EngineError {
             Self::Conflict { name } => Some(format!(
                 "remove it first: DELETE /api/v1/mcp/servers/{name}"
             )),
-            Self::OfFile { .. } => Some("change the file; it is read anew at the next start".into()),
-            Self::AgentExists { name } => {
-                Some(format!("change it: PATCH /api/v1/agents/{name}"))
+            Self::OfFile { .. } => {
+                Some("change the file; it is read anew at the next start".into())
             }
+            Self::AgentExists { name } => Some(format!("change it: PATCH /api/v1/agents/{name}")),
             Self::LastAdmin => Some("make another admin key first: POST /api/v1/keys".into()),
             Self::Grant(error) => error.hint(),
             Self::Spec(error) => spec_hint(error),

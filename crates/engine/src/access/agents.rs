@@ -55,10 +55,7 @@ pub struct AgentChange {
 impl Access {
     /// Returns all agents, by name.
     pub(crate) async fn agents(&self) -> Result<Vec<AgentView>, EngineError> {
-        let (grants, keys) = (
-            self.store.grants(&self.project).await?,
-            self.list().await?,
-        );
+        let (grants, keys) = (self.store.grants(&self.project).await?, self.list().await?);
         let rows = self.store.agents(&self.project).await?;
         let view = |row: AgentRow| AgentView {
             grants: granted(&row.name, &grants),

@@ -32,11 +32,7 @@ impl Engine {
     }
 
     /// Makes a key; its text is never shown again. An agent that is not known is made, without grants.
-    pub async fn make_key(
-        &self,
-        by: &Caller,
-        new: NewKey,
-    ) -> Result<(KeyId, String), EngineError> {
+    pub async fn make_key(&self, by: &Caller, new: NewKey) -> Result<(KeyId, String), EngineError> {
         let (engine, by) = (self.clone(), by.clone());
         self.complete(async move {
             let (id, key) = engine.inner.access.create(&new).await?;
@@ -74,11 +70,7 @@ impl Engine {
     }
 
     /// Makes an agent, with its grants and filter.
-    pub async fn create_agent(
-        &self,
-        by: &Caller,
-        new: NewAgent,
-    ) -> Result<AgentView, EngineError> {
+    pub async fn create_agent(&self, by: &Caller, new: NewAgent) -> Result<AgentView, EngineError> {
         let (engine, by, name) = (self.clone(), by.clone(), new.name.clone());
         self.complete(async move {
             engine.inner.access.create_agent(new).await?;

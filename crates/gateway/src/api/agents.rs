@@ -27,7 +27,10 @@ use crate::http::error::{FieldIssue, Problem, ProblemDocument};
 pub(super) fn routes() -> Router<Api> {
     Router::new()
         .route("/api/v1/agents", get(list).post(create))
-        .route("/api/v1/agents/{agent}", get(one).patch(change).delete(remove))
+        .route(
+            "/api/v1/agents/{agent}",
+            get(one).patch(change).delete(remove),
+        )
 }
 
 /// An agent that is to be made.
@@ -114,7 +117,8 @@ pub(super) struct AgentView {
 
 impl AgentView {
     fn of(agent: &Known) -> Self {
-        let texts = |patterns: &mut dyn Iterator<Item = &str>| patterns.map(str::to_owned).collect();
+        let texts =
+            |patterns: &mut dyn Iterator<Item = &str>| patterns.map(str::to_owned).collect();
         Self {
             name: agent.name.to_string(),
             label: agent.label.clone(),
@@ -154,13 +158,15 @@ fn parse(text: &str) -> Result<Grant, Problem> {
     let Some((server, item)) = parts else {
         let shown: String = text.chars().take(64).flat_map(char::escape_debug).collect();
         let message = format!("`{shown}` is no pattern `server:item`");
-        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "request.body")
-            .with_detail(message.clone())
-            .with_hint(format!("write `{shown}:*` for everything on that server"))
-            .with_issues(vec![FieldIssue {
-                path: "grant".into(),
-                message,
-            }]));
+        return Err(
+            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "request.body")
+                .with_detail(message.clone())
+                .with_hint(format!("write `{shown}:*` for everything on that server"))
+                .with_issues(vec![FieldIssue {
+                    path: "grant".into(),
+                    message,
+                }]),
+        );
     };
     Ok(Grant::new(server, item, None).map_err(EngineError::from)?)
 }
@@ -210,7 +216,11 @@ pub(super) async fn create(
     let new = NewAgent {
         name: name(&asked.name)?,
         label: label(&asked.label),
-        grants: asked.grant.map(GrantBody::read).transpose()?.unwrap_or_default(),
+        grants: asked
+            .grant
+            .map(GrantBody::read)
+            .transpose()?
+            .unwrap_or_default(),
         filter: asked.tools.unwrap_or_default().read()?,
     };
     let agent = api.engine().create_agent(&caller, new).await?;
@@ -279,7 +289,11 @@ pub(super) async fn remove(
 /// Parses the name of a path; what can be no name is nobody's.
 fn known(agent: &str) -> Result<AgentName, Problem> {
     agent.parse().map_err(|_| {
-        let shown: String = agent.chars().take(64).flat_map(char::escape_debug).collect();
+        let shown: String = agent
+            .chars()
+            .take(64)
+            .flat_map(char::escape_debug)
+            .collect();
         Problem::new(StatusCode::NOT_FOUND, "agent.unknown")
             .with_detail(format!("no agent `{shown}`"))
     })
@@ -291,7 +305,13 @@ mod tests {
 
     #[test]
     fn grants_are_shown_as_they_are_read() {
-        for text in ["*", "files:*", "files:read_*", "*:read", "docs:resource:file:///*"] {
+        for text in [
+            "*",
+            "files:*",
+            "files:read_*",
+            "*:read",
+            "docs:resource:file:///*",
+        ] {
             assert_eq!(pattern(&parse(text).ok().unwrap()), text);
         }
         for bad in ["", "files", "files:", ":x", "no server:x"] {

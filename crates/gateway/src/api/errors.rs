@@ -29,7 +29,10 @@ pub(super) async fn list(State(_): State<Api>) -> Response {
     let mut body = "<h1>Error codes</h1>\n<table>".to_owned();
     for (code, text) in PAGES {
         let meaning = text.split("\n\n").nth(1).unwrap_or_default();
-        let (code, meaning) = (html::escaped(code), html::prose(&meaning.replace('\n', " ")));
+        let (code, meaning) = (
+            html::escaped(code),
+            html::prose(&meaning.replace('\n', " ")),
+        );
         body.push_str(&format!(
             "<tr><td><a href=\"/errors/{code}\"><code>{code}</code></a></td><td>{meaning}</td></tr>\n"
         ));
@@ -56,5 +59,9 @@ pub(super) async fn one(Named(code): Named) -> Result<Response, Problem> {
         "{}<p class=\"note\"><a href=\"/errors\">all codes</a></p>",
         html::markdown(text)
     );
-    Ok(html::page(StatusCode::OK, &format!("Gantry: {code}"), &body))
+    Ok(html::page(
+        StatusCode::OK,
+        &format!("Gantry: {code}"),
+        &body,
+    ))
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use gantry_model::spec::period;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, SchemaType, Type};
 use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, SchemaType, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 /// A duration: `500ms`, `30s`, `2m`, `1h`, or a number of milliseconds.

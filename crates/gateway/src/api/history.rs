@@ -109,6 +109,9 @@ async fn show_events(
     let is_full = events.len() >= limit as usize;
     let oldest = events.first().filter(|_| is_full);
     let next_cursor = oldest.map(|(number, _)| number.to_string());
-    let items: Vec<_> = events.iter().map(|(_, event)| EventView::of(event)).collect();
+    let items: Vec<_> = events
+        .iter()
+        .map(|(_, event)| EventView::of(event))
+        .collect();
     Ok(json(StatusCode::OK, &Page { items, next_cursor }))
 }

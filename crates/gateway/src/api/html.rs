@@ -65,14 +65,20 @@ pub(super) fn prose(text: &str) -> String {
 /// Renders the little Markdown that our own pages use: headings, lists, paragraphs, `code`.
 pub(super) fn markdown(text: &str) -> String {
     let mut out = String::new();
-    for block in text.split("\n\n").map(str::trim).filter(|block| !block.is_empty()) {
+    for block in text
+        .split("\n\n")
+        .map(str::trim)
+        .filter(|block| !block.is_empty())
+    {
         if let Some(heading) = block.strip_prefix("## ") {
             out.push_str(&format!("<h2>{}</h2>\n", prose(heading)));
         } else if let Some(heading) = block.strip_prefix("# ") {
             out.push_str(&format!("<h1>{}</h1>\n", prose(heading)));
         } else if block.starts_with("- ") {
             let items = block.lines().map(|line| line.trim_start_matches("- "));
-            let items: String = items.map(|item| format!("<li>{}</li>", prose(item))).collect();
+            let items: String = items
+                .map(|item| format!("<li>{}</li>", prose(item)))
+                .collect();
             out.push_str(&format!("<ul>{items}</ul>\n"));
         } else {
             out.push_str(&format!("<p>{}</p>\n", prose(&block.replace('\n', " "))));
@@ -87,7 +93,10 @@ mod tests {
 
     #[test]
     fn nothing_of_a_text_becomes_markup() {
-        assert_eq!(prose("a <b> `x<y` & \"c\""), "a &lt;b&gt; <code>x&lt;y</code> &amp; &quot;c&quot;");
+        assert_eq!(
+            prose("a <b> `x<y` & \"c\""),
+            "a &lt;b&gt; <code>x&lt;y</code> &amp; &quot;c&quot;"
+        );
     }
 
     #[test]

@@ -211,8 +211,5 @@ pub(super) async fn revoke(
 
 /// Returns a label as it is kept: without control characters, at most 128 of the others.
 pub(super) fn label(text: &str) -> String {
-    text.chars()
-        .filter(|c| !c.is_control())
-        .take(128)
-        .collect()
+    text.chars().filter(|c| !c.is_control()).take(128).collect()
 }

@@ -17,10 +17,10 @@ use utoipa::openapi::{
 };
 use utoipa::{Modify, OpenApi};
 
+use super::body::document;
 use super::{
     Api, agents, call, calls, errors, health, history, html, keys, reference, servers, tools,
 };
-use super::body::document;
 
 /// Returns the routes, which need no key.
 pub(super) fn routes() -> Router<Api> {
@@ -110,30 +110,51 @@ impl Modify for Common {
 
 fn complete(path: &str, operation: &mut Operation) {
     let mut refusals = BTreeMap::from([
-        ("400", "The request cannot be understood: `http.host`, `request.query`, `wire.*`."),
+        (
+            "400",
+            "The request cannot be understood: `http.host`, `request.query`, `wire.*`.",
+        ),
         ("403", "`http.origin`: it comes from another web page."),
         ("default", "Any other refusal or failure."),
     ]);
     if !PUBLIC.contains(&path) {
         let none: [&str; 0] = [];
         operation.security = Some(vec![SecurityRequirement::new("key", none)]);
-        refusals.insert("401", "`auth.no_key`, `auth.wrong_key` and others: no valid key.");
-        refusals.insert("429", "`auth.attempts`, `server.busy`, `call.too_many_async`: come again later.");
+        refusals.insert(
+            "401",
+            "`auth.no_key`, `auth.wrong_key` and others: no valid key.",
+        );
+        refusals.insert(
+            "429",
+            "`auth.attempts`, `server.busy`, `call.too_many_async`: come again later.",
+        );
         let not_theirs = match ANY_KEY.contains(&path) {
-            true => "`http.origin`: it comes from another web page; `grant.unbound`: the agent has no grant.",
-            false => "`http.origin`: it comes from another web page; `auth.agent_key`: an admin key is needed.",
+            true => {
+                "`http.origin`: it comes from another web page; `grant.unbound`: the agent has no grant."
+            }
+            false => {
+                "`http.origin`: it comes from another web page; `auth.agent_key`: an admin key is needed."
+            }
         };
         refusals.insert("403", not_theirs);
     }
     if operation.request_body.is_some() {
         refusals.insert("408", "`http.slow_body`: the body did not arrive in time.");
         refusals.insert("413", "`http.body_too_large`: the body is over 4 MiB.");
-        refusals.insert("415", "`http.content_type`: only `application/json` is taken.");
-        refusals.insert("422", "The body is JSON, but not what is expected; `issues` names the field.");
+        refusals.insert(
+            "415",
+            "`http.content_type`: only `application/json` is taken.",
+        );
+        refusals.insert(
+            "422",
+            "The body is JSON, but not what is expected; `issues` names the field.",
+        );
     }
     for (status, what) in refusals {
         let known = &mut operation.responses.responses;
-        known.entry(status.to_owned()).or_insert_with(|| problem(what));
+        known
+            .entry(status.to_owned())
+            .or_insert_with(|| problem(what));
     }
 }
 

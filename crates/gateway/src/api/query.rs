@@ -132,17 +132,17 @@ mod tests {
 
     #[test]
     fn every_item_comes_once() {
-        assert_eq!(pages(&["a", "b", "c"], 2, None), [vec!["a", "b"], vec!["c"]]);
+        assert_eq!(
+            pages(&["a", "b", "c"], 2, None),
+            [vec!["a", "b"], vec!["c"]]
+        );
         assert_eq!(pages(&["a", "b"], 2, None), [["a", "b"]]);
         assert_eq!(pages(&[], 2, None), [Vec::<String>::new()]);
     }
 
     #[test]
     fn an_item_that_goes_away_does_not_hide_its_neighbours() {
-        assert_eq!(
-            pages(&["a", "b", "c"], 1, Some("a")),
-            [["a"], ["b"], ["c"]]
-        );
+        assert_eq!(pages(&["a", "b", "c"], 1, Some("a")), [["a"], ["b"], ["c"]]);
     }
 
     #[test]

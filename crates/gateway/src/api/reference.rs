@@ -25,17 +25,36 @@ const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 fn render(document: &Value) -> String {
     let mut out = String::new();
     let info = &document["info"];
-    push(&mut out, format_args!("<h1>{} <small>{}</small></h1>", text(info, "title"), text(info, "version")));
-    for paragraph in info["description"].as_str().unwrap_or_default().split("\n\n") {
+    push(
+        &mut out,
+        format_args!(
+            "<h1>{} <small>{}</small></h1>",
+            text(info, "title"),
+            text(info, "version")
+        ),
+    );
+    for paragraph in info["description"]
+        .as_str()
+        .unwrap_or_default()
+        .split("\n\n")
+    {
         push(&mut out, format_args!("<p>{}</p>", prose(paragraph)));
     }
-    out.push_str("<p class=\"note\">For programs: <a href=\"/api/v1/openapi.json\">openapi.json</a>. \
-         Every error code: <a href=\"/errors\">/errors</a>.</p>\n");
+    out.push_str(
+        "<p class=\"note\">For programs: <a href=\"/api/v1/openapi.json\">openapi.json</a>. \
+         Every error code: <a href=\"/errors\">/errors</a>.</p>\n",
+    );
     contents(&mut out, document);
     for tag in members(document, "tags") {
         let name = text(tag, "name");
         push(&mut out, format_args!("<h2 id=\"{name}\">{name}</h2>"));
-        push(&mut out, format_args!("<p>{}</p>", prose(tag["description"].as_str().unwrap_or_default())));
+        push(
+            &mut out,
+            format_args!(
+                "<p>{}</p>",
+                prose(tag["description"].as_str().unwrap_or_default())
+            ),
+        );
         for (path, method, operation) in operations(document) {
             if members(operation, "tags").any(|one| one == &tag["name"]) {
                 render_operation(&mut out, path, method, operation);
@@ -45,7 +64,10 @@ fn render(document: &Value) -> String {
     out.push_str("<h2 id=\"schemas\">schemas</h2>\n");
     let schemas = document["components"]["schemas"].as_object();
     for (name, schema) in schemas.into_iter().flatten() {
-        push(&mut out, format_args!("<h3 id=\"schema-{0}\">{0}</h3>", escaped(name)));
+        push(
+            &mut out,
+            format_args!("<h3 id=\"schema-{0}\">{0}</h3>", escaped(name)),
+        );
         render_schema(&mut out, schema);
     }
     out
@@ -56,7 +78,10 @@ fn contents(out: &mut String, document: &Value) {
     for (path, method, _) in operations(document) {
         let anchor = anchor(method, path);
         let path = escaped(path);
-        push(out, format_args!("<li><a href=\"#{anchor}\">{method} {path}</a></li>"));
+        push(
+            out,
+            format_args!("<li><a href=\"#{anchor}\">{method} {path}</a></li>"),
+        );
     }
     out.push_str("<li><a href=\"#schemas\">schemas</a></li></ul></nav>\n");
 }
@@ -72,10 +97,16 @@ fn operations(document: &Value) -> impl Iterator<Item = (&str, &'static str, &Va
 fn render_operation(out: &mut String, path: &str, method: &str, operation: &Value) {
     let anchor = anchor(method, path);
     let shown = escaped(path);
-    push(out, format_args!("<h3 id=\"{anchor}\"><span class=\"method\">{method}</span> {shown}</h3>"));
+    push(
+        out,
+        format_args!("<h3 id=\"{anchor}\"><span class=\"method\">{method}</span> {shown}</h3>"),
+    );
     for part in ["summary", "description"] {
         if let Some(said) = operation[part].as_str() {
-            push(out, format_args!("<p>{}</p>", prose(&said.replace('\n', " "))));
+            push(
+                out,
+                format_args!("<p>{}</p>", prose(&said.replace('\n', " "))),
+            );
         }
     }
     if operation.get("security").is_none() {
@@ -87,23 +118,47 @@ fn render_operation(out: &mut String, path: &str, method: &str, operation: &Valu
         for one in parameters {
             let (name, place) = (text(one, "name"), text(one, "in"));
             let (kind, said) = (kind(&one["schema"]), said(one));
-            push(out, format_args!("<tr><td><code>{name}</code></td><td>{place}</td><td>{kind}</td><td>{said}</td></tr>"));
+            push(
+                out,
+                format_args!(
+                    "<tr><td><code>{name}</code></td><td>{place}</td><td>{kind}</td><td>{said}</td></tr>"
+                ),
+            );
         }
         out.push_str("</table>\n");
     }
     let body = &operation["requestBody"];
     for (media, content) in body["content"].as_object().into_iter().flatten() {
-        push(out, format_args!("<p>Body, <code>{}</code>: {}</p>", escaped(media), kind(&content["schema"])));
+        push(
+            out,
+            format_args!(
+                "<p>Body, <code>{}</code>: {}</p>",
+                escaped(media),
+                kind(&content["schema"])
+            ),
+        );
         render_example(out, content);
     }
     out.push_str("<table><tr><th>status</th><th>answer</th><th></th></tr>");
     for (status, answer) in operation["responses"].as_object().into_iter().flatten() {
         let contents = answer["content"].as_object().into_iter().flatten();
         let kinds: Vec<_> = contents
-            .map(|(media, content)| format!("{} <code>{}</code>", kind(&content["schema"]), escaped(media)))
+            .map(|(media, content)| {
+                format!(
+                    "{} <code>{}</code>",
+                    kind(&content["schema"]),
+                    escaped(media)
+                )
+            })
             .collect();
         let (said, kinds) = (said(answer), kinds.join(", "));
-        push(out, format_args!("<tr><td>{}</td><td>{kinds}</td><td>{said}</td></tr>", escaped(status)));
+        push(
+            out,
+            format_args!(
+                "<tr><td>{}</td><td>{kinds}</td><td>{said}</td></tr>",
+                escaped(status)
+            ),
+        );
     }
     out.push_str("</table>\n");
 }
@@ -118,9 +173,19 @@ fn render_schema(out: &mut String, schema: &Value) {
         out.push_str("<table><tr><th>member</th><th>type</th><th></th></tr>");
         for (name, property) in properties {
             let is_required = members(part, "required").any(|one| one == name.as_str());
-            let mark = if is_required { "" } else { " <span class=\"note\">optional</span>" };
+            let mark = if is_required {
+                ""
+            } else {
+                " <span class=\"note\">optional</span>"
+            };
             let (kind, said) = (kind(property), said(property));
-            push(out, format_args!("<tr><td><code>{}</code>{mark}</td><td>{kind}</td><td>{said}</td></tr>", escaped(name)));
+            push(
+                out,
+                format_args!(
+                    "<tr><td><code>{}</code>{mark}</td><td>{kind}</td><td>{said}</td></tr>",
+                    escaped(name)
+                ),
+            );
         }
         out.push_str("</table>\n");
     }
@@ -131,7 +196,9 @@ fn render_schema(out: &mut String, schema: &Value) {
 }
 
 fn render_example(out: &mut String, of: &Value) {
-    let example = of.get("example").filter(|example| example.is_object() || example.is_array());
+    let example = of
+        .get("example")
+        .filter(|example| example.is_object() || example.is_array());
     if let Some(example) = example {
         let example = serde_json::to_string_pretty(example).expect("a value is always JSON");
         push(out, format_args!("<pre>{}</pre>", escaped(&example)));
@@ -140,7 +207,10 @@ fn render_example(out: &mut String, of: &Value) {
 
 /// Names a schema's type, with links to the ones that have names.
 fn kind(schema: &Value) -> String {
-    if let Some(name) = schema["$ref"].as_str().and_then(|place| place.rsplit('/').next()) {
+    if let Some(name) = schema["$ref"]
+        .as_str()
+        .and_then(|place| place.rsplit('/').next())
+    {
         let name = escaped(name);
         return format!("<a href=\"#schema-{name}\">{name}</a>");
     }
@@ -151,7 +221,12 @@ fn kind(schema: &Value) -> String {
         }
     }
     if schema.get("enum").is_some() {
-        let words = members(schema, "enum").map(|word| format!("<code>{}</code>", escaped(word.as_str().unwrap_or_default())));
+        let words = members(schema, "enum").map(|word| {
+            format!(
+                "<code>{}</code>",
+                escaped(word.as_str().unwrap_or_default())
+            )
+        });
         return words.collect::<Vec<_>>().join(", ");
     }
     match &schema["type"] {
@@ -166,7 +241,12 @@ fn kind(schema: &Value) -> String {
 }
 
 fn said(of: &Value) -> String {
-    prose(&of["description"].as_str().unwrap_or_default().replace('\n', " "))
+    prose(
+        &of["description"]
+            .as_str()
+            .unwrap_or_default()
+            .replace('\n', " "),
+    )
 }
 
 fn members<'a>(of: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
@@ -199,10 +279,15 @@ mod tests {
         let document: Value = serde_json::from_str(openapi::text()).unwrap();
         let mut count = 0;
         for (path, method, _) in operations(&document) {
-            assert!(BODY.contains(&format!("<h3 id=\"{}\">", anchor(method, path))), "{method} {path}");
+            assert!(
+                BODY.contains(&format!("<h3 id=\"{}\">", anchor(method, path))),
+                "{method} {path}"
+            );
             count += 1;
         }
         assert!(count > 20);
-        assert!(!BODY.contains("<script") && !BODY.contains("http://") && !BODY.contains("https://"));
+        assert!(
+            !BODY.contains("<script") && !BODY.contains("http://") && !BODY.contains("https://")
+        );
     }
 }

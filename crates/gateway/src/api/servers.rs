@@ -263,11 +263,7 @@ pub(super) fn preview(api: &Api, body: &JsonBody) -> Result<Response, Problem> {
     (status = 409, description = "`server.exists`: there is one of that name.", body = ProblemDocument<'static>,
         content_type = "application/problem+json"),
 ))]
-pub(super) async fn test(
-    api: &Api,
-    caller: &Caller,
-    body: &JsonBody,
-) -> Result<Response, Problem> {
+pub(super) async fn test(api: &Api, caller: &Caller, body: &JsonBody) -> Result<Response, Problem> {
     let spec = body.read::<Register>()?.into_spec();
     let (view, log) = api.engine().try_out(caller, spec).await?;
     let trial = Trial {
@@ -319,6 +315,9 @@ mod tests {
     fn a_patch_changes_what_it_names() {
         let whole = json!({"a": {"b": 1, "c": 2}, "d": [1, 2], "e": 1});
         let patch = json!({"a": {"b": null, "x": 3}, "d": [3], "e": null});
-        assert_eq!(merged(whole, patch), json!({"a": {"c": 2, "x": 3}, "d": [3]}));
+        assert_eq!(
+            merged(whole, patch),
+            json!({"a": {"c": 2, "x": 3}, "d": [3]})
+        );
     }
 }

@@ -259,7 +259,9 @@ fn every_code_has_a_page() {
     for entry in fs::read_dir(&folder).unwrap() {
         let name = entry.unwrap().file_name().to_string_lossy().into_owned();
         if !codes.contains(&name.trim_end_matches(".md")) {
-            found.push(format!("docs/errors/{name} is of no code in docs/errors.md"));
+            found.push(format!(
+                "docs/errors/{name} is of no code in docs/errors.md"
+            ));
         }
     }
     assert_none("one page per code", &found);

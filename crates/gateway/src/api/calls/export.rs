@@ -101,7 +101,10 @@ pub(in crate::api) async fn export(
     // The first page is read before the answer begins, so that a failure is an answer.
     let mut first = writing.page().await?.unwrap_or_default();
     if format == Format::Csv {
-        first.splice(0..0, COLUMNS.join(",").into_bytes().into_iter().chain(*b"\r\n"));
+        first.splice(
+            0..0,
+            COLUMNS.join(",").into_bytes().into_iter().chain(*b"\r\n"),
+        );
     }
     let rest = stream::unfold(writing, |mut writing| async move {
         match writing.page().await {
@@ -163,9 +166,28 @@ impl Writing {
 }
 
 const COLUMNS: [&str; 22] = [
-    "id", "started_ms", "ended_ms", "duration_us", "status", "code", "error", "project", "agent",
-    "key", "surface", "server", "method", "tool", "user", "session", "run", "step", "trace",
-    "input", "output", "repeats",
+    "id",
+    "started_ms",
+    "ended_ms",
+    "duration_us",
+    "status",
+    "code",
+    "error",
+    "project",
+    "agent",
+    "key",
+    "surface",
+    "server",
+    "method",
+    "tool",
+    "user",
+    "session",
+    "run",
+    "step",
+    "trace",
+    "input",
+    "output",
+    "repeats",
 ];
 
 fn write_row(text: &mut Vec<u8>, row: &CallRow) {

@@ -22,7 +22,9 @@ fn the_committed_document_is_the_generated_one() {
     if committed != text() {
         let place = root().join("target/openapi.json");
         fs::write(&place, text()).unwrap();
-        panic!("the API changed: `cp target/openapi.json docs/openapi.json`, and look at the difference");
+        panic!(
+            "the API changed: `cp target/openapi.json docs/openapi.json`, and look at the difference"
+        );
     }
 }
 
@@ -82,15 +84,26 @@ fn every_operation_says_what_it_does_takes_and_answers() {
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
             let name = format!("{method} {path}");
-            let says = operation["summary"].as_str().or(operation["description"].as_str());
-            assert!(says.is_some_and(|text| text.len() > 10), "{name} says nothing");
+            let says = operation["summary"]
+                .as_str()
+                .or(operation["description"].as_str());
+            assert!(
+                says.is_some_and(|text| text.len() > 10),
+                "{name} says nothing"
+            );
             for part in path.split('{').skip(1) {
                 let part = part.split('}').next().unwrap();
                 let parameters = operation["parameters"].as_array().expect(&name);
-                assert!(parameters.iter().any(|p| p["name"] == part), "{name}: `{part}`");
+                assert!(
+                    parameters.iter().any(|p| p["name"] == part),
+                    "{name}: `{part}`"
+                );
             }
             let answers = operation["responses"].as_object().unwrap();
-            assert!(answers.keys().any(|status| status.starts_with('2')), "{name}");
+            assert!(
+                answers.keys().any(|status| status.starts_with('2')),
+                "{name}"
+            );
             assert!(answers.contains_key("default"), "{name}");
             let is_public = PUBLIC.contains(&path.as_str());
             assert_eq!(answers.contains_key("401"), !is_public, "{name}");

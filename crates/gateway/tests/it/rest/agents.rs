@@ -66,7 +66,10 @@ fn an_agents_filter_holds_in_listing_and_calling() {
     assert!(call(&gantry, &key, "a__echo")["error"].is_null());
     for hidden in ["b__echo", "a__slow", "b:echo"] {
         let refused = call(&gantry, &key, hidden);
-        assert_eq!(refused["error"]["data"]["code"], "grant.unbound", "{hidden}");
+        assert_eq!(
+            refused["error"]["data"]["code"], "grant.unbound",
+            "{hidden}"
+        );
     }
     let rest = gantry.rest_as(&key, "GET", "/api/v1/tools", None);
     let mut over_rest: Vec<_> = items(&rest)
@@ -84,26 +87,35 @@ fn an_agents_filter_holds_in_listing_and_calling() {
     assert_eq!(tools(&gantry, &key), seen);
     assert!(tools(&gantry, &gantry.agent).contains(&"b__echo".to_owned()));
     // Grants by pattern, without a filter.
-    change(
-        &gantry,
-        "reader",
-        &json!({"grant": ["b:e*"], "tools": {}}),
+    change(&gantry, "reader", &json!({"grant": ["b:e*"], "tools": {}}));
+    assert!(
+        tools(&gantry, &key)
+            .iter()
+            .all(|name| name.starts_with("b__e"))
     );
-    assert!(tools(&gantry, &key).iter().all(|name| name.starts_with("b__e")));
-    assert_eq!(call(&gantry, &key, "a__echo")["error"]["data"]["code"], "grant.unbound");
+    assert_eq!(
+        call(&gantry, &key, "a__echo")["error"]["data"]["code"],
+        "grant.unbound"
+    );
 }
 
 #[test]
 fn an_agent_goes_with_its_keys() {
     let gantry = Gantry::start(&["a"]);
     let body = json!({"name": "passing", "grant": "all"});
-    assert_eq!(gantry.rest("POST", "/api/v1/agents", Some(&body)).status, 201);
+    assert_eq!(
+        gantry.rest("POST", "/api/v1/agents", Some(&body)).status,
+        201
+    );
     let twice = gantry.rest("POST", "/api/v1/agents", Some(&body));
     assert_eq!(problem(&gantry, &twice, 409), "agent.exists");
     let (id, key) = key_of(&gantry, "passing");
     let shown = gantry.rest("GET", "/api/v1/agents/passing", None).json();
     assert_eq!(shown["keys"][0]["id"], id);
-    assert!(!shown.to_string().contains(&key), "a key's text is shown once");
+    assert!(
+        !shown.to_string().contains(&key),
+        "a key's text is shown once"
+    );
     assert!(call(&gantry, &key, "a__echo")["error"].is_null());
     for _ in 0..2 {
         let gone = gantry.rest("DELETE", "/api/v1/agents/passing", None);
@@ -124,10 +136,16 @@ fn what_cannot_be_granted_is_named() {
     let gantry = Gantry::builder().flags(&["--no-example"]).start();
     let cases = [
         (json!({"name": "x", "grant": ["files"]}), "request.body"),
-        (json!({"name": "x", "grant": ["no server:x"]}), "grant.server"),
+        (
+            json!({"name": "x", "grant": ["no server:x"]}),
+            "grant.server",
+        ),
         (json!({"name": "x", "grant": ["files:"]}), "grant.item"),
         (json!({"name": "x", "grant": "some"}), "request.body"),
-        (json!({"name": "x", "tools": {"include": ["files:"]}}), "grant.item"),
+        (
+            json!({"name": "x", "tools": {"include": ["files:"]}}),
+            "grant.item",
+        ),
         (json!({"name": "x", "tool": {}}), "request.body"),
         (json!({"name": "no name"}), "name.invalid"),
     ];
@@ -154,8 +172,14 @@ fn keys_end_by_themselves_or_at_once_but_never_the_last_admin_key() {
     let keys = items(&gantry.rest("GET", "/api/v1/keys", None));
     assert!(keys.iter().all(|one| one["id"] != made["id"]), "{keys:?}");
     let admin = keys.iter().find(|one| one["kind"] == "admin").unwrap();
-    let (id, agent) = (admin["id"].as_str().unwrap(), admin["agent"].as_str().unwrap());
-    for path in [format!("/api/v1/keys/{id}"), format!("/api/v1/agents/{agent}")] {
+    let (id, agent) = (
+        admin["id"].as_str().unwrap(),
+        admin["agent"].as_str().unwrap(),
+    );
+    for path in [
+        format!("/api/v1/keys/{id}"),
+        format!("/api/v1/agents/{agent}"),
+    ] {
         let refused = gantry.rest("DELETE", &path, None);
         assert_eq!(problem(&gantry, &refused, 409), "key.last_admin");
     }
@@ -181,7 +205,12 @@ fn keys_end_by_themselves_or_at_once_but_never_the_last_admin_key() {
     assert_eq!(stream.head().unwrap().status, 200);
     assert!(stream.chunk().unwrap().is_some());
     let revoked = std::time::SystemTime::now();
-    assert_eq!(gantry.rest("DELETE", &format!("/api/v1/keys/{id}"), None).status, 204);
+    assert_eq!(
+        gantry
+            .rest("DELETE", &format!("/api/v1/keys/{id}"), None)
+            .status,
+        204
+    );
     while stream.chunk().unwrap().is_some() {}
     let took = revoked.elapsed().unwrap();
     assert!(took < Duration::from_secs(1), "{took:?}");
@@ -192,7 +221,10 @@ fn lists_come_in_pages() {
     let gantry = Gantry::start(&["a", "b", "c"]);
     for n in 0..5 {
         let body = json!({"name": format!("agent-{n}")});
-        assert_eq!(gantry.rest("POST", "/api/v1/agents", Some(&body)).status, 201);
+        assert_eq!(
+            gantry.rest("POST", "/api/v1/agents", Some(&body)).status,
+            201
+        );
         key_of(&gantry, &format!("agent-{n}"));
     }
     gantry.call("a__echo", json!({"text": "x"}));
@@ -211,15 +243,26 @@ fn lists_come_in_pages() {
         let whole = names(&items(&gantry.rest("GET", path, None)));
         assert!(!whole.is_empty(), "{path}");
         for limit in [1, 2, 1000] {
-            assert_eq!(names(&walk(&gantry, path, limit)), whole, "{path} by {limit}");
+            assert_eq!(
+                names(&walk(&gantry, path, limit)),
+                whole,
+                "{path} by {limit}"
+            );
         }
         let join = if path.contains('?') { '&' } else { '?' };
         for bad in ["limit=0", "limit=1001", "limit=x", "cursor=%20", "wrong=1"] {
             let refused = gantry.rest("GET", &format!("{path}{join}{bad}"), None);
-            assert_eq!(problem(&gantry, &refused, 400), "request.query", "{path} {bad}");
+            assert_eq!(
+                problem(&gantry, &refused, 400),
+                "request.query",
+                "{path} {bad}"
+            );
         }
     }
     let all = walk(&gantry, "/api/v1/events", 1000).len();
     assert_eq!(walk(&gantry, "/api/v1/events", 2).len(), all);
-    assert_eq!(items(&gantry.rest("GET", "/api/v1/keys?agent=agent-3", None)).len(), 1);
+    assert_eq!(
+        items(&gantry.rest("GET", "/api/v1/keys?agent=agent-3", None)).len(),
+        1
+    );
 }

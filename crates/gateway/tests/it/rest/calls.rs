@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use gantry_testkit::Evilpeer;
 use gantry_testkit::journal::Journal;
 use gantry_testkit::wait::eventually;
-use gantry_testkit::Evilpeer;
 use serde_json::{Value, json};
 
 use super::{items, problem};
@@ -38,7 +38,10 @@ fn a_call_that_nobody_waits_for_can_be_taken_back() {
     assert_eq!(accepted.header("preference-applied"), Some("respond-async"));
     let place = accepted.header("location").unwrap().to_owned();
     let running = gantry.rest_as(&gantry.agent, "GET", &place, None);
-    assert_eq!((running.status, running.json()["status"].clone()), (202, json!("running")));
+    assert_eq!(
+        (running.status, running.json()["status"].clone()),
+        (202, json!("running"))
+    );
     eventually(LONG, || !gantry.audit_rows("status=running").is_empty()).expect("it runs");
     // Another agent's key neither sees it nor ends it.
     let other = json!({"kind": "agent", "agent": "other"});
@@ -46,9 +49,15 @@ fn a_call_that_nobody_waits_for_can_be_taken_back() {
     let other = other["key"].as_str().unwrap();
     assert_eq!(gantry.rest_as(other, "DELETE", &place, None).status, 204);
     assert_eq!(gantry.rest_as(other, "GET", &place, None).status, 404);
-    assert_eq!(gantry.rest_as(&gantry.agent, "GET", &place, None).status, 202);
+    assert_eq!(
+        gantry.rest_as(&gantry.agent, "GET", &place, None).status,
+        202
+    );
 
-    assert_eq!(gantry.rest_as(&gantry.agent, "DELETE", &place, None).status, 204);
+    assert_eq!(
+        gantry.rest_as(&gantry.agent, "DELETE", &place, None).status,
+        204
+    );
     let mut ended = None;
     eventually(Duration::from_secs(5), || {
         let answer = gantry.rest_as(&gantry.agent, "GET", &place, None);
@@ -66,14 +75,20 @@ fn a_call_that_nobody_waits_for_can_be_taken_back() {
     })
     .expect("the server was told");
     for _ in 0..2 {
-        assert_eq!(gantry.rest_as(&gantry.agent, "DELETE", &place, None).status, 204);
+        assert_eq!(
+            gantry.rest_as(&gantry.agent, "DELETE", &place, None).status,
+            204
+        );
     }
     let gone = gantry.rest_as(&gantry.agent, "GET", &place, None);
     assert_eq!(problem(&gantry, &gone, 404), "call.unknown");
     // A row of the audit stays.
     let row = gantry.audit_rows("status=cancelled")[0]["id"].clone();
     let path = format!("/api/v1/calls/{}", row.as_str().unwrap());
-    assert_eq!(problem(&gantry, &gantry.rest("DELETE", &path, None), 404), "call.unknown");
+    assert_eq!(
+        problem(&gantry, &gantry.rest("DELETE", &path, None), 404),
+        "call.unknown"
+    );
     assert_eq!(gantry.rest("GET", &path, None).status, 200);
 }
 
@@ -106,9 +121,18 @@ fn the_audit_is_filtered_and_exported() {
     gantry.call("b__echo", json!({"text": 7}));
     let count = |query: &str| gantry.audit_rows(query).len();
     assert_eq!((count("server=a"), count("server=b")), (3, 2));
-    assert_eq!((count("code=schema.input"), count("status=refused")), (1, 1));
+    assert_eq!(
+        (count("code=schema.input"), count("status=refused")),
+        (1, 1)
+    );
     assert_eq!((count("agent=default"), count("agent=nobody")), (5, 0));
-    assert_eq!((count("since=2000-01-01T00:00:00Z"), count("until=946684800000")), (5, 0));
+    assert_eq!(
+        (
+            count("since=2000-01-01T00:00:00Z"),
+            count("until=946684800000")
+        ),
+        (5, 0)
+    );
     assert_eq!(count("tool=echo&server=b&status=ok"), 1);
     let refused = gantry.rest("GET", "/api/v1/calls?status=fine", None);
     assert_eq!(problem(&gantry, &refused, 400), "request.query");
@@ -120,17 +144,33 @@ fn the_audit_is_filtered_and_exported() {
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    assert_eq!(rows, items(&gantry.rest("GET", "/api/v1/calls?server=a", None)));
+    assert_eq!(
+        rows,
+        items(&gantry.rest("GET", "/api/v1/calls?server=a", None))
+    );
     let table = gantry.rest("GET", "/api/v1/calls/export?format=csv", None);
-    assert_eq!(table.header("content-type"), Some("text/csv; charset=utf-8"));
-    assert!(table.header("content-disposition").unwrap().contains("calls.csv"));
+    assert_eq!(
+        table.header("content-type"),
+        Some("text/csv; charset=utf-8")
+    );
+    assert!(
+        table
+            .header("content-disposition")
+            .unwrap()
+            .contains("calls.csv")
+    );
     let table = table.text();
     assert!(table.starts_with("id,started_ms,"), "{table}");
     assert_eq!(table.matches("\r\n").count(), 6, "{table}");
     // An agent's export is of its own calls, whatever it asks for.
     let other = json!({"kind": "agent", "agent": "other"});
     let other = gantry.rest("POST", "/api/v1/keys", Some(&other)).json();
-    let own = gantry.rest_as(other["key"].as_str().unwrap(), "GET", "/api/v1/calls/export?agent=default", None);
+    let own = gantry.rest_as(
+        other["key"].as_str().unwrap(),
+        "GET",
+        "/api/v1/calls/export?agent=default",
+        None,
+    );
     assert_eq!((own.status, own.text().as_str()), (200, ""));
     let refused = gantry.rest("GET", "/api/v1/calls/export?format=xml", None);
     assert_eq!(problem(&gantry, &refused, 400), "request.query");

@@ -37,16 +37,25 @@ fn pages_need_nothing_from_elsewhere() {
     for path in ["/api/v1/docs", "/errors", "/errors/server.down"] {
         let page = get(&gantry, path);
         assert_eq!(page.status, 200, "{path}");
-        assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+        assert_eq!(
+            page.header("content-type"),
+            Some("text/html; charset=utf-8")
+        );
         let policy = page.header("content-security-policy").unwrap();
-        assert!(policy.starts_with("default-src 'none'; style-src 'self';"), "{policy}");
+        assert!(
+            policy.starts_with("default-src 'none'; style-src 'self';"),
+            "{policy}"
+        );
         assert_eq!(page.header("x-content-type-options"), Some("nosniff"));
         let text = page.text();
         assert!(!text.contains("<script") && !text.contains("://"), "{path}");
         assert!(text.contains("href=\"/api/v1/docs/style.css\""));
     }
     let style = get(&gantry, "/api/v1/docs/style.css");
-    assert_eq!(style.header("content-type"), Some("text/css; charset=utf-8"));
+    assert_eq!(
+        style.header("content-type"),
+        Some("text/css; charset=utf-8")
+    );
     assert!(style.text().contains("light-dark("));
     assert_eq!(get(&gantry, "/errors/no.such").status, 404);
     assert_eq!(get(&gantry, "/errors/..%2Ferrors").status, 404);
@@ -67,7 +76,13 @@ fn a_validator_takes_the_description() {
 fn the_gateway_answers_as_it_is_described() {
     let gantry = Gantry::start(&["a"]);
     let checked = python("schemathesis")
-        .args(["run", "--phases", "examples,coverage,fuzzing", "--seed", "7"])
+        .args([
+            "run",
+            "--phases",
+            "examples,coverage,fuzzing",
+            "--seed",
+            "7",
+        ])
         .args(["--max-examples", "12", "--suppress-health-check", "all"])
         .args(["--checks", CHECKS, "--no-color", "--workers", "2"])
         .arg(format!("--header=Authorization: Bearer {}", gantry.admin))

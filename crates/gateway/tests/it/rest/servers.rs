@@ -48,7 +48,10 @@ fn a_servers_spec_is_replaced_and_patched() {
     let replaced = gantry.rest("PUT", path, Some(&whole));
     assert_eq!(replaced.status, 200, "{}", replaced.text());
     let third = gantry.wait_state("a", "ready", LONG);
-    assert_eq!((&third["id"], &third["spec"]["timeout"]), (&id, &json!("30s")));
+    assert_eq!(
+        (&third["id"], &third["spec"]["timeout"]),
+        (&id, &json!("30s"))
+    );
     assert_eq!(third["server_info"]["name"], "two");
     assert_eq!(third["spec"]["env"], json!([]));
 
@@ -97,7 +100,10 @@ fn a_preview_starts_nothing_and_needs_an_admin_key() {
     let shown = gantry.rest("POST", "/api/v1/mcp/servers/preview", Some(&spec));
     assert_eq!(shown.status, 200, "{}", shown.text());
     let shown = shown.json();
-    assert_eq!((&shown["name"], &shown["exists"]), (&json!("a"), &json!(false)));
+    assert_eq!(
+        (&shown["name"], &shown["exists"]),
+        (&json!("a"), &json!(false))
+    );
     assert_eq!(shown["spec"]["concurrency"], 32);
     // What would be refused is refused here too, in the same words.
     for (member, value) in [("command", json!("sh -c 'x'")), ("concurrency", json!(0))] {
@@ -131,14 +137,24 @@ fn a_trial_starts_lists_and_leaves_nothing() {
     assert_eq!(Journal::read(&journal).unwrap().starts(), 1);
     assert!(super::items(&gantry.rest("GET", "/api/v1/mcp/servers", None)).is_empty());
     let events = super::walk(&gantry, "/api/v1/events", 100);
-    assert!(events.iter().any(|event| event["kind"] == "tested"), "{events:#?}");
+    assert!(
+        events.iter().any(|event| event["kind"] == "tested"),
+        "{events:#?}"
+    );
     // One that cannot start says why, and its name is free.
     let mut broken = spec.clone();
     broken["command"] = json!("/nowhere/at/all");
-    let tried = gantry.rest("POST", "/api/v1/mcp/servers/test", Some(&broken)).json();
+    let tried = gantry
+        .rest("POST", "/api/v1/mcp/servers/test", Some(&broken))
+        .json();
     assert_eq!(tried["ok"], false);
     assert!(tried["status"]["reason"].is_string(), "{tried:#}");
-    assert_eq!(gantry.rest("POST", "/api/v1/mcp/servers", Some(&spec)).status, 201);
+    assert_eq!(
+        gantry
+            .rest("POST", "/api/v1/mcp/servers", Some(&spec))
+            .status,
+        201
+    );
     let taken = gantry.rest("POST", "/api/v1/mcp/servers/test", Some(&spec));
     assert_eq!(problem(&gantry, &taken, 409), "server.exists");
 }
@@ -150,7 +166,10 @@ fn servers_named_preview_and_test_keep_their_routes() {
     for name in ["test", "preview"] {
         assert_eq!(gantry.status(name)["name"], name);
         let path = format!("/api/v1/mcp/servers/{name}");
-        assert_eq!(gantry.rest("POST", &format!("{path}/restart"), None).status, 200);
+        assert_eq!(
+            gantry.rest("POST", &format!("{path}/restart"), None).status,
+            200
+        );
         gantry.wait_state(name, "ready", LONG);
         assert_eq!(gantry.rest("DELETE", &path, None).status, 204);
         assert_eq!(gantry.rest("GET", &path, None).status, 404);
