@@ -325,6 +325,16 @@ impl Engine {
         self.inner.catalog.add_native(tool)
     }
 
+    /// Returns the way of requests.
+    pub(crate) fn router(&self) -> &Router {
+        &self.inner.router
+    }
+
+    /// Returns the project whose servers run.
+    pub(crate) fn project(&self) -> &ProjectName {
+        &self.inner.project
+    }
+
     // ---- audit, health, figures ----
 
     /// Returns calls, newest first; everything recorded so far is in it.

@@ -4,6 +4,8 @@
 //! and nothing else. Entry points: [`NativeTool::new`] for who embeds the engine, [`Native::call`]
 //! for the router.
 
+mod typed;
+
 use std::fmt;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;

@@ -290,7 +290,7 @@ impl Router {
     }
 
     /// Wakes lazy servers of the caller's that were never listed, and waits a moment for them.
-    async fn warm_up(&self, caller: &Caller, scope: &Scope) {
+    pub(crate) async fn warm_up(&self, caller: &Caller, scope: &Scope) {
         let cold = self.catalog.cold(caller, scope);
         if !cold.is_empty() {
             self.supervisor.warm(&cold, self.listing_wait).await;

@@ -9,6 +9,7 @@ pub mod connection;
 pub mod data;
 pub mod listen;
 pub mod signals;
+pub mod users;
 
 use std::io;
 use std::net::TcpListener;

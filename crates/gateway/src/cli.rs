@@ -16,8 +16,10 @@ mod logs;
 mod restart;
 mod screen;
 mod status;
+mod stdio;
 mod tools;
 mod up;
+mod wire;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -73,6 +75,8 @@ enum Verb {
     Logs(logs::Options),
     /// Stop a server and start it again
     Restart(restart::Options),
+    /// Serve one MCP client on stdin and stdout, through the folder's gateway
+    Stdio(stdio::Options),
     /// Check what this machine can enforce, and the running gateway's health
     Doctor(doctor::Options),
     /// The MCP server that `up` starts when no other is configured
@@ -127,11 +131,15 @@ pub fn main() -> ExitCode {
             .map(str::to_owned)
     });
     let done = logging::start(filter.as_deref(), &surroundings.screen)
-        .and_then(|()| run(arguments.verb, &surroundings));
-    done.unwrap_or_else(|failure| failure.show(&surroundings.screen))
+        .and_then(|()| run(arguments.verb, surroundings));
+    done.unwrap_or_else(|failure| failure.show(&screen))
 }
 
-fn run(verb: Verb, surroundings: &Surroundings) -> Result<ExitCode, Failure> {
+fn run(verb: Verb, surroundings: Surroundings) -> Result<ExitCode, Failure> {
+    if let Verb::Stdio(options) = verb {
+        return client::block_on(stdio::run(options, surroundings));
+    }
+    let surroundings = &surroundings;
     match verb {
         Verb::Up(options) => up::run(options, surroundings),
         Verb::Status(options) => client::block_on(status::run(&options, surroundings)),
@@ -141,7 +149,7 @@ fn run(verb: Verb, surroundings: &Surroundings) -> Result<ExitCode, Failure> {
         Verb::Logs(options) => client::block_on(logs::run(&options, surroundings)),
         Verb::Restart(options) => client::block_on(restart::run(&options, surroundings)),
         Verb::Doctor(options) => client::block_on(doctor::run(&options, surroundings)),
-        Verb::ExampleServer => Ok(ExitCode::SUCCESS),
+        Verb::Stdio(_) | Verb::ExampleServer => Ok(ExitCode::SUCCESS),
     }
 }
 

@@ -18,5 +18,6 @@ pub mod mcp;
 pub mod naming;
 pub mod restart;
 pub mod secret;
+pub mod shape;
 pub mod spec;
 pub mod status;

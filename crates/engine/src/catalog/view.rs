@@ -5,6 +5,7 @@
 //! not listed, and a call by name still finds it, so that the answer is «down» and not «unknown».
 
 mod build;
+mod shaped;
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -14,7 +15,7 @@ use gantry_model::grant::{GrantSet, MethodClass, Verdict};
 use gantry_model::id::ServerName;
 use gantry_model::jsonrpc::{Raw, RawBuf};
 use gantry_model::mcp::{ListKind as WireList, ToolDef};
-use gantry_model::naming;
+use gantry_model::naming::{self, Names, Rules, ToolId};
 
 use super::render::{self, Row};
 use super::template::Template;
@@ -109,6 +110,11 @@ pub(crate) struct View {
     tools: HashMap<Box<str>, Found>,
     other_tools: HashMap<Box<str>, Other>,
     listed_tools: Vec<(Arc<str>, Found)>,
+    /// All of the caller's tools in order, and whether each is listed now.
+    own_tools: Vec<(ToolId, bool)>,
+    /// Their names for Claude, OpenAI and Gemini, made when first asked for.
+    shaped_names: [OnceLock<Names>; 3],
+    rules: Rules,
     prompts: HashMap<Box<str>, (usize, Arc<str>)>,
     other_prompts: HashMap<Box<str>, Other>,
     listed_prompts: Vec<Listed>,

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::logs::{LogStream, Logs};
-use super::pending::{Answer, Entered, Failure, Outgoing, Pending, QueueView};
+use super::pending::{Answer, Caller, Entered, Failure, Outgoing, Pending, QueueView};
 use crate::request::Progress;
 use crate::transport::stdio::{Company, LineWriter, SendError};
 
@@ -203,8 +203,16 @@ impl Link {
     fn write_next(&self, mut next: Option<Outgoing>) {
         while let Some(call) = next {
             let id = call.id;
+            if self.pending.before_writing(id) == Caller::HasLeft {
+                return;
+            }
             next = match self.writer.send(Some(id), call.line, Company::Many) {
-                Ok(()) => None,
+                Ok(()) => {
+                    if self.pending.after_writing(id) == Caller::HasLeft {
+                        self.tell_cancelled(id, "the caller has left");
+                    }
+                    None
+                }
                 Err(error) => self.pending.finish(id, Answer::Failed(unsent(error))).1,
             };
         }

@@ -97,7 +97,18 @@ enum Lane {
     /// Handshake, health and listing take none.
     None,
     Waiting,
+    /// It has a lane, and somebody is about to write its line.
+    Handed,
+    /// Its caller left just then: whoever writes the line says so afterwards.
+    Left,
     Taken,
+}
+
+/// What a call's line meets right before it is written, or right after.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub(crate) enum Caller {
+    Waits,
+    HasLeft,
 }
 
 /// Ids are counted up by us, so their own bits spread well enough.
@@ -214,7 +225,7 @@ impl Pending {
     pub(crate) fn is_sent(&self, id: u64) -> bool {
         let state = self.lock();
         let entry = state.entries.get(&id);
-        entry.is_some_and(|entry| entry.lane != Lane::Waiting)
+        entry.is_some_and(|entry| matches!(entry.lane, Lane::None | Lane::Taken))
     }
 
     /// Ends a call whose caller has left. With `keep_lane` its lane stays closed until the late
@@ -224,9 +235,19 @@ impl Pending {
         let Some(mut entry) = state.entries.remove(&id) else {
             return (false, None);
         };
-        if entry.lane == Lane::Waiting {
-            state.queue.remove(|call| call.id == id);
-            return (false, None);
+        match entry.lane {
+            Lane::Waiting => {
+                state.queue.remove(|call| call.id == id);
+                return (false, None);
+            }
+            Lane::Handed => {
+                // Its line may be on its way. A cancellation that overtook it would cancel nothing.
+                let next = state.release(&entry);
+                (entry.lane, entry.answer, entry.progress) = (Lane::Left, None, None);
+                state.entries.insert(id, entry);
+                return (false, next);
+            }
+            Lane::None | Lane::Left | Lane::Taken => {}
         }
         if keep_lane && entry.lane == Lane::Taken {
             entry.answer = None;
@@ -236,6 +257,23 @@ impl Pending {
             return (true, None);
         }
         (true, state.release(&entry))
+    }
+
+    /// Tells whether a line that was handed over is still to be written.
+    pub(crate) fn before_writing(&self, id: u64) -> Caller {
+        self.lock().remove_left(id)
+    }
+
+    /// Notes that a line that was handed over is written: from now on its call can be cancelled.
+    /// A caller that left meanwhile did not tell the server, and somebody must.
+    pub(crate) fn after_writing(&self, id: u64) -> Caller {
+        let mut state = self.lock();
+        if let Some(entry) = state.entries.get_mut(&id)
+            && entry.lane == Lane::Handed
+        {
+            entry.lane = Lane::Taken;
+        }
+        state.remove_left(id)
     }
 
     /// Opens the lane of an abandoned call whose late answer never came.
@@ -286,7 +324,9 @@ impl Pending {
 
     pub(crate) fn view(&self) -> QueueView {
         let state = self.lock();
-        let is_sent = |entry: &&Entry| entry.lane == Lane::Taken && entry.answer.is_some();
+        let is_sent = |entry: &&Entry| {
+            matches!(entry.lane, Lane::Handed | Lane::Taken) && entry.answer.is_some()
+        };
         QueueView {
             in_flight: state.entries.values().filter(is_sent).count(),
             waiting: state.queue.len(),
@@ -299,7 +339,7 @@ impl Pending {
 impl State {
     /// Gives the entry's lane to the next call in the queue, or back.
     fn release(&mut self, entry: &Entry) -> Option<Outgoing> {
-        if entry.lane != Lane::Taken {
+        if !matches!(entry.lane, Lane::Handed | Lane::Taken) {
             return None;
         }
         if entry.answer.is_none() {
@@ -307,12 +347,23 @@ impl State {
         }
         while let Some(next) = self.queue.pop() {
             if let Some(waiting) = self.entries.get_mut(&next.id) {
-                waiting.lane = Lane::Taken;
+                waiting.lane = Lane::Handed;
                 return Some(next);
             }
         }
         self.free += 1;
         None
+    }
+
+    /// Forgets a call whose caller left while its line was handed over.
+    fn remove_left(&mut self, id: u64) -> Caller {
+        match self.entries.get(&id) {
+            Some(entry) if entry.lane == Lane::Left => {
+                self.entries.remove(&id);
+                Caller::HasLeft
+            }
+            Some(_) | None => Caller::Waits,
+        }
     }
 }
 

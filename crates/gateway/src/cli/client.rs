@@ -61,6 +61,21 @@ impl Client {
         })
     }
 
+    /// Returns the gateway's name, as it stands in `Host`.
+    pub(super) fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    /// Returns where to connect to.
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Returns the key.
+    pub(super) fn key(&self) -> &str {
+        &self.key
+    }
+
     /// Gets JSON from the REST API.
     pub(super) async fn get(&self, path: &str) -> Result<Value, Failure> {
         self.send(self.request(Method::GET, path), Bytes::new())

@@ -31,7 +31,11 @@ impl Surroundings {
 
     /// Returns a client of the gateway that the person means.
     pub(super) fn client(&self, role: Role) -> Result<Client, Failure> {
-        let folder = DataFolder::at(self.data_path()?);
+        self.client_in(&DataFolder::at(self.data_path()?), role)
+    }
+
+    /// Returns a client of the gateway in a data folder, unless the person named another.
+    pub(super) fn client_in(&self, folder: &DataFolder, role: Role) -> Result<Client, Failure> {
         let key_file = match (&self.key_file, role) {
             (Some(file), _) => file.clone(),
             (None, Role::Admin) => folder.admin_key(),
@@ -53,6 +57,17 @@ impl Surroundings {
         })?;
         Client::new(&url, key.trim())
     }
+
+    /// Returns a client with the admin key of a data folder, whatever key the person named.
+    pub(super) fn admin_of(&self, folder: &DataFolder) -> Result<Client, Failure> {
+        let url = folder
+            .running()
+            .ok_or_else(|| no_gateway(folder.path()))?
+            .url;
+        let key = fs::read_to_string(folder.admin_key())
+            .map_err(|error| Failure::plain(Exit::Failed, "cannot read the admin key", &error))?;
+        Client::new(&url, key.trim())
+    }
 }
 
 /// Returns the folder that the person is in, by its real name.
@@ -62,7 +77,8 @@ pub(super) fn working_folder() -> Result<PathBuf, Failure> {
         .map_err(|error| Failure::plain(Exit::Failed, "cannot tell the working folder", &error))
 }
 
-fn no_gateway(folder: &Path) -> Failure {
+/// Says that there is no gateway, and what to do.
+pub(super) fn no_gateway(folder: &Path) -> Failure {
     Failure::new(
         Exit::NoGateway,
         format!("no gateway is running in `{}`", folder.display()),

@@ -7,7 +7,7 @@ mod options;
 mod tell;
 
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::app::data::{DataFolder, Running};
 use crate::app::listen::{self, ListenError, Place};
 use crate::app::signals::Signals;
+use crate::app::users;
 use crate::app::{self, VERSION};
 use crate::config::file::{self, Problem};
 
@@ -147,9 +148,19 @@ impl Gateway<'_> {
             .map_err(|error| Failure::plain(Exit::Failed, "cannot listen for signals", &error))?;
         let stop = CancellationToken::new();
         let screen = self.surroundings.screen;
+        let folder = self
+            .options
+            .while_used
+            .then(|| self.folder.path().to_owned());
         let watching = async {
-            let name = signals.next().await;
-            tracing::info!(signal = name, "asked to stop");
+            let _held = tokio::select! {
+                biased;
+                name = signals.next() => {
+                    tracing::info!(signal = name, "asked to stop");
+                    None
+                }
+                left = unused(folder.as_deref()) => Some(left),
+            };
             stop.cancel();
             signals.next().await
         };
@@ -303,6 +314,17 @@ impl Gateway<'_> {
         spec.source = Source::Builtin;
         Ok(vec![spec])
     }
+}
+
+/// Waits until nobody uses a gateway that was started on demand; any other is always wanted.
+async fn unused(folder: Option<&Path>) -> std::fs::File {
+    if let Some(folder) = folder {
+        match users::none_left(folder).await {
+            Ok(held) => return held,
+            Err(error) => tracing::warn!(%error, "cannot tell whether somebody uses this gateway"),
+        }
+    }
+    std::future::pending().await
 }
 
 /// A name that a file and the admin API both gave away needs another hint: the API is not served yet.

@@ -3,6 +3,7 @@
 //! What differs from run to run (ids, times, paths, processes) is filtered out of the snapshots.
 
 mod failing;
+mod stdio;
 mod verbs;
 
 use std::process::{Command, Output, Stdio};

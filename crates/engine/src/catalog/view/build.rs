@@ -24,6 +24,8 @@ struct Named<T> {
     by_name: HashMap<Box<str>, T>,
     others: HashMap<Box<str>, Other>,
     listed: Vec<(Arc<str>, T)>,
+    /// All that the grants allow, in order, and whether each is listed now.
+    own: Vec<(ToolId, bool)>,
 }
 
 impl View {
@@ -61,6 +63,9 @@ impl View {
             tools: tools.by_name,
             other_tools: tools.others,
             listed_tools: tools.listed,
+            own_tools: tools.own,
+            shaped_names: Default::default(),
+            rules,
             prompts: prompts
                 .by_name
                 .into_iter()
@@ -115,6 +120,10 @@ impl Builder<'_> {
             by_name: HashMap::new(),
             others: HashMap::new(),
             listed: Vec::new(),
+            own: own
+                .iter()
+                .map(|thing| (thing.id.clone(), thing.listed))
+                .collect(),
         };
         for (thing, name) in own.into_iter().zip(names) {
             named

@@ -80,3 +80,42 @@ async fn a_call_that_leaves_the_queue_takes_no_lane() {
         }
     );
 }
+
+#[tokio::test]
+async fn a_caller_that_leaves_while_its_line_is_handed_over_is_told_of_after_the_line() {
+    // fault A4
+    let pending = Pending::new(1, 4);
+    let (_, _first) = pending.enter(&agent("a"), call(1), None);
+    let (_, _second) = pending.enter(&agent("a"), call(2), None);
+    let (_, _third) = pending.enter(&agent("a"), call(3), None);
+    assert_eq!(pending.finish(1, result()).1.unwrap().id, 2);
+    // Its line is not written yet: there is nothing to cancel, and its lane goes on.
+    let (sent, next) = pending.abandon(2, false);
+    assert!(!sent);
+    assert_eq!(next.unwrap().id, 3);
+    assert_eq!(pending.after_writing(2), Caller::HasLeft);
+    assert_eq!(pending.after_writing(2), Caller::Waits, "told once");
+    // The third is written first, and can then be cancelled by whoever waited for it.
+    assert_eq!(pending.before_writing(3), Caller::Waits);
+    assert_eq!(pending.after_writing(3), Caller::Waits);
+    let (sent, next) = pending.abandon(3, false);
+    assert!(sent && next.is_none());
+    assert_eq!(pending.view().in_flight, 0);
+    assert!(matches!(
+        pending.enter(&agent("a"), call(4), None).0,
+        Entered::Write(_, 0)
+    ));
+}
+
+#[tokio::test]
+async fn a_line_whose_caller_left_before_it_was_written_is_not_written() {
+    // fault A4
+    let pending = Pending::new(1, 4);
+    let (_, _first) = pending.enter(&agent("a"), call(1), None);
+    let (_, _second) = pending.enter(&agent("a"), call(2), None);
+    assert_eq!(pending.finish(1, result()).1.unwrap().id, 2);
+    assert!(!pending.abandon(2, true).0);
+    assert_eq!(pending.view().closed_lanes, 0);
+    assert_eq!(pending.before_writing(2), Caller::HasLeft);
+    assert_eq!(pending.before_writing(2), Caller::Waits, "gone");
+}

@@ -24,6 +24,9 @@ pub(in crate::cli) struct Options {
     /// Do not run the example server when no other is configured
     #[arg(long)]
     pub(super) no_example: bool,
+    /// Stop when no `gantry stdio` uses this gateway any more
+    #[arg(long, hide = true)]
+    pub(super) while_used: bool,
     /// Listen on this address instead of loopback, without TLS
     #[arg(long, value_name = "ADDR")]
     insecure_bind: Option<IpAddr>,

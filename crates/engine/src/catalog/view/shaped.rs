@@ -1,0 +1,74 @@
+//! The view in the shapes of models' APIs: the same tools in the same order, each under a name that
+//! the API takes, and the way back from that name.
+
+use gantry_model::jsonrpc::{Edit, RawBuf};
+use gantry_model::naming::{Expose, Names, Rules, Target};
+use gantry_model::shape::{self, Shape};
+
+use super::View;
+use crate::catalog::{ListKind, schema};
+use crate::request::Scope;
+use crate::server::handshake::trusted;
+
+impl View {
+    /// Returns the listed tools as they stand in a request's `tools`. row 4.3
+    pub(crate) fn tools_in(&self, shape: Shape) -> RawBuf {
+        let Some(names) = self.names(shape.target()) else {
+            let page = self.page(ListKind::Tools);
+            let listed = trusted(&page).get("tools").map(|tools| tools.to_buf());
+            return listed.unwrap_or_else(|| RawBuf::trusted("[]".to_owned()));
+        };
+        let listed = self.own_tools.iter().filter(|(_, listed)| *listed);
+        let definitions: Vec<_> = listed
+            .filter_map(|(id, _)| {
+                let name = names.exposed(id)?;
+                let tool = self.tools.get(id.to_string().as_str())?.tool();
+                let definition = tool.definition.as_raw();
+                let mut shown = Edit::new(definition);
+                if let Some(schema) = schema::without_headers(definition.get("inputSchema")) {
+                    shown.set_buf("inputSchema", schema);
+                }
+                Some((name, shown.to_buf()))
+            })
+            .collect();
+        let tools = definitions
+            .iter()
+            .map(|(name, definition)| (*name, definition.as_raw()));
+        shape::tools(shape, tools).expect("what is in the catalog was read before")
+    }
+
+    /// Returns the identity of the tool that a model means by a name of this shape. row 4.6
+    pub(crate) fn meant(&self, shape: Shape, name: &str) -> Option<String> {
+        let names = self.names(shape.target())?;
+        names.resolve(name).map(ToString::to_string)
+    }
+
+    /// Returns the names for a target; the view's own are MCP's.
+    fn names(&self, target: Target) -> Option<&Names> {
+        let cell = match target {
+            Target::Mcp => return None,
+            Target::Claude => 0,
+            Target::OpenAi => 1,
+            Target::Gemini => 2,
+        };
+        let names = || {
+            let is_one = matches!(self.scope, Scope::Server(_));
+            let expose = if is_one {
+                Expose::Bare
+            } else {
+                self.rules.expose
+            };
+            let rules = Rules {
+                target,
+                expose,
+                ..self.rules
+            };
+            let tools = self.own_tools.iter().map(|(id, _)| {
+                let alias = self.grants.alias_of(&id.server, &id.tool);
+                (id.clone(), alias.filter(|_| !is_one).map(Into::into))
+            });
+            Names::build_aliased(rules, tools)
+        };
+        Some(self.shaped_names[cell].get_or_init(names))
+    }
+}

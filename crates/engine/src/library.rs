@@ -1,0 +1,275 @@
+//! The engine in the words of models' APIs: tools as a request wants them, calls as a model makes
+//! them, answers as it reads them. For who embeds the engine, and for REST.
+//!
+//! Every call goes the way of every other: the same grants, schemas and audit. What goes wrong with
+//! one call is its answer, in words that a model can act on; the others go on. Entry points:
+//! [`Engine::caller`], [`Engine::tools_in`], [`Engine::call_from`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use gantry_model::caller::{Caller, Context, KeyKind};
+use gantry_model::diagnose::{Diagnose, Fault};
+use gantry_model::grant::GrantSet;
+use gantry_model::id::{AgentName, CallId, KeyId};
+use gantry_model::jsonrpc::{self, Edit, Limits, Raw, RawBuf, WireError};
+use gantry_model::shape::{self, Calls, FormError, ModelCall, Shape};
+
+use crate::access::random;
+use crate::engine::Engine;
+use crate::error::{CallError, CallFailure};
+use crate::request::{Lists, Reply, Request, Scope, Surface};
+use crate::server::handshake::trusted;
+
+/// How the calls of a message are made.
+#[derive(Debug, Clone)]
+pub struct CallOptions {
+    /// Where the message came in.
+    pub surface: Surface,
+    /// Which servers its calls may reach.
+    pub scope: Scope,
+    /// What they belong to in the caller's world.
+    pub context: Context,
+    /// A shorter time than each server's own.
+    pub timeout: Option<Duration>,
+}
+
+impl Default for CallOptions {
+    /// Returns the options of who embeds the engine: all servers, each server's own time.
+    fn default() -> Self {
+        Self {
+            surface: Surface::Library,
+            scope: Scope::All,
+            context: Context::default(),
+            timeout: None,
+        }
+    }
+}
+
+/// Why a message of a model's cannot be acted on at all.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MessageError {
+    /// It is no JSON.
+    #[error("the message cannot be read")]
+    Wire(#[from] WireError),
+    /// There is no call in it.
+    #[error(transparent)]
+    Form(#[from] FormError),
+}
+
+impl Diagnose for MessageError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Wire(error) => error.code(),
+            Self::Form(error) => error.code(),
+        }
+    }
+
+    fn fault(&self) -> Fault {
+        Fault::Client
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Wire(error) => error.hint(),
+            Self::Form(error) => error.hint(),
+        }
+    }
+}
+
+/// What one call of a model's came to.
+#[derive(Debug, Clone)]
+pub struct ModelAnswer {
+    /// The audit row, if there is one.
+    pub call: Option<CallId>,
+    /// The tool failed, or the call could not be made; the answer says so to the model.
+    pub is_error: bool,
+    /// The answer, in the shape of the call.
+    pub answer: RawBuf,
+}
+
+/// What all calls of a message came to, in their order.
+#[derive(Debug, Clone)]
+pub struct ModelAnswers {
+    /// Whose form they have.
+    pub shape: Shape,
+    /// Whether the message was a list or a whole message.
+    pub is_list: bool,
+    /// The answers.
+    pub answers: Vec<ModelAnswer>,
+}
+
+impl ModelAnswers {
+    /// Returns the answers as JSON: a list to a list or a message, else the one answer.
+    pub fn to_json(&self) -> String {
+        let texts: Vec<_> = self.answers.iter().map(|one| one.answer.text()).collect();
+        if self.is_list {
+            format!("[{}]", texts.join(","))
+        } else {
+            texts.concat()
+        }
+    }
+}
+
+impl Engine {
+    /// Returns a caller without a key, for who embeds the engine: this agent, with these grants.
+    pub fn caller(&self, agent: AgentName, grants: GrantSet) -> Caller {
+        Caller {
+            project: self.project().clone(),
+            agent,
+            key: KeyId::from_random(u128::from_be_bytes(random())),
+            kind: KeyKind::Agent,
+            grants: Arc::new(grants),
+        }
+    }
+
+    /// Returns a caller's tools as they stand in a request's `tools`, always in the same order.
+    ///
+    /// A lazy server that was never listed is woken, and waited for a moment.
+    pub async fn tools_in(&self, caller: &Caller, scope: &Scope, shape: Shape) -> RawBuf {
+        self.router().warm_up(caller, scope).await;
+        self.router().catalog.view(caller, scope).tools_in(shape)
+    }
+
+    /// Makes the calls of a model's message, side by side, and returns the answers for the model.
+    ///
+    /// The message is one call, a list of calls, or the assistant's whole message; without a shape
+    /// it is told by form. Dropping the future takes the calls back.
+    pub async fn call_from(
+        &self,
+        caller: &Caller,
+        shape: Option<Shape>,
+        message: &str,
+        options: &CallOptions,
+    ) -> Result<ModelAnswers, MessageError> {
+        let message = jsonrpc::validate(message, &Limits::default())?;
+        let calls = Calls::read(shape, message)?;
+        Ok(self.call_all(caller, &calls, options).await)
+    }
+
+    /// Makes calls that were read already.
+    pub async fn call_all(
+        &self,
+        caller: &Caller,
+        calls: &Calls,
+        options: &CallOptions,
+    ) -> ModelAnswers {
+        let answers = calls
+            .calls
+            .iter()
+            .map(|call| Box::pin(self.call_one(caller, calls.shape, call, options)));
+        ModelAnswers {
+            shape: calls.shape,
+            is_list: calls.is_list,
+            answers: join_all(answers).await,
+        }
+    }
+
+    async fn call_one(
+        &self,
+        caller: &Caller,
+        shape: Shape,
+        call: &ModelCall,
+        options: &CallOptions,
+    ) -> ModelAnswer {
+        let view = self.router().catalog.view(caller, &options.scope);
+        let name = view.meant(shape, &call.name);
+        let name = RawBuf::string(name.as_deref().unwrap_or(&call.name));
+        // What is no object fits no schema: it is judged and recorded like any other call.
+        let arguments = match &call.arguments {
+            Ok(arguments) => arguments,
+            Err(unreadable) => &unreadable.given,
+        };
+        let mut params = Edit::new(Raw::EMPTY_OBJECT);
+        params
+            .set("name", name.as_raw())
+            .set("arguments", arguments.as_raw());
+        let params = params.to_buf();
+        let request = Request {
+            surface: options.surface,
+            scope: options.scope.clone(),
+            method: "tools/call",
+            params: Some(params.as_raw()),
+            context: options.context.clone(),
+            progress: None,
+            timeout: options.timeout,
+            lists: Lists::FromCatalog,
+        };
+        match self.request(caller, request).await {
+            Ok(reply) => told(shape, call, &reply),
+            Err(failure) => failed(shape, call, &failure),
+        }
+    }
+}
+
+fn told(shape: Shape, call: &ModelCall, reply: &Reply) -> ModelAnswer {
+    ModelAnswer {
+        call: reply.call,
+        is_error: reply.is_error,
+        answer: shape::answer(shape, call, trusted(&reply.result)),
+    }
+}
+
+fn failed(shape: Shape, call: &ModelCall, failure: &CallFailure) -> ModelAnswer {
+    let text = words(call, &failure.error);
+    ModelAnswer {
+        call: failure.call,
+        is_error: true,
+        answer: shape::answer(shape, call, shape::failure(&text).as_raw()),
+    }
+}
+
+/// Says what went wrong, and what a model can do about it. rows 4.8, 3.3, 3.4
+fn words(call: &ModelCall, error: &CallError) -> String {
+    // Names as the model knows them; servers and agents are not its business here.
+    let asked = &call.name;
+    let text = match (error, &call.arguments) {
+        (CallError::UnknownTool { .. }, _) => return format!("Unknown tool: {asked}"),
+        (CallError::Arguments { .. }, Err(unreadable)) => {
+            format!("arguments of `{asked}` cannot be read: {}", unreadable.why)
+        }
+        (CallError::Arguments { issues, .. }, Ok(_)) => {
+            let mut text = format!("arguments of `{asked}` do not fit its schema");
+            for issue in issues {
+                let path = match issue.path.as_str() {
+                    "" => "(arguments)",
+                    path => path,
+                };
+                text.push_str(&format!("\n- {path}: {}", issue.message));
+            }
+            text
+        }
+        (error, _) => error.to_string(),
+    };
+    match advice(error) {
+        Some(advice) => format!("{text}\n{advice}"),
+        None => text,
+    }
+}
+
+fn advice(error: &CallError) -> Option<String> {
+    match error {
+        CallError::Arguments { .. }
+        | CallError::Busy { .. }
+        | CallError::Timeout { .. }
+        | CallError::Exited { .. } => error.hint(),
+        CallError::Unbound { .. } => Some("use one of the tools that are offered".to_owned()),
+        CallError::Down { .. } | CallError::NotReading { .. } => {
+            Some("try again later, or go on without it".to_owned())
+        }
+        CallError::UnknownTool { .. }
+        | CallError::UnknownItem { .. }
+        | CallError::UnknownServer { .. }
+        | CallError::UnknownMethod { .. }
+        | CallError::Output { .. }
+        | CallError::BadParams { .. }
+        | CallError::Cancelled
+        | CallError::Rpc { .. }
+        | CallError::Protocol { .. }
+        | CallError::ResponseTooLarge { .. }
+        | CallError::Audit(_)
+        | CallError::Stopping
+        | CallError::Panicked => None,
+    }
+}

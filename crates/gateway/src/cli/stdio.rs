@@ -1,0 +1,105 @@
+//! `gantry stdio`: an MCP server on stdin and stdout, for clients that can only start a program.
+//!
+//! It speaks with the folder's running gateway, or starts one, and passes every message on: both
+//! generations of the protocol, ids as they are, progress and changes as they come. stdout carries
+//! messages and nothing else. The end of the input takes back what is in flight. Entry point: [`run`].
+
+mod attach;
+mod bridge;
+mod error;
+mod events;
+mod exchange;
+mod lines;
+mod session;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use gantry_model::id::ServerName;
+use gantry_model::spec::period;
+use tokio::time::timeout;
+
+use crate::app::data::DataFolder;
+use crate::app::signals::Signals;
+
+use super::Surroundings;
+use super::failure::{Exit, Failure};
+use super::find::working_folder;
+
+use attach::Attached;
+use bridge::{Bridge, Grace};
+
+/// How long the last messages may take to be written.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// What `gantry stdio` takes.
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// Offer one server only, under its tools' own names
+    #[arg(long, value_name = "NAME")]
+    server: Option<ServerName>,
+    /// Work as if started in this folder
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+    /// Use a running gateway only, never start one
+    #[arg(long)]
+    no_start: bool,
+    /// How long servers of a gateway that is started here may take before the client is served
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    settle: Duration,
+}
+
+/// Serves one client until it closes its end.
+pub(super) async fn run(options: Options, surroundings: Surroundings) -> Result<ExitCode, Failure> {
+    let mut signals = Signals::listen()
+        .map_err(|error| Failure::plain(Exit::Failed, "cannot listen for signals", &error))?;
+    let working = match &options.folder {
+        None => working_folder()?,
+        Some(folder) => std::fs::canonicalize(folder).map_err(|error| {
+            let message = format!("cannot use the folder `{}`", folder.display());
+            Failure::plain(Exit::Usage, message, &error)
+        })?,
+    };
+    let data = match &surroundings.data {
+        Some(data) => data.clone(),
+        None => DataFolder::default_path(surroundings.environment.state_home(), &working)
+            .map_err(|error| Failure::of(Exit::Usage, &error))?,
+    };
+    let path = match &options.server {
+        Some(server) => format!("/mcp/servers/{server}"),
+        None => "/mcp".to_owned(),
+    };
+    let working = (!options.no_start).then_some(working);
+    let finding = Attached::find(surroundings, data, working, options.settle);
+    let gateway = tokio::select! {
+        biased;
+        _ = signals.next() => return Ok(ExitCode::SUCCESS),
+        found = finding => found?,
+    };
+
+    let mut input = lines::read();
+    let (out, written) = lines::write();
+    let bridge = Bridge::new(gateway, path, out.clone());
+    let grace = loop {
+        tokio::select! {
+            biased;
+            _ = signals.next() => break Grace::None,
+            () = out.closed() => break Grace::None,
+            line = input.recv() => match line {
+                Some(line) => bridge.take(line).await,
+                None => break Grace::Short,
+            },
+        }
+    };
+    bridge.end(grace).await;
+    drop((bridge, out));
+    // A client that does not read any more gets no more.
+    drop(timeout(LAST_WORDS, written).await);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    period::parse(text).ok_or_else(|| "write for example `500ms`, `10s` or `2m`".to_owned())
+}

@@ -1,0 +1,285 @@
+//! One message to the gateway, and what comes back, line by line.
+//!
+//! Headers that the protocol wants are derived from the body. A message that never left is sent
+//! once more, to wherever the gateway is now; one that may have arrived never is. A session that
+//! the gateway no longer knows is opened again. Entry points: `Bridge::exchange`, `Bridge::deliver`.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use gantry_model::era::{headers, meta};
+use gantry_model::jsonrpc::{
+    self, ErrorBody, Frame, Limits, Message, Payload, Request as Asked, RequestId,
+};
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
+use tokio::time::timeout;
+
+use super::super::wire::{Down, Used};
+use super::bridge::Bridge;
+use super::error::BridgeError;
+use super::events::Events;
+
+/// Longer than the longest call.
+const ANSWER: Duration = Duration::from_secs(660);
+const LONGEST_BODY: usize = 64 << 20;
+/// The request that lives as long as its client wants.
+const ENDLESS: &str = "subscriptions/listen";
+
+/// What came of a message.
+pub(super) enum Delivered {
+    /// It was answered, or needs no answer.
+    Done,
+    /// The gateway does not know the session.
+    NoSession,
+}
+
+impl Bridge {
+    /// Sends a request and passes on what comes back, its answer last.
+    pub(super) async fn exchange(&self, frame: &Frame) -> Result<(), BridgeError> {
+        let Message::Request(request) = frame.incoming().message else {
+            return Ok(());
+        };
+        let mirrored = mirrored(&request);
+        let body = Bytes::from(frame.text().to_owned());
+        let id = Some(request.id);
+        if request.method == ENDLESS {
+            return self.persist(&mirrored, body, id).await;
+        }
+        timeout(ANSWER, self.persist(&mirrored, body, id))
+            .await
+            .unwrap_or_else(|elapsed| Err(BridgeError::Cut(elapsed.to_string())))
+    }
+
+    /// Sends a message that is no request and passes on what comes back, if anything does.
+    pub(super) async fn deliver(&self, body: Bytes) -> Result<(), BridgeError> {
+        timeout(ANSWER, self.persist(&HeaderMap::new(), body, None))
+            .await
+            .unwrap_or_else(|elapsed| Err(BridgeError::Cut(elapsed.to_string())))
+    }
+
+    async fn persist(
+        &self,
+        mirrored: &HeaderMap,
+        body: Bytes,
+        id: Option<RequestId<'_>>,
+    ) -> Result<(), BridgeError> {
+        let is_stateless = !mirrored.is_empty();
+        let session = self.session.lock().await.headers();
+        let mut all = mirrored.clone();
+        if !is_stateless {
+            all.extend(session.clone());
+        }
+        match self
+            .once(all, body.clone(), id, !session.is_empty())
+            .await?
+        {
+            Delivered::NoSession if !is_stateless => {
+                let again = self.open_again(&session).await?;
+                self.once(again, body, id, false).await?;
+            }
+            Delivered::NoSession | Delivered::Done => {}
+        }
+        Ok(())
+    }
+
+    async fn once(
+        &self,
+        headers: HeaderMap,
+        body: Bytes,
+        id: Option<RequestId<'_>>,
+        has_session: bool,
+    ) -> Result<Delivered, BridgeError> {
+        let (response, used) = self.send(Method::POST, headers, body).await?;
+        if has_session && response.status() == StatusCode::NOT_FOUND {
+            return Ok(Delivered::NoSession);
+        }
+        self.relay(response, used, id).await?;
+        Ok(Delivered::Done)
+    }
+
+    /// Sends a request to the endpoint; one that never left is sent once more.
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<(Response<Incoming>, Used), BridgeError> {
+        let request = || {
+            let mut request = Request::new(Full::new(body.clone()));
+            *request.method_mut() = method.clone();
+            *request.uri_mut() =
+                http::Uri::try_from(self.path.as_str()).expect("the path was checked at the start");
+            *request.headers_mut() = headers.clone();
+            let accepted = match method {
+                Method::GET => "text/event-stream",
+                _ => "application/json, text/event-stream",
+            };
+            let given = request.headers_mut();
+            given.insert(ACCEPT, HeaderValue::from_static(accepted));
+            given.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            request
+        };
+        let sent = match self.gateway.wire().send(request()).await {
+            Err(Down::Unsent(_)) => {
+                self.gateway.look_again();
+                self.gateway.wire().send(request()).await
+            }
+            sent => sent,
+        };
+        sent.map_err(|down| match down {
+            Down::Unsent(why) => BridgeError::Down(why),
+            Down::Cut(why) => BridgeError::Cut(why),
+        })
+    }
+
+    /// Passes an answer on; an error without an id gets the request's.
+    async fn relay(
+        &self,
+        response: Response<Incoming>,
+        used: Used,
+        id: Option<RequestId<'_>>,
+    ) -> Result<(), BridgeError> {
+        let status = response.status();
+        if is_stream(&response) {
+            return self.follow(response, id).await;
+        }
+        let body = Limited::new(response.into_body(), LONGEST_BODY)
+            .collect()
+            .await;
+        let body = body
+            .map_err(|error| BridgeError::Cut(error.to_string()))?
+            .to_bytes();
+        self.gateway.wire().give_back(used).await;
+        if body.is_empty() {
+            // A request that was taken back, or something that needs no answer.
+            return Ok(());
+        }
+        let Some(id) = id else {
+            if status.is_success() {
+                self.say(body.into()).await;
+            }
+            return Ok(());
+        };
+        if answers(&body, id) {
+            self.say(body.into()).await;
+            return Ok(());
+        }
+        let text = std::str::from_utf8(&body).map_err(|_| BridgeError::Nonsense(status))?;
+        let error = jsonrpc::validate(text, &Limits::default())
+            .ok()
+            .and_then(|message| ErrorBody::read(message.get("error")?))
+            .ok_or(BridgeError::Nonsense(status))?;
+        let mut out = Vec::new();
+        let data = error.data.map(Payload::Raw);
+        jsonrpc::write_error(&mut out, Some(id), error.code, &error.message, data);
+        self.say(out).await;
+        Ok(())
+    }
+
+    /// Passes the events of a stream on until it ends; a request must have been answered by then.
+    pub(super) async fn follow(
+        &self,
+        response: Response<Incoming>,
+        id: Option<RequestId<'_>>,
+    ) -> Result<(), BridgeError> {
+        let mut body = response.into_body();
+        let mut events = Events::default();
+        let mut is_answered = false;
+        let cut = |why: String| BridgeError::Cut(why);
+        while let Some(frame) = body.frame().await {
+            let ended = |error: hyper::Error| match is_answered {
+                true => None,
+                false => Some(cut(error.to_string())),
+            };
+            let frame = match frame.map_err(ended) {
+                Ok(frame) => frame,
+                Err(None) => return Ok(()),
+                Err(Some(error)) => return Err(error),
+            };
+            let Some(piece) = frame.data_ref() else {
+                continue;
+            };
+            let complete = events
+                .feed(piece)
+                .map_err(|_| cut("an event is too long".to_owned()))?;
+            for message in complete {
+                is_answered |= id.is_some_and(|id| answers(&message, id));
+                self.say(message).await;
+            }
+        }
+        match id {
+            Some(_) if !is_answered => Err(cut("the stream ended".to_owned())),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+fn is_stream(response: &Response<Incoming>) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
+}
+
+fn answers(message: &[u8], id: RequestId<'_>) -> bool {
+    let incoming = jsonrpc::parse(message, &Limits::default());
+    match incoming.map(|incoming| incoming.message) {
+        Ok(Message::Response(answer)) => answer.id.raw() == id.raw(),
+        _ => false,
+    }
+}
+
+/// Returns the headers that repeat the body of a request of the stateless era.
+fn mirrored(request: &Asked<'_>) -> HeaderMap {
+    let mut map = HeaderMap::new();
+    let meta = request.params.and_then(|params| params.get("_meta"));
+    let version = meta.and_then(|meta| meta.get(meta::PROTOCOL_VERSION)?.string());
+    let Some(version) = version else {
+        return map;
+    };
+    let mut put = |name: &str, value: &str| {
+        let name = HeaderName::from_bytes(name.as_bytes());
+        // What cannot stand in a header is left out, and the gateway says so.
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::try_from(value)) {
+            map.insert(name, value);
+        }
+    };
+    put(headers::PROTOCOL_VERSION, &version);
+    put(headers::METHOD, &request.method);
+    if let Some(name) = headers::name_of(&request.method, request.params) {
+        put(headers::NAME, &headers::encode(&name));
+    }
+    map
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Vec<(String, String)> {
+        let incoming = jsonrpc::parse(text.as_bytes(), &Limits::default()).unwrap();
+        let Message::Request(request) = incoming.message else {
+            panic!("a request")
+        };
+        let map = mirrored(&request);
+        let pairs = map
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()));
+        pairs.collect()
+    }
+
+    // fault H12
+    #[test]
+    fn headers_repeat_the_body_of_the_stateless_era_only() {
+        assert!(of(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#).is_empty());
+        let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"é","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
+        let expected = [
+            ("mcp-protocol-version", "2026-07-28"),
+            ("mcp-method", "tools/call"),
+            ("mcp-name", "=?base64?w6k=?="),
+        ];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(of(call), expected);
+    }
+}

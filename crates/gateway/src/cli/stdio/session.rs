@@ -1,0 +1,193 @@
+//! The session of a client of the handshake era: opened by its `initialize`, opened again when the
+//! gateway has forgotten it, and followed by the stream on which it hears of changes.
+//!
+//! A client never sees that its gateway was restarted, except for errors meanwhile and the news that
+//! lists may have changed. Entry points: `Bridge::initialize`, `Bridge::open_again`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use gantry_model::era::headers;
+use gantry_model::jsonrpc::{self, Frame, Limits, Message, Outcome, Raw};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
+use tokio::time::{sleep, timeout};
+
+use super::bridge::Bridge;
+use super::error::BridgeError;
+
+/// How long a gateway may take to shake hands.
+const HELLO: Duration = Duration::from_secs(10);
+/// How long it may take to say goodbye.
+const GOODBYE: Duration = Duration::from_millis(300);
+/// The wait between two tries to hear of changes.
+const AGAIN: Duration = Duration::from_secs(1);
+const LONGEST_HELLO: usize = 1 << 20;
+
+const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+const CHANGED: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+
+/// What a client and the gateway have agreed on.
+#[derive(Debug, Default)]
+pub(super) struct Session {
+    id: Option<HeaderValue>,
+    version: Option<HeaderValue>,
+    /// The client's own `initialize`, to be said again.
+    hello: Bytes,
+    is_heard: bool,
+}
+
+impl Session {
+    /// Returns the headers of everything that is sent within the session.
+    pub(super) fn headers(&self) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        let named = [
+            (headers::SESSION_ID, &self.id),
+            (headers::PROTOCOL_VERSION, &self.version),
+        ];
+        for (name, value) in named {
+            if let (Ok(name), Some(value)) = (HeaderName::from_bytes(name.as_bytes()), value) {
+                map.insert(name, value.clone());
+            }
+        }
+        map
+    }
+}
+
+impl Bridge {
+    /// Shakes hands for the client and passes the gateway's answer on.
+    pub(super) async fn initialize(self: &Arc<Self>, frame: &Frame) {
+        let Message::Request(request) = frame.incoming().message else {
+            return;
+        };
+        let hello = Bytes::from(frame.text().to_owned());
+        let mut session = self.session.lock().await;
+        *session = Session {
+            is_heard: session.is_heard,
+            ..Session::default()
+        };
+        match self.greet(hello.clone()).await {
+            Ok((answer, opened)) => {
+                *session = Session {
+                    is_heard: session.is_heard,
+                    hello,
+                    ..opened
+                };
+                if session.id.is_some() && !session.is_heard {
+                    session.is_heard = true;
+                    let bridge = Arc::clone(self);
+                    self.others.spawn(async move { bridge.listen().await });
+                }
+                drop(session);
+                self.say(answer.into()).await;
+            }
+            Err(error) => {
+                drop(session);
+                self.refuse(Some(request.id), &error.problem()).await;
+            }
+        }
+    }
+
+    /// Opens the session again that these headers named, unless somebody did; returns the new headers.
+    pub(super) async fn open_again(&self, lost: &HeaderMap) -> Result<HeaderMap, BridgeError> {
+        let mut session = self.session.lock().await;
+        if session.headers() != *lost || session.hello.is_empty() {
+            return Ok(session.headers());
+        }
+        let (_, opened) = self.greet(session.hello.clone()).await?;
+        session.id = opened.id;
+        session.version = opened.version;
+        let headers = session.headers();
+        drop(session);
+        let body = Bytes::from_static(INITIALIZED.as_bytes());
+        let (response, _) = self.send(Method::POST, headers.clone(), body).await?;
+        tracing::info!(status = %response.status(), "the gateway was restarted; the session is open again");
+        self.say(CHANGED.to_vec()).await;
+        Ok(headers)
+    }
+
+    async fn greet(&self, hello: Bytes) -> Result<(Bytes, Session), BridgeError> {
+        let greeting = async {
+            let (response, used) = self.send(Method::POST, HeaderMap::new(), hello).await?;
+            let status = response.status();
+            let id = response.headers().get(headers::SESSION_ID).cloned();
+            let answer = read(response).await?;
+            self.gateway.wire().give_back(used).await;
+            let version = agreed(&answer).ok_or(BridgeError::Nonsense(status))?;
+            let opened = Session {
+                id,
+                version,
+                ..Session::default()
+            };
+            Ok((answer, opened))
+        };
+        timeout(HELLO, greeting)
+            .await
+            .unwrap_or_else(|elapsed| Err(BridgeError::Cut(elapsed.to_string())))
+    }
+
+    /// Hears of changes as long as there is a session, wherever its gateway is.
+    async fn listen(self: Arc<Self>) {
+        loop {
+            let headers = self.session.lock().await.headers();
+            let hearing = async {
+                match self.send(Method::GET, headers.clone(), Bytes::new()).await {
+                    Ok((response, _)) if response.status() == StatusCode::OK => {
+                        self.follow(response, None).await.err()
+                    }
+                    Ok((response, _)) if response.status() == StatusCode::NOT_FOUND => {
+                        self.open_again(&headers).await.err()
+                    }
+                    Ok(_) => None,
+                    Err(error) => Some(error),
+                }
+            };
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return,
+                heard = hearing => if let Some(error) = heard {
+                    tracing::debug!(%error, "changes are not heard of at the moment");
+                },
+            }
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return,
+                () = sleep(AGAIN) => {}
+            }
+        }
+    }
+
+    /// Ends the session, if there is one and the gateway is there.
+    pub(super) async fn goodbye(&self) {
+        let headers = self.session.lock().await.headers();
+        if !headers.is_empty() {
+            let parting = self.send(Method::DELETE, headers, Bytes::new());
+            drop(timeout(GOODBYE, parting).await);
+        }
+    }
+}
+
+async fn read(response: Response<Incoming>) -> Result<Bytes, BridgeError> {
+    let body = Limited::new(response.into_body(), LONGEST_HELLO)
+        .collect()
+        .await;
+    body.map(|body| body.to_bytes())
+        .map_err(|error| BridgeError::Cut(error.to_string()))
+}
+
+/// Returns the version that an answer to `initialize` agrees on; nothing at all if it is no answer.
+fn agreed(answer: &[u8]) -> Option<Option<HeaderValue>> {
+    let incoming = jsonrpc::parse(answer, &Limits::default()).ok()?;
+    let Message::Response(response) = incoming.message else {
+        return None;
+    };
+    Some(match response.outcome {
+        Outcome::Result(result) => result
+            .get("protocolVersion")
+            .and_then(Raw::string)
+            .and_then(|version| HeaderValue::try_from(&*version).ok()),
+        Outcome::Error(_) => None,
+    })
+}

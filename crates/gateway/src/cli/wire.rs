@@ -1,0 +1,135 @@
+//! Connections to a gateway that are kept and used again, for verbs that send many messages.
+//!
+//! An answer comes as it is, its body unread, so that streams can be followed. A request that was
+//! never written is told apart from one that may have arrived: only the first may be repeated.
+//! Entry point: [`Wire::send`].
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, HOST};
+use http::{HeaderValue, Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+
+use super::client::Client;
+
+/// How long a gateway on this machine may take to accept.
+const CONNECT: Duration = Duration::from_millis(800);
+/// How long a used connection may take to be ready for the next request.
+const READY: Duration = Duration::from_millis(100);
+/// Connections that are kept while nobody uses them.
+const IDLE: usize = 32;
+
+type Sender = SendRequest<Full<Bytes>>;
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Down {
+    /// The request never left.
+    Unsent(String),
+    /// The request may have arrived.
+    Cut(String),
+}
+
+/// A gateway, the key to it, and the connections that are open.
+pub(super) struct Wire {
+    authority: HeaderValue,
+    address: String,
+    bearer: HeaderValue,
+    idle: Mutex<Vec<Sender>>,
+    tasks: TaskTracker,
+}
+
+/// A connection with an answer on it; given back when the answer has been read to its end.
+pub(super) struct Used(Sender);
+
+impl Wire {
+    /// Prepares connections to a client's gateway; nothing if its key cannot stand in a header.
+    pub(super) fn new(client: &Client) -> Option<Self> {
+        Some(Self {
+            authority: HeaderValue::try_from(client.authority()).ok()?,
+            address: client.address().to_owned(),
+            bearer: HeaderValue::try_from(format!("Bearer {}", client.key())).ok()?,
+            idle: Mutex::default(),
+            tasks: TaskTracker::new(),
+        })
+    }
+
+    /// Sends a request; what it lacks of headers that every request has is added.
+    pub(super) async fn send(
+        &self,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<(Response<Incoming>, Used), Down> {
+        let headers = request.headers_mut();
+        headers.insert(HOST, self.authority.clone());
+        headers.insert(AUTHORIZATION, self.bearer.clone());
+        while let Some(mut sender) = self.take() {
+            match sender.try_send_request(request).await {
+                Ok(response) => return Ok((response, Used(sender))),
+                Err(mut error) => match error.take_message() {
+                    Some(unsent) => request = unsent,
+                    None => return Err(Down::Cut(error.into_error().to_string())),
+                },
+            }
+        }
+        let mut sender = self.connect().await.map_err(Down::Unsent)?;
+        match sender.try_send_request(request).await {
+            Ok(response) => Ok((response, Used(sender))),
+            Err(mut error) => {
+                let unsent = error.take_message().is_some();
+                let why = error.into_error().to_string();
+                Err(if unsent {
+                    Down::Unsent(why)
+                } else {
+                    Down::Cut(why)
+                })
+            }
+        }
+    }
+
+    /// Takes a connection back whose answer was read to its end.
+    pub(super) async fn give_back(&self, used: Used) {
+        let mut sender = used.0;
+        if let Ok(Ok(())) = timeout(READY, sender.ready()).await {
+            let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+            if idle.len() < IDLE {
+                idle.push(sender);
+            }
+        }
+    }
+
+    fn take(&self) -> Option<Sender> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(sender) = idle.pop() {
+            if sender.is_ready() {
+                return Some(sender);
+            }
+        }
+        None
+    }
+
+    async fn connect(&self) -> Result<Sender, String> {
+        let connected = timeout(CONNECT, TcpStream::connect(&self.address)).await;
+        let stream = match connected {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return Err(error.to_string()),
+            Err(elapsed) => return Err(elapsed.to_string()),
+        };
+        // Small requests must not wait for each other's acknowledgement.
+        drop(stream.set_nodelay(true));
+        let shaken = http1::handshake(TokioIo::new(stream)).await;
+        let (sender, connection) = shaken.map_err(|error| error.to_string())?;
+        self.tasks.spawn(async move {
+            // How it ended is told to whoever waits for the answer.
+            drop(connection.await);
+        });
+        Ok(sender)
+    }
+}

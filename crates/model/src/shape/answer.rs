@@ -1,0 +1,147 @@
+//! What a model is told of its call: the result of `tools/call` in the model's own form.
+//!
+//! A failure is a result too: in words that a model can repair its call from, and marked as one
+//! wherever the form has a place for that.
+
+use super::block::{Block, structured, words};
+use super::object::{Object, array};
+use super::{ModelCall, Shape};
+use crate::jsonrpc::{Raw, RawBuf};
+
+/// Makes the MCP result of a call that failed, of what the model is to read.
+pub fn failure(text: &str) -> RawBuf {
+    let block = Object::of_type("text").text("text", text).done();
+    Object::new()
+        .buf("content", &array([block]))
+        .raw("isError", Raw::TRUE)
+        .done()
+}
+
+/// Renders an MCP result as the answer to a call.
+pub fn answer(shape: Shape, call: &ModelCall, result: Raw<'_>) -> RawBuf {
+    let is_error = result.get("isError").and_then(Raw::boolean) == Some(true);
+    let id = call.id.as_deref();
+    match shape {
+        Shape::Mcp => result.to_buf(),
+        Shape::Anthropic => {
+            let blocks = Block::all(result);
+            // An empty text is refused, together with the whole message.
+            let is_told = |block: &&Block<'_>| !block.words().is_empty();
+            let blocks = array(blocks.iter().filter(is_told).map(anthropic));
+            let answer = Object::of_type("tool_result")
+                .some_text("tool_use_id", id)
+                .buf("content", &blocks);
+            if is_error {
+                answer.raw("is_error", Raw::TRUE).done()
+            } else {
+                answer.done()
+            }
+        }
+        Shape::OpenAi => {
+            let text = marked(words(&Block::all(result)), is_error);
+            Object::new()
+                .text("role", "tool")
+                .some_text("tool_call_id", id)
+                .text("content", &text)
+                .done()
+        }
+        Shape::OpenAiResponses => Object::of_type("function_call_output")
+            .some_text("call_id", id)
+            .buf("output", &output(&Block::all(result), is_error))
+            .done(),
+        Shape::Gemini => {
+            let response = gemini(call, result, is_error);
+            Object::new().buf("functionResponse", &response).done()
+        }
+    }
+}
+
+/// OpenAI has no mark for a failure, so that the text must say it.
+fn marked(text: String, is_error: bool) -> String {
+    if is_error {
+        format!("Error: {text}")
+    } else {
+        text
+    }
+}
+
+fn anthropic(block: &Block<'_>) -> RawBuf {
+    let kind = match block {
+        _ if block.is_image() => "image",
+        _ if block.is_pdf() => "document",
+        _ => return Object::of_type("text").text("text", &block.words()).done(),
+    };
+    let Block::Data { media_type, data } = block else {
+        return Object::of_type("text").text("text", &block.words()).done();
+    };
+    let source = Object::of_type("base64")
+        .text("media_type", media_type)
+        .text("data", data)
+        .done();
+    Object::of_type(kind).buf("source", &source).done()
+}
+
+/// Renders text alone as a text, and pieces as soon as there is an image or a file.
+fn output(blocks: &[Block<'_>], is_error: bool) -> RawBuf {
+    let has_data = blocks
+        .iter()
+        .any(|block| block.is_image() || block.is_pdf());
+    if !has_data {
+        return RawBuf::string(&marked(words(blocks), is_error));
+    }
+    array(blocks.iter().map(|block| match block {
+        Block::Data { media_type, data } if block.is_image() => {
+            let url = format!("data:{media_type};base64,{data}");
+            Object::of_type("input_image")
+                .text("image_url", &url)
+                .done()
+        }
+        Block::Data { media_type, data } if block.is_pdf() => {
+            let url = format!("data:{media_type};base64,{data}");
+            Object::of_type("input_file")
+                .text("filename", "result.pdf")
+                .text("file_data", &url)
+                .done()
+        }
+        Block::Data { .. } | Block::Text(_) => {
+            let text = marked(block.words().into_owned(), is_error);
+            Object::of_type("input_text").text("text", &text).done()
+        }
+    }))
+}
+
+fn gemini(call: &ModelCall, result: Raw<'_>, is_error: bool) -> RawBuf {
+    let blocks = Block::all(result);
+    let (data, text): (Vec<_>, Vec<_>) = blocks
+        .into_iter()
+        .partition(|block| block.is_image() || block.is_pdf());
+    let response = match structured(result) {
+        Some(value) if !is_error => value.to_buf(),
+        _ => {
+            let key = if is_error { "error" } else { "output" };
+            Object::new().text(key, &words(&text)).done()
+        }
+    };
+    let object = Object::new()
+        .some_text("id", call.id.as_deref())
+        .text("name", &call.name)
+        .buf("response", &response);
+    let parts: Vec<_> = data
+        .iter()
+        .filter_map(|block| match block {
+            Block::Data { media_type, data } => {
+                let inline = Object::new()
+                    .text("mimeType", media_type)
+                    .text("data", data)
+                    .done();
+                Some(Object::new().buf("inlineData", &inline).done())
+            }
+            Block::Text(_) => None,
+        })
+        .collect();
+    if parts.is_empty() {
+        object.done()
+    } else {
+        object.buf("parts", &array(parts)).done()
+    }
+}
