@@ -215,7 +215,7 @@ pub(super) async fn create(
     let asked: AgentBody = body.read()?;
     let new = NewAgent {
         name: name(&asked.name)?,
-        label: label(&asked.label),
+        label: label(&asked.label)?,
         grants: asked
             .grant
             .map(GrantBody::read)
@@ -258,7 +258,7 @@ pub(super) async fn change(
 ) -> Result<Response, Problem> {
     let asked: AgentPatch = body.read()?;
     let change = AgentChange {
-        label: asked.label.as_deref().map(label),
+        label: asked.label.as_deref().map(label).transpose()?,
         grants: asked.grant.map(GrantBody::read).transpose()?,
         filter: asked.tools.map(|tools| tools.read()).transpose()?,
     };

@@ -22,7 +22,7 @@ pub(super) fn routes() -> Router<Api> {
 }
 
 /// Lists every error code with what it means.
-#[utoipa::path(get, path = "/errors", tag = "about", operation_id = "list_errors", responses(
+#[utoipa::path(get, path = "/errors", tag = "about", operation_id = "errors", responses(
     (status = 200, description = "The page.", body = String, content_type = "text/html"),
 ))]
 pub(super) async fn list(State(_): State<Api>) -> Response {
@@ -42,7 +42,7 @@ pub(super) async fn list(State(_): State<Api>) -> Response {
 }
 
 /// Shows what an error code means, whose fault it is, and what to do.
-#[utoipa::path(get, path = "/errors/{code}", tag = "about", operation_id = "show_error",
+#[utoipa::path(get, path = "/errors/{code}", tag = "about", operation_id = "error",
     params(("code" = String, Path, description = "The code.", example = "server.unknown")), responses(
     (status = 200, description = "The page.", body = String, content_type = "text/html"),
     (status = 404, description = "`http.route`: there is no such code.", body = ProblemDocument<'static>,

@@ -16,7 +16,7 @@ use super::form::Period;
 use super::query::{Asked, Page, Paging};
 use super::views::{now_ms, rfc3339};
 use super::{Api, Named, Who};
-use crate::http::error::{Problem, ProblemDocument};
+use crate::http::error::{FieldIssue, Problem, ProblemDocument};
 
 /// Returns the routes, for administrators only.
 pub(super) fn routes() -> Router<Api> {
@@ -174,7 +174,7 @@ pub(super) async fn create(
     let new = NewKey {
         kind,
         agent: agent.clone(),
-        label: label(&asked.label),
+        label: label(&asked.label)?,
         expires_ms: asked
             .expires_in
             .map(|period| now_ms().saturating_add(period.milliseconds())),
@@ -209,7 +209,14 @@ pub(super) async fn revoke(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Returns a label as it is kept: without control characters, at most 128 of the others.
-pub(super) fn label(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(128).collect()
+/// Returns a label as it is kept, without control characters; at most 128 characters are taken.
+pub(super) fn label(text: &str) -> Result<String, Problem> {
+    if text.chars().count() > 128 {
+        let message = "is longer than 128 characters".to_owned();
+        let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "request.body")
+            .with_detail(format!("`label` {message}"));
+        let path = "label".to_owned();
+        return Err(problem.with_issues(vec![FieldIssue { path, message }]));
+    }
+    Ok(text.chars().filter(|c| !c.is_control()).collect())
 }

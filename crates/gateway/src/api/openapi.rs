@@ -117,6 +117,11 @@ fn complete(path: &str, operation: &mut Operation) {
         ("403", "`http.origin`: it comes from another web page."),
         ("default", "Any other refusal or failure."),
     ]);
+    // Handlers of different nouns may share a name; operations may not.
+    let noun = operation.tags.iter().flatten().next();
+    if let (Some(noun), Some(name)) = (noun, &operation.operation_id) {
+        operation.operation_id = Some(format!("{noun}_{name}"));
+    }
     if !PUBLIC.contains(&path) {
         let none: [&str; 0] = [];
         operation.security = Some(vec![SecurityRequirement::new("key", none)]);

@@ -239,7 +239,7 @@ async fn check(
 
 /// Checks a spec and shows what would be in force. Starts nothing and keeps nothing.
 #[utoipa::path(post, path = "/api/v1/mcp/servers/preview", tag = "servers", request_body = Register,
-    operation_id = "preview_server", responses(
+    responses(
     (status = 200, description = "It could be registered.", body = Preview),
 ))]
 pub(super) fn preview(api: &Api, body: &JsonBody) -> Result<Response, Problem> {
@@ -258,7 +258,7 @@ pub(super) fn preview(api: &Api, body: &JsonBody) -> Result<Response, Problem> {
 /// Starts a server in its sandbox, shakes hands, lists what it offers, and stops it again. It is
 /// not registered; the trial is an event and an administrator's act on record.
 #[utoipa::path(post, path = "/api/v1/mcp/servers/test", tag = "servers", request_body = Register,
-    operation_id = "test_server", responses(
+    responses(
     (status = 200, description = "What came of it; `ok` says whether it came up.", body = Trial),
     (status = 409, description = "`server.exists`: there is one of that name.", body = ProblemDocument<'static>,
         content_type = "application/problem+json"),

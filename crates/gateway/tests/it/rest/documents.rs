@@ -48,7 +48,12 @@ fn pages_need_nothing_from_elsewhere() {
         );
         assert_eq!(page.header("x-content-type-options"), Some("nosniff"));
         let text = page.text();
-        assert!(!text.contains("<script") && !text.contains("://"), "{path}");
+        assert!(
+            !["<script", "src=", "http://", "https://"]
+                .iter()
+                .any(|word| text.contains(word)),
+            "{path}"
+        );
         assert!(text.contains("href=\"/api/v1/docs/style.css\""));
     }
     let style = get(&gantry, "/api/v1/docs/style.css");

@@ -1,8 +1,10 @@
 //! Servers over REST: replaced, patched, previewed, tried, removed.
 
 use std::fs;
+use std::time::Duration;
 
 use gantry_testkit::journal::Journal;
+use gantry_testkit::wait::eventually;
 use gantry_testkit::{Evilpeer, procs};
 use serde_json::{Value, json};
 
@@ -136,11 +138,11 @@ fn a_trial_starts_lists_and_leaves_nothing() {
     assert!(!procs::alive(pid));
     assert_eq!(Journal::read(&journal).unwrap().starts(), 1);
     assert!(super::items(&gantry.rest("GET", "/api/v1/mcp/servers", None)).is_empty());
-    let events = super::walk(&gantry, "/api/v1/events", 100);
-    assert!(
-        events.iter().any(|event| event["kind"] == "tested"),
-        "{events:#?}"
-    );
+    let told = eventually(Duration::from_secs(2), || {
+        let events = super::walk(&gantry, "/api/v1/events", 100);
+        events.iter().any(|event| event["kind"] == "tested")
+    });
+    assert!(told.is_some(), "the trial is an event");
     // One that cannot start says why, and its name is free.
     let mut broken = spec.clone();
     broken["command"] = json!("/nowhere/at/all");
