@@ -5,13 +5,13 @@ mod changes;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use gantry_model::caller::Caller;
 use gantry_model::era::meta::Identity;
-use gantry_model::event::ServerEvent;
-use gantry_model::id::{CallId, ProjectName};
+use gantry_model::event::{EventKind, ServerEvent};
+use gantry_model::id::{CallId, ProjectName, ServerName};
 use gantry_model::status::State;
 use gantry_sandbox::{HostReport, Sandbox, SandboxOptions};
 use gantry_store::{CallFilter, CallRow, Store};
@@ -38,7 +38,28 @@ use crate::supervisor::{Supervisor, refresh};
 use crate::telemetry::Figures;
 use crate::view::{Capabilities, Health, ServerView};
 
-/// Everything that runs. Cheap to clone.
+/// Everything that runs: servers, native tools, grants, the record of calls. Cheap to clone.
+///
+/// Who embeds it starts it, gives it servers ([`Engine::apply`]) and native tools
+/// ([`Engine::native`]), makes a caller of an agent ([`Engine::caller`]), shows a model its tools
+/// ([`Engine::tools_in`]), answers the model's calls ([`Engine::call_from`]), and drains it.
+///
+/// ```no_run
+/// use gantry_engine::model::{grant::GrantSet, shape::Shape};
+/// use gantry_engine::{CallOptions, Engine, EngineConfig, Scope};
+///
+/// # async fn run(message: &str) -> Result<(), Box<dyn std::error::Error>> {
+/// let engine = Engine::start(EngineConfig::new("/var/lib/my-agent")).await?;
+/// let agent = engine.caller("planner".parse()?, GrantSet::everything());
+/// let tools = engine.tools_in(&agent, &Scope::All, Shape::Anthropic).await;
+/// // … send `tools` to the model, get `message` back …
+/// let options = CallOptions::default();
+/// let answers = engine.call_from(&agent, Some(Shape::Anthropic), message, &options).await?;
+/// println!("{} {}", tools.text(), answers.to_json());
+/// engine.drain().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Engine {
     inner: Arc<Inner>,
@@ -67,6 +88,8 @@ struct Inner {
     /// What administrators change; run to its end, whoever waits for it.
     changes: TaskTracker,
     kill_at: watch::Sender<Option<Instant>>,
+    /// What whoever configures the engine has to say of the configuration.
+    notices: Mutex<Vec<String>>,
 }
 
 impl Engine {
@@ -163,6 +186,7 @@ impl Engine {
                 stop_tasks,
                 changes: TaskTracker::new(),
                 kill_at,
+                notices: Mutex::default(),
             }),
         };
         if let Err(error) = engine.inner.supervisor.boot().await {
@@ -355,7 +379,8 @@ impl Engine {
     /// Returns how the engine is.
     pub fn health(&self) -> Health {
         let mut servers = BTreeMap::new();
-        let mut warnings = self.inner.catalog.warnings();
+        let mut warnings = self.notices();
+        warnings.extend(self.inner.catalog.warnings());
         for handle in self.inner.supervisor.all() {
             let status = handle.status.borrow();
             *servers.entry(status.state.as_str()).or_insert(0) += 1;
@@ -381,6 +406,20 @@ impl Engine {
         }
     }
 
+    /// Replaces what an administrator should know of the configuration, shown first among the warnings.
+    pub fn set_notices(&self, notices: Vec<String>) {
+        *self
+            .inner
+            .notices
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = notices;
+    }
+
+    fn notices(&self) -> Vec<String> {
+        let notices = self.inner.notices.lock();
+        notices.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Returns figures as Prometheus text.
     pub fn metrics(&self) -> String {
         let all = self.inner.supervisor.all();
@@ -403,6 +442,14 @@ impl Engine {
     /// Counts a request with a key that is not known.
     pub fn count_wrong_key(&self) {
         self.inner.figures.wrong_key();
+    }
+
+    /// Records that wrong keys are being tried, among the events of the server `native`; whoever
+    /// calls this bounds how often. fault U5
+    pub fn report_wrong_keys(&self, what: String) {
+        let name = ServerName::native();
+        let events = &self.inner.router.events;
+        events.report(&name, EventKind::WrongKeys, what);
     }
 
     /// Returns what this host can enforce.

@@ -370,6 +370,14 @@ pub enum EngineError {
         /// Why.
         reason: String,
     },
+    /// A server of a file that nobody has approved.
+    #[error("server `{server}` needs approval: {reason}")]
+    NeedsApproval {
+        /// The server.
+        server: ServerName,
+        /// What to do.
+        reason: String,
+    },
     /// The gateway is stopping.
     #[error("the gateway is stopping")]
     Stopping,
@@ -395,6 +403,7 @@ impl Diagnose for EngineError {
             Self::Grant(error) => error.code(),
             Self::Native { .. } => "native.invalid",
             Self::StartFailed { .. } => "server.start_failed",
+            Self::NeedsApproval { .. } => "server.needs_approval",
             Self::Stopping => "gateway.stopping",
         }
     }
@@ -410,7 +419,8 @@ impl Diagnose for EngineError {
             | Self::UnknownAgent { .. }
             | Self::LastAdmin
             | Self::Grant(_)
-            | Self::Native { .. } => Fault::Client,
+            | Self::Native { .. }
+            | Self::NeedsApproval { .. } => Fault::Client,
             Self::StartFailed { .. } => Fault::Server,
             Self::Store(error) => error.fault(),
             Self::Locked { .. }
@@ -436,12 +446,12 @@ impl Diagnose for EngineError {
                 "remove it first: DELETE /api/v1/mcp/servers/{name}"
             )),
             Self::OfFile { .. } => {
-                Some("change the file; it is read anew at the next start".into())
+                Some("change the file; a gateway that runs takes it over".into())
             }
             Self::AgentExists { name } => Some(format!("change it: PATCH /api/v1/agents/{name}")),
             Self::LastAdmin => Some("make another admin key first: POST /api/v1/keys".into()),
             Self::Grant(error) => error.hint(),
-            Self::Spec(error) => spec_hint(error),
+            Self::Spec(error) => error.hint(),
             Self::Store(error) => error.hint(),
             Self::Audit(error) => error.hint(),
             Self::Sandbox(_)
@@ -450,19 +460,8 @@ impl Diagnose for EngineError {
             | Self::UnknownAgent { .. }
             | Self::Native { .. }
             | Self::StartFailed { .. }
+            | Self::NeedsApproval { .. }
             | Self::Stopping => None,
         }
     }
-}
-
-fn spec_hint(error: &SpecError) -> Option<String> {
-    let hint = match error {
-        SpecError::Command { .. } => "give the program in `command` and its arguments in `args`",
-        SpecError::Shell { .. } => {
-            "no shell is involved: put the program in `command` and each argument in `args`"
-        }
-        SpecError::Variable { .. } => "variables that load other code are refused",
-        SpecError::Nul { .. } | SpecError::Range { .. } | SpecError::Restart { .. } => return None,
-    };
-    Some(hint.into())
 }

@@ -36,7 +36,8 @@ impl Events {
             | EventKind::HealthWarning
             | EventKind::Unresponsive
             | EventKind::CallTimeout
-            | EventKind::ProtocolError => {
+            | EventKind::ProtocolError
+            | EventKind::WrongKeys => {
                 warn!(server = %server, event = kind.as_str(), "{detail}");
             }
             EventKind::Registered

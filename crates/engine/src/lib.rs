@@ -7,6 +7,7 @@
 //! ```
 //!
 //! A call goes along the upper line. The lower line owns lifecycles; no call passes through it.
+//! Start at [`Engine`]; `docs/library.md` and the examples show it whole.
 #![warn(missing_docs)]
 
 mod access;
@@ -42,6 +43,7 @@ pub use gantry_store::{CallFilter, CallRow, CallStatus};
 pub use library::{CallOptions, MessageError, ModelAnswer, ModelAnswers};
 pub use native::{NativeCall, NativeOutput, NativeTool};
 pub use request::{Lists, Progress, Reply, Request, Scope, Surface};
+pub use server::link::BreakerView;
 pub use server::logs::{LogLine, LogStream};
 pub use server::pending::QueueView;
 pub use server::status::ServerStatus;

@@ -129,7 +129,16 @@ impl Engine {
     /// A lazy server that was never listed is woken, and waited for a moment.
     pub async fn tools_in(&self, caller: &Caller, scope: &Scope, shape: Shape) -> RawBuf {
         self.router().warm_up(caller, scope).await;
-        self.router().catalog.view(caller, scope).tools_in(shape)
+        let view = self.router().catalog.view(caller, scope);
+        view.tools_in(shape, None)
+    }
+
+    /// Returns those of a caller's tools that one server offers, under the names they have among
+    /// all.
+    pub async fn tools_of(&self, caller: &Caller, server: &str, shape: Shape) -> RawBuf {
+        self.router().warm_up(caller, &Scope::All).await;
+        let view = self.router().catalog.view(caller, &Scope::All);
+        view.tools_in(shape, Some(server))
     }
 
     /// Makes the calls of a model's message, side by side, and returns the answers for the model.

@@ -346,6 +346,7 @@ fn refused(server: &ServerHandle, refusal: Refusal) -> CallError {
             server: server.name.clone(),
         },
         Refusal::Ended(failure) => answer::failed(server, failure),
+        Refusal::Silent(retry_in) => server.silent(retry_in),
     }
 }
 

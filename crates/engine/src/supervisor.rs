@@ -207,6 +207,12 @@ impl Supervisor {
             name: server.to_owned(),
         };
         let handle = self.find(server).ok_or_else(unknown)?;
+        if let Some(reason) = &handle.spec.needs_approval {
+            return Err(EngineError::NeedsApproval {
+                server: handle.name.clone(),
+                reason: reason.clone(),
+            });
+        }
         let mut status = handle.status.clone();
         let before = status.borrow().starts;
         match handle.orders.try_send(Order::Restart) {

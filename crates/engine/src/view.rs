@@ -10,6 +10,7 @@ use gantry_sandbox::Usage;
 
 use crate::audit::AuditHealth;
 use crate::server::handle::ServerHandle;
+use crate::server::link::BreakerView;
 use crate::server::logs::{LogLine, LogStream};
 use crate::server::pending::QueueView;
 use crate::server::status::ServerStatus;
@@ -25,6 +26,8 @@ pub struct ServerView {
     pub status: ServerStatus,
     /// The calls on it.
     pub queue: QueueView,
+    /// Calls in a row that it let go unanswered, and whether any is still sent.
+    pub breaker: BreakerView,
     /// What it uses now.
     pub usage: Option<Usage>,
     /// When it was registered, in milliseconds since 1970.
@@ -52,6 +55,7 @@ impl ServerView {
             spec: Arc::clone(&handle.spec),
             status: handle.status.borrow().clone(),
             queue: handle.queue(),
+            breaker: handle.breaker(),
             usage: (handle.usage)(),
             created_ms: handle.created_ms,
             noise: (handle.counters.noise.load(Ordering::Relaxed), last),

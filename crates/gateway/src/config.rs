@@ -1,10 +1,18 @@
-//! What the person who runs Gantry wants: flags, variables and `mcpServers` files become values here.
+//! What the person who runs Gantry wants: flags, variables and files become values here.
 //!
-//! The environment is read in `env` and nowhere else; files are read in `file`. Nothing here starts
-//! or opens anything but the named files. Entry points: [`env::Environment`] and [`file::read`].
+//! The environment is read in `env` and nowhere else. A file becomes a `document` of values with their
+//! places, `file` finds the servers in it, `entry` makes a spec of each, `plan` joins all files. Nothing
+//! here starts anything. Entry points: [`env::Environment`], [`source::discover`], [`plan::load`].
 
+pub mod approval;
+pub mod clients;
+pub mod document;
+pub mod entry;
 pub mod env;
 pub mod expand;
 pub mod file;
-
-mod entry;
+pub mod mistake;
+pub mod plan;
+pub mod settings;
+pub mod source;
+pub mod watch;

@@ -73,6 +73,11 @@ impl Breaker {
         }
     }
 
+    /// Returns how many failures in a row open it.
+    pub fn threshold(&self) -> u32 {
+        self.threshold
+    }
+
     /// Returns what it is doing.
     pub fn state(&self) -> State {
         self.state

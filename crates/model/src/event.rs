@@ -53,6 +53,8 @@ pub enum EventKind {
     Removed,
     /// It was started to be tried, and stopped again.
     Tested,
+    /// Somebody tried keys that are not known; told of the gateway itself, as the server `native`.
+    WrongKeys,
 }
 
 impl EventKind {
@@ -75,6 +77,7 @@ impl EventKind {
             Self::Stopped => "stopped",
             Self::Removed => "removed",
             Self::Tested => "tested",
+            Self::WrongKeys => "wrong_keys",
         }
     }
 }

@@ -22,6 +22,14 @@ const SEPARATOR: &str = "__";
 /// `_` and eight hex digits.
 const SUFFIX: usize = 9;
 
+/// Tells characters that show nothing or turn the text around: soft hyphen, zero-width and
+/// bidirectional ones, line and paragraph separators, tags. They make text read as what it is not.
+pub const fn is_invisible(character: char) -> bool {
+    matches!(character,
+        '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+}
+
 /// The identity of a tool: which server, and the server's own name for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ToolId {

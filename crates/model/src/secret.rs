@@ -9,7 +9,7 @@ mod redact;
 use std::fmt;
 use std::hint::black_box;
 
-pub use self::mask::mask_members;
+pub use self::mask::{is_credential, mask_members};
 pub use self::redact::Redactor;
 
 /// What stands in the place of something hidden.

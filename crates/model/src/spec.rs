@@ -3,7 +3,11 @@
 //! Every default is here, with the place in the design that names it, so that the status can show
 //! what is in force. What was observed is in `status`, never here.
 
+mod check;
+mod filter;
 pub mod period;
+pub mod size;
+mod url;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,6 +17,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::ServerName;
 use crate::restart::{PolicyError, RestartPolicy};
+
+pub use self::check::SpecError;
+pub use self::filter::ToolFilter;
+pub use self::url::{UrlError, check_url};
 
 /// Everything that is wanted of one server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -37,6 +45,31 @@ pub struct ServerSpec {
     /// Where the spec came from, which decides what it may ask for.
     #[serde(default)]
     pub source: Source,
+    /// Which of its tools are offered.
+    #[serde(default, skip_serializing_if = "ToolFilter::is_empty")]
+    pub tools: ToolFilter,
+    /// What is refused for safety's sake unless it stands here.
+    #[serde(default, skip_serializing_if = "Allowances::is_empty")]
+    pub allow: Allowances,
+    /// What must be done before it may be started at all; nothing if it may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needs_approval: Option<String>,
+}
+
+/// What is refused for safety's sake unless a person allows it by name.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Allowances {
+    /// A command that is a shell with a script, such as `sh -c`. fault G3
+    pub shell: bool,
+    /// Variables that make a program load or run other code. fault G4
+    pub env: Vec<String>,
+}
+
+impl Allowances {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// How a server comes to life. Containers and remote servers will stand beside processes.
@@ -257,6 +290,9 @@ impl ServerSpec {
             calls: CallPolicy::default(),
             life: LifePolicy::default(),
             source: Source::default(),
+            tools: ToolFilter::default(),
+            allow: Allowances::default(),
+            needs_approval: None,
         }
     }
 
@@ -287,195 +323,18 @@ impl ServerSpec {
     /// Tells two specs apart for everything that matters to a running server or a remembered catalog.
     pub fn fingerprint(&self) -> String {
         use sha2::{Digest, Sha256};
-        let text = serde_json::to_vec(&(&self.name, &self.launch, &self.calls, &self.life))
-            .expect("a spec is always expressible as JSON");
+        let text = serde_json::to_vec(&(
+            &self.name,
+            &self.launch,
+            &self.calls,
+            &self.life,
+            &self.tools,
+        ))
+        .expect("a spec is always expressible as JSON");
         Sha256::digest(&text)[..16]
             .iter()
             .map(|b| format!("{b:02x}"))
             .collect()
-    }
-}
-
-/// Why a spec cannot be taken as it is.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum SpecError {
-    /// No command, or one with a NUL byte.
-    #[error("server `{server}`: `command` must name a program")]
-    Command {
-        /// Whose spec it is.
-        server: ServerName,
-    },
-    /// A shell line where a program and its arguments are expected.
-    #[error("server `{server}`: `command` is `{command}`, which is a shell line")]
-    Shell {
-        /// Whose spec it is.
-        server: ServerName,
-        /// The command as given.
-        command: String,
-    },
-    /// A variable that changes how programs load or run code.
-    #[error("server `{server}`: variable `{variable}` is not allowed in `env`")]
-    Variable {
-        /// Whose spec it is.
-        server: ServerName,
-        /// Its name.
-        variable: String,
-    },
-    /// A text with a NUL byte, which no program can be given.
-    #[error("server `{server}`: {place} contains a NUL byte")]
-    Nul {
-        /// Whose spec it is.
-        server: ServerName,
-        /// Where it stands.
-        place: String,
-    },
-    /// A number outside its range.
-    #[error("server `{server}`: `{field}` is {given}, allowed is {range}")]
-    Range {
-        /// Whose spec it is.
-        server: ServerName,
-        /// Which field.
-        field: &'static str,
-        /// What was given.
-        given: String,
-        /// What is allowed.
-        range: &'static str,
-    },
-    /// A restart policy that contradicts itself.
-    #[error("server `{server}`: `life.restart` cannot be used")]
-    Restart {
-        /// Whose spec it is.
-        server: ServerName,
-        /// What is wrong with it.
-        #[source]
-        source: PolicyError,
-    },
-}
-
-/// Variables that make a program load or run other code than its own. fault G4
-const LOADER_VARIABLES: [&str; 9] = [
-    "LD_PRELOAD",
-    "LD_LIBRARY_PATH",
-    "LD_AUDIT",
-    "DYLD_INSERT_LIBRARIES",
-    "NODE_OPTIONS",
-    "PYTHONSTARTUP",
-    "PYTHONINSPECT",
-    "BASH_ENV",
-    "GCONV_PATH",
-];
-
-impl ServerSpec {
-    /// Checks what the types cannot say.
-    pub fn check(&self) -> Result<(), SpecError> {
-        let server = || self.name.clone();
-        let Launch::Process(process) = &self.launch;
-        if process.command.trim().is_empty() {
-            return Err(SpecError::Command { server: server() });
-        }
-        if process
-            .command
-            .contains([' ', ';', '|', '&', '$', '`', '>', '<'])
-            && !process.command.contains('/')
-        {
-            return Err(SpecError::Shell {
-                server: server(),
-                command: process.command.clone(),
-            });
-        }
-        let nul = |place: String| {
-            Err(SpecError::Nul {
-                server: server(),
-                place,
-            })
-        };
-        if process.command.contains('\0') {
-            return nul("`command`".into());
-        }
-        if let Some(index) = process.args.iter().position(|a| a.contains('\0')) {
-            return nul(format!("argument {}", index + 1));
-        }
-        for (name, value) in &process.env {
-            if name.is_empty()
-                || name.contains(['=', '\0'])
-                || LOADER_VARIABLES.contains(&name.as_str())
-            {
-                return Err(SpecError::Variable {
-                    server: server(),
-                    variable: name.clone(),
-                });
-            }
-            if value.contains('\0') {
-                return nul(format!("variable `{name}`"));
-            }
-        }
-        let restart = self.life.restart.policy();
-        restart.map_err(|source| SpecError::Restart {
-            server: server(),
-            source,
-        })?;
-        self.check_ranges()
-    }
-
-    fn check_ranges(&self) -> Result<(), SpecError> {
-        let Launch::Process(process) = &self.launch;
-        let out = |field, given: String, range| {
-            Err(SpecError::Range {
-                server: self.name.clone(),
-                field,
-                given,
-                range,
-            })
-        };
-        let limits = &process.limits;
-        if let Some(cpu) = limits.cpu
-            && !(cpu.is_finite() && (0.01..=1024.0).contains(&cpu))
-        {
-            return out("limits.cpu", cpu.to_string(), "0.01 to 1024 cores");
-        }
-        if let Some(bytes) = limits.memory_bytes
-            && !(4 << 20..=1 << 46).contains(&bytes)
-        {
-            return out("limits.memory_bytes", bytes.to_string(), "4 MiB to 64 TiB");
-        }
-        if let Some(pids) = limits.pids
-            && !(4..=1_000_000).contains(&pids)
-        {
-            return out("limits.pids", pids.to_string(), "4 to 1,000,000");
-        }
-        if let Some(lanes) = self.calls.concurrency
-            && !(1..=1024).contains(&lanes)
-        {
-            return out("calls.concurrency", lanes.to_string(), "1 to 1024");
-        }
-        if !(1..=65_536).contains(&self.calls.queue) {
-            return out("calls.queue", self.calls.queue.to_string(), "1 to 65,536");
-        }
-        let periods = [
-            ("calls.timeout", self.calls.timeout),
-            ("calls.timeout_max", self.calls.timeout_max),
-            ("life.handshake", self.life.handshake),
-            ("life.health_every", self.life.health_every),
-            ("life.health_timeout", self.life.health_timeout),
-        ];
-        const DAY: Duration = Duration::from_secs(86_400);
-        for (field, given) in periods {
-            if !(Duration::from_millis(1)..=DAY).contains(&given) {
-                return out(field, period::show(given), "1ms to 24h");
-            }
-        }
-        // None at all is a wish of its own for these.
-        let graces = [
-            ("calls.late_grace", self.calls.late_grace),
-            ("life.probe", self.life.probe),
-            ("life.stop_grace", self.life.stop_grace),
-        ];
-        for (field, given) in graces {
-            if given > DAY {
-                return out(field, period::show(given), "0s to 24h");
-            }
-        }
-        Ok(())
     }
 }
 
@@ -523,6 +382,36 @@ mod tests {
             error,
             "server `a`: `life.stop_grace` is 86401s, allowed is 0s to 24h"
         );
+    }
+
+    #[test]
+    fn what_loads_or_runs_other_code_is_refused_unless_it_is_allowed() {
+        // faults G3, G4
+        let mut script = spec("/usr/bin/env");
+        let Launch::Process(process) = &mut script.launch;
+        process.args = ["A=1", "bash", "-lc", "x"].map(str::to_owned).to_vec();
+        assert!(matches!(script.check(), Err(SpecError::Script { .. })));
+        script.allow.shell = true;
+        assert!(script.check().is_ok());
+        let mut file = spec("bash");
+        let Launch::Process(process) = &mut file.launch;
+        process.args = vec!["server.sh".into(), "-c".into()];
+        assert!(file.check().is_ok(), "a script in a file is a program");
+        for name in [
+            "PATH",
+            "DOCKER_HOST",
+            "PYTHONSTARTUP",
+            "NODE_OPTIONS",
+            "LD_AUDIT",
+        ] {
+            let mut loads = spec("x");
+            let Launch::Process(process) = &mut loads.launch;
+            process.env.insert(name.into(), "y".into());
+            let error = loads.check().unwrap_err();
+            assert_eq!(error.field(), format!("env.{name}"));
+            loads.allow.env = vec![name.into()];
+            assert!(loads.check().is_ok(), "{name}");
+        }
     }
 
     #[test]

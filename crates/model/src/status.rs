@@ -7,6 +7,8 @@ use std::fmt;
 pub enum State {
     /// Registered and lazy: nobody has needed it yet.
     Idle,
+    /// It comes from a file that nobody has approved; nothing of it is started.
+    NeedsApproval,
     /// Its process is being started, or it has not answered the handshake yet.
     Starting,
     /// It answers.
@@ -30,6 +32,7 @@ impl State {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Idle => "idle",
+            Self::NeedsApproval => "needs_approval",
             Self::Starting => "starting",
             Self::Ready => "ready",
             Self::Unresponsive => "unresponsive",

@@ -10,6 +10,7 @@ mod catalog;
 mod connection;
 mod events;
 mod file;
+mod fold;
 mod grants;
 mod keys;
 mod leases;

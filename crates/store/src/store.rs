@@ -224,7 +224,11 @@ impl Store {
     ///
     /// Rows are merged by id: an end is never replaced by `running` or `unknown`, and folding the
     /// same rows again changes nothing.
-    pub async fn fold(&self, rows: &[CallRow], position: FoldPosition) -> Result<(), StoreError> {
+    pub async fn fold<T: AsRef<str> + Sync>(
+        &self,
+        rows: &[CallRow<T>],
+        position: FoldPosition,
+    ) -> Result<(), StoreError> {
         let Engine::Sqlite(store) = &self.engine;
         store.fold(rows, position).await
     }

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use gantry_model::jsonrpc::{Edit, Raw, RawBuf, minify};
 use gantry_model::mcp::{ListKind as WireList, TaskSupport, ToolDef};
+use gantry_model::naming::is_invisible;
 use sha2::{Digest, Sha256};
 
 use super::schema::{Schema, SchemaError, Unfit, aside, too_costly};
@@ -251,12 +252,6 @@ fn check_name(name: &str, longest: usize) -> Result<(), String> {
         return Err("its name contains invisible characters".to_owned());
     }
     Ok(())
-}
-
-fn is_invisible(character: char) -> bool {
-    matches!(character,
-        '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}'
-        | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// Checks the members for which clients would refuse the whole list.

@@ -112,8 +112,8 @@ pub(crate) struct View {
     listed_tools: Vec<(Arc<str>, Found)>,
     /// All of the caller's tools in order, and whether each is listed now.
     own_tools: Vec<(ToolId, bool)>,
-    /// Their names for Claude, OpenAI and Gemini, made when first asked for.
-    shaped_names: [OnceLock<Names>; 3],
+    /// Their names for each target, made when first asked for.
+    shaped_names: [OnceLock<Names>; 4],
     rules: Rules,
     prompts: HashMap<Box<str>, (usize, Arc<str>)>,
     other_prompts: HashMap<Box<str>, Other>,

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::link::{Counters, Link};
+use super::link::{BreakerView, Counters, Link};
 use super::logs::Logs;
 use super::pending::QueueView;
 use super::status::ServerStatus;
@@ -69,6 +69,10 @@ pub(crate) struct ServerHandle {
 /// How long a call that the server has no room for should stay away.
 const COME_AGAIN: Duration = Duration::from_secs(1);
 
+/// Why no call is sent to a server that runs.
+pub(crate) const UNANSWERED: &str =
+    "the last three calls in a row got no answer and no sign of life";
+
 /// A place among those who wait for a server to come up, free again when it is dropped.
 struct Seat<'a>(&'a AtomicU32);
 
@@ -105,6 +109,23 @@ impl ServerHandle {
             server: self.name.clone(),
             limit: self.spec.calls.queue,
             retry_after: COME_AGAIN,
+        }
+    }
+
+    /// Says that the server let so many calls in a row go unanswered that none is sent now.
+    pub(crate) fn silent(&self, retry_in: Duration) -> CallError {
+        CallError::Down {
+            server: self.name.clone(),
+            reason: UNANSWERED.to_owned(),
+            next_try: Some(retry_in),
+        }
+    }
+
+    /// Returns how the breaker of the live link stands.
+    pub(crate) fn breaker(&self) -> BreakerView {
+        match &*self.live.borrow() {
+            Live::Ready(link) => link.silence.view(),
+            Live::Cold | Live::Starting | Live::Down(..) => BreakerView::default(),
         }
     }
 
@@ -156,6 +177,7 @@ impl ServerHandle {
                 Duration::from_millis(unix_ms().saturating_sub(status.since_ms))
             }
             State::Idle
+            | State::NeedsApproval
             | State::Ready
             | State::Unresponsive
             | State::BackingOff

@@ -1,7 +1,9 @@
 //! The open connection to one server: sends requests, matches answers, and keeps what the server
 //! says beside that in bounds. It never restarts anything: the runner watches `trouble` and decides.
 
+mod doubt;
 mod inbox;
+mod silence;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,10 +16,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::doubt::Doubt;
+pub use self::silence::BreakerView;
+use self::silence::{Admitted, Silence};
 use super::logs::{LogStream, Logs};
 use super::pending::{Answer, Caller, Entered, Failure, Outgoing, Pending, QueueView};
 use crate::request::Progress;
-use crate::transport::stdio::{Company, LineWriter, SendError};
+use crate::transport::stdio::{Company, LineWriter, SendError, Unheard};
 
 /// With fewer calls than this on a link a caller writes its own line at once.
 const FEW: usize = 4;
@@ -58,6 +63,12 @@ pub(crate) struct Link {
     lines: AtomicU64,
     /// One more than there were lines when a call last timed out without any since it began.
     missed: AtomicU64,
+    /// The list that is being asked for, 0 if none is: its answer may be longer than others.
+    listing: AtomicU64,
+    /// What may yet be answered without an id.
+    doubt: Doubt,
+    /// Calls in a row that got no sign of life.
+    pub(crate) silence: Silence,
     /// The server says that its lists changed; looked at by the runner at most once a second.
     pub(crate) lists_changed: AtomicBool,
     pub(crate) lists_notify: Notify,
@@ -76,6 +87,8 @@ pub(crate) enum Refusal {
     Ended(Failure),
     /// The server does not read.
     NotReading,
+    /// So many calls in a row went unanswered that none is sent for this long.
+    Silent(Duration),
 }
 
 /// A call on a link. Dropping it takes the call back: the server is told, its lane is freed.
@@ -87,6 +100,7 @@ pub(crate) struct InFlight {
     /// How many lines the server had written when the call began.
     lines: u64,
     farewell: Farewell,
+    admitted: Admitted,
 }
 
 /// Whether the server is told when nobody waits for an answer any more.
@@ -127,6 +141,9 @@ impl Link {
             input_closed: Notify::new(),
             lines: AtomicU64::new(0),
             missed: AtomicU64::new(0),
+            listing: AtomicU64::new(0),
+            doubt: Doubt::default(),
+            silence: Silence::new(),
             lists_changed: AtomicBool::new(false),
             lists_notify: Notify::new(),
             inbound: Mutex::new(inbox::Budget::new()),
@@ -152,19 +169,21 @@ impl Link {
             id,
             line: line.into_bytes(),
         };
+        let admitted = self.silence.admit().map_err(Refusal::Silent)?;
         let (entered, answer) = self.pending.enter(agent, call, progress);
-        match entered {
-            Entered::Write(call, others) => {
-                self.write(call, others).map_err(|error| match error {
-                    SendError::NotReading => Refusal::NotReading,
-                    SendError::Closed => Refusal::Ended(unsent(error)),
-                })?
-            }
-            Entered::Queued => {}
-            Entered::Full => return Err(Refusal::Busy),
-            Entered::Ended(failure) => return Err(Refusal::Ended(failure)),
+        let entered = match entered {
+            Entered::Write(call, others) => self.write(call, others).map_err(|error| match error {
+                SendError::NotReading => Refusal::NotReading,
+                SendError::Closed => Refusal::Ended(unsent(error)),
+            }),
+            Entered::Queued => Ok(()),
+            Entered::Full => Err(Refusal::Busy),
+            Entered::Ended(failure) => Err(Refusal::Ended(failure)),
+        };
+        if entered.is_err() && admitted == Admitted::AsProbe {
+            self.silence.gave_up();
         }
-        Ok(self.in_flight(id, answer, Farewell::Cancelled))
+        entered.map(|()| self.in_flight(id, answer, Farewell::Cancelled, admitted))
     }
 
     fn in_flight(
@@ -172,6 +191,7 @@ impl Link {
         id: u64,
         answer: oneshot::Receiver<Answer>,
         farewell: Farewell,
+        admitted: Admitted,
     ) -> InFlight {
         InFlight {
             link: Arc::clone(self),
@@ -180,6 +200,7 @@ impl Link {
             ended: false,
             lines: self.lines(),
             farewell,
+            admitted,
         }
     }
 
@@ -249,12 +270,20 @@ impl Link {
     ) -> Result<InFlight, Failure> {
         let id = self.new_id();
         let answer = self.pending.enter_own(id)?;
+        if method.ends_with("/list") {
+            self.listing.store(id, Ordering::Relaxed);
+        }
         let line = OneLine::request(id, method, params.map(Payload::from));
         match self
             .writer
             .send(Some(id), line.into_bytes(), Company::Alone)
         {
-            Ok(()) => Ok(self.in_flight(id, answer, Farewell::of(method))),
+            Ok(()) => {
+                // The answer to what stands open settles nothing: it comes last, if at all.
+                self.doubt
+                    .told(id + u64::from(method == "subscriptions/listen"));
+                Ok(self.in_flight(id, answer, Farewell::of(method), Admitted::Freely))
+            }
             Err(error) => {
                 // Of what was never sent there is nothing to take back.
                 self.pending.abandon(id, false);
@@ -274,6 +303,7 @@ impl Link {
         self.writer
             .send(None, line.into_bytes(), Company::Alone)
             .unwrap_or_default();
+        self.doubt.told(self.next_id.load(Ordering::Relaxed));
     }
 
     fn tell_cancelled(&self, id: u64, reason: &str) {
@@ -281,6 +311,11 @@ impl Link {
         if let Ok(params) = RawBuf::serialize(&params) {
             self.tell("notifications/cancelled", Some(&params));
         }
+    }
+
+    /// Tells whether that is the id of the list that was asked for last.
+    fn is_listing(&self, id: u64) -> bool {
+        self.listing.load(Ordering::Relaxed) == id && self.pending.contains(id)
     }
 
     /// Returns how many lines the server has written.
@@ -320,7 +355,16 @@ impl Link {
     /// never took fail after `deadline`.
     pub(crate) async fn run_writer(&self, deadline: Duration) {
         let not_reading = |id| self.finish(id, Answer::Failed(Failure::NotReading));
-        if self.writer.run(deadline, not_reading).await {
+        let unheard = |unheard| match unheard {
+            Unheard::TakenBack(id) => not_reading(id),
+            // One that has read a call may be busy with it, and read on when that is done.
+            Unheard::Unread(calls) if self.pending.has_other_than(&calls) => {}
+            Unheard::Unread(calls) => calls.into_iter().for_each(|id| {
+                not_reading(id);
+                self.tell_cancelled(id, "not read in time");
+            }),
+        };
+        if self.writer.run(deadline, unheard).await {
             self.input_closed.notify_one();
         }
     }
@@ -418,6 +462,9 @@ impl InFlight {
         let keep_lane = self.link.limits.lanes == 1 && !self.link.limits.late_grace.is_zero();
         if self.link.lines() == self.lines && self.link.pending.is_sent(self.id) {
             self.link.missed.store(self.lines + 1, Ordering::Relaxed);
+            self.link.silence.missed(begun);
+        } else if self.admitted == Admitted::AsProbe {
+            self.link.silence.gave_up();
         }
         self.link.take_back(&self, "timed out", keep_lane);
         Err(begun.elapsed())
@@ -427,6 +474,9 @@ impl InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         if !self.ended {
+            if self.admitted == Admitted::AsProbe {
+                self.link.silence.gave_up();
+            }
             self.link.take_back(self, "the caller has left", false);
         }
     }

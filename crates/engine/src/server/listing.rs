@@ -13,6 +13,7 @@ use gantry_model::era::Era;
 use gantry_model::era::meta::{Identity, upstream_params};
 use gantry_model::jsonrpc::{ErrorBody, Limits, METHOD_NOT_FOUND, Raw, RawBuf, validate};
 use gantry_model::mcp::{ListKind, Page, ShapeError, next_cursor_params};
+use gantry_model::spec::ToolFilter;
 use gantry_store::CatalogRow;
 use tokio::time::Instant;
 use tracing::warn;
@@ -276,6 +277,21 @@ impl Listing {
             ListKind::Resources => &mut self.resources,
             ListKind::ResourceTemplates | ListKind::Tools => &mut self.templates,
         }
+    }
+
+    /// Leaves out the tools that the filter does, each with its reason.
+    pub(crate) fn filtered(mut self, filter: &ToolFilter) -> Self {
+        if filter.is_empty() {
+            return self;
+        }
+        let tools = std::mem::take(&mut self.tools);
+        for tool in tools {
+            match filter.leaves_out(&tool.name) {
+                Some(why) => self.exclude(tool.name.escape_debug().to_string(), why),
+                None => self.tools.push(tool),
+            }
+        }
+        self
     }
 
     fn exclude(&mut self, what: String, why: String) {

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use gantry_model::naming::is_invisible;
 use gantry_model::secret::Redactor;
 
 use crate::clock::unix_ms;
@@ -188,11 +189,6 @@ fn escape_into(out: &mut String, bytes: &[u8]) {
             c => out.push(c),
         }
     }
-}
-
-/// Bidirectional and zero-width characters, which can make text read as what it is not.
-fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 /// Returns bytes as a short, safe quotation.

@@ -228,6 +228,24 @@ impl Pending {
         entry.is_some_and(|entry| matches!(entry.lane, Lane::None | Lane::Taken))
     }
 
+    /// Returns the one call that the server was sent and has not answered, if there is just one.
+    pub(crate) fn only_call(&self) -> Option<u64> {
+        let state = self.lock();
+        let calls = |entry: &Entry| matches!(entry.lane, Lane::Handed | Lane::Left | Lane::Taken);
+        let mut sent = state.entries.iter().filter(|(_, entry)| calls(entry));
+        let (id, entry) = sent.next()?;
+        let is_sent = entry.lane == Lane::Taken && entry.answer.is_some();
+        (is_sent && sent.next().is_none()).then_some(*id)
+    }
+
+    /// Tells whether the server was sent a call that is none of these and waits for its answer.
+    pub(crate) fn has_other_than(&self, unread: &[u64]) -> bool {
+        let state = self.lock();
+        let is_sent = |entry: &Entry| matches!(entry.lane, Lane::Handed | Lane::Taken);
+        let mut entries = state.entries.iter();
+        entries.any(|(id, entry)| is_sent(entry) && !unread.contains(id))
+    }
+
     /// Ends a call whose caller has left. With `keep_lane` its lane stays closed until the late
     /// answer or `reopen`. The first value tells whether the server had been sent the call.
     pub(crate) fn abandon(&self, id: u64, keep_lane: bool) -> (bool, Option<Outgoing>) {

@@ -75,6 +75,7 @@ pub(crate) type UsageCell = Arc<Mutex<Option<Meter>>>;
 
 /// What comes after a state.
 enum Next {
+    Hold,
     Rest,
     Start,
     Serve(Box<Running>),
@@ -101,9 +102,14 @@ enum EndKind {
 impl ServerRunner {
     /// Runs until the server is stopped.
     pub(crate) async fn run(&mut self, lazy: bool) {
-        let mut next = if lazy { Next::Rest } else { Next::Start };
+        let mut next = match (&self.spec.needs_approval, lazy) {
+            (Some(_), _) => Next::Hold,
+            (None, true) => Next::Rest,
+            (None, false) => Next::Start,
+        };
         loop {
             next = match next {
+                Next::Hold => self.holding().await,
                 Next::Rest => self.resting().await,
                 Next::Start => self.starting().await,
                 Next::Serve(running) => self.serving(*running).await,
@@ -113,6 +119,16 @@ impl ServerRunner {
                 Next::Done => return,
             };
         }
+    }
+
+    /// Waits to be stopped: nobody has approved the file it comes from, so that nothing wakes it.
+    /// Approval brings another spec, and with it another runner. fault G5
+    async fn holding(&mut self) -> Next {
+        let why = self.spec.needs_approval.clone().unwrap_or_default();
+        self.publish(State::NeedsApproval, Some(why.clone()));
+        self.show(Live::Down(Arc::from(why), None));
+        self.stop.cancelled().await;
+        Next::Stop(None)
     }
 
     /// Waits for the first call or listing that needs the server.

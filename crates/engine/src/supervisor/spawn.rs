@@ -41,10 +41,20 @@ impl Supervisor {
     ) -> ServerHandle {
         let spec = Arc::new(spec);
         let lazy = spec.start == Start::Lazy;
-        let remembered = self.remembered(id, &spec).await;
-        let first = if lazy { State::Idle } else { State::Starting };
-        let (live_tx, live) = watch::channel(if lazy { Live::Cold } else { Live::Starting });
+        let (first, live, remembered) = match &spec.needs_approval {
+            Some(why) => {
+                let live = Live::Down(Arc::from(why.as_str()), None);
+                (State::NeedsApproval, live, ServerCatalog::empty())
+            }
+            None if lazy => (State::Idle, Live::Cold, self.remembered(id, &spec).await),
+            None => {
+                let remembered = self.remembered(id, &spec).await;
+                (State::Starting, Live::Starting, remembered)
+            }
+        };
+        let (live_tx, live) = watch::channel(live);
         let mut status = ServerStatus::new(first);
+        status.reason.clone_from(&spec.needs_approval);
         status.tools = remembered.tools.len();
         let (status_tx, status) = watch::channel(status);
         // One place: an order that was not taken yet is the same order as the next.
@@ -132,7 +142,8 @@ impl Supervisor {
         match self.store.load_catalog(id).await {
             Ok(Some((fingerprint, hello, rows))) if fingerprint == spec.fingerprint() => {
                 let hello = crate::server::handshake::Hello::from_json(&hello).map(Arc::new);
-                ServerCatalog::new(Listing::from_rows(&rows), hello)
+                let listing = Listing::from_rows(&rows).filtered(&spec.tools);
+                ServerCatalog::new(listing, hello)
             }
             Ok(_) => ServerCatalog::empty(),
             Err(error) => {

@@ -6,5 +6,5 @@ mod reader;
 mod writer;
 
 pub(crate) use drain::drain;
-pub(crate) use reader::{End, Inbox, LineReader, Overlong};
-pub(crate) use writer::{Company, LineWriter, SendError};
+pub(crate) use reader::{End, Inbox, LineReader, Overflow, Overlong};
+pub(crate) use writer::{Company, LineWriter, SendError, Unheard};

@@ -41,6 +41,7 @@ fn stubborn(name: &str) -> ServerSpec {
     };
     let mut spec = ServerSpec::process(name.parse().expect("a name"), launch);
     spec.start = Start::Eager;
+    spec.allow.shell = true;
     spec.life.stop_grace = Duration::from_secs(2);
     spec
 }

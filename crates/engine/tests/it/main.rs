@@ -5,4 +5,5 @@
 )]
 
 mod changes;
+mod library;
 mod native;

@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::extract::{FromRequest, Request};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use gantry_model::jsonrpc::{self, Limits, WireError};
+use gantry_model::jsonrpc::{self, Limits, Raw, WireError};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -39,6 +39,11 @@ impl JsonBody {
     /// Returns the room that the body takes, to be kept as long as what was read of it.
     pub(super) fn room(&self) -> Room {
         self.1.clone()
+    }
+
+    /// Returns the body as it came.
+    pub(super) fn raw(&self) -> Raw<'_> {
+        Raw::trusted(std::str::from_utf8(&self.0).expect("a body was checked when it was read"))
     }
 
     /// Reads the body into a type; what does not fit is named (422).

@@ -1,5 +1,5 @@
-//! Calls over REST: `/api/v1/mcp/servers/{server}/call` for any method, `/api/v1/tools/call` for
-//! tools by exposed name.
+//! Calls over REST: `/api/v1/mcp/servers/{server}/call` for any method, and tools by exposed name
+//! for `/api/v1/tools/call`, whose other shapes are in `tools`.
 //!
 //! The caller's grants decide, as on `/mcp`. With `Prefer: respond-async` the answer is 202 and a
 //! place to ask for the outcome. A client that goes away takes its call back with it.
@@ -29,9 +29,7 @@ use crate::http::limits::Room;
 
 /// Returns the routes, for any key.
 pub(super) fn routes() -> Router<Api> {
-    Router::new()
-        .route("/api/v1/mcp/servers/{server}/call", post(call_server))
-        .route("/api/v1/tools/call", post(call_tool))
+    Router::new().route("/api/v1/mcp/servers/{server}/call", post(call_server))
 }
 
 /// A request of any method but the handshake's.
@@ -161,33 +159,15 @@ pub(super) async fn call_server(
         surface: surface(&headers),
         room: body.room(),
     };
-    respond(&api, wanted, &headers).await
+    respond(&api, &headers, wanted).await
 }
 
-/// Calls a tool by its exposed name. The caller's grants decide, the arguments are checked against
-/// the tool's schema, and the call is on record.
-#[utoipa::path(post, path = "/api/v1/tools/call", tag = "tools", request_body = ToolCall<'static>,
-    params(("Prefer" = Option<String>, Header, description = "`respond-async`: answer 202 at once.")), responses(
-    (status = 200, description = "The answer.", body = Answered),
-    (status = 202, description = "With `Prefer: respond-async`: it runs, `Location` says where to ask.",
-        body = Accepted, headers(("Location" = String, description = "Where its outcome will be."),
-            ("Preference-Applied" = String, description = "`respond-async`."))),
-    (status = 404, description = "`server.unknown`, `tool.unknown`, `item.unknown` or `method.unknown`.",
-        body = ProblemDocument<'static>, content_type = "application/problem+json"),
-    (status = 499, description = "`call.cancelled`: it was taken back.", body = ProblemDocument<'static>,
-        content_type = "application/problem+json"),
-    (status = 502, description = "The server failed: `server.exited`, `server.protocol`, `schema.output` and others.",
-        body = ProblemDocument<'static>, content_type = "application/problem+json"),
-    (status = 503, description = "`server.down`: it is not running; the detail says why and when the next try is.",
-        body = ProblemDocument<'static>, content_type = "application/problem+json"),
-    (status = 504, description = "`call.timeout`: no answer in time.", body = ProblemDocument<'static>,
-        content_type = "application/problem+json"),
-))]
+/// Calls a tool by exposed name, in MCP's own shape.
 pub(super) async fn call_tool(
-    State(api): State<Api>,
-    Who(caller): Who,
-    headers: HeaderMap,
-    body: JsonBody,
+    api: &Api,
+    caller: Caller,
+    headers: &HeaderMap,
+    body: &JsonBody,
 ) -> Result<Response, Problem> {
     let asked: ToolCall<'_> = body.read()?;
     let (arguments, meta) = (
@@ -203,19 +183,19 @@ pub(super) async fn call_tool(
     params.push('}');
     let wanted = Wanted {
         scope: Scope::All,
-        context: context::read(&headers, meta)?,
+        context: context::read(headers, meta)?,
         caller,
         method: "tools/call".to_owned(),
         params: Some(Raw::trusted(&params).to_buf()),
         timeout: asked.timeout_ms.map(Duration::from_millis),
-        surface: surface(&headers),
+        surface: surface(headers),
         room: body.room(),
     };
-    respond(&api, wanted, &headers).await
+    respond(api, headers, wanted).await
 }
 
 /// Tells our own command line from other clients, for the audit.
-fn surface(headers: &HeaderMap) -> Surface {
+pub(super) fn surface(headers: &HeaderMap) -> Surface {
     match headers.get("x-gantry-surface") {
         Some(value) if value == "cli" => Surface::Cli,
         Some(_) | None => Surface::Rest,
@@ -254,14 +234,24 @@ fn name_of(engine: &Engine, server: &str) -> Result<ServerName, Problem> {
 }
 
 // row 2.9
-async fn respond(api: &Api, wanted: Wanted, headers: &HeaderMap) -> Result<Response, Problem> {
-    if !prefers_async(headers) {
-        return run(api.engine(), &wanted).await;
-    }
+async fn respond(api: &Api, headers: &HeaderMap, wanted: Wanted) -> Result<Response, Problem> {
     let (engine, caller) = (api.engine().clone(), wanted.caller.clone());
-    let id = api.jobs.start(&caller, async move {
-        let answer = run(&engine, &wanted).await;
-        settled(answer.unwrap_or_else(Problem::into_response)).await
+    let work = Box::pin(async move { run(&engine, &wanted).await });
+    now_or_later(api, headers, &caller, work).await
+}
+
+/// Answers when the work is done, or at once with a place to ask for it, as the client prefers.
+pub(super) async fn now_or_later(
+    api: &Api,
+    headers: &HeaderMap,
+    caller: &Caller,
+    work: impl Future<Output = Result<Response, Problem>> + Send + 'static,
+) -> Result<Response, Problem> {
+    if !prefers_async(headers) {
+        return work.await;
+    }
+    let id = api.jobs.start(caller, async move {
+        settled(work.await.unwrap_or_else(Problem::into_response)).await
     })?;
     let mut response = json(StatusCode::ACCEPTED, &Accepted::running(id));
     let place = HeaderValue::try_from(format!("/api/v1/calls/{id}")).expect("an id is safe");

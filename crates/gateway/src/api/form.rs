@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gantry_model::spec::period;
+use gantry_model::spec::{period, size};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, SchemaType, Type};
@@ -39,31 +39,13 @@ impl<'de> Deserialize<'de> for Size {
         }
         match Written::deserialize(deserializer)? {
             Written::Bytes(bytes) => Ok(Self(bytes)),
-            Written::Text(text) => parse_size(&text).map(Self).ok_or_else(|| {
+            Written::Text(text) => size::parse(&text).map(Self).ok_or_else(|| {
                 let text: String = text.chars().take(32).collect();
                 let what = format!("`{text}` is no size; write for example `512M`, `1G` or bytes");
                 serde::de::Error::custom(what)
             }),
         }
     }
-}
-
-/// Reads `512M`, `512MB`, `512MiB`, `1G` or a number of bytes; all units are powers of 1024.
-fn parse_size(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let digits = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let shift = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" | "kb" | "kib" => 10,
-        "m" | "mb" | "mib" => 20,
-        "g" | "gb" | "gib" => 30,
-        "t" | "tb" | "tib" => 40,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 impl PartialSchema for Period {
@@ -101,22 +83,6 @@ fn number_or_text(what: &str, pattern: &str, example: &str) -> RefOr<Schema> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_are_read_in_their_usual_forms() {
-        let cases = [
-            ("512M", 512 << 20),
-            ("1GiB", 1 << 30),
-            ("1 kb", 1024),
-            ("7", 7),
-        ];
-        for (text, bytes) in cases {
-            assert_eq!(parse_size(text), Some(bytes), "{text}");
-        }
-        for bad in ["", "M", "1.5G", "-1", "99999999999T"] {
-            assert_eq!(parse_size(bad), None, "{bad}");
-        }
-    }
 
     #[test]
     fn what_is_written_out_is_read_again() {

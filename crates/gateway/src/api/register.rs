@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use gantry_model::id::ServerName;
 use gantry_model::spec::{
-    CallPolicy, Launch, LifePolicy, ProcessLaunch, Profile, ResourceLimits, RestartSpec,
-    ServerSpec, Source, Start, WhenUnresponsive,
+    Allowances, CallPolicy, Launch, LifePolicy, ProcessLaunch, Profile, ResourceLimits,
+    RestartSpec, ServerSpec, Source, Start, ToolFilter, WhenUnresponsive,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -76,6 +76,15 @@ pub(super) struct Register {
     /// What it may use.
     #[serde(default)]
     limits: LimitsBody,
+    /// Which of its tools are offered.
+    #[serde(default)]
+    tools: ServerTools,
+    /// Whether its command may be a shell with a script.
+    #[serde(default)]
+    allow_shell: bool,
+    /// Variables that it may be given though they make programs load other code.
+    #[serde(default)]
+    allow_env: Vec<String>,
 }
 
 /// How strictly a server is held.
@@ -137,6 +146,16 @@ struct LimitsBody {
     pids: Option<u64>,
 }
 
+/// Which of a server's tools are offered, to anybody.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+struct ServerTools {
+    /// Only tools that one of these names; `*` stands for any run of characters.
+    include: Option<Vec<String>>,
+    /// None of these, whatever `include` says.
+    exclude: Vec<String>,
+}
+
 impl Register {
     /// Makes the spec of a server that was registered by API; hosted ones start with the gateway.
     pub(super) fn into_spec(self) -> ServerSpec {
@@ -186,6 +205,15 @@ impl Register {
                 },
             }),
             source: Source::Api,
+            tools: ToolFilter {
+                include: self.tools.include,
+                exclude: self.tools.exclude,
+            },
+            allow: Allowances {
+                shell: self.allow_shell,
+                env: self.allow_env,
+            },
+            needs_approval: None,
         }
     }
 
@@ -234,6 +262,12 @@ impl Register {
                 memory: process.limits.memory_bytes.map(Size),
                 pids: process.limits.pids,
             },
+            tools: ServerTools {
+                include: spec.tools.include.clone(),
+                exclude: spec.tools.exclude.clone(),
+            },
+            allow_shell: spec.allow.shell,
+            allow_env: spec.allow.env.clone(),
         }
     }
 }

@@ -9,20 +9,20 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::Router;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::connection::{self, Patience};
+use crate::http::Service;
 
 /// How many connections there may be.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     /// In all.
     pub connections: usize,
-    /// From one address; loopback is one address for everybody and is not held to it.
+    /// From one address, loopback too: one client cannot take all places.
     pub per_address: usize,
 }
 
@@ -30,7 +30,8 @@ impl Default for Bounds {
     fn default() -> Self {
         Self {
             connections: 10_240,
-            per_address: 1_024,
+            // Behind a proxy, and on loopback, everybody has one address.
+            per_address: 5_120,
         }
     }
 }
@@ -42,7 +43,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// What an accept loop needs.
 pub(super) struct Acceptor {
-    pub(super) router: Router,
+    pub(super) service: Service,
     pub(super) bounds: Bounds,
     pub(super) patience: Patience,
     /// Ends accepting and lets requests in flight finish.
@@ -93,14 +94,14 @@ fn serve(stream: TcpStream, from: SocketAddr, seats: &Seats, acceptor: &Acceptor
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
-    let (router, patience) = (acceptor.router.clone(), acceptor.patience);
+    let (service, patience) = (acceptor.service.clone(), acceptor.patience);
     let (stop, abort) = (acceptor.stop.clone(), acceptor.abort.clone());
     acceptor.tasks.spawn(async move {
         let _seat = seat;
         tokio::select! {
             biased;
             () = abort.cancelled() => {}
-            ended = connection::run(stream, from, router, patience, &stop) => {
+            ended = connection::run(stream, from, service, patience, &stop) => {
                 if let Err(error) = ended {
                     tracing::debug!(%error, "connection ended with an error");
                 }
@@ -146,17 +147,14 @@ impl Seats {
             return None;
         }
         let address = address.to_canonical();
-        let held = (!address.is_loopback()).then_some(address);
-        if let Some(address) = held {
-            let count = taken.by_address.entry(address).or_default();
-            if *count >= self.bounds.per_address {
-                return None;
-            }
-            *count += 1;
+        let count = taken.by_address.entry(address).or_default();
+        if *count >= self.bounds.per_address {
+            return None;
         }
+        *count += 1;
         taken.all += 1;
         Some(Seat {
-            address: held,
+            address,
             taken: Arc::clone(&self.taken),
         })
     }
@@ -165,7 +163,7 @@ impl Seats {
 /// A place among the connections, given back when dropped.
 #[derive(Debug)]
 struct Seat {
-    address: Option<IpAddr>,
+    address: IpAddr,
     taken: Arc<Mutex<Taken>>,
 }
 
@@ -173,12 +171,10 @@ impl Drop for Seat {
     fn drop(&mut self) {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         taken.all -= 1;
-        if let Some(address) = self.address
-            && let Some(count) = taken.by_address.get_mut(&address)
-        {
+        if let Some(count) = taken.by_address.get_mut(&self.address) {
             *count -= 1;
             if *count == 0 {
-                taken.by_address.remove(&address);
+                taken.by_address.remove(&self.address);
             }
         }
     }

@@ -215,6 +215,21 @@ impl DataFolder {
         write(&self.path.join("port"), format!("{port}\n").as_bytes())
     }
 
+    /// Returns the file that says which configuration files were approved.
+    pub fn approvals(&self) -> PathBuf {
+        self.path.join("approved.json")
+    }
+
+    /// Returns what was approved here, if anything was.
+    pub fn read_approvals(&self) -> Option<Vec<u8>> {
+        fs::read(self.approvals()).ok()
+    }
+
+    /// Remembers what is approved here.
+    pub fn write_approvals(&self, text: &[u8]) -> Result<(), DataError> {
+        write(&self.approvals(), text)
+    }
+
     /// Tells the other verbs where the gateway is.
     pub fn announce(&self, running: &Running) -> Result<(), DataError> {
         let text = serde_json::to_vec_pretty(running)

@@ -27,6 +27,7 @@ pub(super) struct Failure {
     message: String,
     causes: Vec<String>,
     hint: Option<String>,
+    report: Option<String>,
 }
 
 impl Failure {
@@ -36,6 +37,15 @@ impl Failure {
             message: message.into(),
             causes: Vec::new(),
             hint: None,
+            report: None,
+        }
+    }
+
+    /// Takes what is printed as it is, over several lines.
+    pub(super) fn report(exit: Exit, text: String) -> Self {
+        Self {
+            report: Some(text),
+            ..Self::new(exit, "")
         }
     }
 
@@ -62,6 +72,7 @@ impl Failure {
             message: error.to_string(),
             causes,
             hint: error.hint(),
+            report: None,
         }
     }
 
@@ -78,6 +89,10 @@ impl Failure {
 
     /// Prints it to stderr and returns the exit code.
     pub(super) fn show(&self, screen: &Screen) -> ExitCode {
+        if let Some(report) = &self.report {
+            screen.error_line(report);
+            return ExitCode::from(self.exit as u8);
+        }
         screen.error_line(&format!(
             "{} {}",
             screen.bad("error:"),

@@ -8,8 +8,9 @@ use serde_json::Value;
 use super::Surroundings;
 use super::failure::Failure;
 use super::find::Role;
-use super::format::{bytes, duration, list, number, pretty, table, text, time};
+use super::format::{bytes, duration, list, number, pretty, text, time};
 use super::screen::Screen;
+use super::up::NOTICE;
 
 /// What `gantry status` takes.
 #[derive(Debug, Args)]
@@ -39,6 +40,8 @@ pub(super) async fn run(
         one(&answer, screen);
     } else {
         all(&answer, screen);
+        let health = client.get("/api/v1/health").await?;
+        configuration(&health, screen);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -80,12 +83,27 @@ fn all(answer: &Value, screen: &Screen) {
             ]
         })
         .collect();
-    screen.line(&table(
+    screen.table(
         &[
             "server", "state", "tools", "calls", "uptime", "restarts", "why",
         ],
         &rows,
-    ));
+    );
+}
+
+/// Tells what is wrong with the configuration files, if anything is.
+fn configuration(health: &Value, screen: &Screen) {
+    let warnings = list(health, "/warnings").iter().map(|one| text(one, ""));
+    let notices: Vec<String> = warnings
+        .filter(|warning| warning.starts_with(NOTICE))
+        .collect();
+    if !notices.is_empty() {
+        screen.line("");
+    }
+    for notice in notices {
+        let line = format!("{} {}", screen.doubtful("!"), Screen::safe(&notice));
+        screen.line(&line);
+    }
 }
 
 fn one(server: &Value, screen: &Screen) {

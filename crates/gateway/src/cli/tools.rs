@@ -3,14 +3,25 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use gantry_model::shape::Shape;
+use serde_json::Value;
 
 use super::Surroundings;
 use super::failure::Failure;
 use super::find::Role;
-use super::format::{list, pretty, table, text};
+use super::format::{list, pretty, text};
 
 /// The longest description in the table; `--json` has all of it.
 const DESCRIPTION: usize = 72;
+
+/// The shapes that can be asked for.
+const SHAPES: [&str; 5] = [
+    Shape::Mcp.as_str(),
+    Shape::Anthropic.as_str(),
+    Shape::OpenAi.as_str(),
+    Shape::OpenAiResponses.as_str(),
+    Shape::Gemini.as_str(),
+];
 
 /// What `gantry tools` takes.
 #[derive(Debug, Args)]
@@ -20,6 +31,9 @@ pub(super) struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Print what stands in `tools` of a request to this API, as JSON
+    #[arg(long, value_parser = SHAPES)]
+    shape: Option<String>,
 }
 
 /// Lists the tools.
@@ -28,11 +42,19 @@ pub(super) async fn run(
     surroundings: &Surroundings,
 ) -> Result<ExitCode, Failure> {
     let client = surroundings.client(Role::Agent)?;
-    let path = match &options.server {
-        Some(server) => format!("/api/v1/tools?server={}", super::client::segment(server)),
-        None => "/api/v1/tools".to_owned(),
-    };
+    let server = options
+        .server
+        .iter()
+        .map(|server| format!("server={}", super::client::segment(server)));
+    let shape = options.shape.iter().map(|shape| format!("shape={shape}"));
+    let query: Vec<_> = server.chain(shape).collect();
+    let path = format!("/api/v1/tools?{}", query.join("&"));
     let answer = client.get(&path).await?;
+    if options.shape.is_some() {
+        let tools = answer.get("tools").unwrap_or(&Value::Null);
+        surroundings.screen.line(&pretty(tools));
+        return Ok(ExitCode::SUCCESS);
+    }
     let (screen, tools) = (&surroundings.screen, list(&answer, "/items"));
     if options.json {
         screen.line(&pretty(&answer));
@@ -51,7 +73,7 @@ pub(super) async fn run(
                 vec![text(tool, "/name"), short]
             })
             .collect();
-        screen.line(&table(&["tool", "description"], &rows));
+        screen.table(&["tool", "description"], &rows);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -3,18 +3,19 @@
 //! Joins flags, files and the data folder into what `app` and the engine take, tells the person what
 //! happens, and stops on the first signal, at once on the second. Entry point: [`run`].
 
+mod live;
 mod options;
 mod tell;
 
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gantry_engine::{Engine, EngineConfig, EngineError, FirstKeys};
 use gantry_model::caller::KeyKind;
 use gantry_model::id::AgentName;
-use gantry_model::spec::{ProcessLaunch, Profile, ServerSpec, Source, Start};
+use gantry_model::spec::ServerSpec;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::data::{DataFolder, Running};
@@ -22,13 +23,15 @@ use crate::app::listen::{self, ListenError, Place};
 use crate::app::signals::Signals;
 use crate::app::users;
 use crate::app::{self, VERSION};
-use crate::config::file::{self, Problem};
+use crate::config::plan::Plan;
 
 use super::Surroundings;
 use super::failure::{Exit, Failure};
-use super::find::working_folder;
+use super::files::{self, Setup};
+use super::prompt;
 
-pub(super) use options::Options;
+pub(super) use live::NOTICE;
+pub(super) use options::{Flags, Options};
 
 /// The agent whose key a first start writes.
 const DEFAULT_AGENT: &str = "default";
@@ -40,17 +43,19 @@ const MOST_THREADS: usize = 8;
 pub(super) fn run(options: Options, surroundings: &Surroundings) -> Result<ExitCode, Failure> {
     let folder = DataFolder::open(&surroundings.data_path()?)
         .map_err(|error| Failure::of(Exit::Failed, &error))?;
-    let wanted = read_files(&options, surroundings)?;
+    let mut setup = Setup::new(&options.files, folder.clone(), surroundings)?;
+    let plan = agree(&mut setup, &options, surroundings)?;
+    let settings = &plan.settings;
     let place = Place {
-        address: options.address(),
-        port: options.port,
+        address: options.address(settings),
+        port: options.port(settings),
         remembered: folder.port(),
     };
     let listener = listen::bind(&place).map_err(|error| taken(&error, &folder))?;
 
     let mut config = EngineConfig::new(folder.path());
     config.environment = surroundings.environment.for_servers();
-    options.settle(&mut config);
+    options.settle(settings, &mut config);
 
     let threads = std::thread::available_parallelism()
         .map_or(2, usize::from)
@@ -64,7 +69,8 @@ pub(super) fn run(options: Options, surroundings: &Surroundings) -> Result<ExitC
     let gateway = Gateway {
         folder,
         listener,
-        wanted,
+        setup,
+        plan,
         options,
         surroundings,
     };
@@ -74,41 +80,40 @@ pub(super) fn run(options: Options, surroundings: &Surroundings) -> Result<ExitC
     done
 }
 
-/// What the files ask for.
-struct Wanted {
-    specs: Vec<ServerSpec>,
-    problems: Vec<Problem>,
-}
-
-fn read_files(options: &Options, surroundings: &Surroundings) -> Result<Wanted, Failure> {
-    let folder = working_folder()?;
-    let mut wanted = Wanted {
-        specs: Vec::new(),
-        problems: Vec::new(),
-    };
-    for path in &options.config {
-        let loaded = file::read(path, &surroundings.environment, &folder)
-            .map_err(|error| Failure::of(Exit::Usage, &error))?;
-        for warning in loaded.warnings {
-            tracing::warn!("{warning}");
-        }
-        wanted.problems.extend(loaded.problems);
-        for spec in loaded.specs {
-            // A later file wins, in the earlier one's place.
-            match wanted
-                .specs
-                .iter_mut()
-                .find(|known| known.name == spec.name)
-            {
-                Some(known) => *known = spec,
-                None => wanted.specs.push(spec),
+/// Reads the files, and asks the person at the terminal about those that nobody vouches for, and for
+/// the inputs that they need. What is not approved waits.
+fn agree(
+    setup: &mut Setup,
+    options: &Options,
+    surroundings: &Surroundings,
+) -> Result<Plan, Failure> {
+    let screen = &surroundings.screen;
+    let mut plan = setup.plan(screen)?;
+    let mut approved = Vec::new();
+    for file in &plan.unapproved {
+        if options.trust {
+            approved.push(file.clone());
+        } else if prompt::is_possible() {
+            files::show(file, screen);
+            if prompt::yes("Let it run?") {
+                approved.push(file.clone());
             }
         }
     }
-    match wanted.problems.first() {
-        Some(problem) if options.aborts() => Err(Failure::of(Exit::Usage, problem)),
-        _ => Ok(wanted),
+    if !approved.is_empty() {
+        setup.approve(&approved)?;
+        plan = setup.plan(screen)?;
     }
+    if setup.ask_inputs(&plan) {
+        plan = setup.plan(screen)?;
+    }
+    for warning in &plan.warnings {
+        tracing::warn!("{warning}");
+    }
+    if options.aborts(&plan.settings) && !plan.mistakes.is_empty() {
+        return Err(files::refused(&plan.mistakes, screen));
+    }
+    Ok(plan)
 }
 
 /// A port that is taken by the gateway of this very folder is worth another message.
@@ -137,7 +142,8 @@ fn is_alive(pid: u32) -> bool {
 struct Gateway<'a> {
     folder: DataFolder,
     listener: TcpListener,
-    wanted: Wanted,
+    setup: Setup,
+    plan: Plan,
     options: Options,
     surroundings: &'a Surroundings,
 }
@@ -188,7 +194,8 @@ impl Gateway<'_> {
         let Self {
             folder,
             listener,
-            wanted,
+            setup,
+            plan,
             options,
             surroundings,
         } = self;
@@ -203,13 +210,13 @@ impl Gateway<'_> {
             screen: surroundings.screen,
             url: &url,
             folder: &folder,
-            problems: &wanted.problems,
+            mistakes: &plan.mistakes,
             began,
         };
         let serving = app::serve(
             listener,
             engine.clone(),
-            options.serving(),
+            options.serving(&plan.settings),
             stop.cancelled(),
         );
         let telling = async {
@@ -219,7 +226,15 @@ impl Gateway<'_> {
                 () = teller.tell(&engine) => {}
             }
         };
-        let (served, ()) = tokio::join!(serving, telling);
+        let mut live = live::Live::new(setup, &plan, options.wants_example());
+        let watching = async {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                () = live.run(&engine) => {}
+            }
+        };
+        let (served, (), ()) = tokio::join!(serving, telling, watching);
         folder.withdraw();
         served.map_err(|error| Failure::plain(Exit::Failed, "cannot serve", &error))
     }
@@ -227,6 +242,7 @@ impl Gateway<'_> {
     /// Everything between an engine that runs and a gateway that serves.
     async fn prepare(&self, engine: &Engine, stop: &CancellationToken) -> Result<(), Failure> {
         let specs = self.specs(engine)?;
+        engine.set_notices(live::notices(&self.plan));
         let applying = async {
             tokio::select! {
                 biased;
@@ -246,7 +262,7 @@ impl Gateway<'_> {
             version: VERSION.to_owned(),
         };
         let kept = |error| Failure::of(Exit::Failed, &error);
-        if self.options.port != Some(0) {
+        if self.options.port(&self.plan.settings) != Some(0) {
             self.folder.remember_port(port).map_err(kept)?;
         }
         self.folder.announce(&running).map_err(kept)
@@ -289,30 +305,9 @@ impl Gateway<'_> {
 
     /// Returns what the files ask for; the example if nothing asks for anything.
     fn specs(&self, engine: &Engine) -> Result<Vec<ServerSpec>, Failure> {
-        let by_api = engine
-            .servers()
-            .iter()
-            .any(|server| server.spec.source == Source::Api);
-        if !self.options.config.is_empty() || self.options.no_example || by_api {
-            return Ok(self.wanted.specs.clone());
-        }
-        let program: PathBuf = std::env::current_exe().map_err(|error| {
+        live::wanted(engine, &self.plan, self.options.wants_example()).map_err(|error| {
             Failure::plain(Exit::Failed, "cannot tell this program's path", &error)
-        })?;
-        let launch = ProcessLaunch {
-            command: program.to_string_lossy().into_owned(),
-            args: vec!["example-server".to_owned()],
-            env: Default::default(),
-            cwd: None,
-            profile: Profile::Local,
-            limits: Default::default(),
-        };
-        let name = "example".parse().expect("the example's name is a name");
-        let mut spec = ServerSpec::process(name, launch);
-        spec.description = Some("Gantry's own example".to_owned());
-        spec.start = Start::Eager;
-        spec.source = Source::Builtin;
-        Ok(vec![spec])
+        })
     }
 }
 

@@ -1,156 +1,90 @@
-//! One entry of an `mcpServers` file becomes the spec of a server.
+//! One server's entry becomes its spec: the members that clients share, and Gantry's own.
 //!
-//! Knows the members that clients share (`command`, `args`, `env`, `cwd`, `timeout`, `disabled`) and
-//! Gantry's own; every mistake names its field. Entry point: [`read`].
+//! Every mistake names its field and place, and what to write instead; all of an entry's mistakes are
+//! told at once. In Gantry's own file an unknown key is a mistake, in a client's a warning. Entry
+//! point: [`read`].
+
+pub(in crate::config) mod fields;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
 
-use gantry_model::id::{NameError, ServerName};
+use gantry_model::id::ServerName;
 use gantry_model::spec::{
-    ProcessLaunch, Profile, ResourceLimits, ServerSpec, Source, SpecError, Start, period,
+    Allowances, CallPolicy, LifePolicy, ProcessLaunch, Profile, ResourceLimits, ServerSpec, Source,
+    SpecError, Start, ToolFilter, WhenUnresponsive, check_url,
 };
-use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
 
-use super::env::Environment;
-use super::expand::{Missing, expand};
+use super::document::{Document, Node, Span, Table, Value};
+use super::expand::Values;
+use super::mistake::{Kind, Mistake, meant};
 
-/// Members that other programs put into an entry and that need no word from us.
-const OF_OTHERS: [&str; 8] = [
-    "autoApprove",
-    "alwaysAllow",
-    "alwaysLoad",
-    "trust",
-    "watchPaths",
-    "dev",
-    "gallery",
-    "tools",
-];
+use fields::{Fields, Told};
 
-/// Why an entry cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum EntryError {
-    /// The name is none for a server.
-    #[error("its name is not usable")]
-    Name(#[source] NameError),
-    /// A member has the wrong form.
-    #[error("`{field}` must be {wanted}")]
-    Field {
-        /// Which one, such as `args[2]`.
-        field: String,
-        /// What it must be.
-        wanted: String,
-    },
-    /// A variable that is used and not set.
-    #[error("`{field}` uses the variable `{variable}`, which is not set")]
-    Variable {
-        /// Which member uses it.
-        field: String,
-        /// The variable.
-        variable: String,
-    },
-    /// A server behind a URL.
-    #[error("`{field}` names a remote server, and this version runs commands only")]
-    Remote {
-        /// The member that says so.
-        field: &'static str,
-    },
-    /// Something that the types cannot say is wrong.
-    #[error("its settings are not usable")]
-    Spec(#[source] SpecError),
+/// One server as it stands in a file.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// Its name.
+    pub name: String,
+    /// Where the name stands.
+    pub name_span: Span,
+    /// What is said of it.
+    pub node: Node,
 }
 
-impl EntryError {
-    /// Returns what to do about it, if that can be said.
-    pub fn hint(&self) -> Option<String> {
+/// Whose file an entry stands in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// Gantry's own: an unknown key is a mistake.
+    Gantry,
+    /// A client's: an unknown key is that client's, and a warning at most.
+    Client,
+}
+
+/// How the variables of an entry are treated.
+#[derive(Debug, Clone, Copy)]
+pub enum Fill<'a> {
+    /// They are filled.
+    From(Values<'a>),
+    /// They stay as written: nobody has approved the file, so that it learns nothing.
+    AsWritten {
+        /// The folder whose configuration is read.
+        folder: &'a Path,
+    },
+}
+
+impl Fill<'_> {
+    fn folder(&self) -> &Path {
         match self {
-            Self::Variable { variable, .. } => Some(format!(
-                "set `{variable}` before `gantry up`, or write `${{{variable}:-default}}`"
-            )),
-            Self::Spec(SpecError::Shell { .. }) => {
-                Some("put the program into `command` and each argument into `args`".to_owned())
-            }
-            Self::Name(_) | Self::Field { .. } | Self::Remote { .. } | Self::Spec(_) => None,
+            Self::From(values) => values.folder,
+            Self::AsWritten { folder } => folder,
         }
     }
 }
 
-/// A readable entry.
-pub(super) struct Entry {
-    pub(super) spec: ServerSpec,
-    /// Members that are not known.
-    pub(super) ignored: Vec<String>,
+/// What became of an entry.
+#[derive(Debug, Default)]
+pub struct Reading {
+    /// The spec; nothing if there are mistakes or the entry is switched off.
+    pub spec: Option<ServerSpec>,
+    /// What is wrong.
+    pub mistakes: Vec<Mistake>,
+    /// What was read and is of no effect.
+    pub warnings: Vec<String>,
 }
 
-/// Reads an entry; `None` if it is switched off.
-pub(super) fn read(
-    name: &str,
-    value: &Value,
-    environment: &Environment,
-    folder: &Path,
-) -> Result<Option<Entry>, EntryError> {
-    let name: ServerName = name.parse().map_err(EntryError::Name)?;
-    let members = value
-        .as_object()
-        .ok_or_else(|| wrong("the entry", "an object"))?;
-    let reader = Reader {
-        members,
-        environment,
-    };
-    if reader.flag("disabled")? || !reader.flag_or("enabled", true)? {
-        return Ok(None);
-    }
-    reader.refuse_remote()?;
-
-    let mut launch = ProcessLaunch {
-        command: reader
-            .text("command")?
-            .ok_or_else(|| wrong("command", "the program to run"))?,
-        args: reader.texts("args")?,
-        env: reader.variables()?,
-        cwd: Some(
-            reader
-                .text("cwd")?
-                .map_or_else(|| folder.to_owned(), |cwd| folder.join(cwd)),
-        ),
-        profile: reader.part("profile")?.unwrap_or(Profile::Local),
-        limits: reader
-            .part("limits")?
-            .unwrap_or_else(ResourceLimits::default),
-    };
-    // As every client does, a command that is a path counts from the working folder.
-    if launch.command.contains('/') {
-        launch.command = folder.join(&launch.command).to_string_lossy().into_owned();
-    }
-    let mut spec = ServerSpec::process(name, launch);
-    spec.source = Source::File;
-    spec.description = reader.text("description")?;
-    spec.start = reader.part("start")?.unwrap_or(Start::Eager);
-    spec.calls = reader.part("calls")?.unwrap_or_default();
-    spec.life = reader.part("life")?.unwrap_or_default();
-    if let Some(concurrency) = reader.part("concurrency")? {
-        spec.calls.concurrency = Some(concurrency);
-    }
-    if let Some(timeout) = reader.timeout()? {
-        spec.calls.timeout = timeout;
-        spec.calls.timeout_max = spec.calls.timeout_max.max(timeout);
-    }
-    spec.check().map_err(EntryError::Spec)?;
-    Ok(Some(Entry {
-        spec,
-        ignored: reader.unknown(),
-    }))
-}
-
-/// The members that are read here.
-const KNOWN: [&str; 16] = [
+/// The keys of an entry.
+pub const KEYS: [&str; 25] = [
     "type",
+    "transport",
     "command",
     "args",
     "env",
     "cwd",
+    "url",
+    "httpUrl",
+    "serverUrl",
+    "headers",
     "timeout",
     "disabled",
     "enabled",
@@ -161,117 +95,384 @@ const KNOWN: [&str; 16] = [
     "limits",
     "calls",
     "life",
-    "transport",
+    "tools",
+    "allow_shell",
+    "allow_env",
+    "inputs",
+    "$schema",
+];
+/// The keys of `limits`.
+pub const LIMITS: [&str; 4] = ["cpu", "memory", "memory_bytes", "pids"];
+/// The keys of `calls`.
+pub const CALLS: [&str; 6] = [
+    "concurrency",
+    "queue",
+    "timeout",
+    "timeout_max",
+    "late_grace",
+    "pass_context",
+];
+/// The keys of `life`.
+pub const LIFE: [&str; 7] = [
+    "handshake",
+    "probe",
+    "health_every",
+    "health_timeout",
+    "when_unresponsive",
+    "stop_grace",
+    "restart",
+];
+/// The keys of `life.restart`.
+pub const RESTART: [&str; 4] = ["at_once", "window", "ladder", "reset_after"];
+/// The keys of `tools`.
+pub const TOOLS: [&str; 2] = ["include", "exclude"];
+
+/// Members that clients put into an entry and that need no word from us.
+const OF_CLIENTS: [&str; 9] = [
+    "autoApprove",
+    "alwaysAllow",
+    "alwaysLoad",
+    "trust",
+    "watchPaths",
+    "dev",
+    "gallery",
+    "version",
+    "name",
 ];
 
-struct Reader<'a> {
-    members: &'a Map<String, Value>,
-    environment: &'a Environment,
+/// The values of `type`.
+const TYPES: [&str; 5] = ["stdio", "http", "sse", "streamable-http", "streamableHttp"];
+
+/// Reads an entry.
+pub fn read(document: &Document, entry: &Entry, owner: Owner, fill: Fill<'_>) -> Reading {
+    let mut told = Told::new(document, Some(&entry.name), owner);
+    let spec = spec(&mut told, entry, fill);
+    let Told {
+        mistakes, warnings, ..
+    } = told;
+    Reading {
+        spec: spec.filter(|_| mistakes.is_empty()),
+        mistakes,
+        warnings,
+    }
 }
 
-impl Reader<'_> {
-    fn flag(&self, field: &str) -> Result<bool, EntryError> {
-        self.flag_or(field, false)
-    }
-
-    fn flag_or(&self, field: &str, default: bool) -> Result<bool, EntryError> {
-        match self.members.get(field) {
-            None => Ok(default),
-            Some(value) => value
-                .as_bool()
-                .ok_or_else(|| wrong(field, "`true` or `false`")),
-        }
-    }
-
-    fn refuse_remote(&self) -> Result<(), EntryError> {
-        for field in ["url", "httpUrl", "serverUrl"] {
-            if self.members.contains_key(field) {
-                return Err(EntryError::Remote { field });
+fn spec(told: &mut Told<'_>, entry: &Entry, fill: Fill<'_>) -> Option<ServerSpec> {
+    let name: Option<ServerName> =
+        match entry.name.parse() {
+            Ok(name) => Some(name),
+            Err(error) => {
+                // The message has the name already, and cuts one that is too long.
+                let mistake = told.document.mistake(&entry.name_span, Kind::Name);
+                told.push(mistake.say(error.to_string()).label("this name").help(
+                    "use letters, digits, `.`, `_` and `-`, at most 64, such as `web-search`",
+                ));
+                None
             }
+        };
+    let Some(table) = entry.node.as_table() else {
+        told.wrong(
+            &entry.node,
+            "the entry",
+            "a table",
+            "write `{\"command\": \"…\", \"args\": []}`",
+        );
+        return None;
+    };
+    let mut fields = Fields::new(told, table, "", fill);
+    if fields.flag("disabled") == Some(true) || fields.flag("enabled") == Some(false) {
+        return None;
+    }
+    fields.known(&KEYS);
+    let launch = launch(&mut fields, entry);
+    let description = fields.plain("description");
+    let start = fields
+        .choice("start", &[("eager", Start::Eager), ("lazy", Start::Lazy)])
+        .unwrap_or(Start::Eager);
+    let allow = Allowances {
+        shell: fields.flag("allow_shell").unwrap_or_default(),
+        env: fields.names("allow_env").unwrap_or_default(),
+    };
+    let concurrency = fields.whole("concurrency", 1..=1024);
+    let timeout = fields.period("timeout");
+    let (calls, life) = (calls(&mut fields), life(&mut fields));
+    let tools = tools(&mut fields, table);
+    let mut spec = ServerSpec {
+        description,
+        start,
+        calls,
+        life,
+        source: Source::File,
+        tools,
+        allow,
+        ..ServerSpec::process(name?, launch?)
+    };
+    if let Some(lanes) = concurrency {
+        spec.calls.concurrency = u32::try_from(lanes).ok();
+    }
+    if let Some(timeout) = timeout {
+        spec.calls.timeout = timeout;
+        spec.calls.timeout_max = spec.calls.timeout_max.max(timeout);
+    }
+    if told.mistakes.is_empty()
+        && let Err(error) = spec.check()
+    {
+        unusable(told, entry, &error);
+    }
+    Some(spec)
+}
+
+/// Reads how the server comes to life: a command, or a URL, which is checked and then refused.
+fn launch(fields: &mut Fields<'_, '_>, entry: &Entry) -> Option<ProcessLaunch> {
+    let kind = fields.kind(&TYPES);
+    let urls: Vec<&str> = ["url", "httpUrl", "serverUrl"]
+        .into_iter()
+        .filter(|key| fields.has(key))
+        .collect();
+    let remote = !urls.is_empty() || kind.is_some_and(|kind| kind != "stdio");
+    if remote {
+        refuse_remote(fields, entry, kind, &urls);
+        return None;
+    }
+    let command = fields.text("command");
+    if command.is_none() && !fields.has("command") {
+        let mistake = fields.told.mistake(&entry.name_span, Kind::Value);
+        fields.told.push(
+            mistake
+                .say("`command` is missing")
+                .label("this server")
+                .help("a server over stdio needs `command`, the program to run; a remote one needs `url`"),
+        );
+    }
+    let args = fields.texts("args");
+    let env = fields.pairs("env");
+    let cwd = fields.text("cwd");
+    let profile = fields
+        .choice(
+            "profile",
+            &[("local", Profile::Local), ("hosted", Profile::Hosted)],
+        )
+        .unwrap_or(Profile::Local);
+    let limits = limits(fields);
+    let folder = fields.fill.folder();
+    let mut command = command?;
+    // As every client does, a command that is a path counts from the working folder.
+    if command.contains('/') && !command.starts_with("${") {
+        command = folder.join(&command).to_string_lossy().into_owned();
+    }
+    Some(ProcessLaunch {
+        command,
+        args: args?,
+        env: env?,
+        cwd: Some(cwd.map_or_else(|| folder.to_owned(), |cwd| folder.join(cwd))),
+        profile,
+        limits,
+    })
+}
+
+fn refuse_remote(fields: &mut Fields<'_, '_>, entry: &Entry, kind: Option<&str>, urls: &[&str]) {
+    let Some(&key) = urls.first() else {
+        let kind = kind.unwrap_or_default();
+        let mistake = fields.told.mistake(&entry.name_span, Kind::Value);
+        fields.told.push(
+            mistake
+                .say("`url` is missing")
+                .label(format!("a server of type `{kind}`"))
+                .help("write `\"url\": \"https://…\"`, and `\"headers\": {…}` if it needs some"),
+        );
+        return;
+    };
+    let url = fields.text(key);
+    fields.pairs("headers");
+    let Some(node) = fields.node(key) else { return };
+    if fields.has("command") {
+        let mistake = fields.told.mistake(&node.span, Kind::Value);
+        fields.told.push(
+            mistake
+                .say(format!("`command` and `{key}` exclude each other"))
+                .label("a remote server has no command")
+                .help("keep one of them"),
+        );
+        return;
+    }
+    let Some(url) = url else { return };
+    let filled = matches!(fields.fill, Fill::From(_)) || !url.contains("${");
+    if filled && let Err(error) = check_url(&url) {
+        let mistake = fields.told.mistake(&node.span, Kind::Refused);
+        fields.told.push(
+            mistake
+                .say(format!("`{key}` cannot be used: {error}"))
+                .label("this")
+                .help(error.hint()),
+        );
+        return;
+    }
+    if fields.told.mistakes.is_empty() {
+        let mistake = fields.told.mistake(&node.span, Kind::Remote);
+        fields.told.push(
+            mistake
+                .say("this is a remote server, and this version runs commands only")
+                .label("a URL")
+                .help(
+                    "the other servers are not touched; set `\"disabled\": true` to silence this",
+                ),
+        );
+    }
+}
+
+fn limits(fields: &mut Fields<'_, '_>) -> ResourceLimits {
+    let Some(mut limits) = fields.below("limits", &LIMITS) else {
+        return ResourceLimits::default();
+    };
+    let bytes = limits.whole("memory_bytes", 4 << 20..=1 << 46);
+    ResourceLimits {
+        cpu: limits.real("cpu", "0.01 to 1024 cores"),
+        memory_bytes: limits.bytes("memory", "4 MiB to 64 TiB").or(bytes),
+        pids: limits.whole("pids", 4..=1_000_000),
+    }
+}
+
+fn calls(fields: &mut Fields<'_, '_>) -> CallPolicy {
+    let mut policy = CallPolicy::default();
+    let Some(mut calls) = fields.below("calls", &CALLS) else {
+        return policy;
+    };
+    let lanes = calls.whole("concurrency", 1..=1024);
+    policy.concurrency = lanes.and_then(|lanes| u32::try_from(lanes).ok());
+    if let Some(queue) = calls.whole("queue", 1..=65_536) {
+        policy.queue = u32::try_from(queue).unwrap_or(policy.queue);
+    }
+    policy.timeout = calls.period("timeout").unwrap_or(policy.timeout);
+    policy.timeout_max = calls.period("timeout_max").unwrap_or(policy.timeout_max);
+    policy.late_grace = calls.period("late_grace").unwrap_or(policy.late_grace);
+    policy.pass_context = calls.flag("pass_context").unwrap_or(policy.pass_context);
+    policy
+}
+
+fn life(fields: &mut Fields<'_, '_>) -> LifePolicy {
+    let mut policy = LifePolicy::default();
+    let Some(mut life) = fields.below("life", &LIFE) else {
+        return policy;
+    };
+    policy.handshake = life.period("handshake").unwrap_or(policy.handshake);
+    policy.probe = life.period("probe").unwrap_or(policy.probe);
+    policy.health_every = life.period("health_every").unwrap_or(policy.health_every);
+    policy.health_timeout = life
+        .period("health_timeout")
+        .unwrap_or(policy.health_timeout);
+    policy.stop_grace = life.period("stop_grace").unwrap_or(policy.stop_grace);
+    policy.when_unresponsive = life.choice(
+        "when_unresponsive",
+        &[
+            ("keep", WhenUnresponsive::Keep),
+            ("reconnect", WhenUnresponsive::Reconnect),
+        ],
+    );
+    if let Some(mut restart) = life.below("restart", &RESTART) {
+        let known = &mut policy.restart;
+        if let Some(at_once) = restart.whole("at_once", 0..=1_000_000) {
+            known.at_once = u32::try_from(at_once).unwrap_or(known.at_once);
         }
-        for field in ["type", "transport"] {
-            match self.members.get(field).map(|value| value.as_str()) {
-                None | Some(Some("stdio")) => {}
-                Some(Some(_)) => return Err(EntryError::Remote { field }),
-                Some(None) => return Err(wrong(field, "a text such as `stdio`")),
+        known.window = restart.period("window").unwrap_or(known.window);
+        known.reset_after = restart.period("reset_after").unwrap_or(known.reset_after);
+        if let Some(ladder) = restart.periods("ladder") {
+            known.ladder = ladder;
+        }
+    }
+    policy
+}
+
+/// Reads the filter of tools; a list under that name is a client's own and says who may call.
+fn tools(fields: &mut Fields<'_, '_>, table: &Table) -> ToolFilter {
+    let member = table.get("tools");
+    if fields.told.owner == Owner::Client
+        && member.is_some_and(|member| matches!(member.node.value, Value::List(_)))
+    {
+        return ToolFilter::default();
+    }
+    let Some(mut tools) = fields.below("tools", &TOOLS) else {
+        return ToolFilter::default();
+    };
+    ToolFilter {
+        include: tools.names("include"),
+        exclude: tools.names("exclude").unwrap_or_default(),
+    }
+}
+
+/// Tells what the model's own rules refuse, at the place that it is about.
+fn unusable(told: &mut Told<'_>, entry: &Entry, error: &SpecError) {
+    let field = error.field();
+    let variable = field.strip_prefix("env.").and_then(|variable| {
+        let env = entry.node.find("env")?.as_table()?;
+        Some(env.get(variable)?.key_span.clone())
+    });
+    let short = field.strip_prefix("calls.").unwrap_or(&field);
+    let span = variable
+        .or_else(|| Some(entry.node.find(&field)?.span.clone()))
+        .or_else(|| Some(entry.node.find(short)?.span.clone()))
+        .unwrap_or_else(|| entry.name_span.clone());
+    let kind = match error {
+        SpecError::Shell { .. } | SpecError::Script { .. } | SpecError::Variable { .. } => {
+            Kind::Refused
+        }
+        SpecError::Command { .. }
+        | SpecError::Nul { .. }
+        | SpecError::Range { .. }
+        | SpecError::Restart { .. } => Kind::Value,
+    };
+    let text = gantry_model::diagnose::chain(error);
+    let prefix = format!("server `{}`: ", entry.name);
+    let said = text.strip_prefix(&prefix).unwrap_or(&text).to_owned();
+    let mistake = told.mistake(&span, kind).say(said).label("this");
+    let hint = error.hint().map(|hint| in_syntax(told.document, &hint));
+    told.push(match hint {
+        Some(hint) => mistake.help(hint),
+        None => mistake,
+    });
+}
+
+/// Hints of the model are written as TOML; JSON files need quotes around keys.
+fn in_syntax(document: &Document, hint: &str) -> String {
+    if super::document::Syntax::of(&document.path) == super::document::Syntax::Toml {
+        return hint.to_owned();
+    }
+    hint.replace("`allow_shell = ", "`\"allow_shell\": ")
+        .replace("`allow_env = ", "`\"allow_env\": ")
+}
+
+/// Returns the variables and inputs that an entry uses, by field, for whoever explains it.
+pub fn texts(entry: &Entry) -> BTreeMap<String, String> {
+    fn walk(path: String, node: &Node, found: &mut BTreeMap<String, String>) {
+        match &node.value {
+            Value::Text(text) => {
+                found.insert(path, text.clone());
             }
+            Value::List(list) => {
+                for (index, inner) in list.iter().enumerate() {
+                    walk(format!("{path}[{index}]"), inner, found);
+                }
+            }
+            Value::Table(table) => {
+                for member in &table.members {
+                    let path = match path.as_str() {
+                        "" => member.key.clone(),
+                        path => format!("{path}.{}", member.key),
+                    };
+                    walk(path, &member.node, found);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
-        Ok(())
     }
-
-    fn text(&self, field: &str) -> Result<Option<String>, EntryError> {
-        match self.members.get(field) {
-            None => Ok(None),
-            Some(value) => self.filled(field, value).map(Some),
-        }
-    }
-
-    fn texts(&self, field: &str) -> Result<Vec<String>, EntryError> {
-        let Some(value) = self.members.get(field) else {
-            return Ok(Vec::new());
-        };
-        let values = value
-            .as_array()
-            .ok_or_else(|| wrong(field, "a list of texts"))?;
-        let texts = values.iter().enumerate();
-        texts
-            .map(|(index, value)| self.filled(&format!("{field}[{index}]"), value))
-            .collect()
-    }
-
-    fn variables(&self) -> Result<BTreeMap<String, String>, EntryError> {
-        let Some(value) = self.members.get("env") else {
-            return Ok(BTreeMap::new());
-        };
-        let members = value
-            .as_object()
-            .ok_or_else(|| wrong("env", "an object of texts"))?;
-        let pairs = members.iter();
-        pairs
-            .map(|(name, value)| Ok((name.clone(), self.filled(&format!("env.{name}"), value)?)))
-            .collect()
-    }
-
-    fn filled(&self, field: &str, value: &Value) -> Result<String, EntryError> {
-        let text = value.as_str().ok_or_else(|| wrong(field, "a text"))?;
-        expand(text, self.environment).map_err(|Missing { variable }| EntryError::Variable {
-            field: field.escape_debug().to_string(),
-            variable,
-        })
-    }
-
-    fn part<T: DeserializeOwned>(&self, field: &str) -> Result<Option<T>, EntryError> {
-        let Some(value) = self.members.get(field) else {
-            return Ok(None);
-        };
-        let part = T::deserialize(value);
-        part.map(Some)
-            .map_err(|error| wrong(field, &format!("as documented: {error}")))
-    }
-
-    /// Clients write milliseconds; a text carries its unit.
-    fn timeout(&self) -> Result<Option<Duration>, EntryError> {
-        let period = match self.members.get("timeout") {
-            None => return Ok(None),
-            Some(Value::Number(number)) => number.as_u64().map(Duration::from_millis),
-            Some(Value::String(text)) => period::parse(text),
-            Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) => None,
-        };
-        period
-            .map(Some)
-            .ok_or_else(|| wrong("timeout", "milliseconds, or a text such as `30s`"))
-    }
-
-    fn unknown(&self) -> Vec<String> {
-        let known = |key: &str| KNOWN.contains(&key) || OF_OTHERS.contains(&key);
-        let keys = self.members.keys().filter(|key| !known(key));
-        keys.map(|key| key.escape_debug().to_string()).collect()
-    }
+    let mut found = BTreeMap::new();
+    walk(String::new(), &entry.node, &mut found);
+    found
 }
 
-fn wrong(field: &str, wanted: &str) -> EntryError {
-    EntryError::Field {
-        field: field.escape_debug().to_string(),
-        wanted: wanted.to_owned(),
-    }
+/// Returns the nearest known key, for «did you mean».
+fn nearest(written: &str, known: &[&'static str]) -> Option<&'static str> {
+    meant(written, known.iter().copied())
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,10 +16,20 @@ pub const GANTRY_URL: &str = "GANTRY_URL";
 pub const GANTRY_KEY_FILE: &str = "GANTRY_KEY_FILE";
 /// Any value but an empty one turns colours off.
 pub const NO_COLOR: &str = "NO_COLOR";
+/// Any value but an empty one and `0` shows colours even where no terminal is.
+pub const CLICOLOR_FORCE: &str = "CLICOLOR_FORCE";
+/// How wide tables are, if the terminal does not say.
+pub const COLUMNS: &str = "COLUMNS";
 /// `dumb` turns colours off.
 pub const TERM: &str = "TERM";
 /// Where data folders are kept; `~/.local/state` if it is not set.
 pub const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
+/// Where programs keep what a person set up; `~/.config` if it is not set.
+pub const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
+/// Where Claude Code keeps its `.claude.json`, if not in the home.
+pub const CLAUDE_CONFIG_DIR: &str = "CLAUDE_CONFIG_DIR";
+/// Where Copilot keeps its `mcp-config.json`, if not in `~/.copilot`.
+pub const COPILOT_HOME: &str = "COPILOT_HOME";
 /// The person's home.
 pub const HOME: &str = "HOME";
 
@@ -71,9 +81,37 @@ impl Environment {
         given.or_else(|| Some(PathBuf::from(self.filled(HOME)?).join(".local/state")))
     }
 
+    /// Returns the folder in which programs keep what a person set up, if there is a home.
+    pub fn config_home(&self) -> Option<PathBuf> {
+        if cfg!(target_os = "macos") {
+            return Some(PathBuf::from(self.filled(HOME)?).join("Library/Application Support"));
+        }
+        let given = self
+            .filled(XDG_CONFIG_HOME)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute());
+        given.or_else(|| Some(PathBuf::from(self.filled(HOME)?).join(".config")))
+    }
+
     /// Tells whether the person wants colours, as far as variables say.
     pub fn wants_colour(&self) -> bool {
         self.filled(NO_COLOR).is_none() && self.get(TERM) != Some("dumb")
+    }
+
+    /// Tells whether the person wants colours wherever the output goes.
+    pub fn forces_colour(&self) -> bool {
+        self.filled(NO_COLOR).is_none()
+            && self
+                .filled(CLICOLOR_FORCE)
+                .is_some_and(|value| value != "0")
+    }
+
+    /// Returns the width that the person names.
+    pub fn columns(&self) -> Option<usize> {
+        self.filled(COLUMNS)?
+            .parse()
+            .ok()
+            .filter(|width| *width >= 20)
     }
 }
 
@@ -127,5 +165,8 @@ mod tests {
         assert!(environment(&[("NO_COLOR", "")]).wants_colour());
         assert!(!environment(&[("NO_COLOR", "1")]).wants_colour());
         assert!(!environment(&[("TERM", "dumb")]).wants_colour());
+        assert!(environment(&[("CLICOLOR_FORCE", "1")]).forces_colour());
+        assert!(!environment(&[("CLICOLOR_FORCE", "0")]).forces_colour());
+        assert!(!environment(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]).forces_colour());
     }
 }

@@ -1,106 +1,219 @@
-//! `${NAME}` and `${NAME:-default}` in a file's texts, filled from the environment in one pass.
+//! Variables in a file's texts, filled in one pass: `${NAME}`, `${NAME:-default}`, `${env:NAME}`,
+//! `${input:id}`, `${workspaceFolder}` and its kin.
 //!
-//! What a variable holds is never looked at again, and anything that is no variable name stays as it
-//! is written. A variable that is not set is an error, never an empty text. Entry point: [`expand`].
+//! What a variable holds is never looked at again. A variable that is not set is an error, never an
+//! empty text; anything else in `${…}` stays as it is written, and is named. Entry point: [`expand`].
 
-use super::env::Environment;
+use std::collections::BTreeMap;
+use std::path::Path;
 
-/// A variable that is used and not set.
+use super::env::{Environment, HOME};
+
+/// What variables are filled from.
+#[derive(Debug, Clone, Copy)]
+pub struct Values<'a> {
+    /// The environment.
+    pub environment: &'a Environment,
+    /// The folder whose configuration is read.
+    pub folder: &'a Path,
+    /// What the person was asked for, by id.
+    pub inputs: &'a BTreeMap<String, String>,
+}
+
+/// A text with its variables filled.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Filled {
+    /// The text.
+    pub text: String,
+    /// What looks like a variable and is none.
+    pub odd: Vec<String>,
+    /// The variables of the environment that were used.
+    pub used: Vec<String>,
+}
+
+/// What is used and not there.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("variable `{variable}` is not set")]
-pub struct Missing {
-    /// Its name.
-    pub variable: String,
+pub enum Missing {
+    /// A variable that is not set.
+    #[error("variable `{name}` is not set")]
+    Variable {
+        /// Its name.
+        name: String,
+    },
+    /// An input that nobody was asked for.
+    #[error("input `{id}` was not given")]
+    Input {
+        /// Its id.
+        id: String,
+    },
+}
+
+enum Reference<'a> {
+    Variable {
+        name: &'a str,
+        default: Option<&'a str>,
+    },
+    Input(&'a str),
+    Known(String),
 }
 
 /// Fills the variables of a text.
-pub fn expand(text: &str, environment: &Environment) -> Result<String, Missing> {
-    let mut filled = String::with_capacity(text.len());
+pub fn expand(text: &str, values: Values<'_>) -> Result<Filled, Missing> {
+    let mut filled = Filled::default();
     let mut rest = text;
     while let Some(start) = rest.find("${") {
         let (before, after) = rest.split_at(start);
-        filled.push_str(before);
+        filled.text.push_str(before);
         let body = &after[2..];
-        match body
-            .find('}')
-            .and_then(|end| Some((reference(&body[..end])?, end)))
-        {
-            Some((Reference { name, default }, end)) => {
-                let value = match (environment.get(name), default) {
+        let Some(end) = body.find('}') else {
+            filled.odd.push(after.chars().take(40).collect());
+            filled.text.push_str(after);
+            return Ok(filled);
+        };
+        match reference(&body[..end], values) {
+            None => {
+                filled.odd.push(format!("${{{}}}", &body[..end]));
+                // What stands in it may hold a variable of its own.
+                filled.text.push_str("${");
+                rest = body;
+                continue;
+            }
+            Some(Reference::Known(value)) => filled.text.push_str(&value),
+            Some(Reference::Input(id)) => match values.inputs.get(id) {
+                Some(value) => filled.text.push_str(value),
+                None => return Err(Missing::Input { id: id.to_owned() }),
+            },
+            Some(Reference::Variable { name, default }) => {
+                let value = match (values.environment.get(name), default) {
                     // As in a shell, `:-` also covers a variable that is set to nothing.
-                    (Some(""), Some(default)) | (None, Some(default)) => default,
+                    (Some("") | None, Some(default)) => default,
                     (Some(value), _) => value,
                     (None, None) => {
-                        return Err(Missing {
-                            variable: name.to_owned(),
+                        return Err(Missing::Variable {
+                            name: name.to_owned(),
                         });
                     }
                 };
-                filled.push_str(value);
-                rest = &body[end + 1..];
-            }
-            None => {
-                filled.push_str("${");
-                rest = body;
+                filled.text.push_str(value);
+                filled.used.push(name.to_owned());
             }
         }
+        rest = &body[end + 1..];
     }
-    filled.push_str(rest);
+    filled.text.push_str(rest);
     Ok(filled)
 }
 
-struct Reference<'a> {
-    name: &'a str,
-    default: Option<&'a str>,
+/// Returns the ids of the inputs that a text asks for.
+pub fn inputs(text: &str) -> impl Iterator<Item = &str> {
+    let references = text.split("${input:").skip(1);
+    references
+        .filter_map(|rest| rest.split_once('}').map(|(id, _)| id))
+        .filter(|id| is_id(id))
 }
 
-/// Reads what stands between the braces; `None` if that is no reference to a variable.
-fn reference(body: &str) -> Option<Reference<'_>> {
+/// Reads what stands between the braces; `None` if that is no reference.
+fn reference<'a>(body: &'a str, values: Values<'_>) -> Option<Reference<'a>> {
+    let path = |path: &Path| Reference::Known(path.to_string_lossy().into_owned());
+    match body {
+        "workspaceFolder" | "workspaceRoot" => return Some(path(values.folder)),
+        "workspaceFolderBasename" => {
+            return values.folder.file_name().map(|name| path(Path::new(name)));
+        }
+        "userHome" => {
+            let home = values.environment.filled(HOME)?;
+            return Some(Reference::Known(home.to_owned()));
+        }
+        "pathSeparator" | "/" => return Some(Reference::Known("/".to_owned())),
+        _ => {}
+    }
+    if let Some(id) = body.strip_prefix("input:") {
+        return is_id(id).then_some(Reference::Input(id));
+    }
     let body = body.strip_prefix("env:").unwrap_or(body);
     let (name, default) = match body.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
         None => (body, None),
     };
+    is_name(name).then_some(Reference::Variable { name, default })
+}
+
+fn is_id(id: &str) -> bool {
+    let allowed = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+    !id.is_empty() && id.chars().all(allowed)
+}
+
+fn is_name(name: &str) -> bool {
     let mut letters = name.chars();
-    let first = letters.next()?;
-    let is_name = (first.is_ascii_alphabetic() || first == '_')
-        && letters.all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
-    is_name.then_some(Reference { name, default })
+    letters
+        .next()
+        .is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
+        && letters.all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(text: &str, expected: Result<&str, &str>) {
-        let environment = [("A", "1"), ("EMPTY", ""), ("NESTED", "${A}")];
+    fn fill(text: &str) -> Result<Filled, Missing> {
+        let environment = [
+            ("A", "1"),
+            ("EMPTY", ""),
+            ("NESTED", "${A}"),
+            ("HOME", "/h"),
+        ];
         let environment = environment
             .iter()
             .map(|(name, value)| ((*name).into(), (*value).into()))
             .collect();
-        let found = expand(text, &environment).map_err(|missing| missing.variable);
-        assert_eq!(
-            found,
-            expected.map(str::to_owned).map_err(str::to_owned),
-            "{text}"
-        );
+        let inputs = [("token".to_owned(), "typed".to_owned())].into();
+        let values = Values {
+            environment: &environment,
+            folder: Path::new("/work/shop"),
+            inputs: &inputs,
+        };
+        expand(text, values)
+    }
+
+    fn check(text: &str, expected: &str) {
+        assert_eq!(fill(text).unwrap().text, expected, "{text}");
     }
 
     #[test]
     fn variables_are_filled_in_one_pass() {
-        check("x-${A}-${A}", Ok("x-1-1"));
-        check("${env:A}", Ok("1"));
-        check("${B:-two}${EMPTY:-three}", Ok("twothree"));
-        check("[${EMPTY}]", Ok("[]"));
-        check("${NESTED}", Ok("${A}")); // fault K2
-        check("${B}", Err("B")); // fault K1
+        check("x-${A}-${A}", "x-1-1");
+        check("${env:A}", "1");
+        check("${B:-two}${EMPTY:-three}", "twothree");
+        check("[${EMPTY}]", "[]");
+        check("${NESTED}", "${A}"); // fault K2
+        let missing = Missing::Variable { name: "B".into() };
+        assert_eq!(fill("${B}"), Err(missing.clone())); // fault K1
+        assert_eq!(fill("${env:B}"), Err(missing));
+        assert_eq!(fill("${A}${EMPTY}").unwrap().used, ["A", "EMPTY"]);
     }
 
     #[test]
-    fn what_is_no_variable_stays() {
-        for text in ["$A", "${}", "${A", "${A%x}", "${1A}", "$${", "a${b c}"] {
-            check(text, Ok(text));
+    fn folders_and_inputs_are_known() {
+        check("${workspaceFolder}/x", "/work/shop/x");
+        check("${workspaceFolderBasename}", "shop");
+        check("${userHome}${pathSeparator}y", "/h/y");
+        check("${input:token}", "typed");
+        let missing = Missing::Input { id: "other".into() };
+        assert_eq!(fill("${input:other}"), Err(missing));
+        assert_eq!(
+            inputs("a${input:x}b${input:y z}${input:q}").collect::<Vec<_>>(),
+            ["x", "q"]
+        );
+    }
+
+    #[test]
+    fn what_is_no_variable_stays_and_is_named() {
+        for text in ["${}", "${A", "${A%x}", "${1A}", "a${b c}"] {
+            let filled = fill(text).unwrap();
+            assert_eq!(filled.text, text);
+            assert_eq!(filled.odd.len(), 1, "{text}");
         }
-        check("${A%x}${A}", Ok("${A%x}1"));
+        assert_eq!(fill("$A").unwrap().odd, [""; 0]);
+        check("${A%x}${A}", "${A%x}1");
     }
 }

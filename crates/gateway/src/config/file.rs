@@ -1,250 +1,193 @@
-//! Reads `mcpServers` files, the form that MCP clients share.
+//! Where the servers stand in a file: under `mcpServers`, as the whole file, under one project of many,
+//! or in Gantry's own `gantry.toml`.
 //!
-//! A file that is no JSON is refused as a whole. A mistake in one server's entry leaves out that
-//! server and is returned beside the others, so that one bad entry never hurts its neighbours.
-//! Entry point: [`read`].
+//! Tells nothing about what an entry means (`entry`). Entry point: [`entries`].
 
-use std::fs::File;
-use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use gantry_model::diagnose::{Diagnose, Fault};
-use gantry_model::spec::ServerSpec;
-use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
-use serde_json::Value;
+use super::document::{Document, Member, Node, Syntax, Table};
+use super::entry::Entry;
+use super::mistake::{Kind, Mistake, meant};
 
-use super::entry::{self, EntryError};
-use super::env::Environment;
-
-/// The longest file that is read.
-const LONGEST_BYTES: u64 = 4 << 20;
-
-/// What a file asks for.
-#[derive(Debug, Default)]
-pub struct Loaded {
-    /// The servers, in the file's order.
-    pub specs: Vec<ServerSpec>,
-    /// The servers that cannot be had as they are written.
-    pub problems: Vec<Problem>,
-    /// What was read and is of no effect.
-    pub warnings: Vec<String>,
+/// Where the servers stand in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Root {
+    /// Under `mcpServers`, which must be there.
+    Servers,
+    /// Under `mcpServers`, if it is there: the file is mostly about other things.
+    MaybeServers,
+    /// The whole file is a map of servers.
+    Whole,
+    /// Under `projects`, the folder's path, `mcpServers`.
+    Project(PathBuf),
+    /// `gantry.toml`: under `servers`, beside `gateway` and `version`.
+    Own,
 }
 
-/// A server that cannot be had as it is written.
-#[derive(Debug, thiserror::Error)]
-#[error("server `{server}` in `{}` cannot be used", file.display())]
-pub struct Problem {
-    /// The file it stands in.
-    pub file: PathBuf,
-    /// Its name there, escaped.
-    pub server: String,
-    /// What is wrong.
-    #[source]
-    pub error: EntryError,
-}
-
-impl Diagnose for Problem {
-    fn code(&self) -> &'static str {
-        "config.server"
-    }
-
-    fn fault(&self) -> Fault {
-        Fault::Client
-    }
-
-    fn hint(&self) -> Option<String> {
-        self.error.hint()
-    }
-}
-
-/// Why a file cannot be used at all.
-#[derive(Debug, thiserror::Error)]
-pub enum FileError {
-    /// It cannot be read.
-    #[error("cannot read the configuration file `{}`", path.display())]
-    Read {
-        /// Which file.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        source: io::Error,
-    },
-    /// It is longer than any such file should be.
-    #[error("the configuration file `{}` is longer than {LONGEST_BYTES} bytes", path.display())]
-    TooLong {
-        /// Which file.
-        path: PathBuf,
-    },
-    /// It is no JSON, or lacks the shape that clients share.
-    #[error("{}:{line}:{column}: {detail}", path.display())]
-    Syntax {
-        /// Which file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// The column, from 1.
-        column: usize,
-        /// What was found there.
-        detail: String,
-    },
-}
-
-impl Diagnose for FileError {
-    fn code(&self) -> &'static str {
-        match self {
-            Self::Read { .. } => "config.read",
-            Self::TooLong { .. } => "config.too_long",
-            Self::Syntax { .. } => "config.syntax",
-        }
-    }
-
-    fn fault(&self) -> Fault {
-        Fault::Client
-    }
-
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Read { .. } | Self::TooLong { .. } => None,
-            Self::Syntax { .. } => Some(
-                "the file should look like `{\"mcpServers\": {\"NAME\": {\"command\": \"…\", \"args\": []}}}`"
-                    .to_owned(),
-            ),
+impl Root {
+    /// Returns where the servers stand in a file that was named by a person.
+    pub fn of(path: &Path) -> Self {
+        let name = path.file_name().map(|name| name.to_string_lossy());
+        match name.as_deref() {
+            Some(".mcprc") => Self::Whole,
+            Some(".kode.json") => Self::MaybeServers,
+            _ if Syntax::of(path) == Syntax::Toml => Self::Own,
+            _ => Self::Servers,
         }
     }
 }
 
-/// Reads one file; `folder` is where servers run that name no working folder.
-pub fn read(path: &Path, environment: &Environment, folder: &Path) -> Result<Loaded, FileError> {
-    let failed = |source| FileError::Read {
-        path: path.to_owned(),
-        source,
+/// The keys of `gantry.toml`.
+pub const OWN_KEYS: [&str; 3] = ["version", "gateway", "servers"];
+
+/// What clients call the map of servers, for a hint.
+const OTHER_ROOTS: [&str; 4] = ["servers", "mcp_servers", "mcpservers", "context_servers"];
+
+/// Returns the entries of a file, in order.
+pub fn entries(document: &Document, root: &Root) -> Result<Vec<Entry>, Mistake> {
+    let Some(table) = document.root.as_table() else {
+        return Err(document
+            .mistake(&document.root.span, Kind::Syntax)
+            .say(format!(
+                "the file must hold a table, not {}",
+                document.root.kind()
+            ))
+            .label("this")
+            .help(shape(root)));
     };
-    let mut text = Vec::new();
-    let file = File::open(path).map_err(failed)?;
-    file.take(LONGEST_BYTES + 1)
-        .read_to_end(&mut text)
-        .map_err(failed)?;
-    if text.len() as u64 > LONGEST_BYTES {
-        return Err(FileError::TooLong {
-            path: path.to_owned(),
-        });
-    }
-    parse(path, &text, environment, folder)
+    let servers = match root {
+        Root::Servers => {
+            let member = only(document, table, "mcpServers")?;
+            Some(member.ok_or_else(|| no_servers(document, table))?)
+        }
+        Root::MaybeServers => only(document, table, "mcpServers")?,
+        Root::Own => {
+            check_own(document, table)?;
+            only(document, table, "servers")?
+        }
+        Root::Project(folder) => of_project(document, table, folder)?,
+        Root::Whole => match only(document, table, "mcpServers")? {
+            Some(member) => Some(member),
+            None => return members(document, &document.root),
+        },
+    };
+    servers.map_or(Ok(Vec::new()), |member| members(document, &member.node))
 }
 
-fn parse(
-    path: &Path,
-    text: &[u8],
-    environment: &Environment,
+fn members(document: &Document, servers: &Node) -> Result<Vec<Entry>, Mistake> {
+    let Some(table) = servers.as_table() else {
+        return Err(document
+            .mistake(&servers.span, Kind::Syntax)
+            .say(format!(
+                "servers must be a table by name, not {}",
+                servers.kind()
+            ))
+            .label("this")
+            .help("write `{\"NAME\": {\"command\": \"…\", \"args\": []}}`"));
+    };
+    if let Some(second) = servers.repeated() {
+        return Err(repeated(document, second));
+    }
+    let entries = table.members.iter().map(|member| Entry {
+        name: member.key.clone(),
+        name_span: member.key_span.clone(),
+        node: member.node.clone(),
+    });
+    Ok(entries.collect())
+}
+
+/// Returns a member that may stand once.
+fn only<'t>(
+    document: &Document,
+    table: &'t Table,
+    key: &str,
+) -> Result<Option<&'t Member>, Mistake> {
+    let mut all = table.members.iter().filter(|member| member.key == key);
+    let first = all.next();
+    match all.next() {
+        Some(second) => Err(repeated(document, second)),
+        None => Ok(first),
+    }
+}
+
+fn repeated(document: &Document, second: &Member) -> Mistake {
+    let name = second.key.escape_debug();
+    document
+        .mistake(&second.key_span, Kind::Repeated)
+        .say(format!("`{name}` stands here a second time"))
+        .label("the second one")
+        .help("keep one of them")
+}
+
+fn no_servers(document: &Document, table: &Table) -> Mistake {
+    let similar = table.members.iter().find(|member| {
+        let key = member.key.to_lowercase();
+        OTHER_ROOTS.contains(&key.as_str()) || meant(&member.key, ["mcpServers"]).is_some()
+    });
+    let span = similar.map_or(0..0, |member| member.key_span.clone());
+    let mistake = document
+        .mistake(&span, Kind::Syntax)
+        .say("there is no member `mcpServers`");
+    match similar {
+        Some(_) => mistake
+            .label("is this it?")
+            .help("rename it to `mcpServers`"),
+        None => mistake.help(shape(&Root::Servers)),
+    }
+}
+
+fn of_project<'t>(
+    document: &Document,
+    table: &'t Table,
     folder: &Path,
-) -> Result<Loaded, FileError> {
-    let servers: Servers = serde_json::from_slice(text).map_err(|error| FileError::Syntax {
-        path: path.to_owned(),
-        line: error.line(),
-        column: error.column(),
-        detail: without_position(&error),
-    })?;
-    let mut loaded = Loaded::default();
-    for (name, value) in servers.0 {
-        match entry::read(&name, &value, environment, folder) {
-            Ok(Some(entry)) => {
-                let told = |key| {
-                    format!(
-                        "`{}`: server `{name}`: `{key}` is not known and has no effect",
-                        path.display()
-                    )
-                };
-                loaded.warnings.extend(entry.ignored.iter().map(told));
-                loaded.specs.push(entry.spec);
-            }
-            Ok(None) => {}
-            Err(error) => {
-                let server = name.escape_debug().to_string();
-                loaded.problems.push(Problem {
-                    file: path.to_owned(),
-                    server,
-                    error,
-                });
-            }
+) -> Result<Option<&'t Member>, Mistake> {
+    let projects = only(document, table, "projects")?;
+    let projects = projects.and_then(|member| member.node.as_table());
+    let Some(projects) = projects else {
+        return Ok(None);
+    };
+    let Some(project) = only(document, projects, &folder.to_string_lossy())? else {
+        return Ok(None);
+    };
+    match project.node.as_table() {
+        Some(project) => only(document, project, "mcpServers"),
+        None => Ok(None),
+    }
+}
+
+fn check_own(document: &Document, table: &Table) -> Result<(), Mistake> {
+    for member in &table.members {
+        // What an import keeps for the way back.
+        let kept = member.key.starts_with("x-");
+        if !OWN_KEYS.contains(&member.key.as_str()) && !kept {
+            let mistake = document
+                .mistake(&member.key_span, Kind::UnknownKey)
+                .say(format!("`{}` is not known", member.key.escape_debug()))
+                .label("not known here");
+            return Err(match meant(&member.key, OWN_KEYS) {
+                Some(name) => mistake.help(format!("did you mean `{name}`?")),
+                None => mistake.help("known are `[gateway]`, `[servers.NAME]` and `version = 1`"),
+            });
         }
     }
-    Ok(loaded)
-}
-
-/// serde_json ends its messages with the place, which we show in front.
-fn without_position(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    text.rfind(" at line ")
-        .map_or(text.clone(), |end| text[..end].to_owned())
-}
-
-/// The entries under `mcpServers`, in order, each name once; other members belong to other programs.
-#[derive(Debug)]
-struct Servers(Vec<(String, Value)>);
-
-impl<'de> Deserialize<'de> for Servers {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Outer)
-    }
-}
-
-struct Outer;
-
-impl<'de> Visitor<'de> for Outer {
-    type Value = Servers;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("an object with a member `mcpServers`")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Servers, A::Error> {
-        let mut servers = None;
-        while let Some(key) = map.next_key::<String>()? {
-            if key != "mcpServers" {
-                map.next_value::<de::IgnoredAny>()?;
-            } else if servers.is_some() {
-                return Err(de::Error::custom("`mcpServers` stands here a second time"));
-            } else {
-                servers = Some(map.next_value::<Entries>()?.0);
-            }
+    match table.get("version") {
+        Some(version) if !matches!(&version.node.value, super::document::Value::Number(number) if number == "1") => {
+            Err(document
+                .mistake(&version.node.span, Kind::Value)
+                .say("`version` must be 1")
+                .label("this program reads version 1 only")
+                .help("write `version = 1`, or update Gantry"))
         }
-        servers
-            .map(Servers)
-            .ok_or_else(|| de::Error::custom("there is no member `mcpServers`"))
+        Some(_) | None => Ok(()),
     }
 }
 
-struct Entries(Vec<(String, Value)>);
-
-impl<'de> Deserialize<'de> for Entries {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Inner).map(Self)
-    }
-}
-
-struct Inner;
-
-impl<'de> Visitor<'de> for Inner {
-    type Value = Vec<(String, Value)>;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("an object of servers by name")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut entries: Vec<(String, Value)> = Vec::new();
-        while let Some((name, value)) = map.next_entry::<String, Value>()? {
-            if entries.iter().any(|(known, _)| *known == name) {
-                let name = name.escape_debug();
-                return Err(de::Error::custom(format!(
-                    "server `{name}` stands here a second time"
-                )));
-            }
-            entries.push((name, value));
+fn shape(root: &Root) -> &'static str {
+    match root {
+        Root::Own => "write `[servers.NAME]` and under it `command = \"…\"`",
+        Root::Whole => "write `{\"NAME\": {\"command\": \"…\", \"args\": []}}`",
+        Root::Servers | Root::MaybeServers | Root::Project(_) => {
+            "write `{\"mcpServers\": {\"NAME\": {\"command\": \"…\", \"args\": []}}}`"
         }
-        Ok(entries)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -2,8 +2,8 @@
 //!
 //! Every way to fail is a denial; there is no branch that lets a request through without a key. A
 //! key that is right is never held up by others' wrong ones; wrong ones are counted, per address
-//! too, and beyond a bound answered 429; the log gets two lines of an address and window. Entry
-//! points: the methods of [`Gate`].
+//! too, and beyond a bound answered 429. The first of an address and window is an event, and so is
+//! every tenfold more. Entry points: the methods of [`Gate`].
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -55,7 +55,11 @@ impl Gate {
             Some(caller) => Ok(caller),
             None => {
                 self.engine.count_wrong_key();
-                Err(self.attempts.refuse(peer(parts)))
+                let (problem, news) = self.attempts.refuse(peer(parts));
+                if let Some(news) = news {
+                    self.engine.report_wrong_keys(news);
+                }
+                Err(problem)
             }
         }
     }
@@ -164,22 +168,25 @@ struct Window {
 }
 
 impl Attempts {
-    fn refuse(&self, peer: IpAddr) -> Problem {
+    /// Returns how a wrong key is answered, and what is to be recorded, if that is worth a word.
+    fn refuse(&self, peer: IpAddr) -> (Problem, Option<String>) {
         let now = Instant::now();
         let window = self.count(peer, now);
+        let news = is_news(window.failures).then(|| match window.failures {
+            1 => format!("a wrong key from {peer}"),
+            count => format!("{count} wrong keys from {peer} within {WINDOW:?}"),
+        });
         if window.failures > ATTEMPTS {
             let rest = (window.since + WINDOW).saturating_duration_since(now);
-            return Problem::new(StatusCode::TOO_MANY_REQUESTS, "auth.attempts")
+            let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "auth.attempts")
                 .with_detail("too many wrong keys from this address")
                 .with_retry_after(rest);
+            return (problem, news);
         }
-        // The first of a window and the last before 429; the figures count them all.
-        if [1, ATTEMPTS].contains(&window.failures) {
-            tracing::warn!(peer = %peer, failures = window.failures, "wrong key");
-        }
-        Problem::new(StatusCode::UNAUTHORIZED, "auth.wrong_key")
+        let problem = Problem::new(StatusCode::UNAUTHORIZED, "auth.wrong_key")
             .with_detail("this key is not known, or was revoked")
-            .with_challenge(CHALLENGE_WRONG)
+            .with_challenge(CHALLENGE_WRONG);
+        (problem, news)
     }
 
     fn count(&self, peer: IpAddr, now: Instant) -> Window {
@@ -206,6 +213,15 @@ impl Attempts {
         window.failures = window.failures.saturating_add(1);
         *window
     }
+}
+
+/// Tells the first failure, the last before 429, and every tenfold more; the figures count them all.
+fn is_news(failures: u32) -> bool {
+    let mut rest = failures;
+    while rest > ATTEMPTS && rest.is_multiple_of(10) {
+        rest /= 10;
+    }
+    [1, ATTEMPTS].contains(&rest)
 }
 
 #[cfg(test)]
@@ -257,10 +273,16 @@ mod tests {
         let (one, other) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
         let now = Instant::now();
         for _ in 0..ATTEMPTS {
-            assert_eq!(attempts.refuse(one).status(), StatusCode::UNAUTHORIZED);
+            assert_eq!(attempts.refuse(one).0.status(), StatusCode::UNAUTHORIZED);
         }
-        assert_eq!(attempts.refuse(one).status(), StatusCode::TOO_MANY_REQUESTS);
-        assert_eq!(attempts.refuse(other).status(), StatusCode::UNAUTHORIZED);
+        let (problem, news) = attempts.refuse(one);
+        assert_eq!(problem.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(news, None);
+        let (problem, news) = attempts.refuse(other);
+        assert_eq!(problem.status(), StatusCode::UNAUTHORIZED);
+        assert_eq!(news.as_deref(), Some("a wrong key from 192.0.2.2"));
+        let told: Vec<u32> = (1..=30_000).filter(|count| is_news(*count)).collect();
+        assert_eq!(told, [1, 20, 200, 2_000, 20_000]);
         assert_eq!(attempts.count(one, now + WINDOW * 2).failures, 1);
         for n in 0..20_000_u32 {
             attempts.count(IpAddr::V4(n.into()), now + WINDOW * 2);

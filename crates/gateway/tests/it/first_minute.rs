@@ -142,7 +142,7 @@ fn a_wrong_file_is_refused_with_its_place() {
         .unwrap();
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(text.contains("bad.json:2:16: "), "{text}");
+    assert!(text.contains("bad.json:2:17]"), "{text}");
 }
 
 #[test]

@@ -8,6 +8,8 @@
 )]
 
 mod cli;
+mod clients;
+mod config;
 mod eras;
 mod faults_auth;
 mod faults_client;
@@ -15,8 +17,10 @@ mod faults_process;
 mod faults_stdio;
 mod first_minute;
 mod harness;
+mod prompts;
 mod proof;
 mod rest;
 mod rows_calls;
 mod rows_lifecycle;
+mod shapes;
 mod tidy;

@@ -27,6 +27,32 @@ pub fn salvage_id(bytes: &[u8]) -> Option<RequestId<'_>> {
     found
 }
 
+/// What an answer with the id `null` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unaddressed {
+    /// A result, which JSON-RPC allows only with an id.
+    Result,
+    /// An error with this code.
+    Error(i64),
+}
+
+/// Returns what a refused message says if it is an answer with the id `null`, and nothing else.
+pub fn salvage_unaddressed(bytes: &[u8]) -> Option<Unaddressed> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let message = super::validate(text, &super::Limits::default()).ok()?;
+    if !message.get("id")?.is_null() || message.get("method").is_some() {
+        return None;
+    }
+    match (message.get("result"), message.get("error")) {
+        (Some(_), None) => Some(Unaddressed::Result),
+        (None, Some(error)) => {
+            let code = error.get("code")?.text().parse().ok()?;
+            Some(Unaddressed::Error(code))
+        }
+        (Some(_), Some(_)) | (None, None) => None,
+    }
+}
+
 /// Returns the id that stands at the very end of a message whose beginning is lost: the last or
 /// the last but one member before the final brace.
 pub fn salvage_id_from_tail(tail: &[u8]) -> Option<RequestId<'_>> {

@@ -358,3 +358,27 @@ fn raw_values_are_read_in_place() {
     assert_eq!(raw("[]").items().count() + raw("{}").members().count(), 0);
     assert_eq!(raw("5").members().count() + raw("{}").items().count(), 0);
 }
+
+// fault S7
+#[test]
+fn an_answer_to_nobody_is_told_from_everything_else() {
+    let cases: [(&str, Option<Unaddressed>); 8] = [
+        (
+            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"x"}}"#,
+            Some(Unaddressed::Error(-32700)),
+        ),
+        (
+            r#"{"result":{},"id":null,"jsonrpc":"2.0"}"#,
+            Some(Unaddressed::Result),
+        ),
+        (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None),
+        (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, None),
+        (r#"{"jsonrpc":"2.0","id":null,"error":{"code":"x"}}"#, None),
+        (r#"{"jsonrpc":"2.0","id":null,"result":1,"error":{}}"#, None),
+        (r#"{"jsonrpc":"2.0","error":{"code":-32700}}"#, None),
+        (r#"[null"#, None),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(salvage_unaddressed(text.as_bytes()), expected, "{text}");
+    }
+}

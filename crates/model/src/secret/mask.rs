@@ -137,7 +137,8 @@ fn colon_after(bytes: &[u8], place: usize) -> Option<usize> {
     (bytes.get(place + blank) == Some(&b':')).then_some(place + blank)
 }
 
-fn is_credential(name: &str) -> bool {
+/// Tells whether a member of this name holds a credential, as far as names tell.
+pub fn is_credential(name: &str) -> bool {
     if name.contains('\\')
         && let Some(plain) = unescape(name)
     {

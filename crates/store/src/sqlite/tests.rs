@@ -119,8 +119,10 @@ async fn every_statement_can_be_prepared() {
         sql::calls::ALL,
     ];
     let mut statements: Vec<String> = fixed.concat().iter().map(|s| (*s).to_owned()).collect();
-    statements.push(calls::fold_statement(1));
-    statements.push(calls::fold_statement(64));
+    statements.push(fold::statement(1));
+    statements.push(fold::statement(fold::MANY));
+    statements.push(fold::alike_statement(fold::ALIKE));
+    statements.push(fold::alike_statement(fold::FEW));
     statements.push(calls::filtered(sql::calls::SELECT, &full_filter()).into_string());
     statements.push(calls::filtered(sql::calls::COUNT, &full_filter()).into_string());
     let mut turn = store
@@ -148,7 +150,7 @@ fn every_statement_is_in_its_list() {
         (include_str!("../sql/events.rs"), sql::events::ALL.len()),
         (include_str!("../sql/leases.rs"), sql::leases::ALL.len()),
         // The two halves of the folding statement are prepared joined.
-        (include_str!("../sql/calls.rs"), sql::calls::ALL.len() + 2),
+        (include_str!("../sql/calls.rs"), sql::calls::ALL.len() + 3),
     ];
     for (text, listed) in files {
         assert_eq!(text.matches(": &str =").count(), listed, "{text}");

@@ -2,23 +2,23 @@
 //! the API takes, and the way back from that name.
 
 use gantry_model::jsonrpc::{Edit, RawBuf};
-use gantry_model::naming::{Expose, Names, Rules, Target};
+use gantry_model::naming::{Expose, Names, Rules, Target, ToolId};
 use gantry_model::shape::{self, Shape};
 
 use super::View;
-use crate::catalog::{ListKind, schema};
+use crate::catalog::schema;
 use crate::request::Scope;
-use crate::server::handshake::trusted;
 
 impl View {
-    /// Returns the listed tools as they stand in a request's `tools`. row 4.3
-    pub(crate) fn tools_in(&self, shape: Shape) -> RawBuf {
-        let Some(names) = self.names(shape.target()) else {
-            let page = self.page(ListKind::Tools);
-            let listed = trusted(&page).get("tools").map(|tools| tools.to_buf());
-            return listed.unwrap_or_else(|| RawBuf::trusted("[]".to_owned()));
-        };
-        let listed = self.own_tools.iter().filter(|(_, listed)| *listed);
+    /// Returns the listed tools, or those of one server, as they stand in a request's `tools`.
+    /// row 4.3
+    pub(crate) fn tools_in(&self, shape: Shape, only: Option<&str>) -> RawBuf {
+        let names = self.names(shape.target());
+        let is_asked = |id: &ToolId| only.is_none_or(|server| id.server.as_str() == server);
+        let listed = self
+            .own_tools
+            .iter()
+            .filter(|(id, listed)| *listed && is_asked(id));
         let definitions: Vec<_> = listed
             .filter_map(|(id, _)| {
                 let name = names.exposed(id)?;
@@ -39,17 +39,17 @@ impl View {
 
     /// Returns the identity of the tool that a model means by a name of this shape. row 4.6
     pub(crate) fn meant(&self, shape: Shape, name: &str) -> Option<String> {
-        let names = self.names(shape.target())?;
+        let names = self.names(shape.target());
         names.resolve(name).map(ToString::to_string)
     }
 
-    /// Returns the names for a target; the view's own are MCP's.
-    fn names(&self, target: Target) -> Option<&Names> {
+    /// Returns the names for a target.
+    fn names(&self, target: Target) -> &Names {
         let cell = match target {
-            Target::Mcp => return None,
-            Target::Claude => 0,
-            Target::OpenAi => 1,
-            Target::Gemini => 2,
+            Target::Mcp => 0,
+            Target::Claude => 1,
+            Target::OpenAi => 2,
+            Target::Gemini => 3,
         };
         let names = || {
             let is_one = matches!(self.scope, Scope::Server(_));
@@ -69,6 +69,6 @@ impl View {
             });
             Names::build_aliased(rules, tools)
         };
-        Some(self.shaped_names[cell].get_or_init(names))
+        self.shaped_names[cell].get_or_init(names)
     }
 }

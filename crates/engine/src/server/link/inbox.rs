@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gantry_model::jsonrpc::{
-    self, Edit, METHOD_NOT_FOUND, Message, Notification, OneLine, Outcome, Payload, Raw, RawBuf,
-    Request, RequestId, salvage_id, salvage_id_from_tail,
+    self, Edit, INVALID_REQUEST, METHOD_NOT_FOUND, Message, Notification, OneLine, Outcome,
+    PARSE_ERROR, Payload, Raw, RawBuf, Request, RequestId, Unaddressed, WireError, salvage_id,
+    salvage_id_from_tail, salvage_unaddressed,
 };
 use tokio::time::Instant;
 
 use super::Link;
 use crate::server::logs::{LogStream, quote};
 use crate::server::pending::{Answer, Failure};
-use crate::transport::stdio::{Inbox, Overlong};
+use crate::transport::stdio::{Inbox, Overflow, Overlong};
 
 /// Stray bytes a server may write per second before it is ended.
 const NOISE_BYTES_PER_SECOND: usize = 1 << 20;
@@ -22,6 +23,10 @@ const NOISE_BYTES_PER_SECOND: usize = 1 << 20;
 const HEARD_PER_SECOND: u32 = 2_000;
 /// Requests of the server's that are answered per second.
 const ANSWERED_PER_SECOND: u32 = 20;
+
+/// How many times the limit of a line a list may be long: what is too long in it is left out, and
+/// the server stays (fault S19).
+const LISTING_LINES: usize = 4;
 
 /// What a server has used of its allowance in the current second.
 pub(super) struct Budget {
@@ -58,6 +63,7 @@ impl Inbox for std::sync::Arc<Link> {
     fn line(&self, line: Bytes) {
         let link: &Link = self;
         link.lines.fetch_add(1, Ordering::Relaxed);
+        link.silence.heard();
         match jsonrpc::parse(&line, &link.parse_limits()) {
             Ok(incoming) => match incoming.message {
                 Message::Response(response) => {
@@ -68,36 +74,50 @@ impl Inbox for std::sync::Arc<Link> {
                         Outcome::Result(raw) => Answer::Result(slice(&line, raw)),
                         Outcome::Error(raw) => Answer::Error(slice(&line, raw)),
                     };
+                    link.doubt.answered(id);
                     link.finish(id, answer);
                 }
                 Message::Notification(notification) => link.heard(&notification),
                 Message::Request(request) => link.asked(&request),
             },
+            Err(error @ WireError::NullId) if let Some(id) = link.meant(&line) => {
+                link.finish(id, Answer::Failed(Failure::Protocol(error.to_string())));
+            }
             Err(error) => link.no_message(&line, &error.to_string()),
         }
     }
 
-    fn overlong(&self, part: Overlong<'_>) -> bool {
+    fn overlong(&self, part: Overlong<'_>) -> Overflow {
         let limit = self.limits.line_bytes;
-        let (id, is_json) = match part {
-            Overlong::Begins(bytes) => (
-                salvage_id(bytes),
-                bytes.trim_ascii_start().starts_with(b"{"),
-            ),
-            Overlong::Ends(bytes) => (salvage_id_from_tail(bytes), true),
+        let (id, is_json, allowed) = match part {
+            Overlong::Begins { bytes, allowed } => {
+                let is_json = bytes.trim_ascii_start().starts_with(b"{");
+                (salvage_id(bytes), is_json, allowed)
+            }
+            Overlong::Ends(bytes) => (salvage_id_from_tail(bytes), true, usize::MAX),
         };
-        if let Some(id) = id.and_then(|id| id.matches_u64())
-            && self.pending.contains(id)
-        {
-            self.finish(id, Answer::Failed(Failure::TooLarge(limit)));
-        }
         if !is_json {
             self.report_trouble(format!(
                 "wrote a line over {} MiB that is no message",
                 limit >> 20
             ));
+            return Overflow::End;
         }
-        is_json
+        match id.and_then(|id| id.matches_u64()) {
+            Some(id) if self.is_listing(id) && allowed == limit => {
+                return Overflow::Keep(LISTING_LINES * limit);
+            }
+            Some(id) if self.pending.contains(id) => {
+                let most = if self.is_listing(id) {
+                    LISTING_LINES
+                } else {
+                    1
+                } * limit;
+                self.finish(id, Answer::Failed(Failure::TooLarge(most)));
+            }
+            Some(_) | None => {}
+        }
+        Overflow::Skip
     }
 }
 
@@ -123,6 +143,18 @@ fn bare(line: &[u8]) -> &[u8] {
 impl Link {
     fn count_late(&self) {
         self.counters.late.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the call that an answer without an id must be meant for. JSON-RPC answers so where
+    /// an id could not be read; with one call in flight, and nothing else that the server may not
+    /// have read yet, there is no doubt.
+    fn meant(&self, line: &[u8]) -> Option<u64> {
+        let is_answer = match salvage_unaddressed(line)? {
+            Unaddressed::Result => true,
+            Unaddressed::Error(code) => matches!(code, PARSE_ERROR | INVALID_REQUEST),
+        };
+        let only = || self.pending.only_call();
+        (is_answer && self.doubt.is_settled()).then(only).flatten()
     }
 
     /// A line that is no message: the answer to a call of ours gone wrong, or noise.

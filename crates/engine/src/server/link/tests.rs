@@ -128,3 +128,78 @@ async fn progress_carries_no_secret_of_the_server() {
     assert_eq!(report["message"], "[redacted]");
     assert_eq!(report["progressToken"], 7);
 }
+
+#[tokio::test]
+async fn a_server_that_has_read_a_call_may_leave_the_others_unread() {
+    // fault S13
+    let (link, receiver) = link(4, Redactor::default());
+    let mut receiver = BufReader::with_capacity(64, receiver);
+    let first = call(&link);
+    let work = async {
+        assert_eq!(written(&mut receiver, 1).await, ["tools/call"]);
+        let second = call(&link);
+        // It works on the first for three times the deadline, and nothing is held against it.
+        let busy = tokio::time::timeout(Duration::from_millis(300), second.answer());
+        assert!(busy.await.is_err());
+        // Now it has nothing to do, and still does not read.
+        link.line(Bytes::from_static(
+            br#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
+        ));
+        assert!(matches!(first.answer().await, Answer::Result(_)));
+        let refused = loop {
+            let id = link.new_id();
+            let line = OneLine::request(id, "tools/call", None);
+            match link.call(&"a".parse().unwrap(), id, line, None) {
+                Ok(third) => match third.answer().await {
+                    Answer::Failed(failure) => break failure,
+                    Answer::Result(_) | Answer::Error(_) => panic!("nobody answers"),
+                },
+                Err(Refusal::NotReading) => break Failure::NotReading,
+                Err(refusal) => panic!("{refusal:?}"),
+            }
+        };
+        assert_eq!(refused, Failure::NotReading);
+    };
+    tokio::select! {
+        () = work => {}
+        () = link.run_writer(Duration::from_millis(100)) => panic!("the writer ended"),
+    }
+}
+
+#[tokio::test]
+async fn an_answer_without_an_id_is_for_the_only_call_there_is() {
+    // fault S7
+    let null = |error: i64| {
+        let message = serde_json::json!({"jsonrpc": "2.0", "id": null,
+            "error": {"code": error, "message": "x"}});
+        Bytes::from(message.to_string())
+    };
+    let (link, _receiver) = link(4, Redactor::default());
+    let only = call(&link);
+    link.line(null(-32601));
+    assert_eq!(link.pending.only_call(), Some(1), "any call may be meant");
+    link.line(null(-32700));
+    assert!(matches!(
+        only.answer().await,
+        Answer::Failed(Failure::Protocol(_))
+    ));
+    // Of two calls it may be either.
+    let (second, third) = (call(&link), call(&link));
+    link.line(null(-32700));
+    assert_eq!(link.queue().in_flight, 2);
+    // A call was taken back, and the server may not have understood that.
+    drop(second);
+    link.line(null(-32700));
+    assert_eq!(link.queue().in_flight, 1);
+    // Once it has answered what was sent later, there is no doubt any more.
+    let fourth = call(&link);
+    link.line(Bytes::from_static(
+        br#"{"jsonrpc":"2.0","id":4,"result":{}}"#,
+    ));
+    assert!(matches!(fourth.answer().await, Answer::Result(_)));
+    link.line(null(-32600));
+    assert!(matches!(
+        third.answer().await,
+        Answer::Failed(Failure::Protocol(_))
+    ));
+}

@@ -8,7 +8,7 @@ use gantry_model::status::State;
 
 use super::care::Care;
 use super::{EndKind, Ended, Next, Running, ServerRunner};
-use crate::server::handle::{Live, Order};
+use crate::server::handle::{Live, Order, UNANSWERED};
 use crate::server::handshake;
 use crate::server::pending::Failure;
 
@@ -48,6 +48,10 @@ impl ServerRunner {
                     Some(Order::Restart) => return Next::Restart(Box::new(running)),
                     None => return Next::Stop(Some(Box::new(running))),
                 },
+                () = link.silence.opened.notified() => {
+                    let name = &self.spec.name;
+                    self.around.events.report(name, EventKind::HealthWarning, UNANSWERED);
+                }
                 cared = care.next() => {
                     if let Some(why) = self.tend(&mut care, cared) {
                         return self.cut(running, why).await;

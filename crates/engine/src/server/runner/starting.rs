@@ -165,7 +165,7 @@ impl ServerRunner {
 
     /// Puts what a server offers into the catalog; true if it is news.
     pub(super) fn take_listing(&self, listing: Listing, hello: Arc<Hello>) -> bool {
-        let catalog = ServerCatalog::new(listing, Some(hello));
+        let catalog = ServerCatalog::new(listing.filtered(&self.spec.tools), Some(hello));
         let news = !self.catalog.load().offers_the_same(&catalog);
         self.status.send_modify(|status| {
             if status.state != State::Unresponsive {

@@ -27,15 +27,26 @@ pub(crate) trait Inbox {
     fn line(&self, line: Bytes);
 
     /// Hears of a line over the limit as soon as that is known: with its beginning, and again
-    /// with its end. Returns false to end the reading, because this is no message.
-    fn overlong(&self, part: Overlong<'_>) -> bool;
+    /// with its end if it was skipped.
+    fn overlong(&self, part: Overlong<'_>) -> Overflow;
+}
+
+/// What becomes of a line over the limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Overflow {
+    /// It is read to its end and not kept.
+    Skip,
+    /// It is kept all the same, up to so many bytes.
+    Keep(usize),
+    /// This is no message, and the reading ends.
+    End,
 }
 
 /// What is known of a line over the limit.
 #[derive(Debug)]
 pub(crate) enum Overlong<'a> {
-    /// The limit was passed; this is how the line begins.
-    Begins(&'a [u8]),
+    /// What a line may have was passed; this is how it begins.
+    Begins { bytes: &'a [u8], allowed: usize },
     /// The line is over; this is how it ended.
     Ends(&'a [u8]),
 }
@@ -47,6 +58,8 @@ pub(crate) struct LineReader {
     /// How much of `buffer` is known to hold no line break.
     scanned: usize,
     limit: usize,
+    /// What the line that is being read may have: the limit, or more by leave of the inbox.
+    allowed: usize,
     overlong: Option<Skipping>,
 }
 
@@ -54,6 +67,8 @@ pub(crate) struct LineReader {
 struct Skipping {
     since: Instant,
     skipped: usize,
+    /// How much may be skipped before the line counts as endless.
+    most: usize,
     tail: Vec<u8>,
 }
 
@@ -73,6 +88,7 @@ impl LineReader {
             buffer: BytesMut::new(),
             scanned: 0,
             limit,
+            allowed: limit,
             overlong: None,
         }
     }
@@ -98,7 +114,7 @@ impl LineReader {
     fn room(&self) -> usize {
         match self.buffer.len() {
             ..=SMALL_BUFFER => SMALL_BUFFER,
-            length if length > LONG_LINE => (self.limit + LARGE_BUFFER)
+            length if length > LONG_LINE => (self.allowed + LARGE_BUFFER)
                 .saturating_sub(length)
                 .max(LARGE_BUFFER),
             _ => LARGE_BUFFER,
@@ -120,22 +136,26 @@ impl LineReader {
         while let Some(at) = memchr::memchr(b'\n', &self.buffer[self.scanned..]) {
             let line = self.buffer.split_to(self.scanned + at + 1);
             self.scanned = 0;
+            let allowed = std::mem::replace(&mut self.allowed, self.limit);
             match self.overlong.take() {
                 Some(mut skipping) => {
                     skipping.keep(&line);
-                    if !inbox.overlong(Overlong::Ends(&skipping.tail)) {
+                    if inbox.overlong(Overlong::Ends(&skipping.tail)) == Overflow::End {
                         return false;
                     }
                 }
-                None if line.len() > self.limit => {
-                    let begins = &line[..KEPT.min(line.len())];
-                    let ends = &line[line.len().saturating_sub(KEPT)..];
-                    if !inbox.overlong(Overlong::Begins(begins))
-                        || !inbox.overlong(Overlong::Ends(ends))
-                    {
-                        return false;
+                None if line.len() > allowed => match leave(inbox, &line, allowed) {
+                    Overflow::Keep(most) if line.len() <= most => {
+                        inbox.line(trimmed(line.freeze()));
                     }
-                }
+                    Overflow::Keep(_) | Overflow::Skip => {
+                        let ends = &line[line.len().saturating_sub(KEPT)..];
+                        if inbox.overlong(Overlong::Ends(ends)) == Overflow::End {
+                            return false;
+                        }
+                    }
+                    Overflow::End => return false,
+                },
                 None => inbox.line(trimmed(line.freeze())),
             }
             lines += 1;
@@ -149,24 +169,26 @@ impl LineReader {
 
     /// Keeps the buffer within the limit; false if an overlong line does not end.
     fn bound(&mut self, inbox: &impl Inbox) -> bool {
-        if self.overlong.is_none() && self.buffer.len() > self.limit {
-            if !inbox.overlong(Overlong::Begins(
-                &self.buffer[..KEPT.min(self.buffer.len())],
-            )) {
-                return false;
+        if self.overlong.is_none() && self.buffer.len() > self.allowed {
+            match leave(inbox, &self.buffer, self.allowed) {
+                Overflow::Keep(most) if most > self.allowed => self.allowed = most,
+                Overflow::Keep(_) | Overflow::Skip => {
+                    self.overlong = Some(Skipping {
+                        since: Instant::now(),
+                        skipped: 0,
+                        most: self.limit + self.allowed,
+                        tail: Vec::with_capacity(KEPT),
+                    });
+                }
+                Overflow::End => return false,
             }
-            self.overlong = Some(Skipping {
-                since: Instant::now(),
-                skipped: 0,
-                tail: Vec::with_capacity(KEPT),
-            });
         }
         if let Some(skipping) = &mut self.overlong {
             skipping.keep(&self.buffer);
             skipping.skipped += self.buffer.len();
             self.buffer.advance(self.buffer.len());
             self.scanned = 0;
-            if skipping.skipped > 2 * self.limit || skipping.since.elapsed() > OVERLONG_TIME {
+            if skipping.skipped > skipping.most || skipping.since.elapsed() > OVERLONG_TIME {
                 return false;
             }
         }
@@ -184,6 +206,14 @@ impl Skipping {
         let surplus = self.tail.len().saturating_sub(KEPT);
         self.tail.drain(..surplus);
     }
+}
+
+/// Asks what becomes of a line that is longer than `allowed`.
+fn leave(inbox: &impl Inbox, line: &[u8], allowed: usize) -> Overflow {
+    inbox.overlong(Overlong::Begins {
+        bytes: &line[..KEPT.min(line.len())],
+        allowed,
+    })
 }
 
 /// Takes off the line break and a carriage return before it.
@@ -209,6 +239,8 @@ mod tests {
     struct Kept {
         lines: RefCell<Vec<Vec<u8>>>,
         overlong: RefCell<Vec<String>>,
+        /// How long a line that begins with `long` may be.
+        long: usize,
     }
 
     impl Inbox for Kept {
@@ -216,9 +248,12 @@ mod tests {
             self.lines.borrow_mut().push(line.to_vec());
         }
 
-        fn overlong(&self, part: Overlong<'_>) -> bool {
+        fn overlong(&self, part: Overlong<'_>) -> Overflow {
             let part = match part {
-                Overlong::Begins(bytes) => {
+                Overlong::Begins { bytes, .. } if bytes.starts_with(b"long") => {
+                    return Overflow::Keep(self.long);
+                }
+                Overlong::Begins { bytes, .. } => {
                     format!("begins {}", String::from_utf8_lossy(&bytes[..4]))
                 }
                 Overlong::Ends(bytes) => {
@@ -229,13 +264,16 @@ mod tests {
                 }
             };
             self.overlong.borrow_mut().push(part);
-            true
+            Overflow::Skip
         }
     }
 
     async fn read(chunks: Vec<Vec<u8>>, limit: usize) -> (Kept, End) {
         let (mut sender, receiver) = pipe::pipe().unwrap();
-        let kept = Kept::default();
+        let kept = Kept {
+            long: 3 * limit,
+            ..Kept::default()
+        };
         let write = async move {
             for chunk in chunks {
                 if sender.write_all(&chunk).await.is_err() {
@@ -279,6 +317,27 @@ mod tests {
                 "{length}"
             );
             assert_eq!(end, End::Eof);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_line_that_may_be_longer_is_kept_up_to_its_own_limit() {
+        // fault S19
+        for (length, whole) in [(300, true), (301, false)] {
+            let mut line = b"long".to_vec();
+            line.resize(length - 1, b'x');
+            line.push(b'\n');
+            for size in [1, 50, 1000] {
+                let chunks = line.chunks(size).map(<[u8]>::to_vec);
+                let after = vec![vec![b'y'; 101], b"\nnext\n".to_vec()];
+                let (kept, end) = read(chunks.chain(after).collect(), 100).await;
+                let lines: Vec<usize> = kept.lines.borrow().iter().map(Vec::len).collect();
+                let wanted = if whole { vec![299, 4] } else { vec![4] };
+                assert_eq!(lines, wanted, "{length} in pieces of {size}");
+                // The line after it has no such leave.
+                assert!(kept.overlong.borrow().contains(&"begins yyyy".to_owned()));
+                assert_eq!(end, End::Eof);
+            }
         }
     }
 

@@ -2,7 +2,10 @@
 //! many call, lines are left for the writer task, which waits a turn and writes for all of them.
 //!
 //! A child that stops reading fills the pipe. What then remains is written by `run`, the link's
-//! writer task; if nothing moves for the deadline, the lines that were not begun are taken back.
+//! writer task; if nothing moves for the deadline, the lines that were not begun are taken back,
+//! and those that lie unread in the pipe are told.
+
+mod unread;
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,6 +15,9 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::unix::pipe;
 use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use self::unread::Unread;
 
 /// How much is gathered into one write.
 const BATCH_BYTES: usize = 256 * 1024;
@@ -23,6 +29,8 @@ pub(crate) struct LineWriter {
     state: Mutex<State>,
     /// Tells the writer task that there is something left to write.
     wake: Notify,
+    /// Tells the writer task that there are lines in the pipe to watch.
+    watch: Notify,
     /// How many bytes may wait.
     limit: usize,
 }
@@ -43,6 +51,15 @@ pub(crate) enum SendError {
     NotReading,
 }
 
+/// Calls whose line the child has not read within the deadline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Unheard {
+    /// It was never written.
+    TakenBack(u64),
+    /// These are all that lie in the pipe; the child may come to read them.
+    Unread(Vec<u64>),
+}
+
 struct State {
     /// `None` once the link is closed: the child then reads end of file.
     pipe: Option<Arc<pipe::Sender>>,
@@ -52,7 +69,10 @@ struct State {
     rest: Batch,
     /// Somebody is writing, or `rest` waits for the writer task.
     busy: bool,
+    /// The child has left what it was sent unread for the whole deadline.
     stalled: bool,
+    /// What lies in the pipe.
+    unread: Unread,
     /// The child has closed its end.
     broken: bool,
 }
@@ -125,9 +145,11 @@ impl LineWriter {
                 rest: Batch::default(),
                 busy: false,
                 stalled: false,
+                unread: Unread::default(),
                 broken: false,
             }),
             wake: Notify::new(),
+            watch: Notify::new(),
             limit,
         }
     }
@@ -150,8 +172,12 @@ impl LineWriter {
         let Some(pipe) = state.pipe.clone() else {
             return Err(SendError::Closed);
         };
+        // While there is room in the pipe, a notification may wait there for a child that reads again.
+        if state.stalled && (state.busy || call.is_some()) {
+            return Err(SendError::NotReading);
+        }
         if state.busy {
-            if state.stalled || state.queued_bytes + bytes.len() > self.limit {
+            if state.queued_bytes + bytes.len() > self.limit {
                 return Err(SendError::NotReading);
             }
             state.queued_bytes += bytes.len();
@@ -190,6 +216,7 @@ impl LineWriter {
                 }
             }
             let mut state = self.lock();
+            self.written(&mut state, &batch);
             match state.next_batch() {
                 Some(next) => batch = next,
                 None => {
@@ -203,24 +230,55 @@ impl LineWriter {
         Ok(())
     }
 
-    /// Writes what senders had to leave; `taken_back` hears of calls that a stalled child never got.
-    /// Returns whether the child closed its end, and not we ours.
-    pub(crate) async fn run(&self, deadline: Duration, taken_back: impl Fn(u64)) -> bool {
+    /// Notes a batch that is in the pipe; the first after a while is to be watched.
+    fn written(&self, state: &mut State, batch: &Batch) {
+        if state.unread.written(batch.bytes.len(), &batch.calls) {
+            self.watch.notify_one();
+        }
+    }
+
+    /// Writes what senders had to leave; `unheard` hears of the calls that a stalled child never
+    /// got, or has not read. Returns whether the child closed its end, and not we ours.
+    pub(crate) async fn run(&self, deadline: Duration, unheard: impl Fn(Unheard)) -> bool {
         while let Some(pipe) = self.pipe() {
+            let look = self.lock().unread.next_look(deadline);
             tokio::select! {
-                biased; // What there is to write, then whether anybody is there to read.
+                biased; // What there is to write, whether anybody is there to read, what lies unread.
                 () = self.wake.notified() => {}
                 _closed = pipe.ready(Interest::ERROR) => {
                     self.give_up();
                     break;
                 }
+                () = self.watch.notified(), if look.is_none() => continue,
+                () = at(look), if look.is_some() => {
+                    self.look(&pipe, deadline, &unheard);
+                    continue;
+                }
             }
             if self.pipe().is_none() {
                 break;
             }
-            self.write_rest(&pipe, deadline, &taken_back).await;
+            self.write_rest(&pipe, deadline, &unheard).await;
         }
         self.lock().broken
+    }
+
+    /// Looks whether the child reads what it was sent; calls that it leaves unread are told.
+    fn look(&self, pipe: &pipe::Sender, deadline: Duration, unheard: &impl Fn(Unheard)) {
+        let unread = {
+            let mut state = self.lock();
+            if state.busy {
+                // What is half in the pipe has a deadline of its own.
+                state.unread.put_off();
+                return;
+            }
+            let unread = state.unread.look(bytes_in(pipe), deadline);
+            state.stalled = state.unread.is_stalled();
+            unread
+        };
+        if !unread.is_empty() {
+            unheard(Unheard::Unread(unread));
+        }
     }
 
     fn pipe(&self) -> Option<Arc<pipe::Sender>> {
@@ -241,17 +299,19 @@ impl LineWriter {
     }
 
     /// Writes what senders had to leave and what gathers meanwhile, until nothing is left.
-    async fn write_rest(&self, pipe: &pipe::Sender, deadline: Duration, taken_back: &impl Fn(u64)) {
+    async fn write_rest(
+        &self,
+        pipe: &pipe::Sender,
+        deadline: Duration,
+        unheard: &impl Fn(Unheard),
+    ) {
         // One turn for everybody who is about to add a line.
         tokio::task::yield_now().await;
         let Some(mut batch) = self.begin() else {
             return;
         };
         loop {
-            if !self
-                .await_room(pipe, deadline, &mut batch, taken_back)
-                .await
-            {
+            if !self.await_room(pipe, deadline, &mut batch, unheard).await {
                 return self.give_up();
             }
             match try_write(pipe, &mut batch) {
@@ -263,6 +323,7 @@ impl LineWriter {
             if state.pipe.is_none() {
                 return;
             }
+            self.written(&mut state, &batch);
             match state.next_batch() {
                 Some(next) => batch = next,
                 None => {
@@ -279,22 +340,28 @@ impl LineWriter {
         pipe: &pipe::Sender,
         deadline: Duration,
         batch: &mut Batch,
-        taken_back: &impl Fn(u64),
+        unheard: &impl Fn(Unheard),
     ) -> bool {
         match tokio::time::timeout(deadline, pipe.writable()).await {
             Ok(ready) => ready.is_ok(),
             Err(_elapsed) => {
-                let unsent = {
+                let (unsent, unread) = {
                     let mut state = self.lock();
                     state.stalled = true;
                     state.queued_bytes = 0;
-                    std::mem::take(&mut state.queue)
+                    let in_pipe = bytes_in(pipe);
+                    let mut unread = state.unread.unread(in_pipe.saturating_sub(batch.written));
+                    let whole = batch.calls.iter().filter(|(_, end)| *end <= batch.written);
+                    let here = whole.filter(|(_, end)| *end + in_pipe > batch.written);
+                    unread.extend(here.map(|(call, _)| *call));
+                    (std::mem::take(&mut state.queue), unread)
                 };
                 // What was begun is ended, or the child would take the next line for its rest.
                 let unfinished = batch.take_back().into_iter();
                 unfinished
                     .chain(unsent.iter().filter_map(|line| line.call))
-                    .for_each(taken_back);
+                    .for_each(|call| unheard(Unheard::TakenBack(call)));
+                unheard(Unheard::Unread(unread));
                 let ready = pipe.writable().await.is_ok();
                 self.lock().stalled = false;
                 ready
@@ -323,6 +390,19 @@ impl LineWriter {
     }
 }
 
+/// Returns how many bytes the child has not read.
+fn bytes_in(pipe: &pipe::Sender) -> usize {
+    let bytes = rustix::io::ioctl_fionread(pipe).unwrap_or_default();
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+/// Waits until then, if there is a then.
+async fn at(time: Option<Instant>) {
+    if let Some(time) = time {
+        tokio::time::sleep_until(time).await;
+    }
+}
+
 /// Writes as much as the pipe takes; true if that was all.
 fn try_write(pipe: &pipe::Sender, batch: &mut Batch) -> io::Result<bool> {
     while !batch.is_written() {
@@ -338,149 +418,4 @@ fn try_write(pipe: &pipe::Sender, batch: &mut Batch) -> io::Result<bool> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
-
-    use tokio::io::AsyncReadExt;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn lines_arrive_whole_and_in_order_when_many_send() {
-        let (sender, mut receiver) = pipe::pipe().unwrap();
-        let writer = Arc::new(LineWriter::new(sender, 64 << 20));
-        let task = {
-            let w = Arc::clone(&writer);
-            async move {
-                w.run(Duration::from_secs(5), |_| {}).await;
-            }
-        };
-        let work = async {
-            for i in 0..2000u64 {
-                let mut line = format!("{i}:").into_bytes();
-                line.extend(std::iter::repeat_n(b'x', (i % 700) as usize));
-                line.push(b'\n');
-                writer
-                    .send(
-                        Some(i),
-                        line,
-                        if i % 3 == 0 {
-                            Company::Many
-                        } else {
-                            Company::Alone
-                        },
-                    )
-                    .unwrap();
-                if i % 64 == 0 {
-                    tokio::task::yield_now().await;
-                }
-            }
-        };
-        let read = async {
-            let mut text = String::new();
-            let mut lines = 0;
-            let mut buffer = vec![0; 65536];
-            while lines < 2000 {
-                let count = receiver.read(&mut buffer).await.unwrap();
-                text.push_str(std::str::from_utf8(&buffer[..count]).unwrap());
-                lines = text.matches('\n').count();
-            }
-            text
-        };
-        tokio::select! {
-            ((), text) = async { tokio::join!(work, read) } => {
-                for (i, line) in text.lines().enumerate() {
-                    assert!(line.starts_with(&format!("{i}:")) && line.ends_with(if i % 700 == 0 { ':' } else { 'x' }));
-                }
-            }
-            () = task => panic!("the writer task ended"),
-        }
-    }
-
-    #[tokio::test]
-    async fn a_child_that_stops_reading_gives_calls_back() {
-        // fault S13
-        let (sender, _receiver) = pipe::pipe().unwrap();
-        let writer = LineWriter::new(sender, 64 << 20);
-        let back = AtomicU64::new(0);
-        let mut big = vec![b'x'; 1 << 20];
-        big.push(b'\n');
-        writer.send(Some(1), big.clone(), Company::Alone).unwrap();
-        writer.send(Some(2), big.clone(), Company::Alone).unwrap();
-        let run = writer.run(Duration::from_millis(50), |call| {
-            back.fetch_add(call, Ordering::Relaxed);
-        });
-        let waited = tokio::time::timeout(Duration::from_millis(500), run).await;
-        assert!(waited.is_err());
-        assert_eq!(back.load(Ordering::Relaxed), 3);
-        assert_eq!(
-            writer.send(Some(3), big, Company::Alone),
-            Err(SendError::NotReading)
-        );
-    }
-
-    #[tokio::test]
-    async fn what_was_taken_back_is_never_written() {
-        // fault S13
-        let (sender, mut receiver) = pipe::pipe().unwrap();
-        let writer = LineWriter::new(sender, 64 << 20);
-        let line = |letter: u8, length: usize| {
-            let mut line = vec![letter; length];
-            line.push(b'\n');
-            line
-        };
-        // The first fills the pipe; the second and third are gathered into the batch behind it.
-        writer
-            .send(Some(1), line(b'a', 1 << 20), Company::Alone)
-            .unwrap();
-        let back = Mutex::new(Vec::new());
-        let stalled = Notify::new();
-        let run = writer.run(Duration::from_millis(50), |call| {
-            back.lock().unwrap().push(call);
-            stalled.notify_one();
-        });
-        let work = async {
-            stalled.notified().await;
-            let mut text = vec![0; (1 << 20) + 1];
-            receiver.read_exact(&mut text).await.unwrap();
-            while writer
-                .send(Some(3), line(b'c', 10), Company::Alone)
-                .is_err()
-            {
-                tokio::task::yield_now().await;
-            }
-            let mut next = vec![0; 11];
-            receiver.read_exact(&mut next).await.unwrap();
-            next
-        };
-        writer
-            .send(Some(2), line(b'b', 10), Company::Alone)
-            .unwrap();
-        tokio::select! {
-            next = work => assert_eq!(next, line(b'c', 10)),
-            _ = run => panic!("the writer task ended"),
-        }
-        assert_eq!(*back.lock().unwrap(), [1, 2]);
-    }
-
-    #[test]
-    fn only_the_line_that_was_begun_stays_in_a_batch() {
-        // fault S13
-        let batch = |written| {
-            let mut batch = Batch::default();
-            for (call, bytes) in [(Some(1), "aa\n"), (None, "bb\n"), (Some(2), "cc\n")] {
-                let bytes = bytes.as_bytes().to_vec();
-                batch.push(Line { call, bytes });
-            }
-            batch.written = written;
-            let back = batch.take_back();
-            (String::from_utf8(batch.bytes).unwrap(), back)
-        };
-        assert_eq!(batch(0), (String::new(), vec![1, 2]));
-        assert_eq!(batch(1), ("aa\n".into(), vec![1, 2]));
-        assert_eq!(batch(3), ("aa\n".into(), vec![2]));
-        assert_eq!(batch(4), ("aa\nbb\n".into(), vec![2]));
-        assert_eq!(batch(8), ("aa\nbb\ncc\n".into(), vec![2]));
-        assert_eq!(batch(9), ("aa\nbb\ncc\n".into(), vec![]));
-    }
-}
+mod tests;

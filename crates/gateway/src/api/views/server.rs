@@ -1,5 +1,7 @@
 //! The views of servers: what is wanted, what is observed, what they use beside what they may.
 
+use std::time::Duration;
+
 use gantry_engine::{Promise, ServerStatus, ServerView, Usage};
 use gantry_model::spec::{Launch, Profile, ServerSpec, Source, Start};
 use gantry_sandbox::{Limits, PromiseState};
@@ -77,6 +79,7 @@ pub(in crate::api) struct ServerStatusView {
     usage: UsageView,
     isolation: Option<Vec<PromiseView>>,
     queue: QueueView,
+    breaker: BreakerView,
     late_replies: u64,
     refused_requests: u64,
     noise: NoiseView,
@@ -127,6 +130,7 @@ impl ServerStatusView {
                 lanes: server.queue.lanes,
                 closed_lanes: server.queue.closed_lanes,
             },
+            breaker: BreakerView::of(server.breaker),
             late_replies: server.late_replies,
             refused_requests: server.refused_requests,
             noise: NoiseView {
@@ -237,6 +241,29 @@ struct QueueView {
     limit: u32,
     lanes: u32,
     closed_lanes: u32,
+}
+
+/// Whether calls are sent to a server that let some go unanswered.
+#[derive(Serialize, ToSchema)]
+struct BreakerView {
+    state: &'static str,
+    unanswered: u32,
+    next_try_in_ms: Option<u64>,
+}
+
+impl BreakerView {
+    fn of(breaker: gantry_engine::BreakerView) -> Self {
+        let state = match breaker.refuses_for {
+            None => "closed",
+            Some(Duration::ZERO) => "half_open",
+            Some(_) => "open",
+        };
+        Self {
+            state,
+            unanswered: breaker.unanswered,
+            next_try_in_ms: breaker.refuses_for.map(|time| time.as_millis() as u64),
+        }
+    }
 }
 
 #[derive(Serialize, ToSchema)]

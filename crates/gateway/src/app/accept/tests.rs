@@ -2,11 +2,13 @@
 
 use std::time::Instant as Clock;
 
+use axum::Router;
 use axum::routing::get;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::http;
 
 const QUICK: Patience = Patience {
     head: Duration::from_millis(300),
@@ -36,7 +38,7 @@ async fn serve_with(bounds: Bounds) -> Served {
     let address = listener.local_addr().unwrap();
     let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
     let acceptor = Acceptor {
-        router,
+        service: Arc::new(move |request| http::ask(&router, request)),
         bounds,
         patience: QUICK,
         stop: stop.clone(),
@@ -175,11 +177,14 @@ fn seats_are_bounded_in_all_and_by_address() {
     let far: IpAddr = "192.0.2.1".parse().unwrap();
     let mapped: IpAddr = "::ffff:192.0.2.1".parse().unwrap();
     let near: IpAddr = "127.0.0.1".parse().unwrap();
+    let beside: IpAddr = "127.0.0.2".parse().unwrap();
     let first = seats.take(far).unwrap();
     assert!(seats.take(far).is_none());
     assert!(seats.take(mapped).is_none());
-    let _others = (seats.take(near).unwrap(), seats.take(near).unwrap());
-    assert!(seats.take(near).is_none());
+    let _near = seats.take(near).unwrap();
+    assert!(seats.take(near).is_none(), "loopback is held to it too");
+    let _beside = seats.take(beside).unwrap();
+    assert!(seats.take("127.0.0.3".parse().unwrap()).is_none());
     drop(first);
     assert!(seats.take(far).is_some());
 }

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -11,13 +10,17 @@ use gantry_model::naming::{Expose, OnCollision};
 use gantry_model::spec::period;
 
 use crate::app;
+use crate::cli::files::Files;
+use crate::config::settings::Settings;
 
 /// What `gantry up` takes.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Options {
-    /// An `mcpServers` file with servers to run; may be given several times, the later wins
-    #[arg(long, value_name = "FILE")]
-    pub(super) config: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(super) files: Files,
+    /// Approve the folder's files as they are now, without being asked
+    #[arg(long)]
+    pub(super) trust: bool,
     /// The port; 0 takes any [default: the last one, else 4180 or the next free]
     #[arg(long, value_name = "N")]
     pub(super) port: Option<u16>,
@@ -33,27 +36,35 @@ pub(in crate::cli) struct Options {
     /// A further name by which clients reach the gateway; may be given several times
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
-    /// Start servers side by side or one after the other
-    #[arg(long, value_enum, default_value_t = StartupFlag::Parallel)]
-    startup: StartupFlag,
+    #[command(flatten)]
+    flags: Flags,
+}
+
+/// What can also be said in `[gateway]` of `gantry.toml`; a flag wins.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Flags {
+    /// Start servers side by side or one after the other [default: parallel]
+    #[arg(long, value_enum)]
+    startup: Option<StartupFlag>,
     /// What a server that does not start means: it alone is down, or the gateway does not start
-    #[arg(long, value_enum, default_value_t = FailureFlag::Isolate)]
-    on_start_failure: FailureFlag,
-    /// When a call's record is safe: handed to the system, on disk, or soon
-    #[arg(long, value_enum, default_value_t = AuditFlag::Os)]
-    audit: AuditFlag,
-    /// How tools are named towards clients: `server__tool`, or the tool's own name
-    #[arg(long, value_enum, default_value_t = ExposeFlag::Qualified)]
-    expose: ExposeFlag,
-    /// Two tools with one bare name: the second is refused, or the last one wins
-    #[arg(long, value_enum, default_value_t = CollisionFlag::Refuse)]
-    on_collision: CollisionFlag,
-    /// How long calls in flight may go on when the gateway stops
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
-    drain: Duration,
-    /// When servers are killed that do not stop, counted from the signal
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
-    kill_after: Duration,
+    /// [default: isolate]
+    #[arg(long, value_enum)]
+    on_start_failure: Option<FailureFlag>,
+    /// When a call's record is safe: handed to the system, on disk, or soon [default: os]
+    #[arg(long, value_enum)]
+    audit: Option<AuditFlag>,
+    /// How tools are named towards clients: `server__tool`, or the tool's own name [default: qualified]
+    #[arg(long, value_enum)]
+    expose: Option<ExposeFlag>,
+    /// Two tools with one bare name: the second is refused, or the last one wins [default: refuse]
+    #[arg(long, value_enum)]
+    on_collision: Option<CollisionFlag>,
+    /// How long calls in flight may go on when the gateway stops [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    drain: Option<Duration>,
+    /// When servers are killed that do not stop, counted from the signal [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    kill_after: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -88,49 +99,115 @@ enum CollisionFlag {
     LastWins,
 }
 
-impl Options {
-    /// Returns the address to listen on.
-    pub(super) fn address(&self) -> IpAddr {
-        self.insecure_bind
-            .unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
-    }
-
-    /// Tells whether one server that does not start ends it all.
-    pub(super) fn aborts(&self) -> bool {
-        self.on_start_failure == FailureFlag::Abort
-    }
-
-    /// Puts the flags into the engine's configuration.
-    pub(super) fn settle(&self, config: &mut EngineConfig) {
-        config.startup = match self.startup {
-            StartupFlag::Parallel => Startup::Parallel,
-            StartupFlag::Sequential => Startup::Sequential,
-        };
-        config.on_start_failure = match self.on_start_failure {
+impl Flags {
+    /// Returns what a server that does not start means.
+    fn on_start_failure(&self, settings: &Settings) -> OnStartFailure {
+        let flag = self.on_start_failure.map(|flag| match flag {
             FailureFlag::Isolate => OnStartFailure::Isolate,
             FailureFlag::Abort => OnStartFailure::Abort,
-        };
-        config.audit.durability = match self.audit {
+        });
+        flag.or(settings.on_start_failure).unwrap_or_default()
+    }
+
+    /// Puts flags, the file's word and defaults into the engine's configuration, in this order.
+    fn settle(&self, settings: &Settings, config: &mut EngineConfig) {
+        let startup = self.startup.map(|flag| match flag {
+            StartupFlag::Parallel => Startup::Parallel,
+            StartupFlag::Sequential => Startup::Sequential,
+        });
+        config.startup = startup.or(settings.startup).unwrap_or_default();
+        config.on_start_failure = self.on_start_failure(settings);
+        let audit = self.audit.map(|flag| match flag {
             AuditFlag::Os => Durability::Os,
             AuditFlag::Disk => Durability::Disk,
             AuditFlag::Relaxed => Durability::Relaxed,
-        };
-        config.expose = match self.expose {
+        });
+        config.audit.durability = audit.or(settings.audit).unwrap_or(Durability::Os);
+        let expose = self.expose.map(|flag| match flag {
             ExposeFlag::Qualified => Expose::Qualified,
             ExposeFlag::Bare => Expose::Bare,
-        };
-        config.on_collision = match self.on_collision {
+        });
+        config.expose = expose.or(settings.expose).unwrap_or_default();
+        let on_collision = self.on_collision.map(|flag| match flag {
             CollisionFlag::Refuse => OnCollision::Refuse,
             CollisionFlag::LastWins => OnCollision::LastWins,
-        };
-        config.stop.drain = self.drain;
-        config.stop.kill_after = self.kill_after.max(self.drain);
+        });
+        config.on_collision = on_collision.or(settings.on_collision).unwrap_or_default();
+        let drain = self.drain.or(settings.drain);
+        config.stop.drain = drain.unwrap_or(config.stop.drain);
+        let kill_after = self.kill_after.or(settings.kill_after);
+        let kill_after = kill_after.unwrap_or(config.stop.kill_after);
+        config.stop.kill_after = kill_after.max(config.stop.drain);
+    }
+
+    /// Returns each key of the gateway, its value, and where that comes from.
+    pub(in crate::cli) fn explain(
+        &self,
+        settings: &Settings,
+    ) -> Vec<(&'static str, String, String)> {
+        fn named<T: ValueEnum>(flag: Option<T>) -> Option<String> {
+            let value = flag?.to_possible_value()?;
+            Some(value.get_name().to_owned())
+        }
+        let flags = [
+            (
+                "listen",
+                None,
+                "127.0.0.1, the last port, else 4180 or the next free",
+            ),
+            ("hosts", None, "none beside the loopback names"),
+            ("startup", named(self.startup), "parallel"),
+            ("on_start_failure", named(self.on_start_failure), "isolate"),
+            ("audit", named(self.audit), "os"),
+            ("expose", named(self.expose), "qualified"),
+            ("on_collision", named(self.on_collision), "refuse"),
+            ("drain", self.drain.map(period::show), "10s"),
+            ("kill_after", self.kill_after.map(period::show), "30s"),
+        ];
+        let rows =
+            flags.into_iter().map(
+                |(key, flag, default)| match (flag, settings.origins.get(key)) {
+                    (Some(value), _) => (key, value, format!("flag --{}", key.replace('_', "-"))),
+                    (None, Some((place, written))) => (key, written.clone(), place.clone()),
+                    (None, None) => (key, default.to_owned(), "default".to_owned()),
+                },
+            );
+        rows.collect()
+    }
+}
+
+impl Options {
+    /// Returns the address to listen on.
+    pub(super) fn address(&self, settings: &Settings) -> IpAddr {
+        self.insecure_bind
+            .or(settings.listen.map(|listen| listen.ip()))
+            .unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+    }
+
+    /// Returns the port, if one was asked for.
+    pub(super) fn port(&self, settings: &Settings) -> Option<u16> {
+        self.port.or(settings.listen.map(|listen| listen.port()))
+    }
+
+    /// Tells whether the example runs when no server is configured.
+    pub(super) fn wants_example(&self) -> bool {
+        !self.no_example && self.files.config.is_empty()
+    }
+
+    /// Tells whether one server that does not start ends it all.
+    pub(super) fn aborts(&self, settings: &Settings) -> bool {
+        self.flags.on_start_failure(settings) == OnStartFailure::Abort
+    }
+
+    /// Puts flags and the file's word into the engine's configuration.
+    pub(super) fn settle(&self, settings: &Settings, config: &mut EngineConfig) {
+        self.flags.settle(settings, config);
     }
 
     /// Returns how connections are served.
-    pub(super) fn serving(&self) -> app::Options {
+    pub(super) fn serving(&self, settings: &Settings) -> app::Options {
         app::Options {
-            hosts: self.host.clone(),
+            hosts: [self.host.as_slice(), &settings.hosts].concat(),
             ..app::Options::default()
         }
     }

@@ -4,20 +4,19 @@
 //! late ones follow. Never prints a key, only where it is. Entry point: [`Teller::tell`].
 
 use std::collections::HashSet;
-use std::error::Error as _;
 use std::path::Path;
 use std::time::Duration;
 
 use gantry_engine::{Engine, HostReport, Report, ServerView};
-use gantry_model::diagnose::Diagnose as _;
 use gantry_model::id::ServerName;
 use gantry_model::status::State;
 use tokio::time::{Instant, sleep};
 
 use crate::app::VERSION;
 use crate::app::data::DataFolder;
-use crate::config::file::Problem;
+use crate::config::mistake::Mistake;
 
+use super::super::files::brief;
 use super::super::screen::Screen;
 
 /// How long the endpoint waits for servers, so that their lines come first.
@@ -31,7 +30,7 @@ pub(super) struct Teller<'a> {
     pub(super) screen: Screen,
     pub(super) url: &'a str,
     pub(super) folder: &'a DataFolder,
-    pub(super) problems: &'a [Problem],
+    pub(super) mistakes: &'a [Mistake],
     pub(super) began: Instant,
 }
 
@@ -41,8 +40,8 @@ impl Teller<'_> {
         self.screen
             .line(&self.screen.strong(&format!("Gantry {VERSION}")));
         self.screen.line("");
-        for problem in self.problems {
-            self.problem(problem);
+        for mistake in self.mistakes {
+            self.mistake(mistake);
         }
         let mut told = HashSet::new();
         let mut shown = false;
@@ -107,6 +106,11 @@ impl Teller<'_> {
                 "  {} {name}  starts with its first use",
                 screen.faint("○")
             )),
+            State::NeedsApproval => Some(format!(
+                "  {} {name}  needs approval{}",
+                screen.doubtful("!"),
+                why()
+            )),
             State::Unresponsive => Some(format!(
                 "  {} {name}  does not answer{}",
                 screen.doubtful("!"),
@@ -120,21 +124,12 @@ impl Teller<'_> {
         }
     }
 
-    fn problem(&self, problem: &Problem) {
-        let mut text = problem.to_string();
-        let mut next = problem.source();
-        while let Some(source) = next {
-            text.push_str(&format!(": {source}"));
-            next = source.source();
-        }
-        self.screen.line(&format!(
-            "  {} {}",
-            self.screen.bad("✗"),
-            Screen::safe(&text)
-        ));
-        if let Some(hint) = problem.hint() {
-            self.screen
-                .line(&format!("    hint: {}", Screen::safe(&hint)));
+    fn mistake(&self, mistake: &Mistake) {
+        let (text, hint) = brief(mistake);
+        self.screen
+            .line(&format!("  {} {text}", self.screen.bad("✗")));
+        if let Some(hint) = hint {
+            self.screen.line(&format!("    hint: {hint}"));
         }
     }
 
@@ -143,7 +138,7 @@ impl Teller<'_> {
         let (screen, url) = (&self.screen, self.url);
         let (agent, admin) = (self.folder.agent_key(), self.folder.admin_key());
         let label = |text: &str| screen.strong(&format!("{text:<11}"));
-        if !engine.servers().is_empty() || !self.problems.is_empty() {
+        if !engine.servers().is_empty() || !self.mistakes.is_empty() {
             screen.line("");
         }
         screen.line(&format!("  {} {url}/mcp", label("endpoint")));

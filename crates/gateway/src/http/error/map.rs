@@ -23,9 +23,11 @@
 use std::time::Duration;
 
 use gantry_engine::{CallError, CallFailure, EngineError, Issue};
+use gantry_model::diagnose::chain;
 use gantry_model::era::EraError;
 use gantry_model::era::error::RESOURCE_NOT_FOUND;
 use gantry_model::jsonrpc::{self, WireError};
+use gantry_model::shape::{FormError, ShapeNameError};
 use gantry_model::spec::SpecError;
 use http::StatusCode;
 use serde_json::value::RawValue;
@@ -142,7 +144,8 @@ impl From<EngineError> for Problem {
             EngineError::Conflict { .. }
             | EngineError::OfFile { .. }
             | EngineError::AgentExists { .. }
-            | EngineError::LastAdmin => StatusCode::CONFLICT,
+            | EngineError::LastAdmin
+            | EngineError::NeedsApproval { .. } => StatusCode::CONFLICT,
             EngineError::UnknownServer { .. } | EngineError::UnknownAgent { .. } => {
                 StatusCode::NOT_FOUND
             }
@@ -155,18 +158,20 @@ impl From<EngineError> for Problem {
             | EngineError::Sandbox(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let problem = Self::of(status, &error);
-        let EngineError::Spec(SpecError::Range {
-            field,
-            given,
-            range,
-            ..
-        }) = error
-        else {
+        let EngineError::Spec(error) = error else {
             return problem;
         };
-        let message = format!("is {given}, allowed is {range}");
+        let message = match &error {
+            SpecError::Range { given, range, .. } => format!("is {given}, allowed is {range}"),
+            SpecError::Command { .. }
+            | SpecError::Shell { .. }
+            | SpecError::Script { .. }
+            | SpecError::Variable { .. }
+            | SpecError::Nul { .. }
+            | SpecError::Restart { .. } => chain(&error),
+        };
         problem.with_issues(vec![FieldIssue {
-            path: field.to_owned(),
+            path: error.field(),
             message,
         }])
     }
@@ -193,6 +198,18 @@ impl From<EraError> for Problem {
             data,
         });
         problem
+    }
+}
+
+impl From<ShapeNameError> for Problem {
+    fn from(error: ShapeNameError) -> Self {
+        Self::of(StatusCode::BAD_REQUEST, &error)
+    }
+}
+
+impl From<FormError> for Problem {
+    fn from(error: FormError) -> Self {
+        Self::of(StatusCode::UNPROCESSABLE_ENTITY, &error)
     }
 }
 

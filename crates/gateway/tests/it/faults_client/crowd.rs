@@ -1,12 +1,13 @@
 //! Many connections at once, and connections on which nothing comes.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::thread;
 use std::time::Duration;
 
 use gantry_testkit::wait::eventually;
 use gantry_testkit::{Evilpeer, procs};
+use rustix::net::{self, AddressFamily, SocketType};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use tokio::time::Instant;
@@ -16,6 +17,8 @@ use crate::harness::{Connection, LONG};
 
 /// How many connections there may be in all.
 const SEATS: usize = 10_240;
+/// How many of them one address may have.
+const OF_ONE: usize = SEATS / 2;
 /// How long a request's head may take.
 const HEAD: Duration = Duration::from_secs(10);
 
@@ -50,6 +53,25 @@ fn drip(mut socket: TcpStream) -> Duration {
     begun.elapsed()
 }
 
+/// Connects from one of the many addresses of the loopback device.
+fn connect_from(from: Ipv4Addr, to: SocketAddrV4) -> TcpStream {
+    let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    net::bind(&socket, &SocketAddrV4::new(from, 0)).unwrap();
+    net::connect(&socket, &to).unwrap();
+    TcpStream::from(socket)
+}
+
+/// Asserts that a connection is told at once that it is one too many.
+fn is_turned_away(mut extra: TcpStream) {
+    let begun = Instant::now();
+    extra.set_read_timeout(Some(LONG)).unwrap();
+    let mut told = String::new();
+    extra.read_to_string(&mut told).unwrap();
+    assert!(begun.elapsed() <= SECOND, "{:?}", begun.elapsed());
+    let wanted = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\n";
+    assert!(told.starts_with(wanted), "{told}");
+}
+
 fn is_alive(connection: &mut Connection) {
     let answer = connection.request("GET", "/healthz", &[], b"").unwrap();
     assert_eq!((answer.status, answer.text().as_str()), (200, "ok\n"));
@@ -67,25 +89,25 @@ fn ten_thousand_silent_connections_are_bounded_and_gone_after_ten_seconds() {
     is_alive(&mut known);
     let dripping = rig.gantry.connect().socket().try_clone().unwrap();
     let dripping = thread::spawn(move || drip(dripping));
+    let authority: SocketAddrV4 = rig.gantry.authority.parse().unwrap();
     let mut crowd: Vec<TcpStream> = Vec::with_capacity(SEATS);
-    while crowd.len() < SEATS - 2 {
-        let batch = 512.min(SEATS - 2 - crowd.len());
-        let connect = |_| TcpStream::connect(&rig.gantry.authority).unwrap();
-        crowd.extend((0..batch).map(connect));
-        let seated = fds + crowd.len() + 2;
-        assert!(eventually(LONG, || procs::open_fds(pid) >= seated).is_some());
-    }
-    let full = Instant::now();
+    let fill = |crowd: &mut Vec<TcpStream>, from: Ipv4Addr, upto: usize| {
+        while crowd.len() < upto {
+            let batch = 512.min(upto - crowd.len());
+            crowd.extend((0..batch).map(|_| connect_from(from, authority)));
+            let seated = fds + crowd.len() + 2;
+            assert!(eventually(LONG, || procs::open_fds(pid) >= seated).is_some());
+        }
+    };
+    // One address takes its half, and is told so when it wants more.
+    fill(&mut crowd, Ipv4Addr::LOCALHOST, OF_ONE - 2);
+    is_turned_away(connect_from(Ipv4Addr::LOCALHOST, authority));
+    // The other half is another's; then there is no place for anybody.
+    fill(&mut crowd, Ipv4Addr::new(127, 0, 0, 2), SEATS - 2);
     let grown = rig.memory().saturating_sub(before);
     assert!(grown <= 128 << 10, "{SEATS} connections took {grown} KiB");
-    // One more is told so at once, and those who are there notice nothing.
-    let mut extra = TcpStream::connect(&rig.gantry.authority).unwrap();
-    extra.set_read_timeout(Some(LONG)).unwrap();
-    let mut told = String::new();
-    extra.read_to_string(&mut told).unwrap();
-    assert!(full.elapsed() <= SECOND, "{:?}", full.elapsed());
-    let wanted = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\n";
-    assert!(told.starts_with(wanted), "{told}");
+    is_turned_away(connect_from(Ipv4Addr::new(127, 0, 0, 3), authority));
+    // Those who are there notice nothing.
     is_alive(&mut known);
     rig.call("echo", json!({"text": "mine"})).write(&mut known);
     assert_eq!(

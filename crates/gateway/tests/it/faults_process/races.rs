@@ -15,7 +15,7 @@ use crate::harness::{Connection, Gantry, LONG};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const THREADS: usize = 5;
-const ORDERS_EACH: usize = 200;
+const ORDERS_EACH: usize = 2_000;
 
 /// One person at the API, giving orders at random.
 struct Person<'a> {
@@ -132,7 +132,7 @@ fn documented(order: &str) -> &'static [u16] {
 
 // fault P10
 #[test]
-fn orders_that_cross_each_other_never_make_two_processes() {
+fn ten_thousand_orders_that_cross_each_other_never_make_two_processes() {
     let marker = own_marker("p10");
     let gantry = Gantry::start(&[]);
     let fds = procs::open_fds(gantry.pid);

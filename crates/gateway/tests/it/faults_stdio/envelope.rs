@@ -249,9 +249,47 @@ fn answers_that_are_none_end_their_call_and_make_up_no_result() {
             "unknown-resulttype",
             Ends::Protocol("its result has the type \"hologram\""),
         ),
-        // Nothing in it tells which call it answers, or whether a notification of ours.
+        // With 20 calls in flight nothing in it tells which of them it answers.
         ("null-id", Ends::Timeout),
     ]);
+}
+
+// fault S7
+#[test]
+fn an_answer_without_an_id_ends_the_only_call_it_can_be_meant_for() {
+    for era in [Era::Legacy, Era::Modern] {
+        // The first call is answered well: what was sent before it is read.
+        let peer = Evilpeer::new().era(era).fault("null-id").fault_after(1);
+        let rig = Rig::new(&peer, &json!({"calls": {"timeout": "2s"}}));
+        all_echoed(&[rig.call(EVIL, "echo", 0, echo(0))]);
+        let why = "server `evil` broke the protocol: member `id` must not be null";
+        let refused = |code: i64| json!({"code": code, "message": "cannot read that"});
+        let meant = [
+            rig.call(EVIL, "rpc_error", 1, refused(-32700)),
+            rig.call(EVIL, "rpc_error", 2, refused(-32600)),
+            rig.call(EVIL, "echo", 3, echo(3)),
+        ];
+        for reply in &meant {
+            reply.fails(-31502, why, "server.protocol");
+        }
+        all_within(&meant, SECOND);
+        // Other errors may be meant for anything; the call is given up in its time, and told so.
+        let timeout = "server `evil` did not answer within 2s";
+        let other = rig.call(EVIL, "rpc_error", 4, refused(-32601));
+        other.fails(-31504, timeout, "call.timeout");
+        // Now the notification of that may be what the server could not read.
+        let doubtful = rig.call(EVIL, "rpc_error", 5, refused(-32600));
+        doubtful.fails(-31504, timeout, "call.timeout");
+        rig.never_restarted();
+        rig.audited(
+            EVIL,
+            &[
+                (1, "ok", None),
+                (3, "error", Some("server.protocol")),
+                (2, "timeout", Some("call.timeout")),
+            ],
+        );
+    }
 }
 
 // fault S7

@@ -73,13 +73,27 @@ fn a_definition_beyond_the_limit_is_left_out() {
 
 // fault S19
 #[test]
-fn a_list_longer_than_a_line_may_be_is_told_as_the_reason() {
+fn a_description_longer_than_a_line_may_be_costs_the_tool_and_not_the_server() {
     let peer = Evilpeer::new().fault("list-bigdesc=10000000");
+    let rig = Rig::new(&peer, &json!({}));
+    let reason = excluded(&rig.gantry.status(EVIL), "verbose");
+    assert!(reason.contains("64 KiB"), "{reason}");
+    let tools = offered(&rig);
+    assert!(!tools.contains(&"verbose".to_owned()) && tools.contains(&"echo".to_owned()));
+    // The line itself, what it is read from, and what is judged of it.
+    assert!(rig.peak() < 160 << 10, "{} KiB", rig.peak());
+    works(&rig);
+}
+
+// fault S19
+#[test]
+fn a_list_longer_than_any_list_may_be_is_told_as_the_reason() {
+    let peer = Evilpeer::new().fault("list-bigdesc=40000000");
     let rig = Rig::cold(&peer, &stays_down());
     let status = rig.gantry.wait_state(EVIL, "failed", LONG);
     let reason = status["reason"].as_str().unwrap();
     assert!(
-        reason.contains("tools/list") && reason.contains("8 MiB"),
+        reason.contains("tools/list") && reason.contains("32 MiB"),
         "{reason}"
     );
     rig.beside_neighbour(|| ());

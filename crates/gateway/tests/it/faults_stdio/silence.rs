@@ -58,6 +58,61 @@ fn a_server_that_never_replies_times_out_is_told_and_is_not_restarted() {
     rig.gantry.events(EVIL, "call_timeout", CALLS);
 }
 
+// fault S11, row 0.12
+#[test]
+fn after_three_calls_in_a_row_without_a_sign_of_life_nobody_waits_any_more() {
+    let peer = Evilpeer::new().fault("hang").fault_calls(3);
+    let rig = Rig::new(&peer, &gives_up_after("1s"));
+    let pid = rig.gantry.status(EVIL)["pid"].clone();
+    let breaker = || rig.gantry.status(EVIL)["breaker"].clone();
+    let closed = |unanswered: u64| json!({"state": "closed", "unanswered": unanswered, "next_try_in_ms": null});
+    assert_eq!(breaker(), closed(0));
+    for count in 1..=3 {
+        let reply = rig.call(EVIL, "echo", count, echo(count));
+        let message = "server `evil` did not answer within 1s";
+        reply.fails(-31504, message, "call.timeout");
+        if count < 3 {
+            assert_eq!(breaker(), closed(count as u64));
+        }
+    }
+    let open = breaker();
+    assert_eq!(
+        (&open["state"], &open["unanswered"]),
+        (&json!("open"), &json!(3))
+    );
+    let next_try = open["next_try_in_ms"].as_u64().unwrap();
+    assert!((40_000..=60_000).contains(&next_try), "{next_try}");
+    let replies = rig.at_once("echo", echo);
+    all_within(&replies, SECOND);
+    for reply in &replies {
+        let message = reply.answer["error"]["message"].as_str().unwrap();
+        let why = "server `evil` is down: the last three calls in a row got no answer and no sign \
+            of life; next try in ";
+        assert!(message.starts_with(why), "{message}");
+        reply.fails(-31503, message, "server.down");
+    }
+    let why = "the last three calls in a row got no answer and no sign of life";
+    assert_eq!(rig.gantry.events(EVIL, "health_warning", 1), [why]);
+    rig.never_restarted();
+    assert_eq!(rig.gantry.status(EVIL)["pid"], pid);
+    // A person who starts it anew is not made to wait.
+    let restarted = rig
+        .gantry
+        .rest("POST", "/api/v1/mcp/servers/evil/restart", None);
+    assert_eq!(restarted.status, 200, "{}", restarted.text());
+    rig.gantry.wait_status(EVIL, LONG, |now| {
+        now["state"] == "ready" && now["pid"] != pid
+    });
+    assert_eq!(breaker(), closed(0));
+    rig.audited(
+        EVIL,
+        &[
+            (3, "timeout", Some("call.timeout")),
+            (CALLS, "error", Some("server.down")),
+        ],
+    );
+}
+
 // fault S11
 #[test]
 fn the_defaults_are_thirty_seconds_and_ten_minutes() {
@@ -177,6 +232,35 @@ fn a_server_that_stops_reading_fails_its_calls_after_five_seconds() {
     rig.gantry.wait_status(EVIL, LONG, |now| {
         now["state"] == "ready" && now["pid"] != pid
     });
+    rig.audited(
+        EVIL,
+        &[
+            (1, "ok", None),
+            (2 * CALLS, "error", Some("server.not_reading")),
+        ],
+    );
+}
+
+// fault S13
+#[test]
+fn small_calls_that_lie_unread_in_the_pipe_fail_after_five_seconds_too() {
+    let peer = Evilpeer::new().fault("no-read=call");
+    let more = json!({"calls": {"timeout": "20s", "timeout_max": "30s"}});
+    let rig = Rig::new(&peer, &more);
+    all_echoed(&[rig.call(EVIL, "echo", 1, echo(1))]);
+    let message = "server `evil` has stopped reading its input";
+    let replies = rig.at_once("echo", echo);
+    for reply in &replies {
+        reply.fails(-31502, message, "server.not_reading");
+        assert!(reply.took >= 4 * SECOND, "{:?}", reply.took);
+    }
+    all_within(&replies, 7 * SECOND);
+    let replies = rig.at_once("echo", echo);
+    replies
+        .iter()
+        .for_each(|reply| reply.fails(-31502, message, "server.not_reading"));
+    all_within(&replies, SECOND);
+    rig.never_restarted();
     rig.audited(
         EVIL,
         &[

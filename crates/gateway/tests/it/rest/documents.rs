@@ -76,24 +76,20 @@ fn a_validator_takes_the_description() {
     assert!(checked.status.success(), "{said}");
 }
 
-// Every answer to thousands of generated requests, good and bad ones, is as the description says.
+// Every answer to hundreds of generated requests, good and bad ones, is as the description says.
 #[test]
 fn the_gateway_answers_as_it_is_described() {
     let gantry = Gantry::start(&["a"]);
+    // Nothing that a generator thinks of is started on this machine.
+    let excluded = ["register", "replace", "change", "test"]
+        .map(|name| format!("--exclude-operation-id=servers_{name}"));
     let checked = python("schemathesis")
-        .args([
-            "run",
-            "--phases",
-            "examples,coverage,fuzzing",
-            "--seed",
-            "7",
-        ])
-        .args(["--max-examples", "12", "--suppress-health-check", "all"])
-        .args(["--checks", CHECKS, "--no-color", "--workers", "2"])
+        .args(["run", "--phases", "examples,coverage", "--seed", "7"])
+        .args(["--suppress-health-check", "all", "--checks", CHECKS])
+        .args(["--no-color", "--workers", "2"])
         .arg(format!("--header=Authorization: Bearer {}", gantry.admin))
         .arg(format!("--url=http://{}", gantry.authority))
-        // Nothing that a generator thinks of is started on this machine.
-        .args(["--exclude-path", "/api/v1/mcp/servers/test"])
+        .args(excluded)
         .arg(root().join("docs/openapi.json"))
         .current_dir(gantry.data())
         .output()

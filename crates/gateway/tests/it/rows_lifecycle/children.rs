@@ -193,7 +193,7 @@ fn a_connection_that_fails_says_why() {
         .entry("missing", json!({"command": "/nonexistent/program"}))
         .entry(
             "mute",
-            json!({"command": "sh", "args": ["-c", "echo broken config >&2; exit 9"]}),
+            json!({"command": "sh", "args": ["-c", "echo broken config >&2; exit 9"], "allow_shell": true}),
         )
         .start();
     let missing = gantry.wait_state("missing", "failed", LONG);

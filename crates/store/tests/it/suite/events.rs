@@ -38,6 +38,7 @@ async fn events_come_back_newest_last() {
             EventKind::RestartRequested,
             EventKind::Stopped,
             EventKind::Removed,
+            EventKind::WrongKeys,
         ];
         let all: Vec<_> = kinds
             .iter()

@@ -1,0 +1,188 @@
+//! Lines on their way into a real pipe, read by a child that dawdles.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::io::AsyncReadExt;
+
+use super::*;
+
+#[tokio::test]
+async fn lines_arrive_whole_and_in_order_when_many_send() {
+    let (sender, mut receiver) = pipe::pipe().unwrap();
+    let writer = Arc::new(LineWriter::new(sender, 64 << 20));
+    let task = {
+        let w = Arc::clone(&writer);
+        async move {
+            w.run(Duration::from_secs(5), |_| {}).await;
+        }
+    };
+    let work = async {
+        for i in 0..2000u64 {
+            let mut line = format!("{i}:").into_bytes();
+            line.extend(std::iter::repeat_n(b'x', (i % 700) as usize));
+            line.push(b'\n');
+            writer
+                .send(
+                    Some(i),
+                    line,
+                    if i % 3 == 0 {
+                        Company::Many
+                    } else {
+                        Company::Alone
+                    },
+                )
+                .unwrap();
+            if i % 64 == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+    };
+    let read = async {
+        let mut text = String::new();
+        let mut lines = 0;
+        let mut buffer = vec![0; 65536];
+        while lines < 2000 {
+            let count = receiver.read(&mut buffer).await.unwrap();
+            text.push_str(std::str::from_utf8(&buffer[..count]).unwrap());
+            lines = text.matches('\n').count();
+        }
+        text
+    };
+    tokio::select! {
+        ((), text) = async { tokio::join!(work, read) } => {
+            for (i, line) in text.lines().enumerate() {
+                assert!(line.starts_with(&format!("{i}:")) && line.ends_with(if i % 700 == 0 { ':' } else { 'x' }));
+            }
+        }
+        () = task => panic!("the writer task ended"),
+    }
+}
+
+#[tokio::test]
+async fn a_child_that_stops_reading_gives_calls_back() {
+    // fault S13
+    let (sender, _receiver) = pipe::pipe().unwrap();
+    let writer = LineWriter::new(sender, 64 << 20);
+    let back = AtomicU64::new(0);
+    let mut big = vec![b'x'; 1 << 20];
+    big.push(b'\n');
+    writer.send(Some(1), big.clone(), Company::Alone).unwrap();
+    writer.send(Some(2), big.clone(), Company::Alone).unwrap();
+    let run = writer.run(Duration::from_millis(50), |unheard| {
+        if let Unheard::TakenBack(call) = unheard {
+            back.fetch_add(call, Ordering::Relaxed);
+        }
+    });
+    let waited = tokio::time::timeout(Duration::from_millis(500), run).await;
+    assert!(waited.is_err());
+    assert_eq!(back.load(Ordering::Relaxed), 3);
+    assert_eq!(
+        writer.send(Some(3), big, Company::Alone),
+        Err(SendError::NotReading)
+    );
+}
+
+#[tokio::test]
+async fn what_was_taken_back_is_never_written() {
+    // fault S13
+    let (sender, mut receiver) = pipe::pipe().unwrap();
+    let writer = LineWriter::new(sender, 64 << 20);
+    let line = |letter: u8, length: usize| {
+        let mut line = vec![letter; length];
+        line.push(b'\n');
+        line
+    };
+    // The first fills the pipe; the second and third are gathered into the batch behind it.
+    writer
+        .send(Some(1), line(b'a', 1 << 20), Company::Alone)
+        .unwrap();
+    let back = Mutex::new(Vec::new());
+    let stalled = Notify::new();
+    let run = writer.run(Duration::from_millis(50), |unheard| {
+        if let Unheard::TakenBack(call) = unheard {
+            back.lock().unwrap().push(call);
+        }
+        stalled.notify_one();
+    });
+    let work = async {
+        stalled.notified().await;
+        let mut text = vec![0; (1 << 20) + 1];
+        receiver.read_exact(&mut text).await.unwrap();
+        while writer
+            .send(Some(3), line(b'c', 10), Company::Alone)
+            .is_err()
+        {
+            tokio::task::yield_now().await;
+        }
+        let mut next = vec![0; 11];
+        receiver.read_exact(&mut next).await.unwrap();
+        next
+    };
+    writer
+        .send(Some(2), line(b'b', 10), Company::Alone)
+        .unwrap();
+    tokio::select! {
+        next = work => assert_eq!(next, line(b'c', 10)),
+        _ = run => panic!("the writer task ended"),
+    }
+    assert_eq!(*back.lock().unwrap(), [1, 2]);
+}
+
+#[test]
+fn only_the_line_that_was_begun_stays_in_a_batch() {
+    // fault S13
+    let batch = |written| {
+        let mut batch = Batch::default();
+        for (call, bytes) in [(Some(1), "aa\n"), (None, "bb\n"), (Some(2), "cc\n")] {
+            let bytes = bytes.as_bytes().to_vec();
+            batch.push(Line { call, bytes });
+        }
+        batch.written = written;
+        let back = batch.take_back();
+        (String::from_utf8(batch.bytes).unwrap(), back)
+    };
+    assert_eq!(batch(0), (String::new(), vec![1, 2]));
+    assert_eq!(batch(1), ("aa\n".into(), vec![1, 2]));
+    assert_eq!(batch(3), ("aa\n".into(), vec![2]));
+    assert_eq!(batch(4), ("aa\nbb\n".into(), vec![2]));
+    assert_eq!(batch(8), ("aa\nbb\ncc\n".into(), vec![2]));
+    assert_eq!(batch(9), ("aa\nbb\ncc\n".into(), vec![]));
+}
+
+#[tokio::test]
+async fn small_lines_that_lie_unread_are_told_and_forgiven_when_they_are_read() {
+    // fault S13
+    let (sender, mut receiver) = pipe::pipe().unwrap();
+    let writer = LineWriter::new(sender, 64 << 20);
+    for call in 1..=3 {
+        let line = b"small\n".to_vec();
+        writer.send(Some(call), line, Company::Alone).unwrap();
+    }
+    let (told, heard) = (Notify::new(), Mutex::new(Vec::new()));
+    let run = writer.run(Duration::from_millis(100), |unheard| {
+        heard.lock().unwrap().push(unheard);
+        told.notify_one();
+    });
+    let work = async {
+        let mut first = [0; 6];
+        receiver.read_exact(&mut first).await.unwrap();
+        told.notified().await;
+        let line = || b"more\n".to_vec();
+        let refused = writer.send(Some(4), line(), Company::Alone);
+        assert_eq!(refused, Err(SendError::NotReading));
+        // Nobody waits for the answer to a notification.
+        writer.send(None, line(), Company::Alone).unwrap();
+        let mut rest = [0; 17];
+        receiver.read_exact(&mut rest).await.unwrap();
+        assert_eq!(&rest, b"small\nsmall\nmore\n");
+        while writer.send(Some(5), line(), Company::Alone).is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let patience = Duration::from_secs(20);
+    tokio::select! {
+        done = tokio::time::timeout(patience, work) => done.unwrap(),
+        _ = run => panic!("the writer task ended"),
+    }
+    assert_eq!(*heard.lock().unwrap(), [Unheard::Unread(vec![2, 3])]);
+}

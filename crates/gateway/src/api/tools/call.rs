@@ -1,0 +1,121 @@
+//! Calls in the shapes of models' APIs: one, a list, or the assistant's whole message, answered in
+//! the same shape.
+//!
+//! A failed call is an answer to the model here, in a 200, so that a list is always answered whole;
+//! only a body without any call is refused. One call in MCP's own shape is answered as ever, with
+//! a problem document if it fails.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::Response;
+use gantry_engine::{CallOptions, ModelAnswer, ModelAnswers, Scope};
+use gantry_model::shape::{Calls, FormError, Shape};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::shape_of;
+use crate::api::body::{JsonBody, document};
+use crate::api::call::{Accepted, call_tool, now_or_later, surface};
+use crate::api::query::Asked;
+use crate::api::{Api, Who};
+use crate::http::context;
+use crate::http::error::{Problem, ProblemDocument};
+
+/// Names the rows of the audit, in the order of the calls.
+const CALLS: &str = "x-gantry-call-id";
+
+/// How a call is to be read, and how long it may take.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(in crate::api) struct CallAsked {
+    /// `mcp`, `anthropic`, `openai`, `openai-responses` or `gemini`; told by the body's form, if
+    /// this is left out.
+    shape: Option<String>,
+    /// How long each call may take; the server's own bound holds beside it.
+    timeout_ms: Option<u64>,
+}
+
+/// Calls a tool by its exposed name, in MCP's own shape or in that of a model's API: one call, a
+/// list, or the assistant's whole message, answered in the same shape. The caller's grants decide, the arguments are checked against
+/// the tool's schema, and the call is on record. rows 4.3 and 4.6
+#[utoipa::path(post, path = "/api/v1/tools/call", tag = "tools", params(CallAsked,
+        ("Prefer" = Option<String>, Header, description = "`respond-async`: answer 202 at once.")), responses(
+    (status = 200, description = "`Answered`, or the answers in the shape of the calls.", body = serde_json::Value),
+    (status = 202, description = "With `Prefer: respond-async`: it runs, `Location` says where to ask.",
+        body = Accepted, headers(("Location" = String, description = "Where its outcome will be."),
+            ("Preference-Applied" = String, description = "`respond-async`."))),
+    (status = 404, description = "`server.unknown`, `tool.unknown`, `item.unknown` or `method.unknown`.",
+        body = ProblemDocument<'static>, content_type = "application/problem+json"),
+    (status = 499, description = "`call.cancelled`: it was taken back.", body = ProblemDocument<'static>,
+        content_type = "application/problem+json"),
+    (status = 502, description = "The server failed: `server.exited`, `server.protocol`, `schema.output` and others.",
+        body = ProblemDocument<'static>, content_type = "application/problem+json"),
+    (status = 503, description = "`server.down`: it is not running; the detail says why and when the next try is.",
+        body = ProblemDocument<'static>, content_type = "application/problem+json"),
+    (status = 504, description = "`call.timeout`: no answer in time.", body = ProblemDocument<'static>,
+        content_type = "application/problem+json"),
+))]
+pub(in crate::api) async fn call(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Asked(asked): Asked<CallAsked>,
+    headers: HeaderMap,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    let shape = shape_of(asked.shape.as_deref())?;
+    let is_object = body.raw().is_object();
+    let calls = match Calls::read(shape, body.raw()) {
+        Ok(calls) if calls.shape == Shape::Mcp && !calls.is_list => {
+            return call_tool(&api, caller, &headers, &body).await;
+        }
+        // Which member is wrong is told best by who knows MCP's own shape.
+        Err(FormError::Unknown | FormError::Other { shape: Shape::Mcp }) if is_object => {
+            return call_tool(&api, caller, &headers, &body).await;
+        }
+        calls => calls?,
+    };
+    let options = CallOptions {
+        surface: surface(&headers),
+        scope: Scope::All,
+        context: context::read(&headers, None)?,
+        timeout: asked.timeout_ms.map(Duration::from_millis),
+    };
+    let (engine, room, agent) = (api.engine().clone(), body.room(), caller.clone());
+    let work = Box::pin(async move {
+        let answers = engine.call_all(&caller, &calls, &options).await;
+        drop(room);
+        Ok(answered(&answers))
+    });
+    now_or_later(&api, &headers, &agent, work).await
+}
+
+fn answered(answers: &ModelAnswers) -> Response {
+    let text = match answers.shape {
+        Shape::Mcp => {
+            let texts: Vec<_> = answers.answers.iter().map(enveloped).collect();
+            format!("[{}]", texts.join(","))
+        }
+        Shape::Anthropic | Shape::OpenAi | Shape::OpenAiResponses | Shape::Gemini => {
+            answers.to_json()
+        }
+    };
+    let mut response = document(StatusCode::OK, text);
+    let ids = answers.answers.iter().filter_map(|answer| answer.call);
+    let ids: Vec<_> = ids.map(|id| id.to_string()).collect();
+    if let Ok(ids) = HeaderValue::try_from(ids.join(", ")) {
+        response.headers_mut().insert(CALLS, ids);
+    }
+    response
+}
+
+/// Writes one answer as a single call in MCP's shape is answered.
+fn enveloped(answer: &ModelAnswer) -> String {
+    let call = answer
+        .call
+        .map_or(String::new(), |call| format!("\"call\":\"{call}\","));
+    let (is_error, result) = (answer.is_error, answer.answer.text());
+    format!("{{{call}\"is_error\":{is_error},\"result\":{result}}}")
+}

@@ -1,0 +1,111 @@
+//! `gantry approve [FILE]...`: shows what the folder's files would run, and lets them.
+//!
+//! A running gateway takes the approval at once. Without a terminal `--yes` must be said. Entry
+//! point: [`run`].
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::app::data::DataFolder;
+use crate::config::plan::Unapproved;
+
+use super::failure::{Exit, Failure};
+use super::files::{Files, Setup, show};
+use super::format::pretty;
+use super::{Surroundings, prompt};
+
+/// What `gantry approve` takes.
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// The files to approve [default: all of this folder that wait]
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+    /// Print what waits as JSON, and approve only with `--yes`
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows, asks and approves.
+pub(super) fn run(options: &Options, surroundings: &Surroundings) -> Result<ExitCode, Failure> {
+    let data = DataFolder::open(&surroundings.data_path()?)
+        .map_err(|error| Failure::of(Exit::Failed, &error))?;
+    let files = Files {
+        config: Vec::new(),
+        no_discover: false,
+    };
+    let setup = Setup::new(&files, data, surroundings)?;
+    let screen = &surroundings.screen;
+    let waiting = chosen(options, &setup, setup.plan(screen)?.unapproved)?;
+    if options.json {
+        let items: Vec<_> = waiting
+            .iter()
+            .map(|file| json!({"file": file.path, "digest": file.digest, "asks": file.asks}))
+            .collect();
+        screen.line(&pretty(&json!({"files": items, "approved": options.yes})));
+        if options.yes {
+            setup.approve(&waiting)?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    if waiting.is_empty() {
+        screen.line("nothing waits for approval");
+        return Ok(ExitCode::SUCCESS);
+    }
+    for file in &waiting {
+        show(file, screen);
+    }
+    if !options.yes {
+        if !prompt::is_possible() {
+            return Err(Failure::new(Exit::Failed, "nobody is there to ask")
+                .hint("if you want this to run, say `gantry approve --yes`"));
+        }
+        if !prompt::yes("Let it run?") {
+            return Err(Failure::new(Exit::Failed, "nothing was approved"));
+        }
+    }
+    setup.approve(&waiting)?;
+    for file in &waiting {
+        screen.line(&format!("approved `{}`", file.path.display()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the waiting files that were named, or all.
+fn chosen(
+    options: &Options,
+    setup: &Setup,
+    waiting: Vec<Unapproved>,
+) -> Result<Vec<Unapproved>, Failure> {
+    if options.files.is_empty() {
+        return Ok(waiting);
+    }
+    let real = |path: &std::path::Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let named: Vec<PathBuf> = options
+        .files
+        .iter()
+        .map(|file| real(&setup.folder.join(file)))
+        .collect();
+    let known: Vec<PathBuf> = setup
+        .sources
+        .iter()
+        .map(|source| real(&setup.folder.join(&source.path)))
+        .collect();
+    if let Some(index) = named.iter().position(|file| !known.contains(file)) {
+        let file = options.files[index].display();
+        return Err(Failure::new(
+            Exit::Usage,
+            format!("`{file}` is no file that is found by itself"),
+        )
+        .hint("name it with `gantry up --config FILE`, which needs no approval"));
+    }
+    let chosen = waiting
+        .into_iter()
+        .filter(|file| named.contains(&real(&file.absolute)));
+    Ok(chosen.collect())
+}

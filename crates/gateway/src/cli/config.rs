@@ -1,0 +1,142 @@
+//! `gantry config check` and `gantry config explain`: what the files say, and where each value is from.
+//!
+//! Starts nothing and shows no value of a variable or of a server's environment. Entry point: [`run`].
+
+mod explain;
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use gantry_model::diagnose::Diagnose as _;
+use serde_json::json;
+
+use crate::app::data::DataFolder;
+use crate::config::mistake::Mistake;
+use crate::config::plan::Plan;
+
+use super::Surroundings;
+use super::failure::{Exit, Failure};
+use super::files::{Files, Setup, refused};
+use super::format::pretty;
+use super::screen::Screen;
+use super::up::Flags;
+
+/// What `gantry config` takes.
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Check the configuration files, and show every mistake in its place
+    Check(Check),
+    /// Show each value and where it comes from
+    Explain(Explain),
+}
+
+#[derive(Debug, Args)]
+struct Check {
+    #[command(flatten)]
+    files: Files,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Explain {
+    /// The server; the gateway and all servers if none is named
+    server: Option<String>,
+    #[command(flatten)]
+    files: Files,
+    #[command(flatten)]
+    flags: Flags,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Checks or explains.
+pub(super) fn run(options: &Options, surroundings: &Surroundings) -> Result<ExitCode, Failure> {
+    let data = DataFolder::at(surroundings.data_path()?);
+    let screen = &surroundings.screen;
+    match &options.verb {
+        Verb::Check(check) => {
+            let setup = Setup::new(&check.files, data, surroundings)?;
+            report(setup.load(), check.json, screen)
+        }
+        Verb::Explain(options) => {
+            let setup = Setup::new(&options.files, data, surroundings)?;
+            let plan = setup.plan(screen)?;
+            let explained = explain::explain(&plan, &options.flags, &surroundings.environment);
+            explain::show(&explained, options.server.as_deref(), options.json, screen)
+        }
+    }
+}
+
+fn report(
+    loaded: Result<Plan, Vec<Mistake>>,
+    as_json: bool,
+    screen: &Screen,
+) -> Result<ExitCode, Failure> {
+    let (plan, mistakes) = match loaded {
+        Ok(mut plan) => {
+            let mistakes = std::mem::take(&mut plan.mistakes);
+            (plan, mistakes)
+        }
+        Err(mistakes) => (Plan::default(), mistakes),
+    };
+    if as_json {
+        let items: Vec<_> = mistakes
+            .iter()
+            .map(|mistake| {
+                let (line, column) = mistake.place().unzip();
+                json!({
+                    "file": mistake.path(), "line": line, "column": column, "code": mistake.code(),
+                    "server": mistake.server(), "message": mistake.to_string(), "help": mistake.hint(),
+                })
+            })
+            .collect();
+        let servers: Vec<_> = plan
+            .servers
+            .iter()
+            .map(|planned| &planned.entry.name)
+            .collect();
+        let answer = json!({"ok": mistakes.is_empty(), "files": plan.files, "servers": servers, "mistakes": items, "warnings": plan.warnings});
+        screen.line(&pretty(&answer));
+        let code = if mistakes.is_empty() {
+            0
+        } else {
+            Exit::Usage as u8
+        };
+        return Ok(ExitCode::from(code));
+    }
+    for warning in &plan.warnings {
+        screen.line(&format!(
+            "{} {}",
+            screen.doubtful("warning:"),
+            Screen::safe(warning)
+        ));
+    }
+    if !mistakes.is_empty() {
+        return Err(refused(&mistakes, screen));
+    }
+    for file in &plan.unapproved {
+        let path = file.path.display();
+        screen.line(&format!(
+            "`{path}` waits for approval: run `gantry approve {path}`"
+        ));
+    }
+    let count = |count: usize, what: &str| match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
+    };
+    screen.line(&format!(
+        "{} in {}, no mistakes",
+        count(plan.servers.len(), "server"),
+        count(plan.files.len(), "file")
+    ));
+    Ok(ExitCode::SUCCESS)
+}

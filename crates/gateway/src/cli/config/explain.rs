@@ -1,0 +1,234 @@
+//! Each value of the configuration with the place it comes from.
+
+use std::process::ExitCode;
+
+use gantry_model::spec::{Profile, ServerSpec, Start, WhenUnresponsive, period};
+use serde_json::{Value as Json, json};
+
+use crate::config::document::{Document, Node, Value};
+use crate::config::env::Environment;
+use crate::config::plan::{Plan, Planned};
+
+use super::super::failure::{Exit, Failure};
+use super::super::format::pretty;
+use super::super::screen::Screen;
+use super::super::up::Flags;
+
+/// What is explained under one heading: the gateway or a server.
+pub(super) struct Explained {
+    heading: String,
+    rows: Vec<Row>,
+}
+
+struct Row {
+    key: String,
+    value: String,
+    from: String,
+}
+
+/// Explains the gateway and every server.
+pub(super) fn explain(plan: &Plan, flags: &Flags, environment: &Environment) -> Vec<Explained> {
+    let gateway = flags.explain(&plan.settings).into_iter();
+    let gateway = gateway.map(|(key, value, from)| Row {
+        key: key.to_owned(),
+        value,
+        from,
+    });
+    let mut explained = vec![Explained {
+        heading: "gateway".to_owned(),
+        rows: gateway.collect(),
+    }];
+    for planned in &plan.servers {
+        explained.push(Explained {
+            heading: planned.entry.name.clone(),
+            rows: of_server(planned, environment),
+        });
+    }
+    explained
+}
+
+fn of_server(planned: &Planned, environment: &Environment) -> Vec<Row> {
+    let mut rows = Vec::new();
+    if let Some(why) = &planned.spec.needs_approval {
+        rows.push(Row {
+            key: "state".to_owned(),
+            value: "needs_approval".to_owned(),
+            from: why.clone(),
+        });
+    }
+    written(
+        &planned.document,
+        "",
+        &planned.entry.node,
+        environment,
+        &mut rows,
+    );
+    for (key, value) in defaults(&planned.spec) {
+        let short = key.strip_prefix("calls.").unwrap_or(key);
+        let is_written = |row: &Row| row.key == key || row.key == short;
+        if !rows.iter().any(is_written) {
+            rows.push(Row {
+                key: key.to_owned(),
+                value,
+                from: "default".to_owned(),
+            });
+        }
+    }
+    rows
+}
+
+/// Tells what is written, as it is written: what a variable holds is never shown.
+fn written(
+    document: &Document,
+    path: &str,
+    node: &Node,
+    environment: &Environment,
+    rows: &mut Vec<Row>,
+) {
+    let secret = path.starts_with("env.") || path.starts_with("headers.");
+    let below = |key: &str| match path {
+        "" => key.to_owned(),
+        path => format!("{path}.{key}"),
+    };
+    if let Value::Table(table) = &node.value {
+        for member in &table.members {
+            written(
+                document,
+                &below(&member.key),
+                &member.node,
+                environment,
+                rows,
+            );
+        }
+        return;
+    }
+    let text = document.text.get(node.span.clone()).unwrap_or_default();
+    let mut from = format!("{}:{}", document.path.display(), document.line(&node.span));
+    for name in variables(text) {
+        let state = match environment.get(name) {
+            Some(_) => "set",
+            None => "not set",
+        };
+        from.push_str(&format!(", variable `{name}` ({state})"));
+    }
+    let value = if secret {
+        "(not shown)".to_owned()
+    } else {
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    rows.push(Row {
+        key: path.to_owned(),
+        value,
+        from,
+    });
+}
+
+/// Returns the names between `${` and `}`, without defaults.
+fn variables(text: &str) -> Vec<&str> {
+    let bodies = text
+        .split("${")
+        .skip(1)
+        .filter_map(|rest| rest.split('}').next());
+    let names = bodies.map(|body| {
+        let body = body.strip_prefix("env:").unwrap_or(body);
+        body.split(":-").next().unwrap_or(body)
+    });
+    let is_name = |name: &&str| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    names
+        .filter(is_name)
+        .filter(|name| {
+            !matches!(
+                *name,
+                "workspaceFolder" | "workspaceFolderBasename" | "userHome" | "pathSeparator"
+            )
+        })
+        .collect()
+}
+
+fn defaults(spec: &ServerSpec) -> Vec<(&'static str, String)> {
+    let start = match spec.start {
+        Start::Eager => "eager",
+        Start::Lazy => "lazy",
+    };
+    let profile = match spec.profile() {
+        Profile::Local => "local",
+        Profile::Hosted => "hosted",
+    };
+    let unresponsive = match spec.when_unresponsive() {
+        WhenUnresponsive::Keep => "keep",
+        WhenUnresponsive::Reconnect => "reconnect",
+    };
+    let gantry_model::spec::Launch::Process(process) = &spec.launch;
+    let cwd = process.cwd.as_ref().map(|cwd| cwd.display().to_string());
+    let (calls, life) = (&spec.calls, &spec.life);
+    vec![
+        ("cwd", cwd.unwrap_or_default()),
+        ("start", start.to_owned()),
+        ("profile", profile.to_owned()),
+        ("calls.concurrency", spec.concurrency().to_string()),
+        ("calls.queue", calls.queue.to_string()),
+        ("calls.timeout", period::show(calls.timeout)),
+        ("calls.timeout_max", period::show(calls.timeout_max)),
+        ("calls.late_grace", period::show(calls.late_grace)),
+        ("calls.pass_context", calls.pass_context.to_string()),
+        ("life.handshake", period::show(life.handshake)),
+        ("life.probe", period::show(life.probe)),
+        ("life.health_every", period::show(life.health_every)),
+        ("life.health_timeout", period::show(life.health_timeout)),
+        ("life.when_unresponsive", unresponsive.to_owned()),
+        ("life.stop_grace", period::show(life.stop_grace)),
+    ]
+}
+
+/// Shows what was asked for.
+pub(super) fn show(
+    explained: &[Explained],
+    server: Option<&str>,
+    as_json: bool,
+    screen: &Screen,
+) -> Result<ExitCode, Failure> {
+    let chosen: Vec<&Explained> = match server {
+        None => explained.iter().collect(),
+        Some(name) => {
+            let servers = &explained[1..];
+            let found = servers.iter().find(|one| one.heading == name);
+            let found = found.ok_or_else(|| {
+                Failure::new(
+                    Exit::Failed,
+                    format!("no server `{}` in the files", Screen::safe(name)),
+                )
+                .hint("`gantry config check` says what is wrong with a server that is left out")
+            })?;
+            vec![found]
+        }
+    };
+    if as_json {
+        let items: Vec<Json> = chosen.iter().map(|one| as_value(one)).collect();
+        screen.line(&pretty(&json!({ "items": items })));
+        return Ok(ExitCode::SUCCESS);
+    }
+    for (index, one) in chosen.iter().enumerate() {
+        if index > 0 {
+            screen.line("");
+        }
+        screen.line(&screen.strong(&Screen::safe(&one.heading)));
+        let rows: Vec<Vec<String>> = one
+            .rows
+            .iter()
+            .map(|row| vec![row.key.clone(), row.value.clone(), row.from.clone()])
+            .collect();
+        screen.table(&["key", "value", "from"], &rows);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn as_value(explained: &Explained) -> Json {
+    let values: Vec<Json> = explained
+        .rows
+        .iter()
+        .map(|row| json!({"key": row.key, "value": row.value, "from": row.from}))
+        .collect();
+    json!({"name": explained.heading, "values": values})
+}

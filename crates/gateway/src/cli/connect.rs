@@ -1,0 +1,366 @@
+//! `gantry connect`: writes Gantry as a server into a client's own file, or takes it out again.
+//!
+//! Comments, order and layout of the file stay, what it was is copied beside it, and a second run
+//! changes nothing. Where a client can send a key it gets one of its own; a file that others share, or
+//! a client that cannot, gets `gantry stdio`, which holds none. Never prints a key. Entry point: [`run`].
+
+mod key;
+mod list;
+mod neighbours;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::app::data::DataFolder;
+use crate::config::clients::disk::Opened;
+use crate::config::clients::document::Document;
+use crate::config::clients::ours::{self, Way};
+use crate::config::clients::{Client, ClientError, Http, Place, Scope, Whereabouts, hide};
+
+use super::Surroundings;
+use super::diff;
+use super::failure::{Exit, Failure};
+use super::find::working_folder;
+use super::format::pretty;
+use super::import::client;
+use super::screen::Screen;
+
+use key::{Key, Keys};
+use neighbours::Neighbours;
+
+/// What `gantry connect` takes.
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// The client, such as `cursor`; without it, the clients on this machine are listed
+    #[arg(value_parser = client)]
+    client: Option<&'static Client>,
+    /// For whom: you everywhere, everybody in this folder, or you in this folder
+    #[arg(long, value_enum, default_value_t = Scope::User)]
+    scope: Scope,
+    /// Gantry's name in the client's file
+    #[arg(long, default_value = "gantry")]
+    name: String,
+    /// Have the client start `gantry stdio` instead of sending a key over HTTP
+    #[arg(long, requires = "client")]
+    stdio: bool,
+    /// Take Gantry out of the client's file, and its key back
+    #[arg(long, requires = "client")]
+    remove: bool,
+    /// Show what would change, and change nothing
+    #[arg(long, requires = "client")]
+    dry_run: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Connects, disconnects or lists.
+pub(super) async fn run(
+    options: &Options,
+    surroundings: &Surroundings,
+) -> Result<ExitCode, Failure> {
+    let folder = working_folder()?;
+    let whereabouts = Whereabouts::new(&surroundings.environment, &folder);
+    let whereabouts = whereabouts.map_err(|error| failed(&error))?;
+    let Some(client) = options.client else {
+        list::show(&whereabouts, options.json, &surroundings.screen);
+        return Ok(ExitCode::SUCCESS);
+    };
+    let place = client.place(&whereabouts, options.scope).ok_or_else(|| {
+        let message = format!(
+            "{} has no file for the scope `{}`",
+            client.title, options.scope
+        );
+        Failure::new(Exit::Usage, message).hint("leave out `--scope`")
+    })?;
+    let opened = Opened::read(&place.path).map_err(|error| failed(&error))?;
+    let document = Document::parse(&place.path, opened.text()).map_err(|error| failed(&error))?;
+    let servers = document.servers(&place.at);
+    let known = servers.iter().find(|(name, _)| *name == options.name);
+    let known = known.map(|(_, entry)| (*entry).clone());
+    if known
+        .as_ref()
+        .is_some_and(|entry| ours::way_of(entry).is_none())
+    {
+        let path = place.path.display();
+        let message = format!("`{}` in `{path}` is another server", options.name);
+        return Err(Failure::new(Exit::Failed, message).hint("choose another with `--name NAME`"));
+    }
+    let task = Task {
+        options,
+        surroundings,
+        client,
+        folder,
+        place,
+        opened,
+        document,
+        known,
+    };
+    if options.remove {
+        task.remove().await
+    } else {
+        task.connect().await
+    }
+}
+
+fn failed(error: &ClientError) -> Failure {
+    Failure::of(Exit::Failed, error)
+}
+
+/// A client's file and what is to be done with it.
+struct Task<'a> {
+    options: &'a Options,
+    surroundings: &'a Surroundings,
+    client: &'static Client,
+    /// The working folder.
+    folder: PathBuf,
+    place: Place,
+    opened: Opened,
+    document: Document,
+    /// Gantry's entry, if there is one.
+    known: Option<Value>,
+}
+
+impl Task<'_> {
+    async fn connect(self) -> Result<ExitCode, Failure> {
+        self.check_place()?;
+        self.opened
+            .check_writable()
+            .map_err(|error| failed(&error))?;
+        // A file that cannot take the entry is found out before a key is made for it.
+        self.text(&self.stdio()?)?;
+        let keys = Keys::new(self.surroundings, self.label());
+        let (way, key) = self.way(&keys).await?;
+        let text = self.text(&way)?;
+        let changed = text != self.opened.text();
+        let mut copy = None;
+        if changed && !self.options.dry_run {
+            copy = match self.opened.replace(&text) {
+                Ok(copy) => copy,
+                Err(error) => {
+                    keys.undo(&key).await;
+                    return Err(failed(&error));
+                }
+            };
+        }
+        let neighbours = Neighbours::find(&self, &way, &keys).await;
+        let screen = &self.surroundings.screen;
+        let written = changed && !self.options.dry_run;
+        if self.options.json {
+            let (kind, url) = match &way {
+                Way::Http { url, .. } => ("http", Some(url)),
+                Way::Stdio { .. } => ("stdio", None),
+            };
+            screen.line(&pretty(&json!({
+                "client": self.client.id, "scope": self.options.scope.to_string(),
+                "path": self.place.path, "name": self.options.name, "way": kind, "url": url,
+                "written": written, "backup": copy, "key_made": matches!(key, Key::Made { .. }),
+                "also_direct": neighbours.all(), "diff": self.difference(&text),
+            })));
+            return Ok(ExitCode::SUCCESS);
+        }
+        self.tell(&way, written, copy, &text);
+        neighbours.tell(self.client, screen);
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn remove(self) -> Result<ExitCode, Failure> {
+        let screen = &self.surroundings.screen;
+        let (name, path) = (&self.options.name, self.place.path.display());
+        let text = if self.known.is_some() {
+            let removed = self.document.remove(&self.place.at, name);
+            removed.map_err(|error| failed(&error))?
+        } else {
+            self.opened.text().to_owned()
+        };
+        let changed = text != self.opened.text();
+        let mut copy = None;
+        if changed && !self.options.dry_run {
+            copy = self.opened.replace(&text).map_err(|error| failed(&error))?;
+        }
+        let has_key = matches!(
+            self.known.as_ref().and_then(ours::way_of),
+            Some(Way::Http { .. })
+        );
+        let mut revoked = None;
+        if has_key && !self.options.dry_run {
+            revoked = Keys::new(self.surroundings, self.label()).revoke().await;
+        }
+        if self.options.json {
+            screen.line(&pretty(&json!({
+                "client": self.client.id, "scope": self.options.scope.to_string(),
+                "path": self.place.path, "name": name, "written": changed && !self.options.dry_run,
+                "backup": copy, "keys_revoked": revoked, "diff": self.difference(&text),
+            })));
+        } else if !changed {
+            screen.line(&format!(
+                "there is no `{name}` in `{path}`; nothing was changed"
+            ));
+        } else if let Some(difference) = self.difference(&text) {
+            screen.line(&diff::painted(&difference, screen));
+        } else {
+            screen.line(&format!(
+                "`{name}` is gone from `{path}`{}",
+                beside(copy.as_ref())
+            ));
+            if has_key && revoked.unwrap_or(0) == 0 {
+                let note = "its key was not taken back; revoke it when the gateway runs";
+                screen.line(&format!("{} {note}", screen.doubtful("!")));
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// A client whose folder is missing is not there; a project's folder is made.
+    fn check_place(&self) -> Result<(), Failure> {
+        let parent = self.place.path.parent().unwrap_or(&self.folder);
+        if self.options.scope == Scope::Project || parent.is_dir() {
+            return Ok(());
+        }
+        Err(failed(&ClientError::Absent {
+            client: self.client.title,
+            folder: parent.to_owned(),
+        }))
+    }
+
+    /// Returns how the client reaches the gateway, with a key where one is needed.
+    async fn way(&self, keys: &Keys<'_>) -> Result<(Way, Key), Failure> {
+        // What a project shares is no place for a key.
+        let shared = self.options.scope == Scope::Project;
+        if self.options.stdio || shared || self.client.http == Http::No {
+            return Ok((self.stdio()?, Key::None));
+        }
+        let url = format!("{}/mcp", self.url()?.trim_end_matches('/'));
+        let known = match self.known.as_ref().and_then(ours::way_of) {
+            Some(Way::Http { key, .. }) => Some(key),
+            Some(Way::Stdio { .. }) | None => None,
+        };
+        let key = if self.options.dry_run {
+            Key::Known(known.unwrap_or_else(|| format!("{}{}", ours::KEY_PREFIX, hide::HIDDEN)))
+        } else {
+            keys.settle(known).await?
+        };
+        let text = key.text().to_owned();
+        Ok((Way::Http { url, key: text }, key))
+    }
+
+    fn url(&self) -> Result<String, Failure> {
+        if let Some(url) = &self.surroundings.url {
+            return Ok(url.clone());
+        }
+        let data = DataFolder::at(self.surroundings.data_path()?);
+        let running = data.running().ok_or_else(|| {
+            let message = format!("no gateway is running in `{}`", data.path().display());
+            Failure::new(Exit::NoGateway, message).hint(
+                "start it with `gantry up`, or connect with `--stdio`, which starts one when needed",
+            )
+        })?;
+        Ok(running.url)
+    }
+
+    fn stdio(&self) -> Result<Way, Failure> {
+        let program = std::env::current_exe().map_err(|error| {
+            Failure::plain(Exit::Failed, "cannot tell this program's path", &error)
+        })?;
+        let absolute = |path: PathBuf| self.folder.join(path).to_string_lossy().into_owned();
+        let mut args = vec!["stdio".to_owned()];
+        if let Some(url) = &self.surroundings.url {
+            args.extend(["--url".to_owned(), url.clone()]);
+        } else {
+            args.extend([
+                "--folder".to_owned(),
+                self.folder.to_string_lossy().into_owned(),
+            ]);
+            args.extend([
+                "--data".to_owned(),
+                absolute(self.surroundings.data_path()?),
+            ]);
+        }
+        if let Some(file) = &self.surroundings.key_file {
+            args.extend(["--key-file".to_owned(), absolute(file.clone())]);
+        }
+        Ok(Way::Stdio {
+            command: program.to_string_lossy().into_owned(),
+            args,
+        })
+    }
+
+    fn text(&self, way: &Way) -> Result<String, Failure> {
+        let members = match &self.known {
+            Some(known) => ours::renewed(self.client, way, known),
+            None => ours::entry(self.client, way),
+        };
+        let text = self
+            .document
+            .set(&self.place.at, &self.options.name, &members, &ours::MEMBERS);
+        text.map_err(|error| failed(&error))
+    }
+
+    /// The label by which a client's key is found again.
+    fn label(&self) -> String {
+        let path = self.place.path.display();
+        match self.options.name.as_str() {
+            "gantry" => format!("{}, {path}", self.client.id),
+            name => format!("{} as {name}, {path}", self.client.id),
+        }
+    }
+
+    /// Returns what would change, on a dry run.
+    fn difference(&self, text: &str) -> Option<String> {
+        self.options.dry_run.then(|| {
+            let (before, after) = (hide::json(self.opened.text()), hide::json(text));
+            diff::unified(&self.place.path, &before, &after)
+        })
+    }
+
+    fn tell(&self, way: &Way, written: bool, copy: Option<PathBuf>, text: &str) {
+        let screen = &self.surroundings.screen;
+        let (title, path) = (self.client.title, self.place.path.display());
+        let reached = match way {
+            Way::Http { url, .. } => format!("over HTTP at {url}"),
+            Way::Stdio { .. } => "by starting `gantry stdio`".to_owned(),
+        };
+        match self.difference(text) {
+            Some(difference) if difference.is_empty() => {
+                screen.line(&format!(
+                    "{title} is connected already {reached}; nothing would change"
+                ));
+            }
+            Some(difference) => screen.line(&diff::painted(&difference, screen)),
+            None if !written => {
+                screen.line(&format!(
+                    "{title} is connected already {reached}; nothing was changed"
+                ));
+            }
+            None => {
+                screen.line(&format!(
+                    "{} {title} is connected {reached}",
+                    screen.good("✓")
+                ));
+                let line = format!(
+                    "  `{}` is in `{path}`{}",
+                    self.options.name,
+                    beside(copy.as_ref())
+                );
+                screen.line(&Screen::safe(&line));
+                screen.line(&format!("  Start {title} anew, so that it reads its file."));
+            }
+        }
+        let holds_key = matches!(way, Way::Http { .. });
+        if written && holds_key && self.opened.is_open_to_others() {
+            screen.line(&format!(
+                "{} others on this machine may read the key in it: `chmod 600 '{path}'`",
+                screen.doubtful("!")
+            ));
+        }
+    }
+}
+
+fn beside(copy: Option<&PathBuf>) -> String {
+    copy.map_or_else(String::new, |copy| {
+        format!("; what it was is in `{}`", copy.display())
+    })
+}

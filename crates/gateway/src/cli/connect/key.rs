@@ -1,0 +1,133 @@
+//! The key that a client gets: the one it has if it still opens the gateway, one that the person
+//! named, or a new one of its own, made over the admin API and found again by its label.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::app::data::DataFolder;
+use crate::config::clients::ours::KEY_PREFIX;
+
+use super::super::Surroundings;
+use super::super::client::{Client, segment};
+use super::super::failure::Failure;
+use super::super::find::Role;
+use super::super::format::{list, text};
+
+/// The longest label that a gateway keeps.
+const LABEL: usize = 128;
+
+/// A client's key.
+#[derive(Debug)]
+pub(super) enum Key {
+    /// None is needed.
+    None,
+    /// It was there before.
+    Known(String),
+    /// It was made just now.
+    Made { id: String, key: String },
+}
+
+impl Key {
+    pub(super) fn text(&self) -> &str {
+        match self {
+            Self::None => "",
+            Self::Known(key) | Self::Made { key, .. } => key,
+        }
+    }
+}
+
+/// The keys of one client's file.
+pub(super) struct Keys<'a> {
+    surroundings: &'a Surroundings,
+    label: String,
+}
+
+impl<'a> Keys<'a> {
+    pub(super) fn new(surroundings: &'a Surroundings, label: String) -> Self {
+        Self {
+            surroundings,
+            label: label
+                .chars()
+                .filter(|letter| !letter.is_control())
+                .take(LABEL)
+                .collect(),
+        }
+    }
+
+    /// Returns a client of the admin API.
+    pub(super) fn admin(&self) -> Result<Client, Failure> {
+        self.surroundings.client(Role::Admin)
+    }
+
+    /// Returns the key to write.
+    pub(super) async fn settle(&self, known: Option<String>) -> Result<Key, Failure> {
+        if let Some(key) = known
+            && self.opens(&key).await
+        {
+            return Ok(Key::Known(key));
+        }
+        if let Some(file) = &self.surroundings.key_file
+            && let Ok(key) = fs::read_to_string(file)
+            && key.starts_with(KEY_PREFIX)
+        {
+            return Ok(Key::Known(key.trim().to_owned()));
+        }
+        let admin = self.admin()?;
+        // A key that this file had and lost opens nothing any more.
+        for id in self.ids(&admin).await? {
+            admin
+                .delete(&format!("/api/v1/keys/{}", segment(&id)))
+                .await?;
+        }
+        let wanted = json!({"kind": "agent", "label": self.label});
+        let made = admin.post("/api/v1/keys", Some(&wanted)).await?;
+        Ok(Key::Made {
+            id: text(&made, "/id"),
+            key: text(&made, "/key"),
+        })
+    }
+
+    /// Takes back a key that was made and could not be written.
+    pub(super) async fn undo(&self, key: &Key) {
+        if let (Key::Made { id, .. }, Ok(admin)) = (key, self.admin()) {
+            let undone = admin.delete(&format!("/api/v1/keys/{}", segment(id))).await;
+            if undone.is_err() {
+                tracing::warn!(%id, "a key that is not used could not be taken back");
+            }
+        }
+    }
+
+    /// Takes back the file's keys and returns how many; nothing if the gateway cannot be asked.
+    pub(super) async fn revoke(&self) -> Option<usize> {
+        let admin = self.admin().ok()?;
+        let ids = self.ids(&admin).await.ok()?;
+        for id in &ids {
+            admin
+                .delete(&format!("/api/v1/keys/{}", segment(id)))
+                .await
+                .ok()?;
+        }
+        Some(ids.len())
+    }
+
+    async fn ids(&self, admin: &Client) -> Result<Vec<String>, Failure> {
+        let keys = admin.get("/api/v1/keys?limit=1000").await?;
+        let ours = list(&keys, "/items")
+            .iter()
+            .filter(|key| key["label"] == Value::from(self.label.as_str()));
+        Ok(ours.map(|key| text(key, "/id")).collect())
+    }
+
+    /// Tells whether a key opens the gateway.
+    async fn opens(&self, key: &str) -> bool {
+        let url = self.surroundings.url.clone().or_else(|| {
+            let folder = DataFolder::at(self.surroundings.data_path().ok()?);
+            Some(folder.running()?.url)
+        });
+        match url.and_then(|url| Client::new(&url, key).ok()) {
+            Some(client) => client.get("/api/v1/tools").await.is_ok(),
+            None => false,
+        }
+    }
+}

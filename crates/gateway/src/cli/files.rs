@@ -1,0 +1,139 @@
+//! The configuration files that a verb means, and the plan they make; shared by `up`, `config` and
+//! `approve`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use gantry_model::diagnose::Diagnose as _;
+
+use crate::app::data::DataFolder;
+use crate::config::approval::Approvals;
+use crate::config::env::{Environment, HOME};
+use crate::config::mistake::Mistake;
+use crate::config::plan::{self, Given, Plan, Unapproved};
+use crate::config::source::{self, Source};
+
+use super::failure::{Exit, Failure};
+use super::screen::Screen;
+use super::{Surroundings, find, prompt};
+
+/// Which files are read.
+#[derive(Debug, Args)]
+pub(super) struct Files {
+    /// A file with servers to run, instead of those of the folder and the home; may be given several
+    /// times, the later wins
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Vec<PathBuf>,
+    /// Read no files of the folder and the home
+    #[arg(long)]
+    pub(super) no_discover: bool,
+}
+
+/// The files of a verb and what they are filled from.
+pub(super) struct Setup {
+    pub(super) sources: Vec<Source>,
+    pub(super) folder: PathBuf,
+    pub(super) data: DataFolder,
+    pub(super) inputs: BTreeMap<String, String>,
+    environment: Environment,
+}
+
+impl Setup {
+    /// Finds the files; what was approved is in the data folder.
+    pub(super) fn new(
+        files: &Files,
+        data: DataFolder,
+        surroundings: &Surroundings,
+    ) -> Result<Self, Failure> {
+        let folder = find::working_folder()?;
+        let home = surroundings.environment.filled(HOME).map(Path::new);
+        let home = home.and_then(|home| home.canonicalize().ok());
+        let sources = match (files.config.as_slice(), files.no_discover) {
+            ([], true) => Vec::new(),
+            ([], false) => source::discover(&folder, home.as_deref()),
+            (named, _) => source::named(named),
+        };
+        Ok(Self {
+            sources,
+            folder,
+            data,
+            inputs: BTreeMap::new(),
+            environment: surroundings.environment.clone(),
+        })
+    }
+
+    /// Reads everything anew.
+    pub(super) fn load(&self) -> Result<Plan, Vec<Mistake>> {
+        let approvals = Approvals::load(&self.data);
+        plan::load(Given {
+            sources: &self.sources,
+            approvals: &approvals,
+            environment: &self.environment,
+            folder: &self.folder,
+            inputs: &self.inputs,
+        })
+    }
+
+    /// Reads everything, and fails with every mistake that spoils a whole file.
+    pub(super) fn plan(&self, screen: &Screen) -> Result<Plan, Failure> {
+        self.load().map_err(|mistakes| refused(&mistakes, screen))
+    }
+
+    /// Remembers that a person approved these files as they were read.
+    pub(super) fn approve(&self, files: &[Unapproved]) -> Result<(), Failure> {
+        let files = files
+            .iter()
+            .map(|file| (file.absolute.as_path(), &file.digest));
+        Approvals::approve(&self.data, files)
+            .map(drop)
+            .map_err(|error| Failure::of(Exit::Failed, &error))
+    }
+
+    /// Asks for the inputs that are not known yet, if somebody is there; tells whether one was given.
+    pub(super) fn ask_inputs(&mut self, plan: &Plan) -> bool {
+        if !prompt::is_possible() {
+            return false;
+        }
+        let mut given = false;
+        for id in &plan.inputs {
+            if !self.inputs.contains_key(id)
+                && let Some(answer) = prompt::secret(&format!("input `{id}`"))
+            {
+                self.inputs.insert(id.clone(), answer);
+                given = true;
+            }
+        }
+        given
+    }
+}
+
+/// Shows what a file would run.
+pub(super) fn show(file: &Unapproved, screen: &Screen) {
+    let path = file.path.display().to_string();
+    screen.line(&format!(
+        "{} asks for:",
+        screen.strong(&Screen::safe(&path))
+    ));
+    for wish in &file.asks {
+        screen.line(&format!("  {}", Screen::safe(wish)));
+    }
+}
+
+/// Makes a failure of mistakes, each shown in its file.
+pub(super) fn refused(mistakes: &[Mistake], screen: &Screen) -> Failure {
+    let shown: Vec<String> = mistakes
+        .iter()
+        .map(|mistake| mistake.render(screen.has_colour()).trim_end().to_owned())
+        .collect();
+    Failure::report(Exit::Usage, shown.join("\n\n"))
+}
+
+/// Tells a mistake in one line, and what to do in another.
+pub(super) fn brief(mistake: &Mistake) -> (String, Option<String>) {
+    let text = gantry_model::diagnose::chain(mistake);
+    (
+        Screen::safe(&text),
+        mistake.hint().map(|hint| Screen::safe(&hint)),
+    )
+}

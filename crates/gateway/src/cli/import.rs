@@ -1,0 +1,223 @@
+//! `gantry import`: takes the servers of other clients over into `gantry.toml`, and gives them back.
+//!
+//! The clients' files are only read. Shows commands and the names of variables, never their values.
+//! Nothing is started and no gateway is needed. Entry point: [`run`].
+
+mod show;
+mod sources;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::Value;
+
+use crate::config::clients::disk::Opened;
+use crate::config::clients::takeover::{self, Differing, Done, Takeover};
+use crate::config::clients::{self, Client, ClientError, Scope, Whereabouts, hide, ours};
+
+use super::Surroundings;
+use super::diff;
+use super::failure::{Exit, Failure};
+use super::find::working_folder;
+use super::format::pretty;
+
+use sources::Source;
+
+/// What `gantry import` takes.
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// Clients such as `cursor`, or files; without any, what is found is listed
+    #[arg(value_name = "CLIENT|FILE")]
+    from: Vec<String>,
+    /// Take over everything that is found
+    #[arg(long, conflicts_with = "from")]
+    all: bool,
+    /// Only what counts for this scope
+    #[arg(long, value_enum)]
+    scope: Option<Scope>,
+    /// Read named files as this client writes them [default: by their names]
+    #[arg(long, value_name = "CLIENT", value_parser = client)]
+    form: Option<&'static Client>,
+    /// The file that the servers are merged into
+    #[arg(long, value_name = "FILE", default_value = "gantry.toml")]
+    into: PathBuf,
+    /// Replace servers that are there under the same name and differ
+    #[arg(long)]
+    replace: bool,
+    /// Show what would change, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print the servers of `gantry.toml` as this client writes them, and change nothing
+    #[arg(long, value_name = "CLIENT", value_parser = client, conflicts_with_all = ["from", "all", "replace", "dry_run"])]
+    back: Option<&'static Client>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Finds the client that a person means.
+pub(super) fn client(name: &str) -> Result<&'static Client, String> {
+    clients::find(name).ok_or_else(|| {
+        let known: Vec<&str> = clients::CLIENTS.iter().map(|client| client.id).collect();
+        format!("the clients are {}", known.join(", "))
+    })
+}
+
+/// What became of one server of a client.
+struct Taken {
+    source: usize,
+    /// Its name in the client.
+    original: String,
+    outcome: Outcome,
+    /// The command with its arguments, or the URL, without anything private.
+    shown: String,
+    /// The names of its variables and headers.
+    variables: Vec<String>,
+    notes: Vec<String>,
+}
+
+enum Outcome {
+    /// It is in `gantry.toml` under this name.
+    Done { name: String, done: Done },
+    /// It was left out.
+    Skipped { reason: String },
+}
+
+/// Takes over, or lists what could be.
+pub(super) fn run(options: &Options, surroundings: &Surroundings) -> Result<ExitCode, Failure> {
+    let folder = working_folder()?;
+    let target = folder.join(&options.into);
+    if let Some(client) = options.back {
+        return back(client, &target, surroundings);
+    }
+    let whereabouts = Whereabouts::new(&surroundings.environment, &folder);
+    if options.from.is_empty() && !options.all {
+        let whereabouts = whereabouts.map_err(|error| failed(&error))?;
+        show::listing(&whereabouts, options, surroundings);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let sources = match &options.from[..] {
+        [] => sources::all(&whereabouts.map_err(|error| failed(&error))?, options.scope)?,
+        names => sources::named(names, options, whereabouts.as_ref().ok(), &folder)?,
+    };
+    let opened = Opened::read(&target).map_err(|error| failed(&error))?;
+    let mut takeover = Takeover::parse(&target, opened.text()).map_err(|error| failed(&error))?;
+    let differing = if options.replace {
+        Differing::Replace
+    } else {
+        Differing::Keep
+    };
+    let mut taken = Vec::new();
+    for (number, source) in sources.iter().enumerate() {
+        for (original, entry) in source.servers() {
+            let one = take(&mut takeover, source, number, original, entry, differing);
+            taken.push(one.map_err(|error| failed(&error))?);
+        }
+        if let Some(Value::Array(inputs)) = source.document.value().get("inputs") {
+            takeover.take_inputs(source.client, inputs);
+        }
+    }
+    let text = takeover.text();
+    let changed = text != opened.text();
+    let mut copy = None;
+    if changed && !options.dry_run {
+        copy = opened.replace(&text).map_err(|error| failed(&error))?;
+    }
+    let difference = (changed && options.dry_run).then(|| {
+        let (before, after) = (hide::toml(opened.text()), hide::toml(&text));
+        diff::unified(&options.into, &before, &after)
+    });
+    let report = show::Report {
+        target: &options.into,
+        sources: &sources,
+        taken: &taken,
+        written: changed && !options.dry_run,
+        is_open: opened.is_open_to_others(),
+        copy: copy.as_deref(),
+        difference: difference.as_deref(),
+    };
+    if options.json {
+        surroundings.screen.line(&pretty(&report.json()));
+    } else {
+        report.print(&surroundings.screen);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn failed(error: &ClientError) -> Failure {
+    Failure::of(Exit::Failed, error)
+}
+
+/// Prints what `gantry.toml` holds in a client's form.
+fn back(client: &Client, target: &Path, surroundings: &Surroundings) -> Result<ExitCode, Failure> {
+    let opened = Opened::read(target).map_err(|error| failed(&error))?;
+    if !opened.existed() {
+        let message = format!("there is no `{}`", target.display());
+        return Err(Failure::new(Exit::Failed, message).hint("name another with `--into FILE`"));
+    }
+    let takeover = Takeover::parse(target, opened.text()).map_err(|error| failed(&error))?;
+    let file = Value::Object(takeover.back(client));
+    surroundings.screen.line(&pretty(&file));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Merges one server.
+fn take(
+    takeover: &mut Takeover,
+    source: &Source,
+    number: usize,
+    original: &str,
+    entry: &Value,
+    differing: Differing,
+) -> Result<Taken, ClientError> {
+    let mut taken = Taken {
+        source: number,
+        original: original.to_owned(),
+        outcome: Outcome::Skipped {
+            reason: "it is Gantry itself".to_owned(),
+        },
+        shown: String::new(),
+        variables: Vec::new(),
+        notes: Vec::new(),
+    };
+    if ours::way_of(entry).is_some() {
+        return Ok(taken);
+    }
+    let skipped = |reason: String| Outcome::Skipped { reason };
+    let normal = match source.client.dialect.normalise(entry) {
+        Ok(normal) => normal,
+        Err(fault) => {
+            taken.outcome = skipped(fault.to_string());
+            return Ok(taken);
+        }
+    };
+    taken.shown = show::command(&normal.members);
+    taken.variables = show::variables(&normal.members);
+    let Some(name) = takeover::name(original) else {
+        taken.outcome = skipped("its name has no letter that a name here may have".to_owned());
+        return Ok(taken);
+    };
+    let done = takeover.take(source.client, &name, original, &normal, differing)?;
+    if original != name.as_str() {
+        taken.notes.push(format!("it is called `{name}` here"));
+    }
+    if normal.members.contains_key("url") {
+        let note = "it is behind a URL, and this version runs commands only: its entry waits";
+        taken.notes.push(note.to_owned());
+    }
+    for member in normal.without_effect() {
+        taken
+            .notes
+            .push(format!("`{member}` is kept and has no effect here"));
+    }
+    if done == Done::Kept {
+        let note = "another server of this name is there and stays; `--replace` takes this one";
+        taken.notes.push(note.to_owned());
+    }
+    taken.outcome = Outcome::Done {
+        name: name.to_string(),
+        done,
+    };
+    Ok(taken)
+}

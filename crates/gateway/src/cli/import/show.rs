@@ -1,0 +1,228 @@
+//! What `gantry import` tells: the files that are found, and what became of each server.
+
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use crate::config::clients::{CLIENTS, Whereabouts, hide, ours};
+
+use super::super::Surroundings;
+use super::super::diff;
+use super::super::format::{pretty, table};
+use super::super::screen::Screen;
+use super::sources::Source;
+use super::{Options, Outcome, Taken};
+
+/// The longest command in the table; `--json` has all of it.
+const COMMAND: usize = 60;
+
+/// Returns the command with its arguments, or the URL, without anything private.
+pub(super) fn command(members: &Map<String, Value>) -> String {
+    let text = |member: &str| members.get(member).and_then(Value::as_str);
+    if let Some(url) = text("url") {
+        return hide::url(url);
+    }
+    let args = members.get("args").and_then(Value::as_array);
+    let args = args.into_iter().flatten().filter_map(Value::as_str);
+    let args: Vec<String> = args.map(str::to_owned).collect();
+    let mut words = vec![text("command").unwrap_or_default().to_owned()];
+    words.extend(hide::arguments(&args));
+    words.join(" ")
+}
+
+/// Returns the names of variables and headers.
+pub(super) fn variables(members: &Map<String, Value>) -> Vec<String> {
+    let named = ["env", "headers"]
+        .iter()
+        .filter_map(|member| members.get(*member));
+    let named = named.filter_map(Value::as_object);
+    named.flat_map(|pairs| pairs.keys().cloned()).collect()
+}
+
+/// Lists the files that are found, and takes nothing over.
+pub(super) fn listing(at: &Whereabouts, options: &Options, surroundings: &Surroundings) {
+    let mut found = Vec::new();
+    for client in &CLIENTS {
+        for place in client.places(at) {
+            if options.scope.is_some_and(|scope| scope != place.scope) {
+                continue;
+            }
+            let (scope, path) = (place.scope, place.path.clone());
+            match Source::read(client, place) {
+                Ok(None) => {}
+                Ok(Some(source)) => {
+                    let servers = source.servers();
+                    let servers = servers
+                        .iter()
+                        .filter(|(_, entry)| ours::way_of(entry).is_none());
+                    let names: Vec<String> = servers.map(|(name, _)| (*name).to_owned()).collect();
+                    if !names.is_empty() {
+                        found.push((client, scope, path, Ok(names)));
+                    }
+                }
+                Err(error) => found.push((client, scope, path, Err(error.to_string()))),
+            }
+        }
+    }
+    let screen = &surroundings.screen;
+    if options.json {
+        let items = found.iter().map(|(client, scope, path, servers)| match servers {
+            Ok(servers) => json!({"client": client.id, "scope": scope.to_string(), "path": path, "servers": servers}),
+            Err(error) => json!({"client": client.id, "scope": scope.to_string(), "path": path, "error": error}),
+        });
+        screen.line(&pretty(&json!({"items": items.collect::<Vec<_>>()})));
+        return;
+    }
+    if found.is_empty() {
+        screen.line("no client with servers is found; name a file: `gantry import FILE`");
+        return;
+    }
+    let rows: Vec<Vec<String>> = found
+        .iter()
+        .map(|(client, scope, path, servers)| {
+            let servers = match servers {
+                Ok(names) => names.join(", "),
+                Err(error) => format!("cannot be read: {error}"),
+            };
+            let path = path.display().to_string();
+            vec![client.id.to_owned(), scope.to_string(), path, servers]
+        })
+        .collect();
+    screen.table(&["client", "scope", "file", "servers"], &rows);
+    screen.line("");
+    screen.line("Take them over with `gantry import CLIENT` or `gantry import --all`; `--dry-run` shows what would change.");
+}
+
+/// What was done.
+pub(super) struct Report<'a> {
+    pub(super) target: &'a Path,
+    pub(super) sources: &'a [Source],
+    pub(super) taken: &'a [Taken],
+    /// Whether the target was changed.
+    pub(super) written: bool,
+    /// Whether others may read the target.
+    pub(super) is_open: bool,
+    pub(super) copy: Option<&'a Path>,
+    /// What would change, on a dry run.
+    pub(super) difference: Option<&'a str>,
+}
+
+impl Report<'_> {
+    /// Returns it for programs.
+    pub(super) fn json(&self) -> Value {
+        let sources = self.sources.iter().map(|source| {
+            let scope = source.scope.map(|scope| scope.to_string());
+            json!({"client": source.client.id, "scope": scope, "path": source.path})
+        });
+        let servers = self.taken.iter().map(|taken| {
+            let (name, outcome, reason) = match &taken.outcome {
+                Outcome::Done { name, done } => (Some(name), done.word(), None),
+                Outcome::Skipped { reason } => (None, "skipped", Some(reason)),
+            };
+            json!({
+                "name": name, "original": taken.original, "outcome": outcome, "reason": reason,
+                "source": taken.source, "command": taken.shown, "variables": taken.variables,
+                "notes": taken.notes,
+            })
+        });
+        json!({
+            "file": self.target, "written": self.written, "backup": self.copy,
+            "sources": sources.collect::<Vec<_>>(), "servers": servers.collect::<Vec<_>>(),
+            "diff": self.difference,
+        })
+    }
+
+    /// Tells a person.
+    pub(super) fn print(&self, screen: &Screen) {
+        for (number, source) in self.sources.iter().enumerate() {
+            let path = source.path.display().to_string();
+            screen.line(&format!(
+                "{} {}",
+                screen.strong(source.client.title),
+                Screen::safe(&path)
+            ));
+            screen.line("");
+            let of_source = || self.taken.iter().filter(|taken| taken.source == number);
+            let rows: Vec<Vec<String>> = of_source().map(row).collect();
+            screen.line(&indented(&table(
+                &["server", "", "command", "variables"],
+                &rows,
+                usize::MAX,
+            )));
+            for taken in of_source() {
+                for note in &taken.notes {
+                    let note = Screen::safe(&format!("`{}`: {note}", taken.original));
+                    screen.line(&format!("  {} {note}", screen.doubtful("!")));
+                }
+            }
+            screen.line("");
+        }
+        self.last_words(screen);
+    }
+
+    fn last_words(&self, screen: &Screen) {
+        let target = self.target.display();
+        if let Some(difference) = self.difference {
+            screen.line(&diff::painted(difference, screen));
+            screen.line("");
+            screen.line(&format!(
+                "`{target}` would be changed as shown; values of variables are hidden"
+            ));
+        } else if self.written {
+            let beside = self.copy.map_or_else(String::new, |copy| {
+                format!("; what it was is in `{}`", copy.display())
+            });
+            screen.line(&format!("`{target}` is written{beside}"));
+            self.warn_of_values(screen);
+            screen.line("Start the servers with `gantry up`.");
+        } else {
+            screen.line(&format!(
+                "`{target}` has all of it already; nothing was changed"
+            ));
+        }
+    }
+
+    /// A file in a checkout is easily shared, and values come in as they were.
+    fn warn_of_values(&self, screen: &Screen) {
+        let mut names: Vec<&str> = Vec::new();
+        for taken in self.taken {
+            if matches!(taken.outcome, Outcome::Done { .. }) {
+                names.extend(taken.variables.iter().map(String::as_str));
+            }
+        }
+        names.sort_unstable();
+        names.dedup();
+        if names.is_empty() {
+            return;
+        }
+        let target = self.target.display();
+        screen.line(&format!(
+            "{} `{target}` holds the values of {} as the clients had them: keep it to yourself, or write `${{NAME}}` for what is secret",
+            screen.doubtful("!"),
+            Screen::safe(&names.join(", "))
+        ));
+        if self.is_open {
+            screen.line(&format!(
+                "{} others on this machine may read it: `chmod 600 {target}`",
+                screen.doubtful("!")
+            ));
+        }
+    }
+}
+
+fn row(taken: &Taken) -> Vec<String> {
+    let (name, outcome) = match &taken.outcome {
+        Outcome::Done { name, done } => (name.clone(), done.word().to_owned()),
+        Outcome::Skipped { reason } => (taken.original.clone(), format!("left out: {reason}")),
+    };
+    let mut command: String = taken.shown.chars().take(COMMAND).collect();
+    if command.len() < taken.shown.len() {
+        command.push('…');
+    }
+    vec![name, outcome, command, taken.variables.join(", ")]
+}
+
+fn indented(text: &str) -> String {
+    let lines = text.lines().map(|line| format!("  {line}"));
+    lines.collect::<Vec<_>>().join("\n")
+}

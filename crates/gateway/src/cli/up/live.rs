@@ -1,0 +1,155 @@
+//! Applies changed files to the running gateway: only servers that changed are touched.
+//!
+//! A file that cannot be used as a whole changes nothing: the last good state holds, and status, health
+//! and log say so. What `[gateway]` says takes effect at the next start. Entry point: [`Live::run`].
+
+use std::io;
+
+use gantry_engine::Engine;
+use gantry_model::diagnose::chain;
+use gantry_model::spec::{ProcessLaunch, Profile, ServerSpec, Source, Start};
+
+use crate::cli::files::Setup;
+use crate::config::approval::{Approvals, Digest};
+use crate::config::mistake::Mistake;
+use crate::config::plan::{self, Plan};
+use crate::config::settings::Settings;
+use crate::config::watch::Watch;
+
+/// How every notice about the configuration begins.
+pub(in crate::cli) const NOTICE: &str = "configuration: ";
+
+/// The files of a running gateway.
+pub(super) struct Live {
+    setup: Setup,
+    settings: Settings,
+    wants_example: bool,
+    seen: (Vec<Option<Digest>>, Approvals),
+}
+
+impl Live {
+    /// Remembers what is in force. Files that changed since they were planned are seen at once.
+    pub(super) fn new(setup: Setup, plan: &Plan, wants_example: bool) -> Self {
+        Self {
+            settings: plan.settings.clone(),
+            wants_example,
+            seen: (Vec::new(), Approvals::default()),
+            setup,
+        }
+    }
+
+    /// Watches and applies, for ever.
+    pub(super) async fn run(&mut self, engine: &Engine) {
+        let files = self.setup.sources.iter();
+        let files = files.map(|source| self.setup.folder.join(&source.path));
+        let mut watch = Watch::over(files.chain([self.setup.data.approvals()]));
+        loop {
+            let now = self.look();
+            if now != self.seen {
+                self.seen = now;
+                self.apply(engine).await;
+            }
+            watch.changed().await;
+        }
+    }
+
+    fn look(&self) -> (Vec<Option<Digest>>, Approvals) {
+        let digests = plan::fingerprints(&self.setup.folder, &self.setup.sources);
+        (digests, Approvals::load(&self.setup.data))
+    }
+
+    async fn apply(&self, engine: &Engine) {
+        let plan = match self.setup.load() {
+            Ok(plan) => plan,
+            Err(mistakes) => {
+                engine.set_notices(mistakes.iter().map(kept).collect());
+                for mistake in &mistakes {
+                    tracing::error!(error = %chain(mistake), "a configuration file is not applied, the last good state holds");
+                }
+                return;
+            }
+        };
+        let mut told = notices(&plan);
+        if plan.settings != self.settings {
+            told.push(format!(
+                "{NOTICE}`[gateway]` has changed, and takes effect at the next start"
+            ));
+        }
+        let specs = match wanted(engine, &plan, self.wants_example) {
+            Ok(specs) => specs,
+            Err(error) => {
+                tracing::error!(%error, "cannot tell this program's path");
+                return;
+            }
+        };
+        match engine.apply(specs).await {
+            Ok(applied) => {
+                let names = |names: &[gantry_model::id::ServerName]| {
+                    let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
+                    names.join(", ")
+                };
+                let (added, changed, removed) = (
+                    names(&applied.added),
+                    names(&applied.changed),
+                    names(&applied.removed),
+                );
+                if !(added.is_empty() && changed.is_empty() && removed.is_empty()) {
+                    tracing::info!(added, changed, removed, "the configuration has changed");
+                }
+            }
+            Err(error) => {
+                tracing::error!(error = %chain(&error), "the configuration is not applied as a whole");
+                told.push(format!("{NOTICE}not applied as a whole: {}", chain(&error)));
+            }
+        }
+        engine.set_notices(told);
+    }
+}
+
+fn kept(mistake: &Mistake) -> String {
+    let what = chain(mistake);
+    format!("{NOTICE}not applied, the last good state holds: {what}")
+}
+
+/// Returns what an administrator should know of the files.
+pub(super) fn notices(plan: &Plan) -> Vec<String> {
+    let left_out = plan
+        .mistakes
+        .iter()
+        .map(|mistake| format!("{NOTICE}left out: {}", chain(mistake)));
+    let waiting = plan.unapproved.iter().map(|file| {
+        let path = file.path.display();
+        format!("{NOTICE}`{path}` waits for approval: run `gantry approve {path}`")
+    });
+    left_out.chain(waiting).collect()
+}
+
+/// Returns what the files ask for; the example if nothing asks for anything.
+pub(super) fn wanted(
+    engine: &Engine,
+    plan: &Plan,
+    wants_example: bool,
+) -> io::Result<Vec<ServerSpec>> {
+    let by_api = engine
+        .servers()
+        .iter()
+        .any(|server| server.spec.source == Source::Api);
+    if !plan.is_empty() || !wants_example || by_api {
+        return Ok(plan.specs());
+    }
+    let program = std::env::current_exe()?;
+    let launch = ProcessLaunch {
+        command: program.to_string_lossy().into_owned(),
+        args: vec!["example-server".to_owned()],
+        env: Default::default(),
+        cwd: None,
+        profile: Profile::Local,
+        limits: Default::default(),
+    };
+    let name = "example".parse().expect("the example's name is a name");
+    let mut spec = ServerSpec::process(name, launch);
+    spec.description = Some("Gantry's own example".to_owned());
+    spec.start = Start::Eager;
+    spec.source = Source::Builtin;
+    Ok(vec![spec])
+}

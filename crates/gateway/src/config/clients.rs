@@ -1,0 +1,202 @@
+//! The programs that MCP servers are configured in: where their files are, and how they write a server.
+//!
+//! One file per client holds what is known of it as data; `dialect` turns an entry into the form of
+//! `gantry.toml` and back, `document` edits a client's file without touching the rest of it, `disk`
+//! replaces files whole, `takeover` merges entries into `gantry.toml`. Nothing here starts a server
+//! or prints anything. Entry points: [`CLIENTS`], [`find`], [`Client::places`].
+
+pub mod dialect;
+pub mod disk;
+pub mod document;
+pub mod hide;
+pub mod ours;
+pub mod takeover;
+
+mod claude_code;
+mod claude_desktop;
+mod cline;
+mod copilot;
+mod cursor;
+mod error;
+mod gemini;
+mod kode;
+mod roo;
+mod toml;
+mod vscode;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::env::{self, Environment};
+use dialect::Dialect;
+
+pub use error::ClientError;
+
+/// Every client that is known, in the order in which they are shown.
+pub static CLIENTS: [Client; 10] = [
+    claude_desktop::CLIENT,
+    claude_code::CLIENT,
+    cursor::CLIENT,
+    vscode::CLIENT,
+    cline::CLIENT,
+    roo::ROO,
+    roo::KILO,
+    gemini::CLIENT,
+    kode::CLIENT,
+    copilot::CLIENT,
+];
+
+/// What is known of one client.
+#[derive(Debug)]
+pub struct Client {
+    /// Its name on the command line, also the end of its `x-` tables in `gantry.toml`.
+    pub id: &'static str,
+    /// Its name as people write it.
+    pub title: &'static str,
+    /// The member that holds the servers.
+    pub root: &'static str,
+    /// How it writes a server.
+    pub dialect: Dialect,
+    /// How it reaches a server behind a URL.
+    pub http: Http,
+    /// How paths of its files end, for files that a person names.
+    endings: &'static [&'static str],
+    places: fn(&Whereabouts) -> Vec<Place>,
+}
+
+/// How a client reaches a server behind a URL that wants a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Http {
+    /// It cannot, as far as its file goes.
+    No,
+    /// `url` and `headers`, with this `type`.
+    Typed(&'static str),
+    /// `url` and `headers`, without a `type`.
+    Untyped,
+    /// This member in the place of `url`.
+    Member(&'static str),
+}
+
+/// For whom an entry counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Scope {
+    /// One person, in one folder.
+    Local,
+    /// Everybody who works in a folder.
+    Project,
+    /// One person, everywhere.
+    User,
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Local => "local",
+            Self::Project => "project",
+            Self::User => "user",
+        })
+    }
+}
+
+/// Where a client may have servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// For whom they count.
+    pub scope: Scope,
+    /// The file.
+    pub path: PathBuf,
+    /// The members that lead to the servers; none if the file is nothing but servers.
+    pub at: Vec<String>,
+}
+
+impl Place {
+    fn new(scope: Scope, path: PathBuf, at: &[&str]) -> Self {
+        Self {
+            scope,
+            path,
+            at: at.iter().map(|member| (*member).to_owned()).collect(),
+        }
+    }
+}
+
+/// Where the person is, from which the places of all files follow.
+#[derive(Debug, Clone)]
+pub struct Whereabouts {
+    /// The person's home.
+    home: PathBuf,
+    /// Where programs keep what a person set up.
+    config: PathBuf,
+    /// Where Claude Code keeps its own file.
+    claude: PathBuf,
+    /// Where Copilot keeps its files.
+    copilot: PathBuf,
+    /// The working folder.
+    folder: PathBuf,
+}
+
+impl Whereabouts {
+    /// Finds out from the environment; an error if there is no home.
+    pub fn new(environment: &Environment, folder: &Path) -> Result<Self, ClientError> {
+        let home = environment.filled(env::HOME).map(PathBuf::from);
+        let config = environment.config_home();
+        let (Some(home), Some(config)) = (home, config) else {
+            return Err(ClientError::Homeless);
+        };
+        let named = |name| environment.filled(name).map(PathBuf::from);
+        Ok(Self {
+            claude: named(env::CLAUDE_CONFIG_DIR).unwrap_or_else(|| home.clone()),
+            copilot: named(env::COPILOT_HOME).unwrap_or_else(|| home.join(".copilot")),
+            home,
+            config,
+            folder: folder.to_owned(),
+        })
+    }
+
+    /// Tells whether a folder is the person's home.
+    pub fn is_home(&self, folder: &Path) -> bool {
+        folder == self.home
+    }
+
+    fn folder_name(&self) -> String {
+        self.folder.to_string_lossy().into_owned()
+    }
+}
+
+impl Client {
+    /// Returns where it may have servers, what counts most first.
+    pub fn places(&self, whereabouts: &Whereabouts) -> Vec<Place> {
+        (self.places)(whereabouts)
+    }
+
+    /// Returns the place for one scope: the first that is there, else the first whose folder is.
+    pub fn place(&self, whereabouts: &Whereabouts, scope: Scope) -> Option<Place> {
+        let mut places = self.places(whereabouts);
+        places.retain(|place| place.scope == scope);
+        let there = places.iter().position(|place| place.path.exists());
+        let folder = |place: &Place| place.path.parent().is_some_and(Path::is_dir);
+        let best = there.or_else(|| places.iter().position(folder));
+        (!places.is_empty()).then(|| places.swap_remove(best.unwrap_or(0)))
+    }
+
+    /// Returns the member of a server in `gantry.toml` that keeps what only this client knows.
+    pub fn table(&self) -> String {
+        format!("x-{}", self.id)
+    }
+}
+
+/// Returns the client of a name.
+pub fn find(id: &str) -> Option<&'static Client> {
+    CLIENTS.iter().find(|client| client.id == id)
+}
+
+/// Returns the client that a file is most likely of; what is shared by many is Claude Code's form.
+pub fn of_file(path: &Path) -> &'static Client {
+    let text = path.to_string_lossy();
+    let known = CLIENTS
+        .iter()
+        .find(|client| client.endings.iter().any(|ending| text.ends_with(ending)));
+    known.unwrap_or(&CLIENTS[1])
+}
+
+#[cfg(test)]
+mod tests;

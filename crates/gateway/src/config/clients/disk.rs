@@ -1,0 +1,234 @@
+//! Replaces a file that belongs to another program: whole or not at all, with its mode and owner kept,
+//! a copy of what was there beside it, and never over what somebody else wrote meanwhile.
+//!
+//! A symbolic link stays one: what it leads to is replaced. Entry point: [`Opened::read`].
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
+use std::path::{Path, PathBuf};
+
+use super::ClientError;
+
+/// The longest file that is read.
+const LONGEST_BYTES: u64 = 64 << 20;
+
+/// How many copies are kept beside a file.
+const MOST_COPIES: u32 = 99;
+
+/// A file as it was when it was read.
+#[derive(Debug)]
+pub struct Opened {
+    path: PathBuf,
+    /// Where the bytes are, if the path is a link.
+    target: PathBuf,
+    before: Option<Before>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Before {
+    text: String,
+    mode: u32,
+    owner: (u32, u32),
+}
+
+impl Opened {
+    /// Reads a file; one that is not there is empty.
+    pub fn read(path: &Path) -> Result<Self, ClientError> {
+        let failed = |what| failed(what, path);
+        let target = match fs::symlink_metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Self {
+                    path: path.to_owned(),
+                    target: path.to_owned(),
+                    before: None,
+                });
+            }
+            Err(error) => return Err(failed("look at")(error)),
+            Ok(_) => match fs::canonicalize(path) {
+                Ok(target) => target,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    return Err(kind(path, "a symbolic link that leads nowhere"));
+                }
+                Err(error) => return Err(failed("look at")(error)),
+            },
+        };
+        let before = look(&target, path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            target,
+            before: Some(before),
+        })
+    }
+
+    /// Returns what it holds.
+    pub fn text(&self) -> &str {
+        self.before.as_ref().map_or("", |before| &before.text)
+    }
+
+    /// Tells whether it was there.
+    pub fn existed(&self) -> bool {
+        self.before.is_some()
+    }
+
+    /// Tells whether others on this machine may read it.
+    pub fn is_open_to_others(&self) -> bool {
+        self.before
+            .as_ref()
+            .is_some_and(|before| before.mode & 0o044 != 0)
+    }
+
+    /// Returns the path as it was named.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Fails if a new text could not be written, before anything else depends on it.
+    pub fn check_writable(&self) -> Result<(), ClientError> {
+        match &self.before {
+            Some(before) if before.mode & 0o222 == 0 => Err(ClientError::ReadOnly {
+                path: self.path.clone(),
+            }),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Puts a new text in the place of the old, and returns where the old one was copied to.
+    pub fn replace(&self, text: &str) -> Result<Option<PathBuf>, ClientError> {
+        self.check_writable()?;
+        let folder = self.target.parent().unwrap_or(Path::new("/"));
+        fs::create_dir_all(folder).map_err(failed("make the folder", folder))?;
+        let copy = match &self.before {
+            Some(before) => Some(self.keep(before)?),
+            None => None,
+        };
+        let name = self
+            .target
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy();
+        let draft = folder.join(format!(".{name}.gantry-{}", std::process::id()));
+        let placed = self
+            .draft(&draft, text)
+            .and_then(|()| self.unchanged())
+            .and_then(|()| fs::rename(&draft, &self.target).map_err(failed("write", &self.path)));
+        if let Err(error) = placed {
+            // What is not there any more needs no removing.
+            drop(fs::remove_file(&draft));
+            if let (Some((copy, true)), ClientError::Changed { .. }) = (&copy, &error) {
+                drop(fs::remove_file(copy));
+            }
+            return Err(error);
+        }
+        Ok(copy.map(|(copy, _)| copy))
+    }
+
+    fn draft(&self, draft: &Path, text: &str) -> Result<(), ClientError> {
+        let failed = || failed("write", draft);
+        match fs::remove_file(draft) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed()(error)),
+            Ok(()) | Err(_) => {}
+        }
+        // `create_new` never follows a link; nobody else may read it before it has its mode.
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(draft)
+            .map_err(failed())?;
+        file.write_all(text.as_bytes()).map_err(failed())?;
+        if let Some(before) = &self.before {
+            let made = file.metadata().map_err(failed())?;
+            if (made.uid(), made.gid()) != before.owner {
+                let (owner, group) = before.owner;
+                fchown(&file, Some(owner), Some(group)).map_err(failed())?;
+            }
+            let mode = fs::Permissions::from_mode(before.mode);
+            file.set_permissions(mode).map_err(failed())?;
+        }
+        file.sync_all().map_err(failed())
+    }
+
+    fn unchanged(&self) -> Result<(), ClientError> {
+        let now = match fs::symlink_metadata(&self.target) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(failed("look at", &self.path)(error)),
+            Ok(_) => Some(look(&self.target, &self.path)?.text),
+        };
+        if now.as_deref() == self.before.as_ref().map(|before| before.text.as_str()) {
+            Ok(())
+        } else {
+            Err(ClientError::Changed {
+                path: self.path.clone(),
+            })
+        }
+    }
+
+    /// Copies what was there to a name of its own; returns it, and whether it is new.
+    fn keep(&self, before: &Before) -> Result<(PathBuf, bool), ClientError> {
+        let name = self.path.to_string_lossy();
+        for number in 0..=MOST_COPIES {
+            let copy = match number {
+                0 => PathBuf::from(format!("{name}.bak")),
+                _ => PathBuf::from(format!("{name}.bak.{number}")),
+            };
+            let opened = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(before.mode & 0o700)
+                .open(&copy);
+            match opened {
+                Ok(mut file) => {
+                    let written = file.write_all(before.text.as_bytes());
+                    written.map_err(failed("write", &copy))?;
+                    return Ok((copy, true));
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    if fs::read(&copy).is_ok_and(|known| known == before.text.as_bytes()) {
+                        return Ok((copy, false));
+                    }
+                }
+                Err(error) => return Err(failed("write", &copy)(error)),
+            }
+        }
+        Err(kind(
+            &self.path,
+            "surrounded by too many copies named `.bak`",
+        ))
+    }
+}
+
+/// Reads what is at `target`; mistakes name `path`.
+fn look(target: &Path, path: &Path) -> Result<Before, ClientError> {
+    let mut file = fs::File::open(target).map_err(failed("read", path))?;
+    let found = file.metadata().map_err(failed("look at", path))?;
+    if !found.is_file() {
+        return Err(kind(path, "no file"));
+    }
+    if found.len() > LONGEST_BYTES {
+        return Err(kind(path, "longer than 64 MiB"));
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text)
+        .map_err(failed("read", path))?;
+    Ok(Before {
+        text,
+        mode: found.mode() & 0o7777,
+        owner: (found.uid(), found.gid()),
+    })
+}
+
+fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ClientError {
+    let path = path.to_owned();
+    move |source| ClientError::Io { what, path, source }
+}
+
+fn kind(path: &Path, found: &'static str) -> ClientError {
+    ClientError::Kind {
+        path: path.to_owned(),
+        found,
+    }
+}
+
+#[cfg(test)]
+mod tests;

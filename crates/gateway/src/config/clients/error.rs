@@ -1,0 +1,120 @@
+//! Why a client's file, or `gantry.toml`, cannot be read or written.
+
+use std::io;
+use std::path::PathBuf;
+
+use gantry_model::diagnose::{Diagnose, Fault};
+
+/// Why a file is left as it is.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nothing says where the person's files are.
+    #[error("`HOME` is not set, so the files of clients cannot be found")]
+    Homeless,
+    /// The client was never there, as far as its folder tells.
+    #[error("{client} is not found: there is no folder `{}`", folder.display())]
+    Absent {
+        /// Which client.
+        client: &'static str,
+        /// Where its file would be.
+        folder: PathBuf,
+    },
+    /// The operating system refused.
+    #[error("cannot {what} `{}`", path.display())]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// It is no file that may be written.
+    #[error("`{}` is {found}", path.display())]
+    Kind {
+        /// Which file.
+        path: PathBuf,
+        /// What it is instead.
+        found: &'static str,
+    },
+    /// Nobody may write to it.
+    #[error("`{}` is read-only", path.display())]
+    ReadOnly {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// Somebody else wrote to it since it was read.
+    #[error("`{}` was changed by another program meanwhile, and nothing was written", path.display())]
+    Changed {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// It is not what it should be.
+    #[error("{}:{line}:{column}: {detail}", path.display())]
+    Syntax {
+        /// Which file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The column, from 1.
+        column: usize,
+        /// What was found there.
+        detail: String,
+    },
+}
+
+impl Diagnose for ClientError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Homeless => "client.homeless",
+            Self::Absent { .. } => "client.absent",
+            Self::Io { .. } => "client.io",
+            Self::Kind { .. } => "client.kind",
+            Self::ReadOnly { .. } => "client.read_only",
+            Self::Changed { .. } => "client.changed",
+            Self::Syntax { .. } => "client.syntax",
+        }
+    }
+
+    fn fault(&self) -> Fault {
+        Fault::Client
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Homeless => Some("set `HOME`, or name a file".to_owned()),
+            Self::Absent { client, .. } => {
+                Some(format!("install and start {client} once, then try again"))
+            }
+            Self::ReadOnly { path } => Some(format!("run `chmod u+w '{}'`", path.display())),
+            Self::Changed { .. } => Some("run the command again".to_owned()),
+            Self::Syntax { .. } => Some("mend it there; nothing was written".to_owned()),
+            Self::Io { .. } | Self::Kind { .. } => None,
+        }
+    }
+}
+
+impl ClientError {
+    /// Returns the mistake at a byte of a text.
+    pub(super) fn at(
+        path: &std::path::Path,
+        text: &str,
+        byte: usize,
+        detail: impl Into<String>,
+    ) -> Self {
+        let before = &text.as_bytes()[..byte.min(text.len())];
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        let start = before
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |at| at + 1);
+        let column = String::from_utf8_lossy(&before[start..]).chars().count() + 1;
+        Self::Syntax {
+            path: path.to_owned(),
+            line,
+            column,
+            detail: detail.into(),
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! What is wrong in a configuration file: where, what, and what to write instead.
+//!
+//! `Display` is one line, `file:line:column: what`, for logs and statuses; on a terminal a mistake is
+//! shown in its file ([`Mistake::render`]). Never shows a value that a variable holds.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gantry_model::diagnose::{Diagnose, Fault};
+use miette::{
+    Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode,
+};
+
+use super::document::{Span, place};
+
+/// What kind of mistake it is; each has a stable code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The file cannot be read.
+    Read,
+    /// The file is too long.
+    TooLong,
+    /// The file is neither JSON nor TOML, or lacks the shape that is expected.
+    Syntax,
+    /// A key that is not known.
+    UnknownKey,
+    /// A name stands twice.
+    Repeated,
+    /// A value of the wrong kind, or out of its range.
+    Value,
+    /// A server's name breaks the rule.
+    Name,
+    /// A variable or an input has no value.
+    Variable,
+    /// Something that is refused for safety's sake unless it is allowed by name.
+    Refused,
+    /// A remote server, which this version does not run.
+    Remote,
+}
+
+/// What is wrong at one place of a file.
+#[derive(Debug, Clone)]
+pub struct Mistake {
+    path: PathBuf,
+    text: Option<Arc<str>>,
+    span: Span,
+    kind: Kind,
+    said: String,
+    cause: Option<Arc<io::Error>>,
+    label: Option<String>,
+    help: Option<String>,
+    server: Option<String>,
+}
+
+impl Mistake {
+    /// Begins to tell of a mistake at a place.
+    pub fn at(path: &Path, text: &Arc<str>, span: Span, kind: Kind) -> Self {
+        Self {
+            text: Some(Arc::clone(text)),
+            span,
+            ..Self::of_file(path, kind)
+        }
+    }
+
+    /// Begins to tell of a mistake that is that of the whole file.
+    pub fn of_file(path: &Path, kind: Kind) -> Self {
+        Self {
+            path: path.to_owned(),
+            text: None,
+            span: 0..0,
+            kind,
+            said: String::new(),
+            cause: None,
+            label: None,
+            help: None,
+            server: None,
+        }
+    }
+
+    /// Says what is wrong.
+    #[must_use]
+    pub fn say(mut self, said: impl Into<String>) -> Self {
+        self.said = said.into();
+        self
+    }
+
+    /// Says why.
+    #[must_use]
+    pub fn because(mut self, cause: io::Error) -> Self {
+        self.cause = Some(Arc::new(cause));
+        self
+    }
+
+    /// Says something about the very place.
+    #[must_use]
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// Says what to write instead.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Names the server whose entry it is.
+    #[must_use]
+    pub fn of_server(mut self, server: &str) -> Self {
+        self.server = Some(server.escape_debug().to_string());
+        self
+    }
+
+    /// Shows the file by another of its names.
+    #[must_use]
+    pub fn shown_as(mut self, path: &Path) -> Self {
+        self.path = path.to_owned();
+        self
+    }
+
+    /// Returns the file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns what kind of mistake it is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Returns the server whose entry it is, its name escaped.
+    pub fn server(&self) -> Option<&str> {
+        self.server.as_deref()
+    }
+
+    /// Returns line and column, if it has a place.
+    pub fn place(&self) -> Option<(usize, usize)> {
+        let text = self.text.as_ref()?;
+        Some(place(text, self.span.start))
+    }
+
+    /// Shows the mistake in its file, over several lines.
+    pub fn render(&self, colour: bool) -> String {
+        let theme = if colour {
+            GraphicalTheme::unicode()
+        } else {
+            GraphicalTheme::unicode_nocolor()
+        };
+        let handler = GraphicalReportHandler::new_themed(theme)
+            .with_wrap_lines(false)
+            .with_context_lines(1)
+            .with_links(false)
+            .without_syntax_highlighting();
+        let shown = Shown {
+            mistake: self,
+            source: self
+                .text
+                .as_ref()
+                .map(|text| NamedSource::new(self.path.display().to_string(), harmless(text))),
+        };
+        let mut text = String::new();
+        match handler.render_report(&mut text, &shown) {
+            Ok(()) => text,
+            Err(fmt::Error) => self.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.path.display())?;
+        if let Some((line, column)) = self.place() {
+            write!(f, "{line}:{column}:")?;
+        }
+        match &self.server {
+            Some(server) => write!(f, " server `{server}`: {}", self.said),
+            None => write!(f, " {}", self.said),
+        }
+    }
+}
+
+impl std::error::Error for Mistake {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        let cause = self.cause.as_deref()?;
+        Some(cause)
+    }
+}
+
+impl Diagnose for Mistake {
+    fn code(&self) -> &'static str {
+        match self.kind {
+            Kind::Read => "config.read",
+            Kind::TooLong => "config.too_long",
+            Kind::Syntax => "config.syntax",
+            Kind::UnknownKey => "config.unknown_key",
+            Kind::Repeated => "config.repeated",
+            Kind::Value => "config.value",
+            Kind::Name => "config.name",
+            Kind::Variable => "config.variable",
+            Kind::Refused => "config.refused",
+            Kind::Remote => "config.remote",
+        }
+    }
+
+    fn fault(&self) -> Fault {
+        Fault::Client
+    }
+
+    fn hint(&self) -> Option<String> {
+        self.help.clone()
+    }
+}
+
+/// A mistake as it is shown in its file; the place stands there, so that the text is without it.
+struct Shown<'a> {
+    mistake: &'a Mistake,
+    source: Option<NamedSource<String>>,
+}
+
+impl fmt::Debug for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.mistake, f)
+    }
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mistake = self.mistake;
+        let mut said = harmless(&mistake.said);
+        if let Some(server) = &mistake.server {
+            said = format!("server `{server}`: {said}");
+        }
+        match &self.source {
+            Some(_) => f.write_str(&said),
+            None => write!(f, "{}: {said}", mistake.path.display()),
+        }
+    }
+}
+
+impl std::error::Error for Shown<'_> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        let cause = self.mistake.cause.as_deref()?;
+        Some(cause)
+    }
+}
+
+impl Diagnostic for Shown<'_> {
+    fn code<'c>(&'c self) -> Option<Box<dyn fmt::Display + 'c>> {
+        Some(Box::new(Diagnose::code(self.mistake)))
+    }
+
+    fn help<'c>(&'c self) -> Option<Box<dyn fmt::Display + 'c>> {
+        let help = self.mistake.help.as_deref()?;
+        Some(Box::new(harmless(help)))
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        self.source.as_ref().map(|source| source as &dyn SourceCode)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        self.source.as_ref()?;
+        let span = &self.mistake.span;
+        // A value over many lines is pointed at where it begins.
+        let text = self.mistake.text.as_deref().unwrap_or_default();
+        let end = span.end.min(text.len());
+        let first_line = text.get(span.start..end).and_then(|text| text.find('\n'));
+        let length = first_line.unwrap_or_else(|| end.saturating_sub(span.start));
+        let label = self.mistake.label.as_deref().map(harmless);
+        let label = LabeledSpan::new_primary_with_span(label, (span.start, length));
+        Some(Box::new(std::iter::once(label)))
+    }
+}
+
+/// Makes a text of others harmless on a terminal, byte for byte, so that places stay true.
+fn harmless(text: &str) -> String {
+    let hidden = |letter: char| {
+        letter.is_control() && !matches!(letter, '\n' | '\t')
+            || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+            || ('\u{e0000}'..='\u{e007f}').contains(&letter)
+    };
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if hidden(letter) {
+            shown.extend(std::iter::repeat_n('?', letter.len_utf8()));
+        } else {
+            shown.push(letter);
+        }
+    }
+    shown
+}
+
+/// Returns what a mistyped name may have meant, if one of the known is near enough.
+pub fn meant<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+    let written = written.to_lowercase().replace('-', "_");
+    let near = known.into_iter().map(|name| {
+        let plain = name.to_lowercase();
+        (distance(&written, &plain), name)
+    });
+    let (distance, name) = near.min_by_key(|(distance, _)| *distance)?;
+    let most = match name.len() {
+        0..=3 => 1,
+        4..=7 => 2,
+        _ => 3,
+    };
+    (distance <= most).then_some(name)
+}
+
+/// Counts the letters to insert, remove, replace or swap between two short texts.
+fn distance(one: &str, other: &str) -> usize {
+    const LONGEST: usize = 64;
+    let one: Vec<char> = one.chars().take(LONGEST).collect();
+    let other: Vec<char> = other.chars().take(LONGEST).collect();
+    let width = other.len() + 1;
+    let mut costs = vec![0; (one.len() + 1) * width];
+    for row in 0..=one.len() {
+        for column in 0..width {
+            let at = row * width + column;
+            costs[at] = if row == 0 || column == 0 {
+                row + column
+            } else {
+                let replaced = usize::from(one[row - 1] != other[column - 1]);
+                let mut least = (costs[at - width] + 1)
+                    .min(costs[at - 1] + 1)
+                    .min(costs[at - width - 1] + replaced);
+                let swapped = row > 1
+                    && column > 1
+                    && one[row - 1] == other[column - 2]
+                    && one[row - 2] == other[column - 1];
+                if swapped {
+                    least = least.min(costs[at - 2 * width - 2] + 1);
+                }
+                least
+            };
+        }
+    }
+    costs[costs.len() - 1]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_names_are_found_and_far_ones_are_not() {
+        let known = ["command", "args", "env", "cwd"];
+        assert_eq!(meant("comand", known), Some("command"));
+        assert_eq!(meant("agrs", known), Some("args"));
+        assert_eq!(meant("Env", known), Some("env"));
+        assert_eq!(meant("colour", known), None);
+    }
+
+    #[test]
+    fn a_mistake_is_one_line_or_a_picture() {
+        let text: Arc<str> = Arc::from("a = 1\nb = \u{1b}[2J\n");
+        let mistake = Mistake::at(Path::new("x.toml"), &text, 6..7, Kind::Value)
+            .say("`b` must be a text")
+            .label("this")
+            .help("write `b = \"…\"`");
+        assert_eq!(mistake.to_string(), "x.toml:2:1: `b` must be a text");
+        let shown = mistake.render(false);
+        assert!(shown.contains("x.toml:2:1"), "{shown}");
+        assert!(!shown.contains('\u{1b}'), "{shown}");
+    }
+}

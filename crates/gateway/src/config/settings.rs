@@ -1,0 +1,146 @@
+//! What `[gateway]` of `gantry.toml` says about the gateway itself; a flag of `gantry up` wins over it.
+//!
+//! Entry point: [`read`].
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use gantry_engine::{Durability, OnStartFailure, Startup};
+use gantry_model::naming::{Expose, OnCollision};
+
+use super::document::Document;
+use super::entry::fields::{Fields, Told};
+use super::entry::{Fill, Owner};
+use super::mistake::{Kind, Mistake};
+
+/// What the file says; nothing for what it does not mention.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Settings {
+    /// Where to listen.
+    pub listen: Option<SocketAddr>,
+    /// Further names by which clients reach the gateway.
+    pub hosts: Vec<String>,
+    /// Whether servers start side by side.
+    pub startup: Option<Startup>,
+    /// What a server that does not start means.
+    pub on_start_failure: Option<OnStartFailure>,
+    /// When a call's record is safe.
+    pub audit: Option<Durability>,
+    /// How tools are named towards clients.
+    pub expose: Option<Expose>,
+    /// What happens when two tools have one bare name.
+    pub on_collision: Option<OnCollision>,
+    /// How long calls in flight may go on when the gateway stops.
+    pub drain: Option<Duration>,
+    /// When servers are killed that do not stop.
+    pub kill_after: Option<Duration>,
+    /// Where each key stands, as `file:line`, and what is written there.
+    pub origins: BTreeMap<&'static str, (String, String)>,
+}
+
+/// The keys of `[gateway]`.
+pub const KEYS: [&str; 10] = [
+    "listen",
+    "insecure_bind",
+    "hosts",
+    "startup",
+    "on_start_failure",
+    "audit",
+    "expose",
+    "on_collision",
+    "drain",
+    "kill_after",
+];
+
+/// Reads `[gateway]`; everything that is wrong is told at once.
+pub fn read(document: &Document) -> Result<Settings, Vec<Mistake>> {
+    let mut told = Told::new(document, None, Owner::Gantry);
+    let Some(root) = document.root.as_table() else {
+        return Ok(Settings::default());
+    };
+    let folder = document.path.to_path_buf();
+    let fill = Fill::AsWritten { folder: &folder };
+    let mut settings = Settings::default();
+    if let Some(mut gateway) = Fields::new(&mut told, root, "", fill).below("gateway", &KEYS) {
+        settings = settle(&mut gateway);
+        let origins = KEYS.iter().filter_map(|key| {
+            let node = gateway.node(key)?;
+            let line = document.line(&node.span);
+            let written = document.text.get(node.span.clone())?.to_owned();
+            let place = format!("{}:{line}", document.path.display());
+            Some((*key, (place, written)))
+        });
+        settings.origins = origins.collect();
+    }
+    if told.mistakes.is_empty() {
+        Ok(settings)
+    } else {
+        Err(told.mistakes)
+    }
+}
+
+fn settle(gateway: &mut Fields<'_, '_>) -> Settings {
+    let insecure = gateway.flag("insecure_bind").unwrap_or_default();
+    Settings {
+        listen: listen(gateway, insecure),
+        hosts: gateway.names("hosts").unwrap_or_default(),
+        startup: gateway.choice(
+            "startup",
+            &[
+                ("parallel", Startup::Parallel),
+                ("sequential", Startup::Sequential),
+            ],
+        ),
+        on_start_failure: gateway.choice(
+            "on_start_failure",
+            &[
+                ("isolate", OnStartFailure::Isolate),
+                ("abort", OnStartFailure::Abort),
+            ],
+        ),
+        audit: gateway.choice(
+            "audit",
+            &[
+                ("os", Durability::Os),
+                ("disk", Durability::Disk),
+                ("relaxed", Durability::Relaxed),
+            ],
+        ),
+        expose: gateway.choice(
+            "expose",
+            &[("qualified", Expose::Qualified), ("bare", Expose::Bare)],
+        ),
+        on_collision: gateway.choice(
+            "on_collision",
+            &[
+                ("refuse", OnCollision::Refuse),
+                ("last_wins", OnCollision::LastWins),
+            ],
+        ),
+        drain: gateway.period("drain"),
+        kill_after: gateway.period("kill_after"),
+        origins: BTreeMap::new(),
+    }
+}
+
+/// Reads the address; one that others can reach must be wished for in so many words.
+fn listen(gateway: &mut Fields<'_, '_>, insecure: bool) -> Option<SocketAddr> {
+    let text = gateway.plain("listen")?;
+    let node = gateway.node("listen")?;
+    let address: Result<SocketAddr, _> = text.parse();
+    let mistake = gateway.told.mistake(&node.span, Kind::Value);
+    let mistake = match address {
+        Ok(address) if insecure || address.ip().is_loopback() => return Some(address),
+        Ok(_) => mistake
+            .say("`gateway.listen` is an address that others can reach, without TLS")
+            .label("not this machine alone")
+            .help("write `127.0.0.1:4180`, or add `insecure_bind = true`"),
+        Err(_) => mistake
+            .say("`gateway.listen` must be an address and a port")
+            .label("no such thing")
+            .help("write `listen = \"127.0.0.1:4180\"`"),
+    };
+    gateway.told.push(mistake);
+    None
+}

@@ -1,0 +1,123 @@
+//! Which files are read, in which order, and who vouches for them.
+//!
+//! From the weakest to the strongest: `~/.kode.json`, `./.mcprc`, `./.kode.json`, `./.mcp.json`, what
+//! `~/.kode.json` says of this folder, `./gantry.toml`. A stronger file's entry replaces a weaker one's
+//! of the same name as a whole. Named files replace all of them. Entry points: [`discover`], [`named`].
+
+use std::path::{Path, PathBuf};
+
+use super::entry::Owner;
+use super::file::Root;
+
+/// One file, and where the servers stand in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// The file, as it is shown.
+    pub path: PathBuf,
+    /// Where the servers stand in it.
+    pub root: Root,
+    /// Who vouches for it.
+    pub trust: Trust,
+    /// Whether it must be there.
+    pub required: bool,
+}
+
+/// Who vouches for a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trust {
+    /// The person: it is in their home, or they named it.
+    Person,
+    /// Nobody yet: it came with the folder, and may have been written by anybody.
+    Nobody,
+}
+
+impl Source {
+    /// Returns whose file it is, which decides how unknown keys are judged.
+    pub fn owner(&self) -> Owner {
+        match self.root {
+            Root::Own => Owner::Gantry,
+            Root::Servers | Root::MaybeServers | Root::Whole | Root::Project(_) => Owner::Client,
+        }
+    }
+}
+
+/// Returns the files that a folder and a home may hold, the weakest first.
+pub fn discover(folder: &Path, home: Option<&Path>) -> Vec<Source> {
+    let is_home = home.is_some_and(|home| home == folder);
+    // In the home itself, its files are the person's own.
+    let trust = if is_home {
+        Trust::Person
+    } else {
+        Trust::Nobody
+    };
+    let here = |name: &str, root| Source {
+        path: PathBuf::from(name),
+        root,
+        trust,
+        required: false,
+    };
+    let at_home = |root| {
+        home.map(|home| Source {
+            path: home.join(".kode.json"),
+            root,
+            trust: Trust::Person,
+            required: false,
+        })
+    };
+    let mut sources = Vec::new();
+    sources.extend(at_home(Root::MaybeServers));
+    sources.push(here(".mcprc", Root::Whole));
+    if !is_home {
+        sources.push(here(".kode.json", Root::MaybeServers));
+    }
+    sources.push(here(".mcp.json", Root::Servers));
+    sources.extend(at_home(Root::Project(folder.to_owned())));
+    sources.push(here("gantry.toml", Root::Own));
+    sources
+}
+
+/// Returns the files that a person named, the weakest first.
+pub fn named(paths: &[PathBuf]) -> Vec<Source> {
+    let sources = paths.iter().map(|path| Source {
+        path: path.clone(),
+        root: Root::of(path),
+        trust: Trust::Person,
+        required: true,
+    });
+    sources.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // rows 2.17 and 2.18
+    #[test]
+    fn the_projects_files_are_stronger_than_the_homes_and_vouched_for_by_nobody() {
+        let sources = discover(Path::new("/work/shop"), Some(Path::new("/home/a")));
+        let shown: Vec<(String, Trust)> = sources
+            .iter()
+            .map(|source| (source.path.display().to_string(), source.trust))
+            .collect();
+        let expected = [
+            ("/home/a/.kode.json", Trust::Person),
+            (".mcprc", Trust::Nobody),
+            (".kode.json", Trust::Nobody),
+            (".mcp.json", Trust::Nobody),
+            ("/home/a/.kode.json", Trust::Person),
+            ("gantry.toml", Trust::Nobody),
+        ];
+        let expected = expected.map(|(path, trust)| (path.to_owned(), trust));
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn in_the_home_itself_every_file_is_the_persons_own() {
+        let sources = discover(Path::new("/home/a"), Some(Path::new("/home/a")));
+        assert!(sources.iter().all(|source| source.trust == Trust::Person));
+        let kode = sources
+            .iter()
+            .filter(|source| source.root == Root::MaybeServers);
+        assert_eq!(kode.count(), 1, "no file is read twice for the same");
+    }
+}

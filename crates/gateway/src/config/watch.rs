@@ -1,0 +1,82 @@
+//! Tells when something may have changed in the folders of the configuration files.
+//!
+//! Folders are watched, not files: editors and deployments put new files in old ones' places. Looks at
+//! nothing itself; where the system's watch cannot be had, it says so every second. Entry point:
+//! [`Watch::over`].
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, timeout_at};
+
+/// How long things must have been quiet, so that a file is not read half-written.
+const QUIET: Duration = Duration::from_millis(200);
+/// The longest wait for quiet, so that a busy folder does not hold a change back.
+const PATIENCE: Duration = Duration::from_millis(600);
+/// How often it is worth a look where the system does not tell.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// A watch over some folders.
+pub struct Watch {
+    /// Nothing where the system's watch cannot be had.
+    watcher: Option<RecommendedWatcher>,
+    news: mpsc::Receiver<()>,
+}
+
+impl Watch {
+    /// Watches the folders of these files, and of what they are links to.
+    pub fn over(files: impl IntoIterator<Item = PathBuf>) -> Self {
+        // One place: news that was not taken yet is the same news.
+        let (tell, news) = mpsc::channel(1);
+        let heard = move |event: notify::Result<notify::Event>| {
+            let matters = event.map_or(true, |event| !event.kind.is_access());
+            if matters {
+                // Full means that it is known already; closed, that nobody listens.
+                tell.try_send(()).ok();
+            }
+        };
+        let mut folders = BTreeSet::new();
+        for file in files {
+            let real = std::fs::canonicalize(&file).ok();
+            for path in [Some(file), real].into_iter().flatten() {
+                folders.extend(path.parent().map(Path::to_owned));
+            }
+        }
+        let watcher = notify::recommended_watcher(heard).and_then(|mut watcher| {
+            for folder in folders.iter().filter(|folder| folder.is_dir()) {
+                watcher.watch(folder, RecursiveMode::NonRecursive)?;
+            }
+            Ok(watcher)
+        });
+        let watcher = watcher.inspect_err(|error| {
+            tracing::warn!(%error, "files cannot be watched; they are looked at every second");
+        });
+        Self {
+            watcher: watcher.ok(),
+            news,
+        }
+    }
+
+    /// Waits until something may have changed and things are quiet again.
+    pub async fn changed(&mut self) {
+        if self.watcher.is_none() {
+            sleep(LOOK).await;
+            return;
+        }
+        if self.news.recv().await.is_none() {
+            sleep(LOOK).await;
+            return;
+        }
+        let latest = Instant::now() + PATIENCE;
+        loop {
+            let until = (Instant::now() + QUIET).min(latest);
+            match timeout_at(until, self.news.recv()).await {
+                Ok(Some(())) if Instant::now() < latest => {}
+                Ok(_) | Err(_) => return,
+            }
+        }
+    }
+}

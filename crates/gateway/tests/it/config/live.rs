@@ -1,0 +1,115 @@
+//! A file that changes while the gateway runs.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::{Folder, peer, servers};
+use crate::harness::LONG;
+
+fn described(text: &str) -> Value {
+    let mut entry = peer();
+    entry["description"] = text.into();
+    entry
+}
+
+fn pid(status: &Value) -> u64 {
+    status["pid"].as_u64().expect("it runs")
+}
+
+// rows 2.10 and 2.18
+#[test]
+fn a_change_touches_only_the_servers_that_changed() {
+    let mut folder = Folder::new();
+    folder.write(
+        "a.json",
+        &servers(&[
+            ("kept", peer()),
+            ("changed", described("one")),
+            ("gone", peer()),
+        ]),
+    );
+    folder.up(&["--config", "a.json"]);
+    let kept = pid(&folder.wait("kept", "ready"));
+    let changed = pid(&folder.wait("changed", "ready"));
+    folder.wait("gone", "ready");
+    // Put in place as editors do: another file under the old name.
+    let text = servers(&[
+        ("kept", peer()),
+        ("changed", described("two")),
+        ("new", peer()),
+    ]);
+    folder.write("draft", &text);
+    fs::rename(folder.at("draft"), folder.at("a.json")).unwrap();
+    let new = gantry_testkit::wait::eventually(LONG, || folder.names().contains(&"new".to_owned()));
+    assert!(new.is_some(), "{}", folder.log());
+    folder.wait("new", "ready");
+    let status = folder.wait("changed", "ready");
+    assert_eq!(status["description"], "two");
+    assert_ne!(pid(&status), changed);
+    assert_eq!(pid(&folder.status("kept")), kept, "nobody touched it");
+    assert_eq!(folder.names(), ["kept", "changed", "new"]);
+}
+
+// fault G1
+#[test]
+fn a_broken_file_keeps_the_last_good_state_and_says_where() {
+    let mut folder = Folder::new();
+    let good = servers(&[("a", peer())]);
+    folder.write("a.json", &good);
+    folder.up(&["--config", "a.json"]);
+    let before = pid(&folder.wait("a", "ready"));
+    // Half-written.
+    folder.write(
+        "a.json",
+        &format!("{{\n  \"mcpServers\": {{{}", &good[15..40]),
+    );
+    let warnings = folder.warnings(|warnings| !warnings.is_empty());
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(
+        warnings[0].starts_with("configuration: not applied, the last good state holds: a.json:2:"),
+        "{warnings:?}"
+    );
+    let shown = folder.told(&["status"]);
+    assert!(
+        shown.contains("the last good state holds: a.json:2:"),
+        "{shown}"
+    );
+    assert!(folder.log().contains("a.json:2:"), "{}", folder.log());
+    assert_eq!(pid(&folder.status("a")), before);
+    // The rest of it arrives.
+    folder.write("a.json", &servers(&[("a", peer()), ("b", peer())]));
+    folder.warnings(|warnings| warnings.is_empty());
+    folder.wait("b", "ready");
+    assert_eq!(pid(&folder.status("a")), before, "nobody touched it");
+}
+
+// fault G1
+#[test]
+fn one_bad_entry_leaves_its_neighbours_and_is_named() {
+    let mut folder = Folder::new();
+    folder.write("a.json", &servers(&[("a", peer())]));
+    folder.up(&["--config", "a.json"]);
+    let before = pid(&folder.wait("a", "ready"));
+    let bad = json!({"command": "x", "limits": {"pids": -1}});
+    folder.write("a.json", &servers(&[("a", peer()), ("bad", bad)]));
+    let warnings = folder.warnings(|warnings| !warnings.is_empty());
+    assert!(warnings[0].contains("left out: a.json:1:"), "{warnings:?}");
+    assert!(
+        warnings[0].contains("server `bad`: `limits.pids` must be"),
+        "{warnings:?}"
+    );
+    assert_eq!(pid(&folder.status("a")), before);
+    assert_eq!(folder.names(), ["a"]);
+}
+
+// row 2.10
+#[test]
+fn a_file_that_appears_replaces_the_example() {
+    let mut folder = Folder::new();
+    folder.up(&[]);
+    folder.wait("example", "ready");
+    fs::write(folder.home().join(".kode.json"), servers(&[("a", peer())])).unwrap();
+    folder.wait("a", "ready");
+    assert_eq!(folder.names(), ["a"]);
+}

@@ -1,0 +1,303 @@
+//! What the types of a spec cannot say: no shell, no variables that load other code, sane numbers.
+//!
+//! Pure, so that files and the admin API are held to the same rules. Entry point:
+//! [`ServerSpec::check`].
+
+use std::time::Duration;
+
+use super::{Launch, ProcessLaunch, ServerSpec, period};
+use crate::id::ServerName;
+use crate::restart::PolicyError;
+
+/// Why a spec cannot be taken as it is.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum SpecError {
+    /// No command, or one with a NUL byte.
+    #[error("server `{server}`: `command` must name a program")]
+    Command {
+        /// Whose spec it is.
+        server: ServerName,
+    },
+    /// A shell line where a program and its arguments are expected.
+    #[error("server `{server}`: `command` is `{command}`, which is a shell line")]
+    Shell {
+        /// Whose spec it is.
+        server: ServerName,
+        /// The command as given.
+        command: String,
+    },
+    /// A shell and a script, which may do anything under an innocent name.
+    #[error("server `{server}`: `{command}` runs a script given in `args`")]
+    Script {
+        /// Whose spec it is.
+        server: ServerName,
+        /// The shell.
+        command: String,
+    },
+    /// A variable that changes how programs load or run code.
+    #[error("server `{server}`: variable `{variable}` is not allowed in `env`")]
+    Variable {
+        /// Whose spec it is.
+        server: ServerName,
+        /// Its name.
+        variable: String,
+    },
+    /// A text with a NUL byte, which no program can be given.
+    #[error("server `{server}`: {place} contains a NUL byte")]
+    Nul {
+        /// Whose spec it is.
+        server: ServerName,
+        /// Where it stands.
+        place: String,
+    },
+    /// A number outside its range.
+    #[error("server `{server}`: `{field}` is {given}, allowed is {range}")]
+    Range {
+        /// Whose spec it is.
+        server: ServerName,
+        /// Which field.
+        field: &'static str,
+        /// What was given.
+        given: String,
+        /// What is allowed.
+        range: &'static str,
+    },
+    /// A restart policy that contradicts itself.
+    #[error("server `{server}`: `life.restart` cannot be used")]
+    Restart {
+        /// Whose spec it is.
+        server: ServerName,
+        /// What is wrong with it.
+        #[source]
+        source: PolicyError,
+    },
+}
+
+impl SpecError {
+    /// Returns the field that is wrong, such as `limits.cpu`.
+    pub fn field(&self) -> String {
+        match self {
+            Self::Command { .. } | Self::Shell { .. } => "command".to_owned(),
+            Self::Script { .. } => "args".to_owned(),
+            Self::Variable { variable, .. } => format!("env.{variable}"),
+            Self::Nul { place, .. } => place.clone(),
+            Self::Range { field, .. } => (*field).to_owned(),
+            Self::Restart { .. } => "life.restart".to_owned(),
+        }
+    }
+
+    /// Returns what to write instead, if that can be said.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Command { .. } => {
+                "give the program in `command` and its arguments in `args`".to_owned()
+            }
+            Self::Shell { .. } => "no shell is involved: put the program in `command` and each \
+                                   argument in `args`"
+                .to_owned(),
+            Self::Script { .. } => "run the program itself, put the script into a file, or allow \
+                                    it with `allow_shell = true`"
+                .to_owned(),
+            Self::Variable { variable, .. } => format!(
+                "it makes programs load or run other code; if that is wanted, allow it with \
+                 `allow_env = [\"{}\"]`",
+                variable.escape_debug()
+            ),
+            Self::Range { range, .. } => format!("allowed is {range}"),
+            Self::Nul { .. } | Self::Restart { .. } => return None,
+        };
+        Some(hint)
+    }
+}
+
+/// Variables that make a program load or run other code than its own. fault G4
+const LOADER_VARIABLES: [&str; 14] = [
+    "BASH_ENV",
+    "ENV",
+    "GCONV_PATH",
+    "GIT_SSH_COMMAND",
+    "JAVA_TOOL_OPTIONS",
+    "NODE_OPTIONS",
+    "PATH",
+    "PERL5OPT",
+    "PROMPT_COMMAND",
+    "PYTHONHOME",
+    "PYTHONINSPECT",
+    "PYTHONSTARTUP",
+    "RUBYOPT",
+    "SHELLOPTS",
+];
+
+/// The beginnings of the names of whole families of such variables.
+const LOADER_FAMILIES: [&str; 3] = ["LD_", "DYLD_", "DOCKER_"];
+
+/// Programs that run a script given as an argument.
+const SHELLS: [&str; 12] = [
+    "sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "csh", "tcsh", "pwsh", "busybox",
+];
+
+fn loads_code(variable: &str) -> bool {
+    LOADER_VARIABLES.contains(&variable)
+        || LOADER_FAMILIES
+            .iter()
+            .any(|family| variable.starts_with(family))
+}
+
+/// Returns the shell if the command is one with a script among its options, `env` before it or not.
+fn shell_with_script(process: &ProcessLaunch) -> Option<&str> {
+    fn last(path: &str) -> &str {
+        path.rsplit('/').next().unwrap_or(path)
+    }
+    let mut words = std::iter::once(&process.command)
+        .chain(&process.args)
+        .map(String::as_str)
+        .peekable();
+    let mut program = words.next()?;
+    while matches!(last(program), "env" | "nohup" | "nice" | "setsid" | "exec") {
+        while words
+            .next_if(|word| word.starts_with('-') || word.contains('='))
+            .is_some()
+        {}
+        program = words.next()?;
+    }
+    let shell = last(program);
+    if shell == "busybox" {
+        words.next_if(|word| SHELLS.contains(word))?;
+    }
+    if !SHELLS.contains(&shell) {
+        return None;
+    }
+    // Options come first; after the first plain word everything is the script file's own.
+    let mut options = words.take_while(|word| word.starts_with('-'));
+    let is_script = |word: &str| {
+        let single = !word.starts_with("--") && word[1..].contains(['c', 'C']);
+        single
+            || matches!(
+                word,
+                "--command" | "--init-command" | "-Command" | "-EncodedCommand"
+            )
+    };
+    options.any(is_script).then_some(program)
+}
+
+impl ServerSpec {
+    /// Checks what the types cannot say.
+    pub fn check(&self) -> Result<(), SpecError> {
+        let server = || self.name.clone();
+        let Launch::Process(process) = &self.launch;
+        if process.command.trim().is_empty() {
+            return Err(SpecError::Command { server: server() });
+        }
+        if process
+            .command
+            .contains([' ', ';', '|', '&', '$', '`', '>', '<'])
+            && !process.command.contains('/')
+        {
+            return Err(SpecError::Shell {
+                server: server(),
+                command: process.command.clone(),
+            });
+        }
+        if !self.allow.shell
+            && let Some(shell) = shell_with_script(process)
+        {
+            return Err(SpecError::Script {
+                server: server(),
+                command: shell.to_owned(),
+            });
+        }
+        let nul = |place: String| {
+            Err(SpecError::Nul {
+                server: server(),
+                place,
+            })
+        };
+        if process.command.contains('\0') {
+            return nul("`command`".into());
+        }
+        if let Some(index) = process.args.iter().position(|a| a.contains('\0')) {
+            return nul(format!("argument {}", index + 1));
+        }
+        for (name, value) in &process.env {
+            if name.is_empty()
+                || name.contains(['=', '\0'])
+                || loads_code(name) && !self.allow.env.contains(name)
+            {
+                return Err(SpecError::Variable {
+                    server: server(),
+                    variable: name.clone(),
+                });
+            }
+            if value.contains('\0') {
+                return nul(format!("variable `{name}`"));
+            }
+        }
+        let restart = self.life.restart.policy();
+        restart.map_err(|source| SpecError::Restart {
+            server: server(),
+            source,
+        })?;
+        self.check_ranges()
+    }
+
+    fn check_ranges(&self) -> Result<(), SpecError> {
+        let Launch::Process(process) = &self.launch;
+        let out = |field, given: String, range| {
+            Err(SpecError::Range {
+                server: self.name.clone(),
+                field,
+                given,
+                range,
+            })
+        };
+        let limits = &process.limits;
+        if let Some(cpu) = limits.cpu
+            && !(cpu.is_finite() && (0.01..=1024.0).contains(&cpu))
+        {
+            return out("limits.cpu", cpu.to_string(), "0.01 to 1024 cores");
+        }
+        if let Some(bytes) = limits.memory_bytes
+            && !(4 << 20..=1 << 46).contains(&bytes)
+        {
+            return out("limits.memory_bytes", bytes.to_string(), "4 MiB to 64 TiB");
+        }
+        if let Some(pids) = limits.pids
+            && !(4..=1_000_000).contains(&pids)
+        {
+            return out("limits.pids", pids.to_string(), "4 to 1,000,000");
+        }
+        if let Some(lanes) = self.calls.concurrency
+            && !(1..=1024).contains(&lanes)
+        {
+            return out("calls.concurrency", lanes.to_string(), "1 to 1024");
+        }
+        if !(1..=65_536).contains(&self.calls.queue) {
+            return out("calls.queue", self.calls.queue.to_string(), "1 to 65,536");
+        }
+        let periods = [
+            ("calls.timeout", self.calls.timeout),
+            ("calls.timeout_max", self.calls.timeout_max),
+            ("life.handshake", self.life.handshake),
+            ("life.health_every", self.life.health_every),
+            ("life.health_timeout", self.life.health_timeout),
+        ];
+        const DAY: Duration = Duration::from_secs(86_400);
+        for (field, given) in periods {
+            if !(Duration::from_millis(1)..=DAY).contains(&given) {
+                return out(field, period::show(given), "1ms to 24h");
+            }
+        }
+        // None at all is a wish of its own for these.
+        let graces = [
+            ("calls.late_grace", self.calls.late_grace),
+            ("life.probe", self.life.probe),
+            ("life.stop_grace", self.life.stop_grace),
+        ];
+        for (field, given) in graces {
+            if given > DAY {
+                return out(field, period::show(given), "0s to 24h");
+            }
+        }
+        Ok(())
+    }
+}

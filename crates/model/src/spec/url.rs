@@ -1,0 +1,104 @@
+//! Which URLs a remote server may have. fault G7
+
+/// Why a URL cannot be that of a server.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UrlError {
+    /// Another scheme than `http` and `https`.
+    #[error("the scheme `{scheme}` is not allowed")]
+    Scheme {
+        /// The scheme, escaped and cut.
+        scheme: String,
+    },
+    /// No scheme at all.
+    #[error("it has no scheme")]
+    NoScheme,
+    /// No host.
+    #[error("it has no host")]
+    Host,
+    /// A name or a password before the host.
+    #[error("it holds a user name or a password")]
+    UserInfo,
+    /// A part after `#`, which is never sent.
+    #[error("it has a part after `#`")]
+    Fragment,
+    /// A blank or a control character.
+    #[error("it contains a blank or a control character")]
+    Character,
+}
+
+impl UrlError {
+    /// Returns what to write instead.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Scheme { .. } | Self::NoScheme | Self::Host => {
+                "write for example `https://example.com/mcp`"
+            }
+            Self::UserInfo => "put credentials into `headers`",
+            Self::Fragment => "remove the `#` and what follows it",
+            Self::Character => "escape it as `%20` and the like",
+        }
+    }
+}
+
+/// Checks that a text is the URL of a server: `http` or `https`, a host, nothing hidden.
+pub fn check_url(url: &str) -> Result<(), UrlError> {
+    if url.contains(|letter: char| letter.is_control() || letter.is_whitespace()) {
+        return Err(UrlError::Character);
+    }
+    let (scheme, rest) = url.split_once(':').ok_or(UrlError::NoScheme)?;
+    if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
+        let scheme = scheme
+            .chars()
+            .take(20)
+            .flat_map(char::escape_debug)
+            .collect();
+        return Err(UrlError::Scheme { scheme });
+    }
+    let rest = rest.strip_prefix("//").ok_or(UrlError::Host)?;
+    if url.contains('#') {
+        return Err(UrlError::Fragment);
+    }
+    let authority = rest.split(['/', '?', '\\']).next().unwrap_or_default();
+    if authority.contains('@') {
+        return Err(UrlError::UserInfo);
+    }
+    let host = match authority.strip_prefix('[') {
+        Some(address) => address.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    };
+    if host.is_empty() {
+        return Err(UrlError::Host);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // fault G7
+    #[test]
+    fn only_plain_web_addresses_are_taken() {
+        for good in [
+            "https://example.com/mcp?x=a@b",
+            "http://[::1]:8080",
+            "HTTP://a",
+        ] {
+            assert_eq!(check_url(good), Ok(()), "{good}");
+        }
+        let check =
+            |url: &str, error: &UrlError| assert_eq!(check_url(url).as_ref(), Err(error), "{url}");
+        for scheme in ["file", "javascript", "ftp"] {
+            let error = UrlError::Scheme {
+                scheme: scheme.to_owned(),
+            };
+            check(&format!("{scheme}:///etc/passwd"), &error);
+        }
+        check("example.com", &UrlError::NoScheme);
+        check("https:///mcp", &UrlError::Host);
+        check("https:example.com", &UrlError::Host);
+        check("https://user:pw@example.com", &UrlError::UserInfo);
+        check("https://example.com#x", &UrlError::Fragment);
+        check("https://example.com/a b", &UrlError::Character);
+    }
+}
