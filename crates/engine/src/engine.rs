@@ -1,5 +1,6 @@
 //! The engine as a whole: started, asked, drained. What administrators change is in `changes`.
 
+mod agents;
 mod changes;
 
 use std::collections::BTreeMap;
@@ -20,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use crate::access::{Access, KeyView, random};
+use crate::access::{Access, random};
 use crate::audit::{Audit, CallIds};
 use crate::catalog::{Catalog, ListedTool};
 use crate::config::{EngineConfig, OnStartFailure, Startup, StopPolicy};
@@ -252,11 +253,6 @@ impl Engine {
         self.inner.access.authenticate(key)
     }
 
-    /// Returns all valid keys, as they may be shown.
-    pub async fn keys(&self) -> Result<Vec<KeyView>, EngineError> {
-        self.inner.access.list().await
-    }
-
     // ---- servers ----
 
     /// Returns all servers, in configuration order.
@@ -286,12 +282,14 @@ impl Engine {
             .map(|handle| handle.logs.last(lines))
     }
 
-    /// Returns what happened to servers, oldest first.
+    /// Returns what happened to servers last, or last before an event; oldest first, each with its
+    /// number.
     pub async fn events(
         &self,
         server: Option<&str>,
+        before: Option<u64>,
         limit: u32,
-    ) -> Result<Vec<ServerEvent>, EngineError> {
+    ) -> Result<Vec<(u64, ServerEvent)>, EngineError> {
         let handle = server.map(|name| {
             let unknown = || EngineError::UnknownServer {
                 name: name.to_owned(),
@@ -303,7 +301,7 @@ impl Engine {
         Ok(self
             .inner
             .store
-            .events(&self.inner.project, name, limit)
+            .events_before(&self.inner.project, name, before, limit)
             .await?)
     }
 

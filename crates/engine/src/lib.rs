@@ -31,7 +31,7 @@ mod telemetry;
 mod transport;
 mod view;
 
-pub use access::{FirstKeys, KeyView};
+pub use access::{AgentChange, AgentView, FirstKeys, KeyView, NewAgent, NewKey};
 pub use audit::{AuditError, AuditHealth, AuditPolicy, Bodies, Durability};
 pub use catalog::ListedTool;
 pub use config::{EngineConfig, EngineLimits, OnStartFailure, Startup, StopPolicy};

@@ -102,7 +102,10 @@ pub(crate) async fn unpanicked<T>(work: impl Future<Output = T>) -> Result<T, Pr
 pub(crate) fn seal(headers: &mut HeaderMap) {
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     let policy = "default-src 'none'; frame-ancestors 'none'";
-    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+    // A page says itself what it needs beside its text.
+    headers
+        .entry(CONTENT_SECURITY_POLICY)
+        .or_insert(HeaderValue::from_static(policy));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
 }

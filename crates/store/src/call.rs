@@ -202,6 +202,8 @@ pub struct CallFilter {
     pub tool: Option<String>,
     /// Only calls that ended so.
     pub status: Option<CallStatus>,
+    /// Only calls with this error code.
+    pub code: Option<String>,
     /// Only calls of this run.
     pub run: Option<String>,
     /// Only calls of this conversation.
@@ -227,6 +229,7 @@ impl Default for CallFilter {
             server: None,
             tool: None,
             status: None,
+            code: None,
             run: None,
             session: None,
             trace: None,

@@ -4,6 +4,7 @@
 //! Never holds a transaction across a caller's wait, never spawns a task. Entry point:
 //! `SqliteStore::open`; the nouns are in the files below, each an `impl SqliteStore`.
 
+mod agents;
 mod calls;
 mod catalog;
 mod connection;

@@ -19,6 +19,9 @@ use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+pub(crate) use self::document::ProblemDocument;
 
 /// An error on its way to a client.
 #[derive(Debug)]
@@ -51,7 +54,7 @@ pub(crate) enum Carrier {
 }
 
 /// A JSON-RPC error with a code of its own.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RpcError {
     /// The code.
     pub(crate) code: i64,
@@ -59,11 +62,12 @@ pub(crate) struct RpcError {
     pub(crate) message: String,
     /// The raw data, as the server sent it.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
     pub(crate) data: Option<Box<RawValue>>,
 }
 
 /// What is wrong with one field.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct FieldIssue {
     /// Where it stands.
     pub(crate) path: String,
@@ -165,6 +169,7 @@ impl Problem {
     }
 
     /// Returns the HTTP status on REST.
+    #[cfg(test)]
     pub(crate) fn status(&self) -> StatusCode {
         self.0.status
     }

@@ -120,6 +120,7 @@ pub(super) fn filtered(select: &'static str, filter: &CallFilter) -> QueryBuilde
         ("server_id = ", filter.server.as_deref()),
         ("tool_name = ", filter.tool.as_deref()),
         ("status = ", filter.status.map(CallStatus::as_str)),
+        ("code = ", filter.code.as_deref()),
         ("run_id = ", filter.run.as_deref()),
         ("session_id = ", filter.session.as_deref()),
         ("trace_id = ", filter.trace.as_deref()),

@@ -65,6 +65,7 @@ fn full_filter() -> CallFilter {
         server: some(),
         tool: some(),
         status: Some(CallStatus::Ok),
+        code: some(),
         run: some(),
         session: some(),
         trace: some(),
@@ -108,6 +109,7 @@ async fn every_statement_can_be_prepared() {
     let (_folder, path) = place();
     let store = SqliteStore::open(&path).await.unwrap();
     let fixed = [
+        sql::agents::ALL,
         sql::servers::ALL,
         sql::keys::ALL,
         sql::grants::ALL,
@@ -140,6 +142,7 @@ async fn every_statement_can_be_prepared() {
 #[test]
 fn every_statement_is_in_its_list() {
     let files = [
+        (include_str!("../sql/agents.rs"), sql::agents::ALL.len()),
         (include_str!("../sql/servers.rs"), sql::servers::ALL.len()),
         (include_str!("../sql/keys.rs"), sql::keys::ALL.len()),
         (include_str!("../sql/grants.rs"), sql::grants::ALL.len()),

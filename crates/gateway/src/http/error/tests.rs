@@ -99,7 +99,7 @@ async fn a_fault_of_ours_shows_code_and_call_only() {
     let document = document(problem(CallError::Panicked)).await;
     assert_eq!(document["status"], 500);
     assert_eq!(document["code"], "gateway.panic");
-    assert_eq!(document["type"], "urn:gantry:error:gateway.panic");
+    assert_eq!(document["type"], "/errors/gateway.panic");
     assert_eq!(document["call"], "call_00000000000000000000000000000007");
     assert_eq!(
         document["detail"],
