@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use axum::response::Response;
 use gantry_model::diagnose::{Diagnose, Fault, chain};
+use gantry_model::era::error::MISSING_CAPABILITY;
 use gantry_model::era::shape;
 use gantry_model::id::CallId;
 use gantry_model::jsonrpc;
@@ -186,11 +187,15 @@ impl Problem {
         self.0.carrier == Carrier::ToolResult
     }
 
-    /// Puts the problem into the words of the stateless era. There an unknown method is 404, and a
-    /// resource that is not there has no code of its own.
+    /// Puts the problem into the words of the stateless era. There an unknown method is 404, a server
+    /// that needs more of its client is 400, and a resource that is not there has no code of its own.
     pub(crate) fn for_stateless(mut self) -> Self {
         if let Some(rpc) = &mut self.0.rpc {
             rpc.code = shape::error_code_to_modern(rpc.code);
+            if rpc.code == MISSING_CAPABILITY {
+                self.0.status = StatusCode::BAD_REQUEST;
+                self.0.carrier = Carrier::Status;
+            }
         }
         if self.0.code == "method.unknown" {
             self.0.carrier = Carrier::Status;

@@ -136,3 +136,22 @@ async fn an_engines_error_tells_its_cause_when_the_client_can_mend_it() {
     let exists = Problem::from(EngineError::Conflict { name: server() });
     assert_eq!(exists.status(), StatusCode::CONFLICT);
 }
+
+#[test]
+fn a_server_that_needs_more_of_its_client_is_a_bad_request_in_the_stateless_era() {
+    let needs = |code| CallError::Rpc {
+        server: server(),
+        code,
+        message: "the client must sample".to_owned(),
+        data: None,
+    };
+    let status = |problem: Problem| problem.mcp_status();
+    assert_eq!(status(problem(needs(-32021))), StatusCode::OK);
+    let stateless = problem(needs(-32021)).for_stateless();
+    assert_eq!(stateless.rpc_code(), -32021);
+    assert_eq!(status(stateless), StatusCode::BAD_REQUEST);
+    assert_eq!(
+        status(problem(needs(-32000)).for_stateless()),
+        StatusCode::OK
+    );
+}
