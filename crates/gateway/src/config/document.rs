@@ -139,6 +139,12 @@ pub fn read_text(path: &Path) -> Result<Vec<u8>, Mistake> {
             .say("the configuration file cannot be read")
             .because(error)
     };
+    // A pipe would be waited for, and a device read for ever.
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(Mistake::of_file(path, Kind::Read)
+            .say("the configuration file is no plain file")
+            .help("name a file that can be read again and again"));
+    }
     let mut text = Vec::new();
     let file = File::open(path).map_err(failed)?;
     file.take(LONGEST_BYTES + 1)

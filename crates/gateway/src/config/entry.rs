@@ -162,7 +162,8 @@ fn spec(told: &mut Told<'_>, entry: &Entry, fill: Fill<'_>) -> Option<ServerSpec
         match entry.name.parse() {
             Ok(name) => Some(name),
             Err(error) => {
-                let mistake = told.mistake(&entry.name_span, Kind::Name);
+                // The message has the name already, and cuts one that is too long.
+                let mistake = told.document.mistake(&entry.name_span, Kind::Name);
                 told.push(mistake.say(error.to_string()).label("this name").help(
                     "use letters, digits, `.`, `_` and `-`, at most 64, such as `web-search`",
                 ));
@@ -183,22 +184,29 @@ fn spec(told: &mut Told<'_>, entry: &Entry, fill: Fill<'_>) -> Option<ServerSpec
         return None;
     }
     fields.known(&KEYS);
-    let launch = launch(&mut fields, entry)?;
-    let mut spec = ServerSpec::process(name?, launch);
-    spec.source = Source::File;
-    spec.description = fields.plain("description");
-    spec.start = fields
+    let launch = launch(&mut fields, entry);
+    let description = fields.plain("description");
+    let start = fields
         .choice("start", &[("eager", Start::Eager), ("lazy", Start::Lazy)])
         .unwrap_or(Start::Eager);
-    spec.allow = Allowances {
+    let allow = Allowances {
         shell: fields.flag("allow_shell").unwrap_or_default(),
         env: fields.names("allow_env").unwrap_or_default(),
     };
     let concurrency = fields.whole("concurrency", 1..=1024);
     let timeout = fields.period("timeout");
-    spec.calls = calls(&mut fields);
-    spec.life = life(&mut fields);
-    spec.tools = tools(&mut fields, table);
+    let (calls, life) = (calls(&mut fields), life(&mut fields));
+    let tools = tools(&mut fields, table);
+    let mut spec = ServerSpec {
+        description,
+        start,
+        calls,
+        life,
+        source: Source::File,
+        tools,
+        allow,
+        ..ServerSpec::process(name?, launch?)
+    };
     if let Some(lanes) = concurrency {
         spec.calls.concurrency = u32::try_from(lanes).ok();
     }

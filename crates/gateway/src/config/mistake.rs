@@ -42,7 +42,10 @@ pub enum Kind {
 
 /// What is wrong at one place of a file.
 #[derive(Debug, Clone)]
-pub struct Mistake {
+pub struct Mistake(Box<Parts>);
+
+#[derive(Debug, Clone)]
+struct Parts {
     path: PathBuf,
     text: Option<Arc<str>>,
     span: Span,
@@ -57,16 +60,15 @@ pub struct Mistake {
 impl Mistake {
     /// Begins to tell of a mistake at a place.
     pub fn at(path: &Path, text: &Arc<str>, span: Span, kind: Kind) -> Self {
-        Self {
-            text: Some(Arc::clone(text)),
-            span,
-            ..Self::of_file(path, kind)
-        }
+        let mut mistake = Self::of_file(path, kind);
+        mistake.0.text = Some(Arc::clone(text));
+        mistake.0.span = span;
+        mistake
     }
 
     /// Begins to tell of a mistake that is that of the whole file.
     pub fn of_file(path: &Path, kind: Kind) -> Self {
-        Self {
+        Self(Box::new(Parts {
             path: path.to_owned(),
             text: None,
             span: 0..0,
@@ -76,70 +78,70 @@ impl Mistake {
             label: None,
             help: None,
             server: None,
-        }
+        }))
     }
 
     /// Says what is wrong.
     #[must_use]
     pub fn say(mut self, said: impl Into<String>) -> Self {
-        self.said = said.into();
+        self.0.said = said.into();
         self
     }
 
     /// Says why.
     #[must_use]
     pub fn because(mut self, cause: io::Error) -> Self {
-        self.cause = Some(Arc::new(cause));
+        self.0.cause = Some(Arc::new(cause));
         self
     }
 
     /// Says something about the very place.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
-        self.label = Some(label.into());
+        self.0.label = Some(label.into());
         self
     }
 
     /// Says what to write instead.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
-        self.help = Some(help.into());
+        self.0.help = Some(help.into());
         self
     }
 
     /// Names the server whose entry it is.
     #[must_use]
     pub fn of_server(mut self, server: &str) -> Self {
-        self.server = Some(server.escape_debug().to_string());
+        self.0.server = Some(server.escape_debug().to_string());
         self
     }
 
     /// Shows the file by another of its names.
     #[must_use]
     pub fn shown_as(mut self, path: &Path) -> Self {
-        self.path = path.to_owned();
+        self.0.path = path.to_owned();
         self
     }
 
     /// Returns the file.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.0.path
     }
 
     /// Returns what kind of mistake it is.
     pub fn kind(&self) -> Kind {
-        self.kind
+        self.0.kind
     }
 
     /// Returns the server whose entry it is, its name escaped.
     pub fn server(&self) -> Option<&str> {
-        self.server.as_deref()
+        self.0.server.as_deref()
     }
 
     /// Returns line and column, if it has a place.
     pub fn place(&self) -> Option<(usize, usize)> {
-        let text = self.text.as_ref()?;
-        Some(place(text, self.span.start))
+        let text = self.0.text.as_ref()?;
+        Some(place(text, self.0.span.start))
     }
 
     /// Shows the mistake in its file, over several lines.
@@ -150,17 +152,17 @@ impl Mistake {
             GraphicalTheme::unicode_nocolor()
         };
         let handler = GraphicalReportHandler::new_themed(theme)
-            .with_width(100)
+            .with_wrap_lines(false)
             .with_context_lines(1)
             .with_links(false)
             .without_syntax_highlighting();
-        let shown = Shown {
-            mistake: self,
-            source: self
-                .text
-                .as_ref()
-                .map(|text| NamedSource::new(self.path.display().to_string(), harmless(text))),
-        };
+        let shown =
+            Shown {
+                mistake: self,
+                source: self.0.text.as_ref().map(|text| {
+                    NamedSource::new(self.0.path.display().to_string(), harmless(text))
+                }),
+            };
         let mut text = String::new();
         match handler.render_report(&mut text, &shown) {
             Ok(()) => text,
@@ -171,27 +173,27 @@ impl Mistake {
 
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:", self.path.display())?;
+        write!(f, "{}:", self.0.path.display())?;
         if let Some((line, column)) = self.place() {
             write!(f, "{line}:{column}:")?;
         }
-        match &self.server {
-            Some(server) => write!(f, " server `{server}`: {}", self.said),
-            None => write!(f, " {}", self.said),
+        match &self.0.server {
+            Some(server) => write!(f, " server `{server}`: {}", self.0.said),
+            None => write!(f, " {}", self.0.said),
         }
     }
 }
 
 impl std::error::Error for Mistake {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        let cause = self.cause.as_deref()?;
+        let cause = self.0.cause.as_deref()?;
         Some(cause)
     }
 }
 
 impl Diagnose for Mistake {
     fn code(&self) -> &'static str {
-        match self.kind {
+        match self.0.kind {
             Kind::Read => "config.read",
             Kind::TooLong => "config.too_long",
             Kind::Syntax => "config.syntax",
@@ -210,7 +212,7 @@ impl Diagnose for Mistake {
     }
 
     fn hint(&self) -> Option<String> {
-        self.help.clone()
+        self.0.help.clone()
     }
 }
 
@@ -229,20 +231,20 @@ impl fmt::Debug for Shown<'_> {
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mistake = self.mistake;
-        let mut said = harmless(&mistake.said);
-        if let Some(server) = &mistake.server {
+        let mut said = harmless(&mistake.0.said);
+        if let Some(server) = &mistake.0.server {
             said = format!("server `{server}`: {said}");
         }
         match &self.source {
             Some(_) => f.write_str(&said),
-            None => write!(f, "{}: {said}", mistake.path.display()),
+            None => write!(f, "{}: {said}", mistake.0.path.display()),
         }
     }
 }
 
 impl std::error::Error for Shown<'_> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        let cause = self.mistake.cause.as_deref()?;
+        let cause = self.mistake.0.cause.as_deref()?;
         Some(cause)
     }
 }
@@ -253,7 +255,7 @@ impl Diagnostic for Shown<'_> {
     }
 
     fn help<'c>(&'c self) -> Option<Box<dyn fmt::Display + 'c>> {
-        let help = self.mistake.help.as_deref()?;
+        let help = self.mistake.0.help.as_deref()?;
         Some(Box::new(harmless(help)))
     }
 
@@ -263,13 +265,13 @@ impl Diagnostic for Shown<'_> {
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
         self.source.as_ref()?;
-        let span = &self.mistake.span;
+        let span = &self.mistake.0.span;
         // A value over many lines is pointed at where it begins.
-        let text = self.mistake.text.as_deref().unwrap_or_default();
+        let text = self.mistake.0.text.as_deref().unwrap_or_default();
         let end = span.end.min(text.len());
         let first_line = text.get(span.start..end).and_then(|text| text.find('\n'));
         let length = first_line.unwrap_or_else(|| end.saturating_sub(span.start));
-        let label = self.mistake.label.as_deref().map(harmless);
+        let label = self.mistake.0.label.as_deref().map(harmless);
         let label = LabeledSpan::new_primary_with_span(label, (span.start, length));
         Some(Box::new(std::iter::once(label)))
     }

@@ -177,8 +177,8 @@ impl Gantry {
                     .iter()
                     .cloned(),
             );
-            match page["next"].as_str() {
-                Some(next) => before = format!("&before={next}"),
+            match page["next_cursor"].as_str() {
+                Some(next) => before = format!("&cursor={next}"),
                 None => break,
             }
         }

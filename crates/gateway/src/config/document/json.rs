@@ -41,6 +41,10 @@ pub(super) fn parse(path: &Arc<Path>, text: &Arc<str>) -> Result<Node, Mistake> 
 }
 
 /// Returns what is wrong in lower case, and what to write instead.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "another's list of errors, of which few have an advice of their own"
+)]
 fn words(kind: &ParseErrorKind) -> (String, &'static str) {
     let mut said = kind.to_string();
     if let Some(first) = said.get(..1) {

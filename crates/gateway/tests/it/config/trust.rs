@@ -61,6 +61,21 @@ fn an_untrusted_checkout_starts_nothing_until_it_is_approved_and_any_change_asks
 
 // fault G5
 #[test]
+fn a_pipe_in_a_files_place_is_not_waited_for() {
+    let folder = Folder::new();
+    let pipe = folder.at(".mcp.json");
+    let mode = rustix::fs::Mode::RWXU;
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
+    let output = folder.run(&["config", "check"]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        told.contains(".mcp.json: the configuration file is no plain file"),
+        "{told}"
+    );
+}
+
+// fault G5
+#[test]
 fn the_settings_of_an_unapproved_file_have_no_effect() {
     let mut folder = Folder::new();
     folder.write(
