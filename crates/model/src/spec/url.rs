@@ -87,7 +87,7 @@ mod tests {
             assert_eq!(check_url(good), Ok(()), "{good}");
         }
         let check =
-            |url, error: &UrlError| assert_eq!(check_url(url).as_ref(), Err(error), "{url}");
+            |url: &str, error: &UrlError| assert_eq!(check_url(url).as_ref(), Err(error), "{url}");
         for scheme in ["file", "javascript", "ftp"] {
             let error = UrlError::Scheme {
                 scheme: scheme.to_owned(),
