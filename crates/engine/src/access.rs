@@ -1,5 +1,8 @@
 //! Keys and whom they speak for. A key is 256 random bits behind a prefix that tells its kind; only
-//! its SHA-256 is kept, looked up in memory and compared in constant time.
+//! its SHA-256 is kept, looked up in memory and compared in constant time. `agents` has who they
+//! speak for.
+
+mod agents;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,13 +13,16 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gantry_model::caller::{Caller, KeyKind};
 use gantry_model::grant::{Grant, GrantSet};
 use gantry_model::id::{AgentName, KeyId, ProjectName};
-use gantry_store::{GrantRow, KeyRow, Principal, Store};
+use gantry_store::{AgentRow, GrantRow, KeyRow, Principal, Store};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::clock::unix_ms;
 use crate::error::EngineError;
+
+use self::agents::filter_of;
+pub use self::agents::{AgentChange, AgentView, NewAgent};
 
 const ADMIN_PREFIX: &str = "gantry_admin_";
 const AGENT_PREFIX: &str = "gantry_agent_";
@@ -43,6 +49,21 @@ pub struct KeyView {
     pub label: String,
     /// When it was made, in milliseconds since 1970.
     pub created_ms: u64,
+    /// When it ends by itself, in milliseconds since 1970.
+    pub expires_ms: Option<u64>,
+}
+
+/// A key that is to be made.
+#[derive(Debug, Clone)]
+pub struct NewKey {
+    /// Which doors it opens.
+    pub kind: KeyKind,
+    /// Who it speaks for.
+    pub agent: AgentName,
+    /// What a person calls it.
+    pub label: String,
+    /// When it ends by itself, in milliseconds since 1970.
+    pub expires_ms: Option<u64>,
 }
 
 /// All keys that are valid now, in memory.
@@ -58,6 +79,13 @@ pub(crate) struct Access {
 struct Entry {
     digest: [u8; 32],
     caller: Caller,
+    expires_ms: Option<u64>,
+}
+
+impl Entry {
+    fn is_valid(&self) -> bool {
+        self.expires_ms.is_none_or(|at_ms| unix_ms() < at_ms)
+    }
 }
 
 impl Access {
@@ -75,6 +103,7 @@ impl Access {
     /// Reads keys and grants anew from the store; only by who has the turn to change.
     async fn reload(&self) -> Result<(), EngineError> {
         let grants = self.store.grants(&self.project).await?;
+        let agents = self.store.agents(&self.project).await?;
         let mut keys = HashMap::new();
         for row in self.store.keys().await? {
             if row.project != self.project {
@@ -84,7 +113,7 @@ impl Access {
                 project: row.project,
                 kind: row.kind,
                 key: row.id,
-                grants: Arc::new(grants_of(row.kind, row.id, &row.agent, &grants)),
+                grants: Arc::new(grants_of(row.kind, row.id, &row.agent, &grants, &agents)),
                 agent: row.agent,
             };
             keys.insert(
@@ -92,6 +121,7 @@ impl Access {
                 Entry {
                     digest: row.digest,
                     caller,
+                    expires_ms: row.expires_ms,
                 },
             );
         }
@@ -104,17 +134,14 @@ impl Access {
         let digest: [u8; 32] = Sha256::digest(key.as_bytes()).into();
         let keys = self.keys.load();
         let entry = keys.get(&digest)?;
-        bool::from(entry.digest.ct_eq(&digest)).then(|| entry.caller.clone())
+        let is_same = bool::from(entry.digest.ct_eq(&digest));
+        (is_same && entry.is_valid()).then(|| entry.caller.clone())
     }
 
     /// Makes a key, stores its digest, and returns the key itself, which is never shown again.
-    pub(crate) async fn create(
-        &self,
-        kind: KeyKind,
-        agent: &AgentName,
-        label: &str,
-    ) -> Result<(KeyId, String), EngineError> {
-        let (row, key) = self.new_key(kind, agent, label);
+    pub(crate) async fn create(&self, new: &NewKey) -> Result<(KeyId, String), EngineError> {
+        let (mut row, key) = self.new_key(new.kind, &new.agent, &new.label);
+        row.expires_ms = new.expires_ms;
         let _one = self.changing.lock().await;
         self.store.put_key(&row).await?;
         self.reload().await?;
@@ -136,6 +163,7 @@ impl Access {
             label: label.to_owned(),
             created_ms: unix_ms(),
             revoked_ms: None,
+            expires_ms: None,
         };
         (row, key)
     }
@@ -171,38 +199,77 @@ impl Access {
     }
 
     pub(crate) async fn list(&self) -> Result<Vec<KeyView>, EngineError> {
+        let now_ms = unix_ms();
+        let is_valid = |row: &KeyRow| row.expires_ms.is_none_or(|at_ms| now_ms < at_ms);
         let rows = self
             .store
             .keys()
             .await?
             .into_iter()
-            .filter(|row| row.project == self.project);
+            .filter(|row| row.project == self.project && is_valid(row));
         let view = |row: KeyRow| KeyView {
             id: row.id,
             kind: row.kind,
             agent: row.agent,
             label: row.label,
             created_ms: row.created_ms,
+            expires_ms: row.expires_ms,
         };
         Ok(rows.map(view).collect())
     }
 
     pub(crate) async fn revoke(&self, id: KeyId) -> Result<bool, EngineError> {
         let _one = self.changing.lock().await;
+        self.keep_an_admin(|caller| caller.key == id)?;
         let known = self.store.revoke_key(id, unix_ms()).await?;
         // Nothing that can fail stands between the store and the memory.
-        let mut keys = HashMap::clone(&self.keys.load());
-        keys.retain(|_, entry| entry.caller.key != id);
-        self.keys.store(Arc::new(keys));
+        self.forget(|caller| caller.key == id);
         Ok(known)
+    }
+
+    /// Takes keys out of the memory; only by who has the turn to change.
+    fn forget(&self, goes: impl Fn(&Caller) -> bool) {
+        let mut keys = HashMap::clone(&self.keys.load());
+        keys.retain(|_, entry| !goes(&entry.caller));
+        self.keys.store(Arc::new(keys));
+    }
+
+    /// Refuses a change that takes valid admin keys and leaves none: nobody could undo it.
+    fn keep_an_admin(&self, goes: impl Fn(&Caller) -> bool) -> Result<(), EngineError> {
+        let keys = self.keys.load();
+        let is_admin = |entry: &&Entry| entry.caller.kind == KeyKind::Admin && entry.is_valid();
+        let (going, staying): (Vec<_>, Vec<_>) = keys
+            .values()
+            .filter(is_admin)
+            .partition(|entry| goes(&entry.caller));
+        // One that ends by itself keeps no door open.
+        let stays = staying.iter().any(|entry| entry.expires_ms.is_none());
+        if going.is_empty() || stays {
+            Ok(())
+        } else {
+            Err(EngineError::LastAdmin)
+        }
     }
 }
 
-/// An administrator may use everything; an agent what was granted to it, its key or its project.
-fn grants_of(kind: KeyKind, key: KeyId, agent: &AgentName, rows: &[GrantRow]) -> GrantSet {
+/// An administrator may use everything; an agent what was granted to it, its key or its project,
+/// and of the tools among that what its filter shows. row 2.16
+fn grants_of(
+    kind: KeyKind,
+    key: KeyId,
+    agent: &AgentName,
+    rows: &[GrantRow],
+    agents: &[AgentRow],
+) -> GrantSet {
     if kind == KeyKind::Admin {
         return GrantSet::everything();
     }
+    let known = agents.iter().find(|known| known.name == *agent);
+    let filter = known.map_or_else(|| Some(Default::default()), |known| filter_of(&known.tools));
+    let Some(filter) = filter else {
+        // A filter that cannot be read lets nothing through.
+        return GrantSet::default();
+    };
     let mine = rows.iter().filter(|row| match &row.principal {
         Principal::Agent(name) => name == agent,
         Principal::Key(id) => *id == key,
@@ -212,7 +279,7 @@ fn grants_of(kind: KeyKind, key: KeyId, agent: &AgentName, rows: &[GrantRow]) ->
         // A grant that cannot be read grants nothing.
         Grant::new(&row.server, &row.item, row.alias.as_deref()).ok()
     });
-    GrantSet::new(grants.collect())
+    GrantSet::filtered(grants.collect(), filter)
 }
 
 /// Returns random bytes; without a source of randomness there can be no keys.
@@ -231,6 +298,39 @@ mod tests {
         Access::load(store, ProjectName::local()).await.unwrap()
     }
 
+    fn new(agent: &AgentName) -> NewKey {
+        NewKey {
+            kind: KeyKind::Agent,
+            agent: agent.clone(),
+            label: String::new(),
+            expires_ms: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_key_ends_by_itself_and_the_last_admin_key_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let access = access(&folder).await;
+        let keys = access.first_start(|_| Ok(())).await.unwrap().unwrap();
+        let admin = access.authenticate(&keys.admin).unwrap();
+        let mut over = new(&admin.agent);
+        (over.kind, over.expires_ms) = (KeyKind::Admin, Some(unix_ms() - 1));
+        let (_, text) = access.create(&over).await.unwrap();
+        assert!(access.authenticate(&text).is_none());
+        assert_eq!(access.list().await.unwrap().len(), 2);
+        over.expires_ms = Some(unix_ms() + 3_600_000);
+        let (soon, text) = access.create(&over).await.unwrap();
+        assert!(access.authenticate(&text).is_some());
+        let refused = access.revoke(admin.key).await.unwrap_err();
+        assert!(matches!(refused, EngineError::LastAdmin), "{refused:?}");
+        let refused = access.remove_agent(&admin.agent).await.unwrap_err();
+        assert!(matches!(refused, EngineError::LastAdmin), "{refused:?}");
+        assert!(access.revoke(soon).await.unwrap());
+        over.expires_ms = None;
+        access.create(&over).await.unwrap();
+        assert!(access.revoke(admin.key).await.unwrap());
+    }
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn a_revoked_key_stays_revoked_whatever_else_happens() {
         // fault U6
@@ -239,14 +339,14 @@ mod tests {
         let agent: AgentName = "default".parse().unwrap();
         let (mut old, mut changes) = (Vec::new(), tokio::task::JoinSet::new());
         for _ in 0..8 {
-            old.push(access.create(KeyKind::Agent, &agent, "").await.unwrap());
+            old.push(access.create(&new(&agent)).await.unwrap());
         }
         for (id, _) in &old {
             let (id, revoking) = (*id, Arc::clone(&access));
             changes.spawn(async move { assert!(revoking.revoke(id).await.unwrap()) });
             let (agent, making) = (agent.clone(), Arc::clone(&access));
             changes.spawn(async move {
-                let (_, key) = making.create(KeyKind::Agent, &agent, "").await.unwrap();
+                let (_, key) = making.create(&new(&agent)).await.unwrap();
                 assert!(making.authenticate(&key).is_some());
             });
         }

@@ -247,6 +247,11 @@ impl Catalog {
         self.revision.send_modify(|revision| *revision += 1);
     }
 
+    /// Says that somebody's lists may have changed, though the servers have not.
+    pub(crate) fn tell_everybody(&self) {
+        self.revision.send_modify(|revision| *revision += 1);
+    }
+
     /// Returns what a caller sees.
     pub(crate) fn view(&self, caller: &Caller, scope: &Scope) -> Arc<View> {
         self.view_of(&caller.grants, scope)

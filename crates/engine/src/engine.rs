@@ -1,5 +1,6 @@
 //! The engine as a whole: started, asked, drained. What administrators change is in `changes`.
 
+mod agents;
 mod changes;
 
 use std::collections::BTreeMap;
@@ -20,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use crate::access::{Access, KeyView, random};
+use crate::access::{Access, random};
 use crate::audit::{Audit, CallIds};
 use crate::catalog::{Catalog, ListedTool};
 use crate::config::{EngineConfig, OnStartFailure, Startup, StopPolicy};
@@ -37,7 +38,28 @@ use crate::supervisor::{Supervisor, refresh};
 use crate::telemetry::Figures;
 use crate::view::{Capabilities, Health, ServerView};
 
-/// Everything that runs. Cheap to clone.
+/// Everything that runs: servers, native tools, grants, the record of calls. Cheap to clone.
+///
+/// Who embeds it starts it, gives it servers ([`Engine::apply`]) and native tools
+/// ([`Engine::native`]), makes a caller of an agent ([`Engine::caller`]), shows a model its tools
+/// ([`Engine::tools_in`]), answers the model's calls ([`Engine::call_from`]), and drains it.
+///
+/// ```no_run
+/// use gantry_engine::model::{grant::GrantSet, shape::Shape};
+/// use gantry_engine::{CallOptions, Engine, EngineConfig, Scope};
+///
+/// # async fn run(message: &str) -> Result<(), Box<dyn std::error::Error>> {
+/// let engine = Engine::start(EngineConfig::new("/var/lib/my-agent")).await?;
+/// let agent = engine.caller("planner".parse()?, GrantSet::everything());
+/// let tools = engine.tools_in(&agent, &Scope::All, Shape::Anthropic).await;
+/// // … send `tools` to the model, get `message` back …
+/// let options = CallOptions::default();
+/// let answers = engine.call_from(&agent, Some(Shape::Anthropic), message, &options).await?;
+/// println!("{} {}", tools.text(), answers.to_json());
+/// engine.drain().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Engine {
     inner: Arc<Inner>,
@@ -231,11 +253,6 @@ impl Engine {
         self.inner.access.authenticate(key)
     }
 
-    /// Returns all valid keys, as they may be shown.
-    pub async fn keys(&self) -> Result<Vec<KeyView>, EngineError> {
-        self.inner.access.list().await
-    }
-
     // ---- servers ----
 
     /// Returns all servers, in configuration order.
@@ -265,12 +282,14 @@ impl Engine {
             .map(|handle| handle.logs.last(lines))
     }
 
-    /// Returns what happened to servers, oldest first.
+    /// Returns what happened to servers last, or last before an event; oldest first, each with its
+    /// number.
     pub async fn events(
         &self,
         server: Option<&str>,
+        before: Option<u64>,
         limit: u32,
-    ) -> Result<Vec<ServerEvent>, EngineError> {
+    ) -> Result<Vec<(u64, ServerEvent)>, EngineError> {
         let handle = server.map(|name| {
             let unknown = || EngineError::UnknownServer {
                 name: name.to_owned(),
@@ -282,7 +301,7 @@ impl Engine {
         Ok(self
             .inner
             .store
-            .events(&self.inner.project, name, limit)
+            .events_before(&self.inner.project, name, before, limit)
             .await?)
     }
 

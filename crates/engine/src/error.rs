@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gantry_model::diagnose::{Diagnose, Fault};
-use gantry_model::id::{CallId, NameError, ServerName};
+use gantry_model::grant::GrantError;
+use gantry_model::id::{AgentName, CallId, NameError, ServerName};
 use gantry_model::spec::{SpecError, period};
 use gantry_sandbox::SandboxError;
 use gantry_store::StoreError;
@@ -329,6 +330,30 @@ pub enum EngineError {
         /// The name or id as asked for.
         name: String,
     },
+    /// The server is a file's to change.
+    #[error("server `{name}` comes from a configuration file")]
+    OfFile {
+        /// The server.
+        name: ServerName,
+    },
+    /// An agent of that name exists.
+    #[error("an agent `{name}` exists already")]
+    AgentExists {
+        /// The name.
+        name: AgentName,
+    },
+    /// No such agent.
+    #[error("no agent `{name}`")]
+    UnknownAgent {
+        /// The name as asked for.
+        name: String,
+    },
+    /// Nobody could administer the gateway any more.
+    #[error("this would end the last admin key")]
+    LastAdmin,
+    /// A grant or a filter names something that cannot be.
+    #[error("the grant cannot be taken")]
+    Grant(#[from] GrantError),
     /// A native tool cannot be taken.
     #[error("native tool `{name}` cannot be registered: {why}")]
     Native {
@@ -371,6 +396,11 @@ impl Diagnose for EngineError {
             Self::Name(_) => "name.invalid",
             Self::Conflict { .. } => "server.exists",
             Self::UnknownServer { .. } => "server.unknown",
+            Self::OfFile { .. } => "server.of_file",
+            Self::AgentExists { .. } => "agent.exists",
+            Self::UnknownAgent { .. } => "agent.unknown",
+            Self::LastAdmin => "key.last_admin",
+            Self::Grant(error) => error.code(),
             Self::Native { .. } => "native.invalid",
             Self::StartFailed { .. } => "server.start_failed",
             Self::NeedsApproval { .. } => "server.needs_approval",
@@ -384,6 +414,11 @@ impl Diagnose for EngineError {
             | Self::Name(_)
             | Self::Conflict { .. }
             | Self::UnknownServer { .. }
+            | Self::OfFile { .. }
+            | Self::AgentExists { .. }
+            | Self::UnknownAgent { .. }
+            | Self::LastAdmin
+            | Self::Grant(_)
             | Self::Native { .. }
             | Self::NeedsApproval { .. } => Fault::Client,
             Self::StartFailed { .. } => Fault::Server,
@@ -410,12 +445,19 @@ impl Diagnose for EngineError {
             Self::Conflict { name } => Some(format!(
                 "remove it first: DELETE /api/v1/mcp/servers/{name}"
             )),
+            Self::OfFile { .. } => {
+                Some("change the file; a gateway that runs takes it over".into())
+            }
+            Self::AgentExists { name } => Some(format!("change it: PATCH /api/v1/agents/{name}")),
+            Self::LastAdmin => Some("make another admin key first: POST /api/v1/keys".into()),
+            Self::Grant(error) => error.hint(),
             Self::Spec(error) => error.hint(),
             Self::Store(error) => error.hint(),
             Self::Audit(error) => error.hint(),
             Self::Sandbox(_)
             | Self::Name(_)
             | Self::UnknownServer { .. }
+            | Self::UnknownAgent { .. }
             | Self::Native { .. }
             | Self::StartFailed { .. }
             | Self::NeedsApproval { .. }

@@ -47,7 +47,8 @@ impl Events {
             | EventKind::CatalogChanged
             | EventKind::RestartRequested
             | EventKind::Stopped
-            | EventKind::Removed => info!(server = %server, event = kind.as_str(), "{detail}"),
+            | EventKind::Removed
+            | EventKind::Tested => info!(server = %server, event = kind.as_str(), "{detail}"),
         }
         let event = ServerEvent {
             at_ms: unix_ms(),

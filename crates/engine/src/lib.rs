@@ -7,6 +7,7 @@
 //! ```
 //!
 //! A call goes along the upper line. The lower line owns lifecycles; no call passes through it.
+//! Start at [`Engine`]; `docs/library.md` and the examples show it whole.
 #![warn(missing_docs)]
 
 mod access;
@@ -30,7 +31,7 @@ mod telemetry;
 mod transport;
 mod view;
 
-pub use access::{FirstKeys, KeyView};
+pub use access::{AgentChange, AgentView, FirstKeys, KeyView, NewAgent, NewKey};
 pub use audit::{AuditError, AuditHealth, AuditPolicy, Bodies, Durability};
 pub use catalog::ListedTool;
 pub use config::{EngineConfig, EngineLimits, OnStartFailure, Startup, StopPolicy};

@@ -6,6 +6,7 @@
 
 mod files;
 mod spawn;
+mod trial;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -2,14 +2,23 @@
 //!
 //! Every route stands in one of three lists, and the list decides who may come in: the public one,
 //! the one for any key, the one for administrators. What goes out is in `views`, never an engine's
-//! own type. Never names the store. Entry point: `router`.
+//! own type. Each route is described beside its handler; `openapi` joins the descriptions, and a test
+//! compares them with the routes. Never names the store. Entry point: `router`.
 
+mod agents;
 mod body;
 mod call;
 mod calls;
+mod errors;
+mod form;
 mod health;
+mod history;
+mod html;
 mod jobs;
 mod keys;
+mod openapi;
+mod query;
+mod reference;
 mod register;
 mod servers;
 mod tools;
@@ -52,6 +61,8 @@ pub(crate) fn router(gate: Gate, version: &'static str) -> Router {
     };
     let admin = Router::new()
         .merge(servers::routes())
+        .merge(history::routes())
+        .merge(agents::routes())
         .merge(keys::routes())
         .merge(health::admin_routes())
         .method_not_allowed_fallback(wrong_method)
@@ -62,7 +73,10 @@ pub(crate) fn router(gate: Gate, version: &'static str) -> Router {
         .merge(calls::routes())
         .method_not_allowed_fallback(wrong_method)
         .route_layer(from_fn_with_state(api.clone(), any_key));
-    let public = health::public_routes().method_not_allowed_fallback(wrong_method);
+    let public = health::public_routes()
+        .merge(openapi::routes())
+        .merge(errors::routes())
+        .method_not_allowed_fallback(wrong_method);
     public.merge(any_key).merge(admin).with_state(api)
 }
 

@@ -63,7 +63,7 @@ pub async fn serve(
         TaskTracker::new(),
     );
     let acceptor = accept::Acceptor {
-        router: http::router(state),
+        service: http::service(state),
         bounds: options.bounds,
         patience: options.patience,
         stop: stop.clone(),

@@ -4,7 +4,11 @@
 //! stdout, errors and logs to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no gateway.
 //! Entry point: [`main`].
 
+mod add;
+mod agent;
 mod approve;
+mod await_server;
+mod bench;
 mod call;
 mod calls;
 mod client;
@@ -17,21 +21,27 @@ mod files;
 mod find;
 mod format;
 mod import;
+mod key;
 mod logging;
 mod logs;
+mod ls;
+mod progress;
 mod prompt;
+mod reference;
 mod restart;
+mod rm;
 mod screen;
 mod status;
 mod stdio;
 mod tools;
 mod up;
+mod why;
 mod wire;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::config::env::{self, Environment};
 use crate::example;
@@ -41,7 +51,12 @@ use screen::Screen;
 
 /// Runs, connects and guards MCP servers for AI agents.
 #[derive(Debug, Parser)]
-#[command(name = "gantry", version, arg_required_else_help = true)]
+#[command(
+    name = "gantry",
+    version,
+    arg_required_else_help = true,
+    max_term_width = 100
+)]
 struct Arguments {
     #[command(flatten)]
     common: Common,
@@ -78,22 +93,43 @@ enum Verb {
     Approve(approve::Options),
     /// Check and explain the configuration
     Config(config::Options),
+    /// Register a server with the running gateway and start it
+    Add(add::Options),
+    /// List the servers, what they run and where they came from
+    Ls(ls::Options),
+    /// Stop a registered server and forget it
+    Rm(rm::Options),
     /// Show the gateway's servers, or everything about one
     Status(status::Options),
-    /// List the tools that an agent sees
-    Tools(tools::Options),
-    /// Call a tool
-    Call(call::Options),
-    /// Show the recorded calls, newest last
-    Calls(calls::Options),
     /// Show what a server wrote to stderr
     Logs(logs::Options),
     /// Stop a server and start it again
     Restart(restart::Options),
+    /// List the tools that an agent sees
+    Tools(tools::Options),
+    /// Call a tool
+    Call(call::Options),
+    /// Tell whether an agent may use a tool, and why
+    Why(why::Options),
+    /// Show the recorded calls, newest last
+    Calls(calls::Options),
+    /// List, make and revoke keys
+    Key(key::Options),
+    /// List, make and remove agents
+    Agent(agent::Options),
+    /// Check this machine, the data folder, what servers need, and the running gateway
+    Doctor(doctor::Options),
     /// Serve one MCP client on stdin and stdout, through the folder's gateway
     Stdio(stdio::Options),
-    /// Check what this machine can enforce, and the running gateway's health
-    Doctor(doctor::Options),
+    /// Call a tool for a while and tell how fast the answers are
+    Bench(bench::Options),
+    /// Print completions for a shell
+    Completions(reference::CompletionOptions),
+    /// Print a man page
+    Man(reference::ManOptions),
+    /// Write `cli.md` and all man pages into a folder
+    #[command(hide = true)]
+    Reference(reference::WriteOptions),
     /// The MCP server that `up` starts when no other is configured
     #[command(hide = true)]
     ExampleServer,
@@ -124,7 +160,7 @@ pub fn main() -> ExitCode {
         return example::run().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
     let environment = Environment::of_process();
-    let screen = Screen::new(environment.wants_colour());
+    let screen = Screen::new(&environment);
     let Common {
         data,
         url,
@@ -155,19 +191,32 @@ fn run(verb: Verb, surroundings: Surroundings) -> Result<ExitCode, Failure> {
         return client::block_on(stdio::run(options, surroundings));
     }
     let surroundings = &surroundings;
+    let screen = &surroundings.screen;
     match verb {
         Verb::Up(options) => up::run(options, surroundings),
+        Verb::Add(options) => client::block_on(add::run(&options, surroundings)),
+        Verb::Ls(options) => client::block_on(ls::run(&options, surroundings)),
+        Verb::Rm(options) => client::block_on(rm::run(&options, surroundings)),
         Verb::Connect(options) => client::block_on(connect::run(&options, surroundings)),
         Verb::Import(options) => import::run(&options, surroundings),
         Verb::Approve(options) => approve::run(&options, surroundings),
         Verb::Config(options) => config::run(&options, surroundings),
         Verb::Status(options) => client::block_on(status::run(&options, surroundings)),
-        Verb::Tools(options) => client::block_on(tools::run(&options, surroundings)),
-        Verb::Call(options) => client::block_on(call::run(&options, surroundings)),
-        Verb::Calls(options) => client::block_on(calls::run(&options, surroundings)),
         Verb::Logs(options) => client::block_on(logs::run(&options, surroundings)),
         Verb::Restart(options) => client::block_on(restart::run(&options, surroundings)),
+        Verb::Tools(options) => client::block_on(tools::run(&options, surroundings)),
+        Verb::Call(options) => client::block_on(call::run(&options, surroundings)),
+        Verb::Why(options) => client::block_on(why::run(&options, surroundings)),
+        Verb::Calls(options) => client::block_on(calls::run(&options, surroundings)),
+        Verb::Key(options) => client::block_on(key::run(&options, surroundings)),
+        Verb::Agent(options) => client::block_on(agent::run(&options, surroundings)),
         Verb::Doctor(options) => client::block_on(doctor::run(&options, surroundings)),
+        Verb::Bench(options) => client::block_on(bench::run(&options, surroundings)),
+        Verb::Completions(options) => {
+            reference::completions(&options, Arguments::command(), screen)
+        }
+        Verb::Man(options) => reference::man(&options, Arguments::command(), screen),
+        Verb::Reference(options) => reference::write(&options, Arguments::command()),
         Verb::Stdio(_) | Verb::ExampleServer => Ok(ExitCode::SUCCESS),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Names and keys are judged here (`hosts`, `auth`), sizes and forms of content too (`limits`,
 //! `media`), and errors get their status (`error`); what a route does is in `api` and `mcp`.
-//! There is no CORS: no foreign page may read us. Entry point: [`router`].
+//! There is no CORS: no foreign page may read us. Entry point: [`service`].
 
 pub(crate) mod auth;
 pub(crate) mod context;
@@ -12,6 +12,7 @@ pub(crate) mod limits;
 pub(crate) mod media;
 
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::Router;
@@ -23,7 +24,8 @@ use gantry_engine::Engine;
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use tower::Service as _;
 
 pub use self::hosts::HostPolicy;
 
@@ -44,15 +46,36 @@ pub struct AppState {
     pub version: &'static str,
 }
 
+/// An answer on its way.
+pub(crate) type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+/// Answers every request.
+pub(crate) type Service = Arc<dyn Fn(Request) -> Answering + Send + Sync>;
+
 /// Joins all routes.
 ///
 /// The peer's address is taken from the request extension `ConnectInfo<SocketAddr>`.
-pub fn router(state: AppState) -> Router {
+pub(crate) fn service(state: AppState) -> Service {
     let gate = Gate::new(state.engine, state.hosts);
     let api = api::router(gate.clone(), state.version)
         .fallback(no_route)
         .layer(from_fn_with_state(gate.clone(), guard));
-    mcp::router(gate, state.sessions, state.version).merge(api)
+    let endpoint = mcp::Endpoint::new(gate, state.sessions, state.version);
+    let router = mcp::router(Arc::clone(&endpoint)).merge(api);
+    Arc::new(move |request: Request| {
+        // Messages to the endpoint are by far the most, and need no router to tell.
+        if request.method() == Method::POST && request.uri().path() == mcp::PATH {
+            let endpoint = Arc::clone(&endpoint);
+            return Box::pin(async move { endpoint.everything(request).await });
+        }
+        ask(&router, request)
+    })
+}
+
+/// Has a router answer.
+pub(crate) fn ask(router: &Router, request: Request) -> Answering {
+    let answering = router.clone().call(request);
+    Box::pin(answering.map(|Ok(response)| response))
 }
 
 /// Checks the names, catches panics and seals the answer of every route but `/mcp`, which does so itself.
@@ -79,7 +102,10 @@ pub(crate) async fn unpanicked<T>(work: impl Future<Output = T>) -> Result<T, Pr
 pub(crate) fn seal(headers: &mut HeaderMap) {
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     let policy = "default-src 'none'; frame-ancestors 'none'";
-    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+    // A page says itself what it needs beside its text.
+    headers
+        .entry(CONTENT_SECURITY_POLICY)
+        .or_insert(HeaderValue::from_static(policy));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
 }

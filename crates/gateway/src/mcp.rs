@@ -3,7 +3,7 @@
 //!
 //! One URL speaks every protocol generation; `era` of the model tells them apart. A call lives in
 //! its request: when the client goes away, the call is taken back. Never imports `api`. Entry
-//! point: `router`.
+//! points: `router`, `Endpoint::everything`.
 
 mod answer;
 mod batch;
@@ -43,7 +43,7 @@ use crate::http::media::Accepts;
 use crate::http::{seal, unpanicked};
 
 /// What the endpoint works with.
-struct Endpoint {
+pub(crate) struct Endpoint {
     gate: Gate,
     sessions: Arc<Sessions>,
     listeners: listen::Listeners,
@@ -58,23 +58,19 @@ struct Visit {
     parts: Parts,
 }
 
+/// Where everything is offered that a key's agent may use.
+pub(crate) const PATH: &str = "/mcp";
+
 /// Returns the endpoint's routes.
-pub(crate) fn router(gate: Gate, sessions: Arc<Sessions>, version: &'static str) -> Router {
-    let endpoint = Endpoint {
-        gate,
-        sessions,
-        listeners: listen::Listeners::default(),
-        tasks: TaskTracker::new(),
-        identity: Identity::new("gantry", version),
-    };
+pub(crate) fn router(endpoint: Arc<Endpoint>) -> Router {
     Router::new()
         .route("/mcp", any(everything))
         .route("/mcp/servers/{name}", any(one_server))
-        .with_state(Arc::new(endpoint))
+        .with_state(endpoint)
 }
 
 async fn everything(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
-    endpoint.serve(Ok(Scope::All), request).await
+    endpoint.everything(request).await
 }
 
 async fn one_server(
@@ -96,6 +92,22 @@ fn unknown_server(name: &str) -> Problem {
 }
 
 impl Endpoint {
+    /// Makes the endpoint of one gateway.
+    pub(crate) fn new(gate: Gate, sessions: Arc<Sessions>, version: &'static str) -> Arc<Self> {
+        Arc::new(Self {
+            gate,
+            sessions,
+            listeners: listen::Listeners::default(),
+            tasks: TaskTracker::new(),
+            identity: Identity::new("gantry", version),
+        })
+    }
+
+    /// Answers a request to [`PATH`].
+    pub(crate) async fn everything(self: &Arc<Self>, request: Request) -> Response {
+        self.serve(Ok(Scope::All), request).await
+    }
+
     fn engine(&self) -> &Engine {
         &self.gate.engine
     }

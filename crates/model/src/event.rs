@@ -51,6 +51,8 @@ pub enum EventKind {
     Stopped,
     /// It was removed.
     Removed,
+    /// It was started to be tried, and stopped again.
+    Tested,
     /// Somebody tried keys that are not known; told of the gateway itself, as the server `native`.
     WrongKeys,
 }
@@ -74,6 +76,7 @@ impl EventKind {
             Self::RestartRequested => "restart_requested",
             Self::Stopped => "stopped",
             Self::Removed => "removed",
+            Self::Tested => "tested",
             Self::WrongKeys => "wrong_keys",
         }
     }

@@ -1,46 +1,47 @@
 //! The rows of the audit (`kb.mcp_tool_call_log`), and how they are asked for.
 //!
-//! One row per call, whatever becomes of it. Nothing here knows SQL.
+//! One row per call, whatever becomes of it; a row may own its texts or borrow them from the record
+//! that it was read from. Nothing here knows SQL.
 
 use std::fmt;
 use std::str::FromStr;
 
 use gantry_model::id::CallId;
 
-/// One call, running or ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CallRow {
+/// One call, running or ended, with texts of its own or, as `CallRow<&str>`, somebody else's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallRow<T = String> {
     /// Its identity, which begins with the time at which the call came in.
     // Invariant: that time is within ten minutes of `started_ms`; searches by time rely on it.
     pub id: CallId,
     /// Its number in the journal.
     pub seq: u64,
     /// The caller's project.
-    pub project: String,
+    pub project: T,
     /// The caller's agent.
-    pub agent: String,
+    pub agent: T,
     /// The caller's key, by its id.
-    pub key: String,
+    pub key: T,
     /// The person behind the agent.
-    pub user: Option<String>,
+    pub user: Option<T>,
     /// The conversation.
-    pub session: Option<String>,
+    pub session: Option<T>,
     /// The agent's run.
-    pub run: Option<String>,
+    pub run: Option<T>,
     /// The step within the run.
-    pub step: Option<String>,
+    pub step: Option<T>,
     /// The trace the call belongs to.
-    pub trace: Option<String>,
+    pub trace: Option<T>,
     /// Where it came in: `mcp`, `rest`, `cli` or `library`.
-    pub surface: String,
+    pub surface: T,
     /// The server it was for.
-    pub server: String,
+    pub server: T,
     /// The MCP method.
-    pub method: String,
+    pub method: T,
     /// The tool, the prompt's name or the resource's URI; may be empty.
-    pub tool: String,
+    pub tool: T,
     /// The version of the tool's schema that the call was judged by.
-    pub schema_version: Option<String>,
+    pub schema_version: Option<T>,
     /// When it came in.
     pub started_ms: u64,
     /// When it ended, if it did.
@@ -50,19 +51,67 @@ pub struct CallRow {
     /// What became of it.
     pub status: CallStatus,
     /// The code of its error.
-    pub code: Option<String>,
+    pub code: Option<T>,
     /// The text of its error.
-    pub error: Option<String>,
+    pub error: Option<T>,
     /// Its arguments, redacted and capped.
-    pub input: Option<String>,
+    pub input: Option<T>,
     /// How long its arguments were.
     pub input_bytes: u64,
     /// Its result, redacted and capped.
-    pub output: Option<String>,
+    pub output: Option<T>,
     /// How long its result was.
     pub output_bytes: u64,
     /// How many refusals were counted into this row; 1 normally.
     pub repeats: u64,
+}
+
+impl<T> CallRow<T> {
+    /// Returns the same row with its texts in another form.
+    fn with_texts<'a, U>(&'a self, text: impl Fn(&'a T) -> U) -> CallRow<U> {
+        CallRow {
+            id: self.id,
+            seq: self.seq,
+            project: text(&self.project),
+            agent: text(&self.agent),
+            key: text(&self.key),
+            user: self.user.as_ref().map(&text),
+            session: self.session.as_ref().map(&text),
+            run: self.run.as_ref().map(&text),
+            step: self.step.as_ref().map(&text),
+            trace: self.trace.as_ref().map(&text),
+            surface: text(&self.surface),
+            server: text(&self.server),
+            method: text(&self.method),
+            tool: text(&self.tool),
+            schema_version: self.schema_version.as_ref().map(&text),
+            started_ms: self.started_ms,
+            ended_ms: self.ended_ms,
+            duration_us: self.duration_us,
+            status: self.status,
+            code: self.code.as_ref().map(&text),
+            error: self.error.as_ref().map(&text),
+            input: self.input.as_ref().map(&text),
+            input_bytes: self.input_bytes,
+            output: self.output.as_ref().map(&text),
+            output_bytes: self.output_bytes,
+            repeats: self.repeats,
+        }
+    }
+}
+
+impl CallRow {
+    /// Returns the row with its texts borrowed.
+    pub fn borrowed(&self) -> CallRow<&str> {
+        self.with_texts(String::as_str)
+    }
+}
+
+impl CallRow<&str> {
+    /// Returns the row with texts of its own.
+    pub fn owned(&self) -> CallRow {
+        self.with_texts(|text| (*text).to_owned())
+    }
 }
 
 /// What became of a call.
@@ -153,6 +202,8 @@ pub struct CallFilter {
     pub tool: Option<String>,
     /// Only calls that ended so.
     pub status: Option<CallStatus>,
+    /// Only calls with this error code.
+    pub code: Option<String>,
     /// Only calls of this run.
     pub run: Option<String>,
     /// Only calls of this conversation.
@@ -178,6 +229,7 @@ impl Default for CallFilter {
             server: None,
             tool: None,
             status: None,
+            code: None,
             run: None,
             session: None,
             trace: None,

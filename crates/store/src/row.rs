@@ -5,6 +5,7 @@
 use gantry_model::caller::KeyKind;
 use gantry_model::id::{AgentName, KeyId, ProjectName, ServerId};
 use gantry_model::spec::ServerSpec;
+use serde::{Deserialize, Serialize};
 
 /// One registered server (`kb.project_mcp_servers`).
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +43,34 @@ pub struct KeyRow {
     pub created_ms: u64,
     /// When it was revoked, if it was.
     pub revoked_ms: Option<u64>,
+    /// When it ends by itself, if it does.
+    pub expires_ms: Option<u64>,
+}
+
+/// One agent (`kb.agents`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentRow {
+    /// The project it belongs to.
+    pub project: ProjectName,
+    /// Its name.
+    pub name: AgentName,
+    /// What a person says of it.
+    pub label: String,
+    /// What it sees of the tools it was granted.
+    pub tools: AgentTools,
+    /// When it was first known.
+    pub created_ms: u64,
+}
+
+/// An agent's tool filter: patterns over `server:tool`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentTools {
+    /// What it sees; everything granted if there is none.
+    #[serde(default)]
+    pub include: Vec<String>,
+    /// What it does not see.
+    #[serde(default)]
+    pub exclude: Vec<String>,
 }
 
 /// Whom a grant is for.

@@ -4,6 +4,7 @@
 //! between engines (placeholders of generated statements, pragmas) stays with the engine. Every
 //! file ends with `ALL`, so that a test can prepare each statement.
 
+pub(crate) mod agents;
 pub(crate) mod calls;
 pub(crate) mod catalog;
 pub(crate) mod events;

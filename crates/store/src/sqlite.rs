@@ -4,11 +4,13 @@
 //! Never holds a transaction across a caller's wait, never spawns a task. Entry point:
 //! `SqliteStore::open`; the nouns are in the files below, each an `impl SqliteStore`.
 
+mod agents;
 mod calls;
 mod catalog;
 mod connection;
 mod events;
 mod file;
+mod fold;
 mod grants;
 mod keys;
 mod leases;

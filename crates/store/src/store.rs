@@ -11,7 +11,7 @@ use gantry_model::id::{AgentName, CallId, KeyId, ProjectName, ServerId, ServerNa
 
 use crate::call::{CallFilter, CallRow, CallStatus, FoldPosition};
 use crate::error::StoreError;
-use crate::row::{AdminAct, CatalogRow, GrantRow, KeyRow, Principal, ServerRow};
+use crate::row::{AdminAct, AgentRow, CatalogRow, GrantRow, KeyRow, Principal, ServerRow};
 use crate::sqlite::SqliteStore;
 
 /// A handle on everything that Gantry remembers.
@@ -81,6 +81,38 @@ impl Store {
     ) -> Result<(), StoreError> {
         let Engine::Sqlite(store) = &self.engine;
         store.ensure_agent(project, agent).await
+    }
+
+    /// Returns all agents of a project, by name.
+    pub async fn agents(&self, project: &ProjectName) -> Result<Vec<AgentRow>, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.agents(project).await
+    }
+
+    /// Stores a new agent and its grants; `Conflict` if its project has one of that name.
+    pub async fn put_agent(&self, row: &AgentRow, grants: &[GrantRow]) -> Result<(), StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.put_agent(row, grants).await
+    }
+
+    /// Changes an agent and replaces its grants; tells whether it was there.
+    pub async fn replace_agent(
+        &self,
+        row: &AgentRow,
+        grants: &[GrantRow],
+    ) -> Result<bool, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.replace_agent(row, grants).await
+    }
+
+    /// Removes an agent with its keys and grants; tells whether it was there.
+    pub async fn remove_agent(
+        &self,
+        project: &ProjectName,
+        agent: &AgentName,
+    ) -> Result<bool, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.remove_agent(project, agent).await
     }
 
     /// Registers a server; `Conflict` if its project has one of that name.
@@ -192,7 +224,11 @@ impl Store {
     ///
     /// Rows are merged by id: an end is never replaced by `running` or `unknown`, and folding the
     /// same rows again changes nothing.
-    pub async fn fold(&self, rows: &[CallRow], position: FoldPosition) -> Result<(), StoreError> {
+    pub async fn fold<T: AsRef<str> + Sync>(
+        &self,
+        rows: &[CallRow<T>],
+        position: FoldPosition,
+    ) -> Result<(), StoreError> {
         let Engine::Sqlite(store) = &self.engine;
         store.fold(rows, position).await
     }
@@ -254,8 +290,20 @@ impl Store {
         server: Option<&ServerName>,
         limit: u32,
     ) -> Result<Vec<ServerEvent>, StoreError> {
+        let events = self.events_before(project, server, None, limit).await?;
+        Ok(events.into_iter().map(|(_, event)| event).collect())
+    }
+
+    /// Returns the newest events before one, newest last, each with its number.
+    pub async fn events_before(
+        &self,
+        project: &ProjectName,
+        server: Option<&ServerName>,
+        before: Option<u64>,
+        limit: u32,
+    ) -> Result<Vec<(u64, ServerEvent)>, StoreError> {
         let Engine::Sqlite(store) = &self.engine;
-        store.events(project, server, limit).await
+        store.events(project, server, before, limit).await
     }
 
     /// Takes or renews the lease on a server; `false` if somebody else holds it.

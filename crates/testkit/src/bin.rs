@@ -1,6 +1,6 @@
-//! Where the built `evilpeer` and `treegen` are: next to the running test, in the same target
+//! Where the built programs of this crate are: next to the running test, in the same target
 //! directory. A binary that is missing or older than its source is built first, since cargo does
-//! not build a dependency's binaries for a test. Entry points: [`evilpeer`] and [`treegen`].
+//! not build a dependency's binaries for a test. Entry points: [`evilpeer`], [`treegen`] and [`fixture`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use std::time::SystemTime;
 
 const CRATE: &str = env!("CARGO_MANIFEST_DIR");
+const PROGRAMS: [&str; 3] = ["evilpeer", "treegen", "fixture"];
 
 /// Returns the path of the built `evilpeer`.
 pub fn evilpeer() -> PathBuf {
@@ -20,14 +21,16 @@ pub fn treegen() -> PathBuf {
     directory().join("treegen")
 }
 
+/// Returns the path of the built `fixture`.
+pub fn fixture() -> PathBuf {
+    directory().join("fixture")
+}
+
 fn directory() -> &'static Path {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
         let directory = profile_directory();
-        if ["evilpeer", "treegen"]
-            .iter()
-            .any(|name| is_stale(&directory.join(name)))
-        {
+        if PROGRAMS.iter().any(|name| is_stale(&directory.join(name))) {
             build(&directory);
         }
         directory
@@ -93,7 +96,7 @@ fn build(directory: &Path) {
         "building the test kit's programs failed:\n{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    for name in ["evilpeer", "treegen"] {
+    for name in PROGRAMS {
         // Cargo leaves a program alone that a change does not concern, such as one to its tests;
         // without this it would look stale to every test from then on.
         let program = fs::File::open(directory.join(name)).expect("cargo has built it");

@@ -2,21 +2,24 @@
 //!
 //! The position that is stored with the rows never passes an intent whose call is open, unless
 //! that call has a `running` row; so whatever happens, what the journal still holds completes what
-//! the database has. Rows are keyed by call id, hence folding twice changes nothing. Never deletes
-//! a segment before its rows are safe. Entry point `Folder::fold`.
+//! the database has. Rows are keyed by call id, hence folding twice changes nothing: what could not
+//! be stored is read again. Never deletes a segment before its rows are safe. Entry point
+//! `Folder::fold`.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gantry_model::id::CallId;
 use gantry_store::{CallRow, CallStatus, FoldPosition, Store};
 
+mod join;
+
 use super::error::AuditError;
 use super::journal::{Journal, Position};
 use super::policy::Durability;
-use super::record::{Ending, Entry};
 use super::scan::{Chunk, scan};
 use crate::clock::unix_ms;
+use join::{Begun, Joined};
 
 /// The code of a call whose gateway ended before it did.
 pub(super) const DIED: &str = "gateway.died";
@@ -38,20 +41,25 @@ pub(super) type Lost = Arc<Mutex<Vec<CallId>>>;
 /// What stands between the journal and the database.
 #[derive(Debug)]
 pub(super) struct Folder {
-    store: Store,
     journal: Arc<Journal>,
-    durability: Durability,
+    keeper: Keeper,
     /// Everything before this was read.
     at: Position,
-    /// The position that the database has.
-    saved: Position,
     /// Where this process's own records begin, while there are some of a former one before it.
     former_until: Option<Position>,
     own: u64,
     open: HashMap<CallId, OpenCall>,
     lost: Lost,
-    /// Read and joined, but not in the database yet.
-    batch: Option<Batch>,
+}
+
+/// Where rows go.
+#[derive(Debug)]
+struct Keeper {
+    store: Store,
+    journal: Arc<Journal>,
+    durability: Durability,
+    /// The position that the database has.
+    saved: Position,
 }
 
 #[derive(Debug)]
@@ -60,14 +68,6 @@ struct OpenCall {
     at: Position,
     /// The database has a `running` row of it.
     stored: bool,
-}
-
-#[derive(Debug)]
-struct Batch {
-    rows: Vec<CallRow>,
-    position: Position,
-    /// How many records of this process are in it.
-    records: u64,
 }
 
 impl Folder {
@@ -80,17 +80,20 @@ impl Folder {
         own: u64,
         lost: Lost,
     ) -> Self {
-        Self {
+        let keeper = Keeper {
             store,
-            journal,
+            journal: Arc::clone(&journal),
             durability,
-            at: position,
             saved: position,
+        };
+        Self {
+            journal,
+            keeper,
+            at: position,
             former_until: Some(Position::start_of(own)),
             own,
             open: HashMap::new(),
             lost,
-            batch: None,
         }
     }
 
@@ -98,7 +101,6 @@ impl Folder {
     ///
     /// May be dropped while it waits: nothing is lost or done twice.
     pub(super) async fn fold(&mut self, show: Show) -> Result<(), AuditError> {
-        self.save().await?;
         if let Some(until) = self.former_until {
             self.fold_former(until).await?;
         }
@@ -110,39 +112,30 @@ impl Folder {
         self.journal.flush()?;
         let bound = self.journal.stable();
         self.read_until(bound).await?;
-        self.settle_lost(&lost);
-        if show == Show::Open {
-            let rows = self
-                .open
-                .values_mut()
-                .filter(|call| !call.stored)
-                .map(OpenCall::store);
-            let rows = rows.collect();
-            self.gather(rows, 0);
+        self.settle_lost(&lost).await?;
+        match show {
+            Show::Ended => Ok(()),
+            Show::Open => self.store_open(|_| true).await,
         }
-        self.save().await
     }
 
     /// Folds what a former gateway left and ends its open calls.
     async fn fold_former(&mut self, until: Position) -> Result<(), AuditError> {
         self.read_until(until).await?;
         let now = unix_ms();
-        let ended = |(_, mut call): (CallId, OpenCall)| {
-            call.row.status = CallStatus::Unknown;
-            call.row.code = Some(DIED.to_owned());
-            call.row.ended_ms = Some(now);
-            call.row
-        };
-        let rows: Vec<CallRow> = self.open.drain().map(ended).collect();
-        if !rows.is_empty() {
-            tracing::warn!(
-                calls = rows.len(),
-                "calls were cut off when the last gateway ended"
-            );
+        if !self.open.is_empty() {
+            let calls = self.open.len();
+            tracing::warn!(calls, "calls were cut off when the last gateway ended");
         }
-        self.gather(rows, 0);
-        self.save().await?;
-        self.store
+        let rows: Vec<_> = self
+            .open
+            .values()
+            .map(|call| cut_off(&call.row, DIED, now))
+            .collect();
+        self.keeper.save(&rows, self.at).await?;
+        self.open.clear();
+        self.keeper
+            .store
             .settle_running(CallStatus::Unknown, now)
             .await
             .map_err(AuditError::Store)?;
@@ -153,9 +146,9 @@ impl Folder {
     async fn read_until(&mut self, bound: Position) -> Result<(), AuditError> {
         while self.at < bound {
             let chunk = self.read(bound).await?;
-            let found = self.look_up_orphans(&chunk).await?;
-            self.take(chunk, found);
-            self.save().await?;
+            let joined = Joined::of(&chunk, &self.open);
+            let orphans = self.look_up_orphans(&joined).await?;
+            self.take(&chunk, joined, &orphans).await?;
         }
         Ok(())
     }
@@ -181,185 +174,177 @@ impl Folder {
     /// Fetches the rows of calls that end in the chunk but whose intents were folded long ago.
     async fn look_up_orphans(
         &self,
-        chunk: &Chunk,
-    ) -> Result<HashMap<CallId, Option<CallRow>>, AuditError> {
-        let mut begun = HashSet::new();
+        joined: &Joined,
+    ) -> Result<HashMap<CallId, CallRow>, AuditError> {
         let mut found = HashMap::new();
-        for (_, entry) in &chunk.entries {
-            match entry {
-                Entry::Intent(row) => {
-                    begun.insert(row.id);
-                }
-                Entry::Outcome(ending)
-                    if !begun.contains(&ending.id) && !self.open.contains_key(&ending.id) =>
-                {
-                    let row = self
-                        .store
-                        .call(ending.id)
-                        .await
-                        .map_err(AuditError::Store)?;
-                    found.insert(ending.id, row);
-                }
-                Entry::Outcome(_) | Entry::Whole(_) => {}
-            }
+        for id in joined.orphans() {
+            let row = self
+                .keeper
+                .store
+                .call(id)
+                .await
+                .map_err(AuditError::Store)?;
+            found.extend(row.map(|row| (id, row)));
         }
         Ok(found)
     }
 
-    /// Joins a chunk's records into rows.
-    fn take(&mut self, chunk: Chunk, mut orphans: HashMap<CallId, Option<CallRow>>) {
-        let mut rows = Vec::with_capacity(chunk.entries.len() / 2);
-        let mut records = 0;
-        for (at, entry) in chunk.entries {
-            records += u64::from(at.segment >= self.own);
-            match entry {
-                Entry::Intent(mut row) => {
-                    row.seq = at.sequence();
-                    self.open.insert(
-                        row.id,
-                        OpenCall {
-                            row: *row,
-                            at,
-                            stored: false,
-                        },
-                    );
+    /// Stores the rows of a chunk's calls that have ended, and remembers those that are open.
+    async fn take(
+        &mut self,
+        chunk: &Chunk,
+        joined: Joined,
+        orphans: &HashMap<CallId, CallRow>,
+    ) -> Result<(), AuditError> {
+        let mut rows = Vec::with_capacity(joined.ended.len() + joined.whole.len());
+        rows.extend(joined.whole.iter().filter_map(|mark| chunk.whole(*mark)));
+        for (begun, outcome) in &joined.ended {
+            let row = match begun {
+                Begun::Here(intent) => chunk.intent(*intent),
+                Begun::Open => self.open.get(&outcome.id).map(|call| call.row.borrowed()),
+                Begun::Before => {
+                    let at = chunk.position(*outcome);
+                    orphan(orphans.get(&outcome.id), outcome.id, at)
                 }
-                Entry::Whole(mut row) => {
-                    row.seq = at.sequence();
-                    rows.push(*row);
-                }
-                Entry::Outcome(ending) => {
-                    let row = match self.open.remove(&ending.id) {
-                        Some(call) => Some(call.row),
-                        None => orphan(orphans.remove(&ending.id).flatten(), &ending, at),
-                    };
-                    rows.extend(row.map(|mut row| {
-                        ending.complete(&mut row);
-                        row
-                    }));
-                }
+            };
+            rows.extend(row.and_then(|row| chunk.ended(*outcome, row)));
+        }
+        // Nothing of the chunk counts as read before its rows are stored.
+        let unstored =
+            |(id, call): &(&CallId, &OpenCall)| !call.stored && !joined.closed.contains(id);
+        let held = self.open.iter().filter(unstored).map(|(_, call)| call.at);
+        let begun = joined.begun.values().map(|mark| chunk.position(*mark));
+        let first = held.chain(begun).min().unwrap_or(chunk.next);
+        self.keeper.save(&rows, first.min(chunk.next)).await?;
+        drop(rows);
+        for id in &joined.closed {
+            self.open.remove(id);
+        }
+        for (id, mark) in &joined.begun {
+            if let Some(row) = chunk.intent(*mark) {
+                let (row, at) = (row.owned(), chunk.position(*mark));
+                let stored = false;
+                self.open.insert(*id, OpenCall { row, at, stored });
             }
         }
         self.at = chunk.next;
-        self.gather(rows, records);
-    }
-
-    /// Ends the calls whose outcome could not be written.
-    fn settle_lost(&mut self, lost: &[CallId]) {
-        if lost.is_empty() {
-            return;
-        }
-        let mut rows = Vec::new();
-        for id in lost {
-            if let Some(OpenCall { mut row, .. }) = self.open.remove(id) {
-                row.status = CallStatus::Unknown;
-                row.code = Some(LOST.to_owned());
-                row.ended_ms = Some(unix_ms());
-                rows.push(row);
-            }
-        }
-        let mut all = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|id| !lost.contains(id));
-        drop(all);
-        self.gather(rows, 0);
-    }
-
-    /// Adds rows to what the next `save` writes.
-    fn gather(&mut self, mut rows: Vec<CallRow>, records: u64) {
+        let own = if chunk.segment() >= self.own {
+            chunk.marks.len() as u64
+        } else {
+            0
+        };
+        self.journal.folded(own);
         // An open call must not keep a segment alive: a `running` row stands in for its intent.
         let current = self.at.segment;
-        let held = self
-            .open
-            .values_mut()
-            .filter(|call| !call.stored && call.at.segment < current);
-        rows.extend(held.map(OpenCall::store));
-        let unstored = self
+        self.store_open(|call| call.at.segment < current).await
+    }
+
+    /// Stores a `running` row of the open calls that are wanted and have none yet.
+    async fn store_open(&mut self, wanted: impl Fn(&OpenCall) -> bool) -> Result<(), AuditError> {
+        let is_wanted = |call: &&OpenCall| !call.stored && wanted(call);
+        let (now, later): (Vec<_>, Vec<_>) = self
             .open
             .values()
             .filter(|call| !call.stored)
-            .map(|call| call.at);
-        let position = unstored.min().map_or(self.at, |first| first.min(self.at));
-        match &mut self.batch {
-            Some(batch) => {
-                batch.rows.append(&mut rows);
-                batch.position = position;
-                batch.records += records;
-            }
-            None => {
-                self.batch = Some(Batch {
-                    rows,
-                    position,
-                    records,
-                })
-            }
+            .partition(is_wanted);
+        if now.is_empty() {
+            return Ok(());
         }
+        let rows: Vec<_> = now.iter().map(|call| call.row.borrowed()).collect();
+        let position = later.iter().map(|call| call.at).min().unwrap_or(self.at);
+        self.keeper.save(&rows, position).await?;
+        for call in self.open.values_mut() {
+            call.stored |= wanted(call);
+        }
+        Ok(())
     }
 
-    /// Writes what was gathered; it stays gathered if that fails.
-    async fn save(&mut self) -> Result<(), AuditError> {
-        let Some(batch) = &self.batch else {
+    /// Ends the calls whose outcome could not be written.
+    async fn settle_lost(&mut self, lost: &[CallId]) -> Result<(), AuditError> {
+        if lost.is_empty() {
             return Ok(());
-        };
-        let (position, records) = (batch.position, batch.records);
-        // Without rows, only leaving a segment is worth a transaction.
-        if !batch.rows.is_empty() || position.segment != self.saved.segment {
-            let stored = FoldPosition {
-                segment: position.segment,
-                offset: position.offset,
-            };
-            self.store
-                .fold(&batch.rows, stored)
-                .await
-                .map_err(AuditError::Store)?;
-            if self.durability == Durability::Disk && position.segment != self.saved.segment {
-                self.store.sync().await.map_err(AuditError::Store)?;
-            }
-            self.saved = position;
-            self.journal.forget_before(position.segment);
         }
-        self.journal.folded(records);
-        self.batch = None;
+        let now = unix_ms();
+        let calls = lost.iter().filter_map(|id| self.open.get(id));
+        let rows: Vec<_> = calls.map(|call| cut_off(&call.row, LOST, now)).collect();
+        let unstored = |(id, call): &(&CallId, &OpenCall)| !call.stored && !lost.contains(id);
+        let held = self.open.iter().filter(unstored).map(|(_, call)| call.at);
+        let position = held.min().unwrap_or(self.at);
+        self.keeper.save(&rows, position).await?;
+        self.open.retain(|id, _| !lost.contains(id));
+        let mut all = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|id| !lost.contains(id));
         Ok(())
     }
 }
 
-impl OpenCall {
-    fn store(&mut self) -> CallRow {
-        self.stored = true;
-        self.row.clone()
+impl Keeper {
+    /// Stores rows, and the position before which the database now has everything.
+    async fn save(&mut self, rows: &[CallRow<&str>], position: Position) -> Result<(), AuditError> {
+        // Without rows, only leaving a segment is worth a transaction.
+        if rows.is_empty() && position.segment == self.saved.segment {
+            return Ok(());
+        }
+        let stored = FoldPosition {
+            segment: position.segment,
+            offset: position.offset,
+        };
+        self.store
+            .fold(rows, stored)
+            .await
+            .map_err(AuditError::Store)?;
+        if self.durability == Durability::Disk && position.segment != self.saved.segment {
+            self.store.sync().await.map_err(AuditError::Store)?;
+        }
+        self.saved = position;
+        self.journal.forget_before(position.segment);
+        Ok(())
+    }
+}
+
+/// Returns the row of an open call that will never end by itself.
+fn cut_off<'a>(row: &'a CallRow, code: &'static str, now_ms: u64) -> CallRow<&'a str> {
+    CallRow {
+        status: CallStatus::Unknown,
+        code: Some(code),
+        ended_ms: Some(now_ms),
+        ..row.borrowed()
     }
 }
 
 /// Returns the row that an outcome without intent completes, if it is not complete already.
-fn orphan(known: Option<CallRow>, ending: &Ending, at: Position) -> Option<CallRow> {
+fn orphan(known: Option<&CallRow>, id: CallId, at: Position) -> Option<CallRow<&str>> {
     match known {
-        Some(row) => matches!(row.status, CallStatus::Running | CallStatus::Unknown).then_some(row),
+        Some(row) => {
+            let is_open = matches!(row.status, CallStatus::Running | CallStatus::Unknown);
+            is_open.then(|| row.borrowed())
+        }
         None => {
             // The intent was damaged. Better a row that says little than a call without one.
-            tracing::warn!(call = %ending.id, "a call's beginning is missing in the audit journal");
-            Some(nameless(ending.id, at))
+            tracing::warn!(call = %id, "a call's beginning is missing in the audit journal");
+            Some(nameless(id, at))
         }
     }
 }
 
-fn nameless(id: CallId, at: Position) -> CallRow {
+fn nameless(id: CallId, at: Position) -> CallRow<&'static str> {
     CallRow {
         id,
         seq: at.sequence(),
-        project: String::new(),
-        agent: String::new(),
-        key: String::new(),
+        project: "",
+        agent: "",
+        key: "",
         user: None,
         session: None,
         run: None,
         step: None,
         trace: None,
-        surface: String::new(),
-        server: String::new(),
-        method: String::new(),
-        tool: String::new(),
+        surface: "",
+        server: "",
+        method: "",
+        tool: "",
         schema_version: None,
-        started_ms: (id.to_bits() >> 80) as u64,
+        started_ms: id.unix_ms(),
         ended_ms: None,
         duration_us: None,
         status: CallStatus::Unknown,

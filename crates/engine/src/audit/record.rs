@@ -2,7 +2,7 @@
 //!
 //! A record is valid only where it was written: its first word and its checksum are sealed with
 //! the segment's random salt and the record's offset, so that neither a leftover nor a body made
-//! to look like a record passes for one. Never does I/O; entry points `encode_*`, `seal`, `read`.
+//! to look like a record passes for one. Never does I/O; entry points `encode_*`, `seal`, `read`, `decode`.
 
 use gantry_model::id::CallId;
 use gantry_store::{CallRow, CallStatus};
@@ -66,26 +66,25 @@ pub(super) struct OutcomeFields<'a> {
     pub(super) output_bytes: u64,
 }
 
-/// A record read back.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Entry {
+/// A record read back; its texts are those of the bytes it was read from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Entry<'a> {
     /// A call that was about to be sent, as a row that is still running.
-    Intent(Box<CallRow>),
+    Intent(CallRow<&'a str>),
     /// How a call ended.
-    Outcome(Box<Ending>),
+    Outcome(Ending<'a>),
     /// A whole row.
-    Whole(Box<CallRow>),
+    Whole(CallRow<&'a str>),
 }
 
 /// The read-back end of a call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Ending {
-    pub(super) id: CallId,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ending<'a> {
     pub(super) status: CallStatus,
     pub(super) duration_us: u64,
-    pub(super) code: Option<String>,
-    pub(super) error: Option<String>,
-    pub(super) output: Option<String>,
+    pub(super) code: Option<&'a str>,
+    pub(super) error: Option<&'a str>,
+    pub(super) output: Option<&'a str>,
     pub(super) output_bytes: u64,
 }
 
@@ -180,10 +179,10 @@ pub(super) fn unseal(encoded: &mut [u8]) {
 }
 
 /// What stands at a place in a segment.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// A valid record, and how many bytes it takes with its padding.
-    Record(Entry, usize),
+    /// A valid record of this kind and call, and how many bytes it takes with its padding.
+    Record(Kind, CallId, usize),
     /// Something that may be a record, of which only the beginning is in `bytes`.
     Incomplete,
     /// No record.
@@ -209,16 +208,38 @@ pub(super) fn read(bytes: &[u8], salt: Salt, offset: u64) -> Found {
     if word(record, 8) != checksum(record) ^ salt.seal(offset) {
         return Found::Nothing;
     }
-    match decode(record) {
-        Some(entry) => Found::Record(entry, padded(length)),
-        None => Found::Nothing,
+    match (Kind::of(record[12]), decode(bytes)) {
+        (Some(kind), Some(_)) => Found::Record(kind, id_of(record), padded(length)),
+        _ => Found::Nothing,
     }
+}
+
+/// Takes a record apart that `read` has found; `None` if its fields are none.
+pub(super) fn decode(bytes: &[u8]) -> Option<Entry<'_>> {
+    let record = bytes.get(..word(bytes, 4) as usize)?;
+    let (kind, version, status, surface) = (record[12], record[13], record[14], record[15]);
+    if version != VERSION {
+        return None;
+    }
+    let (id, status) = (id_of(record), status_of(status)?);
+    let mut fields = Fields(&record[HEADER..]);
+    Some(match Kind::of(kind)? {
+        Kind::Intent => Entry::Intent(fields.row(id, surface)?),
+        Kind::Outcome => Entry::Outcome(fields.ending(status)?),
+        Kind::Whole => {
+            let repeats = fields.number()?;
+            let mut row = fields.row(id, surface)?;
+            row.repeats = repeats;
+            fields.ending(status)?.complete(&mut row);
+            Entry::Whole(row)
+        }
+    })
 }
 
 fn begin(buffer: &mut Vec<u8>, kind: Kind, status: CallStatus, surface: u8, id: CallId) {
     buffer.clear();
     buffer.extend_from_slice(&[0; 12]);
-    buffer.extend_from_slice(&[kind as u8 + 1, VERSION, status_number(status), surface]);
+    buffer.extend_from_slice(&[kind.number(), VERSION, status_number(status), surface]);
     buffer.extend_from_slice(&id.to_bits().to_le_bytes());
 }
 
@@ -251,9 +272,9 @@ pub(super) fn cut(text: &str, longest: usize) -> &str {
     &text[..text.floor_char_boundary(longest)]
 }
 
-impl Ending {
+impl<'a> Ending<'a> {
     /// Writes how the call ended into its row.
-    pub(super) fn complete(self, row: &mut CallRow) {
+    pub(super) fn complete(self, row: &mut CallRow<&'a str>) {
         row.status = self.status;
         row.ended_ms = Some(row.started_ms.saturating_add(self.duration_us / 1000));
         row.duration_us = Some(self.duration_us);
@@ -264,26 +285,29 @@ impl Ending {
     }
 }
 
-fn decode(record: &[u8]) -> Option<Entry> {
-    let (kind, version, status, surface) = (record[12], record[13], record[14], record[15]);
-    if version != VERSION {
-        return None;
-    }
-    let id = CallId::from_bits(u128::from_le_bytes(record[16..32].try_into().ok()?));
-    let status = status_of(status)?;
-    let mut fields = Fields(&record[HEADER..]);
-    match kind {
-        1 => Some(Entry::Intent(Box::new(fields.row(id, surface)?))),
-        2 => Some(Entry::Outcome(Box::new(fields.ending(id, status)?))),
-        3 => {
-            let repeats = fields.number()?;
-            let mut row = fields.row(id, surface)?;
-            row.repeats = repeats;
-            fields.ending(id, status)?.complete(&mut row);
-            Some(Entry::Whole(Box::new(row)))
+impl Kind {
+    const fn number(self) -> u8 {
+        match self {
+            Self::Intent => 1,
+            Self::Outcome => 2,
+            Self::Whole => 3,
         }
-        _ => None,
     }
+
+    const fn of(number: u8) -> Option<Self> {
+        Some(match number {
+            1 => Self::Intent,
+            2 => Self::Outcome,
+            3 => Self::Whole,
+            _ => return None,
+        })
+    }
+}
+
+fn id_of(record: &[u8]) -> CallId {
+    let mut bits = [0; 16];
+    bits.copy_from_slice(&record[16..32]);
+    CallId::from_bits(u128::from_le_bytes(bits))
 }
 
 const fn status_number(status: CallStatus) -> u8 {

@@ -5,8 +5,10 @@
 
 use std::io;
 
+use gantry_model::id::CallId;
+
 use super::journal::{Journal, Position};
-use super::record::{self, ALIGNMENT, Entry, Found};
+use super::record::{self, ALIGNMENT, Entry, Found, Kind};
 use super::segment::Segment;
 
 /// How much is read at once; far more than the largest record.
@@ -14,15 +16,26 @@ const CHUNK_BYTES: u64 = 1 << 20;
 /// About as many records as make one batch of rows.
 const CHUNK_RECORDS: usize = 4000;
 
-/// The records of one chunk.
+/// A piece of the journal and where its records are.
 #[derive(Debug)]
 pub(super) struct Chunk {
-    /// The records and where they stand.
-    pub(super) entries: Vec<(Position, Entry)>,
+    bytes: Vec<u8>,
+    /// Where `bytes` begin.
+    start: Position,
+    /// The valid records, in order.
+    pub(super) marks: Vec<Mark>,
     /// Where the next chunk begins.
     pub(super) next: Position,
     /// How many bytes between valid records were neither empty nor part of one.
     pub(super) damaged_bytes: u64,
+}
+
+/// Where a record is, and whose.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Mark {
+    pub(super) kind: Kind,
+    pub(super) id: CallId,
+    at: u32,
 }
 
 /// Reads the next records between `from` and `bound`; nothing is written there any more.
@@ -31,20 +44,12 @@ pub(super) fn scan(journal: &Journal, from: Position, bound: Position) -> io::Re
         .segment_from(from.segment)
         .filter(|found| found.id <= bound.segment);
     let Some(segment) = found else {
-        return Ok(Chunk {
-            entries: Vec::new(),
-            next: bound,
-            damaged_bytes: 0,
-        });
+        return Ok(Chunk::empty(from, bound));
     };
     let start = from.max(Position::start_of(segment.id));
     let last = segment.id == bound.segment;
     let end = if last { bound.offset } else { segment.end() };
-    let mut chunk = Chunk {
-        entries: Vec::new(),
-        next: start,
-        damaged_bytes: 0,
-    };
+    let mut chunk = Chunk::empty(start, start);
     let reached_end = chunk.read(&segment, end)?;
     if reached_end && !last {
         chunk.next = Position::start_of(segment.id + 1);
@@ -53,29 +58,55 @@ pub(super) fn scan(journal: &Journal, from: Position, bound: Position) -> io::Re
 }
 
 impl Chunk {
-    /// Reads on from `next`; tells whether the segment's end was reached.
+    fn empty(start: Position, next: Position) -> Self {
+        Self {
+            bytes: Vec::new(),
+            start,
+            marks: Vec::new(),
+            next,
+            damaged_bytes: 0,
+        }
+    }
+
+    /// Returns where a record stands in the journal.
+    pub(super) fn position(&self, mark: Mark) -> Position {
+        Position {
+            segment: self.start.segment,
+            offset: self.start.offset + u64::from(mark.at),
+        }
+    }
+
+    /// Returns the segment that the chunk is of.
+    pub(super) fn segment(&self) -> u64 {
+        self.start.segment
+    }
+
+    /// Returns what a record says.
+    pub(super) fn entry(&self, mark: Mark) -> Entry<'_> {
+        record::decode(&self.bytes[mark.at as usize..]).expect("the scan has decoded it")
+    }
+
+    /// Reads on from `start`; tells whether the segment's end was reached.
     fn read(&mut self, segment: &Segment, end: u64) -> io::Result<bool> {
-        let start = self.next.offset;
+        let start = self.start.offset;
         let wanted = end.saturating_sub(start).min(CHUNK_BYTES);
-        let mut bytes = Vec::new();
-        segment.read(start, wanted as usize, &mut bytes)?;
+        segment.read(start, wanted as usize, &mut self.bytes)?;
+        let bytes = &self.bytes;
         // A file that is shorter than it says was cut: what follows is gone.
         let last = start + wanted >= end || (bytes.len() as u64) < wanted;
         let mut at = 0;
         // Behind the last record the leftovers of a reused file are no damage.
         let mut doubtful = 0;
-        while at < bytes.len() && self.entries.len() < CHUNK_RECORDS {
-            let offset = start + at as u64;
-            match record::read(&bytes[at..], segment.salt, offset) {
-                Found::Record(entry, length) => {
+        while at < bytes.len() && self.marks.len() < CHUNK_RECORDS {
+            match record::read(&bytes[at..], segment.salt, start + at as u64) {
+                Found::Record(kind, id, length) => {
                     self.damaged_bytes += std::mem::take(&mut doubtful);
-                    self.entries.push((
-                        Position {
-                            segment: segment.id,
-                            offset,
-                        },
-                        entry,
-                    ));
+                    let place = at as u32;
+                    self.marks.push(Mark {
+                        kind,
+                        id,
+                        at: place,
+                    });
                     at += length;
                 }
                 Found::Incomplete if !last => break,

@@ -1,12 +1,11 @@
-//! What administrators change: servers and keys. Each change runs as a task of its own to its end,
+//! What administrators change about servers, and how every change runs. Each change runs as a task of its own to its end,
 //! its record included, even if who asked for it has left (fault P10): dropping the future leaves
 //! nothing half-done. Entry point: `Engine::complete`.
 
 use std::io;
 use std::time::Duration;
 
-use gantry_model::caller::{Caller, KeyKind};
-use gantry_model::id::{AgentName, KeyId};
+use gantry_model::caller::Caller;
 use gantry_model::spec::ServerSpec;
 
 use super::Engine;
@@ -15,6 +14,7 @@ use crate::clock::unix_ms;
 use crate::config::{OnStartFailure, Startup};
 use crate::error::EngineError;
 use crate::server::handle::Live;
+use crate::server::logs::LogLine;
 use crate::supervisor::Applied;
 use crate::view::ServerView;
 
@@ -42,37 +42,6 @@ impl Engine {
         .await
     }
 
-    /// Makes a key; its text is never shown again.
-    pub async fn create_key(
-        &self,
-        by: &Caller,
-        kind: KeyKind,
-        agent: &AgentName,
-        label: &str,
-    ) -> Result<(KeyId, String), EngineError> {
-        let engine = self.clone();
-        let (by, agent, label) = (by.clone(), agent.clone(), label.to_owned());
-        self.complete(async move {
-            let (id, key) = engine.inner.access.create(kind, &agent, &label).await?;
-            let target = id.to_string();
-            engine.note(&by, "key.create", &target, &label).await?;
-            Ok((id, key))
-        })
-        .await
-    }
-
-    /// Revokes a key; false if there was none.
-    pub async fn revoke_key(&self, by: &Caller, id: KeyId) -> Result<bool, EngineError> {
-        let (engine, by) = (self.clone(), by.clone());
-        self.complete(async move {
-            let known = engine.inner.access.revoke(id).await?;
-            let target = id.to_string();
-            engine.note(&by, "key.revoke", &target, "").await?;
-            Ok(known)
-        })
-        .await
-    }
-
     /// Registers a server and starts it, or leaves it asleep if it is lazy.
     pub async fn register(&self, by: &Caller, spec: ServerSpec) -> Result<ServerView, EngineError> {
         self.admit()?;
@@ -82,6 +51,36 @@ impl Engine {
             let target = handle.name.as_str();
             engine.note(&by, "server.register", target, "").await?;
             Ok(ServerView::of(&handle))
+        })
+        .await
+    }
+
+    /// Gives a server that was registered by API another spec, and starts it anew if it changed.
+    pub async fn replace(&self, by: &Caller, spec: ServerSpec) -> Result<ServerView, EngineError> {
+        self.admit()?;
+        let (engine, by) = (self.clone(), by.clone());
+        self.complete(async move {
+            let handle = engine.inner.supervisor.replace(spec).await?;
+            let target = handle.name.as_str();
+            engine.note(&by, "server.replace", target, "").await?;
+            Ok(ServerView::of(&handle))
+        })
+        .await
+    }
+
+    /// Starts a server that stays unregistered, lists what it offers, and stops it again. fault G8
+    pub async fn try_out(
+        &self,
+        by: &Caller,
+        spec: ServerSpec,
+    ) -> Result<(ServerView, Vec<LogLine>), EngineError> {
+        self.admit()?;
+        let (engine, by) = (self.clone(), by.clone());
+        self.complete(async move {
+            let target = spec.name.clone();
+            let target = target.as_str();
+            engine.note(&by, "server.test", target, "").await?;
+            engine.inner.supervisor.try_out(spec).await
         })
         .await
     }
@@ -164,7 +163,7 @@ impl Engine {
     }
 
     /// Runs a change to its end, whether or not its asker waits for that.
-    async fn complete<T: Send + 'static>(
+    pub(super) async fn complete<T: Send + 'static>(
         &self,
         change: impl Future<Output = Result<T, EngineError>> + Send + 'static,
     ) -> Result<T, EngineError> {
@@ -178,7 +177,7 @@ impl Engine {
         }
     }
 
-    fn admit(&self) -> Result<(), EngineError> {
+    pub(super) fn admit(&self) -> Result<(), EngineError> {
         if self.inner.draining.is_cancelled() {
             Err(EngineError::Stopping)
         } else {
@@ -187,7 +186,7 @@ impl Engine {
     }
 
     /// Records what an administrator did.
-    async fn note(
+    pub(super) async fn note(
         &self,
         by: &Caller,
         act: &str,

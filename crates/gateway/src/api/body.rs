@@ -48,14 +48,17 @@ impl JsonBody {
 
     /// Reads the body into a type; what does not fit is named (422).
     pub(super) fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Problem> {
-        serde_json::from_slice(&self.0).map_err(|error| {
-            let message = error.to_string();
-            let path = message.split('`').nth(1).unwrap_or_default().to_owned();
-            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "request.body")
-                .with_detail(format!("the body cannot be used: {message}"))
-                .with_issues(vec![FieldIssue { path, message }])
-        })
+        serde_json::from_slice(&self.0).map_err(|error| unusable(&error))
     }
+}
+
+/// Names what does not fit (422).
+pub(super) fn unusable(error: &serde_json::Error) -> Problem {
+    let message = error.to_string();
+    let path = message.split('`').nth(1).unwrap_or_default().to_owned();
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "request.body")
+        .with_detail(format!("the body cannot be used: {message}"))
+        .with_issues(vec![FieldIssue { path, message }])
 }
 
 /// Answers with a value as JSON.

@@ -10,21 +10,21 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use bytes::Bytes;
 use gantry_engine::{Engine, Lists, Reply, Request, Scope, Surface};
 use gantry_model::caller::{Caller, Context};
 use gantry_model::id::ServerName;
 use gantry_model::jsonrpc::{Raw, RawBuf};
 use http::header::{HeaderName, LOCATION};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use http_body_util::BodyExt;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
 use super::body::{JsonBody, document, json};
+use super::jobs::{JobId, settled};
 use super::{Api, Named, Who};
 use crate::http::context;
-use crate::http::error::Problem;
+use crate::http::error::{Problem, ProblemDocument};
 use crate::http::limits::Room;
 
 /// Returns the routes, for any key.
@@ -32,24 +32,74 @@ pub(super) fn routes() -> Router<Api> {
     Router::new().route("/api/v1/mcp/servers/{server}/call", post(call_server))
 }
 
-#[derive(Deserialize)]
+/// A request of any method but the handshake's.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct MethodCall<'a> {
+#[schema(example = json!({"method": "tools/list"}))]
+pub(super) struct MethodCall<'a> {
+    /// The method, such as `tools/list` or `resources/read`.
     method: String,
+    /// Its params, passed on as they are.
     #[serde(borrow)]
+    #[schema(value_type = Option<Object>)]
     params: Option<&'a RawValue>,
+    /// How long it may take; the server's own bound holds beside it.
+    #[schema(minimum = 0, format = "uint64")]
     timeout_ms: Option<u64>,
 }
 
-#[derive(Deserialize)]
+/// A call of a tool.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct ToolCall<'a> {
+#[schema(example = json!({"name": "files__read", "arguments": {"path": "/srv/notes.md"}}))]
+pub(super) struct ToolCall<'a> {
+    /// Its exposed name, or `server:tool`.
     name: String,
+    /// Its arguments, checked against its schema.
     #[serde(borrow)]
+    #[schema(value_type = Option<Object>)]
     arguments: Option<&'a RawValue>,
+    /// User, session, run, step and trace may stand here instead of in headers.
     #[serde(borrow, rename = "_meta")]
+    #[schema(value_type = Option<Object>)]
     meta: Option<&'a RawValue>,
+    /// How long it may take; the server's own bound holds beside it.
+    #[schema(minimum = 0, format = "uint64")]
     timeout_ms: Option<u64>,
+}
+
+/// What a call was answered.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Answered {
+    /// The call's id in the audit; absent for what was answered from memory.
+    #[schema(nullable = false)]
+    call: Option<String>,
+    /// Whether the tool says of itself that it failed.
+    is_error: bool,
+    /// The server's result, untouched.
+    #[schema(value_type = Object)]
+    result: Box<RawValue>,
+}
+
+/// A call that nobody waits for.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Accepted {
+    /// The name of its outcome: ask at `/api/v1/calls/{id}`, for ten minutes after its end.
+    #[schema(example = "async_0123456789abcdef0123456789abcdef")]
+    id: String,
+    /// `running`.
+    #[schema(example = "running")]
+    status: &'static str,
+}
+
+impl Accepted {
+    /// Shows a call that runs.
+    pub(super) fn running(id: JobId) -> Self {
+        Self {
+            id: id.to_string(),
+            status: "running",
+        }
+    }
 }
 
 /// One call, owned, so that it may outlive its request.
@@ -65,8 +115,27 @@ struct Wanted {
     room: Room,
 }
 
-// row 1.4
-async fn call_server(
+/// Asks one server any method but the handshake's, under its own names. The caller's grants decide,
+/// and the call is on record. row 1.4
+#[utoipa::path(post, path = "/api/v1/mcp/servers/{server}/call", tag = "tools", request_body = MethodCall<'static>,
+    params(("server" = String, Path, description = "Its name or id."),
+        ("Prefer" = Option<String>, Header, description = "`respond-async`: answer 202 at once.")), responses(
+    (status = 200, description = "The answer.", body = Answered),
+    (status = 202, description = "With `Prefer: respond-async`: it runs, `Location` says where to ask.",
+        body = Accepted, headers(("Location" = String, description = "Where its outcome will be."),
+            ("Preference-Applied" = String, description = "`respond-async`."))),
+    (status = 404, description = "`server.unknown`, `tool.unknown`, `item.unknown` or `method.unknown`.",
+        body = ProblemDocument<'static>, content_type = "application/problem+json"),
+    (status = 499, description = "`call.cancelled`: it was taken back.", body = ProblemDocument<'static>,
+        content_type = "application/problem+json"),
+    (status = 502, description = "The server failed: `server.exited`, `server.protocol`, `schema.output` and others.",
+        body = ProblemDocument<'static>, content_type = "application/problem+json"),
+    (status = 503, description = "`server.down`: it is not running; the detail says why and when the next try is.",
+        body = ProblemDocument<'static>, content_type = "application/problem+json"),
+    (status = 504, description = "`call.timeout`: no answer in time.", body = ProblemDocument<'static>,
+        content_type = "application/problem+json"),
+))]
+pub(super) async fn call_server(
     State(api): State<Api>,
     Who(caller): Who,
     Named(server): Named,
@@ -184,18 +253,9 @@ pub(super) async fn now_or_later(
         return work.await;
     }
     let id = api.jobs.start(caller, async move {
-        let response = work.await.unwrap_or_else(Problem::into_response);
-        let status = response.status();
-        let body = response.into_body().collect().await;
-        (
-            status,
-            body.map_or_else(|_| Bytes::new(), |body| body.to_bytes()),
-        )
+        settled(work.await.unwrap_or_else(Problem::into_response)).await
     })?;
-    let mut response = json(
-        StatusCode::ACCEPTED,
-        &serde_json::json!({ "id": id.to_string(), "status": "running" }),
-    );
+    let mut response = json(StatusCode::ACCEPTED, &Accepted::running(id));
     let place = HeaderValue::try_from(format!("/api/v1/calls/{id}")).expect("an id is safe");
     response.headers_mut().insert(LOCATION, place);
     let applied = HeaderValue::from_static("respond-async");
@@ -251,6 +311,8 @@ fn answer(reply: &Reply) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     #[test]

@@ -1,60 +1,118 @@
-//! The audit: `/api/v1/calls`. An administrator sees every call, an agent its own.
+//! The audit: `/api/v1/calls`. An administrator sees every call, an agent its own. Calls that nobody
+//! waits for are asked for and taken back here too.
+
+mod export;
 
 use axum::Router;
-use axum::extract::{Query, State};
-use axum::response::Response;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use gantry_engine::CallFilter;
 use gantry_model::caller::{Caller, KeyKind};
 use gantry_model::id::CallId;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::body::{document, json};
 use super::jobs::{JobId, Outcome};
+use super::query::{Asked, bad, limit};
 use super::views::{CallPage, CallView};
 use super::{Api, Named, Who};
-use crate::http::error::Problem;
+use crate::http::error::{Problem, ProblemDocument};
+
+pub(super) use self::export::__path_export;
 
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
-
-/// Calls on one page at most.
-const PAGE: u32 = 1000;
 
 /// Returns the routes, for any key.
 pub(super) fn routes() -> Router<Api> {
     Router::new()
         .route("/api/v1/calls", get(list))
-        .route("/api/v1/calls/{call}", get(one))
+        .route("/api/v1/calls/export", get(export::export))
+        .route("/api/v1/calls/{call}", get(one).delete(take_back))
 }
 
-#[derive(Deserialize)]
+/// Which calls are asked for.
+#[derive(Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+#[into_params(parameter_in = Query)]
+pub(super) struct CallsAsked {
+    /// Only calls of this agent; an agent's key sees its own calls whatever this says.
     agent: Option<String>,
+    /// Only calls to this server.
     server: Option<String>,
+    /// Only calls of this tool, by its server's own name for it.
     tool: Option<String>,
-    status: Option<String>,
+    /// Only calls that ended so.
+    #[param(inline)]
+    status: Option<Status>,
+    /// Only calls that ended with this error code.
+    code: Option<String>,
+    /// Only calls of this run.
     run: Option<String>,
+    /// Only calls of this conversation.
     session: Option<String>,
+    /// Only calls of this trace.
     trace: Option<String>,
-    since_ms: Option<u64>,
-    until_ms: Option<u64>,
-    before: Option<String>,
+    /// Only calls that came in then or later: RFC 3339, or milliseconds since 1970.
+    #[serde(alias = "since_ms")]
+    since: Option<String>,
+    /// Only calls that came in before: RFC 3339, or milliseconds since 1970.
+    #[serde(alias = "until_ms")]
+    until: Option<String>,
+    /// `next_cursor` of the page before.
+    #[serde(alias = "before")]
+    cursor: Option<String>,
+    /// How many items at most.
+    #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<u32>,
+    /// Whether to count all calls that fit.
     #[serde(default)]
+    #[param(default = false)]
     count: bool,
 }
 
-impl Asked {
+/// How a call ended.
+#[derive(Clone, Copy, Deserialize, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Status {
+    /// It was sent and is not answered yet.
+    Running,
+    /// It was answered.
+    Ok,
+    /// It was answered with an error, or could not be sent.
+    Error,
+    /// It got no answer in time.
+    Timeout,
+    /// The caller took it back.
+    Cancelled,
+    /// It was never sent.
+    Refused,
+    /// It reached a server and was cut off.
+    Unknown,
+}
+
+impl From<Status> for gantry_engine::CallStatus {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::Running => Self::Running,
+            Status::Ok => Self::Ok,
+            Status::Error => Self::Error,
+            Status::Timeout => Self::Timeout,
+            Status::Cancelled => Self::Cancelled,
+            Status::Refused => Self::Refused,
+            Status::Unknown => Self::Unknown,
+        }
+    }
+}
+
+impl CallsAsked {
     fn filter(self, caller: &Caller) -> Result<CallFilter, Problem> {
-        let status = self
-            .status
-            .map(|text| text.parse().map_err(|_| bad("status", &text)));
         let before = self
-            .before
-            .map(|text| text.parse().map_err(|_| bad("before", &text)));
+            .cursor
+            .map(|text| text.parse().map_err(|_| bad("cursor", &text)));
         let agent = match caller.kind {
             KeyKind::Admin => self.agent,
             KeyKind::Agent => Some(caller.agent.to_string()),
@@ -64,60 +122,81 @@ impl Asked {
             agent,
             server: self.server,
             tool: self.tool,
-            status: status.transpose()?,
+            status: self.status.map(Into::into),
+            code: self.code,
             run: self.run,
             session: self.session,
             trace: self.trace,
-            since_ms: self.since_ms,
-            until_ms: self.until_ms,
+            since_ms: self.since.map(|text| time("since", &text)).transpose()?,
+            until_ms: self.until.map(|text| time("until", &text)).transpose()?,
             before: before.transpose()?,
-            limit: self.limit.unwrap_or(100).clamp(1, PAGE),
+            limit: limit(self.limit, 100)?,
         })
     }
 }
 
-fn bad(field: &str, text: &str) -> Problem {
-    let text: String = text.chars().take(48).flat_map(char::escape_debug).collect();
-    Problem::new(StatusCode::BAD_REQUEST, "request.query")
-        .with_detail(format!("`{text}` cannot be used as `{field}`"))
+/// Reads a time: RFC 3339, or milliseconds since 1970.
+fn time(field: &str, text: &str) -> Result<u64, Problem> {
+    if let Ok(ms) = text.parse() {
+        return Ok(ms);
+    }
+    let at: Option<jiff::Timestamp> = text.parse().ok();
+    at.and_then(|at| u64::try_from(at.as_millisecond()).ok())
+        .ok_or_else(|| bad(field, text).with_hint("write `2026-11-16T09:30:00Z`, or milliseconds"))
 }
 
-async fn list(
+/// Lists calls, newest first. Everything that was answered is in it.
+#[utoipa::path(get, path = "/api/v1/calls", tag = "calls", params(CallsAsked), responses(
+    (status = 200, description = "The calls.", body = CallPage),
+))]
+pub(super) async fn list(
     State(api): State<Api>,
     Who(caller): Who,
-    asked: Result<Query<Asked>, axum::extract::rejection::QueryRejection>,
+    Asked(asked): Asked<CallsAsked>,
 ) -> Result<Response, Problem> {
-    let Query(asked) = asked.map_err(|error| {
-        Problem::new(StatusCode::BAD_REQUEST, "request.query").with_detail(error.body_text())
-    })?;
     let wants_count = asked.count;
     let filter = asked.filter(&caller)?;
     let rows = api.engine().calls(&filter).await?;
     let is_full = rows.len() >= filter.limit as usize;
-    let next = rows
-        .last()
-        .filter(|_| is_full)
-        .map(|row| row.id.to_string());
+    let last = rows.last().filter(|_| is_full);
+    let next_cursor = last.map(|row| row.id.to_string());
     let total = match wants_count {
         true => Some(api.engine().count_calls(&filter).await?),
         false => None,
     };
     let items = rows.into_iter().map(CallView::of).collect();
-    Ok(json(StatusCode::OK, &CallPage { items, next, total }))
+    let page = CallPage {
+        items,
+        next_cursor,
+        total,
+    };
+    Ok(json(StatusCode::OK, &page))
 }
 
-async fn one(
+fn unknown() -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, "call.unknown").with_detail("no such call")
+}
+
+/// Shows one call of the audit, or the outcome of one that was made with `Prefer: respond-async`:
+/// 202 while it runs, then exactly what the call itself would have been answered.
+#[utoipa::path(get, path = "/api/v1/calls/{call}", tag = "calls",
+    params(("call" = String, Path, description = "A call's id, or the id that `Prefer: respond-async` gave.")),
+    responses(
+    (status = 200, description = "The call, or its answer.", body = Object),
+    (status = 202, description = "It has no answer yet.", body = super::call::Accepted),
+    (status = 404, description = "`call.unknown`: no call of that id that the key may see.",
+        body = ProblemDocument<'static>, content_type = "application/problem+json"),
+))]
+pub(super) async fn one(
     State(api): State<Api>,
     Who(caller): Who,
     Named(call): Named,
 ) -> Result<Response, Problem> {
-    let unknown =
-        || Problem::new(StatusCode::NOT_FOUND, "call.unknown").with_detail("no such call");
     if let Ok(job) = call.parse::<JobId>() {
         return match api.jobs.get(&caller, job).ok_or_else(unknown)? {
             Outcome::Running => Ok(json(
                 StatusCode::ACCEPTED,
-                &serde_json::json!({ "id": call, "status": "running" }),
+                &super::call::Accepted::running(job),
             )),
             Outcome::Done(status, body) => {
                 let mut response = document(status, body);
@@ -134,5 +213,42 @@ async fn one(
     match caller.kind {
         KeyKind::Agent if !is_own => Err(unknown()), // fault T1
         KeyKind::Admin | KeyKind::Agent => Ok(json(StatusCode::OK, &CallView::of(row))),
+    }
+}
+
+/// Takes back a call that was made with `Prefer: respond-async`: while it runs the server is told
+/// and the audit says `cancelled`, afterwards its outcome is forgotten.
+#[utoipa::path(delete, path = "/api/v1/calls/{call}", tag = "calls",
+    params(("call" = String, Path, description = "The id that `Prefer: respond-async` gave.")), responses(
+    (status = 204, description = "Nothing of it runs any more."),
+    (status = 404, description = "`call.unknown`: it is no such id; rows of the audit stay.",
+        body = ProblemDocument<'static>, content_type = "application/problem+json"),
+))]
+pub(super) async fn take_back(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Named(call): Named,
+) -> Result<Response, Problem> {
+    let job: JobId = call.parse().map_err(|()| {
+        unknown().with_hint("only calls made with `Prefer: respond-async` can be taken back here")
+    })?;
+    api.jobs.take_back(&caller, job);
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_in_both_forms() {
+        assert_eq!(time("since", "1700000000123").ok(), Some(1_700_000_000_123));
+        assert_eq!(
+            time("since", "2023-11-14T22:13:20.123Z").ok(),
+            Some(1_700_000_000_123)
+        );
+        for bad in ["", "yesterday", "-1", "1969-01-01T00:00:00Z"] {
+            assert_eq!(time("since", bad).err().unwrap().code(), "request.query");
+        }
     }
 }

@@ -23,7 +23,12 @@ pub(super) fn admin_routes() -> Router<Api> {
         .route("/metrics", get(metrics))
 }
 
-async fn alive(State(api): State<Api>) -> Response {
+/// Tells whether calls are taken. Needs no key and tells no detail.
+#[utoipa::path(get, path = "/healthz", tag = "health", responses(
+    (status = 200, description = "`ok`", body = String, content_type = "text/plain"),
+    (status = 503, description = "`stopping` or `failing`", body = String, content_type = "text/plain"),
+))]
+pub(super) async fn alive(State(api): State<Api>) -> Response {
     // Anyone may ask, so that the answer must cost nothing.
     let (draining, writable) = (api.engine().is_draining(), api.engine().is_writable());
     let (status, text) = match (draining, writable) {
@@ -42,12 +47,20 @@ async fn alive(State(api): State<Api>) -> Response {
         .into_response()
 }
 
-async fn health(State(api): State<Api>) -> Response {
+/// Shows how the gateway is: servers by state, the audit, warnings, and what its host can enforce.
+#[utoipa::path(get, path = "/api/v1/health", tag = "health", responses(
+    (status = 200, description = "How the gateway is.", body = HealthView),
+))]
+pub(super) async fn health(State(api): State<Api>) -> Response {
     let view = HealthView::of(&api.engine().health(), api.engine().host(), api.version);
     json(StatusCode::OK, &view)
 }
 
-async fn metrics(State(api): State<Api>) -> Response {
+/// Returns figures in the text format of OpenMetrics.
+#[utoipa::path(get, path = "/metrics", tag = "health", responses(
+    (status = 200, description = "The figures.", body = String, content_type = "application/openmetrics-text"),
+))]
+pub(super) async fn metrics(State(api): State<Api>) -> Response {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     (
         [(CONTENT_TYPE, HeaderValue::from_static(kind))],

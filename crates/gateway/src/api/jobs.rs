@@ -2,8 +2,8 @@
 //! later.
 //!
 //! Kept in memory for ten minutes, bounded in number and bytes; the audit row of the call stays
-//! whatever happens here. Only the key that made a call, or an admin key, can ask for it. Entry
-//! points: [`Jobs::start`] and [`Jobs::get`].
+//! whatever happens here. Only the key that made a call, or an admin key, can ask for it or take it
+//! back. Entry points: [`Jobs::start`], [`Jobs::get`] and [`Jobs::take_back`].
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,11 +11,14 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use gantry_model::caller::{Caller, KeyKind};
-use gantry_model::id::KeyId;
+use gantry_model::id::{AgentName, KeyId};
 use http::StatusCode;
+use http_body_util::BodyExt;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::http::error::Problem;
@@ -25,6 +28,8 @@ use crate::http::unpanicked;
 const JOBS: usize = 1000;
 /// Calls that run at once.
 const RUNNING: usize = 256;
+/// Calls of one agent that run at once.
+const RUNNING_PER_AGENT: usize = 64;
 /// Bytes of outcomes that are kept at once.
 const KEPT_BYTES: usize = 64 << 20;
 /// How long an outcome is kept.
@@ -70,8 +75,29 @@ pub(super) enum Outcome {
 #[derive(Debug)]
 struct Job {
     key: KeyId,
+    agent: AgentName,
     outcome: Outcome,
     since: Instant,
+    /// Ends the call while it runs.
+    stop: CancellationToken,
+}
+
+impl Job {
+    fn is_running(&self) -> bool {
+        matches!(self.outcome, Outcome::Running)
+    }
+
+    fn is_open_to(&self, caller: &Caller) -> bool {
+        self.key == caller.key || caller.kind == KeyKind::Admin
+    }
+}
+
+/// Returns an answer as it is kept.
+pub(super) async fn settled(response: Response) -> (StatusCode, Bytes) {
+    let status = response.status();
+    let body = response.into_body().collect().await;
+    let body = body.map_or_else(|_| Bytes::new(), |body| body.to_bytes());
+    (status, body)
 }
 
 /// The calls that nobody waits for.
@@ -94,32 +120,41 @@ impl Jobs {
         let id = JobId(u128::from_ne_bytes(bits));
         let mut jobs = self.lock();
         make_room(&mut jobs, 0);
-        let running = jobs
-            .values()
-            .filter(|job| matches!(job.outcome, Outcome::Running))
-            .count();
-        if running >= RUNNING || jobs.len() >= JOBS {
+        let running: Vec<_> = jobs.values().filter(|job| job.is_running()).collect();
+        let own = running.iter().filter(|job| job.agent == caller.agent);
+        let own = own.count();
+        let running = running.len();
+        if own >= RUNNING_PER_AGENT || running >= RUNNING || jobs.len() >= JOBS {
+            let detail =
+                format!("{running} calls that nobody waits for run already, {own} of this agent");
             return Err(
                 Problem::new(StatusCode::TOO_MANY_REQUESTS, "call.too_many_async")
-                    .with_detail(format!("{running} calls that nobody waits for run already"))
+                    .with_detail(detail)
                     .with_retry_after(Duration::from_secs(5)),
             );
         }
+        let stop = CancellationToken::new();
         let job = Job {
             key: caller.key,
+            agent: caller.agent.clone(),
             outcome: Outcome::Running,
             since: Instant::now(),
+            stop: stop.clone(),
         };
         jobs.insert(id, job);
         drop(jobs);
         let own = self.clone();
         self.tasks.spawn(async move {
-            let (status, body) = unpanicked(work).await.unwrap_or_else(|problem| {
-                (
-                    problem.status(),
-                    Bytes::from_static(b"{\"code\":\"gateway.panic\"}"),
-                )
-            });
+            let outcome = tokio::select! {
+                biased;
+                // Dropping the work takes the call back.
+                () = stop.cancelled() => Err(cancelled()),
+                outcome = unpanicked(work) => outcome,
+            };
+            let (status, body) = match outcome {
+                Ok(outcome) => outcome,
+                Err(problem) => settled(problem.into_response()).await,
+            };
             own.finish(id, status, body);
         });
         Ok(id)
@@ -129,8 +164,20 @@ impl Jobs {
     pub(super) fn get(&self, caller: &Caller, id: JobId) -> Option<Outcome> {
         let jobs = self.lock();
         let job = jobs.get(&id)?;
-        let may_see = job.key == caller.key || caller.kind == KeyKind::Admin;
-        (may_see && job.since.elapsed() < KEPT).then(|| job.outcome.clone())
+        (job.is_open_to(caller) && job.since.elapsed() < KEPT).then(|| job.outcome.clone())
+    }
+
+    /// Takes a call back while it runs, and forgets its outcome afterwards.
+    pub(super) fn take_back(&self, caller: &Caller, id: JobId) {
+        let mut jobs = self.lock();
+        let Some(job) = jobs.get(&id).filter(|job| job.is_open_to(caller)) else {
+            return;
+        };
+        if job.is_running() {
+            job.stop.cancel();
+        } else {
+            jobs.remove(&id);
+        }
     }
 
     fn finish(&self, id: JobId, status: StatusCode, body: Bytes) {
@@ -145,6 +192,11 @@ impl Jobs {
     fn lock(&self) -> MutexGuard<'_, HashMap<JobId, Job>> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn cancelled() -> Problem {
+    let status = StatusCode::from_u16(499).expect("499 is a status");
+    Problem::new(status, "call.cancelled").with_detail("the call was taken back")
 }
 
 /// Forgets what is too old, then the oldest outcomes until number and bytes are in bounds.
@@ -179,7 +231,7 @@ mod tests {
     fn caller(key: u128, kind: KeyKind) -> Caller {
         Caller {
             project: gantry_model::id::ProjectName::local(),
-            agent: "a".parse().unwrap(),
+            agent: format!("agent-{key}").parse().unwrap(),
             key: KeyId::from_random(key),
             kind,
             grants: Arc::new(GrantSet::everything()),
@@ -219,10 +271,34 @@ mod tests {
             settle(&jobs).await;
         }
         assert!(jobs.lock().len() <= 65);
-        for _ in 0..RUNNING {
+        for _ in 0..RUNNING_PER_AGENT {
             jobs.start(&mine, std::future::pending()).unwrap();
         }
         let refused = jobs.start(&mine, std::future::pending()).unwrap_err();
         assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+        for n in 0..RUNNING - RUNNING_PER_AGENT {
+            let other = caller(2 + n as u128 / 8, KeyKind::Agent);
+            jobs.start(&other, std::future::pending()).unwrap();
+        }
+        let other = caller(1000, KeyKind::Agent);
+        assert!(jobs.start(&other, std::future::pending()).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_call_is_taken_back_by_who_made_it_only() {
+        let jobs = Jobs::default();
+        let (mine, other) = (caller(1, KeyKind::Agent), caller(2, KeyKind::Agent));
+        let id = jobs.start(&mine, std::future::pending()).unwrap();
+        jobs.take_back(&other, id);
+        assert!(matches!(jobs.get(&mine, id), Some(Outcome::Running)));
+        jobs.take_back(&mine, id);
+        settle(&jobs).await;
+        let outcome = jobs.get(&mine, id);
+        let Some(Outcome::Done(status, _)) = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert_eq!(status.as_u16(), 499);
+        jobs.take_back(&mine, id);
+        assert!(jobs.get(&mine, id).is_none());
     }
 }

@@ -1,19 +1,22 @@
-//! Keys: `/api/v1/keys`. A key's text is shown once, when it is made.
+//! Keys: `/api/v1/keys`, for administrators. A key's text is shown once, when it is made.
 
 use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get};
-use gantry_engine::EngineError;
+use gantry_engine::{EngineError, NewKey};
 use gantry_model::caller::KeyKind;
 use gantry_model::id::{AgentName, KeyId};
 use http::StatusCode;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::body::{JsonBody, json};
-use super::views::{KeyMade, KeyView, Page};
+use super::form::Period;
+use super::query::{Asked, Page, Paging};
+use super::views::{now_ms, rfc3339};
 use super::{Api, Named, Who};
-use crate::http::error::Problem;
+use crate::http::error::{FieldIssue, Problem, ProblemDocument};
 
 /// Returns the routes, for administrators only.
 pub(super) fn routes() -> Router<Api> {
@@ -22,68 +25,198 @@ pub(super) fn routes() -> Router<Api> {
         .route("/api/v1/keys/{key}", delete(revoke))
 }
 
-#[derive(Deserialize)]
+/// A key that is to be made.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct NewKey {
+pub(super) struct KeyBody {
     kind: Kind,
+    /// Who it speaks for; `default` for an agent's key, `admin` for an admin's, if this is left
+    /// out. An agent that is not known is made, and may use nothing.
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", example = "reviewer")]
     agent: Option<String>,
+    /// What a person calls it.
     #[serde(default)]
+    #[schema(max_length = 128, example = "laptop")]
     label: String,
+    /// How long it opens doors, such as `12h`; until it is revoked, if this is left out.
+    #[schema(example = "12h")]
+    expires_in: Option<Period>,
 }
 
-#[derive(Deserialize)]
+/// Which doors a key opens.
+#[derive(Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-enum Kind {
+pub(super) enum Kind {
+    /// Administers the gateway; refused on `/mcp`.
     Admin,
+    /// Lists and calls what its agent may use.
     Agent,
 }
 
-async fn list(State(api): State<Api>) -> Result<Response, Problem> {
-    let items: Vec<KeyView> = api.engine().keys().await?.iter().map(KeyView::of).collect();
-    Ok(json(StatusCode::OK, &Page { items }))
+impl From<KeyKind> for Kind {
+    fn from(kind: KeyKind) -> Self {
+        match kind {
+            KeyKind::Admin => Self::Admin,
+            KeyKind::Agent => Self::Agent,
+        }
+    }
 }
 
-async fn create(
+/// A key, without its text.
+#[derive(Serialize, ToSchema)]
+pub(super) struct KeyView {
+    /// Its identity.
+    #[schema(example = "key_0123456789abcdef0123456789abcdef")]
+    id: String,
+    kind: Kind,
+    /// Who it speaks for.
+    agent: String,
+    /// What a person calls it.
+    label: String,
+    /// When it was made.
+    created: String,
+    /// The same, in milliseconds since 1970.
+    created_ms: u64,
+    /// When it ends by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    expires: Option<String>,
+    /// The same, in milliseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    expires_ms: Option<u64>,
+}
+
+impl KeyView {
+    /// Shows a key.
+    pub(super) fn of(key: &gantry_engine::KeyView) -> Self {
+        Self {
+            id: key.id.to_string(),
+            kind: key.kind.into(),
+            agent: key.agent.to_string(),
+            label: key.label.clone(),
+            created: rfc3339(key.created_ms),
+            created_ms: key.created_ms,
+            expires: key.expires_ms.map(rfc3339),
+            expires_ms: key.expires_ms,
+        }
+    }
+}
+
+/// A key that was just made; the only time its text is shown.
+#[derive(Serialize, ToSchema)]
+pub(super) struct KeyMade {
+    /// Its identity.
+    id: String,
+    /// Its text.
+    #[schema(example = "gantry_agent_…")]
+    key: String,
+    /// Who it speaks for.
+    agent: String,
+    /// When it ends by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    expires: Option<String>,
+}
+
+/// Which keys are asked for.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct KeysAsked {
+    /// Only keys of this agent.
+    agent: Option<String>,
+    /// How many items at most.
+    #[param(minimum = 1, maximum = 1000, default = 1000)]
+    limit: Option<u32>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// Lists the valid keys, oldest first, never their text.
+#[utoipa::path(get, path = "/api/v1/keys", tag = "keys", params(KeysAsked), responses(
+    (status = 200, description = "The keys.", body = Page<KeyView>),
+))]
+pub(super) async fn list(
+    State(api): State<Api>,
+    Asked(asked): Asked<KeysAsked>,
+) -> Result<Response, Problem> {
+    let mut keys = api.engine().keys().await?;
+    if let Some(agent) = &asked.agent {
+        keys.retain(|key| key.agent.as_str() == agent);
+    }
+    let paging = Paging {
+        limit: asked.limit,
+        cursor: asked.cursor,
+    };
+    let page = Page::of(keys, &paging, |key| key.id.to_string())?;
+    let items = page.items.iter().map(KeyView::of).collect();
+    let next_cursor = page.next_cursor;
+    Ok(json(StatusCode::OK, &Page { items, next_cursor }))
+}
+
+/// Makes a key. Its text is in this answer and nowhere else, ever.
+#[utoipa::path(post, path = "/api/v1/keys", tag = "keys", request_body = KeyBody, responses(
+    (status = 201, description = "The key, with its text.", body = KeyMade),
+))]
+pub(super) async fn create(
     State(api): State<Api>,
     Who(caller): Who,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let new: NewKey = body.read()?;
-    let kind = match new.kind {
-        Kind::Admin => KeyKind::Admin,
-        Kind::Agent => KeyKind::Agent,
+    let asked: KeyBody = body.read()?;
+    let (kind, default) = match asked.kind {
+        Kind::Admin => (KeyKind::Admin, "admin"),
+        Kind::Agent => (KeyKind::Agent, "default"),
     };
-    let agent = match (new.agent, kind) {
-        (Some(agent), _) => agent.parse::<AgentName>().map_err(EngineError::from)?,
-        (None, KeyKind::Admin) => "admin".parse().expect("`admin` is a name"),
-        (None, KeyKind::Agent) => "default".parse().expect("`default` is a name"),
+    let agent = asked.agent.as_deref().unwrap_or(default);
+    let agent: AgentName = agent.parse().map_err(EngineError::from)?;
+    let new = NewKey {
+        kind,
+        agent: agent.clone(),
+        label: label(&asked.label)?,
+        expires_ms: asked
+            .expires_in
+            .map(|period| now_ms().saturating_add(period.milliseconds())),
     };
-    let label: String = new
-        .label
-        .chars()
-        .filter(|c| !c.is_control())
-        .take(128)
-        .collect();
-    let (id, key) = api
-        .engine()
-        .create_key(&caller, kind, &agent, &label)
-        .await?;
+    let expires = new.expires_ms.map(rfc3339);
+    let (id, key) = api.engine().make_key(&caller, new).await?;
     let made = KeyMade {
         id: id.to_string(),
         key,
         agent: agent.to_string(),
+        expires,
     };
     Ok(json(StatusCode::CREATED, &made))
 }
 
-async fn revoke(
+/// Revokes a key at once; streams that it opened end within a second. One that is not there is as
+/// good as revoked.
+#[utoipa::path(delete, path = "/api/v1/keys/{key}", tag = "keys",
+    params(("key" = String, Path, description = "Its id.")), responses(
+    (status = 204, description = "The key opens nothing."),
+    (status = 409, description = "`key.last_admin`: nobody could administer the gateway any more.",
+        body = ProblemDocument<'static>, content_type = "application/problem+json"),
+))]
+pub(super) async fn revoke(
     State(api): State<Api>,
     Who(caller): Who,
     Named(key): Named,
 ) -> Result<Response, Problem> {
-    // A key that is not there is as good as revoked.
     if let Ok(key) = key.parse::<KeyId>() {
         api.engine().revoke_key(&caller, key).await?;
     }
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Returns a label as it is kept, without control characters; at most 128 characters are taken.
+pub(super) fn label(text: &str) -> Result<String, Problem> {
+    if text.chars().count() > 128 {
+        let message = "is longer than 128 characters".to_owned();
+        let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "request.body")
+            .with_detail(format!("`label` {message}"));
+        let path = "label".to_owned();
+        return Err(problem.with_issues(vec![FieldIssue { path, message }]));
+    }
+    Ok(text.chars().filter(|c| !c.is_control()).collect())
 }

@@ -1,8 +1,8 @@
 //! The body of a registration, and the spec it becomes.
 //!
 //! Flat and strict: an unknown field is an error, not a surprise later. Every default that differs
-//! from the model's is here. Never reads a file or the environment. Entry point:
-//! [`Register::into_spec`].
+//! from the model's is here. Never reads a file or the environment. Entry points:
+//! [`Register::into_spec`], and [`Register::of`] for what a patch changes.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,72 +11,163 @@ use std::time::Duration;
 use gantry_model::id::ServerName;
 use gantry_model::spec::{
     Allowances, CallPolicy, Launch, LifePolicy, ProcessLaunch, Profile, ResourceLimits,
-    RestartSpec, ServerSpec, Source, Start, ToolFilter, WhenUnresponsive, period, size,
+    RestartSpec, ServerSpec, Source, Start, ToolFilter, WhenUnresponsive,
 };
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::form::{Period, Size};
 
 /// What an administrator sends to register a server.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(example = json!({"name": "files", "command": "npx",
+    "args": ["-y", "@modelcontextprotocol/server-filesystem", "/srv"], "limits": {"memory": "512M"}}))]
 pub(super) struct Register {
-    name: ServerName,
+    /// Its name: letters, digits, `.`, `_` and `-`, at most 64, without `__`.
+    #[schema(value_type = String, pattern = "^[A-Za-z0-9](_?[A-Za-z0-9.-]){0,31}$", example = "files")]
+    pub(super) name: ServerName,
+    /// What a person says of it.
     description: Option<String>,
+    /// The program; no shell is involved.
+    #[schema(min_length = 1, example = "npx")]
     command: String,
+    /// Its arguments, one each.
     #[serde(default)]
     args: Vec<String>,
+    /// Variables of its environment; their values are never shown.
     #[serde(default)]
     env: BTreeMap<String, String>,
+    /// The folder it runs in.
+    #[schema(value_type = Option<String>)]
     cwd: Option<PathBuf>,
+    /// How strictly it is held.
     #[serde(default)]
-    profile: Profile,
-    start: Option<Start>,
+    profile: ProfileName,
+    /// When it starts; hosted ones with the gateway, local ones when they are first needed, if this
+    /// is left out.
+    start: Option<StartName>,
+    /// Calls in flight at once; 1 for hosted ones, 32 for local ones, if this is left out.
+    #[schema(minimum = 1)]
     concurrency: Option<u32>,
+    /// Calls that may wait.
     queue: Option<u32>,
+    /// How long a call may take.
     timeout: Option<Period>,
+    /// How long a call may take whatever its caller asks for.
     timeout_max: Option<Period>,
+    /// How long a lane stays closed for a late answer.
     late_grace: Option<Period>,
+    /// Whether user, session, run and trace are passed on to it.
     pass_context: Option<bool>,
+    /// How long it may take to come up.
     handshake_timeout: Option<Period>,
+    /// How often a quiet server is asked whether it is there.
     health_every: Option<Period>,
+    /// How long it may take to answer that.
     health_timeout: Option<Period>,
-    when_unresponsive: Option<WhenUnresponsive>,
+    /// What follows when it does not.
+    when_unresponsive: Option<UnresponsiveName>,
+    /// Time between the wish to end and force.
     stop_grace: Option<Period>,
+    /// When and how fast it is started again.
     #[serde(default)]
-    restart: RestartSpec,
+    restart: RestartBody,
+    /// What it may use.
     #[serde(default)]
-    limits: Limits,
+    limits: LimitsBody,
+    /// Which of its tools are offered.
     #[serde(default)]
-    tools: ToolFilter,
+    tools: ServerTools,
+    /// Whether its command may be a shell with a script.
     #[serde(default)]
     allow_shell: bool,
+    /// Variables that it may be given though they make programs load other code.
     #[serde(default)]
     allow_env: Vec<String>,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
-struct Period(#[serde(deserialize_with = "period::deserialize")] Duration);
+/// How strictly a server is held.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum ProfileName {
+    /// Network and home are its own; the status says so.
+    Local,
+    /// Nothing that was not given.
+    #[default]
+    Hosted,
+}
 
-#[derive(Debug, Default, Deserialize)]
+/// When a server starts.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum StartName {
+    /// With the gateway.
+    Eager,
+    /// When it is first needed.
+    Lazy,
+}
+
+/// What follows when a server runs but does not answer.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum UnresponsiveName {
+    /// It is marked and left alone.
+    Keep,
+    /// It is ended and started again.
+    Reconnect,
+}
+
+/// When and how fast a server is started again.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Limits {
+struct RestartBody {
+    /// How many ends within the window are followed by a start at once.
+    at_once: Option<u32>,
+    /// The time within which ends are counted.
+    window: Option<Period>,
+    /// The waits after that, one after the other; the last repeats.
+    ladder: Option<Vec<Period>>,
+    /// How long a server must have been healthy for the count to start anew.
+    reset_after: Option<Period>,
+}
+
+/// What a server may use; the profile's own limits, if they are left out.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct LimitsBody {
+    /// Processors, such as 0.5.
+    #[schema(exclusive_minimum = 0)]
     cpu: Option<f64>,
-    memory: Option<Bytes>,
+    /// Memory.
+    memory: Option<Size>,
+    /// Processes and threads.
+    #[schema(minimum = 1)]
     pids: Option<u64>,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Bytes(u64);
+/// Which of a server's tools are offered, to anybody.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+struct ServerTools {
+    /// Only tools that one of these names; `*` stands for any run of characters.
+    include: Option<Vec<String>>,
+    /// None of these, whatever `include` says.
+    exclude: Vec<String>,
+}
 
 impl Register {
     /// Makes the spec of a server that was registered by API; hosted ones start with the gateway.
     pub(super) fn into_spec(self) -> ServerSpec {
-        let start = self.start.unwrap_or(match self.profile {
-            Profile::Hosted => Start::Eager, // row 1.8
-            Profile::Local => Start::Lazy,   // row 0.10
-        });
+        let profile = match self.profile {
+            ProfileName::Local => Profile::Local,
+            ProfileName::Hosted => Profile::Hosted,
+        };
+        let start = match (self.start, profile) {
+            (Some(StartName::Eager), _) | (None, Profile::Hosted) => Start::Eager, // row 1.8
+            (Some(StartName::Lazy), _) | (None, Profile::Local) => Start::Lazy,    // row 0.10
+        };
         let (calls, life) = (CallPolicy::default(), LifePolicy::default());
-        let or =
-            |given: Option<Period>, default: Duration| given.map_or(default, |period| period.0);
         ServerSpec {
             name: self.name,
             description: self.description,
@@ -94,24 +185,30 @@ impl Register {
                 probe: life.probe,
                 health_every: or(self.health_every, life.health_every),
                 health_timeout: or(self.health_timeout, life.health_timeout),
-                when_unresponsive: self.when_unresponsive,
+                when_unresponsive: self.when_unresponsive.map(|then| match then {
+                    UnresponsiveName::Keep => WhenUnresponsive::Keep,
+                    UnresponsiveName::Reconnect => WhenUnresponsive::Reconnect,
+                }),
                 stop_grace: or(self.stop_grace, life.stop_grace),
-                restart: self.restart,
+                restart: self.restart.into_spec(),
             },
             launch: Launch::Process(ProcessLaunch {
                 command: self.command,
                 args: self.args,
                 env: self.env,
                 cwd: self.cwd,
-                profile: self.profile,
+                profile,
                 limits: ResourceLimits {
                     cpu: self.limits.cpu,
-                    memory_bytes: self.limits.memory.map(|bytes| bytes.0),
+                    memory_bytes: self.limits.memory.map(|size| size.0),
                     pids: self.limits.pids,
                 },
             }),
             source: Source::Api,
-            tools: self.tools,
+            tools: ToolFilter {
+                include: self.tools.include,
+                exclude: self.tools.exclude,
+            },
             allow: Allowances {
                 shell: self.allow_shell,
                 env: self.allow_env,
@@ -119,25 +216,79 @@ impl Register {
             needs_approval: None,
         }
     }
-}
 
-impl<'de> Deserialize<'de> for Bytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Written {
-            Bytes(u64),
-            Text(String),
-        }
-        match Written::deserialize(deserializer)? {
-            Written::Bytes(bytes) => Ok(Self(bytes)),
-            Written::Text(text) => size::parse(&text).map(Self).ok_or_else(|| {
-                let text: String = text.chars().take(32).collect();
-                let what = format!("`{text}` is no size; write for example `512M`, `1G` or bytes");
-                serde::de::Error::custom(what)
+    /// Returns the body that makes a spec, its secrets included: for patching, never for showing.
+    pub(super) fn of(spec: &ServerSpec) -> Self {
+        let Launch::Process(process) = &spec.launch;
+        let (calls, life) = (&spec.calls, &spec.life);
+        let some = |period: Duration| Some(Period(period));
+        Self {
+            name: spec.name.clone(),
+            description: spec.description.clone(),
+            command: process.command.clone(),
+            args: process.args.clone(),
+            env: process.env.clone(),
+            cwd: process.cwd.clone(),
+            profile: match process.profile {
+                Profile::Local => ProfileName::Local,
+                Profile::Hosted => ProfileName::Hosted,
+            },
+            start: Some(match spec.start {
+                Start::Eager => StartName::Eager,
+                Start::Lazy => StartName::Lazy,
             }),
+            concurrency: calls.concurrency,
+            queue: Some(calls.queue),
+            timeout: some(calls.timeout),
+            timeout_max: some(calls.timeout_max),
+            late_grace: some(calls.late_grace),
+            pass_context: Some(calls.pass_context),
+            handshake_timeout: some(life.handshake),
+            health_every: some(life.health_every),
+            health_timeout: some(life.health_timeout),
+            when_unresponsive: life.when_unresponsive.map(|then| match then {
+                WhenUnresponsive::Keep => UnresponsiveName::Keep,
+                WhenUnresponsive::Reconnect => UnresponsiveName::Reconnect,
+            }),
+            stop_grace: some(life.stop_grace),
+            restart: RestartBody {
+                at_once: Some(life.restart.at_once),
+                window: some(life.restart.window),
+                ladder: Some(life.restart.ladder.iter().copied().map(Period).collect()),
+                reset_after: some(life.restart.reset_after),
+            },
+            limits: LimitsBody {
+                cpu: process.limits.cpu,
+                memory: process.limits.memory_bytes.map(Size),
+                pids: process.limits.pids,
+            },
+            tools: ServerTools {
+                include: spec.tools.include.clone(),
+                exclude: spec.tools.exclude.clone(),
+            },
+            allow_shell: spec.allow.shell,
+            allow_env: spec.allow.env.clone(),
         }
     }
+}
+
+impl RestartBody {
+    fn into_spec(self) -> RestartSpec {
+        let default = RestartSpec::default();
+        let ladder = self
+            .ladder
+            .map(|ladder| ladder.into_iter().map(|period| period.0).collect());
+        RestartSpec {
+            at_once: self.at_once.unwrap_or(default.at_once),
+            window: or(self.window, default.window),
+            ladder: ladder.unwrap_or(default.ladder),
+            reset_after: or(self.reset_after, default.reset_after),
+        }
+    }
+}
+
+fn or(given: Option<Period>, default: Duration) -> Duration {
+    given.map_or(default, |period| period.0)
 }
 
 #[cfg(test)]
@@ -197,6 +348,20 @@ mod tests {
             spec.life.when_unresponsive,
             Some(WhenUnresponsive::Reconnect)
         );
+    }
+
+    // What a patch starts from says the same as the spec that it is of.
+    #[test]
+    fn a_spec_survives_its_body() {
+        let body = serde_json::json!({
+            "name": "a", "command": "x", "args": ["-v"], "env": { "A": "1" }, "cwd": "/tmp",
+            "profile": "local", "start": "eager", "concurrency": 4, "timeout": "2s",
+            "when_unresponsive": "reconnect", "restart": { "at_once": 2, "ladder": ["1s", 1500] },
+            "limits": { "cpu": 0.25, "memory": "64M" }, "pass_context": false,
+        });
+        let first = spec(body).unwrap();
+        let again = serde_json::to_value(Register::of(&first)).unwrap();
+        assert_eq!(spec(again).unwrap(), first);
     }
 
     #[test]

@@ -1,35 +1,46 @@
 //! Servers: `/api/v1/mcp/servers` and below, for administrators.
 //!
 //! A server is named by its id or its name. Registering starts a program on this machine, so no
-//! other kind of key ever comes here.
+//! other kind of key ever comes here, nor to the routes that only look at a spec or try it
+//! (fault G8). What servers did is in `history`.
 
 use axum::Router;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use gantry_model::caller::Caller;
+use gantry_model::id::ServerName;
 use http::header::LOCATION;
 use http::{HeaderValue, StatusCode};
-use serde::Deserialize;
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
 
-use super::body::{JsonBody, json};
+use super::body::{JsonBody, json, unusable};
+use super::query::{Asked, Page, Paging};
 use super::register::Register;
-use super::views::{EventView, LogLineView, Page, ServerStatusView, ServerSummary, now_ms};
+use super::views::{LogLineView, ServerStatusView, ServerSummary, SpecView, now_ms};
 use super::{Api, Named, Who};
-use crate::http::error::Problem;
+use crate::http::error::{Problem, ProblemDocument};
+use crate::http::wrong_method;
 
 /// Returns the routes, for administrators only.
 pub(super) fn routes() -> Router<Api> {
     Router::new()
         .route("/api/v1/mcp/servers", get(list).post(register))
-        .route("/api/v1/mcp/servers/{server}", get(status).delete(remove))
+        .route(
+            "/api/v1/mcp/servers/{server}",
+            get(status)
+                .put(replace)
+                .patch(change)
+                .delete(remove)
+                .post(check),
+        )
         .route("/api/v1/mcp/servers/{server}/restart", post(restart))
-        .route("/api/v1/mcp/servers/{server}/logs", get(logs))
-        .route("/api/v1/mcp/servers/{server}/events", get(events))
-        .route("/api/v1/events", get(all_events))
 }
 
-fn unknown(server: &str) -> Problem {
+/// Says that there is no such server.
+pub(super) fn unknown(server: &str) -> Problem {
     let server: String = server
         .chars()
         .take(64)
@@ -39,19 +50,56 @@ fn unknown(server: &str) -> Problem {
         .with_detail(format!("no server `{server}`"))
 }
 
-async fn list(State(api): State<Api>) -> Response {
-    let now = now_ms();
-    let items: Vec<_> = api
-        .engine()
-        .servers()
-        .iter()
-        .map(|server| ServerSummary::of(server, now))
-        .collect();
-    json(StatusCode::OK, &Page { items })
+/// A spec that could be registered.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Preview {
+    /// Its name.
+    name: String,
+    /// Whether a server of that name is there already, so that registering would be refused.
+    exists: bool,
+    /// The program that would be started.
+    command: String,
+    /// What would be in force, defaults included; of its environment only the names.
+    spec: SpecView,
 }
 
-// row 1.1
-async fn register(
+/// What came of starting a server once.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Trial {
+    /// Whether it came up, shook hands and listed what it offers.
+    ok: bool,
+    /// The server at that moment.
+    status: ServerStatusView,
+    /// The last lines that it wrote.
+    log: Vec<LogLineView>,
+}
+
+/// Lists all servers, in the order of their configuration.
+#[utoipa::path(get, path = "/api/v1/mcp/servers", tag = "servers", params(Paging), responses(
+    (status = 200, description = "The servers.", body = Page<ServerSummary>),
+))]
+pub(super) async fn list(
+    State(api): State<Api>,
+    Asked(asked): Asked<Paging>,
+) -> Result<Response, Problem> {
+    let now = now_ms();
+    let page = Page::of(api.engine().servers(), &asked, |server| {
+        server.id.to_string()
+    })?;
+    let shown = page.items.iter();
+    let items = shown.map(|server| ServerSummary::of(server, now)).collect();
+    let next_cursor = page.next_cursor;
+    Ok(json(StatusCode::OK, &Page { items, next_cursor }))
+}
+
+/// Registers a server and starts it, or leaves it asleep if it is lazy. row 1.1
+#[utoipa::path(post, path = "/api/v1/mcp/servers", tag = "servers", request_body = Register, responses(
+    (status = 201, description = "It is registered and on its way up.", body = ServerStatusView,
+        headers(("Location" = String, description = "Where it is."))),
+    (status = 409, description = "`server.exists`: there is one of that name.", body = ProblemDocument<'static>,
+        content_type = "application/problem+json"),
+))]
+pub(super) async fn register(
     State(api): State<Api>,
     Who(caller): Who,
     body: JsonBody,
@@ -68,8 +116,18 @@ async fn register(
     Ok(response)
 }
 
-// row 1.13
-async fn status(State(api): State<Api>, Named(server): Named) -> Result<Response, Problem> {
+/// Shows everything that is known of a server: what is wanted, what is observed, what it uses
+/// beside what it may, and which isolation it was given. row 1.13
+#[utoipa::path(get, path = "/api/v1/mcp/servers/{server}", tag = "servers",
+    params(("server" = String, Path, description = "Its name or id.")), responses(
+    (status = 200, description = "The server.", body = ServerStatusView),
+    (status = 404, description = "`server.unknown`: there is none.", body = ProblemDocument<'static>,
+        content_type = "application/problem+json"),
+))]
+pub(super) async fn status(
+    State(api): State<Api>,
+    Named(server): Named,
+) -> Result<Response, Problem> {
     let view = api
         .engine()
         .server(&server)
@@ -77,7 +135,152 @@ async fn status(State(api): State<Api>, Named(server): Named) -> Result<Response
     Ok(json(StatusCode::OK, &ServerStatusView::of(&view, now_ms())))
 }
 
-async fn remove(
+/// Gives a server another spec as a whole; its name stays. It is started anew if anything changed.
+#[utoipa::path(put, path = "/api/v1/mcp/servers/{server}", tag = "servers",
+    params(("server" = String, Path, description = "Its name or id.")), request_body = Register, responses(
+    (status = 200, description = "The server as it is now.", body = ServerStatusView),
+    (status = 404, description = "`server.unknown`: there is none.", body = ProblemDocument<'static>,
+        content_type = "application/problem+json"),
+    (status = 409, description = "`server.of_file`: it comes from a configuration file; change that.",
+        body = ProblemDocument<'static>, content_type = "application/problem+json"),
+))]
+pub(super) async fn replace(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Named(server): Named,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    let known = api
+        .engine()
+        .server(&server)
+        .ok_or_else(|| unknown(&server))?;
+    let asked: Register = body.read()?;
+    same_name(&asked, &known.spec.name)?;
+    let view = api.engine().replace(&caller, asked.into_spec()).await?;
+    Ok(json(StatusCode::OK, &ServerStatusView::of(&view, now_ms())))
+}
+
+/// Changes parts of a server's spec, as a JSON merge patch (RFC 7396) over the body it could be
+/// registered with: what is left out stays, `null` goes back to the default.
+#[utoipa::path(patch, path = "/api/v1/mcp/servers/{server}", tag = "servers",
+    params(("server" = String, Path, description = "Its name or id.")),
+    request_body(content = Object, description = "Members of the registration's body.",
+        example = json!({"timeout": "2m", "limits": {"memory": "1G"}})), responses(
+    (status = 200, description = "The server as it is now.", body = ServerStatusView),
+    (status = 404, description = "`server.unknown`: there is none.", body = ProblemDocument<'static>,
+        content_type = "application/problem+json"),
+    (status = 409, description = "`server.of_file`: it comes from a configuration file; change that.",
+        body = ProblemDocument<'static>, content_type = "application/problem+json"),
+))]
+pub(super) async fn change(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Named(server): Named,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    let known = api
+        .engine()
+        .server(&server)
+        .ok_or_else(|| unknown(&server))?;
+    let patch: serde_json::Map<String, Value> = body.read()?;
+    let whole = serde_json::to_value(Register::of(&known.spec)).expect("a body is always JSON");
+    let whole = merged(whole, Value::Object(patch));
+    let asked: Register = serde_json::from_value(whole).map_err(|error| unusable(&error))?;
+    same_name(&asked, &known.spec.name)?;
+    let view = api.engine().replace(&caller, asked.into_spec()).await?;
+    Ok(json(StatusCode::OK, &ServerStatusView::of(&view, now_ms())))
+}
+
+fn same_name(asked: &Register, name: &ServerName) -> Result<(), Problem> {
+    if asked.name == *name {
+        return Ok(());
+    }
+    Err(
+        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "request.body")
+            .with_detail(format!("`name` must stay `{name}`"))
+            .with_hint("a server gets another name by being removed and registered anew"),
+    )
+}
+
+/// Applies a merge patch (RFC 7396).
+fn merged(whole: Value, patch: Value) -> Value {
+    let Value::Object(patch) = patch else {
+        return patch;
+    };
+    let mut members = match whole {
+        Value::Object(members) => members,
+        _ => serde_json::Map::new(),
+    };
+    for (key, value) in patch {
+        if value.is_null() {
+            members.shift_remove(&key);
+        } else {
+            let old = members.get(&key).cloned().unwrap_or(Value::Null);
+            members.insert(key, merged(old, value));
+        }
+    }
+    Value::Object(members)
+}
+
+/// Takes the two words that are no servers: `preview` and `test`. A server of such a name keeps
+/// every other method.
+async fn check(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Named(word): Named,
+    body: Result<JsonBody, Problem>,
+) -> Result<Response, Problem> {
+    match word.as_str() {
+        "preview" => preview(&api, &body?),
+        "test" => test(&api, &caller, &body?).await,
+        _ => Err(wrong_method().await),
+    }
+}
+
+/// Checks a spec and shows what would be in force. Starts nothing and keeps nothing.
+#[utoipa::path(post, path = "/api/v1/mcp/servers/preview", tag = "servers", request_body = Register,
+    responses(
+    (status = 200, description = "It could be registered.", body = Preview),
+))]
+pub(super) fn preview(api: &Api, body: &JsonBody) -> Result<Response, Problem> {
+    let spec = body.read::<Register>()?.into_spec();
+    spec.check().map_err(gantry_engine::EngineError::from)?;
+    let gantry_model::spec::Launch::Process(process) = &spec.launch;
+    let preview = Preview {
+        name: spec.name.to_string(),
+        exists: api.engine().server(spec.name.as_str()).is_some(),
+        command: process.command.clone(),
+        spec: SpecView::of(&spec),
+    };
+    Ok(json(StatusCode::OK, &preview))
+}
+
+/// Starts a server in its sandbox, shakes hands, lists what it offers, and stops it again. It is
+/// not registered; the trial is an event and an administrator's act on record.
+#[utoipa::path(post, path = "/api/v1/mcp/servers/test", tag = "servers", request_body = Register,
+    responses(
+    (status = 200, description = "What came of it; `ok` says whether it came up.", body = Trial),
+    (status = 409, description = "`server.exists`: there is one of that name.", body = ProblemDocument<'static>,
+        content_type = "application/problem+json"),
+))]
+pub(super) async fn test(api: &Api, caller: &Caller, body: &JsonBody) -> Result<Response, Problem> {
+    let spec = body.read::<Register>()?.into_spec();
+    let (view, log) = api.engine().try_out(caller, spec).await?;
+    let trial = Trial {
+        ok: view.status.ready_since_ms.is_some(),
+        status: ServerStatusView::of(&view, now_ms()),
+        log: log.iter().map(LogLineView::of).collect(),
+    };
+    Ok(json(StatusCode::OK, &trial))
+}
+
+/// Removes a server and waits until its process is gone. One that is not there is as good as
+/// removed.
+#[utoipa::path(delete, path = "/api/v1/mcp/servers/{server}", tag = "servers",
+    params(("server" = String, Path, description = "Its name or id.")), responses(
+    (status = 204, description = "There is no such server now."),
+))]
+pub(super) async fn remove(
     State(api): State<Api>,
     Who(caller): Who,
     Named(server): Named,
@@ -86,8 +289,14 @@ async fn remove(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-// row 1.12
-async fn restart(
+/// Ends a server's process and starts it anew, its counters reset. row 1.12
+#[utoipa::path(post, path = "/api/v1/mcp/servers/{server}/restart", tag = "servers",
+    params(("server" = String, Path, description = "Its name or id.")), responses(
+    (status = 200, description = "The server, on its way up.", body = ServerStatusView),
+    (status = 404, description = "`server.unknown`: there is none.", body = ProblemDocument<'static>,
+        content_type = "application/problem+json"),
+))]
+pub(super) async fn restart(
     State(api): State<Api>,
     Who(caller): Who,
     Named(server): Named,
@@ -96,61 +305,19 @@ async fn restart(
     Ok(json(StatusCode::OK, &ServerStatusView::of(&view, now_ms())))
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Lines {
-    lines: Option<usize>,
-}
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
 
-async fn logs(
-    State(api): State<Api>,
-    Named(server): Named,
-    lines: Result<Query<Lines>, QueryRejection>,
-) -> Result<Response, Problem> {
-    let Query(asked) = lines.map_err(bad_query)?;
-    let lines = asked.lines.unwrap_or(200).min(10_000);
-    let lines = api
-        .engine()
-        .logs(&server, lines)
-        .ok_or_else(|| unknown(&server))?;
-    let items: Vec<_> = lines.iter().map(LogLineView::of).collect();
-    Ok(json(StatusCode::OK, &Page { items }))
-}
+    use super::*;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Limit {
-    limit: Option<u32>,
-}
-
-async fn events(
-    State(api): State<Api>,
-    Named(server): Named,
-    limit: Result<Query<Limit>, QueryRejection>,
-) -> Result<Response, Problem> {
-    let Query(asked) = limit.map_err(bad_query)?;
-    show_events(&api, Some(&server), asked.limit).await
-}
-
-async fn all_events(
-    State(api): State<Api>,
-    limit: Result<Query<Limit>, QueryRejection>,
-) -> Result<Response, Problem> {
-    let Query(asked) = limit.map_err(bad_query)?;
-    show_events(&api, None, asked.limit).await
-}
-
-async fn show_events(
-    api: &Api,
-    server: Option<&str>,
-    limit: Option<u32>,
-) -> Result<Response, Problem> {
-    let limit = limit.unwrap_or(100).clamp(1, 1000);
-    let events = api.engine().events(server, limit).await?;
-    let items: Vec<_> = events.iter().map(EventView::of).collect();
-    Ok(json(StatusCode::OK, &Page { items }))
-}
-
-fn bad_query(error: QueryRejection) -> Problem {
-    Problem::new(StatusCode::BAD_REQUEST, "request.query").with_detail(error.body_text())
+    #[test]
+    fn a_patch_changes_what_it_names() {
+        let whole = json!({"a": {"b": 1, "c": 2}, "d": [1, 2], "e": 1});
+        let patch = json!({"a": {"b": null, "x": 3}, "d": [3], "e": null});
+        assert_eq!(
+            merged(whole, patch),
+            json!({"a": {"c": 2, "x": 3}, "d": [3]})
+        );
+    }
 }

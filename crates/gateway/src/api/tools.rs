@@ -6,19 +6,25 @@
 mod call;
 
 use axum::Router;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::response::Response;
 use axum::routing::{get, post};
-use gantry_engine::Scope;
+use gantry_engine::{EngineError, Scope};
+use gantry_model::caller::{Caller, KeyKind};
+use gantry_model::grant::GrantSet;
+use gantry_model::id::AgentName;
 use gantry_model::shape::Shape;
 use http::StatusCode;
 use serde::Deserialize;
+use utoipa::IntoParams;
 
 use super::body::{document, json};
-use super::views::{Page, ToolView};
+use super::query::{Asked, Page, Paging};
+use super::views::ToolView;
 use super::{Api, Who};
 use crate::http::error::Problem;
+
+pub(super) use self::call::__path_call;
 
 /// Returns the routes, for any key.
 pub(super) fn routes() -> Router<Api> {
@@ -27,31 +33,55 @@ pub(super) fn routes() -> Router<Api> {
         .route("/api/v1/tools/call", post(call::call))
 }
 
-#[derive(Deserialize)]
+/// Which tools are asked for.
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+#[into_params(parameter_in = Query)]
+pub(super) struct ToolsAsked {
+    /// Only tools of this server.
     server: Option<String>,
+    /// `mcp`, `anthropic`, `openai`, `openai-responses` or `gemini`: the answer is then
+    /// `{"shape", "tools"}` as that API takes it, whole and not in pages.
     shape: Option<String>,
-}
-
-fn understood<T>(asked: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
-    let asked = asked.map_err(|error| {
-        Problem::new(StatusCode::BAD_REQUEST, "request.query").with_detail(error.body_text())
-    });
-    asked.map(|Query(asked)| asked)
+    /// What this agent sees, instead of the caller; for administrators.
+    agent: Option<String>,
+    /// How many items at most.
+    #[param(minimum = 1, maximum = 1000, default = 1000)]
+    limit: Option<u32>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
 }
 
 fn shape_of(asked: Option<&str>) -> Result<Option<Shape>, Problem> {
     Ok(asked.map(str::parse).transpose()?)
 }
 
-// row 4.3
-async fn list(
+/// Returns an agent in an administrator's place, to look through its eyes. row 2.16
+async fn seen_by(api: &Api, caller: &Caller, agent: &str) -> Result<Caller, Problem> {
+    if caller.kind != KeyKind::Admin {
+        return Err(Problem::new(StatusCode::FORBIDDEN, "auth.agent_key")
+            .with_detail("`agent` needs an admin key"));
+    }
+    let name: AgentName = agent.parse().map_err(EngineError::Name)?;
+    let agent = api.engine().agent(&name).await?;
+    let grants = GrantSet::filtered(agent.grants, agent.filter);
+    Ok(api.engine().caller(name, grants))
+}
+
+/// Lists the tools that the key's agent may use now, under the names that it must call them by; all
+/// of them for an administrator. row 4.3
+#[utoipa::path(get, path = "/api/v1/tools", tag = "tools", params(ToolsAsked), responses(
+    (status = 200, description = "The tools.", body = Page<ToolView>),
+))]
+pub(super) async fn list(
     State(api): State<Api>,
     Who(caller): Who,
-    asked: Result<Query<Asked>, QueryRejection>,
+    Asked(asked): Asked<ToolsAsked>,
 ) -> Result<Response, Problem> {
-    let asked = understood(asked)?;
+    let caller = match &asked.agent {
+        Some(agent) => seen_by(&api, &caller, agent).await?,
+        None => caller,
+    };
     let server = asked.server.as_deref();
     if let Some(shape) = shape_of(asked.shape.as_deref())? {
         let tools = match server {
@@ -61,12 +91,16 @@ async fn list(
         let text = format!("{{\"shape\":\"{shape}\",\"tools\":{}}}", tools.text());
         return Ok(document(StatusCode::OK, text));
     }
-    let tools = api.engine().tools(&caller, &Scope::All);
-    let wanted = |own: &str| server.is_none_or(|asked| asked == own);
-    let items: Vec<_> = tools
-        .into_iter()
-        .filter(|tool| wanted(tool.server.as_str()))
-        .map(ToolView::of)
-        .collect();
-    Ok(json(StatusCode::OK, &Page { items }))
+    let mut tools = api.engine().tools(&caller, &Scope::All);
+    if let Some(server) = server {
+        tools.retain(|tool| tool.server.as_str() == server);
+    }
+    let paging = Paging {
+        limit: asked.limit,
+        cursor: asked.cursor,
+    };
+    let page = Page::of(tools, &paging, |tool| tool.identity())?;
+    let items = page.items.into_iter().map(ToolView::of).collect();
+    let next_cursor = page.next_cursor;
+    Ok(json(StatusCode::OK, &Page { items, next_cursor }))
 }

@@ -11,14 +11,15 @@ mod spec;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gantry_engine::{CallRow, ListedTool, LogLine, LogStream};
-use gantry_model::caller::KeyKind;
 use gantry_model::event::ServerEvent;
 use gantry_model::jsonrpc::RawBuf;
 use serde::Serialize;
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
 pub(super) use self::health::HealthView;
 pub(super) use self::server::{ServerStatusView, ServerSummary};
+pub(super) use self::spec::SpecView;
 
 /// Returns the time now, in milliseconds since 1970.
 pub(super) fn now_ms() -> u64 {
@@ -28,33 +29,28 @@ pub(super) fn now_ms() -> u64 {
 }
 
 /// Returns a time as RFC 3339, in UTC.
-fn rfc3339(at_ms: u64) -> String {
+pub(super) fn rfc3339(at_ms: u64) -> String {
     let at = jiff::Timestamp::from_millisecond(i64::try_from(at_ms).unwrap_or(i64::MAX));
     at.map_or_else(|_| String::new(), |at| at.to_string())
 }
 
-/// A list of things.
-#[derive(Serialize)]
-pub(super) struct Page<T> {
-    /// The things.
-    pub(super) items: Vec<T>,
-}
-
 /// A page of calls.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct CallPage {
     /// The calls, newest first.
     pub(super) items: Vec<CallView>,
-    /// What `before` must be to get the next page; absent on the last.
+    /// What `cursor` must be to get the next page; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) next: Option<String>,
+    #[schema(nullable = false)]
+    pub(super) next_cursor: Option<String>,
     /// How many calls fit the filter, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub(super) total: Option<u64>,
 }
 
 /// One call of the audit.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct CallView {
     id: String,
     seq: u64,
@@ -120,47 +116,8 @@ impl CallView {
     }
 }
 
-/// A key, without its text.
-#[derive(Serialize)]
-pub(super) struct KeyView {
-    id: String,
-    kind: &'static str,
-    agent: String,
-    label: String,
-    created: String,
-    created_ms: u64,
-}
-
-impl KeyView {
-    /// Shows a key.
-    pub(super) fn of(key: &gantry_engine::KeyView) -> Self {
-        Self {
-            id: key.id.to_string(),
-            kind: match key.kind {
-                KeyKind::Admin => "admin",
-                KeyKind::Agent => "agent",
-            },
-            agent: key.agent.to_string(),
-            label: key.label.clone(),
-            created: rfc3339(key.created_ms),
-            created_ms: key.created_ms,
-        }
-    }
-}
-
-/// A key that was just made; the only time its text is shown.
-#[derive(Serialize)]
-pub(super) struct KeyMade {
-    /// Its identity.
-    pub(super) id: String,
-    /// Its text.
-    pub(super) key: String,
-    /// Who it speaks for.
-    pub(super) agent: String,
-}
-
 /// A tool as the caller may use it.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct ToolView {
     name: String,
     id: String,
@@ -171,7 +128,7 @@ pub(super) struct ToolView {
 }
 
 /// A tool in MCP's own shape, under the name that the caller must use.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct DefinitionView {
     name: String,
@@ -179,10 +136,13 @@ struct DefinitionView {
     title: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<String>,
+    #[schema(value_type = Option<Object>)]
     input_schema: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
     output_schema: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
     annotations: Option<Box<RawValue>>,
 }
 
@@ -209,7 +169,7 @@ impl ToolView {
 }
 
 /// A line that a server wrote.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct LogLineView {
     at: String,
     at_ms: u64,
@@ -235,7 +195,7 @@ impl LogLineView {
 }
 
 /// Something that happened to a server.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(super) struct EventView {
     at: String,
     at_ms: u64,

@@ -9,13 +9,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::Router;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::connection::{self, Patience};
+use crate::http::Service;
 
 /// How many connections there may be.
 #[derive(Debug, Clone, Copy)]
@@ -43,7 +43,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// What an accept loop needs.
 pub(super) struct Acceptor {
-    pub(super) router: Router,
+    pub(super) service: Service,
     pub(super) bounds: Bounds,
     pub(super) patience: Patience,
     /// Ends accepting and lets requests in flight finish.
@@ -94,14 +94,14 @@ fn serve(stream: TcpStream, from: SocketAddr, seats: &Seats, acceptor: &Acceptor
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
-    let (router, patience) = (acceptor.router.clone(), acceptor.patience);
+    let (service, patience) = (acceptor.service.clone(), acceptor.patience);
     let (stop, abort) = (acceptor.stop.clone(), acceptor.abort.clone());
     acceptor.tasks.spawn(async move {
         let _seat = seat;
         tokio::select! {
             biased;
             () = abort.cancelled() => {}
-            ended = connection::run(stream, from, router, patience, &stop) => {
+            ended = connection::run(stream, from, service, patience, &stop) => {
                 if let Err(error) = ended {
                     tracing::debug!(%error, "connection ended with an error");
                 }

@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use bytes::Bytes;
@@ -27,9 +26,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use tower::Service as _;
 
 use super::again::Again;
+use crate::http::{Answering, Service};
 
 /// How long a client may take.
 #[derive(Debug, Clone, Copy)]
@@ -62,7 +61,7 @@ const HEAD_BYTES: usize = 64 << 10;
 pub(super) async fn run(
     stream: TcpStream,
     from: SocketAddr,
-    router: Router,
+    service: Service,
     patience: Patience,
     stop: &CancellationToken,
 ) -> Result<(), hyper::Error> {
@@ -71,8 +70,8 @@ pub(super) async fn run(
         stream,
         watch: Arc::clone(&watch),
     });
-    let service = Counted {
-        router,
+    let counted = Counted {
+        service,
         from,
         watch: Arc::clone(&watch),
     };
@@ -82,7 +81,7 @@ pub(super) async fn run(
         .max_headers(HEADERS)
         .max_header_size(HEAD_BYTES)
         .half_close(false);
-    let mut connection = pin!(builder.serve_connection(io, service));
+    let mut connection = pin!(builder.serve_connection(io, counted));
     let mut stopped = pin!(stop.cancelled().fuse());
     let mut deadline = Deadline::new(patience);
     let mut alarm = pin!(sleep_until(deadline.at));
@@ -234,9 +233,9 @@ impl Deadline {
     }
 }
 
-/// The router as hyper calls it, noting when a request begins and when its answer has ended.
+/// The service as hyper calls it, noting when a request begins and when its answer has ended.
 struct Counted {
-    router: Router,
+    service: Service,
     from: SocketAddr,
     watch: Arc<Watch>,
 }
@@ -244,15 +243,39 @@ struct Counted {
 impl hyper::service::Service<Request<Incoming>> for Counted {
     type Response = Response<Answer>;
     type Error = std::convert::Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+    type Future = Answered;
 
-    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let mut request = request.map(Body::new);
         request.extensions_mut().insert(ConnectInfo(self.from));
         self.watch.enter(BUSY);
         self.watch.served.fetch_add(1, Ordering::Relaxed);
         let watch = Arc::clone(&self.watch);
-        let answer = self.router.clone().call(request);
-        Box::pin(async move { Ok(answer.await?.map(|body| Answer { body, watch })) })
+        Answered {
+            answering: (self.service)(request),
+            watch,
+        }
+    }
+}
+
+/// An answer on its way, and whom it is noted for.
+struct Answered {
+    answering: Answering,
+    watch: Arc<Watch>,
+}
+
+impl Future for Answered {
+    type Output = Result<Response<Answer>, std::convert::Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let answered = self.answering.as_mut().poll(context);
+        let watch = &self.watch;
+        answered.map(|response| {
+            Ok(response.map(|body| Answer {
+                body,
+                watch: Arc::clone(watch),
+            }))
+        })
     }
 }
 

@@ -1,30 +1,51 @@
 //! `gantry call TOOL`: calls a tool as the default agent and prints what it says.
+//!
+//! Arguments are flags that the tool's own schema names, `name=value` pairs, or JSON. What follows
+//! the tool is the tool's: `--url` after it is an argument, before it a flag of ours. Entry point:
+//! [`run`].
 
+pub(super) mod arguments;
+mod help;
+
+use std::io::Read as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::Surroundings;
+use super::client::Client;
 use super::failure::{Exit, Failure};
 use super::find::Role;
-use super::format::pretty;
+use super::format::{list, pretty, text, time_span};
 use super::screen::Screen;
+
+use arguments::{Own, Words};
+
+/// The longest document of arguments.
+const LONGEST: u64 = 4 << 20;
 
 /// What `gantry call` takes.
 #[derive(Debug, Args)]
+#[command(override_usage = "gantry call [OPTIONS] <TOOL> [--ARGUMENT VALUE | NAME=VALUE]...")]
 pub(super) struct Options {
-    /// The tool, as `server__tool` or `server:tool`
-    tool: String,
-    /// Arguments as `name=value`; a value that is JSON is taken as such, any other as text
-    #[arg(value_name = "NAME=VALUE")]
-    pairs: Vec<String>,
-    /// All arguments as one JSON object
-    #[arg(long, value_name = "OBJECT", conflicts_with = "pairs")]
-    json: Option<String>,
+    /// All arguments as one JSON object: the text, `@FILE`, or `-` for stdin
+    #[arg(long, value_name = "OBJECT")]
+    json_args: Option<String>,
     /// Print the whole result as JSON
-    #[arg(long)]
-    raw: bool,
+    #[arg(long, alias = "raw")]
+    json: bool,
+    /// Do not wait: print the id under which `gantry calls ID` has the result
+    #[arg(long = "async")]
+    later: bool,
+    /// How long the call may take
+    #[arg(long, value_name = "TIME", value_parser = time_span)]
+    timeout: Option<Duration>,
+    /// The tool, as `server__tool` or `server:tool`, and its arguments: `gantry call TOOL --help`
+    /// shows them
+    #[arg(required = true, trailing_var_arg = true, value_names = ["TOOL", "ARGUMENT"])]
+    words: Vec<String>,
 }
 
 /// Calls the tool; a tool that says it failed exits with 1.
@@ -32,51 +53,119 @@ pub(super) async fn run(
     options: &Options,
     surroundings: &Surroundings,
 ) -> Result<ExitCode, Failure> {
-    let arguments = arguments(options)?;
+    let (tool, words) = options.words.split_first().expect("clap asks for a tool");
+    let words = Words::of(words)?;
     let client = surroundings.client(Role::Agent)?;
-    let body = json!({"name": options.tool, "arguments": arguments});
+    let definition = match words.is_empty() {
+        true => None,
+        false => find(&client, tool).await?,
+    };
+    let schema = definition
+        .as_ref()
+        .and_then(|tool| tool.pointer("/definition/inputSchema"));
+    let parsed = words.read(schema.unwrap_or(&Value::Null))?;
+    let own = Own {
+        json: parsed.own.json || options.json,
+        later: parsed.own.later || options.later,
+        timeout: parsed.own.timeout.or(options.timeout),
+        json_args: parsed.own.json_args.or_else(|| options.json_args.clone()),
+        help: parsed.own.help,
+    };
+    let screen = &surroundings.screen;
+    if own.help {
+        let definition = definition.ok_or_else(|| unknown(tool))?;
+        help::show(&definition, screen);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let arguments = match &own.json_args {
+        None => Value::Object(parsed.arguments),
+        Some(_) if !parsed.arguments.is_empty() => {
+            let message = "arguments are given as JSON or one by one, not both";
+            return Err(Failure::new(Exit::Usage, message));
+        }
+        Some(text) => document(text)?,
+    };
+    let mut body = json!({"name": tool, "arguments": arguments});
+    if let Some(timeout) = own.timeout {
+        body["timeout_ms"] = u64::try_from(timeout.as_millis())
+            .unwrap_or(u64::MAX)
+            .into();
+    }
+    if own.later {
+        let wish = [("Prefer", "respond-async")];
+        let answer = client
+            .post_with("/api/v1/tools/call", Some(&body), &wish)
+            .await?;
+        match own.json {
+            true => screen.line(&pretty(&answer)),
+            false => screen.line(&text(&answer, "/id")),
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let answer = client.post("/api/v1/tools/call", Some(&body)).await?;
     let result = answer.get("result").unwrap_or(&Value::Null);
-    if options.raw {
-        surroundings.screen.line(&pretty(result));
+    if own.json {
+        screen.line(&pretty(result));
     } else {
         for line in shown(result) {
-            surroundings.screen.line(&Screen::safe(&line));
+            screen.line(&Screen::safe(&line));
         }
     }
-    let failed = answer
-        .get("is_error")
-        .and_then(Value::as_bool)
-        .unwrap_or(false);
-    Ok(if failed {
-        ExitCode::from(Exit::Failed as u8)
-    } else {
-        ExitCode::SUCCESS
+    Ok(match answer.get("is_error") {
+        Some(Value::Bool(true)) => ExitCode::from(Exit::Failed as u8),
+        Some(_) | None => ExitCode::SUCCESS,
     })
 }
 
-fn arguments(options: &Options) -> Result<Value, Failure> {
-    let Some(text) = &options.json else {
-        return pairs(&options.pairs);
-    };
-    let value: Value = serde_json::from_str(text)
-        .map_err(|error| Failure::plain(Exit::Usage, "`--json` is no JSON", &error))?;
-    if !value.is_object() {
-        return Err(Failure::new(Exit::Usage, "`--json` must be a JSON object"));
-    }
-    Ok(value)
+/// Returns a tool as the agent sees it.
+pub(super) async fn find(client: &Client, name: &str) -> Result<Option<Value>, Failure> {
+    let answer = client.get("/api/v1/tools").await?;
+    let is_it = |tool: &&Value| text(tool, "/name") == name || text(tool, "/id") == name;
+    Ok(list(&answer, "/items").iter().find(is_it).cloned())
 }
 
-fn pairs(pairs: &[String]) -> Result<Value, Failure> {
-    let mut members = Map::new();
-    for pair in pairs {
-        let (name, value) = pair.split_once('=').ok_or_else(|| {
-            Failure::new(Exit::Usage, format!("`{pair}` is no argument")).hint("write `name=value`")
-        })?;
-        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
-        members.insert(name.to_owned(), value);
+fn unknown(tool: &str) -> Failure {
+    Failure::new(Exit::Failed, format!("no tool `{tool}`"))
+        .hint("`gantry tools` lists what there is")
+}
+
+/// Reads arguments that are one JSON object.
+pub(super) fn document(given: &str) -> Result<Value, Failure> {
+    let unreadable = |error: &std::io::Error| {
+        Failure::plain(
+            Exit::Usage,
+            format!("cannot read the arguments from `{given}`"),
+            error,
+        )
+    };
+    let mut read = String::new();
+    let text = match given.strip_prefix('@') {
+        Some(path) => {
+            let file = std::fs::File::open(path).map_err(|error| unreadable(&error))?;
+            file.take(LONGEST)
+                .read_to_string(&mut read)
+                .map_err(|error| unreadable(&error))?;
+            read.as_str()
+        }
+        None if given == "-" => {
+            let stdin = std::io::stdin().lock();
+            stdin
+                .take(LONGEST)
+                .read_to_string(&mut read)
+                .map_err(|error| unreadable(&error))?;
+            read.as_str()
+        }
+        None => given,
+    };
+    let value: Value = serde_json::from_str(text)
+        .map_err(|error| Failure::plain(Exit::Usage, "`--json-args` is no JSON", &error))?;
+    if !value.is_object() {
+        return Err(Failure::new(
+            Exit::Usage,
+            "`--json-args` must be a JSON object",
+        ));
     }
-    Ok(Value::Object(members))
+    Ok(value)
 }
 
 /// Returns what a person wants to see of a result: its texts, a word on everything else.
@@ -93,7 +182,7 @@ fn shown(result: &Value) -> Vec<String> {
             _ => {
                 let mime =
                     text(item, "mimeType").map_or_else(String::new, |mime| format!(", {mime}"));
-                format!("[{kind}{mime}: see `--raw`]")
+                format!("[{kind}{mime}: see `--json`]")
             }
         }
     });
@@ -105,17 +194,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_are_json_where_they_are_and_text_otherwise() {
-        let given = ["a=1", "b=two words", "c=[true]", "d=x=y", "e="].map(str::to_owned);
-        let expected = json!({"a": 1, "b": "two words", "c": [true], "d": "x=y", "e": ""});
-        assert_eq!(pairs(&given).unwrap(), expected);
-        assert!(pairs(&["nothing".to_owned()]).is_err());
-    }
-
-    #[test]
     fn a_person_sees_the_texts() {
         let result = json!({"content": [{"type": "text", "text": "hi"}, {"type": "image", "mimeType": "image/png"}]});
-        assert_eq!(shown(&result), ["hi", "[image, image/png: see `--raw`]"]);
+        assert_eq!(shown(&result), ["hi", "[image, image/png: see `--json`]"]);
         assert_eq!(shown(&json!({"structuredContent": 5})), ["5"]);
     }
 }

@@ -1,19 +1,36 @@
-//! `gantry calls`: the recorded calls, newest last.
+//! `gantry calls`: the recorded calls, newest last, and what became of one.
 
+use std::collections::HashSet;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::Value;
+use tokio::time::sleep;
 
 use super::Surroundings;
-use super::client::segment;
+use super::client::{Client, segment};
 use super::failure::Failure;
 use super::find::Role;
-use super::format::{duration, list, number, pretty, table, text, time};
+use super::format::{duration, list, moment, now_ms, number, pretty, text, time};
+use super::screen::Screen;
+
+/// How often new calls are looked for.
+const LOOK: Duration = Duration::from_millis(400);
+/// Longer than the longest call: a call is shown when it has ended.
+const WINDOW_MS: u64 = 15 * 60_000;
+/// Calls that are asked for while following.
+const FOLLOWED: u32 = 1000;
+
+const HEADING: [&str; 8] = [
+    "time", "agent", "server", "tool", "status", "took", "code", "call",
+];
 
 /// What `gantry calls` takes.
 #[derive(Debug, Args)]
 pub(super) struct Options {
+    /// Everything about one call, by its id
+    call: Option<String>,
     /// How many
     #[arg(long, short = 'n', default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
@@ -29,7 +46,25 @@ pub(super) struct Options {
     /// Only calls of this agent
     #[arg(long)]
     agent: Option<String>,
-    /// Print JSON
+    /// Only calls of this run
+    #[arg(long)]
+    run: Option<String>,
+    /// Only calls of this session
+    #[arg(long)]
+    session: Option<String>,
+    /// Only calls of this trace
+    #[arg(long)]
+    trace: Option<String>,
+    /// Only calls since a time (`2026-01-31T12:00:00Z`) or for a while (`10m`)
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    since: Option<u64>,
+    /// Only calls until a time
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    until: Option<u64>,
+    /// Go on as calls end, until Ctrl-C
+    #[arg(short, long)]
+    follow: bool,
+    /// Print JSON; with `-f` one line each
     #[arg(long)]
     json: bool,
 }
@@ -39,33 +74,100 @@ pub(super) async fn run(
     options: &Options,
     surroundings: &Surroundings,
 ) -> Result<ExitCode, Failure> {
-    let client = surroundings.client(Role::Admin)?;
-    let mut path = format!("/api/v1/calls?limit={}", options.limit);
-    let filters = [
-        ("server", &options.server),
-        ("tool", &options.tool),
-        ("status", &options.status),
-        ("agent", &options.agent),
-    ];
-    for (name, value) in filters {
-        if let Some(value) = value {
-            path.push_str(&format!("&{name}={}", segment(value)));
-        }
+    let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
+    if let Some(call) = &options.call {
+        let call = client
+            .get(&format!("/api/v1/calls/{}", segment(call)))
+            .await?;
+        screen.line(&pretty(&call));
+        return Ok(ExitCode::SUCCESS);
     }
-    let answer = client.get(&path).await?;
-    let (screen, calls) = (&surroundings.screen, list(&answer, "/items"));
+    if options.follow {
+        return follow(options, &client, screen).await;
+    }
+    let answer = client
+        .get(&path(options, options.limit, options.since))
+        .await?;
+    let calls = list(&answer, "/items");
     if options.json {
         screen.line(&pretty(&answer));
     } else if calls.is_empty() {
         screen.line("no calls");
     } else {
         let rows: Vec<Vec<String>> = calls.iter().rev().map(row).collect();
-        let heading = [
-            "time", "agent", "server", "tool", "status", "took", "code", "call",
-        ];
-        screen.line(&table(&heading, &rows));
+        screen.table(&HEADING, &rows);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn path(options: &Options, limit: u32, since: Option<u64>) -> String {
+    let mut path = format!("/api/v1/calls?limit={limit}");
+    let filters = [
+        ("server", options.server.clone()),
+        ("tool", options.tool.clone()),
+        ("status", options.status.clone()),
+        ("agent", options.agent.clone()),
+        ("run", options.run.clone()),
+        ("session", options.session.clone()),
+        ("trace", options.trace.clone()),
+        ("since_ms", since.map(|ms| ms.to_string())),
+        ("until_ms", options.until.map(|ms| ms.to_string())),
+    ];
+    for (name, value) in filters {
+        if let Some(value) = value {
+            path.push_str(&format!("&{name}={}", segment(&value)));
+        }
+    }
+    path
+}
+
+/// Shows calls as they end. What ended before is shown first, as much as without `-f`.
+async fn follow(options: &Options, client: &Client, screen: &Screen) -> Result<ExitCode, Failure> {
+    let mut shown: HashSet<String> = HashSet::new();
+    let mut limit = options.limit;
+    let began = now_ms().saturating_sub(WINDOW_MS);
+    if !options.json && !screen.is_seen(&HEADING.map(str::to_uppercase).join("  ")) {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut since = options.since;
+    loop {
+        let answer = client.get(&path(options, limit, since)).await?;
+        let calls = list(&answer, "/items");
+        let there: HashSet<String> = calls.iter().map(|call| text(call, "/id")).collect();
+        for call in calls
+            .iter()
+            .rev()
+            .filter(|call| text(call, "/status") != "running")
+        {
+            if !shown.insert(text(call, "/id")) {
+                continue;
+            }
+            let line = match options.json {
+                true => call.to_string(),
+                false => Screen::safe(&row(call).join("  ")),
+            };
+            if !screen.is_seen(&line) {
+                return Ok(ExitCode::SUCCESS);
+            }
+        }
+        if limit == FOLLOWED {
+            // What is out of sight cannot come again.
+            shown.retain(|id| there.contains(id));
+        } else {
+            // What the first look left out is not shown later.
+            let before = client.get(&path(options, FOLLOWED, Some(began))).await?;
+            let before = list(&before, "/items").iter();
+            let ended = before.filter(|call| text(call, "/status") != "running");
+            shown.extend(ended.map(|call| text(call, "/id")));
+        }
+        limit = FOLLOWED;
+        since = Some(
+            now_ms()
+                .saturating_sub(WINDOW_MS)
+                .max(options.since.unwrap_or_default()),
+        );
+        sleep(LOOK).await;
+    }
 }
 
 fn row(call: &Value) -> Vec<String> {

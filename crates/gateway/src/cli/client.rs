@@ -84,8 +84,22 @@ impl Client {
 
     /// Posts to the REST API.
     pub(super) async fn post(&self, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
+        self.post_with(path, body, &[]).await
+    }
+
+    /// Posts to the REST API with further headers.
+    pub(super) async fn post_with(
+        &self,
+        path: &str,
+        body: Option<&Value>,
+        headers: &[(&str, &str)],
+    ) -> Result<Value, Failure> {
         let body = body.map_or_else(Bytes::new, |body| Bytes::from(body.to_string()));
-        self.send(self.request(Method::POST, path), body).await
+        let request = self.request(Method::POST, path);
+        let request = headers.iter().fold(request, |request, (name, value)| {
+            request.header(*name, *value)
+        });
+        self.send(request, body).await
     }
 
     /// Deletes what the REST API has at a path.

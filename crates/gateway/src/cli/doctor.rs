@@ -1,4 +1,10 @@
-//! `gantry doctor`: what this machine can enforce, found by trying, and how the running gateway is.
+//! `gantry doctor`: what this machine can enforce, found by trying, what the data folder and each
+//! server need, and how the running gateway is.
+//!
+//! Changes nothing. Every finding says what to do about it. Entry point: [`run`].
+
+mod folder;
+mod needs;
 
 use std::process::ExitCode;
 
@@ -8,19 +14,86 @@ use serde_json::{Value, json};
 
 use super::Surroundings;
 use super::failure::{Exit, Failure};
+use super::files::Files;
 use super::find::Role;
-use super::format::{list, pretty, text};
+use super::format::{list, pretty, text, wrap};
 use super::screen::Screen;
 
 /// What `gantry doctor` takes.
 #[derive(Debug, Args)]
 pub(super) struct Options {
+    #[command(flatten)]
+    files: Files,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Checks the machine and, if there is one, the gateway; a gateway that is not well exits with 1.
+/// How a thing is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Grade {
+    Good,
+    /// It works, with less.
+    Doubtful,
+    /// Something does not start, or is not kept.
+    Bad,
+}
+
+/// Something that was looked at.
+#[derive(Debug)]
+struct Finding {
+    grade: Grade,
+    what: String,
+    detail: String,
+    /// What to do about it.
+    advice: Option<String>,
+}
+
+impl Finding {
+    fn new(grade: Grade, what: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self {
+            grade,
+            what: what.into(),
+            detail: detail.into(),
+            advice: None,
+        }
+    }
+
+    fn advise(mut self, advice: impl Into<String>) -> Self {
+        self.advice = Some(advice.into());
+        self
+    }
+
+    fn json(&self) -> Value {
+        let grade = match self.grade {
+            Grade::Good => "good",
+            Grade::Doubtful => "doubtful",
+            Grade::Bad => "bad",
+        };
+        json!({"grade": grade, "what": self.what, "detail": self.detail, "advice": self.advice})
+    }
+
+    fn show(&self, screen: &Screen) {
+        let mark = match self.grade {
+            Grade::Good => screen.good("✓"),
+            Grade::Doubtful => screen.doubtful("!"),
+            Grade::Bad => screen.bad("✗"),
+        };
+        let mut detail = Screen::safe(&self.detail);
+        if let Some(advice) = &self.advice {
+            detail = format!("{detail}; {}", Screen::safe(advice));
+        }
+        let room = screen.width().saturating_sub(24).max(30);
+        let mut lines = wrap(&detail, room).into_iter();
+        let first = lines.next().unwrap_or_default();
+        let line = format!("  {mark} {:<18} {first}", Screen::safe(&self.what));
+        screen.line(line.trim_end());
+        lines.for_each(|line| screen.line(&format!("{:23}{line}", "")));
+    }
+}
+
+/// Checks everything; something that keeps a server from starting, or a gateway that is not well,
+/// exits with 1.
 pub(super) async fn run(
     options: &Options,
     surroundings: &Surroundings,
@@ -31,68 +104,91 @@ pub(super) async fn run(
     let sandbox = sandbox.map_err(|error| {
         Failure::plain(Exit::Failed, "processes cannot be started here", &error)
     })?;
+    let facts = sandbox.host().facts.iter();
+    let machine: Vec<Finding> = facts
+        .map(|fact| {
+            let grade = if fact.available {
+                Grade::Good
+            } else {
+                Grade::Doubtful
+            };
+            Finding::new(grade, fact.name, fact.detail.as_str())
+        })
+        .collect();
+    let mut servers = needs::of_files(&options.files, surroundings)?;
     let health = match surroundings.client(Role::Admin) {
-        Ok(client) => client.get("/api/v1/health").await.ok(),
+        Ok(client) => {
+            needs::of_gateway(&client, surroundings, &mut servers).await;
+            client.get("/api/v1/health").await.ok()
+        }
         Err(_) => None,
     };
+    let folder = folder::findings(&surroundings.data_path()?, health.is_some());
+    let gateway = health.as_ref().map(gateway).unwrap_or_default();
+
+    let all = [&machine, &folder, &servers, &gateway];
+    let well = all
+        .iter()
+        .copied()
+        .flatten()
+        .all(|finding| finding.grade != Grade::Bad);
     let screen = &surroundings.screen;
-    let well = health
-        .as_ref()
-        .is_none_or(|health| health["ok"] == Value::Bool(true));
     if options.json {
-        screen.line(&pretty(&json!({"host": sandbox.host(), "gateway": health})));
+        let shown = |findings: &[Finding]| findings.iter().map(Finding::json).collect::<Vec<_>>();
+        screen.line(&pretty(&json!({
+            "ok": well,
+            "host": sandbox.host(),
+            "folder": shown(&folder),
+            "servers": shown(&servers),
+            "gateway": health,
+        })));
     } else {
-        screen.line(&screen.strong("This machine"));
-        for fact in &sandbox.host().facts {
-            let mark = if fact.available {
-                screen.good("✓")
-            } else {
-                screen.doubtful("✗")
-            };
-            screen.line(&format!(
-                "  {mark} {:<18} {}",
-                fact.name,
-                Screen::safe(&fact.detail)
-            ));
+        let title = |text: &str| screen.line(&screen.strong(text));
+        title("This machine");
+        machine.iter().for_each(|finding| finding.show(screen));
+        screen.line("");
+        title("The data folder");
+        folder.iter().for_each(|finding| finding.show(screen));
+        if !servers.is_empty() {
+            screen.line("");
+            title("What servers need");
+            servers.iter().for_each(|finding| finding.show(screen));
         }
         screen.line("");
-        screen.line(&screen.strong("The gateway of this folder"));
-        match &health {
-            Some(health) => gateway(health, screen),
+        title("The gateway of this folder");
+        match health {
+            Some(_) => gateway.iter().for_each(|finding| finding.show(screen)),
             None => screen.line("  not running; start it with `gantry up`"),
         }
     }
-    Ok(if well {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(Exit::Failed as u8)
+    Ok(match well {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(Exit::Failed as u8),
     })
 }
 
-fn gateway(health: &Value, screen: &Screen) {
-    let mark = if health["ok"] == Value::Bool(true) {
-        screen.good("✓")
-    } else {
-        screen.bad("✗")
-    };
-    screen.line(&format!("  {mark} version {}", text(health, "/version")));
+fn gateway(health: &Value) -> Vec<Finding> {
+    let is_ok = health["ok"] == Value::Bool(true);
+    let grade = if is_ok { Grade::Good } else { Grade::Bad };
+    let mut findings = vec![Finding::new(grade, "version", text(health, "/version"))];
     let states = health["servers"].as_object().into_iter().flatten();
     for (state, count) in states {
-        screen.line(&format!("    {count} {state}"));
+        let grade = match state.as_str() {
+            "ready" | "idle" | "starting" => Grade::Good,
+            _ => Grade::Doubtful,
+        };
+        findings.push(Finding::new(grade, "servers", format!("{count} {state}")));
     }
-    let (mark, state) = match health.pointer("/audit/writable") {
-        Some(Value::Bool(true)) => (screen.good("✓"), "can be written".to_owned()),
-        _ => (
-            screen.bad("✗"),
-            format!("cannot be written: {}", text(health, "/audit/reason")),
-        ),
-    };
-    screen.line(&format!("  {mark} audit {}", Screen::safe(&state)));
-    for warning in list(health, "/warnings") {
-        screen.line(&format!(
-            "  {} {}",
-            screen.doubtful("!"),
-            Screen::safe(&text(warning, ""))
-        ));
-    }
+    findings.push(match health.pointer("/audit/writable") {
+        Some(Value::Bool(true)) => Finding::new(Grade::Good, "audit", "can be written"),
+        _ => {
+            let why = text(health, "/audit/reason");
+            Finding::new(Grade::Bad, "audit", format!("cannot be written: {why}"))
+        }
+    });
+    let warnings = list(health, "/warnings").iter();
+    findings.extend(
+        warnings.map(|warning| Finding::new(Grade::Doubtful, "warning", text(warning, ""))),
+    );
+    findings
 }

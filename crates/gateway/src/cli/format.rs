@@ -1,13 +1,20 @@
 //! How values look on a terminal: tables, times, durations, JSON.
 
+use std::time::Duration;
+
+use gantry_model::spec::period;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::Value;
 
 use super::screen::Screen;
 
-/// Lays out rows under a heading in columns; cells are made harmless, the last is never padded.
-pub(super) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
+/// The narrowest that a last column becomes.
+const NARROWEST: usize = 20;
+
+/// Lays out rows under a heading in columns; cells are made harmless, the last is never padded, and
+/// wrapped if the table would be wider than `width`.
+pub(super) fn table(heading: &[&str], rows: &[Vec<String>], width: usize) -> String {
     let heading: Vec<String> = heading.iter().map(|title| title.to_uppercase()).collect();
     let harmless = |row: &Vec<String>| -> Vec<String> {
         row.iter()
@@ -27,14 +34,49 @@ pub(super) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
         })
         .map(Option::unwrap_or_default)
         .collect();
-    let lines = rows.iter().map(|row| {
-        let cells = row
-            .iter()
-            .zip(&widths)
-            .map(|(cell, width)| format!("{cell:<width$}"));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    });
-    lines.collect::<Vec<_>>().join("\n")
+    let before: usize = widths.iter().rev().skip(1).map(|width| width + 2).sum();
+    let room = width.saturating_sub(before).max(NARROWEST);
+    let mut lines = Vec::new();
+    for row in &rows {
+        let Some((last, cells)) = row.split_last() else {
+            continue;
+        };
+        let mut line = String::new();
+        for (cell, width) in cells.iter().zip(&widths) {
+            line.push_str(&format!("{cell:<width$}  "));
+        }
+        for piece in wrap(last, room) {
+            line.push_str(&piece);
+            lines.push(line.trim_end().to_owned());
+            line = " ".repeat(before);
+        }
+    }
+    lines.join("\n")
+}
+
+/// Breaks a text at blanks into lines of a width; a longer word stays whole. There is always a line.
+pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
+    if text.chars().count() <= width {
+        return vec![text.to_owned()];
+    }
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    let mut length = 0;
+    for word in text.split_whitespace() {
+        let more = word.chars().count();
+        if length > 0 && length + 1 + more > width {
+            lines.push(std::mem::take(&mut line));
+            length = 0;
+        }
+        if length > 0 {
+            line.push(' ');
+            length += 1;
+        }
+        line.push_str(word);
+        length += more;
+    }
+    lines.push(line);
+    lines
 }
 
 /// Shows a time as people write it, in UTC.
@@ -51,6 +93,27 @@ pub(super) fn time(unix_ms: u64) -> String {
                 .to_string()
         },
     )
+}
+
+/// Reads how long something may take.
+pub(super) fn time_span(text: &str) -> Result<Duration, String> {
+    period::parse(text).ok_or_else(|| "write for example `500ms`, `10s` or `2m`".to_owned())
+}
+
+/// Reads a moment, as a time or as how long ago it was, into milliseconds since 1970.
+pub(super) fn moment(text: &str) -> Result<u64, String> {
+    if let Some(ago) = period::parse(text).filter(|_| !text.bytes().all(|b| b.is_ascii_digit())) {
+        let ago = u64::try_from(ago.as_millis()).unwrap_or(u64::MAX);
+        return Ok(now_ms().saturating_sub(ago));
+    }
+    let time = text.parse::<Timestamp>().ok();
+    let time = time.and_then(|time| u64::try_from(time.as_millisecond()).ok());
+    time.ok_or_else(|| "write for example `10m`, `2h` or `2026-01-31T12:00:00Z`".to_owned())
+}
+
+/// Returns the time, in milliseconds since 1970.
+pub(super) fn now_ms() -> u64 {
+    u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default()
 }
 
 /// Shows how long something took or takes, in two figures at most.
@@ -123,8 +186,28 @@ mod tests {
     }
 
     #[test]
+    fn moments_are_times_or_so_long_ago() {
+        assert_eq!(moment("1970-01-01T00:00:01Z"), Ok(1000));
+        let hour_ago = moment("1h").unwrap();
+        assert!(now_ms().abs_diff(hour_ago + 3_600_000) < 60_000);
+        assert!(moment("12").is_err() && moment("soon").is_err());
+    }
+
+    #[test]
     fn tables_are_plain_text() {
         let rows = [vec!["a".to_owned(), "\x1b[1mx\ny".to_owned()]];
-        assert_eq!(table(&["name", "x"], &rows), "NAME  X\na     \\u{1b}[1mx y");
+        let text = table(&["name", "x"], &rows, usize::MAX);
+        assert_eq!(text, "NAME  X\na     \\u{1b}[1mx y");
+    }
+
+    #[test]
+    fn a_wide_last_column_is_wrapped_under_itself() {
+        let rows = [vec![
+            "a".to_owned(),
+            "one two three four five six".to_owned(),
+        ]];
+        let text = table(&["name", "what"], &rows, 28);
+        assert_eq!(text, "NAME  WHAT\na     one two three four\n      five six");
+        assert_eq!(wrap("aaaaaaaa b", 3), ["aaaaaaaa", "b"]);
     }
 }

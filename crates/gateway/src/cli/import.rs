@@ -74,6 +74,8 @@ struct Taken {
     shown: String,
     /// The names of its variables and headers.
     variables: Vec<String>,
+    /// Those of them whose value stands there in clear.
+    in_clear: Vec<String>,
     notes: Vec<String>,
 }
 
@@ -179,6 +181,7 @@ fn take(
         },
         shown: String::new(),
         variables: Vec::new(),
+        in_clear: Vec::new(),
         notes: Vec::new(),
     };
     if ours::way_of(entry).is_some() {
@@ -193,7 +196,8 @@ fn take(
         }
     };
     taken.shown = show::command(&normal.members);
-    taken.variables = show::variables(&normal.members);
+    taken.variables = show::variables(&normal.members, |_| true);
+    taken.in_clear = show::variables(&normal.members, |value| !value.contains("${"));
     let Some(name) = takeover::name(original) else {
         taken.outcome = skipped("its name has no letter that a name here may have".to_owned());
         return Ok(taken);

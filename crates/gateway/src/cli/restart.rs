@@ -1,14 +1,16 @@
 //! `gantry restart SERVER`: stops a server and starts it again, its counters reset.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 
 use super::Surroundings;
+use super::await_server;
 use super::client::segment;
 use super::failure::Failure;
 use super::find::Role;
-use super::format::text;
+use super::format::{pretty, text, time_span};
 use super::screen::Screen;
 
 /// What `gantry restart` takes.
@@ -16,17 +18,33 @@ use super::screen::Screen;
 pub(super) struct Options {
     /// The server, by name or id
     server: String,
+    /// Do not wait until it is ready
+    #[arg(long)]
+    no_wait: bool,
+    /// How long it may take
+    #[arg(long, value_name = "TIME", default_value = "90s", value_parser = time_span)]
+    wait: Duration,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
-/// Restarts the server.
+/// Restarts the server; one that does not come back exits with 1.
 pub(super) async fn run(
     options: &Options,
     surroundings: &Surroundings,
 ) -> Result<ExitCode, Failure> {
-    let client = surroundings.client(Role::Admin)?;
+    let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
     let path = format!("/api/v1/mcp/servers/{}/restart", segment(&options.server));
-    let server = client.post(&path, None).await?;
-    let line = format!("{} is {}", text(&server, "/name"), text(&server, "/state"));
-    surroundings.screen.line(&Screen::safe(&line));
+    let mut server = client.post(&path, None).await?;
+    if !options.no_wait {
+        server = await_server::settled(&client, &options.server, screen, options.wait).await?;
+    }
+    if options.json {
+        screen.line(&pretty(&server));
+    } else {
+        let line = format!("{} is {}", text(&server, "/name"), text(&server, "/state"));
+        screen.line(&Screen::safe(&line));
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,19 +5,29 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
+use crate::config::env::Environment;
+
+use super::format;
+
 /// The person's terminal, or whatever stands in for it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Screen {
     colour: bool,
     terminal: bool,
+    /// How wide tables may be; without a terminal they are as wide as what is in them.
+    width: Option<usize>,
 }
 
 impl Screen {
-    pub(super) fn new(wants_colour: bool) -> Self {
+    pub(super) fn new(environment: &Environment) -> Self {
         let terminal = io::stdout().is_terminal();
+        let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
+        let shown = size.map(|size| usize::from(size.ws_col));
+        let shown = shown.filter(|width| terminal && *width >= 20);
         Self {
-            colour: wants_colour && terminal,
+            colour: environment.forces_colour() || (environment.wants_colour() && terminal),
             terminal,
+            width: shown.or_else(|| environment.columns()),
         }
     }
 
@@ -31,11 +41,30 @@ impl Screen {
         self.colour
     }
 
+    /// Returns how wide the text may be.
+    pub(super) fn width(&self) -> usize {
+        self.width.unwrap_or(usize::MAX)
+    }
+
     /// Prints a line.
     pub(super) fn line(&self, text: &str) {
-        let mut out = io::stdout().lock();
         // Whoever closed the pipe has seen enough; the gateway goes on.
-        drop(writeln!(out, "{text}").and_then(|()| out.flush()));
+        self.is_seen(text);
+    }
+
+    /// Prints a line and tells whether somebody still reads.
+    pub(super) fn is_seen(&self, text: &str) -> bool {
+        let mut out = io::stdout().lock();
+        writeln!(out, "{text}").and_then(|()| out.flush()).is_ok()
+    }
+
+    /// Prints rows under a heading, as wide as the terminal.
+    pub(super) fn table(&self, heading: &[&str], rows: &[Vec<String>]) {
+        let text = format::table(heading, rows, self.width());
+        match text.split_once('\n') {
+            Some((heading, rows)) => self.line(&format!("{}\n{rows}", self.strong(heading))),
+            None => self.line(&self.strong(&text)),
+        }
     }
 
     /// Prints a line to stderr.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Surroundings;
 use super::failure::Failure;
 use super::find::Role;
-use super::format::{bytes, duration, list, number, pretty, table, text, time};
+use super::format::{bytes, duration, list, number, pretty, text, time};
 use super::screen::Screen;
 use super::up::NOTICE;
 
@@ -83,12 +83,12 @@ fn all(answer: &Value, screen: &Screen) {
             ]
         })
         .collect();
-    screen.line(&table(
+    screen.table(
         &[
             "server", "state", "tools", "calls", "uptime", "restarts", "why",
         ],
         &rows,
-    ));
+    );
 }
 
 /// Tells what is wrong with the configuration files, if anything is.

@@ -18,7 +18,6 @@ use std::time::Duration;
 
 use clap::Args;
 use gantry_model::id::ServerName;
-use gantry_model::spec::period;
 use tokio::time::timeout;
 
 use crate::app::data::DataFolder;
@@ -27,6 +26,7 @@ use crate::app::signals::Signals;
 use super::Surroundings;
 use super::failure::{Exit, Failure};
 use super::find::working_folder;
+use super::format::time_span;
 
 use attach::Attached;
 use bridge::{Bridge, Grace};
@@ -47,7 +47,7 @@ pub(super) struct Options {
     #[arg(long)]
     no_start: bool,
     /// How long servers of a gateway that is started here may take before the client is served
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time_span)]
     settle: Duration,
 }
 
@@ -98,8 +98,4 @@ pub(super) async fn run(options: Options, surroundings: Surroundings) -> Result<
     // A client that does not read any more gets no more.
     drop(timeout(LAST_WORDS, written).await);
     Ok(ExitCode::SUCCESS)
-}
-
-fn time(text: &str) -> Result<Duration, String> {
-    period::parse(text).ok_or_else(|| "write for example `500ms`, `10s` or `2m`".to_owned())
 }

@@ -1,7 +1,5 @@
 //! What the command line understands.
 
-use clap::CommandFactory as _;
-
 use super::*;
 
 #[test]
@@ -18,7 +16,21 @@ fn every_verb_takes_its_flags() {
         "gantry status a --json --url http://127.0.0.1:1 --key-file k",
         "gantry tools a --json",
         "gantry call a__b x=1 y=two",
-        "gantry call a__b --json {} --raw",
+        "gantry call a__b --json-args {} --raw",
+        "gantry call --data d --async a__b --url x --n 3",
+        "gantry add a --env A=1 --profile hosted --start lazy -- npx -y x",
+        "gantry rm a",
+        "gantry ls --json",
+        "gantry key new --agent x --label y --out f",
+        "gantry key revoke key_1",
+        "gantry agent new x --grant files:* --exclude files:rm",
+        "gantry logs a -f --since 10m",
+        "gantry calls -f --since 2026-01-31T12:00:00Z --run r",
+        "gantry bench --for 1s -c 2 a__b x=1",
+        "gantry stdio --server a --folder . --no-start",
+        "gantry completions zsh",
+        "gantry man call",
+        "gantry why x a__b --json",
         "gantry calls --limit 5 --server a --status error --json",
         "gantry logs a -n 5",
         "gantry restart a --data d",
@@ -44,7 +56,10 @@ fn every_verb_takes_its_flags() {
     for wrong in [
         "gantry up --port x",
         "gantry call",
-        "gantry call a x=1 --json {}",
+        "gantry add a npx",
+        "gantry bench --for 1h a__b",
+        "gantry key new --admin --agent x",
+        "gantry logs a --since soon",
         "gantry calls -n 0",
         "gantry x",
         "gantry connect emacs",

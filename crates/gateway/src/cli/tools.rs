@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::Surroundings;
 use super::failure::Failure;
 use super::find::Role;
-use super::format::{list, pretty, table, text};
+use super::format::{list, pretty, text};
 
 /// The longest description in the table; `--json` has all of it.
 const DESCRIPTION: usize = 72;
@@ -73,7 +73,7 @@ pub(super) async fn run(
                 vec![text(tool, "/name"), short]
             })
             .collect();
-        screen.line(&table(&["tool", "description"], &rows));
+        screen.table(&["tool", "description"], &rows);
     }
     Ok(ExitCode::SUCCESS)
 }

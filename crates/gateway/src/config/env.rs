@@ -16,6 +16,10 @@ pub const GANTRY_URL: &str = "GANTRY_URL";
 pub const GANTRY_KEY_FILE: &str = "GANTRY_KEY_FILE";
 /// Any value but an empty one turns colours off.
 pub const NO_COLOR: &str = "NO_COLOR";
+/// Any value but an empty one and `0` shows colours even where no terminal is.
+pub const CLICOLOR_FORCE: &str = "CLICOLOR_FORCE";
+/// How wide tables are, if the terminal does not say.
+pub const COLUMNS: &str = "COLUMNS";
 /// `dumb` turns colours off.
 pub const TERM: &str = "TERM";
 /// Where data folders are kept; `~/.local/state` if it is not set.
@@ -93,6 +97,22 @@ impl Environment {
     pub fn wants_colour(&self) -> bool {
         self.filled(NO_COLOR).is_none() && self.get(TERM) != Some("dumb")
     }
+
+    /// Tells whether the person wants colours wherever the output goes.
+    pub fn forces_colour(&self) -> bool {
+        self.filled(NO_COLOR).is_none()
+            && self
+                .filled(CLICOLOR_FORCE)
+                .is_some_and(|value| value != "0")
+    }
+
+    /// Returns the width that the person names.
+    pub fn columns(&self) -> Option<usize> {
+        self.filled(COLUMNS)?
+            .parse()
+            .ok()
+            .filter(|width| *width >= 20)
+    }
 }
 
 impl FromIterator<(String, String)> for Environment {
@@ -145,5 +165,8 @@ mod tests {
         assert!(environment(&[("NO_COLOR", "")]).wants_colour());
         assert!(!environment(&[("NO_COLOR", "1")]).wants_colour());
         assert!(!environment(&[("TERM", "dumb")]).wants_colour());
+        assert!(environment(&[("CLICOLOR_FORCE", "1")]).forces_colour());
+        assert!(!environment(&[("CLICOLOR_FORCE", "0")]).forces_colour());
+        assert!(!environment(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]).forces_colour());
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use axum::response::Response;
 use gantry_model::diagnose::{Diagnose, Fault, chain};
+use gantry_model::era::error::MISSING_CAPABILITY;
 use gantry_model::era::shape;
 use gantry_model::id::CallId;
 use gantry_model::jsonrpc;
@@ -18,6 +19,9 @@ use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+pub(crate) use self::document::ProblemDocument;
 
 /// An error on its way to a client.
 #[derive(Debug)]
@@ -50,7 +54,7 @@ pub(crate) enum Carrier {
 }
 
 /// A JSON-RPC error with a code of its own.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RpcError {
     /// The code.
     pub(crate) code: i64,
@@ -58,11 +62,12 @@ pub(crate) struct RpcError {
     pub(crate) message: String,
     /// The raw data, as the server sent it.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
     pub(crate) data: Option<Box<RawValue>>,
 }
 
 /// What is wrong with one field.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct FieldIssue {
     /// Where it stands.
     pub(crate) path: String,
@@ -164,6 +169,7 @@ impl Problem {
     }
 
     /// Returns the HTTP status on REST.
+    #[cfg(test)]
     pub(crate) fn status(&self) -> StatusCode {
         self.0.status
     }
@@ -181,11 +187,15 @@ impl Problem {
         self.0.carrier == Carrier::ToolResult
     }
 
-    /// Puts the problem into the words of the stateless era. There an unknown method is 404, and a
-    /// resource that is not there has no code of its own.
+    /// Puts the problem into the words of the stateless era. There an unknown method is 404, a server
+    /// that needs more of its client is 400, and a resource that is not there has no code of its own.
     pub(crate) fn for_stateless(mut self) -> Self {
         if let Some(rpc) = &mut self.0.rpc {
             rpc.code = shape::error_code_to_modern(rpc.code);
+            if rpc.code == MISSING_CAPABILITY {
+                self.0.status = StatusCode::BAD_REQUEST;
+                self.0.carrier = Carrier::Status;
+            }
         }
         if self.0.code == "method.unknown" {
             self.0.carrier = Carrier::Status;

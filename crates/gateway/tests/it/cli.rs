@@ -2,7 +2,13 @@
 //!
 //! What differs from run to run (ids, times, paths, processes) is filtered out of the snapshots.
 
+mod calling;
+mod doctor;
 mod failing;
+mod following;
+mod keeping;
+mod reference;
+mod screen;
 mod stdio;
 mod verbs;
 
@@ -53,6 +59,9 @@ fn settings() -> insta::Settings {
         (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", "[time]"),
         (r"call_[0-9a-f]{32}", "[call]"),
         (r"srv_[0-9a-f]{32}", "[server]"),
+        (r"key_[0-9a-f]{32}", "[key]"),
+        (r"async_[0-9a-f]{32}", "[async]"),
+        (r"gantry_(admin|agent)_[A-Za-z0-9_-]+", "[$1 key]"),
         (r"/[^ `]*/evilpeer", "[evilpeer]"),
         (r"/[^ `]*/\.tmp[A-Za-z0-9]+(-[0-9a-f]{8})?", "[home]"),
         (r"127\.0\.0\.1:\d+", "[address]"),

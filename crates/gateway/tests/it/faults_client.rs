@@ -29,6 +29,9 @@ use crate::harness::{Gantry, LONG};
 
 /// The deadline of most contracts.
 const SECOND: Duration = Duration::from_secs(1);
+/// What a neighbour's call may take, 20 of them at once on a busy machine: a gateway that waited for
+/// the far server would take as long as that does.
+const NEIGHBOUR: Duration = Duration::from_secs(3);
 /// How many calls show that the neighbour is well.
 const CALLS: usize = 20;
 /// The server whose journal tells what reached it.
@@ -110,7 +113,7 @@ impl Rig {
         assert!(begun.elapsed() <= SECOND, "{:?}", begun.elapsed());
     }
 
-    /// Asserts that the neighbour answers 20 calls at once, each with its own text, within a second.
+    /// Asserts that the neighbour answers 20 calls at once, each with its own text, in its time.
     fn neighbour_holds(&self) {
         let call = |number: usize| {
             let begun = Instant::now();
@@ -125,7 +128,7 @@ impl Rig {
                 .collect();
             for thread in threads {
                 let took = thread.join().unwrap();
-                assert!(took <= SECOND, "the neighbour's call took {took:?}");
+                assert!(took <= NEIGHBOUR, "the neighbour's call took {took:?}");
             }
         });
     }

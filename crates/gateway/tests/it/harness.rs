@@ -177,8 +177,8 @@ impl Gantry {
                     .iter()
                     .cloned(),
             );
-            match page["next"].as_str() {
-                Some(next) => before = format!("&before={next}"),
+            match page["next_cursor"].as_str() {
+                Some(next) => before = format!("&cursor={next}"),
                 None => break,
             }
         }
@@ -211,9 +211,9 @@ impl Gantry {
     pub(crate) fn cli(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(PROGRAM);
         command
-            .args(arguments)
             .arg("--data")
             .arg(self.data())
+            .args(arguments)
             .stdin(Stdio::null());
         command.current_dir(self.home()).env("NO_COLOR", "1");
         command.output().expect("the program runs")

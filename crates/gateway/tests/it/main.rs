@@ -19,6 +19,7 @@ mod first_minute;
 mod harness;
 mod prompts;
 mod proof;
+mod rest;
 mod rows_calls;
 mod rows_lifecycle;
 mod shapes;

@@ -22,6 +22,13 @@ fn all<'a>(result: &'a Value, list: &str, key: &str) -> Vec<&'a str> {
     items.map(|item| item[key].as_str().unwrap()).collect()
 }
 
+/// Returns a server's rows of one method, oldest first.
+fn rows(gantry: &Gantry, server: &str, method: &str) -> Vec<Value> {
+    let mut rows = gantry.audit_rows(&format!("server={server}"));
+    rows.retain(|row| row["method"] == method);
+    rows
+}
+
 /// Asks in the stateless era and returns the result.
 fn ask(gantry: &Gantry, method: &str, params: Value) -> Value {
     let answer = modern(&mut gantry.connect(), &gantry.agent, "/mcp", method, params);
@@ -53,8 +60,8 @@ fn prompts_of_all_servers_are_one_list_and_each_is_got_from_its_own() {
         let params = json!({"name": name, "arguments": {"a": "hi"}});
         let got = session.request("prompts/get", params)["result"].clone();
         assert_eq!(got["messages"][0]["content"]["text"], "Say hi.", "{name}");
-        let rows = gantry.audit_rows(&format!("server={server}&method=prompts/get"));
-        let last = &rows[0];
+        let rows = rows(&gantry, server, "prompts/get");
+        let last = rows.last().unwrap();
         assert_eq!(
             (&last["tool"], &last["status"]),
             (&json!("with_arguments"), &json!("ok"))
@@ -108,10 +115,7 @@ fn a_resource_that_two_servers_offer_is_the_firsts_and_the_others_is_on_its_own_
     for uri in ["test://static-text", "test://template/7/data"] {
         ask(&gantry, "resources/read", json!({"uri": uri}));
     }
-    assert_eq!(
-        gantry.audit_rows("server=one&method=resources/read").len(),
-        2
-    );
+    assert_eq!(rows(&gantry, "one", "resources/read").len(), 2);
     let path = "/mcp/servers/two";
     let params = json!({"uri": "test://static-text"});
     let own = modern(
@@ -126,10 +130,7 @@ fn a_resource_that_two_servers_offer_is_the_firsts_and_the_others_is_on_its_own_
         own["result"]["contents"][0]["text"], "the static text",
         "{own:#}"
     );
-    assert_eq!(
-        gantry.audit_rows("server=two&method=resources/read").len(),
-        1
-    );
+    assert_eq!(rows(&gantry, "two", "resources/read").len(), 1);
     let health = gantry.rest("GET", "/api/v1/health", None).json();
     let told = health["warnings"].to_string();
     assert!(

@@ -236,6 +236,37 @@ fn every_code_is_documented() {
     assert_none("`docs/errors.md` lacks", &found);
 }
 
+#[test]
+fn every_code_has_a_page() {
+    let table = fs::read_to_string(root().join("docs/errors.md")).unwrap();
+    let rows = table.lines().filter(|line| line.starts_with("| `"));
+    let cells = rows.filter_map(|row| row.split('|').nth(1));
+    let codes: Vec<&str> = cells
+        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+        .collect();
+    let folder = root().join("docs/errors");
+    let mut found = Vec::new();
+    for code in &codes {
+        let page = fs::read_to_string(folder.join(format!("{code}.md"))).unwrap_or_default();
+        let begins = page.starts_with(&format!("# `{code}`\n\n"));
+        let parts = ["- Who can mend it: ", "\n## What to do\n\n"];
+        if !begins || !parts.iter().all(|part| page.contains(part)) {
+            found.push(format!(
+                "docs/errors/{code}.md must have the form of its neighbours"
+            ));
+        }
+    }
+    for entry in fs::read_dir(&folder).unwrap() {
+        let name = entry.unwrap().file_name().to_string_lossy().into_owned();
+        if !codes.contains(&name.trim_end_matches(".md")) {
+            found.push(format!(
+                "docs/errors/{name} is of no code in docs/errors.md"
+            ));
+        }
+    }
+    assert_none("one page per code", &found);
+}
+
 /// Returns the codes that a file gives out: in the bodies of `fn code`, and those of problems.
 fn codes(text: &str) -> Vec<String> {
     let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or(text);

@@ -1,7 +1,7 @@
 //! Statements over the audit. Run by the engine's `calls`.
 //!
-//! Folding joins `FOLD_HEAD`, a group of placeholders per row, and `FOLD_TAIL`; asking joins
-//! `SELECT` or `COUNT` with the conditions of a filter.
+//! Folding joins `FOLD_HEAD`, the rows as placeholders, and `FOLD_TAIL`; asking joins `SELECT` or
+//! `COUNT` with the conditions of a filter.
 
 /// How many columns a row has, in the order of `FOLD_HEAD` and `SELECT`.
 pub(crate) const COLUMNS: usize = 26;
@@ -9,7 +9,15 @@ pub(crate) const COLUMNS: usize = 26;
 pub(crate) const FOLD_HEAD: &str = "INSERT INTO kb.mcp_tool_call_log AS old \
      (id, seq, project_id, agent_id, key_id, user_id, session_id, run_id, step, trace_id, surface, \
      server_id, method, tool_name, schema_version, started_at, ended_at, duration_us, status, \
-     code, error, input, input_bytes, output, output_bytes, repeats) VALUES ";
+     code, error, input, input_bytes, output, output_bytes, repeats) ";
+
+/// How many columns a row has of its own where rows are alike.
+pub(crate) const OWN: usize = 9;
+
+/// The columns of rows that are alike: `?` is the same in all of them, `columnN` is a row's own.
+pub(crate) const ALIKE_COLUMNS: &str = "own.column1, own.column2, ?, ?, ?, ?, ?, ?, ?, ?, ?, \
+     ?, ?, ?, ?, own.column3, own.column4, own.column5, ?, \
+     ?, ?, own.column6, own.column7, own.column8, own.column9, ?";
 
 /// An end replaces what is there, `unknown` replaces only `running`, and `running` replaces nothing.
 /// What the end does not know (the arguments, the context) stays as the beginning said it.

@@ -8,11 +8,11 @@ pub(crate) const PRUNE: &str = "DELETE FROM kb.mcp_server_events \
      WHERE project_id = $1 AND server_name = $2 AND id <= (SELECT id FROM kb.mcp_server_events \
      WHERE project_id = $1 AND server_name = $2 ORDER BY id DESC LIMIT 1 OFFSET 1000)";
 
-pub(crate) const OF_PROJECT: &str = "SELECT server_name, at, kind, detail \
-     FROM kb.mcp_server_events WHERE project_id = $1 ORDER BY id DESC LIMIT $2";
+pub(crate) const OF_PROJECT: &str = "SELECT server_name, at, kind, detail, id \
+     FROM kb.mcp_server_events WHERE project_id = $1 AND id < $3 ORDER BY id DESC LIMIT $2";
 
-pub(crate) const OF_SERVER: &str = "SELECT server_name, at, kind, detail \
-     FROM kb.mcp_server_events WHERE project_id = $1 AND server_name = $3 \
+pub(crate) const OF_SERVER: &str = "SELECT server_name, at, kind, detail, id \
+     FROM kb.mcp_server_events WHERE project_id = $1 AND id < $3 AND server_name = $4 \
      ORDER BY id DESC LIMIT $2";
 
 #[cfg(test)]

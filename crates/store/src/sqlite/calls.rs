@@ -1,52 +1,22 @@
-//! The audit: folding the journal's rows in, asking for them, dropping the old. Statements are in
-//! `sql::calls`.
-//!
-//! Folding binds many rows to one statement, because a round trip to the connection's thread costs
-//! more than a row. Its placeholders are bare `?`: SQLite looks numbered ones up one by one.
-
-use std::sync::LazyLock;
+//! The audit: asking for its rows, dropping the old. Statements are in `sql::calls`; the journal's
+//! rows come in by `fold`.
 
 use gantry_model::id::CallId;
-use sqlx::query::Query;
-use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
+use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Sqlite};
 
 use super::SqliteStore;
-use super::value::{column, parsed, signed, signed_option, unsigned, unsigned_option};
+use super::value::{column, parsed, signed, unsigned, unsigned_option};
 use super::writer::Durability;
 use crate::call::{CallFilter, CallRow, CallStatus, FoldPosition};
 use crate::error::StoreError;
 use crate::sql::calls as sql;
 
-/// Rows per statement; enough to hide the round trip, few enough for a small statement.
-const MANY: usize = 64;
-
 /// How far the time in an id may be from the call's own, so that a search by time may use the
 /// primary key.
 const SLACK_MS: u64 = 600_000;
 
-static FOLD_MANY: LazyLock<String> = LazyLock::new(|| fold_statement(MANY));
-static FOLD_ONE: LazyLock<String> = LazyLock::new(|| fold_statement(1));
-
 impl SqliteStore {
-    pub(crate) async fn fold(
-        &self,
-        rows: &[CallRow],
-        position: FoldPosition,
-    ) -> Result<(), StoreError> {
-        const WHAT: &str = "fold the journal";
-        let mut turn = self.writer.turn(WHAT, Durability::Process).await?;
-        let mut transaction = turn.begin().await?;
-        let folded = fold(&mut transaction, rows, position).await;
-        folded.map_err(|error| self.failed(WHAT, error))?;
-        transaction
-            .commit()
-            .await
-            .map_err(|error| self.failed(WHAT, error))?;
-        turn.done();
-        Ok(())
-    }
-
     pub(crate) async fn fold_position(&self) -> Result<Option<FoldPosition>, StoreError> {
         const WHAT: &str = "read the journal's position";
         let failed = |error| self.failed(WHAT, error);
@@ -140,75 +110,6 @@ impl SqliteStore {
     }
 }
 
-/// Returns the statement that folds so many rows.
-pub(super) fn fold_statement(rows: usize) -> String {
-    let group = format!("({})", vec!["?"; sql::COLUMNS].join(", "));
-    format!(
-        "{}{}{}",
-        sql::FOLD_HEAD,
-        vec![group.as_str(); rows].join(", "),
-        sql::FOLD_TAIL
-    )
-}
-
-async fn fold(
-    connection: &mut SqliteConnection,
-    rows: &[CallRow],
-    position: FoldPosition,
-) -> Result<(), sqlx::Error> {
-    let (many, rest) = rows.as_chunks::<MANY>();
-    for chunk in many {
-        let statement = sqlx::query(FOLD_MANY.as_str());
-        chunk
-            .iter()
-            .fold(statement, bind_call)
-            .execute(&mut *connection)
-            .await?;
-    }
-    for row in rest {
-        bind_call(sqlx::query(FOLD_ONE.as_str()), row)
-            .execute(&mut *connection)
-            .await?;
-    }
-    let put = sqlx::query(sql::PUT_POSITION).bind(signed(position.segment));
-    put.bind(signed(position.offset))
-        .execute(connection)
-        .await
-        .map(drop)
-}
-
-type Bound<'q> = Query<'q, Sqlite, SqliteArguments>;
-
-fn bind_call<'q>(query: Bound<'q>, row: &CallRow) -> Bound<'q> {
-    query
-        .bind(row.id.to_string())
-        .bind(signed(row.seq))
-        .bind(row.project.as_str())
-        .bind(row.agent.as_str())
-        .bind(row.key.as_str())
-        .bind(row.user.as_deref())
-        .bind(row.session.as_deref())
-        .bind(row.run.as_deref())
-        .bind(row.step.as_deref())
-        .bind(row.trace.as_deref())
-        .bind(row.surface.as_str())
-        .bind(row.server.as_str())
-        .bind(row.method.as_str())
-        .bind(row.tool.as_str())
-        .bind(row.schema_version.as_deref())
-        .bind(signed(row.started_ms))
-        .bind(signed_option(row.ended_ms))
-        .bind(signed_option(row.duration_us))
-        .bind(row.status.as_str())
-        .bind(row.code.as_deref())
-        .bind(row.error.as_deref())
-        .bind(row.input.as_deref())
-        .bind(signed(row.input_bytes))
-        .bind(row.output.as_deref())
-        .bind(signed(row.output_bytes))
-        .bind(signed(row.repeats))
-}
-
 /// Joins a statement with the conditions of a filter.
 pub(super) fn filtered(select: &'static str, filter: &CallFilter) -> QueryBuilder<Sqlite> {
     let mut builder = QueryBuilder::new(select);
@@ -219,6 +120,7 @@ pub(super) fn filtered(select: &'static str, filter: &CallFilter) -> QueryBuilde
         ("server_id = ", filter.server.as_deref()),
         ("tool_name = ", filter.tool.as_deref()),
         ("status = ", filter.status.map(CallStatus::as_str)),
+        ("code = ", filter.code.as_deref()),
         ("run_id = ", filter.run.as_deref()),
         ("session_id = ", filter.session.as_deref()),
         ("trace_id = ", filter.trace.as_deref()),

@@ -40,8 +40,9 @@ impl SqliteStore {
         &self,
         project: &ProjectName,
         server: Option<&ServerName>,
+        before: Option<u64>,
         limit: u32,
-    ) -> Result<Vec<ServerEvent>, StoreError> {
+    ) -> Result<Vec<(u64, ServerEvent)>, StoreError> {
         const WHAT: &str = "list events";
         let mut reader = self.readers.take(WHAT).await?;
         let statement = if server.is_some() {
@@ -51,13 +52,15 @@ impl SqliteStore {
         };
         let mut query = sqlx::query(statement)
             .bind(project.as_str())
-            .bind(i64::from(limit));
+            .bind(i64::from(limit))
+            .bind(before.map_or(i64::MAX, signed));
         if let Some(server) = server {
             query = query.bind(server.as_str());
         }
         let rows = query.fetch_all(reader.connection()).await;
         let rows = rows.map_err(|error| self.failed(WHAT, error))?;
-        let events = rows.iter().rev().map(event).collect::<Result<_, _>>();
+        let numbered = |row| Ok((unsigned(row, 4)?, event(row)?));
+        let events = rows.iter().rev().map(numbered).collect::<Result<_, _>>();
         events.map_err(|error| self.failed(WHAT, error))
     }
 }

@@ -80,7 +80,7 @@ impl SqliteStore {
     }
 }
 
-fn principal_text(principal: &Principal) -> (&'static str, String) {
+pub(super) fn principal_text(principal: &Principal) -> (&'static str, String) {
     match principal {
         Principal::Agent(agent) => ("agent", agent.to_string()),
         Principal::Key(key) => ("api_key", key.to_string()),

@@ -64,6 +64,7 @@ impl SqliteStore {
             .bind(row.label.as_str())
             .bind(signed(row.created_ms))
             .bind(signed_option(row.revoked_ms))
+            .bind(signed_option(row.expires_ms))
             .execute(connection);
         let inserted = insert.await.map(drop);
         inserted.map_err(|error| match error.as_database_error() {
@@ -155,6 +156,7 @@ fn key(row: &SqliteRow) -> Result<KeyRow, sqlx::Error> {
         label: column(row, 5)?,
         created_ms: unsigned(row, 6)?,
         revoked_ms: unsigned_option(row, 7)?,
+        expires_ms: unsigned_option(row, 8)?,
     })
 }
 

@@ -65,6 +65,7 @@ fn full_filter() -> CallFilter {
         server: some(),
         tool: some(),
         status: Some(CallStatus::Ok),
+        code: some(),
         run: some(),
         session: some(),
         trace: some(),
@@ -108,6 +109,7 @@ async fn every_statement_can_be_prepared() {
     let (_folder, path) = place();
     let store = SqliteStore::open(&path).await.unwrap();
     let fixed = [
+        sql::agents::ALL,
         sql::servers::ALL,
         sql::keys::ALL,
         sql::grants::ALL,
@@ -117,8 +119,10 @@ async fn every_statement_can_be_prepared() {
         sql::calls::ALL,
     ];
     let mut statements: Vec<String> = fixed.concat().iter().map(|s| (*s).to_owned()).collect();
-    statements.push(calls::fold_statement(1));
-    statements.push(calls::fold_statement(64));
+    statements.push(fold::statement(1));
+    statements.push(fold::statement(fold::MANY));
+    statements.push(fold::alike_statement(fold::ALIKE));
+    statements.push(fold::alike_statement(fold::FEW));
     statements.push(calls::filtered(sql::calls::SELECT, &full_filter()).into_string());
     statements.push(calls::filtered(sql::calls::COUNT, &full_filter()).into_string());
     let mut turn = store
@@ -138,6 +142,7 @@ async fn every_statement_can_be_prepared() {
 #[test]
 fn every_statement_is_in_its_list() {
     let files = [
+        (include_str!("../sql/agents.rs"), sql::agents::ALL.len()),
         (include_str!("../sql/servers.rs"), sql::servers::ALL.len()),
         (include_str!("../sql/keys.rs"), sql::keys::ALL.len()),
         (include_str!("../sql/grants.rs"), sql::grants::ALL.len()),
@@ -145,7 +150,7 @@ fn every_statement_is_in_its_list() {
         (include_str!("../sql/events.rs"), sql::events::ALL.len()),
         (include_str!("../sql/leases.rs"), sql::leases::ALL.len()),
         // The two halves of the folding statement are prepared joined.
-        (include_str!("../sql/calls.rs"), sql::calls::ALL.len() + 2),
+        (include_str!("../sql/calls.rs"), sql::calls::ALL.len() + 3),
     ];
     for (text, listed) in files {
         assert_eq!(text.matches(": &str =").count(), listed, "{text}");

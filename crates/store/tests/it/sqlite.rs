@@ -92,7 +92,7 @@ async fn a_closed_store_refuses_and_does_not_hang() {
     store.close().await.unwrap();
     store.close().await.unwrap();
     assert!(matches!(clone.keys().await, Err(StoreError::Busy { .. })));
-    let error = clone.fold(&[], ANYWHERE).await.unwrap_err();
+    let error = clone.fold::<&str>(&[], ANYWHERE).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "the database has no room to fold the journal"

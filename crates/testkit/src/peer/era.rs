@@ -13,11 +13,11 @@ pub(crate) const MODERN_VERSION: &str = "2026-07-28";
 
 pub(crate) const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+pub(crate) const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+pub(crate) const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
 /// Methods whose modern results say how long they may be kept.
-const CACHED: &[&str] = &[
+pub(crate) const CACHED: &[&str] = &[
     "server/discover",
     "tools/list",
     "prompts/list",

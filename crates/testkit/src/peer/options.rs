@@ -26,7 +26,7 @@ impl Era {
         }
     }
 
-    fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         [Self::Legacy, Self::Modern, Self::Dual]
             .into_iter()
             .find(|era| era.name() == text)

@@ -73,8 +73,8 @@ fn put_long(buffer: &mut Vec<u8>, text: Option<&str>) {
 /// Takes the fields of a record apart; `None` where they are not what they should be.
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
-impl Fields<'_> {
-    fn take(&mut self, count: usize) -> Option<&[u8]> {
+impl<'a> Fields<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(taken)
@@ -85,26 +85,28 @@ impl Fields<'_> {
         Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
     }
 
-    fn short(&mut self) -> Option<Option<String>> {
+    fn short(&mut self) -> Option<Option<&'a str>> {
         let length = u16::from_le_bytes(self.take(2)?.try_into().ok()?);
         if length == NONE_SHORT {
             return Some(None);
         }
-        let text = std::str::from_utf8(self.take(usize::from(length))?).ok()?;
-        Some(Some(text.to_owned()))
+        std::str::from_utf8(self.take(usize::from(length))?)
+            .ok()
+            .map(Some)
     }
 
-    fn long(&mut self) -> Option<Option<String>> {
+    fn long(&mut self) -> Option<Option<&'a str>> {
         let length = u32::from_le_bytes(self.take(4)?.try_into().ok()?);
         if length == NONE_LONG {
             return Some(None);
         }
-        let text = std::str::from_utf8(self.take(length as usize)?).ok()?;
-        Some(Some(text.to_owned()))
+        std::str::from_utf8(self.take(length as usize)?)
+            .ok()
+            .map(Some)
     }
 
     /// Takes what is known of a call before it is sent, as the row of a running call.
-    pub(super) fn row(&mut self, id: CallId, surface: u8) -> Option<CallRow> {
+    pub(super) fn row(&mut self, id: CallId, surface: u8) -> Option<CallRow<&'a str>> {
         let started_ms = self.number()?;
         let input_bytes = self.number()?;
         Some(CallRow {
@@ -125,7 +127,7 @@ impl Fields<'_> {
             tool: self.short()??,
             schema_version: self.short()?,
             input: self.long()?,
-            surface: Surface::from_number(surface)?.as_str().to_owned(),
+            surface: Surface::from_number(surface)?.as_str(),
             ended_ms: None,
             duration_us: None,
             status: CallStatus::Running,
@@ -138,9 +140,8 @@ impl Fields<'_> {
     }
 
     /// Takes how a call ended.
-    pub(super) fn ending(&mut self, id: CallId, status: CallStatus) -> Option<Ending> {
+    pub(super) fn ending(&mut self, status: CallStatus) -> Option<Ending<'a>> {
         Some(Ending {
-            id,
             status,
             duration_us: self.number()?,
             output_bytes: self.number()?,

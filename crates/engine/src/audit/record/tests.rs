@@ -53,25 +53,26 @@ fn a_record_comes_back_whole_and_only_at_its_own_place() {
     let mut record = whole(&text, 1);
     set_repeats(&mut record, 42);
     seal(&mut record, SALT, 4096);
-    let Found::Record(Entry::Whole(row), length) = read(&record, SALT, 4096) else {
+    let Found::Record(Kind::Whole, id, length) = read(&record, SALT, 4096) else {
         panic!("the record is valid");
     };
+    let Some(Entry::Whole(row)) = decode(&record) else {
+        panic!("its fields are valid");
+    };
+    assert_eq!((id, row.id), (CallId::new(7, 9), CallId::new(7, 9)));
     assert_eq!((length, length % ALIGNMENT), (record.len(), 0));
     assert_eq!(
-        (row.status, row.repeats, row.surface.as_str()),
+        (row.status, row.repeats, row.surface),
         (CallStatus::Refused, 42, "rest")
     );
     assert_eq!((row.started_ms, row.ended_ms), (11, Some(16)));
-    assert_eq!((row.user, row.trace.as_deref()), (None, Some("")));
+    assert_eq!((row.user, row.trace), (None, Some("")));
     assert_eq!(
         row.project,
         "ä".repeat(256),
         "names are cut between characters"
     );
-    assert_eq!(
-        (row.tool.as_str(), row.input.as_deref()),
-        (text.as_str(), Some(text.as_str()))
-    );
+    assert_eq!((row.tool, row.input), (text.as_str(), Some(text.as_str())));
     // A body made of a record, or a leftover in a reused file, is none.
     assert_eq!(read(&record, SALT, 4112), Found::Nothing);
     assert_eq!(read(&record, Salt(SALT.0 ^ 1 << 40), 4096), Found::Nothing);

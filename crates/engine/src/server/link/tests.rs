@@ -146,17 +146,15 @@ async fn a_server_that_has_read_a_call_may_leave_the_others_unread() {
             br#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
         ));
         assert!(matches!(first.answer().await, Answer::Result(_)));
-        let refused = loop {
-            let id = link.new_id();
-            let line = OneLine::request(id, "tools/call", None);
-            match link.call(&"a".parse().unwrap(), id, line, None) {
-                Ok(third) => match third.answer().await {
-                    Answer::Failed(failure) => break failure,
-                    Answer::Result(_) | Answer::Error(_) => panic!("nobody answers"),
-                },
-                Err(Refusal::NotReading) => break Failure::NotReading,
-                Err(refusal) => panic!("{refusal:?}"),
-            }
+        let id = link.new_id();
+        let line = OneLine::request(id, "tools/call", None);
+        let refused = match link.call(&"a".parse().unwrap(), id, line, None) {
+            Ok(third) => match third.answer().await {
+                Answer::Failed(failure) => failure,
+                Answer::Result(_) | Answer::Error(_) => panic!("nobody answers"),
+            },
+            Err(Refusal::NotReading) => Failure::NotReading,
+            Err(refusal) => panic!("{refusal:?}"),
         };
         assert_eq!(refused, Failure::NotReading);
     };

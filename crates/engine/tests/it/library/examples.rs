@@ -49,7 +49,7 @@ fn servers_lists_two_servers_and_calls_the_second() {
 fn the_agent_loop_ends_with_the_models_answer() {
     insta::assert_snapshot!(run("agent_loop", &[]), @r#"
     tool: {"type":"tool_result","tool_use_id":"toolu_1","content":[{"type":"text","text":"{\"city\":\"Bergen\",\"celsius\":8.5}"}]}
-    tool: {"type":"tool_result","tool_use_id":"toolu_2","content":[{"type":"text","text":"arguments of `native__fahrenheit` do not fit its schema\n- /celsius: \"celsius\" is a required property\n- /degrees: unexpected\ncorrect the named fields and call again"}],"is_error":true}
+    tool: {"type":"tool_result","tool_use_id":"toolu_2","content":[{"type":"text","text":"arguments of `native__fahrenheit` do not fit its schema\n- (arguments): has fields the tool does not know: `degrees`\n- /celsius: required field `celsius` is missing\ncorrect the named fields and call again"}],"is_error":true}
     tool: {"type":"tool_result","tool_use_id":"toolu_3","content":[{"type":"text","text":"47.3"}]}
     tool: {"type":"tool_result","tool_use_id":"toolu_4","content":[{"type":"text","text":"Unknown tool: native__teleport"}],"is_error":true}
     model: "No: 47.3 °F, and I cannot take you elsewhere."

@@ -27,7 +27,12 @@ async fn every_tool_is_offered_and_called_back_in_every_shape() {
     let peers = [("one", Evilpeer::new()), (LONG_NAME, Evilpeer::new())];
     let rig = Rig::start(&peers).await;
     add_native(&rig);
-    let listed = rig.tools(Shape::Mcp).await.as_array().unwrap().len();
+    let plain = names(Shape::Mcp, &rig.tools(Shape::Mcp).await);
+    let listed = plain.len();
+    // The second `echo` is the long one's; a name may be cut, the order is the same in all shapes.
+    let echoes = plain.iter().enumerate();
+    let mut echoes = echoes.filter(|(_, name)| name.ends_with("echo"));
+    let (long, _) = echoes.nth(1).unwrap();
     for shape in Shape::ALL {
         let tools = rig.tools(shape).await;
         let offered = names(shape, &tools);
@@ -37,11 +42,8 @@ async fn every_tool_is_offered_and_called_back_in_every_shape() {
         let refused = offered.iter().find(|name| !shape.target().accepts(name));
         assert_eq!(refused, None, "{shape}");
         assert_eq!(rig.tools(shape).await, tools, "the order is stable");
-        // The second `echo` is the long one's.
-        let echoes = offered.iter().filter(|name| name.contains("echo"));
-        let long = echoes.clone().nth(1).unwrap();
         for (name, arguments, wanted) in [
-            (long, json!({"text": "round trip"}), "round trip"),
+            (&offered[long], json!({"text": "round trip"}), "round trip"),
             (&offered[0], json!({}), "native"),
         ] {
             let written = arguments.to_string();

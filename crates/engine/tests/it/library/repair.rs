@@ -58,12 +58,10 @@ async fn a_timeout_is_a_result_and_the_run_goes_on() {
         ..CallOptions::default()
     };
     let call = json!({"type": "tool_use", "id": "c", "name": "one__slow", "input": {"ms": 60_000}});
-    let called = rig.engine.call_from(
-        &rig.agent,
-        Some(Shape::Anthropic),
-        &call.to_string(),
-        &options,
-    );
+    let message = call.to_string();
+    let called = rig
+        .engine
+        .call_from(&rig.agent, Some(Shape::Anthropic), &message, &options);
     let answers = tokio::time::timeout(super::LONG, called)
         .await
         .unwrap()

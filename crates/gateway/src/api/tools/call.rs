@@ -7,40 +7,65 @@
 
 use std::time::Duration;
 
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::response::Response;
 use gantry_engine::{CallOptions, ModelAnswer, ModelAnswers, Scope};
 use gantry_model::shape::{Calls, FormError, Shape};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Deserialize;
+use utoipa::IntoParams;
 
-use super::{shape_of, understood};
+use super::shape_of;
 use crate::api::body::{JsonBody, document};
-use crate::api::call::{call_tool, now_or_later, surface};
+use crate::api::call::{Accepted, call_tool, now_or_later, surface};
+use crate::api::query::Asked;
 use crate::api::{Api, Who};
 use crate::http::context;
-use crate::http::error::Problem;
+use crate::http::error::{Problem, ProblemDocument};
 
 /// Names the rows of the audit, in the order of the calls.
 const CALLS: &str = "x-gantry-call-id";
 
-#[derive(Deserialize)]
+/// How a call is to be read, and how long it may take.
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Asked {
+#[into_params(parameter_in = Query)]
+pub(in crate::api) struct CallAsked {
+    /// `mcp`, `anthropic`, `openai`, `openai-responses` or `gemini`; told by the body's form, if
+    /// this is left out.
     shape: Option<String>,
+    /// How long each call may take; the server's own bound holds beside it.
+    #[param(minimum = 0, format = "uint64")]
     timeout_ms: Option<u64>,
 }
 
-// row 4.3, row 4.6
-pub(super) async fn call(
+/// Calls a tool by its exposed name, in MCP's own shape or in that of a model's API: one call, a
+/// list, or the assistant's whole message, answered in the same shape. The caller's grants decide, the arguments are checked against
+/// the tool's schema, and the call is on record. rows 4.3 and 4.6
+#[utoipa::path(post, path = "/api/v1/tools/call", tag = "tools", params(CallAsked,
+        ("Prefer" = Option<String>, Header, description = "`respond-async`: answer 202 at once.")), responses(
+    (status = 200, description = "`Answered`, or the answers in the shape of the calls.", body = serde_json::Value),
+    (status = 202, description = "With `Prefer: respond-async`: it runs, `Location` says where to ask.",
+        body = Accepted, headers(("Location" = String, description = "Where its outcome will be."),
+            ("Preference-Applied" = String, description = "`respond-async`."))),
+    (status = 404, description = "`server.unknown`, `tool.unknown`, `item.unknown` or `method.unknown`.",
+        body = ProblemDocument<'static>, content_type = "application/problem+json"),
+    (status = 499, description = "`call.cancelled`: it was taken back.", body = ProblemDocument<'static>,
+        content_type = "application/problem+json"),
+    (status = 502, description = "The server failed: `server.exited`, `server.protocol`, `schema.output` and others.",
+        body = ProblemDocument<'static>, content_type = "application/problem+json"),
+    (status = 503, description = "`server.down`: it is not running; the detail says why and when the next try is.",
+        body = ProblemDocument<'static>, content_type = "application/problem+json"),
+    (status = 504, description = "`call.timeout`: no answer in time.", body = ProblemDocument<'static>,
+        content_type = "application/problem+json"),
+))]
+pub(in crate::api) async fn call(
     State(api): State<Api>,
     Who(caller): Who,
-    asked: Result<Query<Asked>, QueryRejection>,
+    Asked(asked): Asked<CallAsked>,
     headers: HeaderMap,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let asked = understood(asked)?;
     let shape = shape_of(asked.shape.as_deref())?;
     let is_object = body.raw().is_object();
     let calls = match Calls::read(shape, body.raw()) {

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use gantry_engine::{Health, HostReport};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 /// How the gateway is.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(in crate::api) struct HealthView {
     ok: bool,
     draining: bool,
@@ -17,7 +18,7 @@ pub(in crate::api) struct HealthView {
     host: Vec<FactView>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct AuditView {
     writable: bool,
     reason: Option<String>,
@@ -26,7 +27,7 @@ struct AuditView {
     last_fold_error: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct FactView {
     name: &'static str,
     available: bool,

@@ -7,12 +7,13 @@ use gantry_model::spec::{Launch, Profile, ServerSpec, Source, Start};
 use gantry_sandbox::{Limits, PromiseState};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
 use super::rfc3339;
 use super::spec::SpecView;
 
 /// A server in a list.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(in crate::api) struct ServerSummary {
     id: String,
     name: String,
@@ -59,7 +60,7 @@ impl ServerSummary {
 }
 
 /// A server with everything that is known of it.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(in crate::api) struct ServerStatusView {
     #[serde(flatten)]
     summary: ServerSummary,
@@ -68,6 +69,7 @@ pub(in crate::api) struct ServerStatusView {
     created_ms: u64,
     pid: Option<u32>,
     protocol_version: Option<String>,
+    #[schema(value_type = Option<Object>)]
     server_info: Option<Box<RawValue>>,
     instructions: Option<String>,
     prompts: usize,
@@ -141,7 +143,7 @@ impl ServerStatusView {
 }
 
 /// When a server is tried again.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct NextTry {
     at: String,
     at_ms: u64,
@@ -167,13 +169,13 @@ impl NextTry {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Excluded {
     tool: String,
     reason: String,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct CrashView {
     at: String,
     at_ms: u64,
@@ -182,7 +184,7 @@ struct CrashView {
 }
 
 /// What a server uses beside what it may. row 1.16
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct UsageView {
     cpu_ms: Option<u64>,
     cpu_limit: Option<f64>,
@@ -210,7 +212,7 @@ impl UsageView {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct PromiseView {
     name: &'static str,
     state: &'static str,
@@ -232,7 +234,7 @@ impl PromiseView {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct QueueView {
     in_flight: usize,
     waiting: usize,
@@ -242,11 +244,11 @@ struct QueueView {
 }
 
 /// Whether calls are sent to a server that let some go unanswered.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct BreakerView {
     state: &'static str,
     unanswered: u32,
-    next_try_in_ms: Option<u128>,
+    next_try_in_ms: Option<u64>,
 }
 
 impl BreakerView {
@@ -259,12 +261,12 @@ impl BreakerView {
         Self {
             state,
             unanswered: breaker.unanswered,
-            next_try_in_ms: breaker.refuses_for.map(|time| time.as_millis()),
+            next_try_in_ms: breaker.refuses_for.map(|time| time.as_millis() as u64),
         }
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct NoiseView {
     lines: u64,
     last: Vec<String>,

@@ -2,10 +2,11 @@
 
 use gantry_model::spec::{Launch, ServerSpec, WhenUnresponsive, period};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 /// What is wanted of a server; of its environment only the names.
-#[derive(Serialize)]
-pub(super) struct SpecView {
+#[derive(Serialize, ToSchema)]
+pub(in crate::api) struct SpecView {
     args: Vec<String>,
     env: Vec<String>,
     cwd: Option<String>,
@@ -21,7 +22,7 @@ pub(super) struct SpecView {
     restart: RestartView,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct RestartView {
     at_once: u32,
     window: String,
@@ -31,7 +32,7 @@ struct RestartView {
 
 impl SpecView {
     /// Shows what is in force, defaults included.
-    pub(super) fn of(spec: &ServerSpec) -> Self {
+    pub(in crate::api) fn of(spec: &ServerSpec) -> Self {
         let Launch::Process(process) = &spec.launch;
         let restart = &spec.life.restart;
         Self {

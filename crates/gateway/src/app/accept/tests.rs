@@ -2,11 +2,13 @@
 
 use std::time::Instant as Clock;
 
+use axum::Router;
 use axum::routing::get;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::http;
 
 const QUICK: Patience = Patience {
     head: Duration::from_millis(300),
@@ -36,7 +38,7 @@ async fn serve_with(bounds: Bounds) -> Served {
     let address = listener.local_addr().unwrap();
     let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
     let acceptor = Acceptor {
-        router,
+        service: Arc::new(move |request| http::ask(&router, request)),
         bounds,
         patience: QUICK,
         stop: stop.clone(),

@@ -10,7 +10,7 @@ use crate::config::env::Environment;
 use crate::config::plan::{Plan, Planned};
 
 use super::super::failure::{Exit, Failure};
-use super::super::format::{pretty, table};
+use super::super::format::pretty;
 use super::super::screen::Screen;
 use super::super::up::Flags;
 
@@ -219,7 +219,7 @@ pub(super) fn show(
             .iter()
             .map(|row| vec![row.key.clone(), row.value.clone(), row.from.clone()])
             .collect();
-        screen.line(&table(&["key", "value", "from"], &rows));
+        screen.table(&["key", "value", "from"], &rows);
     }
     Ok(ExitCode::SUCCESS)
 }

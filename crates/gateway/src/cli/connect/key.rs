@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::app::data::DataFolder;
 use crate::config::clients::ours::KEY_PREFIX;
@@ -115,7 +115,7 @@ impl<'a> Keys<'a> {
         let keys = admin.get("/api/v1/keys?limit=1000").await?;
         let ours = list(&keys, "/items")
             .iter()
-            .filter(|key| key["label"] == Value::from(self.label.as_str()));
+            .filter(|key| key["label"] == self.label.as_str());
         Ok(ours.map(|key| text(key, "/id")).collect())
     }
 

@@ -7,7 +7,7 @@ use crate::config::clients::document::Document;
 use crate::config::clients::ours::{self, Way};
 use crate::config::clients::{CLIENTS, Client, ClientError, Place, Scope, Whereabouts};
 
-use super::super::format::{pretty, table};
+use super::super::format::pretty;
 use super::super::screen::Screen;
 
 /// One file of a client.
@@ -52,7 +52,7 @@ pub(super) fn show(at: &Whereabouts, as_json: bool, screen: &Screen) {
         ));
     } else {
         let rows: Vec<Vec<String>> = found.iter().map(row).collect();
-        screen.line(&table(&["client", "scope", "gantry", "file"], &rows));
+        screen.table(&["client", "scope", "gantry", "file"], &rows);
         screen.line("");
         screen
             .line("Connect one with `gantry connect CLIENT`; `--dry-run` shows what would change.");

@@ -30,13 +30,19 @@ pub(super) fn command(members: &Map<String, Value>) -> String {
     words.join(" ")
 }
 
-/// Returns the names of variables and headers.
-pub(super) fn variables(members: &Map<String, Value>) -> Vec<String> {
+/// Returns the names of variables and headers whose value is wanted.
+pub(super) fn variables(
+    members: &Map<String, Value>,
+    wanted: impl Fn(&str) -> bool,
+) -> Vec<String> {
     let named = ["env", "headers"]
         .iter()
         .filter_map(|member| members.get(*member));
-    let named = named.filter_map(Value::as_object);
-    named.flat_map(|pairs| pairs.keys().cloned()).collect()
+    let pairs = named.filter_map(Value::as_object).flatten();
+    pairs
+        .filter(|(_, value)| value.as_str().is_some_and(&wanted))
+        .map(|(name, _)| name.clone())
+        .collect()
 }
 
 /// Lists the files that are found, and takes nothing over.
@@ -88,7 +94,7 @@ pub(super) fn listing(at: &Whereabouts, options: &Options, surroundings: &Surrou
             vec![client.id.to_owned(), scope.to_string(), path, servers]
         })
         .collect();
-    screen.line(&table(&["client", "scope", "file", "servers"], &rows));
+    screen.table(&["client", "scope", "file", "servers"], &rows);
     screen.line("");
     screen.line("Take them over with `gantry import CLIENT` or `gantry import --all`; `--dry-run` shows what would change.");
 }
@@ -147,6 +153,7 @@ impl Report<'_> {
             screen.line(&indented(&table(
                 &["server", "", "command", "variables"],
                 &rows,
+                usize::MAX,
             )));
             for taken in of_source() {
                 for note in &taken.notes {
@@ -186,7 +193,7 @@ impl Report<'_> {
         let mut names: Vec<&str> = Vec::new();
         for taken in self.taken {
             if matches!(taken.outcome, Outcome::Done { .. }) {
-                names.extend(taken.variables.iter().map(String::as_str));
+                names.extend(taken.in_clear.iter().map(String::as_str));
             }
         }
         names.sort_unstable();

@@ -189,16 +189,14 @@ impl Dialect {
     pub fn restore(&self, normal: &Normal) -> Map<String, Value> {
         let mut entry = self.written(&normal.members);
         for (key, value) in &normal.kept {
-            match value {
-                Value::Array(absent) if key == ABSENT => {
-                    let names = absent.iter().filter_map(Value::as_str);
-                    names.for_each(|name| {
-                        entry.shift_remove(name);
-                    });
+            if key == ABSENT
+                && let Some(absent) = value.as_array()
+            {
+                for name in absent.iter().filter_map(Value::as_str) {
+                    entry.shift_remove(name);
                 }
-                _ => {
-                    entry.insert(key.clone(), value.clone());
-                }
+            } else {
+                entry.insert(key.clone(), value.clone());
             }
         }
         entry

@@ -15,6 +15,9 @@ pub const HIDDEN: &str = "…";
 /// Members whose values are nobody's business.
 const PRIVATE: [&str; 4] = ["env", "headers", "auth", "oauth"];
 
+/// Members whose values may carry credentials beside a place.
+const ADDRESSES: [&str; 3] = ["url", "httpUrl", "serverUrl"];
+
 /// Hides values in JSON with comments; a text that is none is hidden as a whole.
 pub fn json(text: &str) -> String {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -80,6 +83,7 @@ enum Seen {
     Shown,
     Hidden,
     Arguments,
+    Address,
 }
 
 impl Seen {
@@ -88,6 +92,8 @@ impl Seen {
             Self::Hidden
         } else if name == "args" {
             Self::Arguments
+        } else if ADDRESSES.contains(&name) {
+            Self::Address
         } else {
             Self::Shown
         }
@@ -98,14 +104,17 @@ impl Seen {
             Self::Shown => texts.to_vec(),
             Self::Hidden => vec![HIDDEN.to_owned(); texts.len()],
             Self::Arguments => arguments(texts),
+            Self::Address => texts.iter().map(|text| url(text)).collect(),
         }
     }
 }
 
 fn hide_node(node: &CstNode, seen: Seen) {
     if let Some(text) = node.as_string_lit() {
-        if seen == Seen::Hidden {
-            text.set_raw_value(format!("\"{HIDDEN}\""));
+        let word = text.decoded_value().unwrap_or_default();
+        let shown = seen.replaced(std::slice::from_ref(&word)).concat();
+        if shown != word {
+            text.set_raw_value(serde_json::Value::from(shown).to_string());
         }
         return;
     }
@@ -167,10 +176,12 @@ fn hide_table(table: &mut dyn TableLike, seen: Seen) {
 
 fn hide_value(value: &mut Value, seen: Seen) {
     match value {
-        Value::String(text) if seen == Seen::Hidden => {
-            let decor = text.decor().clone();
-            *text = Formatted::new(HIDDEN.to_owned());
-            *text.decor_mut() = decor;
+        Value::String(text) => {
+            let word = text.value().clone();
+            let shown = seen.replaced(std::slice::from_ref(&word)).concat();
+            if shown != word {
+                put(text, shown);
+            }
         }
         Value::Array(array) => {
             let words: Vec<String> = array
@@ -179,26 +190,26 @@ fn hide_value(value: &mut Value, seen: Seen) {
                 .collect();
             let mut shown = seen.replaced(&words).into_iter();
             for value in array.iter_mut() {
-                match value {
-                    Value::String(text) => {
-                        let word = shown.next().unwrap_or_else(|| HIDDEN.to_owned());
-                        if *text.value() != word {
-                            let decor = text.decor().clone();
-                            *text = Formatted::new(word);
-                            *text.decor_mut() = decor;
-                        }
-                    }
-                    other => hide_value(other, seen),
+                let Value::String(text) = value else {
+                    hide_value(value, seen);
+                    continue;
+                };
+                let word = shown.next().unwrap_or_else(|| HIDDEN.to_owned());
+                if *text.value() != word {
+                    put(text, word);
                 }
             }
         }
         Value::InlineTable(table) => hide_table(table, seen),
-        Value::String(_)
-        | Value::Integer(_)
-        | Value::Float(_)
-        | Value::Boolean(_)
-        | Value::Datetime(_) => {}
+        Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Datetime(_) => {}
     }
+}
+
+/// Replaces a text and leaves what stands around it.
+fn put(text: &mut Formatted<String>, shown: String) {
+    let decor = text.decor().clone();
+    *text = Formatted::new(shown);
+    *text.decor_mut() = decor;
 }
 
 #[cfg(test)]
@@ -213,10 +224,10 @@ mod tests {
     "a": {"command": "x", "args": ["--token", "s3", "--api-key=s4", "-y", "plain"],
           "env": {"A": "s1", "B": "s2"}, "headers": {"Authorization": "Bearer s5"}, },
   },
-  "primaryApiKey": "s6", "theme": "dark"
+  "url": "https://x/mcp?k=s7", "primaryApiKey": "s6", "theme": "dark"
 }"#;
         let shown = json(text);
-        for secret in ["s1", "s2", "s3", "s4", "s5", "s6"] {
+        for secret in ["s1", "s2", "s3", "s4", "s5", "s6", "s7"] {
             assert!(!shown.contains(secret), "{secret} in {shown}");
         }
         for kept in [

@@ -221,14 +221,14 @@ fn write(table: &mut Table, members: &Map<String, Value>) {
         if table.get(member).and_then(to_json).as_ref() == Some(value) {
             continue;
         }
-        let item = match value {
-            // Variables are many and long: one line each.
-            Value::Object(inner) if !inner.is_empty() => {
+        // Variables are many and long: one line each.
+        let item = match value.as_object().filter(|inner| !inner.is_empty()) {
+            Some(inner) => {
                 let mut inner_table = Table::new();
                 fill(&mut inner_table, inner);
                 Some(Item::Table(inner_table))
             }
-            _ => to_toml(value).map(Item::Value),
+            None => to_toml(value).map(Item::Value),
         };
         if let Some(item) = item {
             table.insert(member, item);

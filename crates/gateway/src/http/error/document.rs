@@ -5,6 +5,7 @@ use gantry_model::diagnose::Fault;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{FieldIssue, Problem, RpcError, title};
 
@@ -22,31 +23,51 @@ struct RpcData<'a> {
 }
 
 /// A problem document of RFC 9457 with our extension members.
-#[derive(Serialize)]
-struct Document<'a> {
+#[derive(Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub(crate) struct ProblemDocument<'a> {
+    /// Where the page about this code is, on this gateway.
+    #[schema(example = "/errors/server.unknown")]
     r#type: String,
+    /// The status in words.
     title: &'static str,
+    /// The HTTP status.
+    #[schema(minimum = 400, maximum = 599)]
     status: u16,
+    /// What is wrong with this very request.
     detail: &'a str,
+    /// The stable code.
+    #[schema(example = "server.unknown")]
     code: &'static str,
+    /// Who can mend it: `client`, `server` or `gateway`.
     fault: &'static str,
+    /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     hint: Option<&'a str>,
+    /// The call's id in the audit.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     call: Option<String>,
+    /// When to come again, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     retry_after: Option<f64>,
+    /// The fields that are wrong.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    #[schema(value_type = Vec<FieldIssue>, required = false)]
     issues: &'a [FieldIssue],
+    /// The server's own JSON-RPC error.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, value_type = Option<RpcError>)]
     error: Option<&'a RpcError>,
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let parts = &self.0;
-        let document = Document {
-            r#type: format!("urn:gantry:error:{}", parts.code),
+        let document = ProblemDocument {
+            r#type: format!("/errors/{}", parts.code),
             title: title(parts.status),
             status: parts.status.as_u16(),
             detail: self.detail(),

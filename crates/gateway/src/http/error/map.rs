@@ -137,13 +137,18 @@ fn rpc_status(code: i64) -> StatusCode {
 impl From<EngineError> for Problem {
     fn from(error: EngineError) -> Self {
         let status = match &error {
-            EngineError::Spec(_) | EngineError::Name(_) | EngineError::Native { .. } => {
-                StatusCode::UNPROCESSABLE_ENTITY
+            EngineError::Spec(_)
+            | EngineError::Name(_)
+            | EngineError::Grant(_)
+            | EngineError::Native { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            EngineError::Conflict { .. }
+            | EngineError::OfFile { .. }
+            | EngineError::AgentExists { .. }
+            | EngineError::LastAdmin
+            | EngineError::NeedsApproval { .. } => StatusCode::CONFLICT,
+            EngineError::UnknownServer { .. } | EngineError::UnknownAgent { .. } => {
+                StatusCode::NOT_FOUND
             }
-            EngineError::Conflict { .. } | EngineError::NeedsApproval { .. } => {
-                StatusCode::CONFLICT
-            }
-            EngineError::UnknownServer { .. } => StatusCode::NOT_FOUND,
             EngineError::StartFailed { .. } => StatusCode::BAD_GATEWAY,
             EngineError::Audit(_) | EngineError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
             EngineError::Locked { .. }

@@ -99,7 +99,7 @@ async fn a_fault_of_ours_shows_code_and_call_only() {
     let document = document(problem(CallError::Panicked)).await;
     assert_eq!(document["status"], 500);
     assert_eq!(document["code"], "gateway.panic");
-    assert_eq!(document["type"], "urn:gantry:error:gateway.panic");
+    assert_eq!(document["type"], "/errors/gateway.panic");
     assert_eq!(document["call"], "call_00000000000000000000000000000007");
     assert_eq!(
         document["detail"],
@@ -135,4 +135,23 @@ async fn an_engines_error_tells_its_cause_when_the_client_can_mend_it() {
     assert!(detail.contains("`command` must name a program"), "{detail}");
     let exists = Problem::from(EngineError::Conflict { name: server() });
     assert_eq!(exists.status(), StatusCode::CONFLICT);
+}
+
+#[test]
+fn a_server_that_needs_more_of_its_client_is_a_bad_request_in_the_stateless_era() {
+    let needs = |code| CallError::Rpc {
+        server: server(),
+        code,
+        message: "the client must sample".to_owned(),
+        data: None,
+    };
+    let status = |problem: Problem| problem.mcp_status();
+    assert_eq!(status(problem(needs(-32021))), StatusCode::OK);
+    let stateless = problem(needs(-32021)).for_stateless();
+    assert_eq!(stateless.rpc_code(), -32021);
+    assert_eq!(status(stateless), StatusCode::BAD_REQUEST);
+    assert_eq!(
+        status(problem(needs(-32000)).for_stateless()),
+        StatusCode::OK
+    );
 }

@@ -24,7 +24,20 @@ fn without_a_gateway_every_verb_says_so_and_exits_with_3() {
         &["call", "a__echo"],
         &["calls"],
         &["logs", "a"],
+        &["logs", "a", "-f"],
+        &["calls", "-f"],
         &["restart", "a"],
+        &["add", "a", "--", "x"],
+        &["ls"],
+        &["rm", "a"],
+        &["key", "ls"],
+        &["key", "new"],
+        &["key", "revoke", "x"],
+        &["agent", "ls"],
+        &["agent", "new", "x"],
+        &["agent", "rm", "x"],
+        &["bench", "a__echo"],
+        &["why", "x", "a__echo"],
     ] {
         let told = alone(verb);
         assert!(
@@ -74,9 +87,9 @@ fn wrong_usage_exits_with_2() {
         assert_snapshot!(alone(&["call"]), @"
         --- stderr
         error: the following required arguments were not provided:
-          <TOOL>
+          <TOOL> [ARGUMENT]...
 
-        Usage: gantry call <TOOL> [NAME=VALUE]...
+        Usage: gantry call [OPTIONS] <TOOL> [--ARGUMENT VALUE | NAME=VALUE]...
 
         For more information, try '--help'.
         --- exit 2
@@ -110,17 +123,17 @@ fn wrong_usage_exits_with_2() {
         assert_snapshot!(run(&gantry, &["call", "a__echo", "hello"]), @"
         --- stderr
         error: `hello` is no argument
-        hint: write `name=value`
+        hint: write `--name value` or `name=value`
         --- exit 2
         ");
-        assert_snapshot!(run(&gantry, &["call", "a__echo", "--json", "[1]"]), @"
+        assert_snapshot!(run(&gantry, &["call", "a__echo", "--json-args", "[1]"]), @"
         --- stderr
-        error: `--json` must be a JSON object
+        error: `--json-args` must be a JSON object
         --- exit 2
         ");
-        assert_snapshot!(run(&gantry, &["call", "a__echo", "--json", "{"]), @"
+        assert_snapshot!(run(&gantry, &["call", "a__echo", "--json-args", "{"]), @"
         --- stderr
-        error: `--json` is no JSON
+        error: `--json-args` is no JSON
           because: EOF while parsing an object at line 1 column 1
         --- exit 2
         ");

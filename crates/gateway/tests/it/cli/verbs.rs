@@ -100,7 +100,7 @@ fn call() {
         {"sum":3.5}
         --- exit 0
         "#);
-        assert_snapshot!(run(&gantry, &["call", "a__echo", "--json", r#"{"text":"\u001b[31mred"}"#]), @r"
+        assert_snapshot!(run(&gantry, &["call", "a__echo", "--json-args", r#"{"text":"\u001b[31mred"}"#]), @r"
         \u{1b}[31mred
         --- exit 0
         ");
@@ -167,7 +167,12 @@ fn logs() {
     run(&gantry, &["call", "a__stderr", "text=one"]);
     run(
         &gantry,
-        &["call", "a__stderr", "--json", r#"{"text":"\u001b[2Jtwo"}"#],
+        &[
+            "call",
+            "a__stderr",
+            "--json-args",
+            r#"{"text":"\u001b[2Jtwo"}"#,
+        ],
     );
     run(&gantry, &["call", "a__noise", "lines=3"]);
     let logged = || run(&gantry, &["logs", "a", "--json"]);
@@ -195,45 +200,13 @@ fn restart() {
     let mut before = gantry.status("a");
     for name in ["a".to_owned(), before["id"].as_str().unwrap().to_owned()] {
         let told = run(&gantry, &["restart", &name]);
-        let states =
-            ["stopping", "starting", "ready"].map(|state| format!("a is {state}\n--- exit 0"));
-        assert!(states.contains(&told), "{told}");
+        assert_eq!(
+            told.lines().filter(|line| *line == "a is ready").count(),
+            1,
+            "{told}"
+        );
+        assert!(told.ends_with("--- exit 0"), "{told}");
         let is_new = |now: &Value| now["state"] == "ready" && now["pid"] != before["pid"];
         before = gantry.wait_status("a", LONG, is_new);
     }
-}
-
-#[test]
-fn doctor() {
-    let gantry = Gantry::start(&["a"]);
-    // Its stderr may tell of cgroups that other gateways left.
-    let output = gantry.cli(&["doctor"]);
-    assert_eq!(output.status.code(), Some(0));
-    let told = String::from_utf8(output.stdout).unwrap();
-    // What the machine can do differs; what is asked of it does not.
-    let facts: Vec<&str> = told
-        .lines()
-        .take_while(|line| !line.is_empty())
-        .skip(1)
-        .collect();
-    assert!(
-        facts
-            .iter()
-            .all(|line| line.starts_with("  ✓ ") || line.starts_with("  ✗ ")),
-        "{told}"
-    );
-    let gateway = told.split_once("\n\n").unwrap().1;
-    settings().bind(|| {
-        assert_snapshot!(gateway, @"
-        The gateway of this folder
-          ✓ version [version]
-          1 ready
-          ✓ audit can be written
-        ")
-    });
-    let json = gantry.cli(&["doctor", "--json"]);
-    assert_eq!(json.status.code(), Some(0));
-    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
-    assert_eq!(json["gateway"]["ok"], true);
-    assert!(json["host"]["facts"].as_array().unwrap().len() >= facts.len());
 }

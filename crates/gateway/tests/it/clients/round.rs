@@ -4,6 +4,8 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
 
+use gantry::config::mistake::{Kind, Mistake};
+use gantry::config::{document, entry, file};
 use serde_json::{Map, Value, json};
 
 use super::{FILES, Home, known, parsed, text};
@@ -45,6 +47,8 @@ fn every_client_is_imported_connected_and_imported_again_without_loss() {
         let given = back[known(client).root].as_object().unwrap();
         assert_eq!(*given, wanted, "{client}: nothing is lost");
         assert_eq!(back.get("inputs"), parsed(&file).get("inputs"), "{client}");
+
+        assert_understood(&home, client);
 
         // A second import changes nothing.
         let again = home.told(&["import", client]);
@@ -113,6 +117,27 @@ fn every_client_is_imported_connected_and_imported_again_without_loss() {
         };
         assert_eq!(bytes(content()), original, "{client}: byte for byte");
         assert_eq!(keys(&gantry), keys_before, "{client}");
+    }
+}
+
+/// What was written is what `gantry up` reads: nothing is wrong with it but that remote servers wait.
+fn assert_understood(home: &Home, client: &str) {
+    let path = home.folder().join("gantry.toml");
+    let document = document::Document::read(&path, document::Syntax::Toml).unwrap();
+    let entries = file::entries(&document, &file::Root::Own).unwrap();
+    assert!(!entries.is_empty(), "{client}");
+    let folder = home.folder();
+    for entry in entries {
+        let fill = entry::Fill::AsWritten { folder: &folder };
+        let reading = entry::read(&document, &entry, entry::Owner::Gantry, fill);
+        let remote = |mistake: &Mistake| mistake.kind() == Kind::Remote;
+        assert!(
+            reading.mistakes.iter().all(remote) && reading.warnings.is_empty(),
+            "{client}: `{}`: {:#?} {:?}",
+            entry.name,
+            reading.mistakes,
+            reading.warnings
+        );
     }
 }
 

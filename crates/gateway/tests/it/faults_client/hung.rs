@@ -51,6 +51,7 @@ fn ten_thousand_calls_at_a_hung_server_are_all_answered_in_time() {
         json!({"calls": {"timeout": "20s", "timeout_max": "20s"}, "life": {"health_every": "10m"}});
     let rig = Rig::new(&Evilpeer::new(), &members);
     let (fds, before) = (rig.quiet_fds(), rig.memory());
+    let begun = Instant::now();
     let hang = |number: usize| json!({"ms": 600_000, "nonce": format!("n{number}")});
     let taken: Vec<_> = (0..LANES + QUEUE)
         .map(|number| {
@@ -65,7 +66,7 @@ fn ten_thousand_calls_at_a_hung_server_are_all_answered_in_time() {
     let overflow = |client: usize| {
         let mut connection = rig.gantry.connect();
         for number in (LANES + QUEUE..CALLS).skip(client).step_by(CLIENTS) {
-            let begun = Instant::now();
+            let asked = Instant::now();
             let params = json!({"name": "far__slow", "arguments": hang(number)});
             let call = match number % 2 {
                 0 => Posted::stateless(&rig.gantry.agent, "tools/call", params),
@@ -76,7 +77,7 @@ fn ten_thousand_calls_at_a_hung_server_are_all_answered_in_time() {
             };
             call.write(&mut connection);
             is_busy(&connection.answer().unwrap());
-            assert!(begun.elapsed() <= SECOND, "{:?}", begun.elapsed());
+            assert!(asked.elapsed() <= SECOND, "{:?}", asked.elapsed());
         }
     };
     thread::scope(|scope| {
@@ -136,10 +137,11 @@ fn ten_thousand_calls_at_a_hung_server_are_all_answered_in_time() {
     );
     assert_eq!(count("refused", Some("server.busy")), refused);
     assert_eq!(count("ok", None), 1);
-    // A flood of refusals is counted into few rows.
+    // A flood of refusals is counted into few rows: twenty a second, and one for the others.
+    let few = 25 * (begun.elapsed().as_secs() as usize + 1);
     assert!(
-        (LANES + QUEUE + 2..LANES + QUEUE + 150).contains(&rows.len()),
-        "{}",
+        (LANES + QUEUE + 2..LANES + QUEUE + few).contains(&rows.len()),
+        "{} rows, {few} of refusals at most",
         rows.len()
     );
 }

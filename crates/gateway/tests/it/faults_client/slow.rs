@@ -70,7 +70,7 @@ fn who_neither_reads_nor_sends_for_thirty_seconds_is_cut_off_and_hurts_nobody() 
             }
         }
         let query = format!("server={FAR}&status=ok");
-        let answered = eventually(LONG, || rig.gantry.audit_rows(&query).len() == READERS);
+        let answered = eventually(3 * LONG, || rig.gantry.audit_rows(&query).len() == READERS);
         assert!(
             answered.is_some(),
             "every call is answered and recorded, read or not"

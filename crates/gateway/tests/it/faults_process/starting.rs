@@ -123,7 +123,7 @@ fn every_exit_counts_and_climbs_the_ladder() {
         ),
         (
             "later",
-            Evilpeer::new().fault("crash-after=300"),
+            Evilpeer::new().fault("crash-after=1000"),
             "exited",
             "exit code 1",
         ),
@@ -135,7 +135,7 @@ fn every_exit_counts_and_climbs_the_ladder() {
     let gantry = builder.start();
     for (name, _, kind, how) in &cases {
         let top = |status: &Value| status["next_try"]["in_ms"].as_u64() > Some(5000);
-        let status = gantry.wait_status(name, LONG, top);
+        let status = gantry.wait_status(name, 2 * LONG, top);
         assert_eq!(status["restart_count"], 8, "{status:#}");
         assert_eq!(status["health_warning"], true);
         let wanted = [

@@ -43,8 +43,37 @@ async fn a_call_comes_back_with_everything_it_carried() {
             segment: 4,
             offset: 0,
         };
-        store.fold(&[], next).await.unwrap();
+        store.fold::<&str>(&[], next).await.unwrap();
         assert_eq!(store.fold_position().await.unwrap(), Some(next));
+    })
+    .await;
+}
+
+// row 0.9
+#[tokio::test]
+async fn rows_that_are_alike_come_back_as_different_as_they_were() {
+    on_each(|store| async move {
+        // Two kinds that fill whole statements, and more kinds of a few than are told apart.
+        let rows: Vec<_> = (0..700)
+            .map(|n| {
+                let mut row = call(n, [CallStatus::Ok, CallStatus::Error][n as usize % 2]);
+                (row.user, row.session, row.step, row.trace) = (None, None, None, None);
+                row.run = (n % 50 == 0).then(|| format!("run-{n}"));
+                row.input = (n % 3 > 0).then(|| format!("{{\"n\":{n}}}"));
+                row.duration_us = Some(n);
+                row
+            })
+            .collect();
+        let borrowed: Vec<_> = rows.iter().map(CallRow::borrowed).collect();
+        store.fold(&borrowed, ANYWHERE).await.unwrap();
+        store.fold(&borrowed[100..400], ANYWHERE).await.unwrap();
+        let all = CallFilter {
+            limit: 1000,
+            ..CallFilter::default()
+        };
+        let mut found = store.calls(&all).await.unwrap();
+        found.reverse();
+        assert_eq!(found, rows);
     })
     .await;
 }

@@ -16,6 +16,7 @@ fn key(number: u8, kind: KeyKind) -> KeyRow {
         label: format!("key {number}"),
         created_ms: NOON + u64::from(number),
         revoked_ms: None,
+        expires_ms: (kind == KeyKind::Agent).then_some(NOON + 60_000),
     }
 }
 

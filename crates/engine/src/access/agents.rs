@@ -1,0 +1,166 @@
+//! Agents: who keys speak for, what was granted to them, and what they see of it.
+//!
+//! Store first, memory second, as with keys. Removing an agent ends its keys; the last admin key
+//! never goes this way. Entry points: `Access::agents` and the three changes.
+
+use gantry_model::grant::{Grant, ToolFilter};
+use gantry_model::id::AgentName;
+use gantry_store::{AgentRow, AgentTools, GrantRow, Principal, StoreError};
+
+use super::{Access, KeyView};
+use crate::clock::unix_ms;
+use crate::error::EngineError;
+
+/// An agent as it may be shown.
+#[derive(Debug, Clone)]
+pub struct AgentView {
+    /// Its name.
+    pub name: AgentName,
+    /// What a person says of it.
+    pub label: String,
+    /// When it was first known, in milliseconds since 1970.
+    pub created_ms: u64,
+    /// What was granted to it.
+    pub grants: Vec<Grant>,
+    /// What it sees of the tools among that.
+    pub filter: ToolFilter,
+    /// Its valid keys.
+    pub keys: Vec<KeyView>,
+}
+
+/// An agent that is to be made.
+#[derive(Debug, Clone)]
+pub struct NewAgent {
+    /// Its name.
+    pub name: AgentName,
+    /// What a person says of it.
+    pub label: String,
+    /// What it may use; nothing without any.
+    pub grants: Vec<Grant>,
+    /// What it sees of the tools among that.
+    pub filter: ToolFilter,
+}
+
+/// What is to be another about an agent; what is `None` stays.
+#[derive(Debug, Clone, Default)]
+pub struct AgentChange {
+    /// What a person says of it.
+    pub label: Option<String>,
+    /// What it may use, instead of all it may use now.
+    pub grants: Option<Vec<Grant>>,
+    /// What it sees of the tools among that.
+    pub filter: Option<ToolFilter>,
+}
+
+impl Access {
+    /// Returns all agents, by name.
+    pub(crate) async fn agents(&self) -> Result<Vec<AgentView>, EngineError> {
+        let (grants, keys) = (self.store.grants(&self.project).await?, self.list().await?);
+        let rows = self.store.agents(&self.project).await?;
+        let view = |row: AgentRow| AgentView {
+            grants: granted(&row.name, &grants),
+            filter: filter_of(&row.tools).unwrap_or_default(),
+            keys: keys
+                .iter()
+                .filter(|key| key.agent == row.name)
+                .cloned()
+                .collect(),
+            name: row.name,
+            label: row.label,
+            created_ms: row.created_ms,
+        };
+        Ok(rows.into_iter().map(view).collect())
+    }
+
+    pub(crate) async fn create_agent(&self, new: NewAgent) -> Result<(), EngineError> {
+        let row = AgentRow {
+            project: self.project.clone(),
+            tools: tools_of(&new.filter),
+            name: new.name,
+            label: new.label,
+            created_ms: unix_ms(),
+        };
+        let grants = self.grant_rows(&row.name, &new.grants);
+        let _one = self.changing.lock().await;
+        self.store
+            .put_agent(&row, &grants)
+            .await
+            .map_err(|error| match error {
+                StoreError::Conflict { .. } => EngineError::AgentExists {
+                    name: row.name.clone(),
+                },
+                error => EngineError::Store(error),
+            })?;
+        self.reload().await
+    }
+
+    pub(crate) async fn change_agent(
+        &self,
+        name: &AgentName,
+        change: AgentChange,
+    ) -> Result<(), EngineError> {
+        let _one = self.changing.lock().await;
+        let rows = self.store.agents(&self.project).await?;
+        let row = rows.into_iter().find(|row| row.name == *name);
+        let mut row = row.ok_or_else(|| EngineError::UnknownAgent {
+            name: name.to_string(),
+        })?;
+        if let Some(label) = change.label {
+            row.label = label;
+        }
+        if let Some(filter) = change.filter {
+            row.tools = tools_of(&filter);
+        }
+        let grants = match change.grants {
+            Some(grants) => self.grant_rows(name, &grants),
+            None => {
+                let all = self.store.grants(&self.project).await?;
+                all.into_iter().filter(|row| is_of(row, name)).collect()
+            }
+        };
+        self.store.replace_agent(&row, &grants).await?;
+        self.reload().await
+    }
+
+    /// Removes an agent and ends its keys; false if there was none.
+    pub(crate) async fn remove_agent(&self, name: &AgentName) -> Result<bool, EngineError> {
+        let _one = self.changing.lock().await;
+        self.keep_an_admin(|caller| caller.agent == *name)?;
+        let known = self.store.remove_agent(&self.project, name).await?;
+        self.forget(|caller| caller.agent == *name);
+        Ok(known)
+    }
+
+    fn grant_rows(&self, agent: &AgentName, grants: &[Grant]) -> Vec<GrantRow> {
+        let row = |grant: &Grant| GrantRow {
+            project: self.project.clone(),
+            principal: Principal::Agent(agent.clone()),
+            server: grant.server().to_owned(),
+            item: grant.item().to_owned(),
+            alias: grant.alias().map(str::to_owned),
+        };
+        grants.iter().map(row).collect()
+    }
+}
+
+/// Reads a filter as it is stored; one that cannot be read is no filter that lets anything through.
+pub(super) fn filter_of(tools: &AgentTools) -> Option<ToolFilter> {
+    ToolFilter::new(&tools.include, &tools.exclude).ok()
+}
+
+fn tools_of(filter: &ToolFilter) -> AgentTools {
+    AgentTools {
+        include: filter.include().map(str::to_owned).collect(),
+        exclude: filter.exclude().map(str::to_owned).collect(),
+    }
+}
+
+fn is_of(row: &GrantRow, agent: &AgentName) -> bool {
+    matches!(&row.principal, Principal::Agent(name) if name == agent)
+}
+
+fn granted(agent: &AgentName, rows: &[GrantRow]) -> Vec<Grant> {
+    let mine = rows.iter().filter(|row| is_of(row, agent));
+    mine.filter_map(|row| Grant::new(&row.server, &row.item, row.alias.as_deref()).ok())
+        .collect()
+}

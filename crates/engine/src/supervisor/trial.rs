@@ -1,0 +1,80 @@
+//! Specs that are replaced, and specs that are only tried.
+//!
+//! A trial is in no list: it is started, waited for and stopped, and holds its name meanwhile like
+//! a server that leaves. Entry points: `Supervisor::replace` and `Supervisor::try_out`.
+
+use std::time::Duration;
+
+use gantry_model::event::EventKind;
+use gantry_model::id::ServerId;
+use gantry_model::spec::{ServerSpec, Source, Start};
+
+use super::Supervisor;
+use crate::access::random;
+use crate::clock::unix_ms;
+use crate::error::EngineError;
+use crate::server::handle::{Live, ServerHandle};
+use crate::server::logs::LogLine;
+use crate::view::ServerView;
+
+/// Lines of its log that are shown.
+const LINES: usize = 50;
+/// How much longer than its handshake a trial may take, for the process and the first lists.
+const BESIDE_HANDSHAKE: Duration = Duration::from_secs(5);
+
+impl Supervisor {
+    /// Gives a server that was registered by API another spec, under its old name, id and place.
+    pub(crate) async fn replace(&self, spec: ServerSpec) -> Result<ServerHandle, EngineError> {
+        spec.check()?;
+        let name = spec.name.clone();
+        let turn = self.turn(&name).await?;
+        let unknown = || EngineError::UnknownServer {
+            name: name.to_string(),
+        };
+        let handle = self.find(name.as_str()).ok_or_else(unknown)?;
+        if handle.spec.source != Source::Api {
+            return Err(EngineError::OfFile { name });
+        }
+        if *handle.spec == spec {
+            return Ok(handle);
+        }
+        let mut row = self.new_row(&spec);
+        (row.id, row.created_ms) = (handle.id, handle.created_ms);
+        self.store.replace_server(&row).await?;
+        let place = self.leave(&handle);
+        drop(turn);
+        // Its row keeps the name from others until its process is gone.
+        let _turn = self.turn(&name).await?;
+        Ok(self.add(&row, spec, place).await)
+    }
+
+    /// Starts a server that is not registered, shakes hands, lists, and stops it again.
+    pub(crate) async fn try_out(
+        &self,
+        mut spec: ServerSpec,
+    ) -> Result<(ServerView, Vec<LogLine>), EngineError> {
+        spec.check()?;
+        spec.start = Start::Eager;
+        let bound = spec.life.handshake + BESIDE_HANDSHAKE;
+        let turn = self.turn(&spec.name).await?;
+        if self.find(spec.name.as_str()).is_some() {
+            return Err(EngineError::Conflict { name: spec.name });
+        }
+        let id = ServerId::from_random(u128::from_le_bytes(random()));
+        let handle = self.launch(id, spec, unix_ms()).await;
+        self.lock_leaving().push(handle.clone());
+        drop(turn);
+        let mut live = handle.live.clone();
+        let is_told = |state: &Live| matches!(state, Live::Ready(_) | Live::Down(..));
+        // What is not there in time is shown as it is.
+        drop(tokio::time::timeout(bound, live.wait_for(is_told)).await);
+        let view = ServerView::of(&handle);
+        handle.stop.cancel();
+        handle.stopped.cancelled().await;
+        let state = view.status.state.as_str();
+        self.around
+            .events
+            .report(&handle.name, EventKind::Tested, format!("tested: {state}"));
+        Ok((view, handle.logs.last(LINES)))
+    }
+}

@@ -1,0 +1,321 @@
+//! Agents: `/api/v1/agents`, for administrators. Who keys speak for, what was granted to them, and
+//! what they see of it.
+//!
+//! A new agent may use nothing unless `grant` says otherwise. A filter narrows what was granted and
+//! never widens it. Every change holds from the next call on.
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use gantry_engine::{AgentChange, AgentView as Known, EngineError, NewAgent};
+use gantry_model::grant::{Grant, ToolFilter};
+use gantry_model::id::AgentName;
+use http::header::LOCATION;
+use http::{HeaderValue, StatusCode};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::body::{JsonBody, json};
+use super::keys::{KeyView, label};
+use super::query::{Asked, Page, Paging};
+use super::views::rfc3339;
+use super::{Api, Named, Who};
+use crate::http::error::{FieldIssue, Problem, ProblemDocument};
+
+/// Returns the routes, for administrators only.
+pub(super) fn routes() -> Router<Api> {
+    Router::new()
+        .route("/api/v1/agents", get(list).post(create))
+        .route(
+            "/api/v1/agents/{agent}",
+            get(one).patch(change).delete(remove),
+        )
+}
+
+/// An agent that is to be made.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AgentBody {
+    /// Its name: letters, digits, `.`, `_` and `-`, at most 64.
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", example = "reviewer")]
+    name: String,
+    /// What a person says of it.
+    #[serde(default)]
+    #[schema(max_length = 128, example = "reads pull requests")]
+    label: String,
+    /// What it may use; nothing, if this is left out.
+    grant: Option<GrantBody>,
+    /// Which of the granted tools it sees.
+    tools: Option<ToolsBody>,
+}
+
+/// What is to be another about an agent; what is left out stays as it is.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AgentPatch {
+    /// What a person says of it.
+    #[schema(max_length = 128)]
+    label: Option<String>,
+    /// What it may use, instead of all it may use now.
+    grant: Option<GrantBody>,
+    /// Which of the granted tools it sees, instead of the filter it has now.
+    tools: Option<ToolsBody>,
+}
+
+/// What an agent may use: `"all"`, or a list of patterns such as `files:read_*`, `mail:*` or
+/// `docs:resource:file:///*`, each `server:item` with `*` for any text on either side.
+#[derive(Deserialize, ToSchema)]
+#[serde(untagged)]
+#[schema(example = json!(["files:read_*", "mail:*"]))]
+pub(super) enum GrantBody {
+    /// Everything there is and will be.
+    Word(Everything),
+    /// What the patterns name.
+    Patterns(Vec<String>),
+}
+
+/// The word for everything.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Everything {
+    /// Everything.
+    All,
+}
+
+/// A filter over the granted tools: patterns over `server:tool`, `*` for any text on either side.
+#[derive(Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schema(example = json!({"include": ["files:*"], "exclude": ["files:delete_*"]}))]
+pub(super) struct ToolsBody {
+    /// What is seen; everything granted, if it is empty.
+    include: Vec<String>,
+    /// What is not seen, even if it is included.
+    exclude: Vec<String>,
+}
+
+/// An agent.
+#[derive(Serialize, ToSchema)]
+pub(super) struct AgentView {
+    /// Its name.
+    #[schema(example = "reviewer")]
+    name: String,
+    /// What a person says of it.
+    label: String,
+    /// When it was first known.
+    created: String,
+    /// The same, in milliseconds since 1970.
+    created_ms: u64,
+    /// What it may use, as patterns over `server:item`; `*` is everything.
+    #[schema(example = json!(["files:read_*"]))]
+    grants: Vec<String>,
+    /// Which of the granted tools it sees.
+    tools: ToolsBody,
+    /// Its valid keys.
+    keys: Vec<KeyView>,
+}
+
+impl AgentView {
+    fn of(agent: &Known) -> Self {
+        let texts =
+            |patterns: &mut dyn Iterator<Item = &str>| patterns.map(str::to_owned).collect();
+        Self {
+            name: agent.name.to_string(),
+            label: agent.label.clone(),
+            created: rfc3339(agent.created_ms),
+            created_ms: agent.created_ms,
+            grants: agent.grants.iter().map(pattern).collect(),
+            tools: ToolsBody {
+                include: texts(&mut agent.filter.include()),
+                exclude: texts(&mut agent.filter.exclude()),
+            },
+            keys: agent.keys.iter().map(KeyView::of).collect(),
+        }
+    }
+}
+
+impl GrantBody {
+    fn read(self) -> Result<Vec<Grant>, Problem> {
+        match self {
+            Self::Word(Everything::All) => Ok(vec![parse("*")?]),
+            Self::Patterns(patterns) => patterns.iter().map(|text| parse(text)).collect(),
+        }
+    }
+}
+
+impl ToolsBody {
+    fn read(&self) -> Result<ToolFilter, Problem> {
+        Ok(ToolFilter::new(&self.include, &self.exclude).map_err(EngineError::from)?)
+    }
+}
+
+/// Reads `server:item`; `*` alone is everything.
+fn parse(text: &str) -> Result<Grant, Problem> {
+    let parts = match text {
+        "*" => Some(("*", "*")),
+        text => text.split_once(':'),
+    };
+    let Some((server, item)) = parts else {
+        let shown: String = text.chars().take(64).flat_map(char::escape_debug).collect();
+        let message = format!("`{shown}` is no pattern `server:item`");
+        return Err(
+            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "request.body")
+                .with_detail(message.clone())
+                .with_hint(format!("write `{shown}:*` for everything on that server"))
+                .with_issues(vec![FieldIssue {
+                    path: "grant".into(),
+                    message,
+                }]),
+        );
+    };
+    Ok(Grant::new(server, item, None).map_err(EngineError::from)?)
+}
+
+/// Shows a grant as `parse` reads it.
+fn pattern(grant: &Grant) -> String {
+    match (grant.server(), grant.item(), grant.alias()) {
+        ("*", "*", None) => "*".to_owned(),
+        (server, item, None) => format!("{server}:{item}"),
+        (server, item, Some(alias)) => format!("{server}:{item} as {alias}"),
+    }
+}
+
+fn name(text: &str) -> Result<AgentName, Problem> {
+    text.parse::<AgentName>()
+        .map_err(|error| EngineError::from(error).into())
+}
+
+/// Lists the agents by name, each with its grants, filter and keys.
+#[utoipa::path(get, path = "/api/v1/agents", tag = "agents", params(Paging), responses(
+    (status = 200, description = "The agents, by name.", body = Page<AgentView>),
+))]
+pub(super) async fn list(
+    State(api): State<Api>,
+    Asked(asked): Asked<Paging>,
+) -> Result<Response, Problem> {
+    let agents = api.engine().agents().await?;
+    let page = Page::of(agents, &asked, |agent| agent.name.to_string())?;
+    let items = page.items.iter().map(AgentView::of).collect();
+    let next_cursor = page.next_cursor;
+    Ok(json(StatusCode::OK, &Page { items, next_cursor }))
+}
+
+/// Makes an agent. It may use what `grant` names, and nothing without it.
+#[utoipa::path(post, path = "/api/v1/agents", tag = "agents", request_body = AgentBody, responses(
+    (status = 201, description = "The agent was made.", body = AgentView,
+        headers(("Location" = String, description = "Where it is."))),
+    (status = 409, description = "`agent.exists`: there is one of that name.", body = ProblemDocument<'static>,
+        content_type = "application/problem+json"),
+))]
+pub(super) async fn create(
+    State(api): State<Api>,
+    Who(caller): Who,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    let asked: AgentBody = body.read()?;
+    let new = NewAgent {
+        name: name(&asked.name)?,
+        label: label(&asked.label)?,
+        grants: asked
+            .grant
+            .map(GrantBody::read)
+            .transpose()?
+            .unwrap_or_default(),
+        filter: asked.tools.unwrap_or_default().read()?,
+    };
+    let agent = api.engine().create_agent(&caller, new).await?;
+    let mut response = json(StatusCode::CREATED, &AgentView::of(&agent));
+    let place = HeaderValue::try_from(format!("/api/v1/agents/{}", agent.name));
+    let place = place.expect("a name is safe in a header");
+    response.headers_mut().insert(LOCATION, place);
+    Ok(response)
+}
+
+/// Shows one agent.
+#[utoipa::path(get, path = "/api/v1/agents/{agent}", tag = "agents",
+    params(("agent" = String, Path, description = "Its name.")), responses(
+    (status = 200, description = "The agent.", body = AgentView),
+    (status = 404, description = "`agent.unknown`: there is none of that name.", body = ProblemDocument<'static>,
+        content_type = "application/problem+json"),
+))]
+pub(super) async fn one(State(api): State<Api>, Named(agent): Named) -> Result<Response, Problem> {
+    let agent = api.engine().agent(&known(&agent)?).await?;
+    Ok(json(StatusCode::OK, &AgentView::of(&agent)))
+}
+
+/// Changes an agent: its label, its grants or its filter. The next call is judged by them.
+#[utoipa::path(patch, path = "/api/v1/agents/{agent}", tag = "agents",
+    params(("agent" = String, Path, description = "Its name.")), request_body = AgentPatch, responses(
+    (status = 200, description = "The agent as it is now.", body = AgentView),
+    (status = 404, description = "`agent.unknown`: there is none of that name.", body = ProblemDocument<'static>,
+        content_type = "application/problem+json"),
+))]
+pub(super) async fn change(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Named(agent): Named,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    let asked: AgentPatch = body.read()?;
+    let change = AgentChange {
+        label: asked.label.as_deref().map(label).transpose()?,
+        grants: asked.grant.map(GrantBody::read).transpose()?,
+        filter: asked.tools.map(|tools| tools.read()).transpose()?,
+    };
+    let agent = known(&agent)?;
+    let agent = api.engine().change_agent(&caller, &agent, change).await?;
+    Ok(json(StatusCode::OK, &AgentView::of(&agent)))
+}
+
+/// Removes an agent with its grants and keys. Its keys open nothing from now on, and its streams
+/// end within a second. One that is not there is as good as removed.
+#[utoipa::path(delete, path = "/api/v1/agents/{agent}", tag = "agents",
+    params(("agent" = String, Path, description = "Its name.")), responses(
+    (status = 204, description = "There is no such agent now."),
+    (status = 409, description = "`key.last_admin`: it holds the last admin key.", body = ProblemDocument<'static>,
+        content_type = "application/problem+json"),
+))]
+pub(super) async fn remove(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Named(agent): Named,
+) -> Result<Response, Problem> {
+    if let Ok(agent) = agent.parse::<AgentName>() {
+        api.engine().remove_agent(&caller, &agent).await?;
+    }
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Parses the name of a path; what can be no name is nobody's.
+fn known(agent: &str) -> Result<AgentName, Problem> {
+    agent.parse().map_err(|_| {
+        let shown: String = agent
+            .chars()
+            .take(64)
+            .flat_map(char::escape_debug)
+            .collect();
+        Problem::new(StatusCode::NOT_FOUND, "agent.unknown")
+            .with_detail(format!("no agent `{shown}`"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grants_are_shown_as_they_are_read() {
+        for text in [
+            "*",
+            "files:*",
+            "files:read_*",
+            "*:read",
+            "docs:resource:file:///*",
+        ] {
+            assert_eq!(pattern(&parse(text).ok().unwrap()), text);
+        }
+        for bad in ["", "files", "files:", ":x", "no server:x"] {
+            assert_eq!(parse(bad).err().unwrap().status(), 422, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! The audit as one long document: `/api/v1/calls/export`, written page by page while it is read.
+//!
+//! Never holds more than one page in memory; a reader that is slow holds up nobody.
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::stream;
+use gantry_engine::{CallFilter, CallRow, Engine, EngineError};
+use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use http::{HeaderValue, StatusCode};
+use serde::Deserialize;
+use utoipa::{IntoParams, ToSchema};
+
+use super::{CallsAsked, Status};
+use crate::api::query::Asked;
+use crate::api::views::CallView;
+use crate::api::{Api, Who};
+use crate::http::error::Problem;
+
+/// Rows that are read at once.
+const PAGE: u32 = 500;
+
+/// Which calls are exported, and how they are written.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(in crate::api) struct ExportAsked {
+    /// `jsonl`: a JSON object per line; `csv`: a table with a head.
+    #[serde(default)]
+    #[param(inline)]
+    format: Format,
+    /// Only calls of this agent.
+    agent: Option<String>,
+    /// Only calls to this server.
+    server: Option<String>,
+    /// Only calls of this tool, by its server's own name for it.
+    tool: Option<String>,
+    /// Only calls that ended so.
+    #[param(inline)]
+    status: Option<Status>,
+    /// Only calls that ended with this error code.
+    code: Option<String>,
+    /// Only calls of this run.
+    run: Option<String>,
+    /// Only calls of this conversation.
+    session: Option<String>,
+    /// Only calls of this trace.
+    trace: Option<String>,
+    /// Only calls that came in then or later: RFC 3339, or milliseconds since 1970.
+    since: Option<String>,
+    /// Only calls that came in before: RFC 3339, or milliseconds since 1970.
+    until: Option<String>,
+}
+
+/// How an export is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::api) enum Format {
+    /// A JSON object per line.
+    #[default]
+    Jsonl,
+    /// A table with a head. A cell that a spreadsheet would run gets a `'` before it.
+    Csv,
+}
+
+/// Exports calls, newest first, with the filters of the list; as many as there are.
+#[utoipa::path(get, path = "/api/v1/calls/export", tag = "calls", params(ExportAsked), responses(
+    (status = 200, description = "The calls, one per line.", content(
+        (CallView = "application/jsonl"),
+        (String = "text/csv"),
+    )),
+))]
+pub(in crate::api) async fn export(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Asked(asked): Asked<ExportAsked>,
+) -> Result<Response, Problem> {
+    let format = asked.format;
+    let asked = CallsAsked {
+        agent: asked.agent,
+        server: asked.server,
+        tool: asked.tool,
+        status: asked.status,
+        code: asked.code,
+        run: asked.run,
+        session: asked.session,
+        trace: asked.trace,
+        since: asked.since,
+        until: asked.until,
+        cursor: None,
+        limit: Some(PAGE),
+        count: false,
+    };
+    let mut writing = Writing {
+        engine: api.engine().clone(),
+        filter: Some(asked.filter(&caller)?),
+        format,
+    };
+    // The first page is read before the answer begins, so that a failure is an answer.
+    let mut first = writing.page().await?.unwrap_or_default();
+    if format == Format::Csv {
+        first.splice(
+            0..0,
+            COLUMNS.join(",").into_bytes().into_iter().chain(*b"\r\n"),
+        );
+    }
+    let rest = stream::unfold(writing, |mut writing| async move {
+        match writing.page().await {
+            Ok(page) => Some((Ok(Bytes::from(page?)), writing)),
+            Err(error) => {
+                writing.filter = None;
+                Some((Err(error), writing))
+            }
+        }
+    });
+    let first = stream::once(async { Ok(Bytes::from(first)) });
+    let (kind, name) = match format {
+        Format::Jsonl => ("application/jsonl", "attachment; filename=\"calls.jsonl\""),
+        Format::Csv => (
+            "text/csv; charset=utf-8",
+            "attachment; filename=\"calls.csv\"",
+        ),
+    };
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static(kind)),
+        (CONTENT_DISPOSITION, HeaderValue::from_static(name)),
+    ];
+    let body = Body::from_stream(futures_util::StreamExt::chain(first, rest));
+    Ok((StatusCode::OK, headers, body).into_response())
+}
+
+/// An export on its way.
+struct Writing {
+    engine: Engine,
+    /// What comes next; nothing after the last page.
+    filter: Option<CallFilter>,
+    format: Format,
+}
+
+impl Writing {
+    /// Returns the next page as text; none after the last.
+    async fn page(&mut self) -> Result<Option<Vec<u8>>, EngineError> {
+        let Some(filter) = &mut self.filter else {
+            return Ok(None);
+        };
+        let rows = self.engine.calls(filter).await?;
+        filter.before = rows.last().map(|row| row.id);
+        if rows.len() < PAGE as usize {
+            self.filter = None;
+        }
+        let mut text = Vec::new();
+        for row in rows {
+            match self.format {
+                Format::Jsonl => {
+                    serde_json::to_writer(&mut text, &CallView::of(row))
+                        .expect("views are always JSON");
+                    text.push(b'\n');
+                }
+                Format::Csv => write_row(&mut text, &row),
+            }
+        }
+        Ok(Some(text))
+    }
+}
+
+const COLUMNS: [&str; 22] = [
+    "id",
+    "started_ms",
+    "ended_ms",
+    "duration_us",
+    "status",
+    "code",
+    "error",
+    "project",
+    "agent",
+    "key",
+    "surface",
+    "server",
+    "method",
+    "tool",
+    "user",
+    "session",
+    "run",
+    "step",
+    "trace",
+    "input",
+    "output",
+    "repeats",
+];
+
+fn write_row(text: &mut Vec<u8>, row: &CallRow) {
+    let number = |number: Option<u64>| number.map(|n| n.to_string()).unwrap_or_default();
+    let (id, started) = (row.id.to_string(), row.started_ms.to_string());
+    let (ended, duration) = (number(row.ended_ms), number(row.duration_us));
+    let repeats = row.repeats.to_string();
+    let or_empty = |text: &Option<String>| text.clone().unwrap_or_default();
+    let cells: [&str; 22] = [
+        &id,
+        &started,
+        &ended,
+        &duration,
+        row.status.as_str(),
+        &or_empty(&row.code),
+        &or_empty(&row.error),
+        &row.project,
+        &row.agent,
+        &row.key,
+        &row.surface,
+        &row.server,
+        &row.method,
+        &row.tool,
+        &or_empty(&row.user),
+        &or_empty(&row.session),
+        &or_empty(&row.run),
+        &or_empty(&row.step),
+        &or_empty(&row.trace),
+        &or_empty(&row.input),
+        &or_empty(&row.output),
+        &repeats,
+    ];
+    for (place, cell) in cells.iter().enumerate() {
+        if place > 0 {
+            text.push(b',');
+        }
+        write_cell(text, cell);
+    }
+    text.extend_from_slice(b"\r\n");
+}
+
+/// Writes a cell of RFC 4180; what a spreadsheet would run as a formula is made text.
+fn write_cell(text: &mut Vec<u8>, cell: &str) {
+    let is_formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    let guard = if is_formula { "'" } else { "" };
+    if is_formula || cell.contains(['"', ',', '\r', '\n']) {
+        text.extend_from_slice(format!("\"{guard}{}\"", cell.replace('"', "\"\"")).as_bytes());
+    } else {
+        text.extend_from_slice(cell.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_quoted_and_never_run() {
+        let cell = |text: &str| {
+            let mut out = Vec::new();
+            write_cell(&mut out, text);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(cell("plain"), "plain");
+        assert_eq!(cell("a,\"b\"\n"), "\"a,\"\"b\"\"\n\"");
+        assert_eq!(cell("=1+1"), "\"'=1+1\"");
+    }
+}

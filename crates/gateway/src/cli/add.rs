@@ -1,0 +1,143 @@
+//! `gantry add NAME -- COMMAND ARGS…`: registers a server with the running gateway and starts it.
+//!
+//! It is remembered in the data folder, not in a file; `gantry rm` takes it back.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use gantry_model::id::ServerName;
+use serde_json::{Map, Value, json};
+
+use super::Surroundings;
+use super::await_server;
+use super::failure::{Exit, Failure};
+use super::find::Role;
+use super::format::{pretty, text, time_span};
+use super::screen::Screen;
+
+/// What `gantry add` takes.
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// The name that clients see
+    name: ServerName,
+    /// A variable of its environment; may be given several times
+    #[arg(long, value_name = "NAME=VALUE")]
+    env: Vec<String>,
+    /// The folder it runs in
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<PathBuf>,
+    /// What it may do on this machine: `local` as a program of your own, `hosted` strictly shut in
+    #[arg(long, value_enum, default_value_t = ProfileFlag::Local)]
+    profile: ProfileFlag,
+    /// When it is started: with the gateway, or with its first use
+    #[arg(long, value_enum, default_value_t = StartFlag::Eager)]
+    start: StartFlag,
+    /// What it is for
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+    /// How many calls it may have at once
+    #[arg(long, value_name = "N")]
+    concurrency: Option<u32>,
+    /// How long a call may take
+    #[arg(long, value_name = "TIME")]
+    timeout: Option<String>,
+    /// Do not wait until it is ready
+    #[arg(long)]
+    no_wait: bool,
+    /// How long it may take to be ready
+    #[arg(long, value_name = "TIME", default_value = "90s", value_parser = time_span)]
+    wait: Duration,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// The command and its arguments, after `--`
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum ProfileFlag {
+    Local,
+    Hosted,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum StartFlag {
+    Eager,
+    Lazy,
+}
+
+/// Registers the server; one that does not come up exits with 1 and stays registered.
+pub(super) async fn run(
+    options: &Options,
+    surroundings: &Surroundings,
+) -> Result<ExitCode, Failure> {
+    let body = body(options)?;
+    let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
+    let mut server = client.post("/api/v1/mcp/servers", Some(&body)).await?;
+    if !options.no_wait {
+        let settled =
+            await_server::settled(&client, options.name.as_str(), screen, options.wait).await;
+        server =
+            settled.map_err(|failure| failure.cause("it stays registered and is tried again"))?;
+    }
+    if options.json {
+        screen.line(&pretty(&server));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (name, state) = (text(&server, "/name"), text(&server, "/state"));
+    let line = match state.as_str() {
+        "ready" => format!("{name} is ready, {} tools", text(&server, "/tools")),
+        "idle" => format!("{name} is registered and starts with its first use"),
+        _ => format!("{name} is {state}"),
+    };
+    screen.line(&Screen::safe(&line));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn body(options: &Options) -> Result<Value, Failure> {
+    let mut env = Map::new();
+    for pair in &options.env {
+        let (name, value) = pair
+            .split_once('=')
+            .filter(|(name, _)| !name.is_empty())
+            .ok_or_else(|| {
+                Failure::new(Exit::Usage, format!("`{pair}` is no variable"))
+                    .hint("write `--env NAME=VALUE`")
+            })?;
+        env.insert(name.to_owned(), value.into());
+    }
+    let mut words = options.command.iter();
+    let command = words.next().cloned().unwrap_or_default();
+    let mut body = json!({
+        "name": options.name.as_str(),
+        "command": command,
+        "args": words.collect::<Vec<_>>(),
+        "env": env,
+        "profile": match options.profile {
+            ProfileFlag::Local => "local",
+            ProfileFlag::Hosted => "hosted",
+        },
+        "start": match options.start {
+            StartFlag::Eager => "eager",
+            StartFlag::Lazy => "lazy",
+        },
+    });
+    let more = [
+        ("description", options.description.clone().map(Value::from)),
+        ("concurrency", options.concurrency.map(Value::from)),
+        ("timeout", options.timeout.clone().map(Value::from)),
+        (
+            "cwd",
+            options.cwd.as_ref().map(|cwd| cwd.to_string_lossy().into()),
+        ),
+    ];
+    for (name, value) in more {
+        if let Some(value) = value {
+            body[name] = value;
+        }
+    }
+    Ok(body)
+}

@@ -1,0 +1,78 @@
+//! Waits until a server is where it is going: ready, or not on its way any more.
+//!
+//! Asks the gateway; the server's own bounds decide how long a start may take. Entry point:
+//! [`settled`].
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+
+use super::client::{Client, segment};
+use super::failure::{Exit, Failure};
+use super::format::text;
+use super::progress::Progress;
+use super::screen::Screen;
+
+/// How often the gateway is asked.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Returns the server's status when it is ready; says why if it does not become so.
+pub(super) async fn settled(
+    client: &Client,
+    server: &str,
+    screen: &Screen,
+    within: Duration,
+) -> Result<Value, Failure> {
+    let deadline = Instant::now() + within;
+    let path = format!("/api/v1/mcp/servers/{}", segment(server));
+    let mut progress = Progress::new(screen);
+    loop {
+        let status = client.get(&path).await?;
+        let (name, state) = (text(&status, "/name"), text(&status, "/state"));
+        match state.as_str() {
+            "ready" | "idle" => return Ok(status),
+            "starting" | "restarting" | "stopping" if Instant::now() < deadline => {
+                progress.tell(&format!("{name} is {state}"));
+            }
+            "starting" | "restarting" | "stopping" => {
+                return Err(failure(
+                    &status,
+                    &name,
+                    &format!("is still {state} after {within:?}"),
+                ));
+            }
+            _ => {
+                return Err(failure(
+                    &status,
+                    &name,
+                    &format!("is {}", state.replace('_', " ")),
+                ));
+            }
+        }
+        sleep(LOOK).await;
+    }
+}
+
+fn failure(status: &Value, name: &str, what: &str) -> Failure {
+    let mut failure = Failure::new(Exit::Failed, format!("server `{name}` {what}"));
+    for pointer in ["/reason", "/next_try/text"] {
+        let why = text(status, pointer);
+        if !why.is_empty() {
+            failure = failure.cause(why);
+        }
+    }
+    for line in text(status, "/last_crash/stderr")
+        .lines()
+        .rev()
+        .take(3)
+        .collect::<Vec<_>>()
+        .iter()
+        .rev()
+    {
+        failure = failure.cause(format!("it wrote: {line}"));
+    }
+    failure.hint(format!(
+        "`gantry logs {name}` and `gantry status {name}` say more"
+    ))
+}

@@ -1,0 +1,243 @@
+//! `gantry bench TOOL`: calls a tool through `/mcp` for a while and tells how fast the answers are.
+//!
+//! Every call is judged and recorded like any other. Bounded in time and connections.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use bytes::Bytes;
+use clap::Args;
+use futures_util::future::join_all;
+use gantry_model::era::{ProtocolVersion, headers, meta};
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt as _, Full, Limited};
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout};
+
+use super::Surroundings;
+use super::call::arguments::Words;
+use super::call::{document, find};
+use super::failure::{Exit, Failure};
+use super::find::Role;
+use super::format::{duration, pretty, text, time_span};
+use super::screen::Screen;
+use super::wire::{Down, Wire};
+
+/// The longest answer that is read.
+const LONGEST: usize = 64 << 20;
+/// How long the last answers may take.
+const LAST: Duration = Duration::from_secs(30);
+
+/// What `gantry bench` takes.
+#[derive(Debug, Args)]
+#[command(override_usage = "gantry bench [OPTIONS] <TOOL> [--ARGUMENT VALUE | NAME=VALUE]...")]
+pub(super) struct Options {
+    /// How long to go on, at most ten minutes
+    #[arg(long = "for", value_name = "TIME", default_value = "5s", value_parser = bounded)]
+    period: Duration,
+    /// How many calls are made at once
+    #[arg(long, short, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
+    connections: u32,
+    /// All arguments as one JSON object: the text, `@FILE`, or `-` for stdin
+    #[arg(long, value_name = "OBJECT")]
+    json_args: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// The tool and its arguments, as `gantry call` takes them
+    #[arg(required = true, trailing_var_arg = true, value_names = ["TOOL", "ARGUMENT"])]
+    words: Vec<String>,
+}
+
+fn bounded(text: &str) -> Result<Duration, String> {
+    let period = time_span(text)?;
+    match period > Duration::ZERO && period <= Duration::from_secs(600) {
+        true => Ok(period),
+        false => Err("write a time up to `10m`".to_owned()),
+    }
+}
+
+/// What one connection saw.
+#[derive(Default)]
+struct Tally {
+    /// How long each answered call took, in microseconds.
+    took: Vec<u64>,
+    errors: u64,
+    first_error: Option<String>,
+}
+
+/// Calls and tells; exits with 1 if any call failed.
+pub(super) async fn run(
+    options: &Options,
+    surroundings: &Surroundings,
+) -> Result<ExitCode, Failure> {
+    let (tool, words) = options.words.split_first().expect("clap asks for a tool");
+    let words = Words::of(words)?;
+    let client = surroundings.client(Role::Agent)?;
+    let known = find(&client, tool).await?.ok_or_else(|| {
+        Failure::new(Exit::Failed, format!("no tool `{tool}`"))
+            .hint("`gantry tools` lists what there is")
+    })?;
+    let name = text(&known, "/name");
+    let schema = known
+        .pointer("/definition/inputSchema")
+        .unwrap_or(&Value::Null);
+    let parsed = words.read(schema)?;
+    let arguments = match options.json_args.as_ref().or(parsed.own.json_args.as_ref()) {
+        Some(text) => document(text)?,
+        None => Value::Object(parsed.arguments),
+    };
+    let body = body(&name, &arguments);
+    let wire = Wire::new(&client)
+        .ok_or_else(|| Failure::new(Exit::Failed, "the key file holds something that is no key"))?;
+    let began = Instant::now();
+    let end = began + options.period;
+    let calling = (0..options.connections).map(|_| calls(&wire, &name, &body, end));
+    let tallies = timeout(options.period + LAST, join_all(calling))
+        .await
+        .map_err(|_| {
+            Failure::new(
+                Exit::Failed,
+                format!("answers are missing {LAST:?} after the end"),
+            )
+        })?;
+    let seconds = began.elapsed().as_secs_f64();
+    let (mut took, mut errors, mut first) = (Vec::new(), 0, None);
+    for tally in tallies {
+        took.extend(tally.took);
+        errors += tally.errors;
+        first = first.or(tally.first_error);
+    }
+    took.sort_unstable();
+    let screen = &surroundings.screen;
+    let result = summary(&name, options.connections, seconds, &took, errors);
+    if options.json || parsed.own.json {
+        screen.line(&pretty(&result));
+    } else {
+        show(&result, screen);
+    }
+    match first {
+        None => Ok(ExitCode::SUCCESS),
+        Some(why) => Err(Failure::new(Exit::Failed, format!("{errors} calls failed")).cause(why)),
+    }
+}
+
+fn body(name: &str, arguments: &Value) -> Bytes {
+    let version = ProtocolVersion::LATEST.as_str();
+    let meta = json!({meta::PROTOCOL_VERSION: version, meta::CLIENT_CAPABILITIES: {}});
+    let params = json!({"name": name, "arguments": arguments, "_meta": meta});
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    message.to_string().into()
+}
+
+async fn calls(wire: &Wire, name: &str, body: &Bytes, end: Instant) -> Tally {
+    let mut tally = Tally::default();
+    loop {
+        let began = Instant::now();
+        if began >= end {
+            return tally;
+        }
+        match one(wire, name, body.clone()).await {
+            Ok(()) => {
+                let took = began.elapsed().as_micros();
+                tally.took.push(u64::try_from(took).unwrap_or(u64::MAX));
+            }
+            Err(why) => {
+                tally.errors += 1;
+                tally.first_error.get_or_insert(why);
+                if tally.errors > 100 {
+                    return tally;
+                }
+            }
+        }
+    }
+}
+
+async fn one(wire: &Wire, name: &str, body: Bytes) -> Result<(), String> {
+    let request = Request::post("/mcp")
+        .header(ACCEPT, "application/json, text/event-stream")
+        .header(CONTENT_TYPE, "application/json")
+        .header(headers::PROTOCOL_VERSION, ProtocolVersion::LATEST.as_str())
+        .header(headers::METHOD, "tools/call")
+        .header(headers::NAME, &*headers::encode(name))
+        .body(Full::new(body))
+        .map_err(|error| error.to_string())?;
+    let (response, used) = wire.send(request).await.map_err(|down| match down {
+        Down::Unsent(why) => format!("the gateway cannot be reached: {why}"),
+        Down::Cut(why) => format!("the gateway ended the connection: {why}"),
+    })?;
+    let status = response.status();
+    let body = Limited::new(response.into_body(), LONGEST).collect().await;
+    let body = body.map_err(|error| error.to_string())?.to_bytes();
+    wire.give_back(used).await;
+    let answer: Value = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
+    if let Some(message) = answer.pointer("/error/message").and_then(Value::as_str) {
+        return Err(message.to_owned());
+    }
+    match answer.pointer("/result/isError") {
+        Some(Value::Bool(true)) => Err(text(&answer, "/result/content/0/text")),
+        _ if status == StatusCode::OK => Ok(()),
+        _ => Err(format!("the gateway answered {status}")),
+    }
+}
+
+/// Returns the value below which a share of all lies.
+fn quantile(sorted: &[u64], share: f64) -> Option<u64> {
+    let last = sorted.len().checked_sub(1)?;
+    sorted.get((last as f64 * share).round() as usize).copied()
+}
+
+fn summary(name: &str, connections: u32, seconds: f64, took: &[u64], errors: u64) -> Value {
+    let rate = took.len() as f64 / seconds.max(0.001);
+    json!({
+        "tool": name,
+        "connections": connections,
+        "seconds": (seconds * 1000.0).round() / 1000.0,
+        "calls": took.len(),
+        "errors": errors,
+        "calls_per_second": (rate * 10.0).round() / 10.0,
+        "p50_us": quantile(took, 0.5),
+        "p90_us": quantile(took, 0.9),
+        "p99_us": quantile(took, 0.99),
+        "max_us": took.last(),
+    })
+}
+
+fn show(result: &Value, screen: &Screen) {
+    let head = format!(
+        "{}, {} at once, {} s",
+        text(result, "/tool"),
+        text(result, "/connections"),
+        text(result, "/seconds")
+    );
+    screen.line(&Screen::safe(&head));
+    let us = |pointer: &str| {
+        let us = result.pointer(pointer).and_then(Value::as_f64);
+        us.map_or_else(|| "–".to_owned(), |us| duration(us / 1000.0))
+    };
+    screen.line(&format!("  calls    {}", text(result, "/calls")));
+    screen.line(&format!("  errors   {}", text(result, "/errors")));
+    screen.line(&format!("  calls/s  {}", text(result, "/calls_per_second")));
+    for (label, pointer) in [
+        ("p50", "/p50_us"),
+        ("p90", "/p90_us"),
+        ("p99", "/p99_us"),
+        ("max", "/max_us"),
+    ] {
+        screen.line(&format!("  {label:<7}  {}", us(pointer)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_of_what_was_seen() {
+        let all: Vec<u64> = (1..=101).collect();
+        assert_eq!(quantile(&all, 0.5), Some(51));
+        assert_eq!(quantile(&all, 0.99), Some(100));
+        assert_eq!(quantile(&[], 0.5), None);
+    }
+}

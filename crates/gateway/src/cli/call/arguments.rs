@@ -1,0 +1,346 @@
+//! A tool's arguments from the words of a command line, typed by the tool's schema.
+//!
+//! `--name value`, `--name=value`, `--flag`, `--no-flag`, repeated flags for lists, dots for what is
+//! nested, `name=value` with the same types. Names are found whether they are written with hyphens,
+//! underscores or capitals. Judges nothing beyond that: the gateway does. Entry point:
+//! [`Words::read`].
+
+use std::time::Duration;
+
+use gantry_model::spec::period;
+use serde_json::{Map, Value};
+
+use crate::config::mistake::meant;
+
+use super::super::failure::{Exit, Failure};
+
+/// How deep arguments are nested on a command line.
+pub(super) const DEPTH: usize = 4;
+
+/// Flags of ours that may stand after the tool, unless it has an argument of that name.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(in crate::cli) struct Own {
+    /// Print JSON.
+    pub(in crate::cli) json: bool,
+    /// Do not wait.
+    pub(in crate::cli) later: bool,
+    /// How long the call may take.
+    pub(in crate::cli) timeout: Option<Duration>,
+    /// All arguments at once.
+    pub(in crate::cli) json_args: Option<String>,
+    /// Show the tool's help.
+    pub(in crate::cli) help: bool,
+}
+
+/// What the words said.
+#[derive(Debug, Default)]
+pub(in crate::cli) struct Parsed {
+    /// The tool's arguments.
+    pub(in crate::cli) arguments: Map<String, Value>,
+    /// Ours.
+    pub(in crate::cli) own: Own,
+}
+
+/// One word, or a flag before it is known whether a value follows.
+#[derive(Debug)]
+enum Word {
+    Flag(String, Option<String>),
+    Text(String),
+}
+
+/// The words after the tool.
+#[derive(Debug)]
+pub(in crate::cli) struct Words(Vec<Word>);
+
+impl Words {
+    /// Takes the words apart; `-` alone and what is no flag stays as it is.
+    pub(in crate::cli) fn of(words: &[String]) -> Result<Self, Failure> {
+        let word = |word: &String| match word.strip_prefix("--") {
+            Some("") => Err(usage(format!("`{word}` names no argument"))),
+            Some(flag) => Ok(match flag.split_once('=') {
+                Some((name, value)) => Word::Flag(name.to_owned(), Some(value.to_owned())),
+                None => Word::Flag(flag.to_owned(), None),
+            }),
+            None if word == "-h" => Ok(Word::Flag("help".to_owned(), None)),
+            None => Ok(Word::Text(word.clone())),
+        };
+        words.iter().map(word).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Tells whether there is none.
+    pub(in crate::cli) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Reads the words by a schema; one that says nothing allows everything.
+    pub(in crate::cli) fn read(self, schema: &Value) -> Result<Parsed, Failure> {
+        let mut parsed = Parsed::default();
+        let mut words = self.0.into_iter().peekable();
+        while let Some(word) = words.next() {
+            let (name, given) = match word {
+                Word::Text(pair) => {
+                    parsed.pair(schema, &pair)?;
+                    continue;
+                }
+                Word::Flag(name, given) => (name, given),
+            };
+            let mut value = |what: &str| match (given.clone(), words.peek()) {
+                (Some(value), _) => Ok(value),
+                (None, Some(Word::Text(_))) => match words.next() {
+                    Some(Word::Text(value)) => Ok(value),
+                    _ => Err(usage(format!("`--{name}` needs {what}"))),
+                },
+                (None, _) => Err(usage(format!("`--{name}` needs {what}"))),
+            };
+            if let Some(found) = lookup(schema, &name) {
+                let text = match (kind(&found.schema), &given) {
+                    (Kind::Boolean, None) => "true".to_owned(),
+                    (kind, _) => value(kind.named())?,
+                };
+                let typed = convert(&found.schema, &text).map_err(|expected| {
+                    usage(format!("`--{name}` takes {expected}, not `{text}`"))
+                })?;
+                put(&mut parsed.arguments, &found, typed);
+                continue;
+            }
+            let negated = name
+                .strip_prefix("no-")
+                .and_then(|name| lookup(schema, name));
+            if let Some(found) = negated.filter(|found| kind(&found.schema) == Kind::Boolean) {
+                put(&mut parsed.arguments, &found, Value::Bool(false));
+                continue;
+            }
+            match name.as_str() {
+                "help" => parsed.own.help = true,
+                "json" | "raw" => parsed.own.json = true,
+                "async" => parsed.own.later = true,
+                "json-args" => parsed.own.json_args = Some(value("a JSON object")?),
+                "timeout" => {
+                    let text = value("a time")?;
+                    let time = period::parse(&text).ok_or_else(|| {
+                        usage(format!(
+                            "`--timeout` takes a time such as `10s`, not `{text}`"
+                        ))
+                    })?;
+                    parsed.own.timeout = Some(time);
+                }
+                _ if properties(schema).is_empty() => {
+                    let text = given.clone().map_or_else(|| value("a value"), Ok)?;
+                    parsed.arguments.insert(name, free(&text));
+                }
+                _ => return Err(unknown(schema, &name)),
+            }
+        }
+        Ok(parsed)
+    }
+}
+
+impl Parsed {
+    /// Takes `name=value`; what does not fit the schema goes as text, and the gateway says so.
+    fn pair(&mut self, schema: &Value, pair: &str) -> Result<(), Failure> {
+        let (name, text) = pair.split_once('=').ok_or_else(|| {
+            usage(format!("`{pair}` is no argument")).hint("write `--name value` or `name=value`")
+        })?;
+        match lookup(schema, name) {
+            Some(found) => {
+                let value = convert(&found.schema, text).unwrap_or_else(|_| text.into());
+                put(&mut self.arguments, &found, value);
+            }
+            None => {
+                self.arguments.insert(name.to_owned(), free(text));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn usage(message: String) -> Failure {
+    Failure::new(Exit::Usage, message)
+}
+
+/// An argument, by its way through the schema.
+struct Found {
+    path: Vec<String>,
+    schema: Value,
+}
+
+/// What an argument takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    Integer,
+    Number,
+    Boolean,
+    List,
+    Object,
+    Any,
+}
+
+impl Kind {
+    /// Returns what a person reads.
+    pub(super) fn named(self) -> &'static str {
+        match self {
+            Self::Text => "a text",
+            Self::Integer => "an integer",
+            Self::Number => "a number",
+            Self::Boolean => "`true` or `false`",
+            Self::List => "a value",
+            Self::Object => "a JSON object",
+            Self::Any => "a value",
+        }
+    }
+}
+
+/// Returns what a schema takes; of several types the first that is not null.
+pub(super) fn kind(schema: &Value) -> Kind {
+    let named = match schema.get("type") {
+        Some(Value::String(name)) => Some(name.as_str()),
+        Some(Value::Array(names)) => {
+            let mut names = names.iter().filter_map(Value::as_str);
+            names.find(|name| *name != "null")
+        }
+        _ => None,
+    };
+    let or_null = || {
+        let choices = schema
+            .get("anyOf")
+            .or_else(|| schema.get("oneOf"))?
+            .as_array()?;
+        let mut kinds = choices
+            .iter()
+            .filter(|choice| choice["type"] != "null")
+            .map(kind);
+        kinds.next().filter(|_| kinds.next().is_none())
+    };
+    match named {
+        Some("string") => Kind::Text,
+        Some("integer") => Kind::Integer,
+        Some("number") => Kind::Number,
+        Some("boolean") => Kind::Boolean,
+        Some("array") => Kind::List,
+        Some("object") => Kind::Object,
+        _ => or_null().unwrap_or(Kind::Any),
+    }
+}
+
+/// Returns a schema's members.
+pub(super) fn properties(schema: &Value) -> Vec<(&String, &Value)> {
+    let members = schema.get("properties").and_then(Value::as_object);
+    members.into_iter().flatten().collect()
+}
+
+/// Follows a reference within the document, once.
+pub(super) fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
+    let pointer = schema.get("$ref").and_then(Value::as_str);
+    let pointer = pointer.and_then(|text| text.strip_prefix('#'));
+    pointer
+        .and_then(|pointer| root.pointer(pointer))
+        .unwrap_or(schema)
+}
+
+/// Finds an argument by its name: as it is first, else however it is written, else by its parts.
+fn lookup(schema: &Value, name: &str) -> Option<Found> {
+    let mut path = Vec::new();
+    let mut here = schema;
+    let mut rest = name;
+    for _ in 0..DEPTH {
+        let members = properties(here);
+        let find = |wanted: &str| {
+            let exact = members.iter().find(|(name, _)| *name == wanted);
+            exact.or_else(|| {
+                members
+                    .iter()
+                    .find(|(name, _)| plain(name) == plain(wanted))
+            })
+        };
+        if let Some((name, found)) = find(rest) {
+            path.push((*name).clone());
+            let schema = resolved(schema, found).clone();
+            return Some(Found { path, schema });
+        }
+        let (first, after) = rest.split_once('.')?;
+        let (name, found) = find(first)?;
+        path.push((*name).clone());
+        (here, rest) = (resolved(schema, found), after);
+    }
+    None
+}
+
+/// Returns a name without what differs between ways of writing it.
+fn plain(name: &str) -> String {
+    let letters = name.chars().filter(|letter| !matches!(letter, '-' | '_'));
+    letters.flat_map(char::to_lowercase).collect()
+}
+
+/// Returns a text as the schema wants it, else what it wants.
+fn convert(schema: &Value, text: &str) -> Result<Value, String> {
+    let kind = kind(schema);
+    let json = || serde_json::from_str::<Value>(text).ok();
+    let fitting = |is: fn(&Value) -> bool| json().filter(is).ok_or_else(|| kind.named().to_owned());
+    match kind {
+        Kind::Text => {
+            let choices = schema.get("enum").and_then(Value::as_array);
+            let choices: Vec<&str> = choices
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .collect();
+            match choices.is_empty() || choices.contains(&text) {
+                true => Ok(text.into()),
+                false => Err(format!("one of `{}`", choices.join("`, `"))),
+            }
+        }
+        Kind::Integer => fitting(|value| value.is_i64() || value.is_u64()),
+        Kind::Number => fitting(Value::is_number),
+        Kind::Boolean => fitting(Value::is_boolean),
+        Kind::Object => fitting(Value::is_object),
+        Kind::List => match json().filter(Value::is_array) {
+            Some(list) => Ok(list),
+            None => convert(schema.get("items").unwrap_or(&Value::Null), text)
+                .map(|one| Value::Array(vec![one])),
+        },
+        Kind::Any => Ok(free(text)),
+    }
+}
+
+/// Returns JSON as what it is and anything else as text.
+fn free(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| text.into())
+}
+
+/// Puts a value in its place; a list that is there grows.
+fn put(arguments: &mut Map<String, Value>, found: &Found, value: Value) {
+    let Some((last, parents)) = found.path.split_last() else {
+        return;
+    };
+    let mut here = arguments;
+    for parent in parents {
+        let place = here
+            .entry(parent.clone())
+            .or_insert_with(|| Value::Object(Map::new()));
+        if !place.is_object() {
+            *place = Value::Object(Map::new());
+        }
+        here = place.as_object_mut().expect("it was just made one");
+    }
+    match (here.get_mut(last), value) {
+        (Some(Value::Array(there)), Value::Array(more)) => there.extend(more),
+        (_, value) => {
+            here.insert(last.clone(), value);
+        }
+    }
+}
+
+fn unknown(schema: &Value, name: &str) -> Failure {
+    let failure = usage(format!("the tool has no argument `--{name}`"));
+    let names = properties(schema)
+        .into_iter()
+        .map(|(name, _)| name.as_str());
+    match meant(name, names) {
+        Some(known) => failure.hint(format!("did you mean `--{known}`?")),
+        None => failure.hint("`gantry call TOOL --help` shows what it takes"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

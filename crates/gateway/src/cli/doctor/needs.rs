@@ -1,0 +1,200 @@
+//! What each server needs to start: its command, what that command runs on, its folder.
+//!
+//! Looks where the gateway would look: the paths of the person's own `PATH`. Never starts anything.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use gantry_model::spec::Launch;
+
+use crate::app::data::DataFolder;
+use crate::config::env::Environment;
+use crate::config::mistake::Mistake;
+
+use super::super::Surroundings;
+use super::super::client::{Client, segment};
+use super::super::failure::Failure;
+use super::super::files::{Files, Setup, brief};
+use super::super::format::{list, text};
+use super::{Finding, Grade};
+
+/// Commands that run on something else.
+const RUNNERS: [(&str, &[&str], &str); 5] = [
+    (
+        "npx",
+        &["node"],
+        "install Node.js, for example with `apt install nodejs npm`",
+    ),
+    (
+        "npm",
+        &["node"],
+        "install Node.js, for example with `apt install nodejs npm`",
+    ),
+    ("uvx", &["uv"], "install uv: https://docs.astral.sh/uv/"),
+    (
+        "docker",
+        &[],
+        "install Docker, or run the server without a container",
+    ),
+    ("bunx", &["bun"], "install Bun: https://bun.sh/"),
+];
+
+/// Looks at what the servers of files need, and at what is wrong with the files.
+pub(super) fn of_files(
+    files: &Files,
+    surroundings: &Surroundings,
+) -> Result<Vec<Finding>, Failure> {
+    let data = DataFolder::at(surroundings.data_path()?);
+    let setup = Setup::new(files, data, surroundings)?;
+    let plan = match setup.load() {
+        Ok(plan) => plan,
+        Err(mistakes) => return Ok(mistakes.iter().map(mistaken).collect()),
+    };
+    let mut findings: Vec<Finding> = plan.mistakes.iter().map(mistaken).collect();
+    for planned in &plan.servers {
+        let Launch::Process(process) = &planned.spec.launch;
+        let need = Need {
+            command: process.command.clone(),
+            folder: process.cwd.clone(),
+        };
+        let name = planned.spec.name.as_str();
+        findings.push(need.finding(name, &surroundings.environment));
+    }
+    for file in &plan.unapproved {
+        let detail = format!("`{}` waits for your word", file.path.display());
+        findings
+            .push(Finding::new(Grade::Doubtful, "approval", detail).advise("run `gantry approve`"));
+    }
+    Ok(findings)
+}
+
+fn mistaken(mistake: &Mistake) -> Finding {
+    let (text, advice) = brief(mistake);
+    let mut finding = Finding::new(Grade::Bad, mistake.server().unwrap_or("file"), text);
+    finding.advice = advice;
+    finding
+}
+
+/// Looks at what the running gateway's servers need that were not looked at yet.
+pub(super) async fn of_gateway(
+    client: &Client,
+    surroundings: &Surroundings,
+    findings: &mut Vec<Finding>,
+) {
+    let Ok(answer) = client.get("/api/v1/mcp/servers").await else {
+        return;
+    };
+    for server in list(&answer, "/items") {
+        let name = text(server, "/name");
+        if findings.iter().any(|known| known.what == name) {
+            continue;
+        }
+        let path = format!("/api/v1/mcp/servers/{}", segment(&name));
+        let Ok(status) = client.get(&path).await else {
+            continue;
+        };
+        let folder = Some(text(&status, "/spec/cwd")).filter(|cwd| !cwd.is_empty());
+        let need = Need {
+            command: text(&status, "/command"),
+            folder: folder.map(PathBuf::from),
+        };
+        findings.push(need.finding(&name, &surroundings.environment));
+    }
+}
+
+/// What a server is started with.
+struct Need {
+    command: String,
+    folder: Option<PathBuf>,
+}
+
+impl Need {
+    fn finding(&self, server: &str, environment: &Environment) -> Finding {
+        if let Some(folder) = self.folder.as_deref().filter(|folder| !folder.is_dir()) {
+            let detail = format!("its folder `{}` is not there", folder.display());
+            return Finding::new(Grade::Bad, server, detail)
+                .advise("make it, or name another as `cwd`");
+        }
+        let known = RUNNERS.iter().find(|(name, _, _)| self.command == *name);
+        let advice = known.map(|(_, _, advice)| *advice);
+        let Some(found) = locate(&self.command, environment) else {
+            let detail = format!("`{}` is not on the PATH", self.command);
+            let advice = advice.unwrap_or("install it, or write the whole path of the command");
+            return Finding::new(Grade::Bad, server, detail).advise(advice);
+        };
+        let under = known.into_iter().flat_map(|(_, under, _)| under.iter());
+        for program in under {
+            if locate(program, environment).is_none() {
+                let detail = format!(
+                    "`{}` is there, but `{program}` is not on the PATH",
+                    self.command
+                );
+                return Finding::new(Grade::Bad, server, detail).advise(advice.unwrap_or_default());
+            }
+        }
+        Finding::new(
+            Grade::Good,
+            server,
+            format!("{} is {}", self.command, found.display()),
+        )
+    }
+}
+
+/// Finds a program as the system would.
+fn locate(command: &str, environment: &Environment) -> Option<PathBuf> {
+    let is_program = |path: &Path| {
+        std::fs::metadata(path)
+            .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    if command.contains('/') {
+        return Some(PathBuf::from(command)).filter(|path| is_program(path));
+    }
+    let folders = std::env::split_paths(environment.get("PATH").unwrap_or_default());
+    let mut places = folders.map(|folder| folder.join(command));
+    places.find(|path| is_program(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn finding(folder: &Path, command: &str) -> (Grade, String) {
+        let path = ("PATH".to_owned(), folder.to_str().unwrap().to_owned());
+        let environment: Environment = [path].into_iter().collect();
+        let need = Need {
+            command: command.to_owned(),
+            folder: None,
+        };
+        let finding = need.finding("a", &environment);
+        (finding.grade, finding.detail)
+    }
+
+    #[test]
+    fn a_command_and_what_it_runs_on_are_looked_for() {
+        let home = tempfile::tempdir().unwrap();
+        let make = |name: &str, mode: u32| {
+            let path = home.path().join(name);
+            fs::write(&path, "").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        assert_eq!(
+            finding(home.path(), "npx"),
+            (Grade::Bad, "`npx` is not on the PATH".to_owned())
+        );
+        make("npx", 0o644);
+        assert_eq!(
+            finding(home.path(), "npx").0,
+            Grade::Bad,
+            "it cannot be run"
+        );
+        make("npx", 0o755);
+        let (grade, detail) = finding(home.path(), "npx");
+        assert_eq!(grade, Grade::Bad);
+        assert!(detail.contains("`node` is not on the PATH"), "{detail}");
+        make("node", 0o755);
+        assert_eq!(finding(home.path(), "npx").0, Grade::Good);
+        assert_eq!(finding(home.path(), "/nowhere/x").0, Grade::Bad);
+    }
+}

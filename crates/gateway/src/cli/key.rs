@@ -1,0 +1,159 @@
+//! `gantry key ls | new | revoke`: who may come in.
+//!
+//! A key's text is shown once, to whoever makes it, or goes into a file that only they can read.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::Surroundings;
+use super::client::segment;
+use super::failure::{Exit, Failure};
+use super::find::Role;
+use super::format::{list, number, pretty, text, time};
+use super::screen::Screen;
+
+/// What `gantry key` takes.
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List the keys, without their text
+    Ls {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make a key; its text is shown this once
+    New(New),
+    /// Make a key worthless at once
+    Revoke {
+        /// The key's id, as `gantry key ls` shows it
+        key: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+struct New {
+    /// The agent it speaks for
+    #[arg(long, default_value = "default", conflicts_with = "admin")]
+    agent: String,
+    /// Make an administrator's key instead
+    #[arg(long)]
+    admin: bool,
+    /// What a person calls it
+    #[arg(long, default_value = "")]
+    label: String,
+    /// How long it opens doors, such as `12h`; until it is revoked, if this is left out
+    #[arg(long, value_name = "TIME")]
+    expires_in: Option<String>,
+    /// Write it into a new file that only you can read, instead of showing it
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Lists, makes or revokes keys.
+pub(super) async fn run(
+    options: &Options,
+    surroundings: &Surroundings,
+) -> Result<ExitCode, Failure> {
+    let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
+    match &options.action {
+        Action::Ls { json } => {
+            let answer = client.get("/api/v1/keys").await?;
+            show(&answer, *json, screen);
+        }
+        Action::New(new) => {
+            let mut body = json!({"kind": "agent", "agent": new.agent, "label": new.label});
+            if new.admin {
+                body = json!({"kind": "admin", "label": new.label});
+            }
+            if let Some(period) = &new.expires_in {
+                body["expires_in"] = period.as_str().into();
+            }
+            let file = new.out.as_deref().map(create).transpose()?;
+            let mut made = client.post("/api/v1/keys", Some(&body)).await?;
+            if let (Some(mut file), Some(path)) = (file, &new.out) {
+                let key = text(&made, "/key");
+                let written = writeln!(file, "{key}").and_then(|()| file.sync_all());
+                written.map_err(|error| unwritable(path, &error))?;
+                made["key"] = Value::Null;
+                made["file"] = path.display().to_string().into();
+            }
+            if new.json {
+                screen.line(&pretty(&made));
+            } else {
+                let place = [text(&made, "/key"), text(&made, "/file")].concat();
+                screen.error_line(&format!(
+                    "{} for {}",
+                    text(&made, "/id"),
+                    text(&made, "/agent")
+                ));
+                screen.line(&place);
+            }
+        }
+        Action::Revoke { key, json } => {
+            client
+                .delete(&format!("/api/v1/keys/{}", segment(key)))
+                .await?;
+            if *json {
+                screen.line(&pretty(&json!({"revoked": key})));
+            } else {
+                screen.line(&Screen::safe(&format!("{key} opens nothing any more")));
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(answer: &Value, json: bool, screen: &Screen) {
+    if json {
+        return screen.line(&pretty(answer));
+    }
+    let moment = |key: &Value, pointer: &str| number(key, pointer).map_or_else(String::new, time);
+    let row = |key: &Value| {
+        vec![
+            text(key, "/id"),
+            text(key, "/kind"),
+            text(key, "/agent"),
+            moment(key, "/created_ms"),
+            moment(key, "/expires_ms"),
+            text(key, "/label"),
+        ]
+    };
+    let rows: Vec<Vec<String>> = list(answer, "/items").iter().map(row).collect();
+    screen.table(&["key", "kind", "agent", "made", "ends", "label"], &rows);
+}
+
+/// Makes the file before the key, so that no key is made that nobody gets.
+fn create(path: &Path) -> Result<std::fs::File, Failure> {
+    let opened = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path);
+    opened.map_err(|error| unwritable(path, &error))
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::plain(
+        Exit::Failed,
+        format!("cannot write `{}`", path.display()),
+        error,
+    )
+}

@@ -1,0 +1,102 @@
+//! `gantry doctor`: what it looks at, and when it is not content.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use super::{alone, settings, told};
+use crate::harness::Gantry;
+
+/// Returns the part under a title.
+fn part<'a>(told: &'a str, title: &str) -> &'a str {
+    let after = told
+        .split(title)
+        .nth(1)
+        .unwrap_or_else(|| panic!("no `{title}`: {told}"));
+    after.split("\n\n").next().unwrap().trim_matches('\n')
+}
+
+#[test]
+fn a_healthy_gateway_is_well_and_each_server_has_what_it_needs() {
+    let gantry = Gantry::start(&["a"]);
+    // Its stderr may tell of cgroups that other gateways left.
+    let output = gantry.cli(&["doctor"]);
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    let told = String::from_utf8(output.stdout).unwrap();
+    // What the machine can do differs; what is asked of it does not.
+    let facts: Vec<&str> = part(&told, "This machine").lines().collect();
+    assert!(facts.len() > 5, "{told}");
+    let marked = |line: &&str| line.starts_with("  ✓ ") || line.starts_with("  ! ");
+    assert!(facts.iter().all(marked), "{told}");
+    settings().bind(|| {
+        let mut settings = settings();
+        settings.add_filter(r"[\d.]+ [GM]iB free", "[room] free");
+        settings.bind(|| {
+            assert_snapshot!(part(&told, "The data folder"), @"
+            ✓ folder  [home]/data is yours alone
+            ✓ admin key  only you can read it
+            ✓ agent key  only you can read it
+            ✓ disk  [room] free
+            ✓ port  the gateway has it
+            ✓ clock  is plausible
+            ");
+        });
+        assert_snapshot!(part(&told, "What servers need"), @"  ✓ a  [evilpeer] is [evilpeer]");
+        assert_snapshot!(part(&told, "The gateway of this folder"), @"
+        ✓ version  [version]
+        ✓ servers  1 ready
+        ✓ audit  can be written
+        ");
+    });
+    let json = gantry.cli(&["doctor", "--json"]);
+    assert_eq!(json.status.code(), Some(0));
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(
+        (&json["gateway"]["ok"], &json["ok"]),
+        (&json!(true), &json!(true))
+    );
+    assert!(json["host"]["facts"].as_array().unwrap().len() >= facts.len());
+}
+
+#[test]
+fn what_keeps_a_server_from_starting_exits_with_1_and_says_what_to_do() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("mcp.json");
+    let servers = json!({"mcpServers": {
+        "missing": {"command": "no-such-program-here"},
+        "folder": {"command": "/bin/sh", "cwd": "/nowhere"},
+        "variable": {"command": "/bin/sh", "env": {"TOKEN": "${NO_SUCH_VARIABLE_HERE}"}},
+        "good": {"command": "/bin/sh"},
+    }});
+    fs::write(&file, servers.to_string()).unwrap();
+    let told = alone(&["doctor", "--config", file.to_str().unwrap()]);
+    settings().bind(|| {
+        assert_snapshot!(part(&told, "What servers need"), @"
+        ✗ variable  [home]/mcp.json:1:156: server `variable`: `env.TOKEN` uses the variable `NO_SUCH_VARIABLE_HERE`, which is not set; set `NO_SUCH_VARIABLE_HERE` before `gantry up`, or write `${NO_SUCH_VARIABLE_HERE:-default}`
+        ✗ missing  `no-such-program-here` is not on the PATH; install it, or write the whole path of the command
+        ✗ folder  its folder `/nowhere` is not there; make it, or name another as `cwd`
+        ✓ good  /bin/sh is /bin/sh
+        ");
+    });
+    assert!(told.ends_with("--- exit 1"), "{told}");
+    assert!(
+        told.contains("not running; start it with `gantry up`"),
+        "{told}"
+    );
+}
+
+#[test]
+fn keys_that_others_can_read_are_found() {
+    let gantry = Gantry::start(&[]);
+    let key = gantry.data().join("keys/agent.key");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+    let output = gantry.cli(&["doctor"]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = told(&output);
+    assert!(
+        told.contains("✗ agent key          others can read it (mode 0644); run `chmod 600"),
+        "{told}"
+    );
+}

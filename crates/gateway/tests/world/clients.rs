@@ -1,0 +1,59 @@
+//! Must show 3 of the surfaces: clients of other makers, over HTTP and over `gantry stdio`, each doing
+//! everything: list, call, error, progress, cancel, resource, prompt.
+//!
+//! The Python clients tell one story (`clients/story.py`); the Inspector is asked step by step.
+
+mod inspector;
+mod python;
+
+use std::time::Duration;
+
+use gantry_testkit::Evilpeer;
+use gantry_testkit::wait::eventually;
+
+use crate::harness::{Gantry, PROGRAM};
+
+/// How a client reaches the gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Http,
+    Stdio,
+}
+
+/// A gateway with one peer, `a`.
+struct Stage {
+    gantry: Gantry,
+}
+
+impl Stage {
+    fn set() -> Self {
+        let gantry = Gantry::builder().server("a", &Evilpeer::new()).start();
+        gantry.wait_state("a", "ready", Duration::from_secs(60));
+        Self { gantry }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/mcp", self.gantry.authority)
+    }
+
+    /// Returns the command that a client starts which only starts programs.
+    fn command(&self) -> Vec<String> {
+        let data = self.gantry.data();
+        let data = data.to_str().unwrap();
+        [PROGRAM, "stdio", "--no-start", "--data", data]
+            .map(str::to_owned)
+            .to_vec()
+    }
+
+    /// Waits until the record says that the long call was taken back, and that nothing else was.
+    fn was_cancelled(&self) {
+        let mut rows = Vec::new();
+        let told = eventually(Duration::from_secs(20), || {
+            rows = self.gantry.audit_rows("server=a&status=cancelled");
+            !rows.is_empty()
+        });
+        assert!(told.is_some(), "no call was taken back");
+        assert_eq!(rows.len(), 1, "{rows:#?}");
+        assert_eq!(rows[0]["tool"], "slow");
+    }
+}

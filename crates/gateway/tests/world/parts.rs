@@ -1,0 +1,116 @@
+//! Where the programs of other makers are, and how they are run: with a bound, their words kept.
+//!
+//! `.ci/world` brings them; a part that is missing fails the test that needs it, and says so. Entry
+//! points: the paths, and [`run`].
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use gantry_testkit::wait::eventually;
+use tempfile::TempDir;
+
+/// Longer than any of them takes on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Returns a file of a part.
+pub(crate) fn part(path: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let file = root.join("target/world").join(path);
+    assert!(
+        file.exists(),
+        "`{}` is missing: run `.ci/world`",
+        file.display()
+    );
+    file.canonicalize().unwrap()
+}
+
+/// Returns a file that stands beside these tests.
+pub(crate) fn beside(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/world")
+        .join(path)
+}
+
+/// Returns a command of the Node that the clients and suites need, on a script of a part.
+pub(crate) fn node(script: &str) -> Command {
+    let node = part("node/node_modules/node/bin/node");
+    let mut path = OsString::from(node.parent().unwrap());
+    path.push(":/usr/local/bin:/usr/bin:/bin");
+    let mut command = Command::new(node);
+    command.arg(part(script)).env("PATH", path);
+    command
+}
+
+/// A program of somebody else's that runs; killed with this value.
+pub(crate) struct Running {
+    child: Child,
+    kept: TempDir,
+}
+
+/// What a program said, and how it ended.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    /// Its exit code; `None` if a signal ended it.
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Running {
+    /// Starts it with a home of its own and nothing to read.
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let kept = tempfile::tempdir().unwrap();
+        let file = |name: &str| File::create(kept.path().join(name)).unwrap();
+        let child = command
+            .env("HOME", kept.path())
+            .env("NO_COLOR", "1")
+            .stdin(Stdio::null())
+            .stdout(file("stdout"))
+            .stderr(file("stderr"))
+            .spawn();
+        let child = child.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        Self { child, kept }
+    }
+
+    /// Waits for its end.
+    pub(crate) fn end(mut self) -> Ran {
+        let mut status = None;
+        let ended = eventually(PATIENCE, || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        let said = |name: &str| fs::read_to_string(self.kept.path().join(name)).unwrap_or_default();
+        let (stdout, stderr) = (said("stdout"), said("stderr"));
+        assert!(
+            ended.is_some(),
+            "it still runs after {PATIENCE:?}:\n{stdout}\n{stderr}"
+        );
+        let code = status.and_then(|status| status.code());
+        Ran {
+            code,
+            stdout,
+            stderr,
+        }
+    }
+
+    /// Kills it, as a person does who has waited long enough.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Runs a program to its end.
+pub(crate) fn run(command: &mut Command) -> Ran {
+    Running::start(command).end()
+}

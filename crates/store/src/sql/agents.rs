@@ -1,0 +1,21 @@
+//! Statements over agents. Run by the engine's `agents`.
+
+pub(crate) const PUT: &str = "INSERT INTO kb.agents \
+     (project_id, id, description, created_at, tools) VALUES ($1, $2, $3, $4, $5)";
+
+pub(crate) const REPLACE: &str =
+    "UPDATE kb.agents SET description = $3, tools = $4 WHERE project_id = $1 AND id = $2";
+
+pub(crate) const OF_PROJECT: &str = "SELECT id, description, created_at, tools \
+     FROM kb.agents WHERE project_id = $1 ORDER BY id";
+
+/// The keys of the agent go with it.
+pub(crate) const REMOVE: &str = "DELETE FROM kb.agents WHERE project_id = $1 AND id = $2";
+
+/// Grants to single keys, before their keys go.
+pub(crate) const REMOVE_KEY_GRANTS: &str = "DELETE FROM kb.mcp_bindings \
+     WHERE project_id = $1 AND principal_kind = 'api_key' AND principal IN \
+     (SELECT id FROM kb.mcp_api_keys WHERE project_id = $1 AND agent_id = $2)";
+
+#[cfg(test)]
+pub(crate) const ALL: &[&str] = &[PUT, REPLACE, OF_PROJECT, REMOVE, REMOVE_KEY_GRANTS];

@@ -1,0 +1,242 @@
+//! Folds the journal's rows into the audit, together with the position they were read up to.
+//!
+//! Binds many rows to one statement, because a round trip to the connection's thread costs more
+//! than a row. Most rows of a burst differ in a few columns only: what they have in common is bound
+//! once for all of them. Placeholders are bare `?`: SQLite looks numbered ones up one by one.
+//! Entry point `SqliteStore::fold`.
+
+use std::sync::{Arc, LazyLock};
+
+use sqlx::Sqlite;
+use sqlx::query::Query;
+use sqlx::sqlite::{SqliteArguments, SqliteConnection};
+
+use super::SqliteStore;
+use super::value::{signed, signed_option};
+use super::writer::Durability;
+use crate::call::{CallRow, FoldPosition};
+use crate::error::StoreError;
+use crate::sql::calls as sql;
+
+/// Rows per statement; enough to hide the round trip, few enough for a small statement.
+pub(super) const MANY: usize = 64;
+/// Rows per statement where they are alike.
+pub(super) const ALIKE: usize = 128;
+/// Rows per statement where fewer are alike.
+pub(super) const FEW: usize = 16;
+/// How many kinds of rows are told apart; further ones are bound whole.
+const KINDS: usize = 8;
+
+static FOLD_ONE: LazyLock<String> = LazyLock::new(|| statement(1));
+static FOLD_MANY: LazyLock<String> = LazyLock::new(|| statement(MANY));
+static FOLD_ALIKE: LazyLock<String> = LazyLock::new(|| alike_statement(ALIKE));
+static FOLD_FEW: LazyLock<String> = LazyLock::new(|| alike_statement(FEW));
+
+impl SqliteStore {
+    pub(crate) async fn fold<T: AsRef<str> + Sync>(
+        &self,
+        rows: &[CallRow<T>],
+        position: FoldPosition,
+    ) -> Result<(), StoreError> {
+        const WHAT: &str = "fold the journal";
+        let mut turn = self.writer.turn(WHAT, Durability::Process).await?;
+        let mut transaction = turn.begin().await?;
+        let folded = fold(&mut transaction, rows, position).await;
+        folded.map_err(|error| self.failed(WHAT, error))?;
+        transaction
+            .commit()
+            .await
+            .map_err(|error| self.failed(WHAT, error))?;
+        turn.done();
+        Ok(())
+    }
+}
+
+/// Returns the statement that folds so many rows, whatever they are.
+pub(super) fn statement(rows: usize) -> String {
+    let group = placeholders(sql::COLUMNS);
+    let groups = vec![group.as_str(); rows].join(", ");
+    let (head, tail) = (sql::FOLD_HEAD, sql::FOLD_TAIL);
+    format!("{head}VALUES {groups}{tail}")
+}
+
+/// Returns the statement that folds so many rows of one kind: first what they have in common, then
+/// what each has of its own.
+pub(super) fn alike_statement(rows: usize) -> String {
+    let group = placeholders(sql::OWN);
+    let groups = vec![group.as_str(); rows].join(", ");
+    let (head, columns, tail) = (sql::FOLD_HEAD, sql::ALIKE_COLUMNS, sql::FOLD_TAIL);
+    // Without a condition SQLite would take the conflict clause for a join's.
+    format!("{head}SELECT {columns} FROM (VALUES {groups}) AS own WHERE true{tail}")
+}
+
+fn placeholders(count: usize) -> String {
+    format!("({})", vec!["?"; count].join(", "))
+}
+
+async fn fold<T: AsRef<str> + Sync>(
+    connection: &mut SqliteConnection,
+    rows: &[CallRow<T>],
+    position: FoldPosition,
+) -> Result<(), sqlx::Error> {
+    let Kinds { kinds, mut others } = Kinds::of(rows);
+    for kind in &kinds {
+        let (alike, rest) = kind.as_chunks::<ALIKE>();
+        for chunk in alike {
+            bind_alike(&FOLD_ALIKE, chunk)
+                .execute(&mut *connection)
+                .await?;
+        }
+        let (few, rest) = rest.as_chunks::<FEW>();
+        for chunk in few {
+            bind_alike(&FOLD_FEW, chunk)
+                .execute(&mut *connection)
+                .await?;
+        }
+        others.extend(rest);
+    }
+    let (many, rest) = others.as_chunks::<MANY>();
+    for chunk in many {
+        let statement = sqlx::query(FOLD_MANY.as_str());
+        let statement = chunk.iter().copied().fold(statement, bind_whole);
+        statement.execute(&mut *connection).await?;
+    }
+    for row in rest {
+        let statement = bind_whole(sqlx::query(FOLD_ONE.as_str()), row);
+        statement.execute(&mut *connection).await?;
+    }
+    let put = sqlx::query(sql::PUT_POSITION).bind(signed(position.segment));
+    put.bind(signed(position.offset))
+        .execute(connection)
+        .await
+        .map(drop)
+}
+
+/// The rows of a batch, those that are alike together.
+struct Kinds<'r, T> {
+    kinds: Vec<Vec<&'r CallRow<T>>>,
+    others: Vec<&'r CallRow<T>>,
+}
+
+impl<'r, T: AsRef<str>> Kinds<'r, T> {
+    fn of(rows: &'r [CallRow<T>]) -> Self {
+        let mut kinds: Vec<Vec<&CallRow<T>>> = Vec::new();
+        let mut others = Vec::new();
+        for row in rows {
+            match kinds.iter().position(|kind| are_alike(kind[0], row)) {
+                Some(known) => kinds[known].push(row),
+                None if kinds.len() < KINDS => kinds.push(vec![row]),
+                None => others.push(row),
+            }
+        }
+        Self { kinds, others }
+    }
+}
+
+/// Tells whether two rows differ only in what `bind_own` binds.
+fn are_alike<T: AsRef<str>>(one: &CallRow<T>, other: &CallRow<T>) -> bool {
+    let (a, b) = (one, other);
+    let same = |a: &T, b: &T| a.as_ref() == b.as_ref();
+    let agree = |a: &Option<T>, b: &Option<T>| text(a) == text(b);
+    same(&a.tool, &b.tool)
+        && agree(&a.step, &b.step)
+        && agree(&a.trace, &b.trace)
+        && same(&a.server, &b.server)
+        && a.status == b.status
+        && same(&a.agent, &b.agent)
+        && same(&a.key, &b.key)
+        && same(&a.project, &b.project)
+        && same(&a.method, &b.method)
+        && same(&a.surface, &b.surface)
+        && agree(&a.user, &b.user)
+        && agree(&a.session, &b.session)
+        && agree(&a.run, &b.run)
+        && agree(&a.schema_version, &b.schema_version)
+        && agree(&a.code, &b.code)
+        && agree(&a.error, &b.error)
+        && a.repeats == b.repeats
+}
+
+type Bound<'q> = Query<'q, Sqlite, SqliteArguments>;
+
+/// Binds all columns in the order of `sql::FOLD_HEAD`.
+fn bind_whole<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
+    query
+        .bind(row.id.to_string())
+        .bind(signed(row.seq))
+        .bind(copied(&row.project))
+        .bind(copied(&row.agent))
+        .bind(copied(&row.key))
+        .bind(row.user.as_ref().map(copied))
+        .bind(row.session.as_ref().map(copied))
+        .bind(row.run.as_ref().map(copied))
+        .bind(row.step.as_ref().map(copied))
+        .bind(row.trace.as_ref().map(copied))
+        .bind(copied(&row.surface))
+        .bind(copied(&row.server))
+        .bind(copied(&row.method))
+        .bind(copied(&row.tool))
+        .bind(row.schema_version.as_ref().map(copied))
+        .bind(signed(row.started_ms))
+        .bind(signed_option(row.ended_ms))
+        .bind(signed_option(row.duration_us))
+        .bind(row.status.as_str())
+        .bind(row.code.as_ref().map(copied))
+        .bind(row.error.as_ref().map(copied))
+        .bind(row.input.as_ref().map(copied))
+        .bind(signed(row.input_bytes))
+        .bind(row.output.as_ref().map(copied))
+        .bind(signed(row.output_bytes))
+        .bind(signed(row.repeats))
+}
+
+/// Binds rows of one kind to a statement for so many.
+fn bind_alike<'q, T: AsRef<str>>(statement: &'static str, rows: &[&CallRow<T>]) -> Bound<'q> {
+    let common = bind_common(sqlx::query(statement), rows[0]);
+    rows.iter().copied().fold(common, bind_own)
+}
+
+/// Binds what rows of a kind have in common, in the order of `sql::ALIKE_COLUMNS`.
+fn bind_common<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
+    query
+        .bind(copied(&row.project))
+        .bind(copied(&row.agent))
+        .bind(copied(&row.key))
+        .bind(row.user.as_ref().map(copied))
+        .bind(row.session.as_ref().map(copied))
+        .bind(row.run.as_ref().map(copied))
+        .bind(row.step.as_ref().map(copied))
+        .bind(row.trace.as_ref().map(copied))
+        .bind(copied(&row.surface))
+        .bind(copied(&row.server))
+        .bind(copied(&row.method))
+        .bind(copied(&row.tool))
+        .bind(row.schema_version.as_ref().map(copied))
+        .bind(row.status.as_str())
+        .bind(row.code.as_ref().map(copied))
+        .bind(row.error.as_ref().map(copied))
+        .bind(signed(row.repeats))
+}
+
+/// Binds what a row has of its own, in the order of the columns in `sql::ALIKE_COLUMNS`.
+fn bind_own<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
+    query
+        .bind(row.id.to_string())
+        .bind(signed(row.seq))
+        .bind(signed(row.started_ms))
+        .bind(signed_option(row.ended_ms))
+        .bind(signed_option(row.duration_us))
+        .bind(row.input.as_ref().map(copied))
+        .bind(signed(row.input_bytes))
+        .bind(row.output.as_ref().map(copied))
+        .bind(signed(row.output_bytes))
+}
+
+/// Copies a text in one piece; bound as a borrowed one it would be copied into two.
+fn copied<T: AsRef<str>>(text: &T) -> Arc<str> {
+    Arc::from(text.as_ref())
+}
+
+fn text<T: AsRef<str>>(text: &Option<T>) -> Option<&str> {
+    text.as_ref().map(AsRef::as_ref)
+}
