@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use gantry_model::id::ServerName;
 use serde_json::{Map, Value, json};
 
 use super::Surroundings;
@@ -20,7 +21,7 @@ use super::screen::Screen;
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// The name that clients see
-    name: String,
+    name: ServerName,
     /// A variable of its environment; may be given several times
     #[arg(long, value_name = "NAME=VALUE")]
     env: Vec<String>,
@@ -77,7 +78,8 @@ pub(super) async fn run(
     let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
     let mut server = client.post("/api/v1/mcp/servers", Some(&body)).await?;
     if !options.no_wait {
-        let settled = await_server::settled(&client, &options.name, screen, options.wait).await;
+        let settled =
+            await_server::settled(&client, options.name.as_str(), screen, options.wait).await;
         server =
             settled.map_err(|failure| failure.cause("it stays registered and is tried again"))?;
     }
@@ -110,7 +112,7 @@ fn body(options: &Options) -> Result<Value, Failure> {
     let mut words = options.command.iter();
     let command = words.next().cloned().unwrap_or_default();
     let mut body = json!({
-        "name": options.name,
+        "name": options.name.as_str(),
         "command": command,
         "args": words.collect::<Vec<_>>(),
         "env": env,

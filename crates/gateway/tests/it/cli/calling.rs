@@ -15,17 +15,94 @@ use crate::harness::{Gantry, LONG, PROGRAM};
 fn flags_come_from_the_tools_schema() {
     let gantry = Gantry::start(&["a"]);
     settings().bind(|| {
-        assert_snapshot!(run(&gantry, &["call", "a__echo", "--text", "5"]), @"");
-        assert_snapshot!(run(&gantry, &["call", "a:add", "--a", "1", "--b=-2.5"]), @"");
-        assert_snapshot!(run(&gantry, &["call", "--json", "a__add", "--a", "1", "--b", "2"]), @"");
-        assert_snapshot!(run(&gantry, &["call", "a__add", "--help"]), @"");
-        assert_snapshot!(run(&gantry, &["call", "a__slow", "-h"]), @"");
-        assert_snapshot!(run(&gantry, &["call", "a__add", "--a", "one"]), @"");
-        assert_snapshot!(run(&gantry, &["call", "a__echo", "--txt", "x"]), @"");
-        assert_snapshot!(run(&gantry, &["call", "a__echo", "--text"]), @"");
-        assert_snapshot!(run(&gantry, &["call", "nothing", "--help"]), @"");
-        assert_snapshot!(run(&gantry, &["call", "nothing", "--text", "x"]), @"");
-        assert_snapshot!(run(&gantry, &["call", "a__echo", "text=x", "--json-args", "{}"]), @"");
+        assert_snapshot!(run(&gantry, &["call", "a__echo", "--text", "5"]), @"
+        5
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["call", "a:add", "--a", "1", "--b=-2.5"]), @r#"
+        {"sum":-1.5}
+        --- exit 0
+        "#);
+        assert_snapshot!(run(&gantry, &["call", "--json", "a__add", "--a", "1", "--b", "2"]), @r#"
+        {
+          "content": [
+          {
+          "type": "text",
+          "text": "{\"sum\":3}"
+          }
+          ],
+          "structuredContent": {
+          "sum": 3
+          },
+          "resultType": "complete",
+          "_meta": {
+          "io.modelcontextprotocol/serverInfo": {
+          "name": "a",
+          "version": "[version]"
+          }
+          }
+        }
+        --- exit 0
+        "#);
+        assert_snapshot!(run(&gantry, &["call", "a__add", "--help"]), @"
+        Adds two numbers
+
+        Usage: gantry call a__add --a <NUMBER> --b <NUMBER> [ARGUMENTS]
+
+        Arguments:
+          --a <NUMBER>
+          [required]
+          --b <NUMBER>
+          [required]
+          --nonce <TEXT>
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["call", "a__slow", "-h"]), @"
+        Takes its time, reports progress, obeys cancellation
+
+        Usage: gantry call a__slow --ms <INTEGER> [ARGUMENTS]
+
+        Arguments:
+          --ms <INTEGER>
+          [required]
+          --progress <INTEGER>
+          --nonce <TEXT>
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["call", "a__add", "--a", "one"]), @"
+        --- stderr
+        error: `--a` takes a number, not `one`
+        --- exit 2
+        ");
+        assert_snapshot!(run(&gantry, &["call", "a__echo", "--txt", "x"]), @"
+        --- stderr
+        error: the tool has no argument `--txt`
+        hint: did you mean `--text`?
+        --- exit 2
+        ");
+        assert_snapshot!(run(&gantry, &["call", "a__echo", "--text"]), @"
+        --- stderr
+        error: `--text` needs a text
+        --- exit 2
+        ");
+        assert_snapshot!(run(&gantry, &["call", "nothing", "--help"]), @"
+        --- stderr
+        error: no tool `nothing`
+        hint: `gantry tools` lists what there is
+        --- exit 1
+        ");
+        assert_snapshot!(run(&gantry, &["call", "nothing", "--text", "x"]), @"
+        --- stderr
+        error: Unknown tool: nothing
+          because: code `tool.unknown`
+        hint: `tools/list` shows what there is
+        --- exit 1
+        ");
+        assert_snapshot!(run(&gantry, &["call", "a__echo", "text=x", "--json-args", "{}"]), @"
+        --- stderr
+        error: arguments are given as JSON or one by one, not both
+        --- exit 2
+        ");
     });
 }
 
@@ -54,7 +131,12 @@ fn arguments_may_be_a_document_from_a_file_or_from_stdin() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(told(&output), "from stdin\n--- exit 0");
     settings().bind(|| {
-        assert_snapshot!(run(&gantry, &["call", "a__echo", "--json-args", "@/nowhere"]), @"");
+        assert_snapshot!(run(&gantry, &["call", "a__echo", "--json-args", "@/nowhere"]), @"
+        --- stderr
+        error: cannot read the arguments from `@/nowhere`
+          because: No such file or directory (os error 2)
+        --- exit 2
+        ");
     });
 }
 
@@ -123,6 +205,11 @@ fn bench_tells_how_fast_the_answers_are() {
         "{told}"
     );
     settings().bind(|| {
-        assert_snapshot!(run(&gantry, &["bench", "nothing"]), @"");
+        assert_snapshot!(run(&gantry, &["bench", "nothing"]), @"
+        --- stderr
+        error: no tool `nothing`
+        hint: `gantry tools` lists what there is
+        --- exit 1
+        ");
     });
 }

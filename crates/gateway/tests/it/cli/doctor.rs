@@ -34,10 +34,21 @@ fn a_healthy_gateway_is_well_and_each_server_has_what_it_needs() {
         let mut settings = settings();
         settings.add_filter(r"[\d.]+ [GM]iB free", "[room] free");
         settings.bind(|| {
-            assert_snapshot!(part(&told, "The data folder"), @"");
+            assert_snapshot!(part(&told, "The data folder"), @"
+            ✓ folder  [home]/data is yours alone
+            ✓ admin key  only you can read it
+            ✓ agent key  only you can read it
+            ✓ disk  [room] free
+            ✓ port  the gateway has it
+            ✓ clock  is plausible
+            ");
         });
-        assert_snapshot!(part(&told, "What servers need"), @"");
-        assert_snapshot!(part(&told, "The gateway of this folder"), @"");
+        assert_snapshot!(part(&told, "What servers need"), @"  ✓ a  [evilpeer] is [evilpeer]");
+        assert_snapshot!(part(&told, "The gateway of this folder"), @"
+        ✓ version  [version]
+        ✓ servers  1 ready
+        ✓ audit  can be written
+        ");
     });
     let json = gantry.cli(&["doctor", "--json"]);
     assert_eq!(json.status.code(), Some(0));
@@ -62,7 +73,12 @@ fn what_keeps_a_server_from_starting_exits_with_1_and_says_what_to_do() {
     fs::write(&file, servers.to_string()).unwrap();
     let told = alone(&["doctor", "--config", file.to_str().unwrap()]);
     settings().bind(|| {
-        assert_snapshot!(part(&told, "What servers need"), @"");
+        assert_snapshot!(part(&told, "What servers need"), @"
+        ✗ variable  [home]/mcp.json:1:156: server `variable`: `env.TOKEN` uses the variable `NO_SUCH_VARIABLE_HERE`, which is not set; set `NO_SUCH_VARIABLE_HERE` before `gantry up`, or write `${NO_SUCH_VARIABLE_HERE:-default}`
+        ✗ missing  `no-such-program-here` is not on the PATH; install it, or write the whole path of the command
+        ✗ folder  its folder `/nowhere` is not there; make it, or name another as `cwd`
+        ✓ good  /bin/sh is /bin/sh
+        ");
     });
     assert!(told.ends_with("--- exit 1"), "{told}");
     assert!(

@@ -12,8 +12,9 @@ use crate::harness::Gantry;
 
 fn without_progress(told: &str) -> String {
     // How far a server came between two looks differs.
-    let on_its_way = |line: &&str| !line.ends_with(" is starting") && *line != "--- stderr";
-    let lines: Vec<&str> = told.lines().filter(on_its_way).collect();
+    let states = [" is starting", " is restarting", "--- stderr"];
+    let is_over = |line: &&str| !states.iter().any(|state| line.ends_with(state));
+    let lines: Vec<&str> = told.lines().filter(is_over).collect();
     lines.join("\n")
 }
 
@@ -28,23 +29,73 @@ fn a_server_is_added_listed_and_removed() {
         &["add", "mine", "--env", "A=1", "--", peer, "--name", "x"],
     );
     settings().bind(|| {
-        assert_snapshot!(without_progress(&added), @"");
-        assert_snapshot!(run(&gantry, &["ls"]), @"");
-        assert_snapshot!(run(&gantry, &["add", "mine", "--", peer]), @"");
-        assert_snapshot!(run(&gantry, &["add", "not a name", "--", peer]), @"");
-        assert_snapshot!(run(&gantry, &["add", "other", "--env", "nothing", "--", peer]), @"");
-        assert_snapshot!(run(&gantry, &["add", "other"]), @"");
+        assert_snapshot!(without_progress(&added), @"
+        mine is ready, 19 tools
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["ls"]), @"
+        SERVER  STATE  TOOLS  FROM  PROFILE  START  COMMAND
+        a  ready  19  file  local  eager  [evilpeer]
+        mine  ready  19  api  local  eager  [evilpeer]
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["add", "mine", "--", peer]), @"
+        --- stderr
+        error: a server `mine` exists already
+          because: code `server.exists`
+        hint: remove it first: DELETE /api/v1/mcp/servers/mine
+        --- exit 1
+        ");
+        assert_snapshot!(run(&gantry, &["add", "not a name", "--", peer]), @"
+        --- stderr
+        error: invalid value 'not a name' for '<NAME>': server name `not a name` contains ` `; allowed are letters, digits, `.`, `_` and `-`
+
+        For more information, try '--help'.
+        --- exit 2
+        ");
+        assert_snapshot!(run(&gantry, &["add", "other", "--env", "nothing", "--", peer]), @"
+        --- stderr
+        error: `nothing` is no variable
+        hint: write `--env NAME=VALUE`
+        --- exit 2
+        ");
+        assert_snapshot!(run(&gantry, &["add", "other"]), @"
+        --- stderr
+        error: the following required arguments were not provided:
+          <COMMAND>...
+
+        Usage: gantry add <NAME> -- <COMMAND>...
+
+        For more information, try '--help'.
+        --- exit 2
+        ");
     });
     let status = gantry.status("mine");
     assert_eq!(status["spec"]["env"], serde_json::json!(["A"]));
-    let called = run(&gantry, &["call", "mine__env", "--name", "A"]);
+    let called = run(&gantry, &["call", "mine__env"]);
     assert!(called.ends_with("--- exit 0"), "{called}");
     let lazy = run(&gantry, &["add", "lazy", "--start", "lazy", "--", peer]);
     settings().bind(|| {
-        assert_snapshot!(without_progress(&lazy), @"");
-        assert_snapshot!(run(&gantry, &["rm", "mine"]), @"");
-        assert_snapshot!(run(&gantry, &["rm", "mine"]), @"");
-        assert_snapshot!(run(&gantry, &["rm", "lazy", "--json"]), @"");
+        assert_snapshot!(without_progress(&lazy), @"
+        lazy is registered and starts with its first use
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["rm", "mine"]), @"
+        mine is removed
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["rm", "mine"]), @"
+        --- stderr
+        error: no server `mine`
+          because: code `server.unknown`
+        --- exit 1
+        ");
+        assert_snapshot!(run(&gantry, &["rm", "lazy", "--json"]), @r#"
+        {
+          "removed": "lazy"
+        }
+        --- exit 0
+        "#);
     });
     let list: Value = serde_json::from_slice(&gantry.cli(&["ls", "--json"]).stdout).unwrap();
     assert_eq!(list["items"].as_array().unwrap().len(), 1);
@@ -55,7 +106,14 @@ fn a_server_that_does_not_start_is_told_with_its_reason() {
     let gantry = Gantry::start(&[]);
     settings().bind(|| {
         let told = run(&gantry, &["add", "nowhere", "--", "/nowhere/at-all"]);
-        assert_snapshot!(without_progress(&told), @"");
+        assert_snapshot!(without_progress(&told), @"
+        error: server `nowhere` is failed
+          because: backing off 5s: 4 failures within 60s: program `/nowhere/at-all` not found (searched from `[home]/data/servers/nowhere`)
+          because: next try in [duration]
+          because: it stays registered and is tried again
+        hint: `gantry logs nowhere` and `gantry status nowhere` say more
+        --- exit 1
+        ");
         let argv = Evilpeer::new().fault("crash-start=3").argv();
         let mut words = vec!["add", "crashing", "--"];
         words.extend(argv.iter().map(String::as_str));
@@ -65,7 +123,7 @@ fn a_server_that_does_not_start_is_told_with_its_reason() {
             told.contains("it wrote: boom") && told.ends_with("--- exit 1"),
             "{told}"
         );
-        assert_snapshot!(run(&gantry, &["ls"]).lines().next().unwrap(), @"");
+        assert_snapshot!(run(&gantry, &["ls"]).lines().next().unwrap(), @"SERVER  STATE  TOOLS  FROM  PROFILE  START  COMMAND");
     });
 }
 
@@ -73,9 +131,24 @@ fn a_server_that_does_not_start_is_told_with_its_reason() {
 fn keys_are_made_listed_and_revoked() {
     let gantry = Gantry::start(&["a"]);
     settings().bind(|| {
-        assert_snapshot!(run(&gantry, &["key", "ls"]), @"");
-        assert_snapshot!(run(&gantry, &["key", "new", "--label", "laptop"]), @"");
-        assert_snapshot!(run(&gantry, &["key", "new", "--agent", "not a name"]), @"");
+        assert_snapshot!(run(&gantry, &["key", "ls"]), @"
+        KEY  KIND  AGENT  MADE  ENDS  LABEL
+        [key]  admin  operator  [time]  first start
+        [key]  agent  default  [time]  first start
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["key", "new", "--label", "laptop"]), @"
+        [agent key]
+        --- stderr
+        [key] for default
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["key", "new", "--agent", "not a name"]), @"
+        --- stderr
+        error: the name cannot be used: agent name `not a name` contains ` `; allowed are letters, digits, `.`, `_` and `-`
+          because: code `name.invalid`
+        --- exit 1
+        ");
     });
     let file = gantry.data().join("new.key");
     let made = gantry.cli(&["key", "new", "--json", "--out", file.to_str().unwrap()]);
@@ -92,8 +165,22 @@ fn keys_are_made_listed_and_revoked() {
     assert!(told(&again).contains("File exists"), "{}", told(&again));
     let id = made["id"].as_str().unwrap();
     settings().bind(|| {
-        assert_snapshot!(run(&gantry, &["key", "revoke", id]), @"");
-        assert_snapshot!(run(&gantry, &with_key), @"");
-        assert_snapshot!(run(&gantry, &["key", "ls"]), @"");
+        assert_snapshot!(run(&gantry, &["key", "revoke", id]), @"
+        [key] opens nothing any more
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &with_key), @"
+        --- stderr
+        error: this key is not known, or was revoked
+          because: code `auth.wrong_key`
+        --- exit 1
+        ");
+        assert_snapshot!(run(&gantry, &["key", "ls"]), @"
+        KEY  KIND  AGENT  MADE  ENDS  LABEL
+        [key]  admin  operator  [time]  first start
+        [key]  agent  default  [time]  first start
+        [key]  agent  default  [time]  laptop
+        --- exit 0
+        ");
     });
 }
