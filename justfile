@@ -16,6 +16,11 @@ test *filter:
 review:
     cargo insta review
 
+# Writes the generated description of the REST API anew.
+gen:
+    -cargo nextest run -p gantry --lib the_committed_document
+    cp target/openapi.json docs/openapi.json
+
 # Runs the gateway with the example server.
 run *flags:
     cargo run --release -p gantry -- up {{flags}}

@@ -82,15 +82,15 @@ impl Access {
         };
         let grants = self.grant_rows(&row.name, &new.grants);
         let _one = self.changing.lock().await;
-        self.store
-            .put_agent(&row, &grants)
-            .await
-            .map_err(|error| match error {
-                StoreError::Conflict { .. } => EngineError::AgentExists {
+        self.store.put_agent(&row, &grants).await.map_err(|error| {
+            if matches!(error, StoreError::Conflict { .. }) {
+                EngineError::AgentExists {
                     name: row.name.clone(),
-                },
-                error => EngineError::Store(error),
-            })?;
+                }
+            } else {
+                EngineError::Store(error)
+            }
+        })?;
         self.reload().await
     }
 

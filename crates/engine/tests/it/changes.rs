@@ -180,8 +180,11 @@ async fn a_change_whose_asker_leaves_is_brought_to_its_end() {
     // What nobody waited for was recorded.
     let until = Instant::now() + LONG;
     loop {
-        let events = engine.events(Some("a"), 100).await.unwrap();
-        if events.iter().any(|event| event.kind.as_str() == "removed") {
+        let events = engine.events(Some("a"), None, 100).await.unwrap();
+        if events
+            .iter()
+            .any(|(_, event)| event.kind.as_str() == "removed")
+        {
             break;
         }
         assert!(Instant::now() < until, "{events:#?}");

@@ -93,14 +93,12 @@ fn spec(name: &str, peer: &Evilpeer) -> ServerSpec {
 
 /// The names in a list of this shape.
 fn names(shape: Shape, tools: &Value) -> Vec<String> {
-    let list = match shape {
-        Shape::Gemini => &tools[0]["functionDeclarations"],
-        _ => tools,
+    let list = if shape == Shape::Gemini {
+        &tools[0]["functionDeclarations"]
+    } else {
+        tools
     };
-    let name = |tool: &Value| match shape {
-        Shape::OpenAi => tool["function"]["name"].clone(),
-        _ => tool["name"].clone(),
-    };
+    let name = |tool: &Value| tool.get("function").unwrap_or(tool)["name"].clone();
     let names = list.as_array().unwrap().iter().map(name);
     names
         .map(|name| name.as_str().unwrap().to_owned())

@@ -44,6 +44,7 @@ pub(super) struct MethodCall<'a> {
     #[schema(value_type = Option<Object>)]
     params: Option<&'a RawValue>,
     /// How long it may take; the server's own bound holds beside it.
+    #[schema(minimum = 0, format = "uint64")]
     timeout_ms: Option<u64>,
 }
 
@@ -63,6 +64,7 @@ pub(super) struct ToolCall<'a> {
     #[schema(value_type = Option<Object>)]
     meta: Option<&'a RawValue>,
     /// How long it may take; the server's own bound holds beside it.
+    #[schema(minimum = 0, format = "uint64")]
     timeout_ms: Option<u64>,
 }
 

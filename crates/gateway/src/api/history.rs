@@ -29,7 +29,7 @@ pub(super) fn routes() -> Router<Api> {
 #[into_params(parameter_in = Query)]
 pub(super) struct LogsAsked {
     /// How many of the last lines; at most 10,000 are kept.
-    #[param(minimum = 0, default = 200)]
+    #[param(minimum = 0, default = 200, format = "uint32")]
     lines: Option<u32>,
 }
 

@@ -236,7 +236,7 @@ fn kind(schema: &Value) -> String {
             let words = words.iter().filter_map(Value::as_str);
             escaped(&words.collect::<Vec<_>>().join(" or "))
         }
-        _ => "any".to_owned(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => "any".to_owned(),
     }
 }
 

@@ -207,9 +207,10 @@ fn merged(whole: Value, patch: Value) -> Value {
     let Value::Object(patch) = patch else {
         return patch;
     };
-    let mut members = match whole {
-        Value::Object(members) => members,
-        _ => serde_json::Map::new(),
+    let mut members = if let Value::Object(members) = whole {
+        members
+    } else {
+        serde_json::Map::new()
     };
     for (key, value) in patch {
         if value.is_null() {

@@ -9,7 +9,10 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::{get, post};
-use gantry_engine::Scope;
+use gantry_engine::{EngineError, Scope};
+use gantry_model::caller::{Caller, KeyKind};
+use gantry_model::grant::GrantSet;
+use gantry_model::id::AgentName;
 use gantry_model::shape::Shape;
 use http::StatusCode;
 use serde::Deserialize;
@@ -40,6 +43,8 @@ pub(super) struct ToolsAsked {
     /// `mcp`, `anthropic`, `openai`, `openai-responses` or `gemini`: the answer is then
     /// `{"shape", "tools"}` as that API takes it, whole and not in pages.
     shape: Option<String>,
+    /// What this agent sees, instead of the caller; for administrators.
+    agent: Option<String>,
     /// How many items at most.
     #[param(minimum = 1, maximum = 1000, default = 1000)]
     limit: Option<u32>,
@@ -49,6 +54,18 @@ pub(super) struct ToolsAsked {
 
 fn shape_of(asked: Option<&str>) -> Result<Option<Shape>, Problem> {
     Ok(asked.map(str::parse).transpose()?)
+}
+
+/// Returns an agent in an administrator's place, to look through its eyes. row 2.16
+async fn seen_by(api: &Api, caller: &Caller, agent: &str) -> Result<Caller, Problem> {
+    if caller.kind != KeyKind::Admin {
+        return Err(Problem::new(StatusCode::FORBIDDEN, "auth.agent_key")
+            .with_detail("`agent` needs an admin key"));
+    }
+    let name: AgentName = agent.parse().map_err(EngineError::Name)?;
+    let agent = api.engine().agent(&name).await?;
+    let grants = GrantSet::filtered(agent.grants, agent.filter);
+    Ok(api.engine().caller(name, grants))
 }
 
 /// Lists the tools that the key's agent may use now, under the names that it must call them by; all
@@ -61,6 +78,10 @@ pub(super) async fn list(
     Who(caller): Who,
     Asked(asked): Asked<ToolsAsked>,
 ) -> Result<Response, Problem> {
+    let caller = match &asked.agent {
+        Some(agent) => seen_by(&api, &caller, agent).await?,
+        None => caller,
+    };
     let server = asked.server.as_deref();
     if let Some(shape) = shape_of(asked.shape.as_deref())? {
         let tools = match server {

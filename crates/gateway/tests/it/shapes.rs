@@ -84,6 +84,36 @@ fn tools_are_listed_in_every_shape() {
     );
 }
 
+// row 2.16
+#[test]
+fn an_administrator_sees_what_an_agent_sees() {
+    let gantry = started();
+    let filter = json!({"include": ["one:*"], "exclude": ["*:e*"]});
+    let made = json!({"name": "narrow", "grant": "all", "tools": filter});
+    let answer = gantry.rest("POST", "/api/v1/agents", Some(&made));
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    let key = json!({"kind": "agent", "agent": "narrow"});
+    let key = gantry.rest("POST", "/api/v1/keys", Some(&key)).json();
+    let key = key["key"].as_str().unwrap();
+    for query in ["", "?shape=anthropic", "?shape=gemini&server=one"] {
+        let own = gantry.rest_as(key, "GET", &format!("/api/v1/tools{query}"), None);
+        let separator = if query.is_empty() { '?' } else { '&' };
+        let path = format!("/api/v1/tools{query}{separator}agent=narrow");
+        let seen = gantry.rest("GET", &path, None);
+        assert_eq!((own.status, seen.status), (200, 200), "{}", seen.text());
+        assert_eq!(own.json(), seen.json());
+        assert!(seen.text().contains("one__add") && !seen.text().contains("one__echo"));
+        let refused = gantry.rest_as(key, "GET", &path, None);
+        assert_eq!(refused.status, 403, "{}", refused.text());
+    }
+    let unknown = gantry.rest("GET", "/api/v1/tools?agent=nobody", None);
+    assert_eq!(unknown.status, 404, "{}", unknown.text());
+    // And it is so in calling, too.
+    let body = json!({"type": "tool_use", "id": "c", "name": "one__echo", "input": {"text": "x"}});
+    let answer = gantry.rest_as(key, "POST", "/api/v1/tools/call", Some(&body));
+    assert_eq!(answer.json()["is_error"], true, "{}", answer.text());
+}
+
 // row 4.3
 #[test]
 fn the_command_line_prints_a_requests_tools() {

@@ -66,19 +66,19 @@ fn marked(text: String, is_error: bool) -> String {
 }
 
 fn anthropic(block: &Block<'_>) -> RawBuf {
-    let kind = match block {
-        _ if block.is_image() => "image",
-        _ if block.is_pdf() => "document",
-        _ => return Object::of_type("text").text("text", &block.words()).done(),
-    };
-    let Block::Data { media_type, data } = block else {
-        return Object::of_type("text").text("text", &block.words()).done();
-    };
-    let source = Object::of_type("base64")
-        .text("media_type", media_type)
-        .text("data", data)
-        .done();
-    Object::of_type(kind).buf("source", &source).done()
+    match block {
+        Block::Data { media_type, data } if block.is_image() || block.is_pdf() => {
+            let kind = if block.is_pdf() { "document" } else { "image" };
+            let source = Object::of_type("base64")
+                .text("media_type", media_type)
+                .text("data", data)
+                .done();
+            Object::of_type(kind).buf("source", &source).done()
+        }
+        Block::Data { .. } | Block::Text(_) => {
+            Object::of_type("text").text("text", &block.words()).done()
+        }
+    }
 }
 
 /// Renders text alone as a text, and pieces as soon as there is an image or a file.

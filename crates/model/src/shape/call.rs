@@ -103,9 +103,10 @@ impl Calls {
                 calls: vec![call],
             });
         }
-        let list = match value.kind() {
-            RawKind::Array => value,
-            _ => message(shape, value).ok_or_else(|| unknown(shape))?,
+        let list = if value.kind() == RawKind::Array {
+            value
+        } else {
+            message(shape, value).ok_or_else(|| unknown(shape))?
         };
         let mut told = shape;
         let mut calls = Vec::new();

@@ -66,9 +66,10 @@ fn a_list_is_the_value_of_a_requests_tools() {
             [("a", definition.as_raw()), ("b", definition.as_raw())],
         );
         let list = value(&list.unwrap());
-        let list = match shape {
-            Shape::Gemini => &list[0]["functionDeclarations"],
-            _ => &list,
+        let list = if shape == Shape::Gemini {
+            &list[0]["functionDeclarations"]
+        } else {
+            &list
         };
         assert_eq!(list.as_array().unwrap().len(), 2, "{shape}");
         let none = tools(shape, []).unwrap();

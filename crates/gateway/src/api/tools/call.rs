@@ -35,6 +35,7 @@ pub(in crate::api) struct CallAsked {
     /// this is left out.
     shape: Option<String>,
     /// How long each call may take; the server's own bound holds beside it.
+    #[param(minimum = 0, format = "uint64")]
     timeout_ms: Option<u64>,
 }
 

@@ -163,6 +163,9 @@ fn a_foreign_page_in_a_browser_reaches_no_server() {
     assert_eq!(Journal::read(&journal).unwrap().calls(), 1);
 }
 
+/// A name, the headers that a browser adds, and the status and code of the refusal.
+type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], u16, &'a str);
+
 /// Sends a call as a browser would, with the right key.
 fn send(gantry: &Gantry, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
     let bearer = format!("Bearer {}", gantry.agent);
@@ -208,7 +211,7 @@ fn what_a_browser_adds_to_a_foreign_request_is_refused_by_status() {
         ),
     ];
     for path in ["/mcp", "/api/v1/tools/call"] {
-        let cases: [(&str, &[(&str, &str)], u16, &str); 8] = [
+        let cases: [Case<'_>; 8] = [
             (
                 "foreign",
                 &[("Origin", "http://evil.example")],

@@ -38,7 +38,10 @@ async fn an_agent_is_kept_changed_and_removed_with_all_that_is_its_own() {
         let of_other = grant(Principal::Agent(other.name.clone()), "files");
         let first = grant(of_one.clone(), "files");
         store.put_agent(&one, &[first]).await.unwrap();
-        store.put_agent(&other, &[of_other.clone()]).await.unwrap();
+        store
+            .put_agent(&other, std::slice::from_ref(&of_other))
+            .await
+            .unwrap();
         let error = store.put_agent(&one, &[]).await.unwrap_err();
         assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}");
         assert_eq!(
@@ -54,7 +57,7 @@ async fn an_agent_is_kept_changed_and_removed_with_all_that_is_its_own() {
         let second = grant(of_one, "mail");
         assert!(
             store
-                .replace_agent(&changed, &[second.clone()])
+                .replace_agent(&changed, std::slice::from_ref(&second))
                 .await
                 .unwrap()
         );
