@@ -19,6 +19,8 @@ const META: &str = "io.modelcontextprotocol/protocolVersion";
 pub fn run() -> io::Result<()> {
     let mut input = io::stdin().lock();
     let mut output = io::stdout().lock();
+    // So that its log shows something, too.
+    writeln!(io::stderr(), "serving three tools, a resource and a prompt")?;
     let mut line = Vec::new();
     loop {
         line.clear();

@@ -22,6 +22,17 @@ const WINDOW_MS: u64 = 15 * 60_000;
 /// Calls that are asked for while following.
 const FOLLOWED: u32 = 1000;
 
+/// How a call may have ended.
+const STATES: [&str; 7] = [
+    "ok",
+    "error",
+    "timeout",
+    "cancelled",
+    "refused",
+    "unknown",
+    "running",
+];
+
 const HEADING: [&str; 8] = [
     "time", "agent", "server", "tool", "status", "took", "code", "call",
 ];
@@ -40,8 +51,8 @@ pub(super) struct Options {
     /// Only calls of this tool
     #[arg(long)]
     tool: Option<String>,
-    /// Only calls that ended so: ok, error, timeout, cancelled, refused, unknown, running
-    #[arg(long)]
+    /// Only calls that ended so
+    #[arg(long, value_parser = STATES)]
     status: Option<String>,
     /// Only calls that ended with this code, such as `schema.input`
     #[arg(long)]

@@ -6,6 +6,7 @@ mod agents;
 mod calling;
 mod doctor;
 mod failing;
+mod first_minute;
 mod following;
 mod keeping;
 mod reference;

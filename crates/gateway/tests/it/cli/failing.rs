@@ -218,9 +218,11 @@ fn what_the_gateway_refuses_exits_with_1_and_names_the_reason() {
         ");
         assert_snapshot!(run(&gantry, &["calls", "--status", "splendid"]), @"
         --- stderr
-        error: Failed to deserialize query string: status: unknown variant `splendid`, expected one of `running`, `ok`, `error`, `timeout`, `cancelled`, `refused`, `unknown`
-          because: code `request.query`
-        --- exit 1
+        error: invalid value 'splendid' for '--status <STATUS>'
+          [possible values: ok, error, timeout, cancelled, refused, unknown, running]
+
+        For more information, try '--help'.
+        --- exit 2
         ");
     });
 }
