@@ -68,7 +68,7 @@ pub(super) async fn run(
     let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
     match &options.action {
         Action::Ls { json } => {
-            let answer = client.get("/api/v1/agents").await?;
+            let answer = client.get_all("/api/v1/agents").await?;
             show(&answer, *json, screen);
         }
         Action::New(new) => {

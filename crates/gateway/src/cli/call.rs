@@ -119,7 +119,7 @@ pub(super) async fn run(
 
 /// Returns a tool as the agent sees it.
 pub(super) async fn find(client: &Client, name: &str) -> Result<Option<Value>, Failure> {
-    let answer = client.get("/api/v1/tools").await?;
+    let answer = client.get_all("/api/v1/tools").await?;
     let is_it = |tool: &&Value| text(tool, "/name") == name || text(tool, "/id") == name;
     Ok(list(&answer, "/items").iter().find(is_it).cloned())
 }

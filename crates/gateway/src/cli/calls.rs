@@ -43,6 +43,9 @@ pub(super) struct Options {
     /// Only calls that ended so: ok, error, timeout, cancelled, refused, unknown, running
     #[arg(long)]
     status: Option<String>,
+    /// Only calls that ended with this code, such as `schema.input`
+    #[arg(long)]
+    code: Option<String>,
     /// Only calls of this agent
     #[arg(long)]
     agent: Option<String>,
@@ -106,6 +109,7 @@ fn path(options: &Options, limit: u32, since: Option<u64>) -> String {
         ("server", options.server.clone()),
         ("tool", options.tool.clone()),
         ("status", options.status.clone()),
+        ("code", options.code.clone()),
         ("agent", options.agent.clone()),
         ("run", options.run.clone()),
         ("session", options.session.clone()),

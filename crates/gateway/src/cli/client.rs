@@ -21,6 +21,8 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// Longer than the longest call.
 const ANSWER: Duration = Duration::from_secs(660);
 const LONGEST_BODY: usize = 64 << 20;
+/// Pages of one list that are asked for at most, of 1,000 items each.
+const MOST_PAGES: usize = 100;
 
 /// Runs a verb on a small runtime of its own.
 pub(super) fn block_on<T>(verb: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
@@ -80,6 +82,34 @@ impl Client {
     pub(super) async fn get(&self, path: &str) -> Result<Value, Failure> {
         self.send(self.request(Method::GET, path), Bytes::new())
             .await
+    }
+
+    /// Gets a whole list from the REST API, page by page.
+    pub(super) async fn get_all(&self, path: &str) -> Result<Value, Failure> {
+        let mut whole = self.get(path).await?;
+        let mark = if path.contains('?') { '&' } else { '?' };
+        for _ in 1..MOST_PAGES {
+            let Some(cursor) = whole.get("next_cursor").and_then(Value::as_str) else {
+                break;
+            };
+            let next = format!("{path}{mark}cursor={}", segment(cursor));
+            let mut page = self.get(&next).await?;
+            if let (Some(items), Some(Value::Array(more))) = (
+                whole.get_mut("items").and_then(Value::as_array_mut),
+                page.get_mut("items").map(Value::take),
+            ) {
+                items.extend(more);
+            }
+            match page.get_mut("next_cursor").map(Value::take) {
+                Some(cursor) => whole["next_cursor"] = cursor,
+                None => {
+                    whole
+                        .as_object_mut()
+                        .and_then(|whole| whole.remove("next_cursor"));
+                }
+            }
+        }
+        Ok(whole)
     }
 
     /// Posts to the REST API.

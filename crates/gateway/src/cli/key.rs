@@ -75,7 +75,7 @@ pub(super) async fn run(
     let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
     match &options.action {
         Action::Ls { json } => {
-            let answer = client.get("/api/v1/keys").await?;
+            let answer = client.get_all("/api/v1/keys").await?;
             show(&answer, *json, screen);
         }
         Action::New(new) => {

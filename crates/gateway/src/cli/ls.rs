@@ -23,7 +23,7 @@ pub(super) async fn run(
     surroundings: &Surroundings,
 ) -> Result<ExitCode, Failure> {
     let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
-    let answer = client.get("/api/v1/mcp/servers?limit=1000").await?;
+    let answer = client.get_all("/api/v1/mcp/servers").await?;
     let servers = list(&answer, "/items");
     if options.json {
         screen.line(&pretty(&answer));

@@ -33,7 +33,7 @@ pub(super) async fn run(
         Some(server) => format!("/api/v1/mcp/servers/{}", super::client::segment(server)),
         None => "/api/v1/mcp/servers".to_owned(),
     };
-    let answer = client.get(&path).await?;
+    let answer = client.get_all(&path).await?;
     if options.json {
         screen.line(&pretty(&answer));
     } else if options.server.is_some() {

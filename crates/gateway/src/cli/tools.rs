@@ -49,7 +49,7 @@ pub(super) async fn run(
     let shape = options.shape.iter().map(|shape| format!("shape={shape}"));
     let query: Vec<_> = server.chain(shape).collect();
     let path = format!("/api/v1/tools?{}", query.join("&"));
-    let answer = client.get(&path).await?;
+    let answer = client.get_all(&path).await?;
     if options.shape.is_some() {
         let tools = answer.get("tools").unwrap_or(&Value::Null);
         surroundings.screen.line(&pretty(tools));

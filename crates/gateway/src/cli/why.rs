@@ -46,7 +46,7 @@ pub(super) async fn run(
         .get(&format!("/api/v1/agents/{}", segment(&options.agent)))
         .await?;
     // An administrator sees every tool there is.
-    let tools = client.get("/api/v1/tools").await?;
+    let tools = client.get_all("/api/v1/tools").await?;
     let is_it =
         |tool: &&Value| text(tool, "/name") == options.tool || text(tool, "/id") == options.tool;
     let known = list(&tools, "/items").iter().find(is_it);

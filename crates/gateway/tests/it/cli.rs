@@ -2,6 +2,7 @@
 //!
 //! What differs from run to run (ids, times, paths, processes) is filtered out of the snapshots.
 
+mod agents;
 mod calling;
 mod doctor;
 mod failing;

@@ -218,7 +218,7 @@ fn what_the_gateway_refuses_exits_with_1_and_names_the_reason() {
         ");
         assert_snapshot!(run(&gantry, &["calls", "--status", "splendid"]), @"
         --- stderr
-        error: `splendid` cannot be used as `status`
+        error: Failed to deserialize query string: status: unknown variant `splendid`, expected one of `running`, `ok`, `error`, `timeout`, `cancelled`, `refused`, `unknown`
           because: code `request.query`
         --- exit 1
         ");

@@ -1,7 +1,9 @@
 //! Which calls lie unread in a child's stdin, told by how many bytes are still in the pipe.
 //!
-//! A child that reads nothing for the deadline is stalled until it reads again (fault S13). Only
-//! lines that were written whole are known here. Never asks the pipe itself.
+//! A child that reads nothing for the deadline is stalled until it reads again (fault S13). One that
+//! has never read is still starting, `npx` with its download before the server for one, and the
+//! handshake has a bound of its own. Only lines that were written whole are known here. Never asks
+//! the pipe itself.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -73,6 +75,7 @@ impl Unread {
         let unread = self.unread(in_pipe);
         let position = self.written.saturating_sub(in_pipe as u64);
         match self.read {
+            Some(_) if position == 0 => Vec::new(),
             Some((read, since)) if position <= read => {
                 if self.stalled || now.duration_since(since) < deadline {
                     return Vec::new();
@@ -127,6 +130,20 @@ mod tests {
         assert!(!unread.is_stalled());
         assert!(unread.look(0, DEADLINE).is_empty());
         assert_eq!(unread.next_look(DEADLINE), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_child_that_has_never_read_is_still_starting() {
+        let mut unread = Unread::default();
+        unread.written(10, &[(1, 10)]);
+        tokio::time::sleep(DEADLINE * 10).await;
+        assert!(unread.look(10, DEADLINE).is_empty());
+        assert!(!unread.is_stalled());
+        unread.written(10, &[(2, 10)]);
+        assert!(unread.look(10, DEADLINE).is_empty(), "it has begun to read");
+        tokio::time::sleep(DEADLINE).await;
+        assert_eq!(unread.look(10, DEADLINE), [2]);
+        assert!(unread.is_stalled());
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,0 +1,194 @@
+//! `gantry agent` and `gantry why`: who may use what, and why.
+
+use gantry_testkit::Evilpeer;
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use super::{run, settings, stays_down};
+use crate::harness::{Gantry, LONG};
+
+#[test]
+fn agents_are_made_listed_and_removed() {
+    // row 2.16
+    let gantry = Gantry::start(&["a", "b"]);
+    settings().bind(|| {
+        assert_snapshot!(run(&gantry, &["agent", "new", "idle"]), @"
+        idle may use nothing yet
+        --- exit 0
+        ");
+        let words = [
+            "agent",
+            "new",
+            "reader",
+            "--label",
+            "reads",
+            "--grant",
+            "a:*",
+            "--exclude",
+            "a:crash",
+        ];
+        assert_snapshot!(run(&gantry, &words), @"
+        reader may use a:*
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["agent", "ls"]), @"
+        AGENT  KEYS  MADE  LABEL  MAY USE
+        default  1  [time]  *
+        idle  0  [time]
+        operator  1  [time]
+        reader  0  [time]  reads  a:*, but not a:crash
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["agent", "new", "reader"]), @"
+        --- stderr
+        error: an agent `reader` exists already
+          because: code `agent.exists`
+        hint: change it: PATCH /api/v1/agents/reader
+        --- exit 1
+        ");
+        assert_snapshot!(run(&gantry, &["agent", "new", "x", "--grant", "files"]), @"
+        --- stderr
+        error: `files` is no pattern `server:item`
+          because: `grant`: `files` is no pattern `server:item`
+          because: code `request.body`
+        hint: write `files:*` for everything on that server
+        --- exit 1
+        ");
+    });
+    let file = gantry.data().join("reader.key");
+    let made = run(
+        &gantry,
+        &[
+            "key",
+            "new",
+            "--agent",
+            "reader",
+            "--out",
+            file.to_str().unwrap(),
+        ],
+    );
+    assert!(made.ends_with("--- exit 0"), "{made}");
+    let seen = run(&gantry, &["tools", "--key-file", file.to_str().unwrap()]);
+    assert!(
+        seen.contains("a__echo") && !seen.contains("a__crash") && !seen.contains("b__"),
+        "{seen}"
+    );
+    settings().bind(|| {
+        assert_snapshot!(run(&gantry, &["agent", "rm", "reader"]), @"
+        reader is removed, and its keys open nothing any more
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["agent", "rm", "reader"]), @"
+        --- stderr
+        error: no agent `reader`
+          because: code `agent.unknown`
+        --- exit 1
+        ");
+    });
+    let seen = run(&gantry, &["tools", "--key-file", file.to_str().unwrap()]);
+    assert!(seen.contains("`auth.wrong_key`"), "{seen}");
+    let list: Value =
+        serde_json::from_slice(&gantry.cli(&["agent", "ls", "--json"]).stdout).unwrap();
+    let names = list["items"].as_array().unwrap().iter();
+    assert!(
+        names.clone().any(|agent| agent["name"] == "idle"),
+        "{list:#}"
+    );
+    assert!(
+        !names.clone().any(|agent| agent["name"] == "reader"),
+        "{list:#}"
+    );
+}
+
+#[test]
+fn why_names_the_grant_the_filter_or_the_server() {
+    let gantry = Gantry::builder()
+        .server("a", &Evilpeer::new().name("a"))
+        .server_with(
+            "down",
+            &Evilpeer::new().fault("crash-start=3"),
+            &stays_down(),
+        )
+        .start();
+    gantry.wait_state("a", "ready", LONG);
+    gantry.wait_state("down", "failed", LONG);
+    run(
+        &gantry,
+        &[
+            "agent",
+            "new",
+            "reader",
+            "--grant",
+            "a:*",
+            "--grant",
+            "down:*",
+            "--exclude",
+            "a:crash",
+        ],
+    );
+    settings().bind(|| {
+        assert_snapshot!(run(&gantry, &["why", "reader", "a__echo"]), @"
+        ✓ reader may use a:echo
+          granted by `a:*`
+          server `a` is ready and offers it
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["why", "reader", "a:crash"]), @"
+        ✗ reader may not use a:crash
+          granted by `a:*`
+          hidden by the agent's filter: `a:crash` is excluded
+          server `a` is ready and offers it
+        --- exit 1
+        ");
+        assert_snapshot!(run(&gantry, &["why", "reader", "down__echo"]), @"
+        ✗ reader may not use down:echo
+          granted by `down:*`
+          server `down` is failed: backing off 60s: 1 failure within 60s: ended during the handshake: exit code 3
+        --- exit 1
+        ");
+        assert_snapshot!(run(&gantry, &["why", "default", "a__fly"]), @"
+        ✗ default may not use a:fly
+          granted by `*`
+          server `a` has no tool `fly`
+        --- exit 1
+        ");
+        assert_snapshot!(run(&gantry, &["why", "nobody", "a__echo"]), @"
+        --- stderr
+        error: no agent `nobody`
+          because: code `agent.unknown`
+        --- exit 1
+        ");
+        assert_snapshot!(run(&gantry, &["why", "default", "echo"]), @"
+        --- stderr
+        error: `echo` names no tool
+        hint: write `server__tool` or `server:tool`
+        --- exit 2
+        ");
+    });
+    let told = gantry.cli(&["why", "reader", "a__echo", "--json"]);
+    let told: Value = serde_json::from_slice(&told.stdout).unwrap();
+    assert_eq!(
+        (&told["allowed"], &told["tool"]),
+        (&json!(true), &json!("a:echo"))
+    );
+    // What is told is what happens.
+    let file = gantry.data().join("reader.key");
+    run(
+        &gantry,
+        &[
+            "key",
+            "new",
+            "--agent",
+            "reader",
+            "--out",
+            file.to_str().unwrap(),
+        ],
+    );
+    let file = file.to_str().unwrap();
+    let called = run(
+        &gantry,
+        &["--key-file", file, "call", "a__echo", "--text", "hi"],
+    );
+    assert_eq!(called, "hi\n--- exit 0");
+    assert!(run(&gantry, &["--key-file", file, "call", "a__crash"]).ends_with("--- exit 1"));
+}
