@@ -115,8 +115,9 @@ struct Wanted {
     room: Room,
 }
 
+// row 1.4
 /// Asks one server any method but the handshake's, under its own names. The caller's grants decide,
-/// and the call is on record. row 1.4
+/// and the call is on record.
 #[utoipa::path(post, path = "/api/v1/mcp/servers/{server}/call", tag = "tools", request_body = MethodCall<'static>,
     params(("server" = String, Path, description = "Its name or id."),
         ("Prefer" = Option<String>, Header, description = "`respond-async`: answer 202 at once.")), responses(

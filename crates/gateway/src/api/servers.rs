@@ -92,7 +92,8 @@ pub(super) async fn list(
     Ok(json(StatusCode::OK, &Page { items, next_cursor }))
 }
 
-/// Registers a server and starts it, or leaves it asleep if it is lazy. row 1.1
+// row 1.1
+/// Registers a server and starts it, or leaves it asleep if it is lazy.
 #[utoipa::path(post, path = "/api/v1/mcp/servers", tag = "servers", request_body = Register, responses(
     (status = 201, description = "It is registered and on its way up.", body = ServerStatusView,
         headers(("Location" = String, description = "Where it is."))),
@@ -116,8 +117,9 @@ pub(super) async fn register(
     Ok(response)
 }
 
+// row 1.13
 /// Shows everything that is known of a server: what is wanted, what is observed, what it uses
-/// beside what it may, and which isolation it was given. row 1.13
+/// beside what it may, and which isolation it was given.
 #[utoipa::path(get, path = "/api/v1/mcp/servers/{server}", tag = "servers",
     params(("server" = String, Path, description = "Its name or id.")), responses(
     (status = 200, description = "The server.", body = ServerStatusView),
@@ -290,7 +292,8 @@ pub(super) async fn remove(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Ends a server's process and starts it anew, its counters reset. row 1.12
+// row 1.12
+/// Ends a server's process and starts it anew, its counters reset.
 #[utoipa::path(post, path = "/api/v1/mcp/servers/{server}/restart", tag = "servers",
     params(("server" = String, Path, description = "Its name or id.")), responses(
     (status = 200, description = "The server, on its way up.", body = ServerStatusView),

@@ -68,8 +68,9 @@ async fn seen_by(api: &Api, caller: &Caller, agent: &str) -> Result<Caller, Prob
     Ok(api.engine().caller(name, grants))
 }
 
+// row 4.3
 /// Lists the tools that the key's agent may use now, under the names that it must call them by; all
-/// of them for an administrator. row 4.3
+/// of them for an administrator.
 #[utoipa::path(get, path = "/api/v1/tools", tag = "tools", params(ToolsAsked), responses(
     (status = 200, description = "The tools.", body = Page<ToolView>),
 ))]

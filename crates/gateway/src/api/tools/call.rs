@@ -39,9 +39,10 @@ pub(in crate::api) struct CallAsked {
     timeout_ms: Option<u64>,
 }
 
+// rows 4.3 and 4.6
 /// Calls a tool by its exposed name, in MCP's own shape or in that of a model's API: one call, a
 /// list, or the assistant's whole message, answered in the same shape. The caller's grants decide, the arguments are checked against
-/// the tool's schema, and the call is on record. rows 4.3 and 4.6
+/// the tool's schema, and the call is on record.
 #[utoipa::path(post, path = "/api/v1/tools/call", tag = "tools", params(CallAsked,
         ("Prefer" = Option<String>, Header, description = "`respond-async`: answer 202 at once.")), responses(
     (status = 200, description = "`Answered`, or the answers in the shape of the calls.", body = serde_json::Value),

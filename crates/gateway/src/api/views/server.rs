@@ -183,7 +183,8 @@ struct CrashView {
     stderr: String,
 }
 
-/// What a server uses beside what it may. row 1.16
+// row 1.16
+/// What a server uses beside what it may.
 #[derive(Serialize, ToSchema)]
 struct UsageView {
     cpu_ms: Option<u64>,
