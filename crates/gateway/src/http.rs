@@ -2,7 +2,7 @@
 //!
 //! Names and keys are judged here (`hosts`, `auth`), sizes and forms of content too (`limits`,
 //! `media`), and errors get their status (`error`); what a route does is in `api` and `mcp`.
-//! There is no CORS: no foreign page may read us. Entry point: [`service`].
+//! There is no CORS: no foreign page may read us. Entry point: `service`.
 
 pub(crate) mod auth;
 pub(crate) mod context;

@@ -1,7 +1,7 @@
 //! The command line described: completions for shells, man pages, and `docs/cli.md`.
 //!
 //! All of it is made from the flags themselves, so it cannot say anything else. Entry points:
-//! [`completions`], [`man`] and [`write`].
+//! [`completions`], [`man`] and [`write()`].
 
 use std::fs;
 use std::io;

@@ -2,7 +2,7 @@
 //!
 //! Reading and writing block, and a thread that blocks does not keep the program from ending. Lines
 //! are bounded and so are both queues. Nothing else in `gantry stdio` touches stdin or stdout.
-//! Entry points: [`read`] and [`write`].
+//! Entry points: [`read`] and [`write()`].
 
 use std::io::{self, BufRead, BufReader, Read as _, Write};
 use std::thread;
