@@ -136,7 +136,16 @@ fn show(answer: &Value, json: bool, screen: &Screen) {
             text(key, "/label"),
         ]
     };
-    let rows: Vec<Vec<String>> = list(answer, "/items").iter().map(row).collect();
+    let mut rows: Vec<Vec<String>> = list(answer, "/items").iter().map(row).collect();
+    // By whom they are for, the oldest first.
+    rows.sort_by_key(|row| {
+        [
+            row[1].clone(),
+            row[2].clone(),
+            row[3].clone(),
+            row[5].clone(),
+        ]
+    });
     screen.table(&["key", "kind", "agent", "made", "ends", "label"], &rows);
 }
 
