@@ -55,9 +55,9 @@ impl Folder {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(PROGRAM);
         command
-            .args(arguments)
             .arg("--data")
             .arg(self.data())
+            .args(arguments)
             .env_clear()
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
             .env("HOME", self.home())

@@ -252,7 +252,7 @@ async fn a_newer_file_is_refused_with_both_numbers() {
     let error = refused(&path).await;
     assert_eq!(
         error.to_string(),
-        "the database has schema 9999, this Gantry knows schemas up to 1"
+        "the database has schema 9999, this Gantry knows schemas up to 2"
     );
     assert_eq!(error.code(), "store.newer_schema");
 }
