@@ -235,7 +235,13 @@ impl Router {
         let policy = &server.spec.calls;
         let quiet = limit.within(policy.timeout);
         let whole = limit.within(policy.timeout_max);
-        let answered = call.answer_within(Deadline { quiet, whole }).await;
+        let answered = call
+            .answer_within(Deadline {
+                quiet,
+                whole,
+                fair: policy.timeout,
+            })
+            .await;
         answered.map_err(|waited| {
             let own = if waited < whole { quiet } else { whole };
             self.timed_out(server, limit.passed().unwrap_or(own))

@@ -22,7 +22,7 @@ use self::silence::{Admitted, Silence};
 use super::logs::{LogStream, Logs};
 use super::pending::{Answer, Caller, Entered, Failure, Outgoing, Pending, QueueView};
 use crate::request::Progress;
-use crate::transport::stdio::{Company, LineWriter, SendError, Unheard};
+use crate::transport::stdio::{Company, LineWriter, SendError, Unheard, Verdict};
 
 /// With fewer calls than this on a link a caller writes its own line at once.
 const FEW: usize = 4;
@@ -356,13 +356,19 @@ impl Link {
     pub(crate) async fn run_writer(&self, deadline: Duration) {
         let not_reading = |id| self.finish(id, Answer::Failed(Failure::NotReading));
         let unheard = |unheard| match unheard {
-            Unheard::TakenBack(id) => not_reading(id),
-            // One that has read a call may be busy with it, and read on when that is done.
-            Unheard::Unread(calls) if self.pending.has_other_than(&calls) => {}
-            Unheard::Unread(calls) => calls.into_iter().for_each(|id| {
+            Unheard::TakenBack(id) => {
                 not_reading(id);
-                self.tell_cancelled(id, "not read in time");
-            }),
+                Verdict::GivenUp
+            }
+            // One that has read a call may be busy with it, and read on when that is done.
+            Unheard::Unread(calls) if self.pending.has_other_than(&calls) => Verdict::Busy,
+            Unheard::Unread(calls) => {
+                for id in calls {
+                    not_reading(id);
+                    self.tell_cancelled(id, "not read in time");
+                }
+                Verdict::GivenUp
+            }
         };
         if self.writer.run(deadline, unheard).await {
             self.input_closed.notify_one();
@@ -426,6 +432,8 @@ pub(crate) struct Deadline {
     pub(crate) quiet: Duration,
     /// Longest life.
     pub(crate) whole: Duration,
+    /// The server's own time: only who waited that long may call it silent, not a caller in a hurry.
+    pub(crate) fair: Duration,
 }
 
 impl InFlight {
@@ -460,7 +468,9 @@ impl InFlight {
         }
         self.ended = true;
         let keep_lane = self.link.limits.lanes == 1 && !self.link.limits.late_grace.is_zero();
-        if self.link.lines() == self.lines && self.link.pending.is_sent(self.id) {
+        let had_its_time = begun.elapsed() >= deadline.fair;
+        let said_nothing = self.link.lines() == self.lines && self.link.pending.is_sent(self.id);
+        if had_its_time && said_nothing {
             self.link.missed.store(self.lines + 1, Ordering::Relaxed);
             self.link.silence.missed(begun);
         } else if self.admitted == Admitted::AsProbe {

@@ -7,4 +7,4 @@ mod writer;
 
 pub(crate) use drain::drain;
 pub(crate) use reader::{End, Inbox, LineReader, Overflow, Overlong};
-pub(crate) use writer::{Company, LineWriter, SendError, Unheard};
+pub(crate) use writer::{Company, LineWriter, SendError, Unheard, Verdict};

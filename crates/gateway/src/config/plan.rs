@@ -13,6 +13,7 @@ use std::sync::Arc;
 use gantry_model::spec::ServerSpec;
 
 use super::approval::{Approvals, Digest};
+use super::clients::ours;
 use super::document::{Document, Node, Syntax, Value, read_text};
 use super::entry::{self, Entry, Fill};
 use super::env::Environment;
@@ -138,6 +139,15 @@ pub fn load(given: Given<'_>) -> Result<Plan, Vec<Mistake>> {
             });
         }
         for entry in found {
+            // What `gantry connect` wrote for a client; taken as a server, the gateway would start itself.
+            if ours::way_of(&entry.node.to_json()).is_some() {
+                plan.warnings.push(format!(
+                    "`{}` in `{}` is Gantry itself, and is left out",
+                    entry.name.escape_debug(),
+                    source.path.display()
+                ));
+                continue;
+            }
             let winner = (index, Arc::clone(&file.document), entry);
             // The stronger one wins as a whole, in the weaker one's place.
             match winners

@@ -91,7 +91,14 @@ async fn a_server_is_mute_until_it_says_something() {
     let short = Deadline {
         quiet: Duration::from_secs(1),
         whole: Duration::from_secs(1),
+        fair: Duration::from_secs(1),
     };
+    let hurried = Deadline {
+        fair: Duration::from_secs(30),
+        ..short
+    };
+    assert!(call(&link).answer_within(hurried).await.is_err());
+    assert!(!link.is_mute(), "a caller in a hurry proves nothing");
     let heard_meanwhile = call(&link);
     link.line(Bytes::from_static(b"noise"));
     assert!(heard_meanwhile.answer_within(short).await.is_err());

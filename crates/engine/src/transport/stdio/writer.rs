@@ -60,6 +60,15 @@ pub(crate) enum Unheard {
     Unread(Vec<u64>),
 }
 
+/// What is made of calls that were not heard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// They have failed, and so does what would follow them.
+    GivenUp,
+    /// The child works on what it has read; nothing is wrong yet.
+    Busy,
+}
+
 struct State {
     /// `None` once the link is closed: the child then reads end of file.
     pipe: Option<Arc<pipe::Sender>>,
@@ -239,7 +248,11 @@ impl LineWriter {
 
     /// Writes what senders had to leave; `unheard` hears of the calls that a stalled child never
     /// got, or has not read. Returns whether the child closed its end, and not we ours.
-    pub(crate) async fn run(&self, deadline: Duration, unheard: impl Fn(Unheard)) -> bool {
+    pub(crate) async fn run(
+        &self,
+        deadline: Duration,
+        unheard: impl Fn(Unheard) -> Verdict,
+    ) -> bool {
         while let Some(pipe) = self.pipe() {
             let look = self.lock().unread.next_look(deadline);
             tokio::select! {
@@ -264,7 +277,7 @@ impl LineWriter {
     }
 
     /// Looks whether the child reads what it was sent; calls that it leaves unread are told.
-    fn look(&self, pipe: &pipe::Sender, deadline: Duration, unheard: &impl Fn(Unheard)) {
+    fn look(&self, pipe: &pipe::Sender, deadline: Duration, unheard: &impl Fn(Unheard) -> Verdict) {
         let unread = {
             let mut state = self.lock();
             if state.busy {
@@ -273,12 +286,18 @@ impl LineWriter {
                 return;
             }
             let unread = state.unread.look(bytes_in(pipe), deadline);
-            state.stalled = state.unread.is_stalled();
+            if unread.is_empty() {
+                state.stalled = state.unread.is_stalled();
+                return;
+            }
             unread
         };
-        if !unread.is_empty() {
-            unheard(Unheard::Unread(unread));
+        let verdict = unheard(Unheard::Unread(unread));
+        let mut state = self.lock();
+        if verdict == Verdict::Busy {
+            state.unread.spare();
         }
+        state.stalled = state.unread.is_stalled();
     }
 
     fn pipe(&self) -> Option<Arc<pipe::Sender>> {
@@ -303,7 +322,7 @@ impl LineWriter {
         &self,
         pipe: &pipe::Sender,
         deadline: Duration,
-        unheard: &impl Fn(Unheard),
+        unheard: &impl Fn(Unheard) -> Verdict,
     ) {
         // One turn for everybody who is about to add a line.
         tokio::task::yield_now().await;
@@ -340,7 +359,7 @@ impl LineWriter {
         pipe: &pipe::Sender,
         deadline: Duration,
         batch: &mut Batch,
-        unheard: &impl Fn(Unheard),
+        unheard: &impl Fn(Unheard) -> Verdict,
     ) -> bool {
         match tokio::time::timeout(deadline, pipe.writable()).await {
             Ok(ready) => ready.is_ok(),
@@ -358,9 +377,9 @@ impl LineWriter {
                 };
                 // What was begun is ended, or the child would take the next line for its rest.
                 let unfinished = batch.take_back().into_iter();
-                unfinished
-                    .chain(unsent.iter().filter_map(|line| line.call))
-                    .for_each(|call| unheard(Unheard::TakenBack(call)));
+                for call in unfinished.chain(unsent.iter().filter_map(|line| line.call)) {
+                    unheard(Unheard::TakenBack(call));
+                }
                 unheard(Unheard::Unread(unread));
                 let ready = pipe.writable().await.is_ok();
                 self.lock().stalled = false;

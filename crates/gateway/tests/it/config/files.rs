@@ -190,3 +190,25 @@ fn each_value_is_explained_with_its_place_and_no_secret_is_shown() {
     let unknown = folder.run(&["config", "explain", "b", "--config", "own.toml"]);
     assert_eq!(unknown.status.code(), Some(1));
 }
+
+// row 2.17
+#[test]
+fn what_connect_wrote_for_a_client_is_not_started_as_a_server() {
+    let mut folder = Folder::new();
+    let itself = json!({"command": env!("CARGO_BIN_EXE_gantry"), "args": ["stdio"]});
+    let home = servers(&[("gantry", itself), ("real", peer())]);
+    fs::write(folder.home().join(".kode.json"), home).unwrap();
+    folder.up(&[]);
+    folder.wait("real", "ready");
+    let (_, known) = folder.rest("GET", "/api/v1/mcp/servers", None);
+    let names: Vec<_> = known["items"].as_array().unwrap().iter().collect();
+    assert!(
+        names.len() == 1 && names[0]["name"] == "real",
+        "the gateway is no server of its own: {known:#}"
+    );
+    assert!(
+        folder.log().contains("is Gantry itself, and is left out"),
+        "{}",
+        folder.log()
+    );
+}

@@ -13,7 +13,7 @@ async fn lines_arrive_whole_and_in_order_when_many_send() {
     let task = {
         let w = Arc::clone(&writer);
         async move {
-            w.run(Duration::from_secs(5), |_| {}).await;
+            w.run(Duration::from_secs(5), |_| Verdict::GivenUp).await;
         }
     };
     let work = async {
@@ -72,6 +72,7 @@ async fn a_child_that_stops_reading_gives_calls_back() {
         if let Unheard::TakenBack(call) = unheard {
             back.fetch_add(call, Ordering::Relaxed);
         }
+        Verdict::GivenUp
     });
     let waited = tokio::time::timeout(Duration::from_millis(500), run).await;
     assert!(waited.is_err());
@@ -103,6 +104,7 @@ async fn what_was_taken_back_is_never_written() {
             back.lock().unwrap().push(call);
         }
         stalled.notify_one();
+        Verdict::GivenUp
     });
     let work = async {
         stalled.notified().await;
@@ -162,6 +164,7 @@ async fn small_lines_that_lie_unread_are_told_and_forgiven_when_they_are_read() 
     let run = writer.run(Duration::from_millis(100), |unheard| {
         heard.lock().unwrap().push(unheard);
         told.notify_one();
+        Verdict::GivenUp
     });
     let work = async {
         let mut first = [0; 6];
@@ -185,4 +188,35 @@ async fn small_lines_that_lie_unread_are_told_and_forgiven_when_they_are_read() 
         _ = run => panic!("the writer task ended"),
     }
     assert_eq!(*heard.lock().unwrap(), [Unheard::Unread(vec![2, 3])]);
+}
+
+// fault S13
+#[tokio::test]
+async fn a_child_that_is_busy_with_what_it_has_read_is_still_written_to() {
+    let (sender, mut receiver) = pipe::pipe().unwrap();
+    let writer = LineWriter::new(sender, 64 << 20);
+    for call in 1..=2 {
+        let line = b"small\n".to_vec();
+        writer.send(Some(call), line, Company::Alone).unwrap();
+    }
+    let told = Notify::new();
+    let run = writer.run(Duration::from_millis(50), |_unheard| {
+        told.notify_one();
+        Verdict::Busy
+    });
+    let work = async {
+        let mut first = [0; 6];
+        receiver.read_exact(&mut first).await.unwrap();
+        for call in 3..=5 {
+            // Each time the deadline is over again.
+            told.notified().await;
+            tokio::task::yield_now().await;
+            let line = b"more\n".to_vec();
+            writer.send(Some(call), line, Company::Alone).unwrap();
+        }
+    };
+    tokio::select! {
+        done = tokio::time::timeout(Duration::from_secs(20), work) => done.unwrap(),
+        _ = run => panic!("the writer task ended"),
+    }
 }

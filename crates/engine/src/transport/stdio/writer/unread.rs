@@ -90,6 +90,14 @@ impl Unread {
         }
     }
 
+    /// Gives a child that is busy with what it has read another deadline.
+    pub(super) fn spare(&mut self) {
+        self.stalled = false;
+        if let Some((_, since)) = &mut self.read {
+            *since = Instant::now();
+        }
+    }
+
     /// Tells whether the child has read nothing for the deadline.
     pub(super) fn is_stalled(&self) -> bool {
         self.stalled
