@@ -169,7 +169,7 @@ mod tests {
         let inputs = [("token".to_owned(), "typed".to_owned())].into();
         let values = Values {
             environment: &environment,
-            folder: Path::new("/work/shop"),
+            folder: Path::new("/srv/shop"),
             inputs: &inputs,
         };
         expand(text, values)
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn folders_and_inputs_are_known() {
-        check("${workspaceFolder}/x", "/work/shop/x");
+        check("${workspaceFolder}/x", "/srv/shop/x");
         check("${workspaceFolderBasename}", "shop");
         check("${userHome}${pathSeparator}y", "/h/y");
         check("${input:token}", "typed");

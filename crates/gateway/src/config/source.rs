@@ -94,7 +94,7 @@ mod tests {
     // rows 2.17 and 2.18
     #[test]
     fn the_projects_files_are_stronger_than_the_homes_and_vouched_for_by_nobody() {
-        let sources = discover(Path::new("/work/shop"), Some(Path::new("/home/a")));
+        let sources = discover(Path::new("/srv/shop"), Some(Path::new("/home/a")));
         let shown: Vec<(String, Trust)> = sources
             .iter()
             .map(|source| (source.path.display().to_string(), source.trust))

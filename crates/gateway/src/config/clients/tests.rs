@@ -7,7 +7,7 @@ fn whereabouts(pairs: &[(&str, &str)]) -> Whereabouts {
         .iter()
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
         .collect();
-    Whereabouts::new(&environment, Path::new("/work/shop")).unwrap()
+    Whereabouts::new(&environment, Path::new("/srv/shop")).unwrap()
 }
 
 #[test]
@@ -33,8 +33,8 @@ fn what_counts_most_comes_first() {
         assert!(scopes.is_sorted(), "{}: {scopes:?}", client.id);
     }
     let places = find("claude-code").unwrap().places(&at);
-    assert_eq!(places[0].at, ["projects", "/work/shop", "mcpServers"]);
-    assert_eq!(places[1].path, Path::new("/work/shop/.mcp.json"));
+    assert_eq!(places[0].at, ["projects", "/srv/shop", "mcpServers"]);
+    assert_eq!(places[1].path, Path::new("/srv/shop/.mcp.json"));
 }
 
 #[test]
