@@ -20,6 +20,8 @@ pub struct Applied {
     pub changed: Vec<ServerName>,
     /// Servers that are gone.
     pub removed: Vec<ServerName>,
+    /// Servers that nobody has approved, left out because the API has given their names away.
+    pub shadowed: Vec<ServerName>,
 }
 
 impl Supervisor {
@@ -33,7 +35,7 @@ impl Supervisor {
         for spec in specs {
             spec.check()?;
         }
-        let wanted: HashMap<_, _> = specs.iter().map(|spec| (&spec.name, spec.source)).collect();
+        let wanted: HashMap<_, _> = specs.iter().map(|spec| (&spec.name, spec)).collect();
         let turn = self.changing.lock().await;
         if self.stopping.is_cancelled() {
             return Err(EngineError::Stopping);
@@ -43,7 +45,7 @@ impl Supervisor {
             row.spec.source == Source::Api
                 && wanted
                     .get(&row.spec.name)
-                    .is_some_and(|source| *source != Source::Api)
+                    .is_some_and(|spec| spec.source != Source::Api && !waits(spec))
         });
         if let Some(row) = clash {
             return Err(EngineError::Conflict {
@@ -86,6 +88,10 @@ impl Supervisor {
                 return Ok(());
             }
             if handle.spec.source == Source::Api && spec.source != Source::Api {
+                if waits(&spec) {
+                    applied.shadowed.push(name);
+                    return Ok(());
+                }
                 return Err(EngineError::Conflict { name });
             }
             (row.id, row.created_ms) = (handle.id, handle.created_ms);
@@ -97,6 +103,10 @@ impl Supervisor {
             turn = self.turn(&name).await?;
         } else {
             if let Some(known) = stored.iter().find(|row| row.spec.name == name) {
+                if known.spec.source == Source::Api && waits(&spec) {
+                    applied.shadowed.push(name);
+                    return Ok(());
+                }
                 (row.id, row.created_ms) = (known.id, known.created_ms);
             }
             self.store.replace_server(&row).await?;
@@ -106,6 +116,11 @@ impl Supervisor {
         drop(turn);
         Ok(())
     }
+}
+
+/// Tells whether a server waits for a person's word; it takes no name from anybody.
+pub(super) fn waits(spec: &ServerSpec) -> bool {
+    spec.needs_approval.is_some()
 }
 
 /// Returns a spec as it is stored: what a file or Gantry itself gives to a server's environment is

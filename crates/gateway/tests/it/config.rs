@@ -3,6 +3,7 @@
 
 mod corpus;
 mod files;
+mod inert;
 mod live;
 mod rest;
 mod trust;
@@ -144,6 +145,20 @@ impl Folder {
             self.log()
         );
         last
+    }
+
+    /// Waits until something holds.
+    fn wait_until(&self, what: &str, holds: impl FnMut() -> bool) {
+        let reached = eventually(LONG, holds);
+        assert!(reached.is_some(), "{what}: not so\n{}", self.log());
+    }
+
+    /// Stops the gateway as a person does, and waits for its end.
+    fn down(&mut self) {
+        let mut gateway = self.gateway.take().expect("a gateway was started");
+        let pid = i32::try_from(gateway.id()).ok().and_then(Pid::from_raw);
+        kill_process(pid.unwrap(), Signal::TERM).unwrap();
+        assert!(gateway.wait().unwrap().success(), "{}", self.log());
     }
 
     /// Waits until the health's warnings are as wanted, and returns them.

@@ -41,19 +41,39 @@ pub(super) fn explain(plan: &Plan, flags: &Flags, environment: &Environment) -> 
     for planned in &plan.servers {
         explained.push(Explained {
             heading: planned.entry.name.clone(),
-            rows: of_server(planned, environment),
+            rows: of_server(plan, planned, environment),
+        });
+    }
+    let ignored = plan.ignored.iter().map(|ignored| Row {
+        key: ignored.mistake.path().display().to_string(),
+        value: "left out".to_owned(),
+        from: ignored.to_string(),
+    });
+    let ignored: Vec<Row> = ignored.collect();
+    if !ignored.is_empty() {
+        explained.push(Explained {
+            heading: "not approved".to_owned(),
+            rows: ignored,
         });
     }
     explained
 }
 
-fn of_server(planned: &Planned, environment: &Environment) -> Vec<Row> {
+fn of_server(plan: &Plan, planned: &Planned, environment: &Environment) -> Vec<Row> {
     let mut rows = Vec::new();
     if let Some(why) = &planned.spec.needs_approval {
         rows.push(Row {
             key: "state".to_owned(),
             value: "needs_approval".to_owned(),
             from: why.clone(),
+        });
+    }
+    let shadows = plan.shadows.iter();
+    for shadow in shadows.filter(|shadow| shadow.name == planned.entry.name) {
+        rows.push(Row {
+            key: "shadow".to_owned(),
+            value: "needs_approval".to_owned(),
+            from: shadow.to_string(),
         });
     }
     written(
