@@ -1,8 +1,9 @@
 //! The servers of files: made what a configuration says, touching only those that changed. They are
-//! stored for their identity and order only, without the values of their environment: each start
+//! stored for their identity and order only, without what variables hold: each start
 //! reads them anew from their files. Entry points: `begin`, then `place` for each.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 
 use gantry_model::id::ServerName;
 use gantry_model::spec::{Launch, ServerSpec, Source};
@@ -123,13 +124,15 @@ pub(super) fn waits(spec: &ServerSpec) -> bool {
     spec.needs_approval.is_some()
 }
 
-/// Returns a spec as it is stored: what a file or Gantry itself gives to a server's environment is
-/// read anew at each start, so that its values, which may be secrets, stay out of the database.
+/// Returns a spec as it is stored: what a file or Gantry itself gives to a server is read anew at each
+/// start, so that what its variables hold, which may be secrets, stays out of the database.
 pub(super) fn stored(spec: &ServerSpec) -> ServerSpec {
     let mut spec = spec.clone();
     if spec.source != Source::Api {
         let Launch::Process(process) = &mut spec.launch;
         process.env.values_mut().for_each(String::clear);
+        (process.command, process.args) = (process.shown_command(), process.shown_args());
+        process.cwd = process.shown_cwd().map(PathBuf::from);
     }
     spec
 }

@@ -6,6 +6,7 @@ mod files;
 mod inert;
 mod live;
 mod rest;
+mod secrets;
 mod trust;
 
 use std::fs::{self, File};
@@ -24,6 +25,7 @@ use crate::harness::{Connection, LONG, PROGRAM, entry};
 struct Folder {
     home: TempDir,
     gateway: Option<Child>,
+    variables: Vec<(&'static str, &'static str)>,
 }
 
 impl Folder {
@@ -33,6 +35,7 @@ impl Folder {
         Self {
             home,
             gateway: None,
+            variables: Vec::new(),
         }
     }
 
@@ -63,6 +66,7 @@ impl Folder {
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
             .env("HOME", self.home())
             .env("NO_COLOR", "1")
+            .envs(self.variables.iter().copied())
             .current_dir(self.home().join("shop"))
             .stdin(Stdio::null());
         command

@@ -160,6 +160,7 @@ pub(super) fn wanted(
         cwd: None,
         profile: Profile::Local,
         limits: Default::default(),
+        written: Default::default(),
     };
     let name = "example".parse().expect("the example's name is a name");
     let mut spec = ServerSpec::process(name, launch);
