@@ -13,10 +13,10 @@ use super::document::options;
 pub const HIDDEN: &str = "…";
 
 /// Members whose values are nobody's business.
-const PRIVATE: [&str; 4] = ["env", "headers", "auth", "oauth"];
+pub(in crate::config) const PRIVATE: [&str; 4] = ["env", "headers", "auth", "oauth"];
 
 /// Members whose values may carry credentials beside a place.
-const ADDRESSES: [&str; 3] = ["url", "httpUrl", "serverUrl"];
+pub(in crate::config) const ADDRESSES: [&str; 3] = ["url", "httpUrl", "serverUrl"];
 
 /// Hides values in JSON with comments; a text that is none is hidden as a whole.
 pub fn json(text: &str) -> String {

@@ -133,3 +133,55 @@ fn a_server_that_cannot_be_started_does_not_tell_its_arguments() {
     let (_, all) = folder.rest("GET", "/api/v1/mcp/servers", None);
     clean("the list", &Value::to_string(&all));
 }
+
+/// A file whose mistake has secrets on every line around it.
+const BROKEN: &str = r#"{
+  "oauthAccount": { "accessToken": "written-into-the-file" },
+  "mcpServers": { "a": { "command": "npx", "env": { "X": "written-into-the-file" },
+    "args": ["written-into-the-file", ghp_16C7e42F292c6912E7710c838347Ae178B4a],
+    "headers": { "Authorization": "Bearer written-into-the-file" } } } }
+"#;
+
+// fault K3
+#[test]
+fn a_mistake_is_shown_in_its_place_without_the_secrets_around_it() {
+    let folder = Folder::new();
+    fs::write(folder.home().join(".kode.json"), BROKEN).unwrap();
+    for verb in [
+        &["config", "check"][..],
+        &["config", "explain"],
+        &["approve"],
+        &["up", "--port", "0"],
+    ] {
+        let output = folder.run(verb);
+        assert_eq!(output.status.code(), Some(2), "{verb:?}");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(told.contains(".kode.json:4:39"), "{told}");
+        assert!(told.contains("\"Authorization\": \"****** "), "{told}");
+        clean(&verb.join(" "), &told);
+    }
+    // A gateway that a client needs does not start either; its log is shown, and kept.
+    let output = folder.run(&["stdio"]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("did not start"), "{told}");
+    clean("gantry stdio", &told);
+    let log = fs::read_to_string(folder.data().join("gateway.log")).unwrap();
+    assert!(log.contains(".kode.json:4:39"), "{log}");
+    clean("gateway.log", &log);
+}
+
+// fault K3
+#[test]
+fn a_file_that_breaks_while_the_gateway_runs_tells_no_secrets_either() {
+    let mut folder = Folder::new();
+    folder.write("a.json", &servers(&[("a", entry(&Evilpeer::new()))]));
+    folder.up(&["--config", "a.json"]);
+    folder.wait("a", "ready");
+    folder.write("a.json", BROKEN);
+    let warnings = folder.warnings(|warnings| !warnings.is_empty());
+    clean("the health", &warnings.join("\n"));
+    clean("the status", &folder.told(&["status"]));
+    folder.wait_until("it is logged", || folder.log().contains("a.json:4:39"));
+    clean("the log", &folder.log());
+}
