@@ -7,6 +7,7 @@ mod inert;
 mod live;
 mod rest;
 mod secrets;
+mod terminal;
 mod trust;
 
 use std::fs::{self, File};

@@ -5,7 +5,8 @@ use std::fs;
 use gantry_testkit::journal::Journal;
 use serde_json::json;
 
-use super::{Folder, journaled, servers};
+use super::{Folder, journaled, peer, servers};
+use crate::harness::{Gantry, LONG};
 
 fn starts(journal: &std::path::Path) -> usize {
     Journal::read(journal).map_or(0, |journal| journal.starts())
@@ -57,6 +58,18 @@ fn an_untrusted_checkout_starts_nothing_until_it_is_approved_and_any_change_asks
     folder.write(".mcp.json", &servers(&[("hostile", hostile)]));
     folder.wait("hostile", "needs_approval");
     assert_eq!(starts(&journal), 1);
+}
+
+// row 2.17
+#[test]
+fn a_file_that_is_found_is_used_with_one_flag() {
+    let gantry = Gantry::builder()
+        .found(&servers(&[("a", peer())]))
+        .flags(&["--trust"])
+        .start();
+    gantry.wait_state("a", "ready", LONG);
+    let answer = gantry.call("a__echo", json!({"text": "x"}));
+    assert_eq!(answer["result"]["content"][0]["text"], "x");
 }
 
 // fault G5
