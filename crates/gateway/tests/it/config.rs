@@ -23,14 +23,14 @@ use tempfile::TempDir;
 use crate::harness::{Connection, LONG, PROGRAM, entry};
 
 /// A person's home with a folder in it, and a gateway if one was started.
-struct Folder {
+pub(crate) struct Folder {
     home: TempDir,
     gateway: Option<Child>,
     variables: Vec<(&'static str, &'static str)>,
 }
 
 impl Folder {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         fs::create_dir(home.path().join("shop")).unwrap();
         Self {
@@ -40,7 +40,7 @@ impl Folder {
         }
     }
 
-    fn home(&self) -> PathBuf {
+    pub(crate) fn home(&self) -> PathBuf {
         self.home.path().canonicalize().unwrap()
     }
 
@@ -53,7 +53,7 @@ impl Folder {
         self.home().join("data")
     }
 
-    fn write(&self, name: &str, text: &str) {
+    pub(crate) fn write(&self, name: &str, text: &str) {
         fs::write(self.at(name), text).unwrap();
     }
 
@@ -73,7 +73,7 @@ impl Folder {
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().unwrap()
     }
 
@@ -87,7 +87,7 @@ impl Folder {
     }
 
     /// Starts a gateway in the folder and waits until it serves.
-    fn up(&mut self, flags: &[&str]) {
+    pub(crate) fn up(&mut self, flags: &[&str]) {
         let kept = |name: &str| File::create(self.home().join(name)).unwrap();
         let mut command = self.command(&["up", "--port", "0"]);
         command
@@ -138,7 +138,7 @@ impl Folder {
     }
 
     /// Waits until a server is in a state and returns its status.
-    fn wait(&self, server: &str, state: &str) -> Value {
+    pub(crate) fn wait(&self, server: &str, state: &str) -> Value {
         let mut last = Value::Null;
         let reached = eventually(LONG, || {
             last = self.status(server);
@@ -198,7 +198,7 @@ impl Drop for Folder {
 }
 
 /// Returns the text of an `mcpServers` file.
-fn servers(entries: &[(&str, Value)]) -> String {
+pub(crate) fn servers(entries: &[(&str, Value)]) -> String {
     let entries = entries.iter();
     let entries = entries.map(|(name, entry)| ((*name).to_owned(), entry.clone()));
     let servers: serde_json::Map<String, Value> = entries.collect();

@@ -202,3 +202,32 @@ fn the_inputs_of_an_imported_file_are_asked_for_and_kept_by_nobody() {
     assert_eq!(super::secrets::holding(&folder.data(), typed), [""; 0]);
     assert_eq!(super::secrets::holding(&folder.at(""), typed), [""; 0]);
 }
+
+#[test]
+fn who_is_awaited_is_shown_on_a_terminal_and_nowhere_else() {
+    let mut folder = Folder::new();
+    let slow = entry(&gantry_testkit::Evilpeer::new().fault("init-hang"));
+    let text = servers(&[("quick", peer()), ("sleepy", slow)]);
+    folder.write("a.json", &text);
+    let terminal = Terminal::open(&folder, "up --port 0 --config a.json");
+    terminal.sees("quick   ready");
+    terminal.sees("1 of 2 servers have come, waiting for sleepy (");
+    terminal.sees("Stop with Ctrl-C.");
+    let usage = terminal.shown().find("Stop with Ctrl-C.").unwrap();
+    let turns = eventually(LONG, || {
+        terminal.shown()[usage..].contains("waiting for sleepy")
+    });
+    assert!(turns.is_some(), "{}", terminal.shown());
+    let shown = terminal.stops();
+    assert!(
+        shown.ends_with("\r\u{1b}[K"),
+        "the line is wiped: {shown:?}"
+    );
+    folder.up(&["--config", "a.json"]);
+    let printed = || fs::read_to_string(folder.home().join("stdout")).unwrap();
+    folder.wait_until("it is up", || printed().contains("Stop with Ctrl-C."));
+    folder.wait("quick", "ready");
+    for text in [printed(), folder.log()] {
+        assert!(!text.contains("waiting for"), "{text}");
+    }
+}
