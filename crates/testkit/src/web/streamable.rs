@@ -64,16 +64,18 @@ fn post(
         None => {}
     }
     let id = &message["id"];
-    let modern =
-        service.era() != Era::Legacy && !message["params"]["_meta"][PROTOCOL_VERSION].is_null();
+    let versioned = !message["params"]["_meta"][PROTOCOL_VERSION].is_null();
+    let modern = match service.era() {
+        Era::Legacy => false,
+        Era::Modern => true,
+        Era::Dual => versioned,
+    };
     let named = request.header("mcp-session-id");
     let mut headers = service.renames();
     let session = if modern {
-        if let Err(mismatch) = check(request, &message, service) {
+        if versioned && let Err(mismatch) = check(request, &message, service) {
             return refuse(connection, 400, id, -32020, &mismatch);
         }
-        Arc::clone(sessions.stateless())
-    } else if service.era() == Era::Modern {
         Arc::clone(sessions.stateless())
     } else if message["method"] == "initialize" {
         let session = sessions.open();

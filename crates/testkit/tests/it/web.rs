@@ -196,7 +196,7 @@ fn stateless_headers_must_repeat_the_body() {
     let coded = [name, ("Mcp-Param-Region", "=?base64?c8O8ZA==?=")];
     assert_eq!(modern(&server, region.clone(), &coded).unwrap().0, 200);
     assert_eq!(modern(&server, region, &[name]).unwrap().0, 400);
-    assert_eq!(post(&server, &[], &hello()).unwrap().0, 200);
+    assert_eq!(post(&server, &[], &hello()).unwrap().0, 404);
     assert_eq!(read(open(&server, "GET", "/mcp", &[], "")).unwrap().0, 405);
 }
 
