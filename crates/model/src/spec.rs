@@ -8,6 +8,7 @@ mod filter;
 pub mod period;
 pub mod size;
 mod url;
+mod written;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,6 +22,7 @@ use crate::restart::{PolicyError, RestartPolicy};
 pub use self::check::SpecError;
 pub use self::filter::ToolFilter;
 pub use self::url::{UrlError, check_url};
+pub use self::written::Written;
 
 /// Everything that is wanted of one server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -101,6 +103,9 @@ pub struct ProcessLaunch {
     /// What it may use at most; the profile's own limits where nothing is said.
     #[serde(default)]
     pub limits: ResourceLimits,
+    /// What stands in the file where variables were filled; never stored beside what they hold.
+    #[serde(skip)]
+    pub written: Written,
 }
 
 /// How strictly a process is held.

@@ -48,7 +48,7 @@ pub(crate) struct Counters {
 pub(crate) struct Link {
     pending: Pending,
     writer: LineWriter,
-    logs: Arc<Logs>,
+    pub(super) logs: Arc<Logs>,
     pub(crate) counters: Arc<Counters>,
     limits: LinkLimits,
     /// The next id; it begins at a random number of this boot, so that nothing that answers a

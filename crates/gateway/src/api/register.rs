@@ -11,7 +11,7 @@ use std::time::Duration;
 use gantry_model::id::ServerName;
 use gantry_model::spec::{
     Allowances, CallPolicy, Launch, LifePolicy, ProcessLaunch, Profile, ResourceLimits,
-    RestartSpec, ServerSpec, Source, Start, ToolFilter, WhenUnresponsive,
+    RestartSpec, ServerSpec, Source, Start, ToolFilter, WhenUnresponsive, Written,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -203,6 +203,7 @@ impl Register {
                     memory_bytes: self.limits.memory.map(|size| size.0),
                     pids: self.limits.pids,
                 },
+                written: Written::default(),
             }),
             source: Source::Api,
             tools: ToolFilter {

@@ -252,7 +252,7 @@ pub(super) fn preview(api: &Api, body: &JsonBody) -> Result<Response, Problem> {
     let preview = Preview {
         name: spec.name.to_string(),
         exists: api.engine().server(spec.name.as_str()).is_some(),
-        command: process.command.clone(),
+        command: process.shown_command(),
         spec: SpecView::of(&spec),
     };
     Ok(json(StatusCode::OK, &preview))

@@ -5,6 +5,8 @@
 //! point: [`read`].
 
 pub(in crate::config) mod fields;
+mod remote;
+pub(in crate::config) mod told;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,14 +14,15 @@ use std::path::Path;
 use gantry_model::id::ServerName;
 use gantry_model::spec::{
     Allowances, CallPolicy, LifePolicy, ProcessLaunch, Profile, ResourceLimits, ServerSpec, Source,
-    SpecError, Start, ToolFilter, WhenUnresponsive, check_url,
+    SpecError, Start, ToolFilter, WhenUnresponsive, Written,
 };
 
 use super::document::{Document, Node, Span, Table, Value};
 use super::expand::Values;
 use super::mistake::{Kind, Mistake, meant};
 
-use fields::{Fields, Told};
+use fields::Fields;
+use told::Told;
 
 /// One server as it stands in a file.
 #[derive(Debug, Clone)]
@@ -231,7 +234,7 @@ fn launch(fields: &mut Fields<'_, '_>, entry: &Entry) -> Option<ProcessLaunch> {
         .collect();
     let remote = !urls.is_empty() || kind.is_some_and(|kind| kind != "stdio");
     if remote {
-        refuse_remote(fields, entry, kind, &urls);
+        remote::refuse(fields, entry, kind, &urls);
         return None;
     }
     let command = fields.text("command");
@@ -254,6 +257,7 @@ fn launch(fields: &mut Fields<'_, '_>, entry: &Entry) -> Option<ProcessLaunch> {
         )
         .unwrap_or(Profile::Local);
     let limits = limits(fields);
+    let written = written(fields.told);
     let folder = fields.fill.folder();
     let mut command = command?;
     // As every client does, a command that is a path counts from the working folder.
@@ -267,56 +271,24 @@ fn launch(fields: &mut Fields<'_, '_>, entry: &Entry) -> Option<ProcessLaunch> {
         cwd: Some(cwd.map_or_else(|| folder.to_owned(), |cwd| folder.join(cwd))),
         profile,
         limits,
+        written,
     })
 }
 
-fn refuse_remote(fields: &mut Fields<'_, '_>, entry: &Entry, kind: Option<&str>, urls: &[&str]) {
-    let Some(&key) = urls.first() else {
-        let kind = kind.unwrap_or_default();
-        let mistake = fields.told.mistake(&entry.name_span, Kind::Value);
-        fields.told.push(
-            mistake
-                .say("`url` is missing")
-                .label(format!("a server of type `{kind}`"))
-                .help("write `\"url\": \"https://…\"`, and `\"headers\": {…}` if it needs some"),
-        );
-        return;
-    };
-    let url = fields.text(key);
-    fields.pairs("headers");
-    let Some(node) = fields.node(key) else { return };
-    if fields.has("command") {
-        let mistake = fields.told.mistake(&node.span, Kind::Value);
-        fields.told.push(
-            mistake
-                .say(format!("`command` and `{key}` exclude each other"))
-                .label("a remote server has no command")
-                .help("keep one of them"),
-        );
-        return;
-    }
-    let Some(url) = url else { return };
-    let filled = matches!(fields.fill, Fill::From(_)) || !url.contains("${");
-    if filled && let Err(error) = check_url(&url) {
-        let mistake = fields.told.mistake(&node.span, Kind::Refused);
-        fields.told.push(
-            mistake
-                .say(format!("`{key}` cannot be used: {error}"))
-                .label("this")
-                .help(error.hint()),
-        );
-        return;
-    }
-    if fields.told.mistakes.is_empty() {
-        let mistake = fields.told.mistake(&node.span, Kind::Remote);
-        fields.told.push(
-            mistake
-                .say("this is a remote server, and this version runs commands only")
-                .label("a URL")
-                .help(
-                    "the other servers are not touched; set `\"disabled\": true` to silence this",
-                ),
-        );
+/// Returns what the file says where variables were filled, for whoever shows or stores it.
+fn written(told: &Told<'_>) -> Written {
+    let at = |field: &str| told.written.get(field).cloned();
+    let argument = |field: &String| field.strip_prefix("args[")?.strip_suffix(']')?.parse().ok();
+    let args = told
+        .written
+        .iter()
+        .filter_map(|(field, text)| Some((argument(field)?, text.clone())));
+    Written {
+        command: at("command"),
+        args: args.collect(),
+        cwd: at("cwd"),
+        variables: told.variables.clone(),
+        inputs: told.inputs.clone(),
     }
 }
 

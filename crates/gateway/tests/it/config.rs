@@ -3,8 +3,10 @@
 
 mod corpus;
 mod files;
+mod inert;
 mod live;
 mod rest;
+mod secrets;
 mod trust;
 
 use std::fs::{self, File};
@@ -23,6 +25,7 @@ use crate::harness::{Connection, LONG, PROGRAM, entry};
 struct Folder {
     home: TempDir,
     gateway: Option<Child>,
+    variables: Vec<(&'static str, &'static str)>,
 }
 
 impl Folder {
@@ -32,6 +35,7 @@ impl Folder {
         Self {
             home,
             gateway: None,
+            variables: Vec::new(),
         }
     }
 
@@ -62,6 +66,7 @@ impl Folder {
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
             .env("HOME", self.home())
             .env("NO_COLOR", "1")
+            .envs(self.variables.iter().copied())
             .current_dir(self.home().join("shop"))
             .stdin(Stdio::null());
         command
@@ -144,6 +149,20 @@ impl Folder {
             self.log()
         );
         last
+    }
+
+    /// Waits until something holds.
+    fn wait_until(&self, what: &str, holds: impl FnMut() -> bool) {
+        let reached = eventually(LONG, holds);
+        assert!(reached.is_some(), "{what}: not so\n{}", self.log());
+    }
+
+    /// Stops the gateway as a person does, and waits for its end.
+    fn down(&mut self) {
+        let mut gateway = self.gateway.take().expect("a gateway was started");
+        let pid = i32::try_from(gateway.id()).ok().and_then(Pid::from_raw);
+        kill_process(pid.unwrap(), Signal::TERM).unwrap();
+        assert!(gateway.wait().unwrap().success(), "{}", self.log());
     }
 
     /// Waits until the health's warnings are as wanted, and returns them.

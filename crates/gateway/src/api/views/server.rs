@@ -44,7 +44,7 @@ impl ServerSummary {
             description: spec.description.clone(),
             state: status.state.as_str(),
             reason: status.reason.clone(),
-            command: process.command.clone(),
+            command: process.shown_command(),
             profile: profile(spec),
             source: source(spec),
             start: start(spec),

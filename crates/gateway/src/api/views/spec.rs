@@ -4,7 +4,7 @@ use gantry_model::spec::{Launch, ServerSpec, WhenUnresponsive, period};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// What is wanted of a server; of its environment only the names.
+/// What is wanted of a server; of its environment only the names, of its arguments no secrets.
 #[derive(Serialize, ToSchema)]
 pub(in crate::api) struct SpecView {
     args: Vec<String>,
@@ -36,9 +36,9 @@ impl SpecView {
         let Launch::Process(process) = &spec.launch;
         let restart = &spec.life.restart;
         Self {
-            args: process.args.clone(),
+            args: process.shown_args(),
             env: process.env.keys().cloned().collect(),
-            cwd: process.cwd.as_ref().map(|cwd| cwd.display().to_string()),
+            cwd: process.shown_cwd(),
             concurrency: spec.concurrency(),
             timeout: period::show(spec.calls.timeout),
             timeout_max: period::show(spec.calls.timeout_max),

@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep};
 use crate::app::VERSION;
 use crate::app::data::DataFolder;
 use crate::config::mistake::Mistake;
+use crate::config::plan::Plan;
 
 use super::super::files::brief;
 use super::super::screen::Screen;
@@ -30,7 +31,7 @@ pub(super) struct Teller<'a> {
     pub(super) screen: Screen,
     pub(super) url: &'a str,
     pub(super) folder: &'a DataFolder,
-    pub(super) mistakes: &'a [Mistake],
+    pub(super) plan: &'a Plan,
     pub(super) began: Instant,
 }
 
@@ -40,8 +41,15 @@ impl Teller<'_> {
         self.screen
             .line(&self.screen.strong(&format!("Gantry {VERSION}")));
         self.screen.line("");
-        for mistake in self.mistakes {
+        for mistake in &self.plan.mistakes {
             self.mistake(mistake);
+        }
+        let ignored = self.plan.ignored.iter().map(ToString::to_string);
+        let shadows = self.plan.shadows.iter().map(ToString::to_string);
+        for harmless in ignored.chain(shadows) {
+            let mark = self.screen.doubtful("!");
+            self.screen
+                .line(&format!("  {mark} {}", Screen::safe(&harmless)));
         }
         let mut told = HashSet::new();
         let mut shown = false;
@@ -138,7 +146,7 @@ impl Teller<'_> {
         let (screen, url) = (&self.screen, self.url);
         let (agent, admin) = (self.folder.agent_key(), self.folder.admin_key());
         let label = |text: &str| screen.strong(&format!("{text:<11}"));
-        if !engine.servers().is_empty() || !self.mistakes.is_empty() {
+        if !engine.servers().is_empty() || !self.plan.is_empty() {
             screen.line("");
         }
         screen.line(&format!("  {} {url}/mcp", label("endpoint")));
