@@ -269,7 +269,7 @@ impl Link {
         params: Option<&RawBuf>,
     ) -> Result<InFlight, Failure> {
         let id = self.new_id();
-        let answer = self.pending.enter_own(id)?;
+        let answer = self.pending.enter_own(id, method)?;
         if method.ends_with("/list") {
             self.listing.store(id, Ordering::Relaxed);
         }

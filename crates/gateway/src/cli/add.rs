@@ -10,6 +10,8 @@ use clap::{Args, ValueEnum};
 use gantry_model::id::ServerName;
 use serde_json::{Map, Value, json};
 
+use crate::config::env::Environment;
+
 use super::Surroundings;
 use super::await_server;
 use super::failure::{Exit, Failure};
@@ -22,8 +24,9 @@ use super::screen::Screen;
 pub(super) struct Options {
     /// The name that clients see
     name: ServerName,
-    /// A variable of its environment; may be given several times
-    #[arg(long, value_name = "NAME=VALUE")]
+    /// A variable of its environment, as `NAME=VALUE`, or as `NAME` with the value that it has here;
+    /// may be given several times
+    #[arg(long, value_name = "NAME[=VALUE]")]
     env: Vec<String>,
     /// The folder it runs in
     #[arg(long, value_name = "DIR")]
@@ -74,7 +77,7 @@ pub(super) async fn run(
     options: &Options,
     surroundings: &Surroundings,
 ) -> Result<ExitCode, Failure> {
-    let body = body(options)?;
+    let body = body(options, &surroundings.environment)?;
     let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
     let mut server = client.post("/api/v1/mcp/servers", Some(&body)).await?;
     if !options.no_wait {
@@ -97,16 +100,10 @@ pub(super) async fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-fn body(options: &Options) -> Result<Value, Failure> {
+fn body(options: &Options, environment: &Environment) -> Result<Value, Failure> {
     let mut env = Map::new();
-    for pair in &options.env {
-        let (name, value) = pair
-            .split_once('=')
-            .filter(|(name, _)| !name.is_empty())
-            .ok_or_else(|| {
-                Failure::new(Exit::Usage, format!("`{pair}` is no variable"))
-                    .hint("write `--env NAME=VALUE`")
-            })?;
+    for given in &options.env {
+        let (name, value) = variable(given, environment)?;
         env.insert(name.to_owned(), value.into());
     }
     let mut words = options.command.iter();
@@ -140,4 +137,26 @@ fn body(options: &Options) -> Result<Value, Failure> {
         }
     }
     Ok(body)
+}
+
+/// Takes a variable apart; one without a value has the value of our own environment, so that a secret
+/// stands in no command line.
+fn variable<'a>(
+    given: &'a str,
+    environment: &'a Environment,
+) -> Result<(&'a str, &'a str), Failure> {
+    let (name, value) = match given.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (given, environment.get(given)),
+    };
+    if name.is_empty() {
+        let message = format!("`{given}` is no variable");
+        return Err(Failure::new(Exit::Usage, message).hint("write `--env NAME=VALUE`"));
+    }
+    let value = value.ok_or_else(|| {
+        let message = format!("there is no variable `{name}` in the environment");
+        Failure::new(Exit::Usage, message)
+            .hint(format!("set it first, or write `--env {name}=VALUE`"))
+    })?;
+    Ok((name, value))
 }
