@@ -25,6 +25,7 @@ use crate::server::handle::{Live, ServerHandle};
 use crate::server::link::Counters;
 use crate::server::listing::Listing;
 use crate::server::logs::Logs;
+use crate::server::runner::remote::Far;
 use crate::server::runner::{ServerRunner, UsageCell};
 use crate::server::status::ServerStatus;
 
@@ -84,6 +85,10 @@ impl Supervisor {
             waiting: Arc::default(),
         };
         let policy = spec.life.restart.policy().unwrap_or_default();
+        let far = match &spec.launch {
+            Launch::Process(_) => None,
+            Launch::Remote(remote) => Some(Far::new(remote)),
+        };
         let runner = ServerRunner {
             id,
             spec,
@@ -101,6 +106,7 @@ impl Supervisor {
             history: History::default(),
             watch: Stopwatch::start(),
             era_hint: handle.catalog.load().hello.as_ref().map(|hello| hello.era),
+            far,
         };
         self.track(runner, lazy, &handle);
         handle
@@ -157,6 +163,8 @@ impl Supervisor {
 
 /// What a server is given may be a secret of its own.
 fn redactor(spec: &ServerSpec) -> Redactor {
-    let Launch::Process(process) = &spec.launch;
-    Redactor::new(&process.secrets())
+    match &spec.launch {
+        Launch::Process(process) => Redactor::new(&process.secrets()),
+        Launch::Remote(remote) => Redactor::new(&remote.secrets()),
+    }
 }
