@@ -138,7 +138,11 @@ impl Engine {
             }
         };
         let around = Arc::new(Surroundings {
-            driver: ProcessDriver::new(sandbox.clone(), config.environment.clone(), folders),
+            driver: Arc::new(ProcessDriver::new(
+                sandbox.clone(),
+                config.environment.clone(),
+                folders,
+            )),
             store: store.clone(),
             events: events.clone(),
             tracker: tracker.clone(),
@@ -155,6 +159,7 @@ impl Engine {
             servers,
         ));
         let figures = Arc::new(Figures::new());
+        let draining = CancellationToken::new();
         let router = Router {
             catalog: Arc::clone(&catalog),
             supervisor: Arc::clone(&supervisor),
@@ -164,6 +169,7 @@ impl Engine {
             figures: Arc::clone(&figures),
             identity: Identity::gantry(),
             listing_wait: config.limits.listing_wait,
+            draining: draining.clone(),
         };
         let engine = Self {
             inner: Arc::new(Inner {
@@ -181,7 +187,7 @@ impl Engine {
                 on_start_failure: config.on_start_failure,
                 stop_policy: config.stop,
                 requests: TaskTracker::new(),
-                draining: CancellationToken::new(),
+                draining,
                 tracker,
                 stop_tasks,
                 changes: TaskTracker::new(),
