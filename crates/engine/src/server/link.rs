@@ -36,6 +36,8 @@ pub(crate) struct LinkLimits {
     pub(crate) line_bytes: usize,
     pub(crate) depth: usize,
     pub(crate) late_grace: Duration,
+    /// The server was told that its client can be asked.
+    pub(crate) asks: bool,
 }
 
 /// What a server did beside answering, counted.

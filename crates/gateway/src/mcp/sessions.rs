@@ -225,7 +225,11 @@ mod tests {
 
     fn open(sessions: &Sessions, n: u128) -> Arc<Session> {
         sessions
-            .open(key(n), Scope::All, ProtocolVersion::V2025_11_25)
+            .open(
+                key(n),
+                Scope::All,
+                (ProtocolVersion::V2025_11_25, ClientCan::NOTHING),
+            )
             .unwrap()
     }
 

@@ -20,6 +20,7 @@ fn link(lanes: u32, redactor: Redactor) -> (Arc<Link>, pipe::Receiver) {
         line_bytes: 1 << 20,
         depth: 64,
         late_grace: Duration::ZERO,
+        asks: true,
     };
     let link = Link::new(
         LineWriter::new(sender, 1 << 20),
@@ -287,7 +288,7 @@ async fn a_request_goes_to_the_one_call_it_can_be_tied_to() {
     let _second = link.call(&"b".parse().unwrap(), id, line, None).unwrap();
     assert_eq!(written(&mut receiver, 1).await, ["tools/call"]);
     let untied = refused(&link, &mut receiver, "sampling/createMessage").await;
-    assert!(untied.contains("no call that it is for"), "{untied}");
+    assert_eq!(untied, "there is no one call that this could be for");
     drop(call);
     assert_eq!(link.counters.refused_requests.load(Ordering::Relaxed), 4);
 }

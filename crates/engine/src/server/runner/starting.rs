@@ -120,6 +120,7 @@ impl ServerRunner {
             line_bytes: self.around.limits.line_bytes,
             depth: self.around.limits.depth,
             late_grace: self.spec.calls.late_grace,
+            asks: self.declares.anything(),
         };
         let link = Arc::new(Link::new(
             LineWriter::new(spawned.stdin, WRITE_QUEUE_BYTES),
