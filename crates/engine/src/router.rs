@@ -5,6 +5,7 @@
 mod answer;
 mod limit;
 mod record;
+mod subscribe;
 mod target;
 
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use crate::request::{Lists, Reply, Request, Scope};
 use crate::server::handle::ServerHandle;
 use crate::server::handshake::Hello;
 use crate::server::link::{Deadline, InFlight, Link, Refusal};
+use crate::server::topics::TopicTable;
 use crate::supervisor::Supervisor;
 use crate::telemetry::Figures;
 pub(crate) use answer::Answered;
@@ -47,6 +49,7 @@ pub(crate) struct Router {
     pub(crate) figures: Arc<Figures>,
     pub(crate) identity: Identity,
     pub(crate) listing_wait: Duration,
+    pub(crate) topics: Arc<TopicTable>,
 }
 
 impl Router {

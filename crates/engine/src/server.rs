@@ -10,3 +10,4 @@ pub(crate) mod logs;
 pub(crate) mod pending;
 pub(crate) mod runner;
 pub(crate) mod status;
+pub(crate) mod topics;

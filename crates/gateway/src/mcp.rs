@@ -12,8 +12,10 @@ mod hello;
 mod inflight;
 mod listen;
 mod post;
+mod ring;
 mod sessions;
 mod stream;
+mod subscribe;
 
 use std::sync::Arc;
 

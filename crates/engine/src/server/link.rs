@@ -6,7 +6,7 @@ mod inbox;
 mod silence;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use gantry_model::id::AgentName;
@@ -21,6 +21,7 @@ pub use self::silence::BreakerView;
 use self::silence::{Admitted, Silence};
 use super::logs::{LogStream, Logs};
 use super::pending::{Answer, Caller, Entered, Failure, Outgoing, Pending, QueueView};
+use super::topics::Topics;
 use crate::request::Progress;
 use crate::transport::stdio::{Company, LineWriter, SendError, Unheard, Verdict};
 
@@ -73,6 +74,8 @@ pub(crate) struct Link {
     pub(crate) lists_changed: AtomicBool,
     pub(crate) lists_notify: Notify,
     inbound: Mutex<inbox::Budget>,
+    /// Who wants to hear of changed resources, once the server is ready.
+    topics: OnceLock<Arc<Topics>>,
     tracker: TaskTracker,
     /// No lane is held for a late answer any more.
     ended: CancellationToken,
@@ -147,9 +150,15 @@ impl Link {
             lists_changed: AtomicBool::new(false),
             lists_notify: Notify::new(),
             inbound: Mutex::new(inbox::Budget::new()),
+            topics: OnceLock::new(),
             tracker,
             ended: CancellationToken::new(),
         }
+    }
+
+    /// Has those hear of changed resources who want to.
+    pub(crate) fn tells(&self, topics: &Arc<Topics>) {
+        self.topics.get_or_init(|| Arc::clone(topics));
     }
 
     /// Returns a new upstream id, which may also be the call's progress token.

@@ -79,12 +79,15 @@ impl Endpoint {
                 if let Some(answer) = own_answer(request, session.as_deref()) {
                     return Ok(answer.into_response());
                 }
+                if let Some(answer) = self.subscription(visit, request, session.as_deref()).await {
+                    return Ok(answer?.into_response());
+                }
                 let owner = Some(owner(visit, session.as_deref()));
                 Asked::of(request, meta, Era::Handshake, owner)
             }
             Opening::Stateless(_) => match &*request.method {
                 "server/discover" => return Ok(self.discover(visit, request)?.into_response()),
-                "subscriptions/listen" => return self.listen_on_request(visit, request),
+                "subscriptions/listen" => return self.listen_on_request(visit, request).await,
                 _ => Asked::of(request, meta, Era::Stateless, None),
             },
         };

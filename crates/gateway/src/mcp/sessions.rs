@@ -18,6 +18,8 @@ use http::StatusCode;
 use tokio::time::Instant;
 
 use super::inflight::Inflight;
+use super::ring::Ring;
+use super::subscribe::Subscribed;
 use crate::http::error::Problem;
 
 /// Sessions in all.
@@ -64,6 +66,10 @@ pub(super) struct Session {
     pub(super) scope: Scope,
     /// The protocol version that was agreed on.
     pub(super) version: ProtocolVersion,
+    /// What it is to be told outside of its requests.
+    pub(super) ring: Arc<Ring>,
+    /// The resources it listens to.
+    pub(super) subscribed: Subscribed,
     level: Mutex<Option<Box<str>>>,
     seen_ms: AtomicU64,
     listening: AtomicBool,
@@ -135,6 +141,8 @@ impl Sessions {
             key,
             scope,
             version,
+            ring: Arc::default(),
+            subscribed: Subscribed::default(),
             level: Mutex::default(),
             seen_ms: AtomicU64::new(now),
             listening: AtomicBool::new(false),
@@ -204,6 +212,7 @@ fn is_idle(session: &Session, now_ms: u64) -> bool {
 
 fn end(session: &Session) -> bool {
     session.ended.store(true, Ordering::Release);
+    session.subscribed.clear();
     true
 }
 

@@ -128,6 +128,15 @@ fn progress_event(params: &str) -> Option<Bytes> {
     (params.len() <= EVENT_BYTES).then(|| notification("notifications/progress", params))
 }
 
+/// Writes a notification as an event with these fields before it.
+pub(super) fn marked(fields: &str, method: &str, params: &str) -> Bytes {
+    let event = notification(method, params);
+    match fields {
+        "" => event,
+        fields => [fields.as_bytes(), &event].concat().into(),
+    }
+}
+
 /// Writes a notification as an event.
 pub(super) fn notification(method: &str, params: &str) -> Bytes {
     let mut message = Vec::with_capacity(params.len() + 80);

@@ -200,6 +200,7 @@ impl Link {
                 self.lists_changed_now();
             }
             "notifications/progress" if within => self.progressed(notification.params),
+            "notifications/resources/updated" if within => self.updated(notification.params),
             "notifications/message" if within => {
                 if let Some(params) = notification.params {
                     self.logs.line(LogStream::Message, params.text().as_bytes());
@@ -213,6 +214,15 @@ impl Link {
     fn lists_changed_now(&self) {
         if !self.lists_changed.swap(true, Ordering::Relaxed) {
             self.lists_notify.notify_one();
+        }
+    }
+
+    fn updated(&self, params: Option<Raw<'_>>) {
+        let uri = params
+            .and_then(|params| params.get("uri"))
+            .and_then(Raw::string);
+        if let (Some(uri), Some(topics)) = (uri, self.topics.get()) {
+            topics.updated(&uri);
         }
     }
 
