@@ -33,7 +33,7 @@ use crate::http::error::Problem;
 /// Streams of one key in the stateless era.
 const PER_KEY: usize = 64;
 /// How often a stream looks whether it may go on.
-const LOOK: Duration = Duration::from_millis(500);
+pub(super) const LOOK: Duration = Duration::from_millis(500);
 /// The least time between two changes that are told.
 const APART: Duration = Duration::from_secs(1);
 /// Asks a client whose stream was cut to come again soon.
@@ -75,11 +75,7 @@ impl Endpoint {
             })?;
         let has = self.engine().capabilities(&visit.caller, &visit.scope);
         let wanted = Wanted::of(&has).only(asked);
-        let seat = self.listeners.take(visit.caller.key).ok_or_else(|| {
-            Problem::new(StatusCode::TOO_MANY_REQUESTS, "listen.too_many")
-                .with_detail(format!("this key has {PER_KEY} streams already"))
-                .with_retry_after(APART)
-        })?;
+        let seat = self.listeners.seat(visit.caller.key)?;
         let ring = Arc::<Ring>::default();
         let subscribed = self.subscribe_all(visit, request, asked, &ring).await?;
         let (uris, kept): (Vec<_>, _) = subscribed.into_iter().unzip();
@@ -333,6 +329,15 @@ impl Drop for Ear {
 pub(super) struct Listeners(Arc<Mutex<HashMap<KeyId, usize>>>);
 
 impl Listeners {
+    /// Takes a place for a stream.
+    pub(super) fn seat(&self, key: KeyId) -> Result<Seat, Problem> {
+        self.take(key).ok_or_else(|| {
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, "listen.too_many")
+                .with_detail(format!("this key has {PER_KEY} streams already"))
+                .with_retry_after(APART)
+        })
+    }
+
     fn take(&self, key: KeyId) -> Option<Seat> {
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = taken.entry(key).or_default();
@@ -349,7 +354,7 @@ impl Listeners {
 
 /// A place for a stream.
 #[derive(Debug)]
-struct Seat {
+pub(super) struct Seat {
     key: KeyId,
     listeners: Listeners,
 }

@@ -35,6 +35,16 @@ const SWEEP: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct SessionId(u128);
 
+impl SessionId {
+    /// Makes a name that nobody can guess.
+    pub(super) fn random() -> Result<Self, Problem> {
+        let mut bits = [0; 16];
+        getrandom::fill(&mut bits)
+            .map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "gateway.random"))?;
+        Ok(Self(u128::from_ne_bytes(bits)))
+    }
+}
+
 impl fmt::Display for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)
@@ -132,12 +142,10 @@ impl Sessions {
         scope: Scope,
         version: ProtocolVersion,
     ) -> Result<Arc<Session>, Problem> {
-        let mut bits = [0; 16];
-        getrandom::fill(&mut bits)
-            .map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "gateway.random"))?;
+        let id = SessionId::random()?;
         let now = self.now_ms();
         let session = Arc::new(Session {
-            id: SessionId(u128::from_ne_bytes(bits)),
+            id,
             key,
             scope,
             version,

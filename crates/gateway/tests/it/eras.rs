@@ -5,6 +5,7 @@
 
 mod cancel;
 mod changes;
+mod first;
 mod headers;
 mod progress;
 mod sessions;
