@@ -140,7 +140,11 @@ impl Engine {
         };
         let topics = Arc::new(TopicTable::default());
         let around = Arc::new(Surroundings {
-            driver: ProcessDriver::new(sandbox.clone(), config.environment.clone(), folders),
+            driver: Arc::new(ProcessDriver::new(
+                sandbox.clone(),
+                config.environment.clone(),
+                folders,
+            )),
             store: store.clone(),
             events: events.clone(),
             tracker: tracker.clone(),
@@ -158,6 +162,7 @@ impl Engine {
             servers,
         ));
         let figures = Arc::new(Figures::new());
+        let draining = CancellationToken::new();
         let router = Router {
             catalog: Arc::clone(&catalog),
             supervisor: Arc::clone(&supervisor),
@@ -168,6 +173,7 @@ impl Engine {
             identity: Identity::gantry(),
             listing_wait: config.limits.listing_wait,
             topics,
+            draining: draining.clone(),
         };
         let engine = Self {
             inner: Arc::new(Inner {
@@ -185,7 +191,7 @@ impl Engine {
                 on_start_failure: config.on_start_failure,
                 stop_policy: config.stop,
                 requests: TaskTracker::new(),
-                draining: CancellationToken::new(),
+                draining,
                 tracker,
                 stop_tasks,
                 changes: TaskTracker::new(),

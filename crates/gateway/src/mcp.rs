@@ -6,8 +6,10 @@
 //! points: `router`, `Endpoint::everything`.
 
 mod answer;
+mod asks;
 mod batch;
 mod forward;
+mod held;
 mod hello;
 mod inflight;
 mod listen;
@@ -17,6 +19,7 @@ mod sessions;
 mod sse;
 mod stream;
 mod subscribe;
+mod turn;
 
 use std::sync::Arc;
 
@@ -40,6 +43,7 @@ pub use self::sessions::Sessions;
 
 use self::answer::Answer;
 use self::sessions::Session;
+use self::stream::Desk;
 use crate::http::auth::Gate;
 use crate::http::error::Problem;
 use crate::http::media::Accepts;
@@ -51,7 +55,7 @@ pub(crate) struct Endpoint {
     sessions: Arc<Sessions>,
     listeners: listen::Listeners,
     streams: sse::Streams,
-    tasks: TaskTracker,
+    desk: Arc<Desk>,
     identity: Identity,
 }
 
@@ -108,13 +112,20 @@ fn unknown_server(name: &str) -> Problem {
 impl Endpoint {
     /// Makes the endpoint of one gateway.
     pub(crate) fn new(gate: Gate, sessions: Arc<Sessions>, version: &'static str) -> Arc<Self> {
+        let identity = Identity::new("gantry", version);
+        let desk = Desk {
+            identity: identity.clone(),
+            asks: Arc::default(),
+            held: held::Held::new(),
+            tasks: TaskTracker::new(),
+        };
         Arc::new(Self {
             gate,
             sessions,
             listeners: listen::Listeners::default(),
             streams: sse::Streams::default(),
-            tasks: TaskTracker::new(),
-            identity: Identity::new("gantry", version),
+            desk: Arc::new(desk),
+            identity,
         })
     }
 
@@ -128,7 +139,7 @@ impl Endpoint {
     }
 
     fn tasks(&self) -> &TaskTracker {
-        &self.tasks
+        &self.desk.tasks
     }
 
     async fn serve(self: &Arc<Self>, scope: Result<Scope, Problem>, request: Request) -> Response {

@@ -56,7 +56,10 @@ pub(super) fn describe(
 
 /// Says what a call failed of in the words of the audit.
 pub(super) fn failed(error: &CallError) -> (CallStatus, Option<String>, Option<String>) {
-    let status = if matches!(error, CallError::Timeout { .. }) {
+    let status = if matches!(
+        error,
+        CallError::Timeout { .. } | CallError::Unanswered { .. }
+    ) {
         CallStatus::Timeout
     } else if matches!(error, CallError::Cancelled) {
         CallStatus::Cancelled
@@ -78,6 +81,7 @@ fn is_refusal(error: &CallError) -> bool {
     matches!(
         error,
         CallError::Busy { .. }
+            | CallError::TooManyHeld { .. }
             | CallError::UnknownTool { .. }
             | CallError::UnknownServer { .. }
             | CallError::Unbound { .. }

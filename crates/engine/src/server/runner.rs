@@ -13,6 +13,7 @@ use arc_swap::ArcSwap;
 use gantry_model::era::Era;
 use gantry_model::event::EventKind;
 use gantry_model::id::ServerId;
+use gantry_model::mcp::ClientCan;
 use gantry_model::restart::{History, RestartPolicy};
 use gantry_model::spec::ServerSpec;
 use gantry_model::status::{Crash, State};
@@ -37,8 +38,9 @@ use crate::driver::process::ProcessDriver;
 use crate::events::Events;
 
 /// What all runners of an engine share.
+#[derive(Clone)]
 pub(crate) struct Surroundings {
-    pub(crate) driver: ProcessDriver,
+    pub(crate) driver: Arc<ProcessDriver>,
     pub(crate) store: Store,
     pub(crate) events: Events,
     pub(crate) tracker: TaskTracker,
@@ -71,6 +73,8 @@ pub(crate) struct ServerRunner {
     pub(crate) watch: Stopwatch,
     /// What was learnt of the server's era; only a hint, a mismatch drops it.
     pub(crate) era_hint: Option<Era>,
+    /// What the server is told that its client can do; what such a life lists is not looked at.
+    pub(crate) declares: ClientCan,
 }
 
 /// How the process can be asked for its usage while it runs.

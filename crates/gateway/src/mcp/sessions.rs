@@ -14,6 +14,7 @@ use std::time::Duration;
 use gantry_engine::Scope;
 use gantry_model::era::ProtocolVersion;
 use gantry_model::id::KeyId;
+use gantry_model::mcp::ClientCan;
 use http::StatusCode;
 use tokio::time::Instant;
 
@@ -80,6 +81,8 @@ pub(super) struct Session {
     pub(super) ring: Arc<Ring>,
     /// The resources it listens to.
     pub(super) subscribed: Subscribed,
+    /// What the client can do for servers.
+    pub(super) can: ClientCan,
     level: Mutex<Option<Box<str>>>,
     seen_ms: AtomicU64,
     listening: AtomicBool,
@@ -140,7 +143,7 @@ impl Sessions {
         &self,
         key: KeyId,
         scope: Scope,
-        version: ProtocolVersion,
+        (version, can): (ProtocolVersion, ClientCan),
     ) -> Result<Arc<Session>, Problem> {
         let id = SessionId::random()?;
         let now = self.now_ms();
@@ -151,6 +154,7 @@ impl Sessions {
             version,
             ring: Arc::default(),
             subscribed: Subscribed::default(),
+            can,
             level: Mutex::default(),
             seen_ms: AtomicU64::new(now),
             listening: AtomicBool::new(false),
@@ -238,7 +242,7 @@ mod tests {
 
     fn open(sessions: &Sessions, n: u128) -> Arc<Session> {
         sessions
-            .open(key(n), Scope::All, ProtocolVersion::V2025_11_25)
+            .open(key(n), Scope::All, (ProtocolVersion::V2025_11_25, ClientCan::NOTHING))
             .unwrap()
     }
 

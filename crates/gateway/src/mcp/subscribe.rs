@@ -126,7 +126,7 @@ impl Endpoint {
             method: "resources/subscribe",
             params: Some(params.as_raw()),
             context: context::read(&visit.parts.headers, meta).unwrap_or_default(),
-            progress: None,
+            client: None,
             timeout,
             lists: Lists::FromCatalog,
         };

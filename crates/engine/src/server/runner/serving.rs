@@ -27,6 +27,7 @@ impl ServerRunner {
         });
         self.show(Live::Ready(Arc::clone(&running.link)));
         let hello = self.catalog.load().hello.clone();
+        let hello = hello.filter(|_| !self.declares.anything());
         let link = Arc::clone(&running.link);
         let topics = self.around.topics.of(&self.spec.name);
         link.tells(&topics);
