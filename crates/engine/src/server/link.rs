@@ -4,6 +4,7 @@
 mod asks;
 mod doubt;
 mod inbox;
+mod logging;
 mod silence;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use gantry_model::id::AgentName;
 use gantry_model::jsonrpc::{Limits, OneLine, Payload, RawBuf};
+use gantry_model::mcp::LogLevel;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -75,6 +77,8 @@ pub(crate) struct Link {
     pub(crate) lists_changed: AtomicBool,
     pub(crate) lists_notify: Notify,
     inbound: Mutex<inbox::Budget>,
+    /// From which level on the server was asked to log.
+    log_level: Mutex<Option<LogLevel>>,
     /// Who wants to hear of changed resources, once the server is ready.
     topics: OnceLock<Arc<Topics>>,
     tracker: TaskTracker,
@@ -151,6 +155,7 @@ impl Link {
             lists_changed: AtomicBool::new(false),
             lists_notify: Notify::new(),
             inbound: Mutex::new(inbox::Budget::new()),
+            log_level: Mutex::default(),
             topics: OnceLock::new(),
             tracker,
             ended: CancellationToken::new(),

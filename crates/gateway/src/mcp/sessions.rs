@@ -14,7 +14,7 @@ use std::time::Duration;
 use gantry_engine::Scope;
 use gantry_model::era::ProtocolVersion;
 use gantry_model::id::KeyId;
-use gantry_model::mcp::ClientCan;
+use gantry_model::mcp::{ClientCan, LogLevel};
 use http::StatusCode;
 use tokio::time::Instant;
 
@@ -83,7 +83,7 @@ pub(super) struct Session {
     pub(super) subscribed: Subscribed,
     /// What the client can do for servers.
     pub(super) can: ClientCan,
-    level: Mutex<Option<Box<str>>>,
+    level: Mutex<Option<LogLevel>>,
     seen_ms: AtomicU64,
     listening: AtomicBool,
     ended: AtomicBool,
@@ -91,8 +91,13 @@ pub(super) struct Session {
 
 impl Session {
     /// Remembers from which level on the client wants log messages.
-    pub(super) fn set_level(&self, level: &str) {
-        *self.level.lock().unwrap_or_else(PoisonError::into_inner) = Some(level.into());
+    pub(super) fn set_level(&self, level: LogLevel) {
+        *self.level.lock().unwrap_or_else(PoisonError::into_inner) = Some(level);
+    }
+
+    /// Returns from which level on the client wants log messages; none if it never said so.
+    pub(super) fn level(&self) -> Option<LogLevel> {
+        *self.level.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the one place for a listening stream; it is free again when the guard is dropped.
@@ -242,7 +247,11 @@ mod tests {
 
     fn open(sessions: &Sessions, n: u128) -> Arc<Session> {
         sessions
-            .open(key(n), Scope::All, (ProtocolVersion::V2025_11_25, ClientCan::NOTHING))
+            .open(
+                key(n),
+                Scope::All,
+                (ProtocolVersion::V2025_11_25, ClientCan::NOTHING),
+            )
             .unwrap()
     }
 

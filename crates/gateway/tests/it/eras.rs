@@ -7,6 +7,7 @@ mod cancel;
 mod changes;
 mod first;
 mod headers;
+mod logging;
 mod progress;
 mod sessions;
 mod stateless;

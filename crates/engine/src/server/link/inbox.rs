@@ -78,7 +78,7 @@ impl Inbox for std::sync::Arc<Link> {
                     link.doubt.answered(id);
                     link.finish(id, answer);
                 }
-                Message::Notification(notification) => link.heard(&notification),
+                Message::Notification(notification) => link.heard(&notification, None),
                 Message::Request(request) => link.asked(&request, None),
             },
             Err(error @ WireError::NullId) if let Some(id) = link.meant(&line) => {
@@ -189,7 +189,7 @@ impl Link {
         })
     }
 
-    fn heard(&self, notification: &Notification<'_>) {
+    fn heard(&self, notification: &Notification<'_>, on: Option<u64>) {
         let within = self.has_budget(|budget| {
             budget.heard += 1;
             budget.heard <= HEARD_PER_SECOND
@@ -205,6 +205,7 @@ impl Link {
             "notifications/message" if within => {
                 if let Some(params) = notification.params {
                     self.logs.line(LogStream::Message, params.text().as_bytes());
+                    self.logged(params, on);
                 }
             }
             _ => {}
