@@ -12,7 +12,8 @@ use gantry_model::naming::{Expose, OnCollision};
 use crate::app::accept::CONNECTIONS;
 
 use super::document::Document;
-use super::entry::fields::{Fields, Told};
+use super::entry::fields::Fields;
+use super::entry::told::Told;
 use super::entry::{Fill, Owner};
 use super::mistake::{Kind, Mistake};
 
