@@ -3,6 +3,7 @@
 //! Every default is here, with the place in the design that names it, so that the status can show
 //! what is in force. What was observed is in `status`, never here.
 
+mod auth;
 mod check;
 mod filter;
 pub mod period;
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::ServerName;
 use crate::restart::{PolicyError, RestartPolicy};
 
+pub use self::auth::{AuthFieldError, AuthKind, RemoteAuth};
 pub use self::check::SpecError;
 pub use self::filter::ToolFilter;
 pub use self::url::{UrlError, check_url};

@@ -178,6 +178,7 @@ impl ServerHandle {
             }
             State::Idle
             | State::NeedsApproval
+            | State::NeedsSignIn
             | State::Ready
             | State::Unresponsive
             | State::BackingOff
