@@ -2,10 +2,11 @@
 
 mod agents;
 mod changes;
+mod sign_in;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use gantry_model::caller::Caller;
@@ -25,6 +26,7 @@ use crate::access::{Access, random};
 use crate::audit::{Audit, CallIds};
 use crate::catalog::{Catalog, ListedTool};
 use crate::config::{EngineConfig, OnStartFailure, Startup, StopPolicy};
+use crate::credentials::Vault;
 use crate::driver::process::ProcessDriver;
 use crate::error::{CallError, CallFailure, EngineError};
 use crate::events::Events;
@@ -140,6 +142,8 @@ impl Engine {
         let around = Arc::new(Surroundings {
             driver: ProcessDriver::new(sandbox.clone(), config.environment.clone(), folders),
             store: store.clone(),
+            vault: Vault::open(folder.path(), config.project.clone(), store.clone()),
+            callback: OnceLock::new(),
             events: events.clone(),
             tracker: tracker.clone(),
             limits: config.limits,

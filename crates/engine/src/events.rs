@@ -32,6 +32,7 @@ impl Events {
         match kind {
             EventKind::StartFailed
             | EventKind::Exited
+            | EventKind::NeedsSignIn
             | EventKind::BackingOff
             | EventKind::HealthWarning
             | EventKind::Unresponsive
@@ -43,6 +44,8 @@ impl Events {
             EventKind::Registered
             | EventKind::Starting
             | EventKind::Ready
+            | EventKind::SignedIn
+            | EventKind::SignedOut
             | EventKind::Recovered
             | EventKind::CatalogChanged
             | EventKind::RestartRequested

@@ -31,6 +31,12 @@ pub enum EventKind {
     StartFailed,
     /// It ended by itself.
     Exited,
+    /// A person must sign in.
+    NeedsSignIn,
+    /// A person signed in.
+    SignedIn,
+    /// Its tokens were forgotten by order.
+    SignedOut,
     /// It will be started again after a wait.
     BackingOff,
     /// It crashes again and again.
@@ -66,6 +72,9 @@ impl EventKind {
             Self::Ready => "ready",
             Self::StartFailed => "start_failed",
             Self::Exited => "exited",
+            Self::NeedsSignIn => "needs_sign_in",
+            Self::SignedIn => "signed_in",
+            Self::SignedOut => "signed_out",
             Self::BackingOff => "backing_off",
             Self::HealthWarning => "health_warning",
             Self::Unresponsive => "unresponsive",

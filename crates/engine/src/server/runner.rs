@@ -6,7 +6,7 @@ mod running;
 mod serving;
 mod starting;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -32,6 +32,7 @@ use super::status::ServerStatus;
 use crate::catalog::ServerCatalog;
 use crate::clock::{Stopwatch, jitter, unix_ms};
 use crate::config::EngineLimits;
+use crate::credentials::{Credentials, Vault};
 use crate::driver::process::ProcessDriver;
 use crate::events::Events;
 
@@ -39,6 +40,10 @@ use crate::events::Events;
 pub(crate) struct Surroundings {
     pub(crate) driver: ProcessDriver,
     pub(crate) store: Store,
+    /// Where the tokens of remote servers are kept.
+    pub(crate) vault: Vault,
+    /// Where browsers bring the answers of sign-ins, once the gateway listens.
+    pub(crate) callback: OnceLock<String>,
     pub(crate) events: Events,
     pub(crate) tracker: TaskTracker,
     pub(crate) limits: EngineLimits,
@@ -68,6 +73,8 @@ pub(crate) struct ServerRunner {
     pub(crate) watch: Stopwatch,
     /// What was learnt of the server's era; only a hint, a mismatch drops it.
     pub(crate) era_hint: Option<Era>,
+    /// What a remote server is shown of us.
+    pub(crate) credentials: Option<Credentials>,
 }
 
 /// How the process can be asked for its usage while it runs.

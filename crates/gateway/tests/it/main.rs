@@ -17,6 +17,7 @@ mod faults_process;
 mod faults_stdio;
 mod first_minute;
 mod harness;
+mod oauth;
 mod prompts;
 mod proof;
 mod rest;

@@ -22,7 +22,7 @@
 
 use std::time::Duration;
 
-use gantry_engine::{CallError, CallFailure, EngineError, Issue};
+use gantry_engine::{CallError, CallFailure, EngineError, Issue, SignInError};
 use gantry_model::diagnose::chain;
 use gantry_model::era::EraError;
 use gantry_model::era::error::RESOURCE_NOT_FOUND;
@@ -151,6 +151,7 @@ impl From<EngineError> for Problem {
             }
             EngineError::StartFailed { .. } => StatusCode::BAD_GATEWAY,
             EngineError::Audit(_) | EngineError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+            EngineError::SignIn(error) => sign_in_status(error),
             EngineError::Locked { .. }
             | EngineError::Folder { .. }
             | EngineError::Open { .. }
@@ -174,6 +175,21 @@ impl From<EngineError> for Problem {
             path: error.field(),
             message,
         }])
+    }
+}
+
+fn sign_in_status(error: &SignInError) -> StatusCode {
+    match error {
+        SignInError::NotTaken { .. } => StatusCode::CONFLICT,
+        SignInError::Unknown | SignInError::Refused { .. } | SignInError::Issuer { .. } => {
+            StatusCode::BAD_REQUEST
+        }
+        SignInError::Needed { .. }
+        | SignInError::Scope { .. }
+        | SignInError::Unavailable { .. } => StatusCode::BAD_GATEWAY,
+        SignInError::KeyFile { .. } | SignInError::Sealed { .. } | SignInError::Store(_) => {
+            StatusCode::INTERNAL_SERVER_ERROR
+        }
     }
 }
 
