@@ -38,6 +38,7 @@ use crate::server::logs::LogLine;
 use crate::server::runner::Surroundings;
 use crate::supervisor::{Supervisor, refresh};
 use crate::telemetry::Figures;
+use crate::transport::http::Clients;
 use crate::view::{Capabilities, Health, ServerView};
 
 /// Everything that runs: servers, native tools, grants, the record of calls. Cheap to clone.
@@ -141,6 +142,7 @@ impl Engine {
         };
         let around = Arc::new(Surroundings {
             driver: ProcessDriver::new(sandbox.clone(), config.environment.clone(), folders),
+            clients: Clients::default(),
             store: store.clone(),
             vault: Vault::open(folder.path(), config.project.clone(), store.clone()),
             callback: OnceLock::new(),

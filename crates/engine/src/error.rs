@@ -12,6 +12,7 @@ use gantry_store::StoreError;
 
 use crate::audit::AuditError;
 use crate::credentials::SignInError;
+use crate::transport::http::HttpError;
 
 /// A request that did not get an answer of the server's, and the call it was.
 #[derive(Debug, thiserror::Error)]
@@ -125,6 +126,14 @@ pub enum CallError {
         /// How it ended.
         how: String,
     },
+    /// The remote server could not be reached, or not be understood.
+    #[error("server `{server}`: {error}")]
+    Remote {
+        /// The server.
+        server: ServerName,
+        /// What went wrong.
+        error: HttpError,
+    },
     /// No answer came in time.
     #[error("server `{server}` did not answer within {}", period::show(*after))]
     Timeout {
@@ -206,6 +215,7 @@ impl Diagnose for CallError {
             Self::Busy { .. } => "server.busy",
             Self::Down { .. } => "server.down",
             Self::Exited { .. } => "server.exited",
+            Self::Remote { error, .. } => error.code(),
             Self::Timeout { .. } => "call.timeout",
             Self::Cancelled => "call.cancelled",
             Self::NotReading { .. } => "server.not_reading",
@@ -232,6 +242,7 @@ impl Diagnose for CallError {
             Self::Output { .. }
             | Self::Down { .. }
             | Self::Exited { .. }
+            | Self::Remote { .. }
             | Self::Timeout { .. }
             | Self::NotReading { .. }
             | Self::Rpc { .. }
@@ -260,6 +271,7 @@ impl Diagnose for CallError {
             Self::Down { server, .. } | Self::NotReading { server } => Some(format!(
                 "`gantry status {server}` and `gantry logs {server}` say more"
             )),
+            Self::Remote { error, .. } => error.hint(),
             Self::Audit(error) => error.hint(),
             Self::UnknownItem { .. }
             | Self::UnknownServer { .. }

@@ -33,6 +33,7 @@ impl Events {
             EventKind::StartFailed
             | EventKind::Exited
             | EventKind::NeedsSignIn
+            | EventKind::Disconnected
             | EventKind::BackingOff
             | EventKind::HealthWarning
             | EventKind::Unresponsive

@@ -29,7 +29,7 @@ use crate::guard;
 use crate::request::{Lists, Reply, Request, Scope};
 use crate::server::handle::ServerHandle;
 use crate::server::handshake::Hello;
-use crate::server::link::{Deadline, InFlight, Link, Refusal};
+use crate::server::link::{Addressed, Deadline, InFlight, Link, Refusal};
 use crate::supervisor::Supervisor;
 use crate::telemetry::Figures;
 pub(crate) use answer::Answered;
@@ -219,6 +219,8 @@ impl Router {
             target::pass_context(&mut params, &request.context);
         }
         let line = OneLine::request(id, request.method, Some(Payload::Edit(&params)));
+        let head = link.has_heads().then(|| target.head(&request));
+        let line = Addressed { line, head };
         let called = link.call(&caller.agent, id, line, request.progress);
         let call = called.map_err(|refusal| refused(server, refusal))?;
         let answer = self.wait(call, server, limit).await?;

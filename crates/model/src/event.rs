@@ -37,6 +37,8 @@ pub enum EventKind {
     SignedIn,
     /// Its tokens were forgotten by order.
     SignedOut,
+    /// The connection to it was lost.
+    Disconnected,
     /// It will be started again after a wait.
     BackingOff,
     /// It crashes again and again.
@@ -75,6 +77,7 @@ impl EventKind {
             Self::NeedsSignIn => "needs_sign_in",
             Self::SignedIn => "signed_in",
             Self::SignedOut => "signed_out",
+            Self::Disconnected => "disconnected",
             Self::BackingOff => "backing_off",
             Self::HealthWarning => "health_warning",
             Self::Unresponsive => "unresponsive",

@@ -126,8 +126,15 @@ impl ServerHandle {
 
     /// Returns how the breaker of the live link stands.
     pub(crate) fn breaker(&self) -> BreakerView {
+        let status = self.status.borrow();
         match &*self.live.borrow() {
             Live::Ready(link) => link.silence.view(),
+            Live::Down(_, next_try) if status.failed_connects > 0 => BreakerView {
+                unanswered: status.failed_connects,
+                refuses_for: next_try
+                    .filter(|_| status.is_away)
+                    .map(|at| at.saturating_duration_since(Instant::now())),
+            },
             Live::Cold | Live::Starting | Live::Down(..) => BreakerView::default(),
         }
     }
@@ -185,6 +192,7 @@ impl ServerHandle {
             | State::Ready
             | State::Unresponsive
             | State::BackingOff
+            | State::Disconnected
             | State::Failed
             | State::Stopping
             | State::Stopped => Duration::ZERO,

@@ -127,7 +127,9 @@ pub(crate) async fn greet(
         }
     };
     let waited = tokio::time::timeout_at(deadline, greeting).await;
-    waited.unwrap_or_else(|_| Err(GreetError::Silent(begun.elapsed())))
+    let hello = waited.unwrap_or_else(|_| Err(GreetError::Silent(begun.elapsed())))?;
+    link.speak(hello.version);
+    Ok(hello)
 }
 
 /// Waits a moment for the probe alone, then sends `initialize` beside it.
@@ -170,6 +172,7 @@ fn judge_probe(answer: Answer) -> Result<Option<Hello>, GreetError> {
         Answer::Error(raw) => Outcome::Error(trusted(raw)),
         // What is no valid answer is not a stateless server's.
         Answer::Failed(Failure::Protocol(_)) => return Ok(None),
+        Answer::Failed(Failure::Remote(error)) if error.is_unknowing() => return Ok(None),
         Answer::Failed(failure) => return Err(GreetError::Cut(failure.clone())),
     };
     match classify_probe_answer(outcome) {
@@ -184,6 +187,7 @@ async fn initialize(link: &Arc<Link>, identity: &Identity) -> Result<Hello, Gree
     match asked.map_err(GreetError::Cut)?.answer().await {
         Answer::Result(raw) => {
             let hello = Hello::keep(&read_initialize(trusted(&raw))?);
+            link.speak(hello.version);
             link.tell("notifications/initialized", None);
             Ok(hello)
         }

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::fair::FairQueue;
 use crate::request::Progress;
+use crate::transport::http::{Head, HttpError};
 
 /// How a call on a link ended.
 #[derive(Debug)]
@@ -38,12 +39,16 @@ pub(crate) enum Failure {
     Exited(String),
     /// The server does not read what it is sent.
     NotReading,
+    /// The remote server could not be reached, or not be understood.
+    Remote(HttpError),
 }
 
 /// A line that is to be written to the server, with the call it belongs to.
 pub(crate) struct Outgoing {
     pub(crate) id: u64,
     pub(crate) line: Vec<u8>,
+    /// What an HTTP head repeats of it.
+    pub(crate) head: Option<Box<Head>>,
 }
 
 /// What became of a call that was entered.

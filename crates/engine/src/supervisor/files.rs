@@ -113,8 +113,14 @@ impl Supervisor {
 pub(super) fn stored(spec: &ServerSpec) -> ServerSpec {
     let mut spec = spec.clone();
     if spec.source != Source::Api {
-        let Launch::Process(process) = &mut spec.launch;
-        process.env.values_mut().for_each(String::clear);
+        match &mut spec.launch {
+            Launch::Process(process) => process.env.values_mut().for_each(String::clear),
+            Launch::Remote(remote) => {
+                remote.headers.values_mut().for_each(String::clear);
+                remote.url = remote.shown_url().to_owned();
+                remote.proxy = remote.shown_proxy();
+            }
+        }
     }
     spec
 }

@@ -1,6 +1,7 @@
 //! Puts one server's runner on its way: remembers its catalog, makes its handle, tracks its task,
 //! and starts the runner anew if it should ever panic.
 
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use gantry_model::event::EventKind;
 use gantry_model::id::ServerId;
 use gantry_model::restart::History;
 use gantry_model::secret::{Redactor, SecretText};
-use gantry_model::spec::{Launch, ServerSpec, Start};
+use gantry_model::spec::{Launch, RemoteLaunch, ServerSpec, Start};
 use gantry_model::status::State;
 use gantry_sandbox::Meter;
 use tokio::sync::{Notify, mpsc, watch};
@@ -25,6 +26,7 @@ use crate::server::handle::{Live, ServerHandle};
 use crate::server::link::Counters;
 use crate::server::listing::Listing;
 use crate::server::logs::Logs;
+use crate::server::runner::remote::Far;
 use crate::server::runner::{ServerRunner, UsageCell};
 use crate::server::status::ServerStatus;
 
@@ -84,6 +86,10 @@ impl Supervisor {
             waiting: Arc::default(),
         };
         let policy = spec.life.restart.policy().unwrap_or_default();
+        let far = match &spec.launch {
+            Launch::Process(_) => None,
+            Launch::Remote(remote) => Some(Far::new(remote)),
+        };
         let runner = ServerRunner {
             id,
             spec,
@@ -101,6 +107,7 @@ impl Supervisor {
             history: History::default(),
             watch: Stopwatch::start(),
             era_hint: handle.catalog.load().hello.as_ref().map(|hello| hello.era),
+            far,
         };
         self.track(runner, lazy, &handle);
         handle
@@ -157,9 +164,41 @@ impl Supervisor {
 
 /// Everything a server is given in its environment may be a secret of its own.
 fn redactor(spec: &ServerSpec) -> Redactor {
-    let Launch::Process(process) = &spec.launch;
+    match &spec.launch {
+        Launch::Process(process) => Redactor::new(&secrets_of(&process.env)),
+        Launch::Remote(remote) => Redactor::new(&secrets_of_remote(remote)),
+    }
+}
+
+/// Everything that is sent to a remote server may be a secret: headers, and what its URL asks with.
+fn secrets_of_remote(remote: &RemoteLaunch) -> Vec<SecretText> {
+    let mut secrets = secrets_of(&remote.headers);
+    let login = remote.headers.iter();
+    let login = login.filter(|(name, _)| looks_secret(&name.to_ascii_uppercase()));
+    for (_, value) in login {
+        // Of `Bearer TOKEN` the second word alone is as good.
+        if let Some((_, token)) = value.split_once(' ') {
+            secrets.push(SecretText::new(token.to_owned()));
+        }
+    }
+    let query = remote.url.split_once('?').map_or("", |(_, query)| query);
+    for pair in query.split('&') {
+        if let Some((name, value)) = pair.split_once('=')
+            && looks_secret(&name.to_ascii_uppercase())
+        {
+            secrets.push(SecretText::new(value.to_owned()));
+        }
+    }
+    let proxy = remote.proxy.as_deref().and_then(userinfo);
+    if let Some((_, password)) = proxy.and_then(|userinfo| userinfo.split_once(':')) {
+        secrets.push(SecretText::new(password.to_owned()));
+    }
+    secrets
+}
+
+fn secrets_of(given: &BTreeMap<String, String>) -> Vec<SecretText> {
     let mut secrets = Vec::new();
-    for (name, value) in &process.env {
+    for (name, value) in given {
         let userinfo = userinfo(value);
         if userinfo.is_some() || looks_secret(&name.to_ascii_uppercase()) {
             secrets.push(SecretText::new(value.clone()));
@@ -168,7 +207,7 @@ fn redactor(spec: &ServerSpec) -> Redactor {
             secrets.push(SecretText::new(password.to_owned()));
         }
     }
-    Redactor::new(&secrets)
+    secrets
 }
 
 /// Tells whether a variable's name, in capitals, says that its value is a secret.
@@ -236,5 +275,16 @@ mod tests {
         let launch = serde_json::from_value(env).unwrap();
         let hidden = redactor(&ServerSpec::process("a".parse().unwrap(), launch));
         assert_eq!(hidden.redact("login hunter22"), "login [redacted]");
+        let mut remote = RemoteLaunch::new("https://x/mcp?api_key=query-secret");
+        let header = (
+            "Authorization".to_owned(),
+            "Bearer header-secret".to_owned(),
+        );
+        remote.headers.extend([header]);
+        let hidden = redactor(&ServerSpec::remote("a".parse().unwrap(), remote));
+        assert_eq!(
+            hidden.redact("header-secret and query-secret"),
+            "[redacted] and [redacted]"
+        );
     }
 }

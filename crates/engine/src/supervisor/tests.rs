@@ -34,6 +34,7 @@ async fn supervisor(folder: &Path, armed: &Arc<AtomicBool>) -> Supervisor {
     let armed = Arc::clone(armed);
     let around = Surroundings {
         driver: ProcessDriver::new(sandbox, Vec::new(), folder.to_owned()),
+        clients: crate::transport::http::Clients::default(),
         store: store.clone(),
         events,
         tracker: TaskTracker::new(),

@@ -1,4 +1,5 @@
-//! `gantry add NAME -- COMMAND ARGS…`: registers a server with the running gateway and starts it.
+//! `gantry add NAME -- COMMAND ARGS…`, or `gantry add NAME URL`: registers a server with the running
+//! gateway and starts it.
 //!
 //! It is remembered in the data folder, not in a file; `gantry rm` takes it back.
 
@@ -22,6 +23,21 @@ use super::screen::Screen;
 pub(super) struct Options {
     /// The name that clients see
     name: ServerName,
+    /// Where a remote server is
+    #[arg(required_unless_present = "command", conflicts_with_all = ["command", "env", "cwd", "profile"])]
+    url: Option<String>,
+    /// A header for a remote server; may be given several times
+    #[arg(long, value_name = "NAME=VALUE", requires = "url")]
+    header: Vec<String>,
+    /// How a remote server's messages travel
+    #[arg(long, value_enum, default_value_t = TransportFlag::Auto, requires = "url")]
+    transport: TransportFlag,
+    /// The HTTP proxy on the way to a remote server
+    #[arg(long, value_name = "URL", requires = "url")]
+    proxy: Option<String>,
+    /// Let the URL's name stand for a private address
+    #[arg(long, requires = "url")]
+    allow_private: bool,
     /// A variable of its environment; may be given several times
     #[arg(long, value_name = "NAME=VALUE")]
     env: Vec<String>,
@@ -53,7 +69,7 @@ pub(super) struct Options {
     #[arg(long)]
     json: bool,
     /// The command and its arguments, after `--`
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
@@ -61,6 +77,13 @@ pub(super) struct Options {
 enum ProfileFlag {
     Local,
     Hosted,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum TransportFlag {
+    Auto,
+    StreamableHttp,
+    Sse,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -97,38 +120,61 @@ pub(super) async fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-fn body(options: &Options) -> Result<Value, Failure> {
-    let mut env = Map::new();
-    for pair in &options.env {
+/// Reads `NAME=VALUE` pairs; `what` names one of them, `flag` is how they are written.
+fn pairs(given: &[String], what: &str, flag: &str) -> Result<Map<String, Value>, Failure> {
+    let mut pairs = Map::new();
+    for pair in given {
         let (name, value) = pair
             .split_once('=')
             .filter(|(name, _)| !name.is_empty())
             .ok_or_else(|| {
-                Failure::new(Exit::Usage, format!("`{pair}` is no variable"))
-                    .hint("write `--env NAME=VALUE`")
+                Failure::new(Exit::Usage, format!("`{pair}` is no {what}"))
+                    .hint(format!("write `{flag} NAME=VALUE`"))
             })?;
-        env.insert(name.to_owned(), value.into());
+        pairs.insert(name.to_owned(), value.into());
     }
-    let mut words = options.command.iter();
-    let command = words.next().cloned().unwrap_or_default();
-    let mut body = json!({
-        "name": options.name.as_str(),
-        "command": command,
-        "args": words.collect::<Vec<_>>(),
-        "env": env,
-        "profile": match options.profile {
-            ProfileFlag::Local => "local",
-            ProfileFlag::Hosted => "hosted",
-        },
-        "start": match options.start {
-            StartFlag::Eager => "eager",
-            StartFlag::Lazy => "lazy",
-        },
-    });
+    Ok(pairs)
+}
+
+fn body(options: &Options) -> Result<Value, Failure> {
+    let start = match options.start {
+        StartFlag::Eager => "eager",
+        StartFlag::Lazy => "lazy",
+    };
+    let mut body = match &options.url {
+        Some(url) => json!({
+            "name": options.name.as_str(),
+            "url": url,
+            "headers": pairs(&options.header, "header", "--header")?,
+            "transport": match options.transport {
+                TransportFlag::Auto => "auto",
+                TransportFlag::StreamableHttp => "streamable-http",
+                TransportFlag::Sse => "sse",
+            },
+            "allow_private": options.allow_private,
+            "start": start,
+        }),
+        None => {
+            let mut words = options.command.iter();
+            let command = words.next().cloned().unwrap_or_default();
+            json!({
+                "name": options.name.as_str(),
+                "command": command,
+                "args": words.collect::<Vec<_>>(),
+                "env": pairs(&options.env, "variable", "--env")?,
+                "profile": match options.profile {
+                    ProfileFlag::Local => "local",
+                    ProfileFlag::Hosted => "hosted",
+                },
+                "start": start,
+            })
+        }
+    };
     let more = [
         ("description", options.description.clone().map(Value::from)),
         ("concurrency", options.concurrency.map(Value::from)),
         ("timeout", options.timeout.clone().map(Value::from)),
+        ("proxy", options.proxy.clone().map(Value::from)),
         (
             "cwd",
             options.cwd.as_ref().map(|cwd| cwd.to_string_lossy().into()),

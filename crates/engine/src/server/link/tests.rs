@@ -6,7 +6,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::unix::pipe;
 
 use super::*;
-use crate::transport::stdio::Inbox;
+use crate::transport::stdio::{Inbox, LineWriter};
 
 fn link(lanes: u32, redactor: Redactor) -> (Arc<Link>, pipe::Receiver) {
     let (sender, receiver) = pipe::pipe().unwrap();
@@ -18,7 +18,7 @@ fn link(lanes: u32, redactor: Redactor) -> (Arc<Link>, pipe::Receiver) {
         late_grace: Duration::ZERO,
     };
     let link = Link::new(
-        LineWriter::new(sender, 1 << 20),
+        Outbox::Pipe(LineWriter::new(sender, 1 << 20)),
         Arc::new(Logs::new(Arc::new(redactor))),
         Arc::default(),
         limits,

@@ -7,7 +7,11 @@ fn agent(name: &str) -> AgentName {
 }
 
 fn call(id: u64) -> Outgoing {
-    Outgoing { id, line: vec![] }
+    Outgoing {
+        id,
+        line: vec![],
+        head: None,
+    }
 }
 
 fn result() -> Answer {

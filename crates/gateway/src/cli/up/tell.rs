@@ -121,6 +121,11 @@ impl Teller<'_> {
                 screen.doubtful("!"),
                 why()
             )),
+            State::Disconnected => Some(format!(
+                "  {} {name}  not connected{}",
+                screen.bad("✗"),
+                why()
+            )),
             State::BackingOff | State::Failed | State::Stopping | State::Stopped => Some(format!(
                 "  {} {name}  not running{}",
                 screen.bad("✗"),
