@@ -203,7 +203,7 @@ impl Credentials {
                 let why = "it refuses the token, which cannot be renewed";
                 return Err(inner.give_up(why).await);
             }
-            _ => {}
+            (Some(_) | None, AuthKind::Auto | AuthKind::ClientCredentials | AuthKind::None) => {}
         }
         let (inner, used) = (Arc::clone(inner), used.cloned());
         let challenge = challenge.map(str::to_owned);

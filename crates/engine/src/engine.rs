@@ -6,7 +6,7 @@ mod sign_in;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use gantry_model::caller::Caller;
@@ -145,7 +145,7 @@ impl Engine {
             clients: Clients::default(),
             store: store.clone(),
             vault: Vault::open(folder.path(), config.project.clone(), store.clone()),
-            callback: OnceLock::new(),
+            callback: watch::Sender::new(None),
             events: events.clone(),
             tracker: tracker.clone(),
             limits: config.limits,

@@ -16,6 +16,7 @@ use rmcp::transport::{
 use super::error::{SignInError, short};
 use super::http::Outbound;
 use super::kept::Registration;
+use crate::transport::http::Way;
 
 /// What authorization servers show people that this client is.
 const CLIENT_NAME: &str = "Gantry";
@@ -29,9 +30,9 @@ pub(crate) struct Target {
     pub(crate) url: Url,
     /// How it is signed in to.
     pub(crate) auth: RemoteAuth,
-    /// Reaches the server and its authorization server, and no address that its spec does not allow.
-    pub(crate) client: reqwest::Client,
-    /// Whether its authorization server may be at a private address.
+    /// Reaches its authorization server, and no address that its spec does not allow.
+    pub(crate) way: Way,
+    /// Whether its spec allows private addresses, any of them.
     pub(crate) private: bool,
 }
 
@@ -57,11 +58,11 @@ impl Authority {
                 .await
                 .map_err(failed)?;
             manager
-                .with_client(target.client.clone())
+                .with_client(target.way.client().clone())
                 .map_err(failed)?;
             manager
         } else {
-            let outbound = Arc::new(Outbound(target.client.clone()));
+            let outbound = Arc::new(Outbound(target.way.clone()));
             AuthorizationManager::new_with_oauth_http_client(url, outbound)
                 .await
                 .map_err(failed)?
@@ -242,7 +243,7 @@ impl Authority {
 
     /// Has a token revoked, if the authorization server can (RFC 7009). Best effort: it is
     /// forgotten here in any case.
-    pub(super) async fn revoke(&self, client: &reqwest::Client, client_id: &str, token: &str) {
+    pub(super) async fn revoke(&self, way: &Way, client_id: &str, token: &str) {
         let endpoint = self.metadata.additional_fields.get("revocation_endpoint");
         let Some(endpoint) = endpoint.and_then(|endpoint| endpoint.as_str()) else {
             return;
@@ -251,12 +252,16 @@ impl Authority {
             .append_pair("token", token)
             .append_pair("client_id", client_id)
             .finish();
-        let request = client
+        let request = way
+            .client()
             .post(endpoint)
             .header("content-type", "application/x-www-form-urlencoded")
-            .body(form);
-        if let Err(error) = request.send().await {
-            let error = error.without_url();
+            .body(form)
+            .build();
+        let Ok(request) = request else {
+            return;
+        };
+        if let Err(error) = way.execute(request).await {
             tracing::warn!(server = %self.server, %error, "a token could not be revoked");
         }
     }

@@ -10,13 +10,15 @@ use rmcp::transport::{
     OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest,
 };
 
+use crate::transport::http::Way;
+
 /// Documents and answers of authorization servers are small.
 const LONGEST_BODY: usize = 256 << 10;
 /// How long one request may take as a whole.
 const ANSWER: Duration = Duration::from_secs(15);
 
 /// Runs the requests of the OAuth client.
-pub(super) struct Outbound(pub(super) reqwest::Client);
+pub(super) struct Outbound(pub(super) Way);
 
 /// What an answer must not be.
 #[derive(Debug, thiserror::Error)]
@@ -37,11 +39,11 @@ impl OAuthHttpClient for Outbound {
 }
 
 async fn run(
-    client: &reqwest::Client,
+    way: &Way,
     request: OAuthHttpRequest,
 ) -> Result<http::Response<Vec<u8>>, OAuthHttpClientError> {
     let request = reqwest::Request::try_from(request.request)?;
-    let response = client.execute(request).await?;
+    let response = way.execute(request).await?;
     let mut whole = http::Response::new(Vec::new());
     *whole.status_mut() = response.status();
     *whole.headers_mut() = response.headers().clone();

@@ -309,8 +309,8 @@ impl Inner {
             };
             // A token is shown to nobody but who gave it.
             if authority.issuer() == kept.stored.issuer.as_deref() {
-                let outbound = &self.target.client;
-                authority.revoke(outbound, &client.client_id, &token).await;
+                let way = &self.target.way;
+                authority.revoke(way, &client.client_id, &token).await;
             }
             Ok::<_, SignInError>(())
         };

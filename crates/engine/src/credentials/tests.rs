@@ -1,13 +1,14 @@
 //! The room against a local authorization server: what is sent when, and to whom.
 
 use gantry_model::id::{ProjectName, ServerId};
-use gantry_model::spec::RemoteAuth;
+use gantry_model::spec::{RemoteAuth, RemoteLaunch};
 use gantry_store::Store;
 use gantry_testkit::{AuthOptions, AuthServer, IssuerSaid};
 use reqwest::Url;
 use tempfile::TempDir;
 
 use super::*;
+use crate::transport::http::{Clients, Way};
 
 const CALLBACK: &str = "http://127.0.0.1:9/oauth/callback";
 
@@ -31,19 +32,14 @@ impl Place {
 
     /// Opens the credentials of the one server, as a start of the gateway does.
     async fn open(&self, url: &str, auth: serde_json::Value) -> Credentials {
-        drop(rustls::crypto::ring::default_provider().install_default());
-        let client = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .build()
-            .unwrap();
+        let way = Way::new(&Clients::default(), &RemoteLaunch::new(url)).unwrap();
         let auth: RemoteAuth = serde_json::from_value(auth).unwrap();
         auth.check().unwrap();
         let target = Target {
             server: "a".parse().unwrap(),
             url: Url::parse(url).unwrap(),
             auth,
-            client,
+            way,
             private: false,
         };
         let project = ProjectName::local();

@@ -16,10 +16,10 @@ use crate::server::handle::{Order, ServerHandle};
 
 impl Engine {
     /// Says where browsers bring the answers of sign-ins that servers ask for by themselves, so
-    /// that a status can show a link. The first word counts.
+    /// that a status can show a link.
     pub fn set_callback(&self, redirect_uri: &str) {
         let known = &self.inner.supervisor.around().callback;
-        known.get_or_init(|| redirect_uri.to_owned());
+        known.send_replace(Some(redirect_uri.to_owned()));
     }
 
     /// Makes a link at which a person signs in to a remote server; the browser's answer must come
@@ -57,7 +57,7 @@ impl Engine {
         );
         if waits {
             // An order that has not been taken yet is the same order.
-            drop(handle.orders.try_send(Order::Restart));
+            handle.orders.try_send(Order::Restart).unwrap_or_default();
         }
         Ok(handle.name.clone())
     }

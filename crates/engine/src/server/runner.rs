@@ -7,7 +7,7 @@ mod running;
 mod serving;
 mod starting;
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -48,7 +48,7 @@ pub(crate) struct Surroundings {
     /// Where the tokens of remote servers are kept.
     pub(crate) vault: Vault,
     /// Where browsers bring the answers of sign-ins, once the gateway listens.
-    pub(crate) callback: OnceLock<String>,
+    pub(crate) callback: watch::Sender<Option<String>>,
     pub(crate) events: Events,
     pub(crate) tracker: TaskTracker,
     pub(crate) limits: EngineLimits,
@@ -94,6 +94,7 @@ enum Next {
     Start,
     Serve(Box<Running>),
     Crashed(Ended),
+    SignIn(String),
     Restart(Box<Running>),
     Stop(Option<Box<Running>>),
     Done,
@@ -131,6 +132,7 @@ impl ServerRunner {
                 Next::Serve(running) => self.serving(*running).await,
                 Next::Crashed(ended) if self.far.is_some() => self.reaching_again(ended).await,
                 Next::Crashed(ended) => self.backing_off(ended).await,
+                Next::SignIn(why) => self.awaiting_sign_in(why).await,
                 Next::Restart(running) => self.restarting(*running).await,
                 Next::Stop(running) => self.stopping(running).await,
                 Next::Done => return,

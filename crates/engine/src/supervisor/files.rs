@@ -119,6 +119,7 @@ pub(super) fn stored(spec: &ServerSpec) -> ServerSpec {
                 remote.headers.values_mut().for_each(String::clear);
                 remote.url = remote.shown_url().to_owned();
                 remote.proxy = remote.shown_proxy();
+                remote.auth.client_secret.iter_mut().for_each(String::clear);
             }
         }
     }

@@ -12,7 +12,7 @@ use gantry_model::event::EventKind;
 use gantry_model::id::ServerId;
 use gantry_model::restart::History;
 use gantry_model::secret::{Redactor, SecretText};
-use gantry_model::spec::{Launch, RemoteLaunch, ServerSpec, Start};
+use gantry_model::spec::{AuthKind, Launch, RemoteLaunch, ServerSpec, Start};
 use gantry_model::status::State;
 use gantry_sandbox::Meter;
 use tokio::sync::{Notify, mpsc, watch};
@@ -22,6 +22,7 @@ use tracing::{error, warn};
 use super::Supervisor;
 use crate::catalog::ServerCatalog;
 use crate::clock::Stopwatch;
+use crate::credentials::{Credentials, Target};
 use crate::server::handle::{Live, ServerHandle};
 use crate::server::link::Counters;
 use crate::server::listing::Listing;
@@ -29,6 +30,7 @@ use crate::server::logs::Logs;
 use crate::server::runner::remote::Far;
 use crate::server::runner::{ServerRunner, UsageCell};
 use crate::server::status::ServerStatus;
+use crate::transport::http::Way;
 
 /// How long a runner that panicked stays away.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
@@ -64,6 +66,7 @@ impl Supervisor {
         let usage = UsageCell::default();
         let shown_usage = Arc::clone(&usage);
         let redactor = Arc::new(redactor(&spec));
+        let credentials = self.credentials(id, &spec).await;
         let handle = ServerHandle {
             id,
             name: spec.name.clone(),
@@ -83,6 +86,7 @@ impl Supervisor {
                 cell.as_ref().map(Meter::read)
             }),
             redactor,
+            credentials: credentials.clone(),
             waiting: Arc::default(),
         };
         let policy = spec.life.restart.policy().unwrap_or_default();
@@ -108,9 +112,40 @@ impl Supervisor {
             watch: Stopwatch::start(),
             era_hint: handle.catalog.load().hello.as_ref().map(|hello| hello.era),
             far,
+            credentials,
         };
         self.track(runner, lazy, &handle);
         handle
+    }
+
+    /// Takes up what was kept of the sign-in to a remote server, unless a person's own header or the
+    /// spec says that there is none.
+    async fn credentials(&self, id: ServerId, spec: &ServerSpec) -> Option<Credentials> {
+        let Launch::Remote(remote) = &spec.launch else {
+            return None;
+        };
+        let is_own = |name: &String| name.eq_ignore_ascii_case("authorization");
+        let is_off = remote.auth.kind == AuthKind::None || remote.headers.keys().any(is_own);
+        if is_off || spec.needs_approval.is_some() {
+            return None;
+        }
+        let way = match Way::new(&self.around.clients, remote) {
+            Ok(way) => way,
+            Err(error) => {
+                warn!(server = %spec.name, %error, "the server cannot be signed in to");
+                return None;
+            }
+        };
+        let target = Target {
+            server: spec.name.clone(),
+            url: remote.url.parse().ok()?,
+            auth: remote.auth.clone(),
+            way,
+            private: remote.allow_private,
+        };
+        let drawer = self.around.vault.drawer(spec.name.clone(), id);
+        let tracker = self.around.tracker.clone();
+        Some(Credentials::open(target, drawer, tracker).await)
     }
 
     /// Runs the runner until the server is stopped, a panic of ours notwithstanding.
@@ -181,6 +216,8 @@ fn secrets_of_remote(remote: &RemoteLaunch) -> Vec<SecretText> {
             secrets.push(SecretText::new(token.to_owned()));
         }
     }
+    let secret = remote.auth.client_secret.iter();
+    secrets.extend(secret.map(|secret| SecretText::new(secret.clone())));
     let query = remote.url.split_once('?').map_or("", |(_, query)| query);
     for pair in query.split('&') {
         if let Some((name, value)) = pair.split_once('=')

@@ -8,15 +8,14 @@ use axum::Router;
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use gantry_engine::{EngineError, SignInAnswer, SignInError, SignInLink, SignInView};
-use gantry_model::diagnose::Diagnose as _;
+use gantry_engine::{EngineError, SignInAnswer, SignInError};
 use http::header::HOST;
 use http::{HeaderMap, StatusCode};
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use super::body::json;
-use super::views::rfc3339;
+use super::views::{Link, SignInStatus};
 use super::{Api, Named, Who, html};
 use crate::http::error::{Problem, ProblemDocument};
 
@@ -34,65 +33,6 @@ pub(super) fn routes() -> Router<Api> {
 /// Returns the route that browsers come to, which needs no key.
 pub(super) fn public_routes() -> Router<Api> {
     Router::new().route("/oauth/callback", get(callback))
-}
-
-/// A link that waits for a person.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Link {
-    /// The page of the authorization server.
-    link: String,
-    /// Until when its answer is taken.
-    until: String,
-    until_ms: u64,
-}
-
-impl Link {
-    fn of(link: SignInLink) -> Self {
-        Self {
-            link: link.link,
-            until: rfc3339(link.until_ms),
-            until_ms: link.until_ms,
-        }
-    }
-}
-
-/// Where a server's sign-in stands.
-#[derive(Serialize, ToSchema)]
-pub(super) struct SignInStatus {
-    /// `not_taken`, `signed_out`, `waiting` for a person at `link`, or `signed_in`.
-    state: &'static str,
-    /// The link that waits for a person.
-    link: Option<Link>,
-    /// Who gave the tokens.
-    issuer: Option<String>,
-    /// What was granted.
-    scopes: Vec<String>,
-    /// What the server wanted beyond that; the next sign-in asks for it.
-    missing_scopes: Vec<String>,
-    /// When a person last signed in since the gateway started.
-    signed_in_ms: Option<u64>,
-    /// When the token ends.
-    token_ends: Option<String>,
-    /// Whether it is renewed without a person.
-    renewable: bool,
-    /// Why the last sign-in or renewal came to nothing.
-    failure: Option<String>,
-}
-
-impl SignInStatus {
-    fn of(view: SignInView) -> Self {
-        Self {
-            state: view.state.as_str(),
-            link: view.link.map(Link::of),
-            issuer: view.issuer,
-            scopes: view.scopes,
-            missing_scopes: view.missing_scopes,
-            signed_in_ms: view.signed_in_ms,
-            token_ends: view.token_ends_ms.map(rfc3339),
-            renewable: view.renewable,
-            failure: view.failure,
-        }
-    }
 }
 
 /// Makes a link at which a person signs in to a remote server. Its answer comes to

@@ -75,7 +75,7 @@ pub struct Reading {
 }
 
 /// The keys of an entry.
-pub const KEYS: [&str; 29] = [
+pub const KEYS: [&str; 30] = [
     "type",
     "transport",
     "command",
@@ -89,6 +89,7 @@ pub const KEYS: [&str; 29] = [
     "proxy",
     "allow_private",
     "ca_file",
+    "auth",
     "reconnect",
     "timeout",
     "disabled",
