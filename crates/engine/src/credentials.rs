@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use gantry_model::spec::AuthKind;
 use reqwest::header::HeaderValue;
-use rmcp::transport::WWWAuthenticateParams;
+use rmcp::transport::{StoredCredentials, WWWAuthenticateParams};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
@@ -82,6 +82,7 @@ struct Held {
 #[derive(Default)]
 struct Talk {
     kept: Option<Kept>,
+    /// What the next sign-in is made with, if it still fits.
     client: Option<Registration>,
     /// Found once, and anew after a refusal: a server may have moved to another.
     authority: Option<Authority>,
@@ -119,10 +120,12 @@ impl Credentials {
                 }
             }
         }
-        if let (Some(client), Some(id)) = (&mut talk.client, &target.auth.client_id)
-            && client.client_id == *id
+        if let (Some(kept), Some(id)) = (&mut talk.kept, &target.auth.client_id)
+            && kept.client.client_id == *id
         {
-            client.client_secret.clone_from(&target.auth.client_secret);
+            // The configuration may have another secret since.
+            let secret = &target.auth.client_secret;
+            kept.client.client_secret.clone_from(secret);
         }
         let url = target.url.as_str();
         if talk.kept.as_ref().is_some_and(|kept| kept.url != url) {
@@ -131,7 +134,7 @@ impl Credentials {
             talk.kept = None;
         }
         if let Some(kept) = &talk.kept {
-            held.take(kept);
+            held.take(&kept.stored);
         }
         Self {
             inner: Arc::new(Inner {
@@ -284,11 +287,7 @@ impl Inner {
         let scopes = authority.scopes(&self.target.auth.scopes, &missing).await;
         let (auth, url) = (&self.target.auth, &self.target.url);
         let stored = authority.credentials(auth, url, &scopes).await?;
-        let kept = Kept {
-            url: url.to_string(),
-            stored,
-        };
-        Ok(self.held().take(&kept))
+        Ok(self.held().take(&stored))
     }
 
     /// Gets new tokens for old ones, from the authorization server that gave them and no other.
@@ -297,7 +296,7 @@ impl Inner {
         talk: &mut Talk,
         challenge: Option<&str>,
     ) -> Result<Option<HeaderValue>, SignInError> {
-        let (Some(kept), Some(client)) = (talk.kept.clone(), talk.client.clone()) else {
+        let Some(kept) = talk.kept.clone() else {
             return Ok(None);
         };
         if talk.authority.is_none() {
@@ -307,20 +306,17 @@ impl Inner {
                 let why = format!("it has moved from the authorization server `{was}` to another");
                 return Err(self.lose(talk, &why).await);
             }
-            found.speak_as(&client)?;
+            found.speak_as(&kept.client)?;
             talk.authority = Some(found);
         }
         let Some(authority) = &talk.authority else {
             return Ok(None);
         };
-        match authority.renew(kept.stored).await {
+        match authority.renew(kept.stored.clone()).await {
             Ok(stored) => {
-                let kept = Kept {
-                    url: self.target.url.to_string(),
-                    stored,
-                };
                 // The old refresh token may be worth nothing already, so that memory comes first.
-                let header = self.held().take(&kept);
+                let header = self.held().take(&stored);
+                let kept = Kept { stored, ..kept };
                 let put = self.drawer.put(TOKENS, &kept).await;
                 talk.kept = Some(kept);
                 if let Err(error) = put {
@@ -381,10 +377,10 @@ impl Inner {
 
 impl Held {
     /// Takes up tokens and returns what to send.
-    fn take(&mut self, kept: &Kept) -> Option<HeaderValue> {
-        self.token = Token::of(&kept.stored);
-        self.issuer.clone_from(&kept.stored.issuer);
-        self.granted.clone_from(&kept.stored.granted_scopes);
+    fn take(&mut self, stored: &StoredCredentials) -> Option<HeaderValue> {
+        self.token = Token::of(stored);
+        self.issuer.clone_from(&stored.issuer);
+        self.granted.clone_from(&stored.granted_scopes);
         self.failure = None;
         Some(self.token.as_ref()?.header.clone())
     }

@@ -393,6 +393,8 @@ impl Engine {
             // Rows 1.15 and 1.10.
             let what = if status.state == State::Unresponsive {
                 Some("is unresponsive")
+            } else if status.state == State::NeedsSignIn {
+                Some("waits for a person")
             } else {
                 status.health_warning.then_some("keeps crashing")
             };

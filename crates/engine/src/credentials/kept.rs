@@ -19,10 +19,12 @@ pub(super) struct Kept {
     pub(super) url: String,
     /// What the authorization server gave, and which one that was.
     pub(super) stored: StoredCredentials,
+    /// Whom it was given to.
+    pub(super) client: Registration,
 }
 
 /// The client that a person's sign-in is made with.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Registration {
     /// Who registered it.
     pub(super) issuer: Option<String>,

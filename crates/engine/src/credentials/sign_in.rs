@@ -168,7 +168,7 @@ impl Credentials {
 
 impl Inner {
     async fn begin(&self, redirect_uri: &str) -> Result<SignInLink, SignInError> {
-        let talk = self.turn.lock().await;
+        let mut talk = self.turn.lock().await;
         let (challenge, more) = {
             let held = self.held();
             let mut more = held.missing.clone();
@@ -185,6 +185,11 @@ impl Inner {
         let client = authority
             .enrol(auth, known, redirect_uri, &scopes)
             .await?;
+        // Kept at once: links that nobody follows must not fill the authorization server's list.
+        if talk.client.as_ref() != Some(&client) {
+            self.drawer.put(CLIENT, &client).await?;
+            talk.client = Some(client.clone());
+        }
         let (link, state) = authority.link(&scopes).await?;
         let good_for = u64::try_from(GOOD_FOR.as_millis()).unwrap_or_default();
         let pending = Pending {
@@ -252,15 +257,15 @@ impl Inner {
         Ok(Kept {
             url: self.target.url.to_string(),
             stored: redeeming.await?,
+            client: pending.client.clone(),
         })
     }
 
     /// Store first, memory second.
     async fn signed_in(&self, pending: Pending, kept: Kept) -> Result<(), SignInError> {
         let mut talk = self.turn.lock().await;
-        self.drawer.put(CLIENT, &pending.client).await?;
         self.drawer.put(TOKENS, &kept).await?;
-        let sendable = self.held().take(&kept);
+        let sendable = self.held().take(&kept.stored);
         if sendable.is_none() {
             return Err(SignInError::Unavailable {
                 server: self.target.server.clone(),
@@ -272,7 +277,6 @@ impl Inner {
         held.pending.clear();
         held.signed_in_ms = Some(unix_ms());
         drop(held);
-        talk.client = Some(pending.client);
         talk.kept = Some(kept);
         talk.authority = Some(pending.authority);
         info!(server = %self.target.server, "signed in");
@@ -281,7 +285,8 @@ impl Inner {
 
     async fn sign_out(&self) -> Result<(), SignInError> {
         let mut talk = self.turn.lock().await;
-        let (kept, client) = (talk.kept.take(), talk.client.take());
+        let kept = talk.kept.take();
+        talk.client = None;
         self.drawer.remove(TOKENS).await?;
         self.drawer.remove(CLIENT).await?;
         let authority = talk.authority.take();
@@ -296,10 +301,8 @@ impl Inner {
             held.failure = None;
         }
         info!(server = %self.target.server, "signed out");
-        let (Some(kept), Some(client)) = (kept, client) else {
-            return Ok(());
-        };
-        let Some(token) = refresh_token(&kept.stored) else {
+        let token = kept.as_ref().and_then(|kept| refresh_token(&kept.stored));
+        let (Some(kept), Some(token)) = (kept, token) else {
             return Ok(());
         };
         let revoking = async {
@@ -310,7 +313,8 @@ impl Inner {
             // A token is shown to nobody but who gave it.
             if authority.issuer() == kept.stored.issuer.as_deref() {
                 let way = &self.target.way;
-                authority.revoke(way, &client.client_id, &token).await;
+                let client_id = &kept.client.client_id;
+                authority.revoke(way, client_id, &token).await;
             }
             Ok::<_, SignInError>(())
         };

@@ -138,7 +138,9 @@ fn a_person_signs_in_with_the_verb_and_stays_signed_in() {
     is_nowhere_in_clear(&gantry, &peer.secrets());
     assert_eq!(gantry.stop(), Some(0));
     let gantry = gantry.again_here();
-    gantry.wait_state("safe", "needs_sign_in", LONG);
+    gantry.wait_status("safe", LONG, |status| {
+        status["sign_in"]["link"]["link"].is_string()
+    });
     assert_eq!(peer.registered(), 2, "the client was forgotten, too");
 }
 
