@@ -227,6 +227,17 @@ impl Credentials {
         .await
     }
 
+    /// Hears that the server took what was shown, so that a later refusal of it is news.
+    pub(crate) fn accepted(&self, used: &HeaderValue) {
+        let mut held = self.inner.held();
+        if let Some(token) = &mut held.token
+            && token.after_refusal
+            && token.header == *used
+        {
+            token.after_refusal = false;
+        }
+    }
+
     /// Talks with the authorization server to the end, whether or not who asked still waits: a
     /// refresh token that was used and whose successor nobody took would end the sign-in.
     async fn talk<T: Send + 'static>(
@@ -283,11 +294,17 @@ impl Inner {
             Some(known) => known,
             none => none.insert(Authority::find(&self.target, challenge).await?),
         };
-        let missing = self.held().missing.clone();
-        let scopes = authority.scopes(&self.target.auth.scopes, &missing).await;
+        let more = self.held().more();
+        let scopes = authority.scopes(&self.target.auth.scopes, &more).await;
         let (auth, url) = (&self.target.auth, &self.target.url);
         let stored = authority.credentials(auth, url, &scopes).await?;
-        Ok(self.held().take(&stored))
+        let mut held = self.held();
+        let header = held.take(&stored);
+        if held.granted.is_empty() {
+            // Who says nothing of scopes has granted what was asked for (RFC 6749, 5.1).
+            held.granted = scopes;
+        }
+        Ok(header)
     }
 
     /// Gets new tokens for old ones, from the authorization server that gave them and no other.
@@ -383,6 +400,16 @@ impl Held {
         self.granted.clone_from(&stored.granted_scopes);
         self.failure = None;
         Some(self.token.as_ref()?.header.clone())
+    }
+
+    /// Returns what is to be asked for beside what is needed at first: who asks for more asks for
+    /// what there was, too, since tokens replace each other.
+    fn more(&self) -> Vec<String> {
+        let mut more = self.missing.clone();
+        if !more.is_empty() {
+            more.extend(self.granted.iter().cloned());
+        }
+        more
     }
 
     /// Notes what the server wants beyond what was granted; false if that was known.

@@ -171,12 +171,7 @@ impl Inner {
         let mut talk = self.turn.lock().await;
         let (challenge, more) = {
             let held = self.held();
-            let mut more = held.missing.clone();
-            // Who asks for more asks for what there was, too: tokens replace each other.
-            if !more.is_empty() {
-                more.extend(held.granted.iter().cloned());
-            }
-            (held.challenge.clone(), more)
+            (held.challenge.clone(), held.more())
         };
         let auth = &self.target.auth;
         let mut authority = Authority::find(&self.target, challenge.as_deref()).await?;

@@ -103,6 +103,9 @@ async fn call(credentials: &Credentials, url: &str, tool: &str) -> Result<u16, S
         }
         let answer = request.send().await.unwrap();
         let status = answer.status().as_u16();
+        if let Some(used) = used.as_ref().filter(|_| status != 401) {
+            credentials.accepted(used);
+        }
         if !matches!(status, 401 | 403) || !again {
             return Ok(status);
         }
@@ -174,6 +177,21 @@ async fn a_token_is_renewed_before_it_ends_and_once_for_all() {
 }
 
 #[tokio::test]
+async fn a_caller_that_leaves_does_not_lose_the_renewed_token() {
+    let peer = AuthServer::start(AuthOptions::default());
+    let (place, url) = (Place::new().await, peer.mcp_url());
+    let credentials = place.open(&url, auto()).await;
+    sign_in(&credentials).await;
+    credentials.inner.held().token.as_mut().unwrap().received_ms -= 3_610_000;
+    let left = timeout(Duration::ZERO, credentials.bearer()).await;
+    assert!(left.is_err(), "it takes longer than no time");
+    // The old refresh token is used up; the new one must have been taken.
+    assert!(credentials.bearer().await.unwrap().is_some());
+    assert_eq!(call(&credentials, &url, "whoami").await.unwrap(), 200);
+    assert_eq!(peer.count("POST /tenant-0/token refresh_token"), 1);
+}
+
+#[tokio::test]
 async fn a_refused_token_is_renewed_once_by_all_who_were_refused() {
     let peer = AuthServer::start(AuthOptions::default());
     let (place, url) = (Place::new().await, peer.mcp_url());
@@ -192,6 +210,8 @@ async fn a_revoked_refresh_token_needs_a_person_again() {
     let (place, url) = (Place::new().await, peer.mcp_url());
     let credentials = place.open(&url, auto()).await;
     sign_in(&credentials).await;
+    peer.expire_access_tokens();
+    assert_eq!(call(&credentials, &url, "whoami").await.unwrap(), 200);
     peer.revoke_refresh_tokens();
     peer.expire_access_tokens();
     let refused = call(&credentials, &url, "whoami").await.unwrap_err();

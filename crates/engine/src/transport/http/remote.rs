@@ -145,6 +145,9 @@ impl Remote {
         let used = credentials.bearer().await?;
         let response = self.follow(asking, used.as_ref()).await?;
         let status = response.status().as_u16();
+        if let Some(used) = used.as_ref().filter(|_| status != 401) {
+            credentials.accepted(used);
+        }
         if !matches!(status, 401 | 403) {
             return Ok(response);
         }
@@ -155,7 +158,11 @@ impl Remote {
             Retry::Now => {
                 drop(response);
                 let better = credentials.bearer().await?;
-                self.follow(asking, better.as_ref()).await
+                let response = self.follow(asking, better.as_ref()).await?;
+                if let Some(better) = better.filter(|_| response.status() != 401) {
+                    credentials.accepted(&better);
+                }
+                Ok(response)
             }
         }
     }
