@@ -22,6 +22,7 @@ use super::profiles::Profiles;
 use super::status::ServerStatus;
 use crate::catalog::ServerCatalog;
 use crate::clock::unix_ms;
+use crate::credentials::Credentials;
 use crate::error::CallError;
 
 /// The open link while the server is ready, else the reason it is not.
@@ -63,6 +64,8 @@ pub(crate) struct ServerHandle {
     pub(crate) counters: Arc<Counters>,
     pub(crate) usage: Arc<dyn Fn() -> Option<Usage> + Send + Sync>,
     pub(crate) redactor: Arc<Redactor>,
+    /// What a remote server is shown of us, unless its spec says that itself.
+    pub(crate) credentials: Option<Credentials>,
     /// How many callers wait for the server to come up.
     pub(crate) waiting: Arc<AtomicU32>,
     /// Its further lives, each for all clients that can the same.
@@ -188,6 +191,7 @@ impl ServerHandle {
             }
             State::Idle
             | State::NeedsApproval
+            | State::NeedsSignIn
             | State::Ready
             | State::Unresponsive
             | State::BackingOff

@@ -136,6 +136,7 @@ impl Profiles {
             counters: Arc::clone(&server.counters),
             stop: server.stop.child_token(),
             declares: can,
+            credentials: server.credentials.clone(),
         };
         let spec = Arc::new(spec(&server.spec, server.status.borrow().transport));
         let (handle, runner) = begins.assemble(&around, spec);

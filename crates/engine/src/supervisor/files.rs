@@ -138,6 +138,7 @@ pub(super) fn stored(spec: &ServerSpec) -> ServerSpec {
             Launch::Remote(remote) => {
                 remote.headers.values_mut().for_each(String::clear);
                 (remote.url, remote.proxy) = (remote.shown_url(), remote.shown_proxy());
+                remote.auth.client_secret.iter_mut().for_each(String::clear);
             }
         }
     }
