@@ -2,6 +2,7 @@
 //! again. A tool of a server that was never listed is judged only after the server is up, and hence
 //! after it was recorded. Lists are served from memory and need none of that.
 
+pub(crate) mod again;
 mod answer;
 mod limit;
 mod record;
@@ -189,11 +190,36 @@ impl Router {
         }
     }
 
-    /// Sends a call to its server and waits for the answer.
+    /// Sends a call to its server and waits for the answer; one that was cut off is sent once more
+    /// if its tool allows that.
     async fn forward(
         &self,
         caller: &Caller,
         request: Request<'_>,
+        method: Option<Method>,
+        target: &Target<'_>,
+        server: &ServerHandle,
+        limit: Limit,
+    ) -> Result<Answered, CallError> {
+        again::begun(server);
+        let sent = self.send(caller, &request, method, target, server, limit);
+        match sent.await {
+            Err(error) if again::is_made_again(server, &target.item, &error) => {
+                let more = self.send(caller, &request, method, target, server, limit);
+                // That it is down by now says less than how the call ended.
+                more.await.map_err(|later| match later {
+                    CallError::Down { .. } => error,
+                    later => later,
+                })
+            }
+            sent => sent,
+        }
+    }
+
+    async fn send(
+        &self,
+        caller: &Caller,
+        request: &Request<'_>,
         method: Option<Method>,
         target: &Target<'_>,
         server: &ServerHandle,
@@ -219,11 +245,11 @@ impl Router {
             target::pass_context(&mut params, &request.context);
         }
         let line = OneLine::request(id, request.method, Some(Payload::Edit(&params)));
-        let head = link.has_heads().then(|| target.head(&request));
+        let head = link.has_heads().then(|| target.head(request));
         let line = Addressed { line, head };
-        let called = link.call(&caller.agent, id, line, request.progress);
+        let called = link.call(&caller.agent, id, line, request.progress.clone());
         let call = called.map_err(|refusal| refused(server, refusal))?;
-        let answer = self.wait(call, server, limit).await?;
+        let answer = self.wait(call, server, target, limit).await?;
         let era = hello.as_deref().map(|hello: &Hello| hello.era);
         Answered::read(answer, server, method, era)
     }
@@ -232,16 +258,21 @@ impl Router {
         &self,
         call: InFlight,
         server: &ServerHandle,
+        target: &Target<'_>,
         limit: Limit,
     ) -> Result<crate::server::pending::Answer, CallError> {
         let policy = &server.spec.calls;
-        let quiet = limit.within(policy.timeout);
-        let whole = limit.within(policy.timeout_max);
+        // A tool's own time counts before its server's. row 3.4
+        let settings = server.spec.tools.settings.get(target.item.as_ref());
+        let own = settings.and_then(|settings| settings.timeout);
+        let timeout = own.unwrap_or(policy.timeout);
+        let quiet = limit.within(timeout);
+        let whole = limit.within(policy.timeout_max.max(timeout));
         let answered = call
             .answer_within(Deadline {
                 quiet,
                 whole,
-                fair: policy.timeout,
+                fair: timeout.max(policy.timeout),
             })
             .await;
         answered.map_err(|waited| {

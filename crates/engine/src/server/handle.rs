@@ -22,6 +22,7 @@ use super::status::ServerStatus;
 use crate::catalog::ServerCatalog;
 use crate::clock::unix_ms;
 use crate::error::CallError;
+use crate::router::again::RetryBudget;
 
 /// The open link while the server is ready, else the reason it is not.
 #[derive(Clone)]
@@ -64,6 +65,8 @@ pub(crate) struct ServerHandle {
     pub(crate) redactor: Arc<Redactor>,
     /// How many callers wait for the server to come up.
     pub(crate) waiting: Arc<AtomicU32>,
+    /// How many calls may be made once more after they were cut off.
+    pub(crate) retries: Arc<RetryBudget>,
 }
 
 /// How long a call that the server has no room for should stay away.

@@ -84,6 +84,7 @@ impl Supervisor {
             }),
             redactor,
             waiting: Arc::default(),
+            retries: Arc::default(),
         };
         let policy = spec.life.restart.policy().unwrap_or_default();
         let far = match &spec.launch {
