@@ -9,6 +9,7 @@ pub mod period;
 mod remote;
 pub mod size;
 mod url;
+mod written;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,6 +24,7 @@ pub use self::check::SpecError;
 pub use self::filter::{ToolFilter, ToolSettings};
 pub use self::remote::{ReconnectSpec, RemoteError, RemoteLaunch, TransportWish};
 pub use self::url::{UrlError, check_url};
+pub use self::written::Written;
 
 /// Everything that is wanted of one server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -105,6 +107,9 @@ pub struct ProcessLaunch {
     /// What it may use at most; the profile's own limits where nothing is said.
     #[serde(default)]
     pub limits: ResourceLimits,
+    /// What stands in the file where variables were filled; never stored beside what they hold.
+    #[serde(skip)]
+    pub written: Written,
 }
 
 /// How strictly a process is held.

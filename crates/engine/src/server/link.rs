@@ -57,7 +57,7 @@ pub(crate) struct Counters {
 pub(crate) struct Link {
     pending: Pending,
     outbox: Outbox,
-    logs: Arc<Logs>,
+    pub(super) logs: Arc<Logs>,
     pub(crate) counters: Arc<Counters>,
     limits: LinkLimits,
     /// The next id; it begins at a random number of this boot, so that nothing that answers a
@@ -298,7 +298,7 @@ impl Link {
         params: Option<&RawBuf>,
     ) -> Result<InFlight, Failure> {
         let id = self.new_id();
-        let answer = self.pending.enter_own(id)?;
+        let answer = self.pending.enter_own(id, method)?;
         if method.ends_with("/list") {
             self.listing.store(id, Ordering::Relaxed);
         }

@@ -1,7 +1,6 @@
 //! Puts one server's runner on its way: remembers its catalog, makes its handle, tracks its task,
 //! and starts the runner anew if it should ever panic.
 
-use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +10,8 @@ use futures_util::FutureExt;
 use gantry_model::event::EventKind;
 use gantry_model::id::ServerId;
 use gantry_model::restart::History;
-use gantry_model::secret::{Redactor, SecretText};
-use gantry_model::spec::{Launch, RemoteLaunch, ServerSpec, Start};
+use gantry_model::secret::Redactor;
+use gantry_model::spec::{Launch, ServerSpec, Start};
 use gantry_model::status::State;
 use gantry_sandbox::Meter;
 use tokio::sync::{Notify, mpsc, watch};
@@ -163,129 +162,10 @@ impl Supervisor {
     }
 }
 
-/// Everything a server is given in its environment may be a secret of its own.
+/// What a server is given may be a secret of its own.
 fn redactor(spec: &ServerSpec) -> Redactor {
     match &spec.launch {
-        Launch::Process(process) => Redactor::new(&secrets_of(&process.env)),
-        Launch::Remote(remote) => Redactor::new(&secrets_of_remote(remote)),
-    }
-}
-
-/// Everything that is sent to a remote server may be a secret: headers, and what its URL asks with.
-fn secrets_of_remote(remote: &RemoteLaunch) -> Vec<SecretText> {
-    let mut secrets = secrets_of(&remote.headers);
-    let login = remote.headers.iter();
-    let login = login.filter(|(name, _)| looks_secret(&name.to_ascii_uppercase()));
-    for (_, value) in login {
-        // Of `Bearer TOKEN` the second word alone is as good.
-        if let Some((_, token)) = value.split_once(' ') {
-            secrets.push(SecretText::new(token.to_owned()));
-        }
-    }
-    let query = remote.url.split_once('?').map_or("", |(_, query)| query);
-    for pair in query.split('&') {
-        if let Some((name, value)) = pair.split_once('=')
-            && looks_secret(&name.to_ascii_uppercase())
-        {
-            secrets.push(SecretText::new(value.to_owned()));
-        }
-    }
-    let proxy = remote.proxy.as_deref().and_then(userinfo);
-    if let Some((_, password)) = proxy.and_then(|userinfo| userinfo.split_once(':')) {
-        secrets.push(SecretText::new(password.to_owned()));
-    }
-    secrets
-}
-
-fn secrets_of(given: &BTreeMap<String, String>) -> Vec<SecretText> {
-    let mut secrets = Vec::new();
-    for (name, value) in given {
-        let userinfo = userinfo(value);
-        if userinfo.is_some() || looks_secret(&name.to_ascii_uppercase()) {
-            secrets.push(SecretText::new(value.clone()));
-        }
-        if let Some((_, password)) = userinfo.and_then(|userinfo| userinfo.split_once(':')) {
-            secrets.push(SecretText::new(password.to_owned()));
-        }
-    }
-    secrets
-}
-
-/// Tells whether a variable's name, in capitals, says that its value is a secret.
-fn looks_secret(name: &str) -> bool {
-    const ANYWHERE: [&str; 10] = [
-        "KEY",
-        "TOKEN",
-        "SECRET",
-        "PASSWORD",
-        "PASSWD",
-        "CREDENTIAL",
-        "AUTH",
-        "DSN",
-        "COOKIE",
-        "PRIVATE",
-    ];
-    // Folders, not passwords.
-    if matches!(name, "PWD" | "OLDPWD") {
-        return false;
-    }
-    let is_secret = |part: &str| {
-        let is_pass = part.ends_with("PASS") && !matches!(part, "BYPASS" | "COMPASS");
-        is_pass || part.ends_with("PWD") || matches!(part, "PAT" | "PASSPHRASE")
-    };
-    ANYWHERE.iter().any(|part| name.contains(part)) || name.split(['_', '-', '.']).any(is_secret)
-}
-
-/// Returns who a URL logs in as, often with a password: what stands before the `@` of its host.
-fn userinfo(value: &str) -> Option<&str> {
-    let (_, rest) = value.split_once("://")?;
-    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    host.rsplit_once('@').map(|(userinfo, _)| userinfo)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_server_is_given_as_a_secret_is_hidden() {
-        for name in [
-            "API_KEY",
-            "GITHUB_PAT",
-            "DB_PASS",
-            "DBPASS",
-            "MYSQL_PWD",
-            "PRIVATE_PEM",
-        ] {
-            assert!(looks_secret(name), "{name}");
-        }
-        for name in [
-            "PATH",
-            "PWD",
-            "OLDPWD",
-            "NO_PROXY_BYPASS",
-            "LANG",
-            "DATA_PATH",
-        ] {
-            assert!(!looks_secret(name), "{name}");
-        }
-        let url = "postgres://app:hunter22@db.example/main?x=a@b";
-        assert_eq!(userinfo(url), Some("app:hunter22"));
-        assert_eq!(userinfo("https://example.com/a@b"), None);
-        let env = serde_json::json!({"command": "true", "env": {"DATABASE_URL": url}});
-        let launch = serde_json::from_value(env).unwrap();
-        let hidden = redactor(&ServerSpec::process("a".parse().unwrap(), launch));
-        assert_eq!(hidden.redact("login hunter22"), "login [redacted]");
-        let mut remote = RemoteLaunch::new("https://x/mcp?api_key=query-secret");
-        let header = (
-            "Authorization".to_owned(),
-            "Bearer header-secret".to_owned(),
-        );
-        remote.headers.extend([header]);
-        let hidden = redactor(&ServerSpec::remote("a".parse().unwrap(), remote));
-        assert_eq!(
-            hidden.redact("header-secret and query-secret"),
-            "[redacted] and [redacted]"
-        );
+        Launch::Process(process) => Redactor::new(&process.secrets()),
+        Launch::Remote(remote) => Redactor::new(&remote.secrets()),
     }
 }

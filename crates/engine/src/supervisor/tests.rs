@@ -60,6 +60,7 @@ fn spec() -> ServerSpec {
         cwd: Some("/".into()),
         profile: gantry_model::spec::Profile::Local,
         limits: Default::default(),
+        written: Default::default(),
     };
     let name: ServerName = "a".parse().unwrap();
     let mut spec = ServerSpec::process(name, launch);

@@ -14,7 +14,7 @@ use gantry_model::id::ServerName;
 use gantry_model::spec::{
     Allowances, CallPolicy, Launch, LifePolicy, ProcessLaunch, Profile, RemoteLaunch,
     ResourceLimits, RestartSpec, ServerSpec, Source, SpecError, Start, ToolFilter,
-    WhenUnresponsive,
+    WhenUnresponsive, Written,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -211,6 +211,7 @@ impl Register {
                     memory_bytes: self.limits.memory.map(|size| size.0),
                     pids: self.limits.pids,
                 },
+                written: Written::default(),
             }),
         };
         let start = match (self.start, &launch, profile) {

@@ -88,7 +88,7 @@ impl<'a> Asking<'a> {
 impl Remote {
     /// Prepares the way to a server.
     pub(crate) fn new(clients: &Clients, launch: &RemoteLaunch) -> Result<Self, HttpError> {
-        let shown = launch.shown_url().to_owned();
+        let shown = launch.shown_url();
         let setup = |why: String| HttpError::Setup {
             origin: shown.clone(),
             why,

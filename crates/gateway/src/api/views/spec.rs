@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use gantry_model::spec::{Launch, RemoteLaunch, ServerSpec, WhenUnresponsive, period};
+use gantry_model::spec::{
+    Launch, ProcessLaunch, RemoteLaunch, ServerSpec, WhenUnresponsive, period,
+};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// What is wanted of a server; of its environment and its headers only the names.
+/// What is wanted of a server; of its environment and its headers only the names, of its arguments
+/// no secrets.
 #[derive(Serialize, ToSchema)]
 pub(in crate::api) struct SpecView {
     transport: &'static str,
@@ -62,7 +65,6 @@ impl SpecView {
             Launch::Remote(remote) => (None, Some(remote)),
         };
         let restart = &spec.life.restart;
-        let cwd = process.and_then(|process| process.cwd.as_ref());
         let reconnect = remote.map(|remote| &remote.reconnect);
         let tools = spec.tools.settings.iter();
         Self {
@@ -87,9 +89,9 @@ impl SpecView {
                     (name.clone(), view)
                 })
                 .collect(),
-            args: process.map_or_else(Vec::new, |process| process.args.clone()),
+            args: process.map_or_else(Vec::new, ProcessLaunch::shown_args),
             env: process.map_or_else(Vec::new, |process| process.env.keys().cloned().collect()),
-            cwd: cwd.map(|cwd| cwd.display().to_string()),
+            cwd: process.and_then(ProcessLaunch::shown_cwd),
             concurrency: spec.concurrency(),
             timeout: period::show(spec.calls.timeout),
             timeout_max: period::show(spec.calls.timeout_max),

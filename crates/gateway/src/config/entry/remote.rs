@@ -85,6 +85,7 @@ pub(super) fn read(
         allow_private,
         ca_file: ca_file.map(|file| folder.join(file)),
         reconnect,
+        written: super::written(fields.told),
         ..RemoteLaunch::new(url)
     })
 }
