@@ -37,7 +37,6 @@ use crate::server::logs::LogLine;
 use crate::server::runner::Surroundings;
 use crate::supervisor::{Supervisor, refresh};
 use crate::telemetry::Figures;
-use crate::transport::http::Clients;
 use crate::view::{Capabilities, Health, ServerView};
 
 /// Everything that runs: servers, native tools, grants, the record of calls. Cheap to clone.
@@ -140,8 +139,12 @@ impl Engine {
             }
         };
         let around = Arc::new(Surroundings {
-            driver: ProcessDriver::new(sandbox.clone(), config.environment.clone(), folders),
-            clients: Clients::default(),
+            driver: Arc::new(ProcessDriver::new(
+                sandbox.clone(),
+                config.environment.clone(),
+                folders,
+            )),
+            clients: Arc::default(),
             store: store.clone(),
             events: events.clone(),
             tracker: tracker.clone(),
@@ -158,6 +161,7 @@ impl Engine {
             servers,
         ));
         let figures = Arc::new(Figures::new());
+        let draining = CancellationToken::new();
         let router = Router {
             catalog: Arc::clone(&catalog),
             supervisor: Arc::clone(&supervisor),
@@ -167,6 +171,7 @@ impl Engine {
             figures: Arc::clone(&figures),
             identity: Identity::gantry(),
             listing_wait: config.limits.listing_wait,
+            draining: draining.clone(),
         };
         let engine = Self {
             inner: Arc::new(Inner {
@@ -184,7 +189,7 @@ impl Engine {
                 on_start_failure: config.on_start_failure,
                 stop_policy: config.stop,
                 requests: TaskTracker::new(),
-                draining: CancellationToken::new(),
+                draining,
                 tracker,
                 stop_tasks,
                 changes: TaskTracker::new(),

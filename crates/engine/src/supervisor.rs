@@ -233,6 +233,7 @@ impl Supervisor {
         }
         let mut status = handle.status.clone();
         let before = status.borrow().starts;
+        handle.profiles.end_all();
         match handle.orders.try_send(Order::Restart) {
             // An order that has not been taken yet is the same order.
             Ok(()) | Err(TrySendError::Full(_)) => {}

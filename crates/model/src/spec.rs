@@ -180,6 +180,9 @@ pub struct CallPolicy {
     /// With one lane: how long it stays closed after a timeout, for the late answer.
     #[serde(with = "period")]
     pub late_grace: Duration,
+    /// Longest wait for a client that the server asks something; the call's own time stands still.
+    #[serde(with = "period")]
+    pub ask_timeout: Duration,
     /// Whether user, session, run, step and trace are passed on in `_meta`.
     pub pass_context: bool,
 }
@@ -192,6 +195,7 @@ impl Default for CallPolicy {
             timeout: Duration::from_secs(30),
             timeout_max: Duration::from_secs(600),
             late_grace: Duration::from_secs(10),
+            ask_timeout: Duration::from_secs(600),
             pass_context: true,
         }
     }

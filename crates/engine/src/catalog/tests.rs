@@ -39,6 +39,7 @@ fn handle(name: &str, live: Live) -> ServerHandle {
         redactor: Arc::new(Redactor::default()),
         waiting: Arc::default(),
         retries: Arc::default(),
+        profiles: Arc::default(),
     }
 }
 

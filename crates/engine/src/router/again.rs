@@ -29,10 +29,9 @@ impl RetryBudget {
     fn earn(&self) {
         let add = |saved: u32| Some((saved + EACH).min(MOST));
         // It always succeeds.
-        drop(
-            self.0
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add),
-        );
+        self.0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
+            .ok();
     }
 
     /// Takes one more call out of the budget, if it is in there.
@@ -61,26 +60,7 @@ pub(super) fn is_made_again(server: &ServerHandle, tool: &str, error: &CallError
 fn was_cut_off(error: &CallError) -> bool {
     match error {
         CallError::Remote { error, .. } => error.is_worth_a_retry(),
-        CallError::Exited { .. } => true,
-        CallError::UnknownTool { .. }
-        | CallError::UnknownItem { .. }
-        | CallError::UnknownServer { .. }
-        | CallError::UnknownMethod { .. }
-        | CallError::Unbound { .. }
-        | CallError::Arguments { .. }
-        | CallError::Output { .. }
-        | CallError::BadParams { .. }
-        | CallError::Busy { .. }
-        | CallError::Down { .. }
-        | CallError::Timeout { .. }
-        | CallError::Cancelled
-        | CallError::NotReading { .. }
-        | CallError::Rpc { .. }
-        | CallError::Protocol { .. }
-        | CallError::ResponseTooLarge { .. }
-        | CallError::Audit(_)
-        | CallError::Stopping
-        | CallError::Panicked => false,
+        error => matches!(error, CallError::Exited { .. }),
     }
 }
 

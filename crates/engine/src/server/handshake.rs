@@ -11,6 +11,7 @@ use gantry_model::era::handshake::{
 use gantry_model::era::meta::{Identity, upstream_params};
 use gantry_model::era::{Era, ProtocolVersion};
 use gantry_model::jsonrpc::{ErrorBody, Outcome, Raw, RawBuf};
+use gantry_model::mcp::ClientCan;
 use gantry_model::secret::Redactor;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -108,10 +109,11 @@ pub(crate) enum GreetError {
     Cut(Failure),
 }
 
-/// Greets a server in the era it wants.
+/// Greets a server in the era it wants, on behalf of clients that can do this.
 pub(crate) async fn greet(
     link: &Arc<Link>,
     hint: Option<Era>,
+    can: ClientCan,
     probe_wait: Duration,
     deadline: Instant,
 ) -> Result<Hello, GreetError> {
@@ -126,8 +128,8 @@ pub(crate) async fn greet(
     };
     let greeting = async {
         match probe {
-            None => initialize(link, &identity).await,
-            Some(probe) => probed(link, &identity, probe, probe_wait).await,
+            None => initialize(link, (&identity, can)).await,
+            Some(probe) => probed(link, (&identity, can), probe, probe_wait).await,
         }
     };
     let waited = tokio::time::timeout_at(deadline, greeting).await;
@@ -139,7 +141,7 @@ pub(crate) async fn greet(
 /// Waits a moment for the probe alone, then sends `initialize` beside it.
 async fn probed(
     link: &Arc<Link>,
-    identity: &Identity,
+    who: (&Identity, ClientCan),
     probe: InFlight,
     probe_wait: Duration,
 ) -> Result<Hello, GreetError> {
@@ -147,10 +149,10 @@ async fn probed(
     match tokio::time::timeout(probe_wait, &mut probe).await {
         Ok(answer) => match judge_probe(link, answer)? {
             Some(hello) => Ok(hello),
-            None => initialize(link, identity).await,
+            None => initialize(link, who).await,
         },
         Err(_elapsed) => {
-            let mut initialize = std::pin::pin!(initialize(link, identity));
+            let mut initialize = std::pin::pin!(initialize(link, who));
             tokio::select! {
                 biased;
                 hello = &mut initialize => match hello {
@@ -186,8 +188,11 @@ fn judge_probe(link: &Link, answer: Answer) -> Result<Option<Hello>, GreetError>
     }
 }
 
-async fn initialize(link: &Arc<Link>, identity: &Identity) -> Result<Hello, GreetError> {
-    let asked = link.ask_begin("initialize", Some(&initialize_params(identity)));
+async fn initialize(
+    link: &Arc<Link>,
+    (identity, can): (&Identity, ClientCan),
+) -> Result<Hello, GreetError> {
+    let asked = link.ask_begin("initialize", Some(&initialize_params(identity, can)));
     match asked.map_err(GreetError::Cut)?.answer().await {
         Answer::Result(raw) => {
             let hello = Hello::keep(&read_initialize(trusted(&raw))?, link.logs.redactor());

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use gantry_model::id::AgentName;
@@ -14,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::fair::FairQueue;
-use crate::request::Progress;
+use super::link::Voice;
 use crate::transport::http::{Head, HttpError};
 
 /// How a call on a link ended.
@@ -92,9 +93,36 @@ struct State {
 struct Entry {
     /// `None` once the caller has left and only the lane waits for the late answer.
     answer: Option<oneshot::Sender<Answer>>,
-    progress: Option<Progress>,
+    /// How its caller hears of it, and can be asked.
+    voice: Option<Voice>,
     last_activity: Instant,
+    pause: Pause,
     lane: Lane,
+}
+
+/// How long a call waited for its caller, whom its server asked something.
+#[derive(Default)]
+struct Pause {
+    /// Since when it waits, if it does.
+    since: Option<Instant>,
+    total: Duration,
+}
+
+impl Pause {
+    fn turn(&mut self, asked: bool, now: Instant) {
+        if let Some(since) = self.since.take() {
+            self.total += now.duration_since(since);
+        }
+        self.since = asked.then_some(now);
+    }
+
+    /// While its caller is asked, a call shows life all the time.
+    fn life(&self, active: Instant, now: Instant) -> (Instant, Duration) {
+        match self.since {
+            Some(since) => (now, self.total + now.duration_since(since)),
+            None => (active, self.total),
+        }
+    }
 }
 
 #[derive(PartialEq, Eq, Clone, Copy)]
@@ -161,7 +189,7 @@ impl Pending {
         &self,
         agent: &AgentName,
         call: Outgoing,
-        progress: Option<Progress>,
+        voice: Option<Voice>,
     ) -> (Entered, oneshot::Receiver<Answer>) {
         let (answer, receiver) = oneshot::channel();
         let mut state = self.lock();
@@ -183,8 +211,9 @@ impl Pending {
             id,
             Entry {
                 answer: Some(answer),
-                progress,
+                voice,
                 last_activity,
+                pause: Pause::default(),
                 lane,
             },
         );
@@ -204,8 +233,9 @@ impl Pending {
         }
         let entry = Entry {
             answer: Some(answer),
-            progress: None,
+            voice: None,
             last_activity: Instant::now(),
+            pause: Pause::default(),
             lane: match method {
                 "subscriptions/listen" => Lane::Standing,
                 _ => Lane::None,
@@ -276,7 +306,7 @@ impl Pending {
             Lane::Handed => {
                 // Its line may be on its way. A cancellation that overtook it would cancel nothing.
                 let next = state.release(&entry);
-                (entry.lane, entry.answer, entry.progress) = (Lane::Left, None, None);
+                (entry.lane, entry.answer, entry.voice) = (Lane::Left, None, None);
                 state.entries.insert(id, entry);
                 return (false, next);
             }
@@ -284,7 +314,7 @@ impl Pending {
         }
         if keep_lane && entry.lane == Lane::Taken {
             entry.answer = None;
-            entry.progress = None;
+            entry.voice = None;
             state.closed_lanes += 1;
             state.entries.insert(id, entry);
             return (true, None);
@@ -319,20 +349,32 @@ impl Pending {
         state.release(&entry)
     }
 
-    /// Notes that a call is alive, and returns where its progress goes.
-    pub(crate) fn progressed(&self, id: u64) -> Option<Progress> {
+    /// Notes that a call is alive, and returns how its caller hears of it.
+    pub(crate) fn progressed(&self, id: u64) -> Option<Voice> {
         let mut state = self.lock();
         let entry = state.entries.get_mut(&id)?;
         entry.last_activity = Instant::now();
-        entry.progress.clone()
+        entry.voice.clone()
     }
 
-    /// Returns when a call last showed life.
-    pub(crate) fn last_activity(&self, id: u64) -> Option<Instant> {
-        self.lock()
-            .entries
-            .get(&id)
-            .map(|entry| entry.last_activity)
+    /// Returns how the caller of a call hears of it, and can be asked.
+    pub(crate) fn voice(&self, id: u64) -> Option<Voice> {
+        self.lock().entries.get(&id)?.voice.clone()
+    }
+
+    /// Stops the clock of a call while its caller is asked, or starts it again.
+    pub(crate) fn pause(&self, id: u64, asked: bool) {
+        if let Some(entry) = self.lock().entries.get_mut(&id) {
+            entry.last_activity = Instant::now();
+            entry.pause.turn(asked, entry.last_activity);
+        }
+    }
+
+    /// Returns when a call last showed life, and how long its caller was asked.
+    pub(crate) fn life(&self, id: u64) -> Option<(Instant, Duration)> {
+        let state = self.lock();
+        let entry = state.entries.get(&id)?;
+        Some(entry.pause.life(entry.last_activity, Instant::now()))
     }
 
     /// Ends the link: every call that waits hears of it, and none can be entered any more.

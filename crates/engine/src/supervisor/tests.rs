@@ -33,8 +33,8 @@ async fn supervisor(folder: &Path, armed: &Arc<AtomicBool>) -> Supervisor {
     let (_kill_at, kill_at) = watch::channel(None);
     let armed = Arc::clone(armed);
     let around = Surroundings {
-        driver: ProcessDriver::new(sandbox, Vec::new(), folder.to_owned()),
-        clients: crate::transport::http::Clients::default(),
+        driver: Arc::new(ProcessDriver::new(sandbox, Vec::new(), folder.to_owned())),
+        clients: Arc::default(),
         store: store.clone(),
         events,
         tracker: TaskTracker::new(),

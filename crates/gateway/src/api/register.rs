@@ -82,6 +82,8 @@ pub(super) struct Register {
     timeout_max: Option<Period>,
     /// How long a lane stays closed for a late answer.
     late_grace: Option<Period>,
+    /// How long a client may take to answer what the server asks of it during a call.
+    ask_timeout: Option<Period>,
     /// Whether user, session, run and trace are passed on to it.
     pass_context: Option<bool>,
     /// How long it may take to come up.
@@ -233,6 +235,7 @@ impl Register {
                 timeout: or(self.timeout, calls.timeout),
                 timeout_max: or(self.timeout_max, calls.timeout_max),
                 late_grace: or(self.late_grace, calls.late_grace),
+                ask_timeout: or(self.ask_timeout, calls.ask_timeout),
                 pass_context: self.pass_context.unwrap_or(calls.pass_context),
             },
             life: LifePolicy {
@@ -310,6 +313,7 @@ impl Register {
             timeout: some(calls.timeout),
             timeout_max: some(calls.timeout_max),
             late_grace: some(calls.late_grace),
+            ask_timeout: some(calls.ask_timeout),
             pass_context: Some(calls.pass_context),
             handshake_timeout: some(life.handshake),
             health_every: some(life.health_every),
@@ -399,7 +403,7 @@ mod tests {
     fn everything_that_can_be_said_arrives() {
         let body = serde_json::json!({
             "name": "a", "command": "x", "args": ["-v"], "env": { "A": "1" }, "cwd": "/tmp",
-            "concurrency": 4, "queue": 9, "timeout": "2s", "timeout_max": 5000, "late_grace": "1s",
+            "concurrency": 4, "queue": 9, "timeout": "2s", "timeout_max": 5000, "late_grace": "1s", "ask_timeout": "1m",
             "handshake_timeout": "9s", "health_every": "1m", "health_timeout": "3s",
             "when_unresponsive": "reconnect", "stop_grace": "4s",
             "restart": { "at_once": 2, "window": "6s", "ladder": ["1s", 1500], "reset_after": "1m" },

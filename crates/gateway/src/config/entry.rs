@@ -111,12 +111,13 @@ pub const KEYS: [&str; 29] = [
 /// The keys of `limits`.
 pub const LIMITS: [&str; 4] = ["cpu", "memory", "memory_bytes", "pids"];
 /// The keys of `calls`.
-pub const CALLS: [&str; 6] = [
+pub const CALLS: [&str; 7] = [
     "concurrency",
     "queue",
     "timeout",
     "timeout_max",
     "late_grace",
+    "ask_timeout",
     "pass_context",
 ];
 /// The keys of `life`.
@@ -322,6 +323,7 @@ fn calls(fields: &mut Fields<'_, '_>) -> CallPolicy {
     policy.timeout = calls.period("timeout").unwrap_or(policy.timeout);
     policy.timeout_max = calls.period("timeout_max").unwrap_or(policy.timeout_max);
     policy.late_grace = calls.period("late_grace").unwrap_or(policy.late_grace);
+    policy.ask_timeout = calls.period("ask_timeout").unwrap_or(policy.ask_timeout);
     policy.pass_context = calls.flag("pass_context").unwrap_or(policy.pass_context);
     policy
 }

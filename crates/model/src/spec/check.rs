@@ -316,6 +316,7 @@ impl ServerSpec {
         let periods = [
             ("calls.timeout", self.calls.timeout),
             ("calls.timeout_max", self.calls.timeout_max),
+            ("calls.ask_timeout", self.calls.ask_timeout),
             ("life.handshake", self.life.handshake),
             ("life.health_every", self.life.health_every),
             ("life.health_timeout", self.life.health_timeout),

@@ -230,6 +230,7 @@ fn defaults(spec: &ServerSpec) -> Vec<(&'static str, String)> {
         ("calls.timeout", period::show(calls.timeout)),
         ("calls.timeout_max", period::show(calls.timeout_max)),
         ("calls.late_grace", period::show(calls.late_grace)),
+        ("calls.ask_timeout", period::show(calls.ask_timeout)),
         ("calls.pass_context", calls.pass_context.to_string()),
         ("life.handshake", period::show(life.handshake)),
         ("life.probe", period::show(life.probe)),
