@@ -25,3 +25,4 @@ mod rows_calls;
 mod rows_lifecycle;
 mod shapes;
 mod tidy;
+mod upstream;

@@ -145,7 +145,11 @@ impl Peer {
                     return;
                 }
                 let Ok(stream) = stream else { return };
-                serving.open.lock().unwrap().push(stream.try_clone().unwrap());
+                serving
+                    .open
+                    .lock()
+                    .unwrap()
+                    .push(stream.try_clone().unwrap());
                 let serving = Arc::clone(&serving);
                 std::thread::spawn(move || drop(serving.connection(stream)));
             }
@@ -185,7 +189,10 @@ impl Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         self.shared.closed.store(true, Ordering::SeqCst);
-        drop(TcpStream::connect_timeout(&self.address, Duration::from_secs(1)));
+        drop(TcpStream::connect_timeout(
+            &self.address,
+            Duration::from_secs(1),
+        ));
         self.cut();
     }
 }
@@ -279,7 +286,10 @@ fn request(from: &mut impl BufRead) -> io::Result<Option<Seen>> {
         return Ok(None);
     }
     let mut words = line.split_whitespace().map(str::to_owned);
-    let (verb, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let (verb, path) = (
+        words.next().unwrap_or_default(),
+        words.next().unwrap_or_default(),
+    );
     let mut headers = Vec::new();
     loop {
         let mut line = String::new();
