@@ -86,6 +86,7 @@ impl Begins {
             redactor: self.redactor,
             waiting: Arc::default(),
             credentials: self.credentials.clone(),
+            retries: Arc::default(),
             profiles: Arc::new(Profiles::new(around)),
         };
         let far = match &spec.launch {

@@ -24,6 +24,7 @@ use crate::catalog::ServerCatalog;
 use crate::clock::unix_ms;
 use crate::credentials::Credentials;
 use crate::error::CallError;
+use crate::router::again::RetryBudget;
 
 /// The open link while the server is ready, else the reason it is not.
 #[derive(Clone)]
@@ -68,6 +69,8 @@ pub(crate) struct ServerHandle {
     pub(crate) credentials: Option<Credentials>,
     /// How many callers wait for the server to come up.
     pub(crate) waiting: Arc<AtomicU32>,
+    /// How many calls may be made once more after they were cut off.
+    pub(crate) retries: Arc<RetryBudget>,
     /// Its further lives, each for all clients that can the same.
     pub(crate) profiles: Arc<Profiles>,
 }

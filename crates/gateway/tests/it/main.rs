@@ -27,3 +27,4 @@ mod rows_calls;
 mod rows_lifecycle;
 mod shapes;
 mod tidy;
+mod upstream;
