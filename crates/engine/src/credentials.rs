@@ -178,7 +178,9 @@ impl Credentials {
         let inner = &self.inner;
         let kind = inner.target.auth.kind;
         let said = challenge.map(|text| WWWAuthenticateParams::parse(text, &inner.target.url));
-        let wants_scope = said.as_ref().is_some_and(|said| said.is_insufficient_scope());
+        let wants_scope = said
+            .as_ref()
+            .is_some_and(|said| said.is_insufficient_scope());
         if kind == AuthKind::None || (status != 401 && !wants_scope) {
             return Ok(Retry::No);
         }
@@ -434,7 +436,6 @@ async fn forget(drawer: &Drawer, name: &str) {
         warn!(error, "a sealed value could not be removed");
     }
 }
-
 
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,7 @@
 
 mod agents;
 mod changes;
+mod guesses;
 mod sign_in;
 
 use std::collections::BTreeMap;
@@ -11,8 +12,8 @@ use std::time::Duration;
 
 use gantry_model::caller::Caller;
 use gantry_model::era::meta::Identity;
-use gantry_model::event::{EventKind, ServerEvent};
-use gantry_model::id::{CallId, ProjectName, ServerName};
+use gantry_model::event::ServerEvent;
+use gantry_model::id::{CallId, ProjectName};
 use gantry_model::status::State;
 use gantry_sandbox::{HostReport, Sandbox, SandboxOptions};
 use gantry_store::{CallFilter, CallRow, Store};
@@ -38,7 +39,6 @@ use crate::server::logs::LogLine;
 use crate::server::runner::Surroundings;
 use crate::supervisor::{Supervisor, refresh};
 use crate::telemetry::Figures;
-use crate::transport::http::Clients;
 use crate::view::{Capabilities, Health, ServerView};
 
 /// Everything that runs: servers, native tools, grants, the record of calls. Cheap to clone.
@@ -141,8 +141,12 @@ impl Engine {
             }
         };
         let around = Arc::new(Surroundings {
-            driver: ProcessDriver::new(sandbox.clone(), config.environment.clone(), folders),
-            clients: Clients::default(),
+            driver: Arc::new(ProcessDriver::new(
+                sandbox.clone(),
+                config.environment.clone(),
+                folders,
+            )),
+            clients: Arc::default(),
             store: store.clone(),
             vault: Vault::open(folder.path(), config.project.clone(), store.clone()),
             callback: watch::Sender::new(None),
@@ -161,6 +165,7 @@ impl Engine {
             servers,
         ));
         let figures = Arc::new(Figures::new());
+        let draining = CancellationToken::new();
         let router = Router {
             catalog: Arc::clone(&catalog),
             supervisor: Arc::clone(&supervisor),
@@ -170,6 +175,7 @@ impl Engine {
             figures: Arc::clone(&figures),
             identity: Identity::gantry(),
             listing_wait: config.limits.listing_wait,
+            draining: draining.clone(),
         };
         let engine = Self {
             inner: Arc::new(Inner {
@@ -187,7 +193,7 @@ impl Engine {
                 on_start_failure: config.on_start_failure,
                 stop_policy: config.stop,
                 requests: TaskTracker::new(),
-                draining: CancellationToken::new(),
+                draining,
                 tracker,
                 stop_tasks,
                 changes: TaskTracker::new(),
@@ -445,19 +451,6 @@ impl Engine {
     /// Tells whether calls can be recorded, and hence are accepted.
     pub fn is_writable(&self) -> bool {
         self.inner.audit.is_writable()
-    }
-
-    /// Counts a request with a key that is not known.
-    pub fn count_wrong_key(&self) {
-        self.inner.figures.wrong_key();
-    }
-
-    /// Records that wrong keys are being tried, among the events of the server `native`; whoever
-    /// calls this bounds how often. fault U5
-    pub fn report_wrong_keys(&self, what: String) {
-        let name = ServerName::native();
-        let events = &self.inner.router.events;
-        events.report(&name, EventKind::WrongKeys, what);
     }
 
     /// Returns what this host can enforce.

@@ -179,6 +179,28 @@ pub enum CallError {
         /// The limit in bytes.
         limit: usize,
     },
+    /// The client was asked something for the server and did not answer in time.
+    #[error("server `{server}` asked the client something, and nobody answered within {}", period::show(*after))]
+    Unanswered {
+        /// The server.
+        server: ServerName,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The client was asked something for the server and answered with an error.
+    #[error("server `{server}` asked the client something, and it declined: {message}")]
+    Declined {
+        /// The server.
+        server: ServerName,
+        /// What the client said.
+        message: String,
+    },
+    /// So many calls of the agent wait for answers that no further one can.
+    #[error("{limit} calls of this agent wait for answers already")]
+    TooManyHeld {
+        /// How many may wait.
+        limit: usize,
+    },
     /// The call cannot be recorded, so it is not made.
     #[error("the call cannot be recorded")]
     Audit(#[source] AuditError),
@@ -222,6 +244,9 @@ impl Diagnose for CallError {
             Self::Rpc { .. } => "server.error",
             Self::Protocol { .. } => "server.protocol",
             Self::ResponseTooLarge { .. } => "server.response_too_large",
+            Self::Unanswered { .. } => "call.unanswered",
+            Self::Declined { .. } => "call.declined",
+            Self::TooManyHeld { .. } => "call.too_many_held",
             Self::Audit(_) => "audit.unavailable",
             Self::Stopping => "gateway.stopping",
             Self::Panicked => "gateway.panic",
@@ -238,6 +263,9 @@ impl Diagnose for CallError {
             | Self::Arguments { .. }
             | Self::BadParams { .. }
             | Self::Busy { .. }
+            | Self::Unanswered { .. }
+            | Self::Declined { .. }
+            | Self::TooManyHeld { .. }
             | Self::Cancelled => Fault::Client,
             Self::Output { .. }
             | Self::Down { .. }
@@ -272,8 +300,11 @@ impl Diagnose for CallError {
                 "`gantry status {server}` and `gantry logs {server}` say more"
             )),
             Self::Remote { error, .. } => error.hint(),
+            Self::TooManyHeld { .. } => Some("answer or give up one of them first".into()),
             Self::Audit(error) => error.hint(),
-            Self::UnknownItem { .. }
+            Self::Unanswered { .. }
+            | Self::Declined { .. }
+            | Self::UnknownItem { .. }
             | Self::UnknownServer { .. }
             | Self::UnknownMethod { .. }
             | Self::Output { .. }

@@ -44,7 +44,9 @@ pub use gantry_sandbox::{HostReport, Promise, Report, Usage};
 pub use gantry_store::{CallFilter, CallRow, CallStatus};
 pub use library::{CallOptions, MessageError, ModelAnswer, ModelAnswers};
 pub use native::{NativeCall, NativeOutput, NativeTool};
-pub use request::{Lists, Progress, Reply, Request, Scope, Surface};
+pub use request::{
+    Ask, AskAnswer, AskedFor, Client, Lists, Reply, Request, Said, Scope, Surface, Word,
+};
 pub use server::link::BreakerView;
 pub use server::logs::{LogLine, LogStream};
 pub use server::pending::QueueView;

@@ -201,7 +201,7 @@ impl Engine {
             method: "tools/call",
             params: Some(params.as_raw()),
             context: options.context.clone(),
-            progress: None,
+            client: None,
             timeout: options.timeout,
             lists: Lists::FromCatalog,
         };
@@ -275,6 +275,9 @@ fn advice(error: &CallError) -> Option<String> {
         | CallError::Output { .. }
         | CallError::BadParams { .. }
         | CallError::Cancelled
+        | CallError::Unanswered { .. }
+        | CallError::Declined { .. }
+        | CallError::TooManyHeld { .. }
         | CallError::Rpc { .. }
         | CallError::Protocol { .. }
         | CallError::ResponseTooLarge { .. }

@@ -6,14 +6,17 @@
 //! points: `router`, `Endpoint::everything`.
 
 mod answer;
+mod asks;
 mod batch;
 mod forward;
+mod held;
 mod hello;
 mod inflight;
 mod listen;
 mod post;
 mod sessions;
 mod stream;
+mod turn;
 
 use std::sync::Arc;
 
@@ -37,6 +40,7 @@ pub use self::sessions::Sessions;
 
 use self::answer::Answer;
 use self::sessions::Session;
+use self::stream::Desk;
 use crate::http::auth::Gate;
 use crate::http::error::Problem;
 use crate::http::media::Accepts;
@@ -47,7 +51,7 @@ pub(crate) struct Endpoint {
     gate: Gate,
     sessions: Arc<Sessions>,
     listeners: listen::Listeners,
-    tasks: TaskTracker,
+    desk: Arc<Desk>,
     identity: Identity,
 }
 
@@ -94,12 +98,19 @@ fn unknown_server(name: &str) -> Problem {
 impl Endpoint {
     /// Makes the endpoint of one gateway.
     pub(crate) fn new(gate: Gate, sessions: Arc<Sessions>, version: &'static str) -> Arc<Self> {
+        let identity = Identity::new("gantry", version);
+        let desk = Desk {
+            identity: identity.clone(),
+            asks: Arc::default(),
+            held: held::Held::new(),
+            tasks: TaskTracker::new(),
+        };
         Arc::new(Self {
             gate,
             sessions,
             listeners: listen::Listeners::default(),
-            tasks: TaskTracker::new(),
-            identity: Identity::new("gantry", version),
+            desk: Arc::new(desk),
+            identity,
         })
     }
 

@@ -10,6 +10,7 @@ pub mod period;
 mod remote;
 pub mod size;
 mod url;
+mod written;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ pub use self::check::SpecError;
 pub use self::filter::{ToolFilter, ToolSettings};
 pub use self::remote::{ReconnectSpec, RemoteError, RemoteLaunch, TransportWish};
 pub use self::url::{UrlError, check_url};
+pub use self::written::Written;
 
 /// Everything that is wanted of one server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -107,6 +109,9 @@ pub struct ProcessLaunch {
     /// What it may use at most; the profile's own limits where nothing is said.
     #[serde(default)]
     pub limits: ResourceLimits,
+    /// What stands in the file where variables were filled; never stored beside what they hold.
+    #[serde(skip)]
+    pub written: Written,
 }
 
 /// How strictly a process is held.
@@ -177,6 +182,9 @@ pub struct CallPolicy {
     /// With one lane: how long it stays closed after a timeout, for the late answer.
     #[serde(with = "period")]
     pub late_grace: Duration,
+    /// Longest wait for a client that the server asks something; the call's own time stands still.
+    #[serde(with = "period")]
+    pub ask_timeout: Duration,
     /// Whether user, session, run, step and trace are passed on in `_meta`.
     pub pass_context: bool,
 }
@@ -189,6 +197,7 @@ impl Default for CallPolicy {
             timeout: Duration::from_secs(30),
             timeout_max: Duration::from_secs(600),
             late_grace: Duration::from_secs(10),
+            ask_timeout: Duration::from_secs(600),
             pass_context: true,
         }
     }

@@ -12,8 +12,10 @@ pub mod peer;
 pub mod procs;
 pub mod tree;
 pub mod wait;
+pub mod web;
 
 mod signals;
 
 pub use authserver::{AuthOptions, AuthServer, IssuerSaid};
 pub use peer::{Era, Evilpeer};
+pub use web::{Kind, Served};

@@ -39,6 +39,8 @@ fn handle(name: &str, live: Live) -> ServerHandle {
         redactor: Arc::new(Redactor::default()),
         waiting: Arc::default(),
         credentials: None,
+        retries: Arc::default(),
+        profiles: Arc::default(),
     }
 }
 

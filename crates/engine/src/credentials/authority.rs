@@ -105,8 +105,8 @@ impl Authority {
             .additional_fields
             .get("client_id_metadata_document_supported")
             .is_some_and(|supported| supported == true);
-        let known = known
-            .filter(|known| known.redirect_uri == redirect_uri && self.is_same_issuer(known));
+        let known =
+            known.filter(|known| known.redirect_uri == redirect_uri && self.is_same_issuer(known));
         let document = auth.client_metadata_url.as_deref();
         let registration = if let Some(id) = &auth.client_id {
             made(id, auth.client_secret.as_ref())

@@ -177,9 +177,7 @@ impl Inner {
         let mut authority = Authority::find(&self.target, challenge.as_deref()).await?;
         let scopes = authority.scopes(&auth.scopes, &more).await;
         let known = talk.client.clone();
-        let client = authority
-            .enrol(auth, known, redirect_uri, &scopes)
-            .await?;
+        let client = authority.enrol(auth, known, redirect_uri, &scopes).await?;
         // Kept at once: links that nobody follows must not fill the authorization server's list.
         if talk.client.as_ref() != Some(&client) {
             self.drawer.put(CLIENT, &client).await?;

@@ -111,7 +111,10 @@ async fn call(credentials: &Credentials, url: &str, tool: &str) -> Result<u16, S
         }
         let challenge = answer.headers().get("www-authenticate");
         let challenge = challenge.map(|text| text.to_str().unwrap());
-        match credentials.refused(used.as_ref(), status, challenge).await? {
+        match credentials
+            .refused(used.as_ref(), status, challenge)
+            .await?
+        {
             Retry::Now => again = false,
             Retry::No => return Ok(status),
         }
@@ -219,7 +222,10 @@ async fn a_revoked_refresh_token_needs_a_person_again() {
     assert!(refused.to_string().contains("the sign-in has ended"));
     assert_eq!(credentials.view().state, SignInState::SignedOut);
     let again = place.open(&url, auto()).await;
-    assert!(again.bearer().await.unwrap().is_none(), "forgotten for good");
+    assert!(
+        again.bearer().await.unwrap().is_none(),
+        "forgotten for good"
+    );
     sign_in(&again).await;
     assert_eq!(call(&again, &url, "whoami").await.unwrap(), 200);
 }
@@ -287,7 +293,11 @@ async fn a_configured_client_goes_before_a_document_and_that_before_registration
         assert_eq!(asked.unwrap().1, id);
         sign_in(&credentials).await;
         peer.expire_access_tokens();
-        assert_eq!(call(&credentials, &url, "whoami").await.unwrap(), 200, "{id}");
+        assert_eq!(
+            call(&credentials, &url, "whoami").await.unwrap(),
+            200,
+            "{id}"
+        );
     }
     assert_eq!(peer.registered(), 0);
 }
@@ -305,7 +315,11 @@ async fn an_answer_counts_only_from_who_was_asked() {
         let brought = browse(&begun.link).await;
         let refused = credentials.finish(brought.clone()).await.unwrap_err();
         assert!(matches!(refused, SignInError::Issuer { .. }), "{refused}");
-        assert_eq!(peer.count("POST /tenant-0/token"), 0, "the code went nowhere");
+        assert_eq!(
+            peer.count("POST /tenant-0/token"),
+            0,
+            "the code went nowhere"
+        );
         assert!(credentials.view().failure.is_some());
         // Not even the right answer is taken after that.
         let again = credentials.finish(brought).await.unwrap_err();

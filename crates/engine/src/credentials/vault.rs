@@ -121,7 +121,10 @@ impl Drawer {
         name: &str,
     ) -> Result<Option<T>, SignInError> {
         let inner = &self.vault.inner;
-        let row = inner.store.sealed(&inner.project, &self.scope, name).await?;
+        let row = inner
+            .store
+            .sealed(&inner.project, &self.scope, name)
+            .await?;
         let Some(row) = row else {
             return Ok(None);
         };

@@ -143,6 +143,9 @@ pub(super) fn hide(mut error: CallError, redactor: &Redactor) -> CallError {
         | CallError::BadParams { .. }
         | CallError::Busy { .. }
         | CallError::Timeout { .. }
+        | CallError::Unanswered { .. }
+        | CallError::Declined { .. }
+        | CallError::TooManyHeld { .. }
         | CallError::Cancelled
         | CallError::NotReading { .. }
         | CallError::ResponseTooLarge { .. }

@@ -51,7 +51,10 @@ pub(super) fn describe(
         Ok(answered) if answered.is_error => (CallStatus::Error, Some("tool_error".into()), None),
         Ok(_) => (CallStatus::Ok, None, None),
         Err(error) => {
-            let status = if matches!(error, CallError::Timeout { .. }) {
+            let status = if matches!(
+                error,
+                CallError::Timeout { .. } | CallError::Unanswered { .. }
+            ) {
                 CallStatus::Timeout
             } else if matches!(error, CallError::Cancelled) {
                 CallStatus::Cancelled
@@ -75,6 +78,7 @@ fn is_refusal(error: &CallError) -> bool {
     matches!(
         error,
         CallError::Busy { .. }
+            | CallError::TooManyHeld { .. }
             | CallError::UnknownTool { .. }
             | CallError::UnknownServer { .. }
             | CallError::Unbound { .. }

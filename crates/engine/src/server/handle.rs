@@ -18,11 +18,13 @@ use tokio_util::sync::CancellationToken;
 use super::link::{BreakerView, Counters, Link};
 use super::logs::Logs;
 use super::pending::QueueView;
+use super::profiles::Profiles;
 use super::status::ServerStatus;
 use crate::catalog::ServerCatalog;
 use crate::clock::unix_ms;
 use crate::credentials::Credentials;
 use crate::error::CallError;
+use crate::router::again::RetryBudget;
 
 /// The open link while the server is ready, else the reason it is not.
 #[derive(Clone)]
@@ -67,6 +69,10 @@ pub(crate) struct ServerHandle {
     pub(crate) credentials: Option<Credentials>,
     /// How many callers wait for the server to come up.
     pub(crate) waiting: Arc<AtomicU32>,
+    /// How many calls may be made once more after they were cut off.
+    pub(crate) retries: Arc<RetryBudget>,
+    /// Its further lives, each for all clients that can the same.
+    pub(crate) profiles: Arc<Profiles>,
 }
 
 /// How long a call that the server has no room for should stay away.

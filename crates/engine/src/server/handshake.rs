@@ -11,6 +11,8 @@ use gantry_model::era::handshake::{
 use gantry_model::era::meta::{Identity, upstream_params};
 use gantry_model::era::{Era, ProtocolVersion};
 use gantry_model::jsonrpc::{ErrorBody, Outcome, Raw, RawBuf};
+use gantry_model::mcp::ClientCan;
+use gantry_model::secret::Redactor;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -43,17 +45,20 @@ struct Remembered {
 }
 
 impl Hello {
-    fn keep(greeted: &Greeted<'_>) -> Self {
+    /// Keeps a greeting, but for the server's own secrets: it is shown, and remembered in the store.
+    fn keep(greeted: &Greeted<'_>, redactor: &Redactor) -> Self {
         let info = greeted.server_info;
         let info = info.filter(|info| info.text().len() <= LONGEST_INFO);
+        let clean = |info: Raw<'_>| Raw::trusted(&redactor.redact_json(info.text())).to_buf();
         let instructions = greeted.instructions.as_deref();
+        let instructions = instructions.map(|text| redactor.redact(text));
         let cut = |text: &str| text[..text.floor_char_boundary(LONGEST_INSTRUCTIONS)].to_owned();
         Self {
             era: greeted.era,
             version: greeted.version,
-            server_info: info.map(Raw::to_buf),
+            server_info: info.map(clean),
             capabilities: greeted.capabilities.to_buf(),
-            instructions: instructions.map(cut),
+            instructions: instructions.as_deref().map(cut),
         }
     }
 
@@ -104,10 +109,11 @@ pub(crate) enum GreetError {
     Cut(Failure),
 }
 
-/// Greets a server in the era it wants.
+/// Greets a server in the era it wants, on behalf of clients that can do this.
 pub(crate) async fn greet(
     link: &Arc<Link>,
     hint: Option<Era>,
+    can: ClientCan,
     probe_wait: Duration,
     deadline: Instant,
 ) -> Result<Hello, GreetError> {
@@ -122,8 +128,8 @@ pub(crate) async fn greet(
     };
     let greeting = async {
         match probe {
-            None => initialize(link, &identity).await,
-            Some(probe) => probed(link, &identity, probe, probe_wait).await,
+            None => initialize(link, (&identity, can)).await,
+            Some(probe) => probed(link, (&identity, can), probe, probe_wait).await,
         }
     };
     let waited = tokio::time::timeout_at(deadline, greeting).await;
@@ -135,28 +141,28 @@ pub(crate) async fn greet(
 /// Waits a moment for the probe alone, then sends `initialize` beside it.
 async fn probed(
     link: &Arc<Link>,
-    identity: &Identity,
+    who: (&Identity, ClientCan),
     probe: InFlight,
     probe_wait: Duration,
 ) -> Result<Hello, GreetError> {
     let mut probe = std::pin::pin!(probe.answer());
     match tokio::time::timeout(probe_wait, &mut probe).await {
-        Ok(answer) => match judge_probe(answer)? {
+        Ok(answer) => match judge_probe(link, answer)? {
             Some(hello) => Ok(hello),
-            None => initialize(link, identity).await,
+            None => initialize(link, who).await,
         },
         Err(_elapsed) => {
-            let mut initialize = std::pin::pin!(initialize(link, identity));
+            let mut initialize = std::pin::pin!(initialize(link, who));
             tokio::select! {
                 biased;
                 hello = &mut initialize => match hello {
                     // A stateless server that takes its time does not know the method.
                     Err(refused @ GreetError::Refused { .. }) => {
-                        judge_probe(probe.await)?.ok_or(refused)
+                        judge_probe(link, probe.await)?.ok_or(refused)
                     }
                     hello => hello,
                 },
-                answer = &mut probe => match judge_probe(answer)? {
+                answer = &mut probe => match judge_probe(link, answer)? {
                     Some(hello) => Ok(hello),
                     None => initialize.await,
                 },
@@ -166,7 +172,7 @@ async fn probed(
 }
 
 /// Reads the probe's answer; `None` means `initialize`.
-fn judge_probe(answer: Answer) -> Result<Option<Hello>, GreetError> {
+fn judge_probe(link: &Link, answer: Answer) -> Result<Option<Hello>, GreetError> {
     let outcome = match &answer {
         Answer::Result(raw) => Outcome::Result(trusted(raw)),
         Answer::Error(raw) => Outcome::Error(trusted(raw)),
@@ -176,17 +182,20 @@ fn judge_probe(answer: Answer) -> Result<Option<Hello>, GreetError> {
         Answer::Failed(failure) => return Err(GreetError::Cut(failure.clone())),
     };
     match classify_probe_answer(outcome) {
-        Probe::Stateless(hello) => Ok(Some(Hello::keep(&hello))),
+        Probe::Stateless(hello) => Ok(Some(Hello::keep(&hello, link.logs.redactor()))),
         Probe::Initialize => Ok(None),
         Probe::Failed(error) => Err(error.into()),
     }
 }
 
-async fn initialize(link: &Arc<Link>, identity: &Identity) -> Result<Hello, GreetError> {
-    let asked = link.ask_begin("initialize", Some(&initialize_params(identity)));
+async fn initialize(
+    link: &Arc<Link>,
+    (identity, can): (&Identity, ClientCan),
+) -> Result<Hello, GreetError> {
+    let asked = link.ask_begin("initialize", Some(&initialize_params(identity, can)));
     match asked.map_err(GreetError::Cut)?.answer().await {
         Answer::Result(raw) => {
-            let hello = Hello::keep(&read_initialize(trusted(&raw))?);
+            let hello = Hello::keep(&read_initialize(trusted(&raw))?, link.logs.redactor());
             link.speak(hello.version);
             link.tell("notifications/initialized", None);
             Ok(hello)

@@ -1,6 +1,7 @@
 //! The open connection to one server: sends requests, matches answers, and keeps what the server
 //! says beside that in bounds. It never restarts anything: the runner watches `trouble` and decides.
 
+mod asks;
 mod doubt;
 mod inbox;
 mod outbox;
@@ -19,13 +20,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub(crate) use self::asks::{Asked, Voice};
 use self::doubt::Doubt;
 pub(crate) use self::outbox::Outbox;
 pub use self::silence::BreakerView;
 use self::silence::{Admitted, Silence};
 use super::logs::{LogStream, Logs};
 use super::pending::{Answer, Caller, Entered, Failure, Outgoing, Pending, QueueView};
-use crate::request::Progress;
 use crate::transport::http::Head;
 use crate::transport::stdio::{Company, SendError, Unheard, Verdict};
 
@@ -44,6 +45,8 @@ pub(crate) struct LinkLimits {
     pub(crate) line_bytes: usize,
     pub(crate) depth: usize,
     pub(crate) late_grace: Duration,
+    /// The server was told that its client can be asked.
+    pub(crate) asks: bool,
 }
 
 /// What a server did beside answering, counted.
@@ -57,7 +60,7 @@ pub(crate) struct Counters {
 pub(crate) struct Link {
     pending: Pending,
     outbox: Outbox,
-    logs: Arc<Logs>,
+    pub(super) logs: Arc<Logs>,
     pub(crate) counters: Arc<Counters>,
     limits: LinkLimits,
     /// The next id; it begins at a random number of this boot, so that nothing that answers a
@@ -187,7 +190,7 @@ impl Link {
         agent: &AgentName,
         id: u64,
         line: impl Into<Addressed>,
-        progress: Option<Progress>,
+        voice: Option<Voice>,
     ) -> Result<InFlight, Refusal> {
         let Addressed { line, head } = line.into();
         let call = Outgoing {
@@ -196,7 +199,7 @@ impl Link {
             head,
         };
         let admitted = self.silence.admit().map_err(Refusal::Silent)?;
-        let (entered, answer) = self.pending.enter(agent, call, progress);
+        let (entered, answer) = self.pending.enter(agent, call, voice);
         let entered = match entered {
             Entered::Write(call, others) => self.write(call, others).map_err(|error| match error {
                 SendError::NotReading => Refusal::NotReading,
@@ -298,7 +301,7 @@ impl Link {
         params: Option<&RawBuf>,
     ) -> Result<InFlight, Failure> {
         let id = self.new_id();
-        let answer = self.pending.enter_own(id)?;
+        let answer = self.pending.enter_own(id, method)?;
         if method.ends_with("/list") {
             self.listing.store(id, Ordering::Relaxed);
         }
@@ -496,8 +499,7 @@ impl InFlight {
     /// Waits for the answer within the deadline; `Err` is how long was waited in vain.
     pub(crate) async fn answer_within(mut self, deadline: Deadline) -> Result<Answer, Duration> {
         let begun = Instant::now();
-        let last = begun + deadline.whole;
-        let mut until = last.min(begun + deadline.quiet);
+        let mut until = begun + deadline.whole.min(deadline.quiet);
         loop {
             match tokio::time::timeout_at(until, &mut self.answer).await {
                 Ok(answer) => {
@@ -506,7 +508,9 @@ impl InFlight {
                     return Ok(answer.unwrap_or_else(|_| closed()));
                 }
                 Err(_elapsed) => {
-                    let active = self.link.pending.last_activity(self.id).unwrap_or(begun);
+                    let life = self.link.pending.life(self.id);
+                    let (active, paused) = life.unwrap_or((begun, Duration::ZERO));
+                    let last = begun + deadline.whole + paused;
                     let extended = last.min(active + deadline.quiet);
                     if extended <= until {
                         break;

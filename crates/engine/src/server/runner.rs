@@ -14,6 +14,7 @@ use arc_swap::ArcSwap;
 use gantry_model::era::Era;
 use gantry_model::event::EventKind;
 use gantry_model::id::ServerId;
+use gantry_model::mcp::ClientCan;
 use gantry_model::restart::{History, RestartPolicy};
 use gantry_model::spec::ServerSpec;
 use gantry_model::status::{Crash, State};
@@ -40,10 +41,11 @@ use crate::events::Events;
 use crate::transport::http::Clients;
 
 /// What all runners of an engine share.
+#[derive(Clone)]
 pub(crate) struct Surroundings {
-    pub(crate) driver: ProcessDriver,
+    pub(crate) driver: Arc<ProcessDriver>,
     /// The way to remote servers.
-    pub(crate) clients: Clients,
+    pub(crate) clients: Arc<Clients>,
     pub(crate) store: Store,
     /// Where the tokens of remote servers are kept.
     pub(crate) vault: Vault,
@@ -82,6 +84,8 @@ pub(crate) struct ServerRunner {
     pub(crate) credentials: Option<Credentials>,
     /// What is remembered of a remote server between connections.
     pub(crate) far: Option<Far>,
+    /// What the server is told that its client can do; what such a life lists is not looked at.
+    pub(crate) declares: ClientCan,
 }
 
 /// How the process can be asked for its usage while it runs.

@@ -1,39 +1,24 @@
-//! Puts one server's runner on its way: remembers its catalog, makes its handle, tracks its task,
-//! and starts the runner anew if it should ever panic.
+//! Puts one server's runner on its way: remembers its catalog, has handle and runner made, and
+//! tracks the task in which it runs.
 
-use std::collections::BTreeMap;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use futures_util::FutureExt;
-use gantry_model::event::EventKind;
 use gantry_model::id::ServerId;
-use gantry_model::restart::History;
-use gantry_model::secret::{Redactor, SecretText};
-use gantry_model::spec::{AuthKind, Launch, RemoteLaunch, ServerSpec, Start};
+use gantry_model::mcp::ClientCan;
+use gantry_model::secret::Redactor;
+use gantry_model::spec::{AuthKind, Launch, ServerSpec, Start};
 use gantry_model::status::State;
-use gantry_sandbox::Meter;
-use tokio::sync::{Notify, mpsc, watch};
-use tokio_util::sync::CancellationToken;
-use tracing::{error, warn};
+use tracing::warn;
 
 use super::Supervisor;
 use crate::catalog::ServerCatalog;
-use crate::clock::Stopwatch;
 use crate::credentials::{Credentials, Target};
+use crate::server::begins::Begins;
 use crate::server::handle::{Live, ServerHandle};
-use crate::server::link::Counters;
 use crate::server::listing::Listing;
 use crate::server::logs::Logs;
-use crate::server::runner::remote::Far;
-use crate::server::runner::{ServerRunner, UsageCell};
-use crate::server::status::ServerStatus;
 use crate::transport::http::Way;
-
-/// How long a runner that panicked stays away.
-const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 impl Supervisor {
     /// Starts the runner of a server and returns its handle.
@@ -56,65 +41,31 @@ impl Supervisor {
                 (State::Starting, Live::Starting, remembered)
             }
         };
-        let (live_tx, live) = watch::channel(live);
-        let mut status = ServerStatus::new(first);
-        status.reason.clone_from(&spec.needs_approval);
-        status.tools = remembered.tools.len();
-        let (status_tx, status) = watch::channel(status);
-        // One place: an order that was not taken yet is the same order as the next.
-        let (orders_tx, orders) = mpsc::channel(1);
-        let usage = UsageCell::default();
-        let shown_usage = Arc::clone(&usage);
         let redactor = Arc::new(redactor(&spec));
+        let tools = remembered.tools.len();
         let credentials = self.credentials(id, &spec).await;
-        let handle = ServerHandle {
+        let begins = Begins {
             id,
-            name: spec.name.clone(),
-            spec: Arc::clone(&spec),
             created_ms,
+            first,
             live,
-            status,
-            wake: Arc::new(Notify::new()),
-            orders: orders_tx,
-            stop: self.stopping.child_token(),
-            stopped: CancellationToken::new(),
             catalog: Arc::new(ArcSwap::from_pointee(remembered)),
             logs: Arc::new(Logs::new(Arc::clone(&redactor))),
-            counters: Arc::new(Counters::default()),
-            usage: Arc::new(move || {
-                let cell = shown_usage.lock().ok()?;
-                cell.as_ref().map(Meter::read)
-            }),
             redactor,
-            credentials: credentials.clone(),
-            waiting: Arc::default(),
-        };
-        let policy = spec.life.restart.policy().unwrap_or_default();
-        let far = match &spec.launch {
-            Launch::Process(_) => None,
-            Launch::Remote(remote) => Some(Far::new(remote)),
-        };
-        let runner = ServerRunner {
-            id,
-            spec,
-            around: Arc::clone(&self.around),
-            live: live_tx,
-            status: status_tx,
-            wake: Arc::clone(&handle.wake),
-            orders,
-            stop: handle.stop.clone(),
-            catalog: Arc::clone(&handle.catalog),
-            logs: Arc::clone(&handle.logs),
-            counters: Arc::clone(&handle.counters),
-            usage,
-            policy,
-            history: History::default(),
-            watch: Stopwatch::start(),
-            era_hint: handle.catalog.load().hello.as_ref().map(|hello| hello.era),
-            far,
+            counters: Arc::default(),
+            stop: self.stopping.child_token(),
+            declares: ClientCan::NOTHING,
             credentials,
         };
-        self.track(runner, lazy, &handle);
+        let (handle, runner) = begins.assemble(&self.around, spec);
+        runner.status.send_modify(|status| status.tools = tools);
+        let stopped = handle.stopped.clone();
+        let profiles = Arc::clone(&handle.profiles);
+        self.around.tracker.spawn(async move {
+            runner.keep_running(lazy).await;
+            profiles.close().await;
+            stopped.cancel();
+        });
         handle
     }
 
@@ -148,37 +99,6 @@ impl Supervisor {
         Some(Credentials::open(target, drawer, tracker).await)
     }
 
-    /// Runs the runner until the server is stopped, a panic of ours notwithstanding.
-    fn track(&self, mut runner: ServerRunner, lazy: bool, handle: &ServerHandle) {
-        let stopped = handle.stopped.clone();
-        let around = Arc::clone(&self.around);
-        self.around.tracker.spawn(async move {
-            let mut lazy = lazy;
-            loop {
-                let run = AssertUnwindSafe(runner.run(lazy)).catch_unwind().await;
-                match run {
-                    Ok(()) => break,
-                    Err(_panic) => {
-                        error!(server = %runner.spec.name, "the server's runner panicked");
-                        let what = "the runner failed inside the gateway and starts anew";
-                        around
-                            .events
-                            .report(&runner.spec.name, EventKind::StartFailed, what);
-                        // What panicked once may do so again; the next start sets it right then.
-                        let cut = AssertUnwindSafe(|| runner.cut_short(what));
-                        drop(std::panic::catch_unwind(cut));
-                        if runner.stop.is_cancelled() {
-                            break;
-                        }
-                        lazy = false;
-                        tokio::time::sleep(AFTER_PANIC).await;
-                    }
-                }
-            }
-            stopped.cancel();
-        });
-    }
-
     /// Returns what the server offered when it last ran, if its spec is unchanged.
     async fn remembered(&self, id: ServerId, spec: &ServerSpec) -> ServerCatalog {
         match self.store.load_catalog(id).await {
@@ -197,131 +117,10 @@ impl Supervisor {
     }
 }
 
-/// Everything a server is given in its environment may be a secret of its own.
+/// What a server is given may be a secret of its own.
 fn redactor(spec: &ServerSpec) -> Redactor {
     match &spec.launch {
-        Launch::Process(process) => Redactor::new(&secrets_of(&process.env)),
-        Launch::Remote(remote) => Redactor::new(&secrets_of_remote(remote)),
-    }
-}
-
-/// Everything that is sent to a remote server may be a secret: headers, and what its URL asks with.
-fn secrets_of_remote(remote: &RemoteLaunch) -> Vec<SecretText> {
-    let mut secrets = secrets_of(&remote.headers);
-    let login = remote.headers.iter();
-    let login = login.filter(|(name, _)| looks_secret(&name.to_ascii_uppercase()));
-    for (_, value) in login {
-        // Of `Bearer TOKEN` the second word alone is as good.
-        if let Some((_, token)) = value.split_once(' ') {
-            secrets.push(SecretText::new(token.to_owned()));
-        }
-    }
-    let secret = remote.auth.client_secret.iter();
-    secrets.extend(secret.map(|secret| SecretText::new(secret.clone())));
-    let query = remote.url.split_once('?').map_or("", |(_, query)| query);
-    for pair in query.split('&') {
-        if let Some((name, value)) = pair.split_once('=')
-            && looks_secret(&name.to_ascii_uppercase())
-        {
-            secrets.push(SecretText::new(value.to_owned()));
-        }
-    }
-    let proxy = remote.proxy.as_deref().and_then(userinfo);
-    if let Some((_, password)) = proxy.and_then(|userinfo| userinfo.split_once(':')) {
-        secrets.push(SecretText::new(password.to_owned()));
-    }
-    secrets
-}
-
-fn secrets_of(given: &BTreeMap<String, String>) -> Vec<SecretText> {
-    let mut secrets = Vec::new();
-    for (name, value) in given {
-        let userinfo = userinfo(value);
-        if userinfo.is_some() || looks_secret(&name.to_ascii_uppercase()) {
-            secrets.push(SecretText::new(value.clone()));
-        }
-        if let Some((_, password)) = userinfo.and_then(|userinfo| userinfo.split_once(':')) {
-            secrets.push(SecretText::new(password.to_owned()));
-        }
-    }
-    secrets
-}
-
-/// Tells whether a variable's name, in capitals, says that its value is a secret.
-fn looks_secret(name: &str) -> bool {
-    const ANYWHERE: [&str; 10] = [
-        "KEY",
-        "TOKEN",
-        "SECRET",
-        "PASSWORD",
-        "PASSWD",
-        "CREDENTIAL",
-        "AUTH",
-        "DSN",
-        "COOKIE",
-        "PRIVATE",
-    ];
-    // Folders, not passwords.
-    if matches!(name, "PWD" | "OLDPWD") {
-        return false;
-    }
-    let is_secret = |part: &str| {
-        let is_pass = part.ends_with("PASS") && !matches!(part, "BYPASS" | "COMPASS");
-        is_pass || part.ends_with("PWD") || matches!(part, "PAT" | "PASSPHRASE")
-    };
-    ANYWHERE.iter().any(|part| name.contains(part)) || name.split(['_', '-', '.']).any(is_secret)
-}
-
-/// Returns who a URL logs in as, often with a password: what stands before the `@` of its host.
-fn userinfo(value: &str) -> Option<&str> {
-    let (_, rest) = value.split_once("://")?;
-    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    host.rsplit_once('@').map(|(userinfo, _)| userinfo)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_server_is_given_as_a_secret_is_hidden() {
-        for name in [
-            "API_KEY",
-            "GITHUB_PAT",
-            "DB_PASS",
-            "DBPASS",
-            "MYSQL_PWD",
-            "PRIVATE_PEM",
-        ] {
-            assert!(looks_secret(name), "{name}");
-        }
-        for name in [
-            "PATH",
-            "PWD",
-            "OLDPWD",
-            "NO_PROXY_BYPASS",
-            "LANG",
-            "DATA_PATH",
-        ] {
-            assert!(!looks_secret(name), "{name}");
-        }
-        let url = "postgres://app:hunter22@db.example/main?x=a@b";
-        assert_eq!(userinfo(url), Some("app:hunter22"));
-        assert_eq!(userinfo("https://example.com/a@b"), None);
-        let env = serde_json::json!({"command": "true", "env": {"DATABASE_URL": url}});
-        let launch = serde_json::from_value(env).unwrap();
-        let hidden = redactor(&ServerSpec::process("a".parse().unwrap(), launch));
-        assert_eq!(hidden.redact("login hunter22"), "login [redacted]");
-        let mut remote = RemoteLaunch::new("https://x/mcp?api_key=query-secret");
-        let header = (
-            "Authorization".to_owned(),
-            "Bearer header-secret".to_owned(),
-        );
-        remote.headers.extend([header]);
-        let hidden = redactor(&ServerSpec::remote("a".parse().unwrap(), remote));
-        assert_eq!(
-            hidden.redact("header-secret and query-secret"),
-            "[redacted] and [redacted]"
-        );
+        Launch::Process(process) => Redactor::new(&process.secrets()),
+        Launch::Remote(remote) => Redactor::new(&remote.secrets()),
     }
 }

@@ -33,8 +33,8 @@ async fn supervisor(folder: &Path, armed: &Arc<AtomicBool>) -> Supervisor {
     let (_kill_at, kill_at) = watch::channel(None);
     let armed = Arc::clone(armed);
     let around = Surroundings {
-        driver: ProcessDriver::new(sandbox, Vec::new(), folder.to_owned()),
-        clients: crate::transport::http::Clients::default(),
+        driver: Arc::new(ProcessDriver::new(sandbox, Vec::new(), folder.to_owned())),
+        clients: Arc::default(),
         vault: crate::credentials::Vault::open(folder, project.clone(), store.clone()),
         callback: watch::Sender::new(None),
         store: store.clone(),
@@ -62,6 +62,7 @@ fn spec() -> ServerSpec {
         cwd: Some("/".into()),
         profile: gantry_model::spec::Profile::Local,
         limits: Default::default(),
+        written: Default::default(),
     };
     let name: ServerName = "a".parse().unwrap();
     let mut spec = ServerSpec::process(name, launch);

@@ -283,7 +283,7 @@ async fn run(engine: &Engine, wanted: &Wanted) -> Result<Response, Problem> {
         method: &wanted.method,
         params: wanted.params.as_ref().map(RawBuf::as_raw),
         context: wanted.context.clone(),
-        progress: None,
+        client: None,
         timeout: wanted.timeout,
         lists: match wanted.scope {
             Scope::All => Lists::FromCatalog,

@@ -14,7 +14,7 @@ use gantry_model::id::ServerName;
 use gantry_model::spec::{
     Allowances, CallPolicy, Launch, LifePolicy, ProcessLaunch, Profile, RemoteLaunch,
     ResourceLimits, RestartSpec, ServerSpec, Source, SpecError, Start, ToolFilter,
-    WhenUnresponsive,
+    WhenUnresponsive, Written,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -85,6 +85,8 @@ pub(super) struct Register {
     timeout_max: Option<Period>,
     /// How long a lane stays closed for a late answer.
     late_grace: Option<Period>,
+    /// How long a client may take to answer what the server asks of it during a call.
+    ask_timeout: Option<Period>,
     /// Whether user, session, run and trace are passed on to it.
     pass_context: Option<bool>,
     /// How long it may take to come up.
@@ -215,6 +217,7 @@ impl Register {
                     memory_bytes: self.limits.memory.map(|size| size.0),
                     pids: self.limits.pids,
                 },
+                written: Written::default(),
             }),
         };
         let start = match (self.start, &launch, profile) {
@@ -236,6 +239,7 @@ impl Register {
                 timeout: or(self.timeout, calls.timeout),
                 timeout_max: or(self.timeout_max, calls.timeout_max),
                 late_grace: or(self.late_grace, calls.late_grace),
+                ask_timeout: or(self.ask_timeout, calls.ask_timeout),
                 pass_context: self.pass_context.unwrap_or(calls.pass_context),
             },
             life: LifePolicy {
@@ -316,6 +320,7 @@ impl Register {
             timeout: some(calls.timeout),
             timeout_max: some(calls.timeout_max),
             late_grace: some(calls.late_grace),
+            ask_timeout: some(calls.ask_timeout),
             pass_context: Some(calls.pass_context),
             handshake_timeout: some(life.handshake),
             health_every: some(life.health_every),
@@ -405,7 +410,7 @@ mod tests {
     fn everything_that_can_be_said_arrives() {
         let body = serde_json::json!({
             "name": "a", "command": "x", "args": ["-v"], "env": { "A": "1" }, "cwd": "/tmp",
-            "concurrency": 4, "queue": 9, "timeout": "2s", "timeout_max": 5000, "late_grace": "1s",
+            "concurrency": 4, "queue": 9, "timeout": "2s", "timeout_max": 5000, "late_grace": "1s", "ask_timeout": "1m",
             "handshake_timeout": "9s", "health_every": "1m", "health_timeout": "3s",
             "when_unresponsive": "reconnect", "stop_grace": "4s",
             "restart": { "at_once": 2, "window": "6s", "ladder": ["1s", 1500], "reset_after": "1m" },

@@ -11,6 +11,8 @@ use clap::{Args, ValueEnum};
 use gantry_model::id::ServerName;
 use serde_json::{Map, Value, json};
 
+use crate::config::env::Environment;
+
 use super::Surroundings;
 use super::await_server;
 use super::failure::{Exit, Failure};
@@ -38,8 +40,9 @@ pub(super) struct Options {
     /// Let the URL's name stand for a private address
     #[arg(long, requires = "url")]
     allow_private: bool,
-    /// A variable of its environment; may be given several times
-    #[arg(long, value_name = "NAME=VALUE")]
+    /// A variable of its environment, as `NAME=VALUE`, or as `NAME` with the value that it has here;
+    /// may be given several times
+    #[arg(long, value_name = "NAME[=VALUE]")]
     env: Vec<String>,
     /// The folder it runs in
     #[arg(long, value_name = "DIR")]
@@ -97,7 +100,7 @@ pub(super) async fn run(
     options: &Options,
     surroundings: &Surroundings,
 ) -> Result<ExitCode, Failure> {
-    let body = body(options)?;
+    let body = body(options, &surroundings.environment)?;
     let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
     let mut server = client.post("/api/v1/mcp/servers", Some(&body)).await?;
     if !options.no_wait {
@@ -120,23 +123,23 @@ pub(super) async fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads `NAME=VALUE` pairs; `what` names one of them, `flag` is how they are written.
-fn pairs(given: &[String], what: &str, flag: &str) -> Result<Map<String, Value>, Failure> {
+/// Reads headers, each as `NAME=VALUE`.
+fn headers(given: &[String]) -> Result<Map<String, Value>, Failure> {
     let mut pairs = Map::new();
     for pair in given {
         let (name, value) = pair
             .split_once('=')
             .filter(|(name, _)| !name.is_empty())
             .ok_or_else(|| {
-                Failure::new(Exit::Usage, format!("`{pair}` is no {what}"))
-                    .hint(format!("write `{flag} NAME=VALUE`"))
+                Failure::new(Exit::Usage, format!("`{pair}` is no header"))
+                    .hint("write `--header NAME=VALUE`")
             })?;
         pairs.insert(name.to_owned(), value.into());
     }
     Ok(pairs)
 }
 
-fn body(options: &Options) -> Result<Value, Failure> {
+fn body(options: &Options, environment: &Environment) -> Result<Value, Failure> {
     let start = match options.start {
         StartFlag::Eager => "eager",
         StartFlag::Lazy => "lazy",
@@ -145,7 +148,7 @@ fn body(options: &Options) -> Result<Value, Failure> {
         Some(url) => json!({
             "name": options.name.as_str(),
             "url": url,
-            "headers": pairs(&options.header, "header", "--header")?,
+            "headers": headers(&options.header)?,
             "transport": match options.transport {
                 TransportFlag::Auto => "auto",
                 TransportFlag::StreamableHttp => "streamable-http",
@@ -157,11 +160,16 @@ fn body(options: &Options) -> Result<Value, Failure> {
         None => {
             let mut words = options.command.iter();
             let command = words.next().cloned().unwrap_or_default();
+            let mut env = Map::new();
+            for given in &options.env {
+                let (name, value) = variable(given, environment)?;
+                env.insert(name.to_owned(), value.into());
+            }
             json!({
                 "name": options.name.as_str(),
                 "command": command,
                 "args": words.collect::<Vec<_>>(),
-                "env": pairs(&options.env, "variable", "--env")?,
+                "env": env,
                 "profile": match options.profile {
                     ProfileFlag::Local => "local",
                     ProfileFlag::Hosted => "hosted",
@@ -186,4 +194,26 @@ fn body(options: &Options) -> Result<Value, Failure> {
         }
     }
     Ok(body)
+}
+
+/// Takes a variable apart; one without a value has the value of our own environment, so that a secret
+/// stands in no command line.
+fn variable<'a>(
+    given: &'a str,
+    environment: &'a Environment,
+) -> Result<(&'a str, &'a str), Failure> {
+    let (name, value) = match given.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (given, environment.get(given)),
+    };
+    if name.is_empty() {
+        let message = format!("`{given}` is no variable");
+        return Err(Failure::new(Exit::Usage, message).hint("write `--env NAME=VALUE`"));
+    }
+    let value = value.ok_or_else(|| {
+        let message = format!("there is no variable `{name}` in the environment");
+        Failure::new(Exit::Usage, message)
+            .hint(format!("set it first, or write `--env {name}=VALUE`"))
+    })?;
+    Ok((name, value))
 }

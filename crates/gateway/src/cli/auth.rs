@@ -81,7 +81,10 @@ fn show(link: &str, begun: &Value, options: &Options, screen: &Screen) {
     if options.json {
         return screen.line(&begun.to_string());
     }
-    screen.error_line(&format!("sign in to {} here:", Screen::safe(&options.server)));
+    screen.error_line(&format!(
+        "sign in to {} here:",
+        Screen::safe(&options.server)
+    ));
     screen.line(&Screen::safe(link));
     if screen.is_terminal() && !options.no_browser && is_page(link) {
         open(link);
@@ -109,7 +112,10 @@ async fn signed_in(
             return Err(Failure::new(Exit::Failed, message).cause(failure));
         }
         if Instant::now() >= deadline {
-            let message = format!("nobody has signed in to `{server}` within {:?}", options.wait);
+            let message = format!(
+                "nobody has signed in to `{server}` within {:?}",
+                options.wait
+            );
             let hint = "the link stays good for ten minutes; `gantry status` tells what came of it";
             return Err(Failure::new(Exit::Failed, message).hint(hint));
         }
@@ -145,7 +151,13 @@ mod tests {
     fn only_pages_are_opened() {
         // fault U9
         assert!(is_page("https://auth.example/authorize?state=a%20b"));
-        for link in ["file:///etc/passwd", "javascript:x", "https://a/$(x) y", "-x", ""] {
+        for link in [
+            "file:///etc/passwd",
+            "javascript:x",
+            "https://a/$(x) y",
+            "-x",
+            "",
+        ] {
             assert!(!is_page(link), "{link}");
         }
     }

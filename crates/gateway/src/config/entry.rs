@@ -6,6 +6,7 @@
 
 pub(in crate::config) mod fields;
 pub(in crate::config) mod remote;
+pub(in crate::config) mod told;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,14 +14,15 @@ use std::path::Path;
 use gantry_model::id::ServerName;
 use gantry_model::spec::{
     Allowances, CallPolicy, Launch, LifePolicy, ProcessLaunch, Profile, ResourceLimits, ServerSpec,
-    Source, SpecError, Start, ToolFilter, ToolSettings, WhenUnresponsive,
+    Source, SpecError, Start, ToolFilter, ToolSettings, WhenUnresponsive, Written,
 };
 
 use super::document::{Document, Node, Span, Table, Value};
 use super::expand::Values;
 use super::mistake::{Kind, Mistake, meant};
 
-use fields::{Fields, Told};
+use fields::Fields;
+use told::Told;
 
 /// One server as it stands in a file.
 #[derive(Debug, Clone)]
@@ -110,12 +112,13 @@ pub const KEYS: [&str; 30] = [
 /// The keys of `limits`.
 pub const LIMITS: [&str; 4] = ["cpu", "memory", "memory_bytes", "pids"];
 /// The keys of `calls`.
-pub const CALLS: [&str; 6] = [
+pub const CALLS: [&str; 7] = [
     "concurrency",
     "queue",
     "timeout",
     "timeout_max",
     "late_grace",
+    "ask_timeout",
     "pass_context",
 ];
 /// The keys of `life`.
@@ -260,6 +263,7 @@ fn process(fields: &mut Fields<'_, '_>, entry: &Entry) -> Option<ProcessLaunch> 
         )
         .unwrap_or(Profile::Local);
     let limits = limits(fields);
+    let written = written(fields.told);
     let folder = fields.fill.folder();
     let mut command = command?;
     // As every client does, a command that is a path counts from the working folder.
@@ -273,7 +277,26 @@ fn process(fields: &mut Fields<'_, '_>, entry: &Entry) -> Option<ProcessLaunch> 
         cwd: Some(cwd.map_or_else(|| folder.to_owned(), |cwd| folder.join(cwd))),
         profile,
         limits,
+        written,
     })
+}
+
+/// Returns what the file says where variables were filled, for whoever shows or stores it.
+fn written(told: &Told<'_>) -> Written {
+    let at = |field: &str| told.written.get(field).cloned();
+    let argument = |field: &String| field.strip_prefix("args[")?.strip_suffix(']')?.parse().ok();
+    let args = told
+        .written
+        .iter()
+        .filter_map(|(field, text)| Some((argument(field)?, text.clone())));
+    Written {
+        command: at("command"),
+        args: args.collect(),
+        cwd: at("cwd"),
+        url: ["url", "httpUrl", "serverUrl"].into_iter().find_map(at),
+        variables: told.variables.clone(),
+        inputs: told.inputs.clone(),
+    }
 }
 
 fn limits(fields: &mut Fields<'_, '_>) -> ResourceLimits {
@@ -301,6 +324,7 @@ fn calls(fields: &mut Fields<'_, '_>) -> CallPolicy {
     policy.timeout = calls.period("timeout").unwrap_or(policy.timeout);
     policy.timeout_max = calls.period("timeout_max").unwrap_or(policy.timeout_max);
     policy.late_grace = calls.period("late_grace").unwrap_or(policy.late_grace);
+    policy.ask_timeout = calls.period("ask_timeout").unwrap_or(policy.ask_timeout);
     policy.pass_context = calls.flag("pass_context").unwrap_or(policy.pass_context);
     policy
 }

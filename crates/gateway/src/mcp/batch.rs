@@ -66,7 +66,10 @@ impl Endpoint {
                     self.notified(&notification, owner);
                     return Answer::nothing();
                 }
-                Message::Response(_) => return Answer::nothing(),
+                Message::Response(response) => {
+                    self.replied(&response, session);
+                    return Answer::nothing();
+                }
             },
             Err(error) => return Answer::problem(None, error.into()),
         };

@@ -6,19 +6,21 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Response as HttpResponse};
 use gantry_model::era::headers::Mirrored;
 use gantry_model::era::opening::{self, Opening};
 use gantry_model::era::{Era, EraError, meta};
 use gantry_model::jsonrpc::{
-    self, Limits, Message, Notification, Raw, Request, RequestId, WireError,
+    self, Limits, Message, Notification, Raw, Request, RequestId, Response, WireError,
 };
+use gantry_model::mcp::{ClientCan, may_ask_back};
 use http::{HeaderMap, HeaderName};
 
 use super::answer::Answer;
 use super::forward::Asked;
 use super::inflight::Owner;
 use super::sessions::Session;
+use super::stream::token;
 use super::{Endpoint, VERSION_HEADER, Visit, values};
 use crate::http::error::Problem;
 use crate::http::limits::{Room, read_body};
@@ -34,7 +36,7 @@ impl Endpoint {
         self: &Arc<Self>,
         visit: &Visit,
         body: Body,
-    ) -> Result<Response, Problem> {
+    ) -> Result<HttpResponse, Problem> {
         let headers = &visit.parts.headers;
         media::json_only(headers)?;
         let accepts = Accepts::of(headers).any()?;
@@ -54,8 +56,11 @@ impl Endpoint {
                     self.notified(&notification, owner(visit, session.as_deref()));
                     Ok(Answer::nothing().into_response())
                 }
-                // We ask clients nothing, so nothing waits for their answers.
-                Message::Response(_) => Ok(Answer::nothing().into_response()),
+                Message::Response(response) => {
+                    let session = self.session(visit)?;
+                    self.replied(&response, session.as_deref());
+                    Ok(Answer::nothing().into_response())
+                }
             },
             Err(WireError::Batch) => Box::pin(self.batch(visit, &bytes)).await,
             Err(error) => Err(error.into()),
@@ -68,9 +73,10 @@ impl Endpoint {
         request: &Request<'_>,
         accepts: Accepts,
         room: &Room,
-    ) -> Result<Response, Problem> {
-        let meta = request.params.and_then(|params| params.get("_meta"));
-        let asked = match open(request, meta, &visit.parts.headers)? {
+    ) -> Result<HttpResponse, Problem> {
+        let (meta, state) = meta_and_state(request.params);
+        let asks_back = may_ask_back(&request.method);
+        let mut asked = match open(request, meta, &visit.parts.headers)? {
             Opening::Handshake(_) if request.method == "initialize" => {
                 return self.initialize(visit, request);
             }
@@ -80,23 +86,41 @@ impl Endpoint {
                     return Ok(answer.into_response());
                 }
                 let owner = Some(owner(visit, session.as_deref()));
-                Asked::of(request, meta, Era::Handshake, owner)
+                let mut asked = Asked::of(request, meta, Era::Handshake, owner);
+                // What the client is asked stands on the stream of its request.
+                let can = session.filter(|_| accepts.events);
+                asked.can = can.map_or(ClientCan::NOTHING, |session| session.can);
+                asked
             }
-            Opening::Stateless(_) => match &*request.method {
+            Opening::Stateless(sender) => match &*request.method {
                 "server/discover" => return Ok(self.discover(visit, request)?.into_response()),
                 "subscriptions/listen" => return self.listen_on_request(visit, request),
-                _ => Asked::of(request, meta, Era::Stateless, None),
+                _ => {
+                    let mut asked = Asked::of(request, meta, Era::Stateless, None);
+                    asked.can = ClientCan::read(sender.capabilities);
+                    asked.level = sender.log_level.and_then(|level| level.parse().ok());
+                    if let Some(state) = state.filter(|_| asks_back) {
+                        let resumed = self.resume(visit, &asked, accepts, state);
+                        return Box::pin(resumed).await;
+                    }
+                    asked
+                }
             },
         };
-        let wants_progress = accepts.events
-            && meta
-                .and_then(|meta| meta.get(meta::PROGRESS_TOKEN))
-                .and_then(RequestId::read)
-                .is_some();
-        if wants_progress || !accepts.json {
+        if !asks_back {
+            asked.can = ClientCan::NOTHING;
+        }
+        let wants_progress = accepts.events && token(meta).is_some();
+        if wants_progress || asked.can.anything() || !accepts.json {
             return Box::pin(self.stream(visit, &asked, accepts, room.clone())).await;
         }
         Ok(self.forward(visit, &asked).await?.into_response())
+    }
+
+    /// Takes a client's answer in, to what it was asked. fault T4
+    pub(super) fn replied(&self, response: &Response<'_>, session: Option<&Session>) {
+        let taken = session.is_some_and(|session| self.desk.asks.answered(session.id, response));
+        tracing::debug!(taken, "a client answered what it was asked");
     }
 
     /// Takes a notification in; all but `cancelled` need nothing of us.
@@ -112,6 +136,19 @@ impl Endpoint {
             tracing::debug!(found, "a client took a request back");
         }
     }
+}
+
+/// Returns the `_meta` and the state of a request in one pass over its params.
+fn meta_and_state(params: Option<Raw<'_>>) -> (Option<Raw<'_>>, Option<Raw<'_>>) {
+    let (mut meta, mut state) = (None, None);
+    for member in params.into_iter().flat_map(Raw::members) {
+        if member.is("_meta") {
+            meta = Some(member.value);
+        } else if member.is("requestState") {
+            state = Some(member.value);
+        }
+    }
+    (meta, state)
 }
 
 /// Returns whose request it is.

@@ -14,6 +14,7 @@ use std::time::Duration;
 use gantry_engine::Scope;
 use gantry_model::era::ProtocolVersion;
 use gantry_model::id::KeyId;
+use gantry_model::mcp::ClientCan;
 use http::StatusCode;
 use tokio::time::Instant;
 
@@ -64,6 +65,8 @@ pub(super) struct Session {
     pub(super) scope: Scope,
     /// The protocol version that was agreed on.
     pub(super) version: ProtocolVersion,
+    /// What the client can do for servers.
+    pub(super) can: ClientCan,
     level: Mutex<Option<Box<str>>>,
     seen_ms: AtomicU64,
     listening: AtomicBool,
@@ -124,7 +127,7 @@ impl Sessions {
         &self,
         key: KeyId,
         scope: Scope,
-        version: ProtocolVersion,
+        (version, can): (ProtocolVersion, ClientCan),
     ) -> Result<Arc<Session>, Problem> {
         let mut bits = [0; 16];
         getrandom::fill(&mut bits)
@@ -135,6 +138,7 @@ impl Sessions {
             key,
             scope,
             version,
+            can,
             level: Mutex::default(),
             seen_ms: AtomicU64::new(now),
             listening: AtomicBool::new(false),
@@ -221,7 +225,11 @@ mod tests {
 
     fn open(sessions: &Sessions, n: u128) -> Arc<Session> {
         sessions
-            .open(key(n), Scope::All, ProtocolVersion::V2025_11_25)
+            .open(
+                key(n),
+                Scope::All,
+                (ProtocolVersion::V2025_11_25, ClientCan::NOTHING),
+            )
             .unwrap()
     }
 

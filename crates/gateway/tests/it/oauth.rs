@@ -103,7 +103,10 @@ fn a_person_signs_in_with_the_verb_and_stays_signed_in() {
         .start();
     let status = gantry.wait_state("safe", "needs_sign_in", LONG);
     assert!(
-        status["reason"].as_str().unwrap().contains("gantry auth safe"),
+        status["reason"]
+            .as_str()
+            .unwrap()
+            .contains("gantry auth safe"),
         "{status:#}"
     );
     let down = gantry.call("safe__whoami", json!({}));
@@ -122,7 +125,12 @@ fn a_person_signs_in_with_the_verb_and_stays_signed_in() {
     assert_eq!(last["status"]["state"], "signed_in", "{last:#}");
     assert!(verb.wait().unwrap().success());
     gantry.wait_state("safe", "ready", LONG);
-    assert!(scopes(&gantry.call("safe__whoami", json!({}))).as_array().unwrap().contains(&json!("mcp")));
+    assert!(
+        scopes(&gantry.call("safe__whoami", json!({})))
+            .as_array()
+            .unwrap()
+            .contains(&json!("mcp"))
+    );
     let shown = gantry.status("safe");
     assert_eq!(shown["sign_in"]["state"], "signed_in", "{shown:#}");
     is_nowhere_in_clear(&gantry, &peer.secrets());
@@ -247,7 +255,8 @@ fn a_client_of_the_configuration_or_a_document_needs_no_registration() {
         clients: vec![("by-hand".into(), "s3cret".into())],
         ..AuthOptions::default()
     });
-    let by_hand = json!({"client_id": "by-hand", "client_secret": "s3cret", "scopes": ["mcp", "admin"]});
+    let by_hand =
+        json!({"client_id": "by-hand", "client_secret": "s3cret", "scopes": ["mcp", "admin"]});
     let by_document = json!({ "client_metadata_url": document });
     for (auth, id) in [(by_hand, "by-hand"), (by_document, "gantry.example")] {
         let gantry = gateway(&peer, auth);
@@ -272,7 +281,11 @@ fn an_answer_counts_once_and_only_from_who_was_asked() {
     let page = get(&place);
     assert_eq!(page.status, 400);
     assert!(page.text().contains("sign_in.issuer"), "{}", page.text());
-    assert_eq!(peer.count("POST /tenant-0/token"), 0, "the code went nowhere");
+    assert_eq!(
+        peer.count("POST /tenant-0/token"),
+        0,
+        "the code went nowhere"
+    );
     // The same answer again, one that says nothing, and one that was never asked for.
     let callback = format!("http://{}/oauth/callback", gantry.authority);
     for forged in [

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::{Launch, ProcessLaunch, RemoteError, ResourceLimits, ServerSpec, period};
 use crate::id::ServerName;
 use crate::restart::PolicyError;
+use crate::secret::{REDACTED, hide_arguments};
 
 /// Why a spec cannot be taken as it is.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -29,7 +30,7 @@ pub enum SpecError {
     Shell {
         /// Whose spec it is.
         server: ServerName,
-        /// The command as given.
+        /// The command as given, without what seems secret in it.
         command: String,
     },
     /// A shell and a script, which may do anything under an innocent name.
@@ -162,6 +163,13 @@ fn loads_code(variable: &str) -> bool {
             .any(|family| variable.starts_with(family))
 }
 
+/// Returns a shell line as it may be shown.
+fn shown_line(process: &ProcessLaunch) -> String {
+    let line = process.shown_command();
+    let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+    hide_arguments(&words, REDACTED).join(" ")
+}
+
 /// Returns the shell if the command is one with a script among its options, `env` before it or not.
 fn shell_with_script(process: &ProcessLaunch) -> Option<&str> {
     fn last(path: &str) -> &str {
@@ -229,7 +237,7 @@ impl ServerSpec {
         {
             return Err(SpecError::Shell {
                 server: server(),
-                command: process.command.clone(),
+                command: shown_line(process),
             });
         }
         if !self.allow.shell
@@ -308,6 +316,7 @@ impl ServerSpec {
         let periods = [
             ("calls.timeout", self.calls.timeout),
             ("calls.timeout_max", self.calls.timeout_max),
+            ("calls.ask_timeout", self.calls.ask_timeout),
             ("life.handshake", self.life.handshake),
             ("life.health_every", self.life.health_every),
             ("life.health_timeout", self.life.health_timeout),

@@ -10,8 +10,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::auth::{AuthFieldError, RemoteAuth};
-use super::period;
 use super::url::{UrlError, check_url, is_plain_proxy};
+use super::{Written, period};
 
 /// The longest value of a header.
 const LONGEST_VALUE: usize = 16 << 10;
@@ -61,6 +61,9 @@ pub struct RemoteLaunch {
     /// When it is reached for again after the connection was lost.
     #[serde(default)]
     pub reconnect: ReconnectSpec,
+    /// What stands in the file where variables were filled; never stored beside what they hold.
+    #[serde(skip)]
+    pub written: Written,
 }
 
 /// How the messages of a remote server are to travel.
@@ -200,13 +203,8 @@ impl RemoteLaunch {
             ca_file: None,
             auth: RemoteAuth::default(),
             reconnect: ReconnectSpec::default(),
+            written: Written::default(),
         }
-    }
-
-    /// Returns the URL without its query, which may hold a secret.
-    pub fn shown_url(&self) -> &str {
-        let end = self.url.find('?').unwrap_or(self.url.len());
-        &self.url[..end]
     }
 
     /// Returns the proxy without who it is logged in to as.

@@ -45,7 +45,10 @@ impl Inner {
 
     pub(super) fn register(&self, asked: &Asked) -> Answer {
         let wish: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
-        let redirects = wish["redirect_uris"].as_array().cloned().unwrap_or_default();
+        let redirects = wish["redirect_uris"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
         let redirects: Vec<String> = redirects
             .iter()
             .filter_map(|redirect| redirect.as_str().map(str::to_owned))

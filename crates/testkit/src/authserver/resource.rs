@@ -36,7 +36,11 @@ impl Inner {
             method => {
                 let error = json!({"code": -32601, "message": format!("no `{method}` here")});
                 let answer = json!({"jsonrpc": "2.0", "id": message["id"], "error": error});
-                let status = if method == "server/discover" { 400 } else { 200 };
+                let status = if method == "server/discover" {
+                    400
+                } else {
+                    200
+                };
                 return Answer::json(status, &answer);
             }
         };

@@ -7,12 +7,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use gantry_model::jsonrpc::{
     self, Edit, INVALID_REQUEST, METHOD_NOT_FOUND, Message, Notification, OneLine, Outcome,
-    PARSE_ERROR, Payload, Raw, RawBuf, Request, RequestId, Unaddressed, WireError, salvage_id,
-    salvage_id_from_tail, salvage_unaddressed,
+    PARSE_ERROR, Raw, Request, RequestId, Unaddressed, WireError, salvage_id, salvage_id_from_tail,
+    salvage_unaddressed,
 };
 use tokio::time::Instant;
 
-use super::{LISTING_LINES, Link};
+use super::{LISTING_LINES, Link, Voice};
+use crate::request::Word;
 use crate::server::logs::{LogStream, quote};
 use crate::server::pending::{Answer, Failure};
 use crate::transport::stdio::{Inbox, Overflow, Overlong};
@@ -236,23 +237,26 @@ impl Link {
         let Some(id) = token.and_then(|token| token.matches_u64()) else {
             return;
         };
-        let Some(progress) = self.pending.progressed(id) else {
+        let Some(Voice { client, .. }) = self.pending.progressed(id) else {
+            return;
+        };
+        let Some(token) = &client.progress_token else {
             return;
         };
         let mut edit = Edit::new(params);
-        edit.set("progressToken", Raw::trusted(&progress.token));
-        let mut out = Vec::with_capacity(params.text().len() + progress.token.len());
+        edit.set("progressToken", Raw::trusted(token));
+        let mut out = Vec::with_capacity(params.text().len() + token.len());
         edit.write_into(&mut out);
         if let Ok(text) = String::from_utf8(out) {
             let text = self.logs.redactor().redact_json(&text).into_owned();
             // A caller that does not keep up misses progress, never the answer.
-            drop(progress.sink.try_send(text.into_boxed_str()));
+            drop(client.words.try_send(Word::Progress(text.into_boxed_str())));
         }
     }
 
-    /// A request of the server's, perhaps on a call's own stream. It is answered only if it is a
-    /// ping: a shared link has declared no capabilities.
-    fn asked(&self, request: &Request<'_>, _on: Option<u64>) {
+    /// A request of the server's, `on` the stream of a call if its transport has such. A ping is
+    /// answered; what can be tied to one call whose caller can do it goes there; the rest is refused.
+    pub(crate) fn asked(&self, request: &Request<'_>, on: Option<u64>) {
         let echoed = request
             .id
             .matches_u64()
@@ -276,18 +280,19 @@ impl Link {
                 .fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let line = if request.method == "ping" {
-            let Ok(empty) = RawBuf::serialize(&serde_json::json!({})) else {
-                return;
-            };
-            OneLine::result(request.id, Payload::from(&empty))
-        } else {
+        if request.method == "ping" {
+            return self.send_loosely(OneLine::result(request.id, Raw::EMPTY_OBJECT.into()));
+        }
+        if let Err(why) = self.hand_on(request, on) {
             self.counters
                 .refused_requests
                 .fetch_add(1, Ordering::Relaxed);
-            let why = "this gateway declared no client capabilities";
-            OneLine::error(Some(request.id), METHOD_NOT_FOUND, why, None)
-        };
-        self.send_loosely(line);
+            self.send_loosely(OneLine::error(
+                Some(request.id),
+                METHOD_NOT_FOUND,
+                why,
+                None,
+            ));
+        }
     }
 }

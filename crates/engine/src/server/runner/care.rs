@@ -260,6 +260,10 @@ impl ServerRunner {
     fn relist(&self, care: &mut Care) {
         care.list_not_before = Instant::now() + REFRESH_EVERY;
         care.link.lists_changed.store(false, Ordering::Relaxed);
+        if self.declares.anything() {
+            // What is offered is what the life without capabilities offers.
+            return;
+        }
         let Some(hello) = self.catalog.load().hello.clone() else {
             return;
         };

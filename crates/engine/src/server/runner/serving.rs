@@ -31,6 +31,7 @@ impl ServerRunner {
         }
         self.show(Live::Ready(Arc::clone(&running.link)));
         let hello = self.catalog.load().hello.clone();
+        let hello = hello.filter(|_| !self.declares.anything());
         let _listening = hello.and_then(|hello| handshake::listen(&running.link, &hello));
         let link = Arc::clone(&running.link);
         let mut care = Care::new(&link, &self.spec.life);

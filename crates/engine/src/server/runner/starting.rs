@@ -8,6 +8,7 @@ use gantry_model::diagnose::chain;
 use gantry_model::era::Era;
 use gantry_model::event::EventKind;
 use gantry_model::id::ServerId;
+use gantry_model::mcp::ClientCan;
 use gantry_model::spec::{Launch, RemoteLaunch, ServerSpec};
 use gantry_model::status::State;
 use gantry_sandbox::{Spawned, Tree};
@@ -92,7 +93,8 @@ impl ServerRunner {
         let deadline = begun + self.spec.life.handshake;
         let greeted = {
             let who = (&*self.around, &*self.spec, self.id);
-            let greet = greet(who, self.era_hint, Arc::clone(&running.link), deadline);
+            let how = (self.era_hint, self.declares);
+            let greet = greet(who, how, Arc::clone(&running.link), deadline);
             tokio::select! {
                 biased; // Stop, the server's end, its misdeeds, its pipes' end, orders, the greeting.
                 () = self.stop.cancelled() => return Next::Stop(Some(Box::new(running))).into(),
@@ -194,6 +196,7 @@ impl ServerRunner {
             line_bytes: self.around.limits.line_bytes,
             depth: self.around.limits.depth,
             late_grace: self.spec.calls.late_grace,
+            asks: self.declares.anything(),
         }
     }
 
@@ -274,11 +277,14 @@ impl ServerRunner {
 /// Handshake and first listing, all within one deadline, and the listing remembered.
 async fn greet(
     (around, spec, id): (&Surroundings, &ServerSpec, ServerId),
-    hint: Option<Era>,
+    (hint, can): (Option<Era>, ClientCan),
     link: Arc<Link>,
     deadline: Instant,
 ) -> Result<(Hello, Listing), Greeted> {
-    let hello = handshake::greet(&link, hint, spec.life.probe, deadline).await?;
+    let hello = handshake::greet(&link, hint, can, spec.life.probe, deadline).await?;
+    if can.anything() {
+        return Ok((hello, Listing::default()));
+    }
     let left = deadline.saturating_duration_since(Instant::now());
     let listing = care::list(around, spec, id, &link, &hello, left).await?;
     Ok((hello, listing))

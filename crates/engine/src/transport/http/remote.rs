@@ -94,7 +94,7 @@ impl Remote {
         launch: &RemoteLaunch,
         credentials: Option<Credentials>,
     ) -> Result<Self, HttpError> {
-        let shown = launch.shown_url().to_owned();
+        let shown = launch.shown_url();
         let setup = |why: String| HttpError::Setup {
             origin: shown.clone(),
             why,

@@ -31,7 +31,7 @@ impl Way {
     /// Prepares the way of a server.
     pub(crate) fn new(clients: &Clients, launch: &RemoteLaunch) -> Result<Self, HttpError> {
         let unusable = |error: url::ParseError| HttpError::Setup {
-            origin: launch.shown_url().to_owned(),
+            origin: launch.shown_url(),
             why: error.to_string(),
         };
         let url = Url::parse(&launch.url).map_err(unusable)?;
@@ -77,7 +77,10 @@ mod tests {
         assert!(said.contains("NotPublic"), "{said}");
         let own = way("http://127.0.0.1:9/mcp");
         let refused = own.execute(ask("http://127.0.0.1:9/token")).await;
-        assert!(matches!(refused, Err(WayError::Failed(_))), "nobody listens");
+        assert!(
+            matches!(refused, Err(WayError::Failed(_))),
+            "nobody listens"
+        );
         let other = own.execute(ask("http://169.254.169.254/")).await;
         assert!(matches!(other, Err(WayError::Address(_))));
     }

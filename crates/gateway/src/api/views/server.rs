@@ -307,7 +307,7 @@ fn profile(spec: &ServerSpec) -> &'static str {
 /// Returns the program of a server, if it is a command.
 pub(in crate::api) fn command(spec: &ServerSpec) -> Option<String> {
     match &spec.launch {
-        Launch::Process(process) => Some(process.command.clone()),
+        Launch::Process(process) => Some(process.shown_command()),
         Launch::Remote(_) => None,
     }
 }
@@ -316,7 +316,7 @@ pub(in crate::api) fn command(spec: &ServerSpec) -> Option<String> {
 pub(in crate::api) fn url(spec: &ServerSpec) -> Option<String> {
     match &spec.launch {
         Launch::Process(_) => None,
-        Launch::Remote(remote) => Some(remote.shown_url().to_owned()),
+        Launch::Remote(remote) => Some(remote.shown_url()),
     }
 }
 

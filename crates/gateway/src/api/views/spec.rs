@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use gantry_model::spec::{AuthKind, Launch, RemoteLaunch, ServerSpec, WhenUnresponsive, period};
+use gantry_model::spec::{
+    AuthKind, Launch, ProcessLaunch, RemoteLaunch, ServerSpec, WhenUnresponsive, period,
+};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// What is wanted of a server; of its environment and its headers only the names.
+/// What is wanted of a server; of its environment and its headers only the names, of its arguments
+/// no secrets.
 #[derive(Serialize, ToSchema)]
 pub(in crate::api) struct SpecView {
     transport: &'static str,
@@ -23,6 +26,7 @@ pub(in crate::api) struct SpecView {
     timeout: String,
     timeout_max: String,
     late_grace: String,
+    ask_timeout: String,
     handshake_timeout: String,
     health_every: String,
     health_timeout: String,
@@ -73,7 +77,6 @@ impl SpecView {
             Launch::Remote(remote) => (None, Some(remote)),
         };
         let restart = &spec.life.restart;
-        let cwd = process.and_then(|process| process.cwd.as_ref());
         let reconnect = remote.map(|remote| &remote.reconnect);
         let tools = spec.tools.settings.iter();
         Self {
@@ -109,13 +112,14 @@ impl SpecView {
                     (name.clone(), view)
                 })
                 .collect(),
-            args: process.map_or_else(Vec::new, |process| process.args.clone()),
+            args: process.map_or_else(Vec::new, ProcessLaunch::shown_args),
             env: process.map_or_else(Vec::new, |process| process.env.keys().cloned().collect()),
-            cwd: cwd.map(|cwd| cwd.display().to_string()),
+            cwd: process.and_then(ProcessLaunch::shown_cwd),
             concurrency: spec.concurrency(),
             timeout: period::show(spec.calls.timeout),
             timeout_max: period::show(spec.calls.timeout_max),
             late_grace: period::show(spec.calls.late_grace),
+            ask_timeout: period::show(spec.calls.ask_timeout),
             handshake_timeout: period::show(spec.life.handshake),
             health_every: period::show(spec.life.health_every),
             health_timeout: period::show(spec.life.health_timeout),

@@ -100,6 +100,7 @@ pub(super) fn read(
         ca_file: ca_file.map(|file| folder.join(file)),
         auth,
         reconnect,
+        written: super::written(fields.told),
         ..RemoteLaunch::new(url)
     })
 }

@@ -14,7 +14,9 @@
 //! | remote: asks to be left alone | 503, Retry-After | 200 | -31503 |
 //! | remote: anything else | 502 | 200 | -31502 |
 //! | exited, not reading, protocol, response too large, output schema | 502 | 200 | -31502 |
-//! | timeout | 504 | 200 | -31504 |
+//! | timeout, nobody answered what the server asked | 504 | 200 | -31504 |
+//! | the client declined what the server asked | 422 | 200 | -31422 |
+//! | too many calls wait for their client | 429 | 429 | -31429 |
 //! | cancelled | 499 | no answer | -31499 |
 //! | the server's own error | 404 (-32601, -32002), 400 (-32602), 502 | 200 | as the server said |
 //! | audit unavailable, stopping | 503 | 503 | -31503 |
@@ -93,6 +95,9 @@ impl From<CallFailure> for Problem {
             | CallError::Exited { .. }
             | CallError::Remote { .. }
             | CallError::Timeout { .. }
+            | CallError::Unanswered { .. }
+            | CallError::Declined { .. }
+            | CallError::TooManyHeld { .. }
             | CallError::Cancelled
             | CallError::NotReading { .. }
             | CallError::Protocol { .. }
@@ -128,7 +133,11 @@ fn place(error: &CallError) -> (StatusCode, Carrier) {
         | CallError::NotReading { .. }
         | CallError::Protocol { .. }
         | CallError::ResponseTooLarge { .. } => (StatusCode::BAD_GATEWAY, Carrier::Answer),
-        CallError::Timeout { .. } => (StatusCode::GATEWAY_TIMEOUT, Carrier::Answer),
+        CallError::Timeout { .. } | CallError::Unanswered { .. } => {
+            (StatusCode::GATEWAY_TIMEOUT, Carrier::Answer)
+        }
+        CallError::Declined { .. } => (StatusCode::UNPROCESSABLE_ENTITY, Carrier::Answer),
+        CallError::TooManyHeld { .. } => (StatusCode::TOO_MANY_REQUESTS, Carrier::Status),
         CallError::Cancelled => (client_closed_request(), Carrier::Answer),
         CallError::Rpc { code, .. } => (rpc_status(*code), Carrier::Answer),
         CallError::Audit(_) | CallError::Stopping => {

@@ -82,8 +82,7 @@ impl Connection {
                 answer.body.extend(chunk);
             }
         } else if let Some(length) = length {
-            answer.body = vec![0; length];
-            self.stream.read_exact(&mut answer.body)?;
+            answer.body = self.body(length)?;
         } else if !matches!(answer.status, 100..=199 | 204 | 304) {
             self.stream.read_to_end(&mut answer.body)?;
         }
@@ -111,6 +110,13 @@ impl Connection {
             let (name, value) = line.split_once(':').ok_or_else(|| wrong("no header"))?;
             headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
         }
+    }
+
+    /// Reads a body of this length, after its head.
+    pub(crate) fn body(&mut self, length: usize) -> io::Result<Vec<u8>> {
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body)?;
+        Ok(body)
     }
 
     /// Reads the next chunk of a body that is sent in pieces; `None` at its end.
