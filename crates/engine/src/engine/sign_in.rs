@@ -56,6 +56,8 @@ impl Engine {
             State::NeedsSignIn | State::Failed | State::BackingOff | State::Disconnected
         );
         if waits {
+            // Further lives that waited, too, begin anew when they are needed.
+            handle.profiles.end_all();
             // An order that has not been taken yet is the same order.
             handle.orders.try_send(Order::Restart).unwrap_or_default();
         }

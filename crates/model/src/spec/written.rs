@@ -84,6 +84,10 @@ impl RemoteLaunch {
                 take(token);
             }
         }
+        self.auth
+            .client_secret
+            .iter()
+            .for_each(|secret| take(secret));
         let query = self.url.split_once('?').map_or("", |(_, query)| query);
         for pair in query.split('&') {
             if let Some((name, value)) = pair.split_once('=')

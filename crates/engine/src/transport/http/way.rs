@@ -31,7 +31,7 @@ impl Way {
     /// Prepares the way of a server.
     pub(crate) fn new(clients: &Clients, launch: &RemoteLaunch) -> Result<Self, HttpError> {
         let unusable = |error: url::ParseError| HttpError::Setup {
-            origin: launch.shown_url().to_owned(),
+            origin: launch.shown_url(),
             why: error.to_string(),
         };
         let url = Url::parse(&launch.url).map_err(unusable)?;
