@@ -50,4 +50,5 @@ pub use server::logs::{LogLine, LogStream};
 pub use server::pending::QueueView;
 pub use server::status::ServerStatus;
 pub use supervisor::Applied;
+pub use transport::http::HttpError;
 pub use view::{Capabilities, Health, ServerView};

@@ -1,9 +1,11 @@
-//! `fixture`, the MCP server over stdio that the official conformance suites expect to find: their
-//! tools, prompts and resources under their names, in both eras, always well-behaved. Faults are
-//! `evilpeer`'s. [`argv`] is its command line for a test; [`run`] is the program.
+//! `fixture`, the MCP server that the official conformance suites expect to find: their tools,
+//! prompts and resources under their names, in both eras, over stdio and HTTP, always well-behaved.
+//! Faults are `evilpeer`'s. [`argv`] is its command line for a test, [`serve`] starts one over HTTP;
+//! [`run`] is the program.
 
 mod asking;
 mod content;
+mod http;
 mod link;
 mod steps;
 mod tools;
@@ -15,11 +17,22 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use self::link::Link;
+use self::http::Fixture;
+use self::link::{Link, Out, Shared};
 use crate::bin;
 use crate::peer::Era;
 use crate::peer::era::{self, LATEST_LEGACY, LEGACY_VERSIONS, MODERN_VERSION};
 use crate::peer::message::{Incoming, RpcError};
+use crate::web::{self, Kind, Place, Served};
+
+const USAGE: &str = "\
+usage: fixture [--era legacy|modern|dual] [--http PORT [--kind streamable|sse] [--until-eof]]
+
+  --era         protocol generations it speaks (default dual)
+  --http PORT   serves HTTP there instead of stdio, 0 for any port; the URL is the first line on stdout
+  --kind        streamable HTTP at /mcp (default), or HTTP+SSE at /sse
+  --until-eof   ends when stdin does
+";
 
 /// What a request is answered with; `None` if the answer never comes.
 type Answer = Option<Result<Value, RpcError>>;
@@ -31,16 +44,25 @@ pub fn argv(era: Era) -> Vec<String> {
     [program, "--era", era.name()].map(str::to_owned).to_vec()
 }
 
+/// Starts a fixture that is reached over HTTP.
+pub fn serve(era: Era, kind: Kind) -> Served {
+    let mut argv = argv(era);
+    let http = ["--http", "0", "--kind", kind.name(), "--until-eof"];
+    argv.extend(http.map(str::to_owned));
+    Served::start(&argv)
+}
+
 /// Runs `fixture` with these arguments (without the program's name).
 pub fn run(arguments: &[String]) -> ExitCode {
-    let era = match arguments {
-        [] => Ok(Era::Dual),
-        [flag, era] if flag == "--era" => Era::parse(era),
-        _ => Err("usage: fixture [--era legacy|modern|dual]".to_owned()),
-    };
-    let served = era
+    let served = parse(arguments)
         .map_err(io::Error::other)
-        .and_then(|era| serve(&Arc::new(Link::new(era))));
+        .and_then(|(era, place)| {
+            let shared = Shared::new(era);
+            match place {
+                Some(place) => web::serve(place, Arc::new(Fixture(shared))),
+                None => listen(&shared.meet(Out::Stdout)),
+            }
+        });
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -50,32 +72,53 @@ pub fn run(arguments: &[String]) -> ExitCode {
     }
 }
 
-fn serve(link: &Arc<Link>) -> io::Result<()> {
-    for line in io::stdin().lock().lines() {
-        let line = line?;
-        let Ok(Incoming { id, method, params }) = serde_json::from_str::<Incoming<'_>>(&line)
-        else {
-            continue;
-        };
-        let params = params.and_then(|raw| serde_json::from_str(raw.get()).ok());
-        let params: Value = params.unwrap_or_else(|| json!({}));
-        let id: Option<Value> = id.and_then(|raw| serde_json::from_str(raw.get()).ok());
-        match (method, id) {
-            (Some(method), Some(id)) => {
-                let link = Arc::clone(link);
-                // A call may take its time and ask the client; the next line must be read meanwhile.
-                thread::spawn(move || link.reply(&id, answer(&link, &id, &method, &params)));
+fn parse(arguments: &[String]) -> Result<(Era, Option<Place>), String> {
+    let (mut era, mut http, mut place) = (Era::Dual, false, Place::default());
+    let mut arguments = arguments.iter();
+    while let Some(flag) = arguments.next() {
+        let mut value = || arguments.next().ok_or(USAGE);
+        match flag.as_str() {
+            "--era" => era = Era::parse(value()?)?,
+            "--http" => {
+                http = true;
+                place.port = value()?.parse().map_err(|_| USAGE)?;
             }
-            (Some(method), None) => link.notified(&method, &params),
-            (None, Some(id)) => link.answered(&id, &line),
-            (None, None) => {}
+            "--kind" => place.kind = Kind::parse(value()?)?,
+            "--until-eof" => place.until_eof = true,
+            _ => return Err(USAGE.to_owned()),
         }
+    }
+    Ok((era, http.then_some(place)))
+}
+
+fn listen(link: &Link) -> io::Result<()> {
+    for line in io::stdin().lock().lines() {
+        receive(link.clone(), line?.as_bytes());
     }
     Ok(())
 }
 
+/// Takes one message of a client's; what it leads to is said on the link.
+fn receive(link: Link, line: &[u8]) {
+    let Ok(Incoming { id, method, params }) = serde_json::from_slice::<Incoming<'_>>(line) else {
+        return;
+    };
+    let params = params.and_then(|raw| serde_json::from_str(raw.get()).ok());
+    let params: Value = params.unwrap_or_else(|| json!({}));
+    let id: Option<Value> = id.and_then(|raw| serde_json::from_str(raw.get()).ok());
+    match (method, id) {
+        (Some(method), Some(id)) => {
+            // A call may take its time and ask the client; the next line must be read meanwhile.
+            thread::spawn(move || link.reply(&id, answer(&link, &id, &method, &params)));
+        }
+        (Some(method), None) => link.notified(&method, &params),
+        (None, Some(id)) => link.answered(&id, line),
+        (None, None) => {}
+    }
+}
+
 fn answer(link: &Link, id: &Value, method: &str, params: &Value) -> Answer {
-    let modern = match era::is_modern(link.era, link.is_initialized(), method, params) {
+    let modern = match era::is_modern(link.shared.era, link.is_initialized(), method, params) {
         Ok(modern) => modern,
         Err(error) => return Some(Err(error)),
     };
@@ -89,9 +132,13 @@ fn answer(link: &Link, id: &Value, method: &str, params: &Value) -> Answer {
             "supportedVersions": [MODERN_VERSION],
             "capabilities": capabilities(),
         })),
-        "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe"
-            if !modern =>
-        {
+        "ping" if !modern => Ok(json!({})),
+        "logging/setLevel" if !modern => {
+            link.set_level(params);
+            Ok(json!({}))
+        }
+        "resources/subscribe" | "resources/unsubscribe" if !modern => {
+            link.watch(params, method == "resources/subscribe");
             Ok(json!({}))
         }
         "tools/list" => Ok(json!({"tools": tools::all(link)})),

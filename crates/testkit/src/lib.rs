@@ -10,7 +10,9 @@ pub mod peer;
 pub mod procs;
 pub mod tree;
 pub mod wait;
+pub mod web;
 
 mod signals;
 
 pub use peer::{Era, Evilpeer};
+pub use web::{Kind, Served};

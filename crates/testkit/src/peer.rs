@@ -1,5 +1,5 @@
-//! `evilpeer`, a scripted MCP server over stdio: well-behaved by default, in both eras of the
-//! protocol, with each fault of the fault table behind a flag. [`Evilpeer`] builds its command line
+//! `evilpeer`, a scripted MCP server over stdio and HTTP: well-behaved by default, in both eras of
+//! the protocol, with each fault of the fault table behind a flag. [`Evilpeer`] builds its command line
 //! for a test; [`run`] is the program.
 
 mod actions;
@@ -15,6 +15,7 @@ mod garbage;
 mod gate;
 mod handshake;
 mod help;
+mod http;
 mod listing;
 mod mangle;
 pub(crate) mod message;

@@ -1,4 +1,4 @@
-//! `evilpeer`: a scripted MCP server over stdio; see `evilpeer --help`.
+//! `evilpeer`: a scripted MCP server over stdio and HTTP; see `evilpeer --help`.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `fixture`: the MCP server over stdio that the conformance suites expect.
+//! `fixture`: the MCP server that the conformance suites expect.
 
 use std::process::ExitCode;
 

@@ -69,6 +69,10 @@ fn act(peer: &Arc<Peer>, call: &Call<'_>) -> Result<Outcome, String> {
         }
         "whoami" => text(&call.meta.to_string()),
         "mirror" => text(call.raw),
+        tools::HEADERS => {
+            let session = peer.session.lock().expect("nothing panics under this lock");
+            text(&session.headers.to_string())
+        }
         "noise" => {
             let lines = call.arguments["lines"].as_u64().unwrap_or(10);
             for line in garbage::NOISE

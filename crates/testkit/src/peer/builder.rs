@@ -5,6 +5,7 @@ use std::path::Path;
 use super::faults::Faults;
 use super::options::Era;
 use crate::bin;
+use crate::web::{Kind, Served};
 
 /// Builds the argument vector of an `evilpeer`: `Evilpeer::new().fault("noise").argv()`.
 #[derive(Clone, Debug, Default)]
@@ -90,6 +91,15 @@ impl Evilpeer {
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
         self.flag("--seed", &seed.to_string())
+    }
+
+    /// Starts it over HTTP.
+    pub fn serve(&self, kind: Kind) -> Served {
+        let mut argv = self.argv();
+        let own = argv.len() - self.arguments.len();
+        let http = ["http", "--kind", kind.name(), "--until-eof"];
+        argv.splice(own..own, http.map(str::to_owned));
+        Served::start(&argv)
     }
 
     /// Makes it the first process of a marked tree of five; see [`crate::tree`].

@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use super::faults::Fault;
 use super::message::{RpcError, Ticket};
 use super::options::{Era, Options};
 
@@ -12,7 +13,7 @@ pub(crate) const LATEST_LEGACY: &str = "2025-11-25";
 pub(crate) const MODERN_VERSION: &str = "2026-07-28";
 
 pub(crate) const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
-const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+pub(crate) const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 pub(crate) const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 pub(crate) const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
@@ -64,8 +65,11 @@ pub(crate) fn decorate(result: &mut Value, ticket: &Ticket, options: &Options) {
     result["resultType"] = json!("complete");
     result["_meta"][SERVER_INFO] = server_info(options);
     if CACHED.contains(&ticket.method.as_str()) {
-        result["ttlMs"] = json!(1000);
-        result["cacheScope"] = json!("private");
+        let ttl = options.faults.words(Fault::Ttl).next();
+        let scope = if ttl.is_some() { "public" } else { "private" };
+        let ttl = ttl.and_then(|ttl| serde_json::from_str(ttl).ok());
+        result["ttlMs"] = ttl.unwrap_or_else(|| json!(1000));
+        result["cacheScope"] = json!(scope);
     }
 }
 

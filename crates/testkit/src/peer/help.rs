@@ -5,9 +5,14 @@ use std::fmt::Write as _;
 use super::faults::catalogue::CATALOGUE;
 
 const HEAD: &str = "\
-evilpeer: a scripted MCP server over stdio, well-behaved unless told otherwise
+evilpeer: a scripted MCP server over stdio or HTTP, well-behaved unless told otherwise
 
-usage: evilpeer [FLAGS] [--fault NAME[=ARGUMENT]]…
+usage: evilpeer [http [--port N] [--kind streamable|sse] [--until-eof]] [FLAGS] [--fault NAME[=ARGUMENT]]…
+
+  http                      serves HTTP on 127.0.0.1; the URL is the first line on stdout
+  --port N                  there (default 0: any free one)
+  --kind streamable|sse     streamable HTTP at /mcp (default), or HTTP+SSE at /sse
+  --until-eof               ends when stdin does
 
   --era legacy|modern|dual  protocol generations it speaks (default dual)
   --name NAME               name in serverInfo (default evilpeer)
@@ -18,17 +23,18 @@ usage: evilpeer [FLAGS] [--fault NAME[=ARGUMENT]]…
   --fault NAME[=ARGUMENT]   see below; may be repeated
   --fault-after N           the first N tool calls behave
   --fault-calls N           faults end after N tool calls more
-  --everywhere              faults in replies also hit other replies than those to tools/call
+  --everywhere              faults in replies also hit other replies than those to tools/call; over
+                            HTTP from the first request on
   --seed K                  for the faults that are random (default 1)
 
 Tools: echo add fail rpc_error slow crash bad_output env fds pid big big_line stderr whoami mirror
-noise grow touch trigger. Any of them takes a `nonce`, which goes into the journal.
+noise grow touch trigger; over HTTP also headers. Any of them takes a `nonce`, which goes into the journal.
 
 Journal lines, each value one word (blanks and `%` as %XX, `-` for none):
   started PID | call NONCE METHOD TOOL ID | cancelled NONCE | answer REQUEST MESSAGE
   garbled LINE | ended
 
-Faults:
+Faults; those of rows H need `http`, and spoil calls only unless it says otherwise:
 ";
 
 pub(crate) fn text() -> String {

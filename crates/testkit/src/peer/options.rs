@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::faults::Faults;
+use crate::web::{Kind, Place};
 
 /// Which protocol generations a peer speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +49,8 @@ pub(crate) struct Options {
     /// Faults in replies also hit replies to other requests than `tools/call`.
     pub(crate) everywhere: bool,
     pub(crate) seed: u64,
+    /// Where it serves HTTP, if it does.
+    pub(crate) place: Option<Place>,
     /// Set when this process was started again with signals ignored.
     pub(crate) deaf: bool,
 }
@@ -65,6 +68,10 @@ impl Options {
             let mut value = || arguments.next().ok_or(format!("`{flag}` needs a value"));
             match flag.as_str() {
                 "--help" | "-h" => return Ok(Command::Help),
+                "http" => options.place = Some(Place::default()),
+                "--port" => options.place()?.port = number(value()?)?,
+                "--kind" => options.place()?.kind = Kind::parse(value()?)?,
+                "--until-eof" => options.place()?.until_eof = true,
                 "--era" => options.era = Era::parse(value()?)?,
                 "--name" => options.name = value()?.clone(),
                 "--version" => options.version = value()?.clone(),
@@ -82,6 +89,11 @@ impl Options {
         }
         Ok(Command::Serve(Box::new(options)))
     }
+
+    fn place(&mut self) -> Result<&mut Place, String> {
+        let place = self.place.as_mut();
+        place.ok_or_else(|| "this flag comes after `http`; see `evilpeer --help`".to_owned())
+    }
 }
 
 impl Default for Options {
@@ -98,6 +110,7 @@ impl Default for Options {
             fault_calls: None,
             everywhere: false,
             seed: 1,
+            place: None,
             deaf: false,
         }
     }

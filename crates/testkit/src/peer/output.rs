@@ -15,7 +15,17 @@ use super::random::Random;
 use super::state::stop;
 use super::timer::Timer;
 
+/// Where the bytes go.
+pub(crate) enum Sink {
+    Stdout,
+    /// Each line to a function; what is not ended yet waits.
+    Lines(Mutex<Vec<u8>>, TakeLine),
+}
+
+type TakeLine = Box<dyn Fn(&[u8]) + Send + Sync>;
+
 pub(crate) struct Output {
+    sink: Sink,
     shape: Shape,
     timer: Arc<Timer>,
     inner: Mutex<Inner>,
@@ -59,8 +69,14 @@ pub(crate) enum Delivery {
     Unterminated,
 }
 
+impl Sink {
+    pub(crate) fn lines(take: impl Fn(&[u8]) + Send + Sync + 'static) -> Self {
+        Self::Lines(Mutex::default(), Box::new(take))
+    }
+}
+
 impl Output {
-    pub(crate) fn new(faults: &Faults, seed: u64, timer: Arc<Timer>) -> Arc<Self> {
+    pub(crate) fn new(faults: &Faults, seed: u64, timer: Arc<Timer>, sink: Sink) -> Arc<Self> {
         let pieces = match faults.words(Fault::Chunk).next() {
             Some("1") => Pieces::Bytes,
             Some(_) => Pieces::Random,
@@ -90,6 +106,7 @@ impl Output {
             held: Vec::new(),
         });
         Arc::new(Self {
+            sink,
             shape,
             timer,
             inner,
@@ -205,7 +222,18 @@ impl Output {
 
     /// Writes all bytes and returns whether the reader is still there.
     fn put_all(&self, bytes: &[u8]) -> bool {
-        let there = write_all(rustix::stdio::stdout(), bytes);
+        let there = match &self.sink {
+            Sink::Stdout => write_all(rustix::stdio::stdout(), bytes),
+            Sink::Lines(begun, take) => {
+                let mut begun = begun.lock().expect("nothing panics under this lock");
+                begun.extend_from_slice(bytes);
+                while let Some(end) = begun.iter().position(|byte| *byte == b'\n') {
+                    let line: Vec<u8> = begun.drain(..=end).collect();
+                    take(&line);
+                }
+                true
+            }
+        };
         if !there && self.shape.leaves {
             stop("", 0);
         }

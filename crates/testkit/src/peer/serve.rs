@@ -11,13 +11,13 @@ use super::faults::Fault;
 use super::flights::Flights;
 use super::gate::Gate;
 use super::options::{Command, Options};
-use super::output::{Output, write_all};
+use super::output::{Output, Sink, write_all};
 use super::random::Random;
 use super::state::{Peer, Session};
 use super::timer::Timer;
-use super::{background, dispatch, help};
+use super::{background, dispatch, help, http};
 use crate::journal::{Entry, Writer};
-use crate::signals;
+use crate::{signals, web};
 
 /// Runs `evilpeer` with these arguments (without the program's name).
 pub fn run(arguments: Vec<String>) -> ExitCode {
@@ -40,6 +40,7 @@ fn begin(options: Options, arguments: &[String]) -> io::Result<ExitCode> {
         return Err(signals::deaf(&std::env::current_exe()?, again).exec());
     }
     let journal = options.journal.as_deref().map(Writer::open).transpose()?;
+    let journal = journal.map(Arc::new);
     if let Some(journal) = &journal {
         journal.record(&Entry::Started {
             pid: std::process::id(),
@@ -60,10 +61,14 @@ fn begin(options: Options, arguments: &[String]) -> io::Result<ExitCode> {
         io::copy(&mut io::stdin().lock(), &mut io::stdout().lock())?;
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some(place) = options.place {
+        web::serve(place, Arc::new(http::Front::new(options, journal)))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let timer = Timer::start();
     let peer = Arc::new(Peer {
-        output: Output::new(faults, options.seed, Arc::clone(&timer)),
-        gate: Gate::new(options.fault_after, options.fault_calls),
+        output: Output::new(faults, options.seed, Arc::clone(&timer), Sink::Stdout),
+        gate: Arc::new(Gate::new(options.fault_after, options.fault_calls)),
         timer,
         flights: Flights::default(),
         session: Mutex::new(Session::default()),

@@ -20,11 +20,11 @@ use crate::journal::{Entry, Writer};
 pub(crate) struct Peer {
     pub(crate) options: Options,
     pub(crate) output: Arc<Output>,
-    pub(crate) gate: Gate,
+    pub(crate) gate: Arc<Gate>,
     pub(crate) timer: Arc<Timer>,
     pub(crate) flights: Flights,
     pub(crate) session: Mutex<Session>,
-    pub(crate) journal: Option<Writer>,
+    pub(crate) journal: Option<Arc<Writer>>,
     pub(crate) random: Mutex<Random>,
 }
 
@@ -39,6 +39,8 @@ pub(crate) struct Session {
     pub(crate) watched: Vec<String>,
     /// Open `subscriptions/listen` requests.
     pub(crate) listeners: Vec<Listener>,
+    /// The headers that the tool `headers` was last called with; over stdio there are none.
+    pub(crate) headers: Value,
 }
 
 /// A `subscriptions/listen` request: its id and what it wants to hear.

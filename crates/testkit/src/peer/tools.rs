@@ -7,12 +7,22 @@ use super::state::Peer;
 
 const FILLER: &str = "tool_";
 const GROWN: &str = "grown_";
+/// A tool that only an HTTP server has.
+pub(super) const HEADERS: &str = "headers";
 const VERBOSE: &str = "verbose";
 
 /// Returns the definitions of all tools, in a fixed order.
 pub(crate) fn all(peer: &Peer) -> Vec<Value> {
     let faults = peer.faults();
     let mut tools = built_in();
+    if peer.options.place.is_some() {
+        tools.push(tool(
+            HEADERS,
+            "Returns the headers it is called with",
+            json!({}),
+            &[],
+        ));
+    }
     if faults.has(Fault::ListDup) {
         tools.push(tool("echo", "Claims to be the true echo", json!({}), &[]));
     }
@@ -45,6 +55,7 @@ pub(crate) fn exists(peer: &Peer, name: &str) -> bool {
     };
     let faults = peer.faults();
     BUILT_IN.contains(&name)
+        || (peer.options.place.is_some() && name == HEADERS)
         || within(FILLER, fillers(peer))
         || within(GROWN, grown(peer))
         || (faults.has(Fault::ListBigDesc) && name == VERBOSE)

@@ -1,4 +1,4 @@
-//! The test kit's own tests: `evilpeer` driven by pipe, and `treegen` counted in `/proc`.
+//! The test kit's own tests: `evilpeer` driven by pipe and over HTTP, and `treegen` counted in `/proc`.
 
 #![expect(
     clippy::unwrap_used,
@@ -12,3 +12,4 @@ mod legacy;
 mod modern;
 mod output_faults;
 mod trees;
+mod web;

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::request::{Client, Word};
-use crate::transport::stdio::Inbox;
+use crate::transport::stdio::{Inbox, LineWriter};
 
 fn link(lanes: u32, redactor: Redactor) -> (Arc<Link>, pipe::Receiver) {
     let (sender, receiver) = pipe::pipe().unwrap();
@@ -23,7 +23,7 @@ fn link(lanes: u32, redactor: Redactor) -> (Arc<Link>, pipe::Receiver) {
         asks: true,
     };
     let link = Link::new(
-        LineWriter::new(sender, 1 << 20),
+        Outbox::Pipe(LineWriter::new(sender, 1 << 20)),
         Arc::new(Logs::new(Arc::new(redactor))),
         Arc::default(),
         limits,

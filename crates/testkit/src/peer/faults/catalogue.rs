@@ -81,6 +81,21 @@ pub(crate) enum Fault {
     IgnoreEof,
     UnresponsivePing,
     SlowStart,
+    Hangup,
+    Silent,
+    SlowHead,
+    Redirect,
+    Endpoint,
+    Endless,
+    Cut,
+    Comments,
+    WrongAnswer,
+    Status,
+    RetryAfter,
+    Expire,
+    SessionId,
+    Flap,
+    Ttl,
 }
 
 use Argument::{Choice, None as Plain, Number, Text};
@@ -187,6 +202,21 @@ pub(crate) const CATALOGUE: &[Spec] = &[
     spec(Fault::IgnoreEof, "ignore-eof", Plain, "P4", "lives on after the end of stdin"),
     spec(Fault::UnresponsivePing, "unresponsive-ping", Plain, "P5", "answers calls but not `ping`"),
     spec(Fault::SlowStart, "slow-start", Number("MS", 1000), "P14", "reads nothing for that long"),
+    spec(Fault::Hangup, "hangup", Choice(&["call", "accept"]), "H1", "closes the connection instead of answering, or as soon as it is open, always"),
+    spec(Fault::Silent, "silent", Plain, "H2", "reads the request and says nothing"),
+    spec(Fault::SlowHead, "slow-head", Number("MS", 100), "H2", "the head of the answer comes one byte every MS, for ever"),
+    spec(Fault::Redirect, "redirect", Text("STATUS:URL", "307:http://127.0.0.1:1/mcp"), "H3", "sends the client there"),
+    spec(Fault::Endpoint, "endpoint", Text("URL", "http://127.0.0.1:1/messages"), "H4", "HTTP+SSE: says that messages are posted there, always"),
+    spec(Fault::Endless, "endless", Choice(&["body", "event", "gzip"]), "H5", "a body or an event without an end, or a body of 1 GiB in 7 MiB of gzip"),
+    spec(Fault::Cut, "cut", Plain, "H6", "half an event, then closes the connection; HTTP+SSE: closes the stream"),
+    spec(Fault::Comments, "comments", Plain, "H7", "comments for ever, and no answer"),
+    spec(Fault::WrongAnswer, "wrong-answer", Choice(&["html", "202", "204", "empty", "type"]), "H8", "a page, a status without an answer, nothing, or bytes"),
+    spec(Fault::Status, "status", Number("CODE", 500), "H9", "answers with that status; 401 with WWW-Authenticate"),
+    spec(Fault::RetryAfter, "retry-after", Number("SECONDS", 1), "H9", "goes with `status`"),
+    spec(Fault::Expire, "expire", Number("COUNT", 2), "H9", "forgets the session before every COUNTth call, which gets 404; refused calls count"),
+    spec(Fault::SessionId, "session-id", Choice(&["cr", "long", "twice", "changed"]), "H10", "a session id with CR, of 10 KB, given twice, or another one in answers to calls"),
+    spec(Fault::Flap, "flap", Number("COUNT", 3), "H13", "COUNT connections work, COUNT are closed at once, and so on"),
+    spec(Fault::Ttl, "ttl", Text("MS", "-1"), "H14", "that `ttlMs` and `cacheScope: public` on everything that may be kept"),
 ];
 
 impl Argument {
