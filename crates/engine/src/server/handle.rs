@@ -83,7 +83,7 @@ pub(crate) const UNANSWERED: &str =
     "the last three calls in a row got no answer and no sign of life";
 
 /// A place among those who wait for a server to come up, free again when it is dropped.
-struct Seat<'a>(&'a AtomicU32);
+pub(super) struct Seat<'a>(&'a AtomicU32);
 
 impl Drop for Seat<'_> {
     fn drop(&mut self) {
@@ -146,7 +146,7 @@ impl ServerHandle {
     }
 
     /// Takes a place among those who wait for the server to come up.
-    fn seat(&self) -> Result<Seat<'_>, CallError> {
+    pub(super) fn seat(&self) -> Result<Seat<'_>, CallError> {
         let limit = self.spec.calls.queue;
         let one_more = |waiting: u32| (waiting < limit).then_some(waiting + 1);
         self.waiting
