@@ -3,6 +3,7 @@
 //!
 //! The Python clients tell one story (`clients/story.py`); the Inspector is asked step by step.
 
+mod adk;
 mod inspector;
 mod python;
 
