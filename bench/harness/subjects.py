@@ -142,11 +142,13 @@ class Gantry(Served):
     """The gateway as a person starts it, with all its defaults."""
 
     name, tool, program = "gantry", "b0__echo", Path()
+    storming = False  # whether all servers but the first flood the gateway with notifications
 
     def command(self) -> list[str]:
         config = self.folder / "servers.json"
-        server = {"command": str(self.programs / BACKEND), "args": [str(self.tools)]}
-        config.write_text(json.dumps({"mcpServers": {f"b{n}": server for n in range(self.servers)}}))
+        args = [[str(self.tools), "storm"] if self.storming and n else [str(self.tools)] for n in range(self.servers)]
+        servers = {f"b{n}": {"command": str(self.programs / BACKEND), "args": args[n]} for n in range(self.servers)}
+        config.write_text(json.dumps({"mcpServers": servers}))
         return [str(self.program), "up", "--config", str(config), "--data", str(self.folder / "data"),
                 "--port", str(self.port)]
 

@@ -1,7 +1,8 @@
-//! The stdio MCP server behind everything that is measured: `backend [TOOLS]`.
+//! The stdio MCP server behind everything that is measured: `backend [TOOLS [storm]]`.
 //!
 //! Offers `echo {text, delay_ms}` and fillers up to TOOLS tools. It does as little as it can, checks
-//! nothing, and ends with its input. Delayed answers wait beside each other, never in line.
+//! nothing, and ends with its input. Delayed answers wait beside each other, never in line. With
+//! `storm` it sends 100,000 notifications a second beside that, if they are taken.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -43,6 +44,9 @@ fn main() -> io::Result<()> {
         .nth(1)
         .map_or(1, |n| n.parse().expect("TOOLS is a number"));
     let list = list(tools);
+    if std::env::args().nth(2).is_some_and(|word| word == "storm") {
+        thread::spawn(storm);
+    }
     let mut input = BufReader::with_capacity(256 << 10, io::stdin().lock());
     let mut line = Vec::new();
     while input.read_until(b'\n', &mut line)? > 0 {
@@ -66,6 +70,17 @@ fn main() -> io::Result<()> {
         line.clear();
     }
     Ok(())
+}
+
+/// Sends a thousand notifications every ten milliseconds, the last of them that the tools changed.
+fn storm() -> io::Result<()> {
+    let log = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}"#;
+    let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+    let burst = format!("{}{changed}\n", format!("{log}\n").repeat(999));
+    loop {
+        io::stdout().write_all(burst.as_bytes())?;
+        thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// Returns the result or error member of the answer, and how long to hold it back.

@@ -2,6 +2,7 @@
 
 mod agents;
 mod changes;
+mod guesses;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,8 +11,8 @@ use std::time::Duration;
 
 use gantry_model::caller::Caller;
 use gantry_model::era::meta::Identity;
-use gantry_model::event::{EventKind, ServerEvent};
-use gantry_model::id::{CallId, ProjectName, ServerName};
+use gantry_model::event::ServerEvent;
+use gantry_model::id::{CallId, ProjectName};
 use gantry_model::status::State;
 use gantry_sandbox::{HostReport, Sandbox, SandboxOptions};
 use gantry_store::{CallFilter, CallRow, Store};
@@ -37,6 +38,7 @@ use crate::server::runner::Surroundings;
 use crate::server::topics::{Hearer, Subscription, TopicTable};
 use crate::supervisor::{Supervisor, refresh};
 use crate::telemetry::Figures;
+use crate::transport::http::Clients;
 use crate::view::{Capabilities, Health, ServerView};
 
 /// Everything that runs: servers, native tools, grants, the record of calls. Cheap to clone.
@@ -145,6 +147,7 @@ impl Engine {
                 config.environment.clone(),
                 folders,
             )),
+            clients: Arc::new(Clients::default()),
             store: store.clone(),
             events: events.clone(),
             tracker: tracker.clone(),
@@ -469,19 +472,6 @@ impl Engine {
     /// Tells whether calls can be recorded, and hence are accepted.
     pub fn is_writable(&self) -> bool {
         self.inner.audit.is_writable()
-    }
-
-    /// Counts a request with a key that is not known.
-    pub fn count_wrong_key(&self) {
-        self.inner.figures.wrong_key();
-    }
-
-    /// Records that wrong keys are being tried, among the events of the server `native`; whoever
-    /// calls this bounds how often. fault U5
-    pub fn report_wrong_keys(&self, what: String) {
-        let name = ServerName::native();
-        let events = &self.inner.router.events;
-        events.report(&name, EventKind::WrongKeys, what);
     }
 
     /// Returns what this host can enforce.

@@ -11,6 +11,7 @@ use gantry_sandbox::SandboxError;
 use gantry_store::StoreError;
 
 use crate::audit::AuditError;
+use crate::transport::http::HttpError;
 
 /// A request that did not get an answer of the server's, and the call it was.
 #[derive(Debug, thiserror::Error)]
@@ -124,6 +125,14 @@ pub enum CallError {
         /// How it ended.
         how: String,
     },
+    /// The remote server could not be reached, or not be understood.
+    #[error("server `{server}`: {error}")]
+    Remote {
+        /// The server.
+        server: ServerName,
+        /// What went wrong.
+        error: HttpError,
+    },
     /// No answer came in time.
     #[error("server `{server}` did not answer within {}", period::show(*after))]
     Timeout {
@@ -227,6 +236,7 @@ impl Diagnose for CallError {
             Self::Busy { .. } => "server.busy",
             Self::Down { .. } => "server.down",
             Self::Exited { .. } => "server.exited",
+            Self::Remote { error, .. } => error.code(),
             Self::Timeout { .. } => "call.timeout",
             Self::Cancelled => "call.cancelled",
             Self::NotReading { .. } => "server.not_reading",
@@ -259,6 +269,7 @@ impl Diagnose for CallError {
             Self::Output { .. }
             | Self::Down { .. }
             | Self::Exited { .. }
+            | Self::Remote { .. }
             | Self::Timeout { .. }
             | Self::NotReading { .. }
             | Self::Rpc { .. }
@@ -288,6 +299,7 @@ impl Diagnose for CallError {
                 "`gantry status {server}` and `gantry logs {server}` say more"
             )),
             Self::TooManyHeld { .. } => Some("answer or give up one of them first".into()),
+            Self::Remote { error, .. } => error.hint(),
             Self::Audit(error) => error.hint(),
             Self::Unanswered { .. }
             | Self::Declined { .. }

@@ -51,6 +51,7 @@ impl Events {
         match kind {
             EventKind::StartFailed
             | EventKind::Exited
+            | EventKind::Disconnected
             | EventKind::BackingOff
             | EventKind::HealthWarning
             | EventKind::Unresponsive

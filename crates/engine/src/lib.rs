@@ -51,4 +51,5 @@ pub use server::pending::QueueView;
 pub use server::status::ServerStatus;
 pub use server::topics::{Hearer, Subscription};
 pub use supervisor::Applied;
+pub use transport::http::HttpError;
 pub use view::{Capabilities, Health, ServerView};

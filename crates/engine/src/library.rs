@@ -263,6 +263,7 @@ fn advice(error: &CallError) -> Option<String> {
         | CallError::Busy { .. }
         | CallError::Timeout { .. }
         | CallError::Exited { .. } => error.hint(),
+        CallError::Remote { .. } => Some("try again later, or go on without it".to_owned()),
         CallError::Unbound { .. } => Some("use one of the tools that are offered".to_owned()),
         CallError::Down { .. } | CallError::NotReading { .. } => {
             Some("try again later, or go on without it".to_owned())

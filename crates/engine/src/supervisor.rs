@@ -93,10 +93,7 @@ impl Supervisor {
     /// Registers a server and starts its runner.
     pub(crate) async fn register(&self, spec: ServerSpec) -> Result<ServerHandle, EngineError> {
         spec.check()?;
-        let _one = self.turn(&spec.name).await?;
-        if self.find(spec.name.as_str()).is_some() {
-            return Err(EngineError::Conflict { name: spec.name });
-        }
+        let _one = self.turn_to_register(&spec.name).await?;
         let row = self.new_row(&spec);
         self.store.put_server(&row).await.map_err(|error| {
             if matches!(error, StoreError::Conflict { .. }) {
@@ -108,6 +105,27 @@ impl Supervisor {
             }
         })?;
         Ok(self.add(&row, spec, None).await)
+    }
+
+    /// Waits for the turn to give a name away. What waits for approval makes room: it has no right to
+    /// the name. fault G5
+    async fn turn_to_register(
+        &self,
+        name: &ServerName,
+    ) -> Result<AsyncMutexGuard<'_, ()>, EngineError> {
+        loop {
+            let turn = self.turn(name).await?;
+            let Some(handle) = self.find(name.as_str()) else {
+                return Ok(turn);
+            };
+            if !files::waits(&handle.spec) {
+                return Err(EngineError::Conflict { name: name.clone() });
+            }
+            self.store.remove_server(&self.project, handle.id).await?;
+            self.leave(&handle);
+            let why = "not approved; its name was given to another server over the API";
+            self.around.events.report(name, EventKind::Removed, why);
+        }
     }
 
     /// Waits for the turn to start something under a name: nobody else changes anything, nothing of

@@ -31,6 +31,8 @@ pub enum EventKind {
     StartFailed,
     /// It ended by itself.
     Exited,
+    /// The connection to it was lost.
+    Disconnected,
     /// It will be started again after a wait.
     BackingOff,
     /// It crashes again and again.
@@ -66,6 +68,7 @@ impl EventKind {
             Self::Ready => "ready",
             Self::StartFailed => "start_failed",
             Self::Exited => "exited",
+            Self::Disconnected => "disconnected",
             Self::BackingOff => "backing_off",
             Self::HealthWarning => "health_warning",
             Self::Unresponsive => "unresponsive",

@@ -1,16 +1,18 @@
 //! Text that must not be seen, and how it is kept out of what we show.
 //!
 //! `SecretText` carries a value, `Redactor` removes known values from a text, `mask_members` hides
-//! what looks like a credential in JSON. None of them prints, logs or stores anything.
+//! what looks like a credential in JSON, `told` knows secrets that nobody declared. None of them prints, logs or stores anything.
 
 mod mask;
 mod redact;
+mod told;
 
 use std::fmt;
 use std::hint::black_box;
 
 pub use self::mask::{is_credential, mask_members};
 pub use self::redact::Redactor;
+pub use self::told::{hide_arguments, is_secret_name, looks_secret, secret_arguments, userinfo};
 
 /// What stands in the place of something hidden.
 pub const REDACTED: &str = "[redacted]";
@@ -18,7 +20,7 @@ pub const REDACTED: &str = "[redacted]";
 /// A secret's value: it has no `Display`, its `Debug` hides it, and it is wiped when dropped.
 ///
 /// The wiping is best effort: what was copied out, by us or by an allocator, is not found again.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct SecretText(String);
 
 impl SecretText {

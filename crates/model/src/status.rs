@@ -19,6 +19,8 @@ pub enum State {
     Restarting,
     /// It will be started again after a wait.
     BackingOff,
+    /// The connection to it was lost; it will be reached for again after a wait.
+    Disconnected,
     /// It could not be started, or not be listed; it will be tried again after a wait.
     Failed,
     /// It is being stopped.
@@ -38,6 +40,7 @@ impl State {
             Self::Unresponsive => "unresponsive",
             Self::Restarting => "restarting",
             Self::BackingOff => "backing_off",
+            Self::Disconnected => "disconnected",
             Self::Failed => "failed",
             Self::Stopping => "stopping",
             Self::Stopped => "stopped",

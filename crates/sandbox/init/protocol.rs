@@ -7,7 +7,7 @@
 pub(crate) const JOB_VERSION: u32 = 1;
 
 /// The most descriptors one job may carry: standard input, output, error, the job itself, then the
-/// cgroups to join (a directory with [`FLAG_CGROUP_V2`], else `cgroup.procs` files), then (with
+/// cgroups to join (a directory with [`FLAG_CGROUP_V2`], else `tasks` files), then (with
 /// [`FLAG_CGROUP_KILL`]) one `cgroup.kill` file.
 pub(crate) const MAX_FDS: usize = 12;
 

@@ -95,7 +95,7 @@ pub(crate) fn run(job: &Job<'_>, data: [i32; 3], cgroups: &[i32], joined: usize)
     execute(job, control)
 }
 
-/// Moves this process into a cgroup, given by its directory or by its `cgroup.procs`.
+/// Moves this process into a cgroup, given by its directory or by its `tasks`: it has one thread.
 fn join(cgroup: i32, directory: bool) -> sys::Result<usize> {
     let procs = if directory {
         sys::open_at(cgroup, c"cgroup.procs", sys::O_WRONLY | sys::O_CLOEXEC, 0)?

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use super::error::AuditError;
 use super::fold::Show;
 use super::journal::Claim;
 use super::{Audit, chain};
@@ -65,13 +66,19 @@ impl Audit {
             self.fold_in_turn(&mut turn).await;
             self.drop_old(&mut turn).await;
         }
-        if let Err(error) = self.fold_now().await {
+        if let Err(error) = self.finish().await {
             let error = chain(&error);
             tracing::warn!(
                 error,
                 "the rest of the audit stays in the journal for the next start"
             );
         }
+    }
+
+    /// Folds the rest for good.
+    async fn finish(&self) -> Result<(), AuditError> {
+        self.fold_now().await?;
+        self.shared.folder.lock().await.retire().await
     }
 
     /// Writes the refusals that were counted since the last time.

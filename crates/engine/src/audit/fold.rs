@@ -119,6 +119,23 @@ impl Folder {
         }
     }
 
+    /// Leaves an empty journal behind if everything in it is folded and no call is open.
+    pub(super) async fn retire(&mut self) -> Result<(), AuditError> {
+        if !self.open.is_empty() {
+            return Ok(());
+        }
+        let retired = self.journal.retire(self.at);
+        let retired = retired.map_err(|source| AuditError::Write {
+            path: self.journal.path().to_owned(),
+            source,
+        })?;
+        if let Some(next) = retired {
+            self.at = Position::start_of(next);
+            self.keeper.save(&[], self.at).await?;
+        }
+        Ok(())
+    }
+
     /// Folds what a former gateway left and ends its open calls.
     async fn fold_former(&mut self, until: Position) -> Result<(), AuditError> {
         self.read_until(until).await?;

@@ -57,6 +57,14 @@ pub(super) fn scan(journal: &Journal, from: Position, bound: Position) -> io::Re
     Ok(chunk)
 }
 
+/// Returns how many bytes hold nothing before the next step that holds something. Most of a segment
+/// was never written, and no record begins with zeroes only: its length is among them.
+fn empty_bytes(bytes: &[u8]) -> usize {
+    let (steps, _) = bytes.as_chunks::<ALIGNMENT>();
+    let empty = steps.iter().take_while(|step| **step == [0; ALIGNMENT]);
+    empty.count() * ALIGNMENT
+}
+
 impl Chunk {
     fn empty(start: Position, next: Position) -> Self {
         Self {
@@ -114,6 +122,7 @@ impl Chunk {
                     let step = &bytes[at..bytes.len().min(at + ALIGNMENT)];
                     doubtful += step.iter().filter(|byte| **byte != 0).count() as u64;
                     at += ALIGNMENT;
+                    at += empty_bytes(bytes.get(at..).unwrap_or_default());
                 }
             }
         }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 
@@ -223,6 +224,45 @@ async fn answered_calls_survive_a_kill_and_open_ones_become_unknown() {
         assert!(cut.ended_ms.is_some());
         next = next.restarted().await;
     }
+}
+
+/// How many segments a folder's journal has.
+fn segments(folder: &TempDir) -> usize {
+    std::fs::read_dir(folder.path().join("journal"))
+        .unwrap()
+        .count()
+}
+
+/// Stops the audit as a gateway does that was asked to.
+async fn stop(rig: &Rig) {
+    let stop = CancellationToken::new();
+    stop.cancel();
+    rig.audit.clone().run(stop).await;
+}
+
+#[tokio::test]
+async fn a_clean_stop_leaves_nothing_for_the_next_start_to_read() {
+    let rig = Rig::new(small()).await;
+    let before = rig.call().await;
+    stop(&rig).await;
+    assert_eq!(segments(&rig.folder), 0);
+    // A record that comes after all is kept as any other.
+    let late = rig.call().await;
+    let next = rig.restarted().await;
+    let after = next.call().await;
+    let ids: Vec<_> = next.rows().await.iter().map(|row| row.id).collect();
+    assert_eq!(ids, [before, late, after]);
+}
+
+#[tokio::test]
+async fn a_stop_with_a_call_still_open_keeps_its_intent() {
+    // fault D2
+    let rig = Rig::new(small()).await;
+    let open = rig.begin().await;
+    stop(&rig).await;
+    assert!(segments(&rig.folder) > 0);
+    let next = rig.restarted().await;
+    assert_eq!(next.row(open.id()).await.status, CallStatus::Unknown);
 }
 
 #[tokio::test]

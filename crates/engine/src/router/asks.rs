@@ -20,7 +20,8 @@ use crate::error::CallError;
 use crate::request::{Ask, AskAnswer, AskedFor, Client, Said, Word};
 use crate::server::handle::ServerHandle;
 use crate::server::handshake::trusted;
-use crate::server::link::{Asked, Link};
+use crate::server::link::Asked;
+use crate::server::profiles::Lease;
 
 const INPUT_RESPONSES: &str = "inputResponses";
 const REQUEST_STATE: &str = "requestState";
@@ -29,7 +30,7 @@ const REQUEST_STATE: &str = "requestState";
 const REQUESTS: usize = 16;
 /// How long to wait for what a server of the handshake era asks in the same breath, so that a
 /// client is asked for all of it at once.
-const BREATH: Duration = Duration::from_millis(10);
+const BREATH: Duration = Duration::from_millis(20);
 /// How long a server that needs nothing but time is left alone, times the round.
 const PATIENCE: Duration = Duration::from_millis(200);
 
@@ -167,7 +168,7 @@ impl Asker<'_> {
     /// the call cannot go on.
     pub(super) async fn serve(
         &self,
-        link: &Link,
+        lease: &Lease,
         call: u64,
         mut asked: mpsc::Receiver<Asked>,
     ) -> CallError {
@@ -179,7 +180,7 @@ impl Asker<'_> {
                     sleep(BREATH).await;
                     let rest = std::iter::from_fn(|| asked.try_recv().ok());
                     let all: Vec<Asked> = std::iter::once(first).chain(rest).collect();
-                    link.pause(call, true);
+                    lease.pause(call, true);
                     open.push(self.requests(all, count));
                     count += REQUESTS;
                 }
@@ -188,9 +189,9 @@ impl Asker<'_> {
                         Ok(answered) => answered,
                         Err(error) => return error,
                     };
-                    link.pause(call, !open.is_empty());
+                    lease.pause(call, !open.is_empty());
                     for (id, outcome) in answered {
-                        link.reply(&id, &outcome);
+                        lease.link.reply(&id, &outcome);
                     }
                 }
                 else => return std::future::pending().await,

@@ -21,7 +21,7 @@ use super::{Router, asks};
 use crate::error::CallError;
 use crate::request::{Client, Request};
 use crate::server::handle::ServerHandle;
-use crate::server::link::{Deadline, InFlight, Link, Refusal, Voice};
+use crate::server::link::{Addressed, Deadline, InFlight, Link, Refusal, Voice};
 use crate::server::pending::Answer;
 use crate::server::profiles::Lease;
 
@@ -139,7 +139,8 @@ impl<'a> Trip<'a> {
         let can = self.can();
         let way = match version.era() {
             Era::Handshake if can.anything() => {
-                Way::Own(self.router.own_link(self.server, can, self.limit).await?)
+                let who = (can, self.caller.key);
+                Way::Own(self.router.own_link(self.server, who, self.limit).await?)
             }
             Era::Handshake | Era::Stateless => Way::Shared(shared),
         };
@@ -166,10 +167,12 @@ impl<'a> Trip<'a> {
         let id = link.new_id();
         let params = self.params(road.version, id, again);
         let line = OneLine::request(id, self.request.method, Some(Payload::Edit(&params)));
-        let (asks, asked) = match &road.way {
-            Way::Own(_) => {
-                let (tx, rx) = mpsc::channel(ASKS);
-                (Some(tx), Some(rx))
+        let head = link.has_heads().then(|| self.target.head(&self.request));
+        let line = Addressed { line, head };
+        let (asks, served) = match &road.way {
+            Way::Own(lease) => {
+                let (tx, asked) = mpsc::channel(ASKS);
+                (Some(tx), Some((lease, asked)))
             }
             Way::Shared(_) => (None, None),
         };
@@ -180,13 +183,17 @@ impl<'a> Trip<'a> {
         let called = link.call(&self.caller.agent, id, line, voice);
         let call = called.map_err(|refusal| refused(self.server, refusal))?;
         let waiting = self.wait(call, longest);
-        match (&self.client, asked) {
-            (Some(client), Some(asked)) => {
+        match (&self.client, served) {
+            (Some(client), Some((lease, asked))) => {
                 let asker = self.asker(client);
                 tokio::select! {
                     biased; // What is answered needs nothing any more.
-                    answer = waiting => answer,
-                    error = asker.serve(link, id, asked) => Err(error),
+                    answer = waiting => answer.inspect(|answer| {
+                        if matches!(answer, Answer::Result(_) | Answer::Error(_)) {
+                            lease.answered();
+                        }
+                    }),
+                    error = asker.serve(lease, id, asked) => Err(error),
                 }
             }
             _ => waiting.await,

@@ -12,7 +12,7 @@ use gantry_model::id::ServerId;
 use gantry_model::mcp::ClientCan;
 use gantry_model::restart::History;
 use gantry_model::secret::Redactor;
-use gantry_model::spec::ServerSpec;
+use gantry_model::spec::{Launch, ServerSpec};
 use gantry_model::status::State;
 use gantry_sandbox::Meter;
 use tokio::sync::{Notify, mpsc, watch};
@@ -23,6 +23,7 @@ use super::handle::{Live, ServerHandle};
 use super::link::Counters;
 use super::logs::Logs;
 use super::profiles::Profiles;
+use super::runner::remote::Far;
 use super::runner::{ServerRunner, Surroundings, UsageCell};
 use super::status::ServerStatus;
 use crate::catalog::ServerCatalog;
@@ -83,6 +84,10 @@ impl Begins {
             waiting: Arc::default(),
             profiles: Arc::new(Profiles::new(around)),
         };
+        let far = match &spec.launch {
+            Launch::Process(_) => None,
+            Launch::Remote(remote) => Some(Far::new(remote)),
+        };
         let runner = ServerRunner {
             id: self.id,
             policy: spec.life.restart.policy().unwrap_or_default(),
@@ -101,6 +106,7 @@ impl Begins {
             watch: Stopwatch::start(),
             era_hint: handle.catalog.load().hello.as_ref().map(|hello| hello.era),
             declares: self.declares,
+            far,
         };
         (handle, runner)
     }

@@ -77,7 +77,7 @@ pub(crate) const UNANSWERED: &str =
     "the last three calls in a row got no answer and no sign of life";
 
 /// A place among those who wait for a server to come up, free again when it is dropped.
-struct Seat<'a>(&'a AtomicU32);
+pub(super) struct Seat<'a>(&'a AtomicU32);
 
 impl Drop for Seat<'_> {
     fn drop(&mut self) {
@@ -126,14 +126,21 @@ impl ServerHandle {
 
     /// Returns how the breaker of the live link stands.
     pub(crate) fn breaker(&self) -> BreakerView {
+        let status = self.status.borrow();
         match &*self.live.borrow() {
             Live::Ready(link) => link.silence.view(),
+            Live::Down(_, next_try) if status.failed_connects > 0 => BreakerView {
+                unanswered: status.failed_connects,
+                refuses_for: next_try
+                    .filter(|_| status.is_away)
+                    .map(|at| at.saturating_duration_since(Instant::now())),
+            },
             Live::Cold | Live::Starting | Live::Down(..) => BreakerView::default(),
         }
     }
 
     /// Takes a place among those who wait for the server to come up.
-    fn seat(&self) -> Result<Seat<'_>, CallError> {
+    pub(super) fn seat(&self) -> Result<Seat<'_>, CallError> {
         let limit = self.spec.calls.queue;
         let one_more = |waiting: u32| (waiting < limit).then_some(waiting + 1);
         self.waiting
@@ -184,6 +191,7 @@ impl ServerHandle {
             | State::Ready
             | State::Unresponsive
             | State::BackingOff
+            | State::Disconnected
             | State::Failed
             | State::Stopping
             | State::Stopped => Duration::ZERO,

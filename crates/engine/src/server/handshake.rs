@@ -12,6 +12,7 @@ use gantry_model::era::meta::Identity;
 use gantry_model::era::{Era, ProtocolVersion};
 use gantry_model::jsonrpc::{ErrorBody, Outcome, Raw, RawBuf};
 use gantry_model::mcp::ClientCan;
+use gantry_model::secret::Redactor;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -44,17 +45,20 @@ struct Remembered {
 }
 
 impl Hello {
-    fn keep(greeted: &Greeted<'_>) -> Self {
+    /// Keeps a greeting, but for the server's own secrets: it is shown, and remembered in the store.
+    fn keep(greeted: &Greeted<'_>, redactor: &Redactor) -> Self {
         let info = greeted.server_info;
         let info = info.filter(|info| info.text().len() <= LONGEST_INFO);
+        let clean = |info: Raw<'_>| Raw::trusted(&redactor.redact_json(info.text())).to_buf();
         let instructions = greeted.instructions.as_deref();
+        let instructions = instructions.map(|text| redactor.redact(text));
         let cut = |text: &str| text[..text.floor_char_boundary(LONGEST_INSTRUCTIONS)].to_owned();
         Self {
             era: greeted.era,
             version: greeted.version,
-            server_info: info.map(Raw::to_buf),
+            server_info: info.map(clean),
             capabilities: greeted.capabilities.to_buf(),
-            instructions: instructions.map(cut),
+            instructions: instructions.as_deref().map(cut),
         }
     }
 
@@ -136,7 +140,9 @@ pub(crate) async fn greet(
         }
     };
     let waited = tokio::time::timeout_at(deadline, greeting).await;
-    waited.unwrap_or_else(|_| Err(GreetError::Silent(begun.elapsed())))
+    let hello = waited.unwrap_or_else(|_| Err(GreetError::Silent(begun.elapsed())))?;
+    link.speak(hello.version);
+    Ok(hello)
 }
 
 /// Waits a moment for the probe alone, then sends `initialize` beside it.
@@ -148,7 +154,7 @@ async fn probed(
 ) -> Result<Hello, GreetError> {
     let mut probe = std::pin::pin!(probe.answer());
     match tokio::time::timeout(probe_wait, &mut probe).await {
-        Ok(answer) => match judge_probe(answer)? {
+        Ok(answer) => match judge_probe(link, answer)? {
             Some(hello) => Ok(hello),
             None => initialize(link, who).await,
         },
@@ -159,11 +165,11 @@ async fn probed(
                 hello = &mut initialize => match hello {
                     // A stateless server that takes its time does not know the method.
                     Err(refused @ GreetError::Refused { .. }) => {
-                        judge_probe(probe.await)?.ok_or(refused)
+                        judge_probe(link, probe.await)?.ok_or(refused)
                     }
                     hello => hello,
                 },
-                answer = &mut probe => match judge_probe(answer)? {
+                answer = &mut probe => match judge_probe(link, answer)? {
                     Some(hello) => Ok(hello),
                     None => initialize.await,
                 },
@@ -173,16 +179,17 @@ async fn probed(
 }
 
 /// Reads the probe's answer; `None` means `initialize`.
-fn judge_probe(answer: Answer) -> Result<Option<Hello>, GreetError> {
+fn judge_probe(link: &Link, answer: Answer) -> Result<Option<Hello>, GreetError> {
     let outcome = match &answer {
         Answer::Result(raw) => Outcome::Result(trusted(raw)),
         Answer::Error(raw) => Outcome::Error(trusted(raw)),
         // What is no valid answer is not a stateless server's.
         Answer::Failed(Failure::Protocol(_)) => return Ok(None),
+        Answer::Failed(Failure::Remote(error)) if error.is_unknowing() => return Ok(None),
         Answer::Failed(failure) => return Err(GreetError::Cut(failure.clone())),
     };
     match classify_probe_answer(outcome) {
-        Probe::Stateless(hello) => Ok(Some(Hello::keep(&hello))),
+        Probe::Stateless(hello) => Ok(Some(Hello::keep(&hello, link.logs.redactor()))),
         Probe::Initialize => Ok(None),
         Probe::Failed(error) => Err(error.into()),
     }
@@ -195,7 +202,8 @@ async fn initialize(
     let asked = link.ask_begin("initialize", Some(&initialize_params(identity, can)));
     match asked.map_err(GreetError::Cut)?.answer().await {
         Answer::Result(raw) => {
-            let hello = Hello::keep(&read_initialize(trusted(&raw))?);
+            let hello = Hello::keep(&read_initialize(trusted(&raw))?, link.logs.redactor());
+            link.speak(hello.version);
             link.tell("notifications/initialized", None);
             Ok(hello)
         }

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::fair::FairQueue;
 use super::link::Voice;
+use crate::transport::http::{Head, HttpError};
 
 /// How a call on a link ended.
 #[derive(Debug)]
@@ -39,12 +40,16 @@ pub(crate) enum Failure {
     Exited(String),
     /// The server does not read what it is sent.
     NotReading,
+    /// The remote server could not be reached, or not be understood.
+    Remote(HttpError),
 }
 
 /// A line that is to be written to the server, with the call it belongs to.
 pub(crate) struct Outgoing {
     pub(crate) id: u64,
     pub(crate) line: Vec<u8>,
+    /// What an HTTP head repeats of it.
+    pub(crate) head: Option<Box<Head>>,
 }
 
 /// What became of a call that was entered.
@@ -124,6 +129,8 @@ impl Pause {
 enum Lane {
     /// Handshake, health and listing take none.
     None,
+    /// Nor does a subscription, whose answer comes last, if at all.
+    Standing,
     Waiting,
     /// It has a lane, and somebody is about to write its line.
     Handed,
@@ -214,7 +221,11 @@ impl Pending {
     }
 
     /// Enters a request of our own, which takes no lane.
-    pub(crate) fn enter_own(&self, id: u64) -> Result<oneshot::Receiver<Answer>, Failure> {
+    pub(crate) fn enter_own(
+        &self,
+        id: u64,
+        method: &str,
+    ) -> Result<oneshot::Receiver<Answer>, Failure> {
         let (answer, receiver) = oneshot::channel();
         let mut state = self.lock();
         if let Some(failure) = &state.ended {
@@ -225,7 +236,10 @@ impl Pending {
             voice: None,
             last_activity: Instant::now(),
             pause: Pause::default(),
-            lane: Lane::None,
+            lane: match method {
+                "subscriptions/listen" => Lane::Standing,
+                _ => Lane::None,
+            },
         };
         state.entries.insert(id, entry);
         Ok(receiver)
@@ -255,7 +269,7 @@ impl Pending {
     pub(crate) fn is_sent(&self, id: u64) -> bool {
         let state = self.lock();
         let entry = state.entries.get(&id);
-        entry.is_some_and(|entry| matches!(entry.lane, Lane::None | Lane::Taken))
+        entry.is_some_and(|entry| matches!(entry.lane, Lane::None | Lane::Standing | Lane::Taken))
     }
 
     /// Returns the one call that the server was sent and has not answered, if there is just one.
@@ -268,10 +282,11 @@ impl Pending {
         (is_sent && sent.next().is_none()).then_some(*id)
     }
 
-    /// Tells whether the server was sent a call that is none of these and waits for its answer.
+    /// Tells whether the server was sent something that is none of these and waits for its answer, be
+    /// it a call or a request of our own, such as a listing.
     pub(crate) fn has_other_than(&self, unread: &[u64]) -> bool {
         let state = self.lock();
-        let is_sent = |entry: &Entry| matches!(entry.lane, Lane::Handed | Lane::Taken);
+        let is_sent = |entry: &Entry| matches!(entry.lane, Lane::Handed | Lane::Taken | Lane::None);
         let mut entries = state.entries.iter();
         entries.any(|(id, entry)| is_sent(entry) && !unread.contains(id))
     }
@@ -295,7 +310,7 @@ impl Pending {
                 state.entries.insert(id, entry);
                 return (false, next);
             }
-            Lane::None | Lane::Left | Lane::Taken => {}
+            Lane::None | Lane::Standing | Lane::Left | Lane::Taken => {}
         }
         if keep_lane && entry.lane == Lane::Taken {
             entry.answer = None;

@@ -2,6 +2,7 @@
 //! and returns the next; stop overtakes everything. Calls do not pass through here.
 
 mod care;
+pub(crate) mod remote;
 mod running;
 mod serving;
 mod starting;
@@ -24,6 +25,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::remote::Far;
 use self::running::Running;
 use super::handle::{Live, Order};
 use super::link::Counters;
@@ -36,11 +38,14 @@ use crate::clock::{Stopwatch, jitter, unix_ms};
 use crate::config::EngineLimits;
 use crate::driver::process::ProcessDriver;
 use crate::events::Events;
+use crate::transport::http::Clients;
 
 /// What all runners of an engine share.
 #[derive(Clone)]
 pub(crate) struct Surroundings {
     pub(crate) driver: Arc<ProcessDriver>,
+    /// The way to remote servers.
+    pub(crate) clients: Arc<Clients>,
     pub(crate) store: Store,
     pub(crate) events: Events,
     pub(crate) tracker: TaskTracker,
@@ -75,6 +80,8 @@ pub(crate) struct ServerRunner {
     pub(crate) era_hint: Option<Era>,
     /// What the server is told that its client can do; what such a life lists is not looked at.
     pub(crate) declares: ClientCan,
+    /// What is remembered of a remote server between connections.
+    pub(crate) far: Option<Far>,
 }
 
 /// How the process can be asked for its usage while it runs.
@@ -96,6 +103,8 @@ enum Next {
 struct Ended {
     how: String,
     kind: EndKind,
+    /// For how long a remote server asks to be left alone.
+    retry_after: Option<Duration>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -120,6 +129,7 @@ impl ServerRunner {
                 Next::Rest => self.resting().await,
                 Next::Start => self.starting().await,
                 Next::Serve(running) => self.serving(*running).await,
+                Next::Crashed(ended) if self.far.is_some() => self.reaching_again(ended).await,
                 Next::Crashed(ended) => self.backing_off(ended).await,
                 Next::Restart(running) => self.restarting(*running).await,
                 Next::Stop(running) => self.stopping(running).await,
@@ -263,12 +273,11 @@ impl ServerRunner {
 
     /// Closes stdin, sends SIGTERM, waits, kills. Every call on the link is answered.
     async fn end(&self, mut running: Running, failure: &Failure, grace: Duration) {
-        running.link.close_input();
-        running.tree.terminate();
+        running.terminate();
         let kill_at = self.around.kill_at.clone();
         tokio::select! {
             biased; // An end of its own first.
-            _exit = running.tree.wait() => {}
+            () = running.ended() => {}
             () = grace_over(grace, kill_at) => running.kill().await,
         }
         self.forget_usage();
@@ -285,6 +294,9 @@ impl ServerRunner {
 
     fn forgive(&mut self) {
         self.history.reset();
+        if let Some(far) = &mut self.far {
+            far.reconnect.forgive();
+        }
         self.status.send_modify(|status| {
             status.restarts = 0;
             status.health_warning = false;

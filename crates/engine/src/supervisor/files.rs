@@ -1,8 +1,9 @@
 //! The servers of files: made what a configuration says, touching only those that changed. They are
-//! stored for their identity and order only, without the values of their environment: each start
+//! stored for their identity and order only, without what variables hold: each start
 //! reads them anew from their files. Entry points: `begin`, then `place` for each.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 
 use gantry_model::id::ServerName;
 use gantry_model::spec::{Launch, ServerSpec, Source};
@@ -20,6 +21,8 @@ pub struct Applied {
     pub changed: Vec<ServerName>,
     /// Servers that are gone.
     pub removed: Vec<ServerName>,
+    /// Servers that nobody has approved, left out because the API has given their names away.
+    pub shadowed: Vec<ServerName>,
 }
 
 impl Supervisor {
@@ -33,7 +36,7 @@ impl Supervisor {
         for spec in specs {
             spec.check()?;
         }
-        let wanted: HashMap<_, _> = specs.iter().map(|spec| (&spec.name, spec.source)).collect();
+        let wanted: HashMap<_, _> = specs.iter().map(|spec| (&spec.name, spec)).collect();
         let turn = self.changing.lock().await;
         if self.stopping.is_cancelled() {
             return Err(EngineError::Stopping);
@@ -43,7 +46,7 @@ impl Supervisor {
             row.spec.source == Source::Api
                 && wanted
                     .get(&row.spec.name)
-                    .is_some_and(|source| *source != Source::Api)
+                    .is_some_and(|spec| spec.source != Source::Api && !waits(spec))
         });
         if let Some(row) = clash {
             return Err(EngineError::Conflict {
@@ -86,6 +89,10 @@ impl Supervisor {
                 return Ok(());
             }
             if handle.spec.source == Source::Api && spec.source != Source::Api {
+                if waits(&spec) {
+                    applied.shadowed.push(name);
+                    return Ok(());
+                }
                 return Err(EngineError::Conflict { name });
             }
             (row.id, row.created_ms) = (handle.id, handle.created_ms);
@@ -97,6 +104,10 @@ impl Supervisor {
             turn = self.turn(&name).await?;
         } else {
             if let Some(known) = stored.iter().find(|row| row.spec.name == name) {
+                if known.spec.source == Source::Api && waits(&spec) {
+                    applied.shadowed.push(name);
+                    return Ok(());
+                }
                 (row.id, row.created_ms) = (known.id, known.created_ms);
             }
             self.store.replace_server(&row).await?;
@@ -108,13 +119,27 @@ impl Supervisor {
     }
 }
 
-/// Returns a spec as it is stored: what a file or Gantry itself gives to a server's environment is
-/// read anew at each start, so that its values, which may be secrets, stay out of the database.
+/// Tells whether a server waits for a person's word; it takes no name from anybody.
+pub(super) fn waits(spec: &ServerSpec) -> bool {
+    spec.needs_approval.is_some()
+}
+
+/// Returns a spec as it is stored: what a file or Gantry itself gives to a server is read anew at each
+/// start, so that what its variables hold, which may be secrets, stays out of the database.
 pub(super) fn stored(spec: &ServerSpec) -> ServerSpec {
     let mut spec = spec.clone();
     if spec.source != Source::Api {
-        let Launch::Process(process) = &mut spec.launch;
-        process.env.values_mut().for_each(String::clear);
+        match &mut spec.launch {
+            Launch::Process(process) => {
+                process.env.values_mut().for_each(String::clear);
+                (process.command, process.args) = (process.shown_command(), process.shown_args());
+                process.cwd = process.shown_cwd().map(PathBuf::from);
+            }
+            Launch::Remote(remote) => {
+                remote.headers.values_mut().for_each(String::clear);
+                (remote.url, remote.proxy) = (remote.shown_url(), remote.shown_proxy());
+            }
+        }
     }
     spec
 }

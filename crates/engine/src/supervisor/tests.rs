@@ -34,6 +34,7 @@ async fn supervisor(folder: &Path, armed: &Arc<AtomicBool>) -> Supervisor {
     let armed = Arc::clone(armed);
     let around = Surroundings {
         driver: Arc::new(ProcessDriver::new(sandbox, Vec::new(), folder.to_owned())),
+        clients: Arc::default(),
         store: store.clone(),
         events,
         tracker: TaskTracker::new(),
@@ -60,6 +61,7 @@ fn spec() -> ServerSpec {
         cwd: Some("/".into()),
         profile: gantry_model::spec::Profile::Local,
         limits: Default::default(),
+        written: Default::default(),
     };
     let name: ServerName = "a".parse().unwrap();
     let mut spec = ServerSpec::process(name, launch);

@@ -84,6 +84,7 @@ fn spec(name: &str, peer: &Evilpeer) -> ServerSpec {
         cwd: Some("/".into()),
         profile: Profile::Local,
         limits: Default::default(),
+        written: Default::default(),
     };
     let mut spec = ServerSpec::process(name.parse().unwrap(), launch);
     spec.start = Start::Eager;

@@ -115,7 +115,10 @@ fn complete(path: &str, operation: &mut Operation) {
             "400",
             "The request cannot be understood: `http.host`, `request.query`, `wire.*`.",
         ),
-        ("403", "`http.origin`: it comes from another web page."),
+        (
+            "403",
+            "`http.origin`, `http.host`: it comes from another web page, or names another host.",
+        ),
         ("default", "Any other refusal or failure."),
     ]);
     // Handlers of different nouns may share a name; operations may not.

@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 pub(super) use self::health::HealthView;
-pub(super) use self::server::{ServerStatusView, ServerSummary};
+pub(super) use self::server::{ServerStatusView, ServerSummary, command, url};
 pub(super) use self::spec::SpecView;
 
 /// Returns the time now, in milliseconds since 1970.

@@ -3,17 +3,18 @@
 //! A running gateway takes the approval at once. Without a terminal `--yes` must be said. Entry
 //! point: [`run`].
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
 
 use crate::app::data::DataFolder;
+use crate::config::mistake::Mistake;
 use crate::config::plan::Unapproved;
 
 use super::failure::{Exit, Failure};
-use super::files::{Files, Setup, show};
+use super::files::{Files, Setup, refused, show};
 use super::format::pretty;
 use super::{Surroundings, prompt};
 
@@ -41,7 +42,25 @@ pub(super) fn run(options: &Options, surroundings: &Surroundings) -> Result<Exit
     };
     let setup = Setup::new(&files, data, surroundings)?;
     let screen = &surroundings.screen;
-    let waiting = chosen(options, &setup, setup.plan(screen)?.unapproved)?;
+    let plan = setup.plan(screen)?;
+    // A person who looks at what waits is told what is wrong in it; a file that cannot be read at all
+    // has nothing to approve.
+    let spoilt: Vec<Mistake> = plan
+        .ignored
+        .iter()
+        .map(|ignored| ignored.mistake.clone())
+        .filter(|mistake| {
+            !plan
+                .unapproved
+                .iter()
+                .any(|file| file.path == mistake.path())
+        })
+        .filter(|mistake| is_named(options, &setup, mistake.path()))
+        .collect();
+    let waiting = chosen(options, &setup, plan.unapproved)?;
+    if !spoilt.is_empty() {
+        return Err(refused(&spoilt, screen));
+    }
     if options.json {
         let items: Vec<_> = waiting
             .iter()
@@ -76,6 +95,16 @@ pub(super) fn run(options: &Options, surroundings: &Surroundings) -> Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
+/// Tells whether a file is meant: it was named, or none was.
+fn is_named(options: &Options, setup: &Setup, file: &Path) -> bool {
+    let at = |file: &Path| real(&setup.folder.join(file));
+    options.files.is_empty() || options.files.iter().any(|named| at(named) == at(file))
+}
+
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
 /// Returns the waiting files that were named, or all.
 fn chosen(
     options: &Options,
@@ -85,7 +114,6 @@ fn chosen(
     if options.files.is_empty() {
         return Ok(waiting);
     }
-    let real = |path: &std::path::Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let named: Vec<PathBuf> = options
         .files
         .iter()

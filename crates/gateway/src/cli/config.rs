@@ -83,7 +83,11 @@ fn report(
 ) -> Result<ExitCode, Failure> {
     let (plan, mistakes) = match loaded {
         Ok(mut plan) => {
-            let mistakes = std::mem::take(&mut plan.mistakes);
+            let mut mistakes = std::mem::take(&mut plan.mistakes);
+            let ignored = std::mem::take(&mut plan.ignored).into_iter();
+            mistakes.extend(ignored.map(|ignored| ignored.mistake));
+            let shadows = plan.shadows.iter().map(ToString::to_string);
+            plan.warnings.extend(shadows);
             (plan, mistakes)
         }
         Err(mistakes) => (Plan::default(), mistakes),

@@ -11,7 +11,7 @@ use crate::app::data::DataFolder;
 use crate::config::approval::Approvals;
 use crate::config::env::{Environment, HOME};
 use crate::config::mistake::Mistake;
-use crate::config::plan::{self, Given, Plan, Unapproved};
+use crate::config::plan::{self, Given, LastGood, Plan, Unapproved};
 use crate::config::source::{self, Source};
 
 use super::failure::{Exit, Failure};
@@ -36,6 +36,8 @@ pub(super) struct Setup {
     pub(super) folder: PathBuf,
     pub(super) data: DataFolder,
     pub(super) inputs: BTreeMap<String, String>,
+    /// What holds while a file of a running gateway is being written anew.
+    pub(super) last_good: LastGood,
     environment: Environment,
 }
 
@@ -59,6 +61,7 @@ impl Setup {
             folder,
             data,
             inputs: BTreeMap::new(),
+            last_good: LastGood::new(),
             environment: surroundings.environment.clone(),
         })
     }
@@ -72,6 +75,7 @@ impl Setup {
             environment: &self.environment,
             folder: &self.folder,
             inputs: &self.inputs,
+            last_good: &self.last_good,
         })
     }
 

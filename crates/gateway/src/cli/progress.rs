@@ -11,6 +11,7 @@ const TURNS: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧
 /// Something that is waited for.
 pub(super) struct Progress {
     turns: bool,
+    width: usize,
     turn: usize,
     told: String,
 }
@@ -20,6 +21,7 @@ impl Progress {
     pub(super) fn new(screen: &Screen) -> Self {
         Self {
             turns: screen.is_terminal() && io::stderr().is_terminal(),
+            width: screen.width().saturating_sub(4),
             turn: 0,
             told: String::new(),
         }
@@ -32,7 +34,9 @@ impl Progress {
         if self.turns {
             let turn = TURNS[self.turn % TURNS.len()];
             self.turn += 1;
-            drop(write!(out, "\r\x1b[K{turn} {text}").and_then(|()| out.flush()));
+            // A line that is longer than the terminal could not be wiped; a log line writes over it.
+            let text: String = text.chars().take(self.width).collect();
+            drop(write!(out, "\r\x1b[K{turn} {text}\r").and_then(|()| out.flush()));
         } else if text != self.told {
             drop(writeln!(out, "{text}"));
         }
@@ -40,11 +44,24 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
-    fn drop(&mut self) {
+impl Progress {
+    /// Begins to wait, if there is a terminal to show it on.
+    pub(super) fn on_terminal(screen: &Screen) -> Option<Self> {
+        let progress = Self::new(screen);
+        progress.turns.then_some(progress)
+    }
+
+    /// Wipes the line that turns, so that another can be printed.
+    pub(super) fn wipe(&mut self) {
         if self.turns && self.turn > 0 {
             let mut out = io::stderr().lock();
             drop(write!(out, "\r\x1b[K").and_then(|()| out.flush()));
         }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.wipe();
     }
 }

@@ -157,6 +157,18 @@ fn one(server: &Value, screen: &Screen) {
         .collect();
     field("env", names.join(" "));
     field(
+        "url",
+        joined([text(server, "/url"), text(server, "/transport")], ", ")
+            .trim_start_matches("stdio")
+            .to_owned(),
+    );
+    field("proxy", text(server, "/spec/proxy"));
+    let names: Vec<String> = list(server, "/spec/headers")
+        .iter()
+        .map(|name| text(name, ""))
+        .collect();
+    field("headers", names.join(" "));
+    field(
         "profile",
         format!(
             "{}, {}, from {}",

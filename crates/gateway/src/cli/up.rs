@@ -104,6 +104,11 @@ fn agree(
         setup.approve(&approved)?;
         plan = setup.plan(screen)?;
     }
+    if options.trust && !plan.ignored.is_empty() {
+        let ignored = plan.ignored.into_iter();
+        let mistakes: Vec<_> = ignored.map(|ignored| ignored.mistake).collect();
+        return Err(files::refused(&mistakes, screen));
+    }
     if setup.ask_inputs(&plan) {
         plan = setup.plan(screen)?;
     }
@@ -210,7 +215,7 @@ impl Gateway<'_> {
             screen: surroundings.screen,
             url: &url,
             folder: &folder,
-            mistakes: &plan.mistakes,
+            plan: &plan,
             began,
         };
         let serving = app::serve(
@@ -242,12 +247,16 @@ impl Gateway<'_> {
     /// Everything between an engine that runs and a gateway that serves.
     async fn prepare(&self, engine: &Engine, stop: &CancellationToken) -> Result<(), Failure> {
         let specs = self.specs(engine)?;
-        engine.set_notices(live::notices(&self.plan));
+        engine.set_notices(live::notices(&self.plan, &[]));
         let applying = async {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => Ok(()),
-                applied = engine.apply(specs) => applied.map(drop).map_err(|error| clash(&error)),
+                applied = engine.apply(specs) => {
+                    let applied = applied.map_err(|error| clash(&error))?;
+                    engine.set_notices(live::notices(&self.plan, &applied.shadowed));
+                    Ok(())
+                }
             }
         };
         // Servers come up while the keys of a first start are made.

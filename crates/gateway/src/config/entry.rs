@@ -5,21 +5,24 @@
 //! point: [`read`].
 
 pub(in crate::config) mod fields;
+pub(in crate::config) mod remote;
+pub(in crate::config) mod told;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use gantry_model::id::ServerName;
 use gantry_model::spec::{
-    Allowances, CallPolicy, LifePolicy, ProcessLaunch, Profile, ResourceLimits, ServerSpec, Source,
-    SpecError, Start, ToolFilter, WhenUnresponsive, check_url,
+    Allowances, CallPolicy, Launch, LifePolicy, ProcessLaunch, Profile, ResourceLimits, ServerSpec,
+    Source, SpecError, Start, ToolFilter, ToolSettings, WhenUnresponsive, Written,
 };
 
 use super::document::{Document, Node, Span, Table, Value};
 use super::expand::Values;
 use super::mistake::{Kind, Mistake, meant};
 
-use fields::{Fields, Told};
+use fields::Fields;
+use told::Told;
 
 /// One server as it stands in a file.
 #[derive(Debug, Clone)]
@@ -74,7 +77,7 @@ pub struct Reading {
 }
 
 /// The keys of an entry.
-pub const KEYS: [&str; 25] = [
+pub const KEYS: [&str; 29] = [
     "type",
     "transport",
     "command",
@@ -85,6 +88,10 @@ pub const KEYS: [&str; 25] = [
     "httpUrl",
     "serverUrl",
     "headers",
+    "proxy",
+    "allow_private",
+    "ca_file",
+    "reconnect",
     "timeout",
     "disabled",
     "enabled",
@@ -126,7 +133,9 @@ pub const LIFE: [&str; 7] = [
 /// The keys of `life.restart`.
 pub const RESTART: [&str; 4] = ["at_once", "window", "ladder", "reset_after"];
 /// The keys of `tools`.
-pub const TOOLS: [&str; 2] = ["include", "exclude"];
+pub const TOOLS: [&str; 3] = ["include", "exclude", "settings"];
+/// The keys of `tools.settings.NAME`.
+pub const TOOL: [&str; 2] = ["timeout", "idempotent"];
 
 /// Members that clients put into an entry and that need no word from us.
 const OF_CLIENTS: [&str; 9] = [
@@ -206,7 +215,7 @@ fn spec(told: &mut Told<'_>, entry: &Entry, fill: Fill<'_>) -> Option<ServerSpec
         source: Source::File,
         tools,
         allow,
-        ..ServerSpec::process(name?, launch?)
+        ..ServerSpec::new(name?, launch?)
     };
     if let Some(lanes) = concurrency {
         spec.calls.concurrency = u32::try_from(lanes).ok();
@@ -223,18 +232,16 @@ fn spec(told: &mut Told<'_>, entry: &Entry, fill: Fill<'_>) -> Option<ServerSpec
     Some(spec)
 }
 
-/// Reads how the server comes to life: a command, or a URL, which is checked and then refused.
-fn launch(fields: &mut Fields<'_, '_>, entry: &Entry) -> Option<ProcessLaunch> {
+/// Reads how the server comes to life: a command, or a URL.
+fn launch(fields: &mut Fields<'_, '_>, entry: &Entry) -> Option<Launch> {
     let kind = fields.kind(&TYPES);
-    let urls: Vec<&str> = ["url", "httpUrl", "serverUrl"]
-        .into_iter()
-        .filter(|key| fields.has(key))
-        .collect();
-    let remote = !urls.is_empty() || kind.is_some_and(|kind| kind != "stdio");
-    if remote {
-        refuse_remote(fields, entry, kind, &urls);
-        return None;
+    if remote::is_remote(fields, kind) {
+        return remote::read(fields, entry, kind).map(Launch::Remote);
     }
+    process(fields, entry).map(Launch::Process)
+}
+
+fn process(fields: &mut Fields<'_, '_>, entry: &Entry) -> Option<ProcessLaunch> {
     let command = fields.text("command");
     if command.is_none() && !fields.has("command") {
         let mistake = fields.told.mistake(&entry.name_span, Kind::Value);
@@ -255,6 +262,7 @@ fn launch(fields: &mut Fields<'_, '_>, entry: &Entry) -> Option<ProcessLaunch> {
         )
         .unwrap_or(Profile::Local);
     let limits = limits(fields);
+    let written = written(fields.told);
     let folder = fields.fill.folder();
     let mut command = command?;
     // As every client does, a command that is a path counts from the working folder.
@@ -268,56 +276,25 @@ fn launch(fields: &mut Fields<'_, '_>, entry: &Entry) -> Option<ProcessLaunch> {
         cwd: Some(cwd.map_or_else(|| folder.to_owned(), |cwd| folder.join(cwd))),
         profile,
         limits,
+        written,
     })
 }
 
-fn refuse_remote(fields: &mut Fields<'_, '_>, entry: &Entry, kind: Option<&str>, urls: &[&str]) {
-    let Some(&key) = urls.first() else {
-        let kind = kind.unwrap_or_default();
-        let mistake = fields.told.mistake(&entry.name_span, Kind::Value);
-        fields.told.push(
-            mistake
-                .say("`url` is missing")
-                .label(format!("a server of type `{kind}`"))
-                .help("write `\"url\": \"https://…\"`, and `\"headers\": {…}` if it needs some"),
-        );
-        return;
-    };
-    let url = fields.text(key);
-    fields.pairs("headers");
-    let Some(node) = fields.node(key) else { return };
-    if fields.has("command") {
-        let mistake = fields.told.mistake(&node.span, Kind::Value);
-        fields.told.push(
-            mistake
-                .say(format!("`command` and `{key}` exclude each other"))
-                .label("a remote server has no command")
-                .help("keep one of them"),
-        );
-        return;
-    }
-    let Some(url) = url else { return };
-    let filled = matches!(fields.fill, Fill::From(_)) || !url.contains("${");
-    if filled && let Err(error) = check_url(&url) {
-        let mistake = fields.told.mistake(&node.span, Kind::Refused);
-        fields.told.push(
-            mistake
-                .say(format!("`{key}` cannot be used: {error}"))
-                .label("this")
-                .help(error.hint()),
-        );
-        return;
-    }
-    if fields.told.mistakes.is_empty() {
-        let mistake = fields.told.mistake(&node.span, Kind::Remote);
-        fields.told.push(
-            mistake
-                .say("this is a remote server, and this version runs commands only")
-                .label("a URL")
-                .help(
-                    "the other servers are not touched; set `\"disabled\": true` to silence this",
-                ),
-        );
+/// Returns what the file says where variables were filled, for whoever shows or stores it.
+fn written(told: &Told<'_>) -> Written {
+    let at = |field: &str| told.written.get(field).cloned();
+    let argument = |field: &String| field.strip_prefix("args[")?.strip_suffix(']')?.parse().ok();
+    let args = told
+        .written
+        .iter()
+        .filter_map(|(field, text)| Some((argument(field)?, text.clone())));
+    Written {
+        command: at("command"),
+        args: args.collect(),
+        cwd: at("cwd"),
+        url: ["url", "httpUrl", "serverUrl"].into_iter().find_map(at),
+        variables: told.variables.clone(),
+        inputs: told.inputs.clone(),
     }
 }
 
@@ -395,18 +372,45 @@ fn tools(fields: &mut Fields<'_, '_>, table: &Table) -> ToolFilter {
     let Some(mut tools) = fields.below("tools", &TOOLS) else {
         return ToolFilter::default();
     };
+    let (include, exclude) = (tools.names("include"), tools.names("exclude"));
     ToolFilter {
-        include: tools.names("include"),
-        exclude: tools.names("exclude").unwrap_or_default(),
+        include,
+        exclude: exclude.unwrap_or_default(),
+        settings: settings(&mut tools),
     }
+}
+
+/// Reads what is said of single tools, by their own names. row 3.4
+fn settings(tools: &mut Fields<'_, '_>) -> BTreeMap<String, ToolSettings> {
+    let Some(node) = tools.node("settings") else {
+        return BTreeMap::new();
+    };
+    let Some(table) = node.as_table() else {
+        let help = "write a table for each tool, by its own name";
+        tools.told.wrong(node, "tools.settings", "a table", help);
+        return BTreeMap::new();
+    };
+    let mut named = Fields::new(tools.told, table, "tools.settings", tools.fill);
+    let mut settings = BTreeMap::new();
+    for member in &table.members {
+        if let Some(mut tool) = named.below(&member.key, &TOOL) {
+            let said = ToolSettings {
+                timeout: tool.period("timeout"),
+                idempotent: tool.flag("idempotent").unwrap_or_default(),
+            };
+            settings.insert(member.key.clone(), said);
+        }
+    }
+    settings
 }
 
 /// Tells what the model's own rules refuse, at the place that it is about.
 fn unusable(told: &mut Told<'_>, entry: &Entry, error: &SpecError) {
     let field = error.field();
-    let variable = field.strip_prefix("env.").and_then(|variable| {
-        let env = entry.node.find("env")?.as_table()?;
-        Some(env.get(variable)?.key_span.clone())
+    let variable = field.split_once('.').and_then(|(table, variable)| {
+        let table = Some(table).filter(|table| matches!(*table, "env" | "headers"))?;
+        let table = entry.node.find(table)?.as_table()?;
+        Some(table.get(variable)?.key_span.clone())
     });
     let short = field.strip_prefix("calls.").unwrap_or(&field);
     let span = variable
@@ -414,10 +418,12 @@ fn unusable(told: &mut Told<'_>, entry: &Entry, error: &SpecError) {
         .or_else(|| Some(entry.node.find(short)?.span.clone()))
         .unwrap_or_else(|| entry.name_span.clone());
     let kind = match error {
-        SpecError::Shell { .. } | SpecError::Script { .. } | SpecError::Variable { .. } => {
-            Kind::Refused
-        }
+        SpecError::Shell { .. }
+        | SpecError::Script { .. }
+        | SpecError::Variable { .. }
+        | SpecError::Remote { .. } => Kind::Refused,
         SpecError::Command { .. }
+        | SpecError::Both { .. }
         | SpecError::Nul { .. }
         | SpecError::Range { .. }
         | SpecError::Restart { .. } => Kind::Value,

@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use gantry_model::secret::SecretText;
+
 use super::env::{Environment, HOME};
 
 /// What variables are filled from.
@@ -27,8 +29,10 @@ pub struct Filled {
     pub text: String,
     /// What looks like a variable and is none.
     pub odd: Vec<String>,
-    /// The variables of the environment that were used.
-    pub used: Vec<String>,
+    /// The variables of the environment that were used, with what they held.
+    pub variables: BTreeMap<String, SecretText>,
+    /// The inputs that were used, with what was given.
+    pub inputs: BTreeMap<String, SecretText>,
 }
 
 /// What is used and not there.
@@ -66,7 +70,11 @@ pub fn expand(text: &str, values: Values<'_>) -> Result<Filled, Missing> {
         filled.text.push_str(before);
         let body = &after[2..];
         let Some(end) = body.find('}') else {
-            filled.odd.push(after.chars().take(40).collect());
+            // What follows may be anything; only what could be a name is shown of it.
+            let is_part = |letter: char| letter.is_ascii_alphanumeric() || "_:".contains(letter);
+            let name = body.split(|letter| !is_part(letter)).next();
+            let name = name.unwrap_or_default().split(":-").next();
+            filled.odd.push(format!("${{{}", name.unwrap_or_default()));
             filled.text.push_str(after);
             return Ok(filled);
         };
@@ -80,7 +88,11 @@ pub fn expand(text: &str, values: Values<'_>) -> Result<Filled, Missing> {
             }
             Some(Reference::Known(value)) => filled.text.push_str(&value),
             Some(Reference::Input(id)) => match values.inputs.get(id) {
-                Some(value) => filled.text.push_str(value),
+                Some(value) => {
+                    filled.text.push_str(value);
+                    let held = SecretText::new(value.clone());
+                    filled.inputs.insert(id.to_owned(), held);
+                }
                 None => return Err(Missing::Input { id: id.to_owned() }),
             },
             Some(Reference::Variable { name, default }) => {
@@ -95,7 +107,8 @@ pub fn expand(text: &str, values: Values<'_>) -> Result<Filled, Missing> {
                     }
                 };
                 filled.text.push_str(value);
-                filled.used.push(name.to_owned());
+                let held = SecretText::new(value.to_owned());
+                filled.variables.insert(name.to_owned(), held);
             }
         }
         rest = &body[end + 1..];
@@ -189,7 +202,8 @@ mod tests {
         let missing = Missing::Variable { name: "B".into() };
         assert_eq!(fill("${B}"), Err(missing.clone())); // fault K1
         assert_eq!(fill("${env:B}"), Err(missing));
-        assert_eq!(fill("${A}${EMPTY}").unwrap().used, ["A", "EMPTY"]);
+        let used = fill("${A}${EMPTY}").unwrap().variables;
+        assert_eq!(used.keys().collect::<Vec<_>>(), ["A", "EMPTY"]);
     }
 
     #[test]

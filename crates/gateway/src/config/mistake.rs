@@ -1,7 +1,10 @@
 //! What is wrong in a configuration file: where, what, and what to write instead.
 //!
 //! `Display` is one line, `file:line:column: what`, for logs and statuses; on a terminal a mistake is
-//! shown in its file ([`Mistake::render`]). Never shows a value that a variable holds.
+//! shown in its file ([`Mistake::render`]), whose private values are masked. Never shows a value that a
+//! variable holds.
+
+mod mask;
 
 use std::fmt;
 use std::io;
@@ -13,7 +16,7 @@ use miette::{
     Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode,
 };
 
-use super::document::{Span, place};
+use super::document::{Span, Syntax, place};
 
 /// What kind of mistake it is; each has a stable code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,13 +159,13 @@ impl Mistake {
             .with_context_lines(1)
             .with_links(false)
             .without_syntax_highlighting();
-        let shown =
-            Shown {
-                mistake: self,
-                source: self.0.text.as_ref().map(|text| {
-                    NamedSource::new(self.0.path.display().to_string(), harmless(text))
-                }),
-            };
+        let shown = Shown {
+            mistake: self,
+            source: self.0.text.as_ref().map(|text| {
+                let text = mask::mask(text, Syntax::of(&self.0.path));
+                NamedSource::new(self.0.path.display().to_string(), harmless(&text))
+            }),
+        };
         let mut text = String::new();
         match handler.render_report(&mut text, &shown) {
             Ok(()) => text,

@@ -2,19 +2,23 @@
 //! waits for a person's word.
 //!
 //! A file that cannot be read as a whole is an error and nothing is planned; a mistake in one entry
-//! leaves out that server. What nobody has approved is planned to wait, its variables unfilled and its
-//! `[gateway]` without effect. Entry point: [`load`].
+//! leaves out that server. What nobody has approved is inert: it is planned to wait, takes only names
+//! that are free, hides nothing, and what is wrong in it spoils nothing. Entry point: [`load`].
+
+mod asks;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use gantry_model::diagnose::chain;
 use gantry_model::spec::ServerSpec;
 
 use super::approval::{Approvals, Digest};
 use super::clients::ours;
-use super::document::{Document, Node, Syntax, Value, read_text};
+use super::document::{Document, Syntax, read_text};
 use super::entry::{self, Entry, Fill};
 use super::env::Environment;
 use super::expand::{self, Values};
@@ -36,12 +40,17 @@ pub struct Given<'a> {
     pub folder: &'a Path,
     /// What the person was asked for.
     pub inputs: &'a BTreeMap<String, String>,
+    /// What holds while an approved file is being written anew and cannot be read.
+    pub last_good: &'a LastGood,
 }
+
+/// The folder's files that were approved and in force, as they were then.
+pub type LastGood = BTreeMap<PathBuf, Arc<Read>>;
 
 /// What all files together ask for.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// The servers that can be had, in order.
+    /// The servers that can be had, in order; those that wait are the last.
     pub servers: Vec<Planned>,
     /// Why others cannot.
     pub mistakes: Vec<Mistake>,
@@ -51,10 +60,16 @@ pub struct Plan {
     pub settings: Settings,
     /// Files that wait for a person's word.
     pub unapproved: Vec<Unapproved>,
+    /// What is wrong in files that nobody has approved, and harms nothing.
+    pub ignored: Vec<Ignored>,
+    /// Entries that nobody has approved, of names that others have.
+    pub shadows: Vec<Shadow>,
     /// The files that are there.
     pub files: Vec<PathBuf>,
     /// The inputs that approved files ask for.
     pub inputs: BTreeSet<String>,
+    /// The approved files as they are, for the next plan.
+    pub good: LastGood,
 }
 
 /// A server and where it stands.
@@ -81,6 +96,50 @@ pub struct Unapproved {
     pub asks: Vec<String>,
 }
 
+/// What is wrong in a file that nobody has approved.
+#[derive(Debug, Clone)]
+pub struct Ignored {
+    /// The mistake.
+    pub mistake: Mistake,
+    /// Whether what was approved of the file before still holds.
+    pub last_good_holds: bool,
+}
+
+impl fmt::Display for Ignored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.last_good_holds {
+            true => "not approved, what was approved before holds",
+            false => "not approved, left out",
+        };
+        write!(f, "{what}: {}", chain(&self.mistake))
+    }
+}
+
+/// An entry that nobody has approved, and the trusted one that has its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shadow {
+    /// The name of both.
+    pub name: String,
+    /// The file that is not approved.
+    pub path: PathBuf,
+    /// Where the entry stands, as `file:line`.
+    pub place: String,
+    /// Where the trusted entry stands, as `file:line`.
+    pub by: String,
+}
+
+impl fmt::Display for Shadow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "`{}` at {} is not approved and has no effect: the one at {} counts",
+            self.name.escape_debug(),
+            self.place,
+            self.by
+        )
+    }
+}
+
 impl Plan {
     /// Returns the specs of all servers.
     pub fn specs(&self) -> Vec<ServerSpec> {
@@ -90,55 +149,70 @@ impl Plan {
 
     /// Tells whether no file names any server.
     pub fn is_empty(&self) -> bool {
-        self.servers.is_empty() && self.mistakes.is_empty()
+        self.servers.is_empty() && self.mistakes.is_empty() && self.ignored.is_empty()
     }
 }
 
 /// One file, read.
-struct Read {
+#[derive(Debug)]
+pub struct Read {
     document: Arc<Document>,
     digest: Digest,
+}
+
+/// What a source says.
+struct Said {
+    read: Arc<Read>,
+    approved: bool,
+    entries: Vec<Entry>,
+    settings: Settings,
+}
+
+/// An entry and the source that it stands in.
+struct Claim<'a> {
+    source: &'a Source,
+    document: Arc<Document>,
+    entry: Entry,
+}
+
+impl Claim<'_> {
+    fn place(&self) -> String {
+        let line = self.document.line(&self.entry.name_span);
+        format!("{}:{line}", self.source.path.display())
+    }
 }
 
 /// Plans what the files ask for.
 pub fn load(given: Given<'_>) -> Result<Plan, Vec<Mistake>> {
     let mut plan = Plan::default();
-    let mut read: BTreeMap<&Path, Option<Read>> = BTreeMap::new();
-    let mut winners: Vec<(usize, Arc<Document>, Entry)> = Vec::new();
-    let mut approved = vec![true; given.sources.len()];
-    for (index, source) in given.sources.iter().enumerate() {
-        if !read.contains_key(source.path.as_path()) {
-            let file = read_file(given.folder, source).map_err(|mistake| vec![mistake])?;
-            plan.files
-                .extend(file.is_some().then(|| source.path.clone()));
-            read.insert(&source.path, file);
-        }
-        let Some(file) = read.get(source.path.as_path()).and_then(Option::as_ref) else {
+    let mut trusted: Vec<Claim<'_>> = Vec::new();
+    let mut waiting: Vec<Claim<'_>> = Vec::new();
+    for source in given.sources {
+        let Some(said) = plan.hear(given, source)? else {
             continue;
         };
-        let found = file::entries(&file.document, &source.root).map_err(|mistake| vec![mistake])?;
-        let said = match source.root {
-            Root::Own => settings::read(&file.document)?,
-            Root::Servers | Root::MaybeServers | Root::Whole | Root::Project(_) => {
-                Settings::default()
-            }
-        };
-        let absolute = given.folder.join(&source.path);
-        approved[index] =
-            source.trust == Trust::Person || given.approvals.has(&absolute, &file.digest);
-        if approved[index] {
+        let Said {
+            read,
+            approved,
+            entries,
+            settings,
+        } = said;
+        if approved {
             if source.root == Root::Own {
-                plan.settings = said;
+                plan.settings = settings;
             }
-        } else if !found.is_empty() || said != Settings::default() {
+            if source.trust == Trust::Nobody {
+                plan.good.insert(source.path.clone(), Arc::clone(&read));
+            }
+        } else if !entries.is_empty() || settings != Settings::default() {
             plan.unapproved.push(Unapproved {
                 path: source.path.clone(),
-                absolute,
-                digest: file.digest.clone(),
-                asks: asks(&found, &said),
+                absolute: given.folder.join(&source.path),
+                digest: read.digest.clone(),
+                asks: asks::asks(&entries, &settings),
             });
         }
-        for entry in found {
+        for entry in entries {
             // What `gantry connect` wrote for a client; taken as a server, the gateway would start itself.
             if ours::way_of(&entry.node.to_json()).is_some() {
                 plan.warnings.push(format!(
@@ -148,141 +222,170 @@ pub fn load(given: Given<'_>) -> Result<Plan, Vec<Mistake>> {
                 ));
                 continue;
             }
-            let winner = (index, Arc::clone(&file.document), entry);
+            let claim = Claim {
+                source,
+                document: Arc::clone(&read.document),
+                entry,
+            };
+            if !approved {
+                waiting.push(claim);
+                continue;
+            }
             // The stronger one wins as a whole, in the weaker one's place.
-            match winners
+            let known = trusted
                 .iter_mut()
-                .find(|known| known.2.name == winner.2.name)
-            {
-                Some(known) => *known = winner,
-                None => winners.push(winner),
+                .find(|known| known.entry.name == claim.entry.name);
+            match known {
+                Some(known) => *known = claim,
+                None => trusted.push(claim),
             }
         }
     }
-    for (index, document, entry) in winners {
-        let source = &given.sources[index];
-        plan.take(given, source, approved[index], document, entry);
+    plan.let_wait(given, waiting, &trusted);
+    let last = std::mem::take(&mut plan.servers);
+    for claim in trusted {
+        plan.take(given, claim);
     }
+    plan.servers.extend(last);
     Ok(plan)
 }
 
 impl Plan {
-    fn take(
+    /// Reads a source; a file that is wrong as a whole is an error only if somebody vouches for it.
+    fn hear(&mut self, given: Given<'_>, source: &Source) -> Result<Option<Said>, Vec<Mistake>> {
+        let text = match read_text(&given.folder.join(&source.path)) {
+            Ok(text) => text,
+            Err(mistake) => {
+                let gone = std::error::Error::source(&mistake)
+                    .and_then(|cause| cause.downcast_ref::<io::Error>())
+                    .is_some_and(|cause| cause.kind() == io::ErrorKind::NotFound);
+                if gone && !source.required {
+                    return Ok(None);
+                }
+                let mistakes = vec![mistake.shown_as(&source.path)];
+                return match source.trust {
+                    Trust::Person => Err(mistakes),
+                    Trust::Nobody => Ok(self.fall_back(given, source, mistakes)),
+                };
+            }
+        };
+        if !self.files.contains(&source.path) {
+            self.files.push(source.path.clone());
+        }
+        let digest = Digest::of(&text);
+        let absolute = given.folder.join(&source.path);
+        let approved = source.trust == Trust::Person || given.approvals.has(&absolute, &digest);
+        let document = Document::parse(&source.path, &text, Syntax::of(&source.path));
+        let said = document
+            .map_err(|mistake| vec![mistake])
+            .and_then(|document| {
+                let document = Arc::new(document);
+                said(Arc::new(Read { document, digest }), source, approved)
+            });
+        match said {
+            Ok(said) => Ok(Some(said)),
+            Err(mistakes) if approved => Err(mistakes),
+            Err(mistakes) => Ok(self.fall_back(given, source, mistakes)),
+        }
+    }
+
+    /// Leaves out a file that nobody vouches for; what was approved of it before holds.
+    fn fall_back(
         &mut self,
         given: Given<'_>,
         source: &Source,
-        approved: bool,
-        document: Arc<Document>,
-        entry: Entry,
-    ) {
-        let fill = if approved {
-            let texts = entry::texts(&entry);
-            let ids = texts.values().flat_map(|text| expand::inputs(text));
-            self.inputs.extend(ids.map(str::to_owned));
-            Fill::From(Values {
-                environment: given.environment,
-                folder: given.folder,
-                inputs: given.inputs,
-            })
-        } else {
-            Fill::AsWritten {
-                folder: given.folder,
+        mistakes: Vec<Mistake>,
+    ) -> Option<Said> {
+        let absolute = given.folder.join(&source.path);
+        let good = given.last_good.get(&source.path);
+        let good = good.filter(|read| given.approvals.has(&absolute, &read.digest));
+        let said = good.and_then(|read| said(Arc::clone(read), source, true).ok());
+        self.ignored
+            .extend(mistakes.into_iter().map(|mistake| Ignored {
+                mistake,
+                last_good_holds: said.is_some(),
+            }));
+        said
+    }
+
+    /// Plans what nobody has approved: each name that is free, from the strongest file that has it.
+    fn let_wait(&mut self, given: Given<'_>, waiting: Vec<Claim<'_>>, trusted: &[Claim<'_>]) {
+        for claim in waiting.into_iter().rev() {
+            let name = &claim.entry.name;
+            if let Some(winner) = trusted.iter().find(|winner| winner.entry.name == *name) {
+                self.shadows.push(Shadow {
+                    name: name.clone(),
+                    path: claim.source.path.clone(),
+                    place: claim.place(),
+                    by: winner.place(),
+                });
+                continue;
             }
-        };
-        let reading = entry::read(&document, &entry, source.owner(), fill);
-        self.mistakes.extend(reading.mistakes);
-        self.warnings.extend(reading.warnings);
-        if let Some(mut spec) = reading.spec {
-            if !approved {
-                let path = source.path.display();
+            let folder = given.folder;
+            let reading = entry::read(
+                &claim.document,
+                &claim.entry,
+                claim.source.owner(),
+                Fill::AsWritten { folder },
+            );
+            self.warnings.extend(reading.warnings);
+            let ignored = reading.mistakes.into_iter().map(|mistake| Ignored {
+                mistake,
+                last_good_holds: false,
+            });
+            self.ignored.extend(ignored);
+            let is_free = !self.servers.iter().any(|known| known.entry.name == *name);
+            if let Some(mut spec) = reading.spec.filter(|_| is_free) {
+                let path = claim.source.path.display();
                 spec.needs_approval = Some(format!(
                     "`{path}` is not approved; look at it and run `gantry approve {path}`"
                 ));
+                self.servers.push(Planned {
+                    document: claim.document,
+                    entry: claim.entry,
+                    spec,
+                });
             }
-            self.servers.push(Planned {
-                document,
-                entry,
-                spec,
-            });
         }
+        self.servers.reverse();
+        self.shadows.reverse();
+    }
+
+    fn take(&mut self, given: Given<'_>, claim: Claim<'_>) {
+        let texts = entry::texts(&claim.entry);
+        let ids = texts.values().flat_map(|text| expand::inputs(text));
+        self.inputs.extend(ids.map(str::to_owned));
+        let fill = Fill::From(Values {
+            environment: given.environment,
+            folder: given.folder,
+            inputs: given.inputs,
+        });
+        let owner = claim.source.owner();
+        let reading = entry::read(&claim.document, &claim.entry, owner, fill);
+        self.mistakes.extend(reading.mistakes);
+        self.warnings.extend(reading.warnings);
+        self.servers.extend(reading.spec.map(|spec| Planned {
+            document: claim.document,
+            entry: claim.entry,
+            spec,
+        }));
     }
 }
 
-fn read_file(folder: &Path, source: &Source) -> Result<Option<Read>, Mistake> {
-    let text = match read_text(&folder.join(&source.path)) {
-        Ok(text) => text,
-        Err(mistake) => {
-            let gone = std::error::Error::source(&mistake)
-                .and_then(|cause| cause.downcast_ref::<io::Error>())
-                .is_some_and(|cause| cause.kind() == io::ErrorKind::NotFound);
-            if gone && !source.required {
-                return Ok(None);
-            }
-            return Err(mistake.shown_as(&source.path));
-        }
+/// Finds what a file says at a source's place in it.
+fn said(read: Arc<Read>, source: &Source, approved: bool) -> Result<Said, Vec<Mistake>> {
+    let found = file::entries(&read.document, &source.root);
+    let entries = found.map_err(|mistake| vec![mistake])?;
+    let settings = match source.root {
+        Root::Own => settings::read(&read.document)?,
+        Root::Servers | Root::MaybeServers | Root::Whole | Root::Project(_) => Settings::default(),
     };
-    let digest = Digest::of(&text);
-    let document = Document::parse(&source.path, &text, Syntax::of(&source.path))?;
-    Ok(Some(Read {
-        document: Arc::new(document),
-        digest,
-    }))
-}
-
-/// Returns what a file would run, in a person's words: commands, and the names of variables.
-fn asks(entries: &[Entry], settings: &Settings) -> Vec<String> {
-    let mut lines: Vec<String> = entries
-        .iter()
-        .map(|entry| format!("{}: {}", entry.name.escape_debug(), wish(&entry.node)))
-        .collect();
-    let said = settings.origins.iter();
-    lines.extend(said.map(|(key, (_, written))| format!("[gateway] {key} = {written}")));
-    lines
-}
-
-fn wish(node: &Node) -> String {
-    let text = |path: &str| node.find(path).and_then(Node::as_text);
-    if let Some(url) = text("url").or_else(|| text("httpUrl")) {
-        return format!("connects to {}", url.escape_debug());
-    }
-    let mut words = vec![text("command").unwrap_or("(no command)").to_owned()];
-    for word in node
-        .find("args")
-        .and_then(Node::as_list)
-        .unwrap_or_default()
-    {
-        words.push(word.as_text().unwrap_or("…").to_owned());
-    }
-    let plain = |word: &String| {
-        let odd = word.is_empty() || word.contains(|c: char| c.is_whitespace() || c.is_control());
-        if odd {
-            format!("'{}'", word.escape_debug())
-        } else {
-            word.escape_debug().to_string()
-        }
-    };
-    let mut wish = format!(
-        "runs {}",
-        words.iter().map(plain).collect::<Vec<_>>().join(" ")
-    );
-    let env = node.find("env").and_then(Node::as_table);
-    let names: Vec<&str> = env
-        .into_iter()
-        .flat_map(|table| table.members.iter().map(|member| member.key.as_str()))
-        .collect();
-    if !names.is_empty() {
-        wish.push_str(&format!(", sets {}", names.join(", ").escape_debug()));
-    }
-    if let Some(cwd) = text("cwd") {
-        wish.push_str(&format!(", in {}", cwd.escape_debug()));
-    }
-    for key in ["allow_shell", "allow_env"] {
-        let allowed = node.find(key).map(|node| &node.value);
-        if allowed.is_some_and(|value| !matches!(value, Value::Bool(false))) {
-            wish.push_str(&format!(", with `{key}`"));
-        }
-    }
-    wish
+    Ok(Said {
+        read,
+        approved,
+        entries,
+        settings,
+    })
 }
 
 /// Returns a file's hash, to tell whether it has changed; nothing if it cannot be read.

@@ -13,9 +13,9 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout_at};
 
 /// How long things must have been quiet, so that a file is not read half-written.
-const QUIET: Duration = Duration::from_millis(200);
+const QUIET: Duration = Duration::from_millis(100);
 /// The longest wait for quiet, so that a busy folder does not hold a change back.
-const PATIENCE: Duration = Duration::from_millis(600);
+const PATIENCE: Duration = Duration::from_millis(400);
 /// How often it is worth a look where the system does not tell.
 const LOOK: Duration = Duration::from_secs(1);
 

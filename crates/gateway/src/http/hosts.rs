@@ -39,21 +39,20 @@ impl HostPolicy {
         Self { names, any_address }
     }
 
-    /// Refuses a request that was not addressed to us (400) or comes from a foreign page (403).
+    /// Refuses a request whose address cannot be read (400), that names another host than us, as a
+    /// rebound name does, or that comes from a foreign page (403). faults U8 and U9
     pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
         let mut hosts = headers.get_all(HOST).iter();
         let host = match (hosts.next(), hosts.next()) {
             (Some(host), None) => host.to_str().ok(),
             _ => None,
         };
-        let Some(host) = host.filter(|host| self.admits(host)) else {
-            return Err(unknown_host());
+        let Some(host) = host else {
+            return Err(foreign(StatusCode::BAD_REQUEST));
         };
-        if uri
-            .authority()
-            .is_some_and(|authority| !self.admits(authority.as_str()))
-        {
-            return Err(unknown_host());
+        self.judge(host)?;
+        if let Some(authority) = uri.authority() {
+            self.judge(authority.as_str())?;
         }
         let mut origins = headers.get_all(ORIGIN).iter();
         let Some(origin) = origins.next() else {
@@ -68,19 +67,22 @@ impl HostPolicy {
         Ok(())
     }
 
-    fn admits(&self, authority: &str) -> bool {
-        let Some(host) = host_of(authority) else {
-            return false;
-        };
-        self.names
-            .iter()
-            .any(|name| name.eq_ignore_ascii_case(host))
-            || (self.any_address && is_address(host))
+    fn judge(&self, authority: &str) -> Result<(), Problem> {
+        match host_of(authority) {
+            Some(host) if self.admits(host) => Ok(()),
+            Some(_) => Err(foreign(StatusCode::FORBIDDEN)),
+            None => Err(foreign(StatusCode::BAD_REQUEST)),
+        }
+    }
+
+    fn admits(&self, host: &str) -> bool {
+        let mut names = self.names.iter();
+        names.any(|name| name.eq_ignore_ascii_case(host)) || (self.any_address && is_address(host))
     }
 }
 
-fn unknown_host() -> Problem {
-    Problem::new(StatusCode::BAD_REQUEST, "http.host")
+fn foreign(status: StatusCode) -> Problem {
+    Problem::new(status, "http.host")
         .with_detail("the Host header does not name this gateway")
         .with_hint("use `localhost`, the address it is bound to, or a name it was configured with")
 }
@@ -188,28 +190,26 @@ mod tests {
         {
             assert_eq!(status("/mcp", &[("host", host)]), 200, "{host}");
         }
-        let bad = [
-            "evil.example",
+        let malformed = [
             "a/?x=",
             "localhost/?x=",
             "localhost:99999",
             "localhost:80:80",
         ];
-        let more = [
-            "",
-            ":80",
-            ".",
-            "user@localhost",
-            "[::2]",
-            "[::1",
-            "127.0.0.1.evil.example",
-        ];
-        for host in bad
-            .into_iter()
-            .chain(more)
-            .chain(["192.0.2.8", "localhost..", "localhost:+1"])
-        {
+        let more = ["", ":80", ".", "user@localhost", "[::1", "localhost:+1"];
+        for host in malformed.into_iter().chain(more) {
             assert_eq!(status("/mcp", &[("host", host)]), 400, "{host}");
+        }
+        // fault U9: a name that was rebound to our address
+        let others = [
+            "evil.example",
+            "[::2]",
+            "127.0.0.1.evil.example",
+            "192.0.2.8",
+            "localhost..",
+        ];
+        for host in others {
+            assert_eq!(status("/mcp", &[("host", host)]), 403, "{host}");
         }
         assert_eq!(status("/mcp", &[]), 400);
         assert_eq!(
@@ -227,11 +227,11 @@ mod tests {
         );
         assert_eq!(
             status("http://evil.example/mcp", &[("host", "localhost")]),
-            400
+            403
         );
         assert_eq!(
             status("http://localhost/mcp", &[("host", "evil.example")]),
-            400
+            403
         );
     }
 
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn bound_to_everything_any_literal_address_is_us() {
         let policy = HostPolicy::new(&["0.0.0.0:1".parse().unwrap()], &[]);
-        assert!(policy.admits("10.1.2.3:80") && policy.admits("[fe80::1]"));
-        assert!(!policy.admits("evil.example") && !policy.admits("0x7f.1"));
+        assert!(policy.judge("10.1.2.3:80").is_ok() && policy.judge("[fe80::1]").is_ok());
+        assert!(policy.judge("evil.example").is_err() && policy.judge("0x7f.1").is_err());
     }
 }

@@ -4,6 +4,7 @@
 
 mod agents;
 mod calling;
+mod configuring;
 mod doctor;
 mod failing;
 mod first_minute;

@@ -5,6 +5,7 @@
 
 mod connect;
 mod import;
+mod inert;
 mod refused;
 mod round;
 

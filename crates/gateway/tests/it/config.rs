@@ -3,8 +3,11 @@
 
 mod corpus;
 mod files;
+mod inert;
 mod live;
 mod rest;
+mod secrets;
+mod terminal;
 mod trust;
 
 use std::fs::{self, File};
@@ -20,22 +23,24 @@ use tempfile::TempDir;
 use crate::harness::{Connection, LONG, PROGRAM, entry};
 
 /// A person's home with a folder in it, and a gateway if one was started.
-struct Folder {
+pub(crate) struct Folder {
     home: TempDir,
     gateway: Option<Child>,
+    variables: Vec<(&'static str, &'static str)>,
 }
 
 impl Folder {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         fs::create_dir(home.path().join("shop")).unwrap();
         Self {
             home,
             gateway: None,
+            variables: Vec::new(),
         }
     }
 
-    fn home(&self) -> PathBuf {
+    pub(crate) fn home(&self) -> PathBuf {
         self.home.path().canonicalize().unwrap()
     }
 
@@ -48,7 +53,7 @@ impl Folder {
         self.home().join("data")
     }
 
-    fn write(&self, name: &str, text: &str) {
+    pub(crate) fn write(&self, name: &str, text: &str) {
         fs::write(self.at(name), text).unwrap();
     }
 
@@ -62,12 +67,13 @@ impl Folder {
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
             .env("HOME", self.home())
             .env("NO_COLOR", "1")
+            .envs(self.variables.iter().copied())
             .current_dir(self.home().join("shop"))
             .stdin(Stdio::null());
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().unwrap()
     }
 
@@ -81,7 +87,7 @@ impl Folder {
     }
 
     /// Starts a gateway in the folder and waits until it serves.
-    fn up(&mut self, flags: &[&str]) {
+    pub(crate) fn up(&mut self, flags: &[&str]) {
         let kept = |name: &str| File::create(self.home().join(name)).unwrap();
         let mut command = self.command(&["up", "--port", "0"]);
         command
@@ -132,7 +138,7 @@ impl Folder {
     }
 
     /// Waits until a server is in a state and returns its status.
-    fn wait(&self, server: &str, state: &str) -> Value {
+    pub(crate) fn wait(&self, server: &str, state: &str) -> Value {
         let mut last = Value::Null;
         let reached = eventually(LONG, || {
             last = self.status(server);
@@ -144,6 +150,20 @@ impl Folder {
             self.log()
         );
         last
+    }
+
+    /// Waits until something holds.
+    fn wait_until(&self, what: &str, holds: impl FnMut() -> bool) {
+        let reached = eventually(LONG, holds);
+        assert!(reached.is_some(), "{what}: not so\n{}", self.log());
+    }
+
+    /// Stops the gateway as a person does, and waits for its end.
+    fn down(&mut self) {
+        let mut gateway = self.gateway.take().expect("a gateway was started");
+        let pid = i32::try_from(gateway.id()).ok().and_then(Pid::from_raw);
+        kill_process(pid.unwrap(), Signal::TERM).unwrap();
+        assert!(gateway.wait().unwrap().success(), "{}", self.log());
     }
 
     /// Waits until the health's warnings are as wanted, and returns them.
@@ -178,7 +198,7 @@ impl Drop for Folder {
 }
 
 /// Returns the text of an `mcpServers` file.
-fn servers(entries: &[(&str, Value)]) -> String {
+pub(crate) fn servers(entries: &[(&str, Value)]) -> String {
     let entries = entries.iter();
     let entries = entries.map(|(name, entry)| ((*name).to_owned(), entry.clone()));
     let servers: serde_json::Map<String, Value> = entries.collect();

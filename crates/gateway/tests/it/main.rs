@@ -7,6 +7,7 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
+mod asks;
 mod cli;
 mod clients;
 mod config;

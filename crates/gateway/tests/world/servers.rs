@@ -1,5 +1,6 @@
 //! Must show 2 of the surfaces: from the file that people have, with nothing cached, as a user who is
-//! not root, in the default profile: six servers come up, and each of their tools does its work.
+//! not root, in the default profile: the file is found in the folder and approved, six servers come
+//! up, and each of their tools does its work.
 //!
 //! `mcp-server-fetch` needs two words more than its manual's first example: a flag, since it refuses
 //! private addresses, and time, since its first call installs a part of its own with npm.
@@ -12,6 +13,7 @@ mod page;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -34,18 +36,21 @@ fn six_servers_come_up_from_a_persons_file_and_every_tool_is_called() {
     let programs = Programs::copied();
     let home = home();
     let path = home.path().to_str().unwrap().to_owned();
-    let file = fs::read_to_string(beside("servers/mcp.json")).unwrap();
-    let file: Value = serde_json::from_str(&file).unwrap();
-    let mut builder = Gantry::builder()
+    let text = fs::read_to_string(beside("servers/mcp.json")).unwrap();
+    let file: Value = serde_json::from_str(&text).unwrap();
+    let servers = file["mcpServers"].as_object().unwrap();
+    let gantry = Gantry::builder()
         .user(NOBODY)
         .program(&programs.gantry())
+        .found(&text)
         .variable("HOME", &path)
-        .variable("PATH", &format!("{path}/bin:/usr/local/bin:/usr/bin:/bin"));
-    let servers = file["mcpServers"].as_object().unwrap();
-    for (name, entry) in servers {
-        builder = builder.entry(name, entry.clone());
+        .variable("PATH", &format!("{path}/bin:/usr/local/bin:/usr/bin:/bin"))
+        .start_in(home);
+    // It came with a folder, so that it is found, shown, and waits for the person's word.
+    for name in servers.keys() {
+        gantry.wait_state(name, "needs_approval", FIRST_START);
     }
-    let gantry = builder.start_in(home);
+    approve(&programs.gantry(), Path::new(&path));
     for name in servers.keys() {
         gantry.wait_state(name, "ready", FIRST_START);
     }
@@ -73,6 +78,23 @@ fn six_servers_come_up_from_a_persons_file_and_every_tool_is_called() {
     }
     let rows = gantry.audit_rows("status=ok");
     assert_eq!(rows.len(), CALLS.len());
+}
+
+/// Approves what is found in the checkout, as the user whose gateway it is.
+fn approve(program: &Path, home: &Path) {
+    let approved = Command::new(program)
+        .arg("--data")
+        .arg(home.join("data"))
+        .args(["approve", "--yes"])
+        .env("HOME", home)
+        .current_dir(home.join("checkout"))
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&approved.stdout);
+    assert!(approved.status.success(), "{approved:?}");
+    assert!(told.contains("everything: runs npx -y"), "{told}");
 }
 
 /// Makes the home of a person who has never run any of this.

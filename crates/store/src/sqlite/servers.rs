@@ -1,7 +1,7 @@
 //! Projects, agents and servers. Statements are in `sql::servers`.
 
 use gantry_model::id::{AgentName, ProjectName, ServerId};
-use gantry_model::spec::{Launch, ServerSpec};
+use gantry_model::spec::{Launch, ServerSpec, TransportWish};
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::types::Json;
 
@@ -156,8 +156,15 @@ pub(crate) async fn ensure_agent(
 }
 
 const fn transport(spec: &ServerSpec) -> &'static str {
-    match spec.launch {
+    match &spec.launch {
         Launch::Process(_) => "stdio",
+        Launch::Remote(remote) => match remote.transport {
+            TransportWish::Sse => TransportWish::Sse.as_str(),
+            // What the server turns out to speak is in its status.
+            TransportWish::Auto | TransportWish::StreamableHttp => {
+                TransportWish::StreamableHttp.as_str()
+            }
+        },
     }
 }
 

@@ -41,6 +41,8 @@ pub(super) struct State {
     trouble: Option<Trouble>,
     /// The background task was asked for a segment.
     wanted: bool,
+    /// Nothing is kept for later any more: the gateway stops.
+    pub(super) retired: bool,
 }
 
 /// The last thing that went wrong, until something goes well.
@@ -73,6 +75,7 @@ impl State {
             gathered: Vec::new(),
             trouble: None,
             wanted: false,
+            retired: false,
             current,
         }
     }
@@ -223,9 +226,35 @@ impl Journal {
             })
     }
 
+    /// Gives up all room if everything before `folded` is all there is, so that the next start has
+    /// nothing to read; returns the segment that a later record would begin, or nothing if calls are
+    /// open. A record that comes after all takes new room.
+    pub(in crate::audit) fn retire(&self, folded: Position) -> io::Result<Option<u64>> {
+        let mut state = self.lock();
+        let end = Position {
+            segment: state.current.id,
+            offset: state.tail,
+        };
+        let busy = state.promised > 0 || !state.writing.is_empty() || !state.gathered.is_empty();
+        if busy || end != folded || state.current.is_nowhere() {
+            return Ok(None);
+        }
+        let nowhere = Arc::new(Segment::nowhere(state.next_id)?);
+        let id = nowhere.id;
+        let last = std::mem::replace(&mut state.current, nowhere);
+        state.older.push_back(last);
+        state.tail = segment::HEADER;
+        state.retired = true;
+        for spare in std::mem::take(&mut state.spares) {
+            self.directory.remove(spare.id)?;
+        }
+        Ok(Some(id))
+    }
+
     /// Returns the new id of a folded segment if it is to be used again.
     pub(super) fn wants_again(&self, state: &mut State, segment: &Segment) -> Option<u64> {
-        let wanted = segment.size == self.segment_bytes && state.spares.len() < SPARES;
+        let wanted =
+            !state.retired && segment.size == self.segment_bytes && state.spares.len() < SPARES;
         wanted.then(|| {
             let id = state.next_id;
             state.next_id += 1;

@@ -3,9 +3,10 @@
 //! and say why. Ours are never asked to mirror anything: the body alone is judged, and what a
 //! server wants mirrored is for us to write.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
-use gantry_model::jsonrpc::{Raw, RawBuf};
+use gantry_model::jsonrpc::{Raw, RawBuf, RawKind};
 use serde_json::{Map, Value};
 
 const ANNOTATION: &str = "x-mcp-header";
@@ -69,6 +70,37 @@ fn check_schema(
     Ok(())
 }
 
+/// Returns what a client must repeat in headers of these arguments: names and values.
+pub(crate) fn mirrored(schema: Raw<'_>, arguments: Raw<'_>) -> Vec<(Box<str>, Box<str>)> {
+    let mut found = Vec::new();
+    if schema.text().contains(ANNOTATION) {
+        mirror(schema, arguments, &mut found);
+    }
+    found
+}
+
+fn mirror(schema: Raw<'_>, value: Raw<'_>, found: &mut Vec<(Box<str>, Box<str>)>) {
+    let properties = schema.get("properties").into_iter().flat_map(Raw::members);
+    for property in properties {
+        let name = property.key.string();
+        let Some(value) = name.and_then(|name| value.get(&name)) else {
+            continue;
+        };
+        if let Some(header) = property.value.get(ANNOTATION).and_then(Raw::string) {
+            let text = match value.kind() {
+                RawKind::String => value.string(),
+                RawKind::Number | RawKind::Boolean => Some(Cow::Borrowed(value.text())),
+                RawKind::Object | RawKind::Array | RawKind::Null => None,
+            };
+            if let Some(text) = text {
+                found.push((header.into(), text.into()));
+            }
+        } else if value.is_object() {
+            mirror(property.value, value, found);
+        }
+    }
+}
+
 /// Returns a schema without its annotations; nothing if it has none.
 pub(crate) fn without_headers(schema: Option<Raw<'_>>) -> Option<RawBuf> {
     let raw = schema.filter(|schema| schema.text().contains(ANNOTATION))?;
@@ -125,4 +157,29 @@ fn check_value(value: &Value, names: &mut HashSet<String>) -> Result<(), &'stati
 /// RFC 9110 §5.6.2.
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn annotated_arguments_are_repeated_and_no_others() {
+        let schema = r#"{"type":"object","properties":{
+            "region":{"type":"string","x-mcp-header":"Region"},
+            "count":{"type":"integer","x-mcp-header":"Count"},
+            "plain":{"type":"string"},
+            "deep":{"type":"object","properties":{"flag":{"type":"boolean","x-mcp-header":"Flag"}}}}}"#;
+        let arguments = r#"{"region":"eu \u00fc","plain":"x","deep":{"flag":true},"count":null}"#;
+        let found = mirrored(Raw::trusted(schema), Raw::trusted(arguments));
+        let expected: Vec<(Box<str>, Box<str>)> = vec![
+            ("Region".into(), "eu ü".into()),
+            ("Flag".into(), "true".into()),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(
+            mirrored(Raw::EMPTY_OBJECT, Raw::trusted(arguments)),
+            Vec::new()
+        );
+    }
 }

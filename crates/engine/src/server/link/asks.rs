@@ -38,20 +38,22 @@ impl Link {
         request: &Request<'_>,
         on: Option<u64>,
     ) -> Result<(), &'static str> {
+        if !self.limits.asks {
+            return Err("this gateway declared no client capabilities");
+        }
         let Some(method) = asking_method(&request.method) else {
             return Err("the client has no such method");
         };
         let call = on.or_else(|| self.pending.only_call());
         let voice = call.and_then(|call| self.pending.voice(call));
-        let Some(voice) = voice else {
-            return Err(
-                "this gateway declared no client capabilities, or has no call that it is for",
-            );
+        let Some(Voice {
+            client,
+            asks: Some(asks),
+        }) = voice
+        else {
+            return Err("there is no one call that this could be for");
         };
-        let Some(asks) = voice.asks else {
-            return Err("this gateway declared no client capabilities");
-        };
-        if !voice.client.can.may_be_asked(method, request.params) {
+        if !client.can.may_be_asked(method, request.params) {
             return Err("the client cannot do that");
         }
         let asked = Asked {

@@ -12,7 +12,7 @@ use gantry_model::jsonrpc::{
 };
 use tokio::time::Instant;
 
-use super::{Link, Voice};
+use super::{LISTING_LINES, Link, Voice};
 use crate::request::Word;
 use crate::server::logs::{LogStream, quote};
 use crate::server::pending::{Answer, Failure};
@@ -24,10 +24,6 @@ const NOISE_BYTES_PER_SECOND: usize = 1 << 20;
 const HEARD_PER_SECOND: u32 = 2_000;
 /// Requests of the server's that are answered per second.
 const ANSWERED_PER_SECOND: u32 = 20;
-
-/// How many times the limit of a line a list may be long: what is too long in it is left out, and
-/// the server stays (fault S19).
-const LISTING_LINES: usize = 4;
 
 /// What a server has used of its allowance in the current second.
 pub(super) struct Budget {
@@ -62,30 +58,7 @@ impl Budget {
 
 impl Inbox for std::sync::Arc<Link> {
     fn line(&self, line: Bytes) {
-        let link: &Link = self;
-        link.lines.fetch_add(1, Ordering::Relaxed);
-        link.silence.heard();
-        match jsonrpc::parse(&line, &link.parse_limits()) {
-            Ok(incoming) => match incoming.message {
-                Message::Response(response) => {
-                    let Some(id) = response.id.matches_u64() else {
-                        return link.count_late();
-                    };
-                    let answer = match response.outcome {
-                        Outcome::Result(raw) => Answer::Result(slice(&line, raw)),
-                        Outcome::Error(raw) => Answer::Error(slice(&line, raw)),
-                    };
-                    link.doubt.answered(id);
-                    link.finish(id, answer);
-                }
-                Message::Notification(notification) => link.heard(&notification, None),
-                Message::Request(request) => link.asked(&request, None),
-            },
-            Err(error @ WireError::NullId) if let Some(id) = link.meant(&line) => {
-                link.finish(id, Answer::Failed(Failure::Protocol(error.to_string())));
-            }
-            Err(error) => link.no_message(&line, &error.to_string()),
-        }
+        self.read(&line, None);
     }
 
     fn overlong(&self, part: Overlong<'_>) -> Overflow {
@@ -123,6 +96,36 @@ impl Inbox for std::sync::Arc<Link> {
 }
 
 impl Link {
+    /// Judges one line; `on` is the call on whose own stream it came, where calls have such.
+    pub(super) fn read(&self, line: &Bytes, on: Option<u64>) {
+        self.lines.fetch_add(1, Ordering::Relaxed);
+        self.silence.heard();
+        match jsonrpc::parse(line, &self.parse_limits()) {
+            Ok(incoming) => match incoming.message {
+                Message::Response(response) => {
+                    let Some(id) = response.id.matches_u64() else {
+                        return self.count_late();
+                    };
+                    let answer = match response.outcome {
+                        Outcome::Result(raw) => Answer::Result(slice(line, raw)),
+                        Outcome::Error(raw) => Answer::Error(slice(line, raw)),
+                    };
+                    self.doubt.answered(id);
+                    self.finish(id, answer);
+                }
+                Message::Notification(notification) => self.heard(&notification, on),
+                Message::Request(request) => self.asked(&request, on),
+            },
+            Err(WireError::NullId) if let Some((call, error)) = unaddressed(line, on) => {
+                self.finish(call, Answer::Error(error));
+            }
+            Err(error @ WireError::NullId) if let Some(id) = self.meant(line) => {
+                self.finish(id, Answer::Failed(Failure::Protocol(error.to_string())));
+            }
+            Err(error) => self.no_message(line, &error.to_string()),
+        }
+    }
+
     /// Notes that the server wrote a line that goes on and on, and is read no further.
     pub(crate) fn endless(&self) {
         let limit = self.limits.line_bytes >> 20;
@@ -132,6 +135,17 @@ impl Link {
 
 fn slice(line: &Bytes, raw: Raw<'_>) -> Bytes {
     line.slice_ref(raw.text().as_bytes())
+}
+
+/// Returns the error of an answer without an id that came on a call's own stream: it is that call's.
+fn unaddressed(line: &Bytes, on: Option<u64>) -> Option<(u64, Bytes)> {
+    let call = on?;
+    let Unaddressed::Error(_) = salvage_unaddressed(line)? else {
+        return None;
+    };
+    let text = std::str::from_utf8(line).ok()?;
+    let error = Raw::trusted(text).get("error")?;
+    Some((call, slice(line, error)))
 }
 
 /// Returns an object without the byte order mark or the bracket of a batch before it: whose answer
@@ -213,7 +227,7 @@ impl Link {
     }
 
     /// One flag however many come, so a storm costs one refresh.
-    fn lists_changed_now(&self) {
+    pub(super) fn lists_changed_now(&self) {
         if !self.lists_changed.swap(true, Ordering::Relaxed) {
             self.lists_notify.notify_one();
         }

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::request::{Client, Word};
-use crate::transport::stdio::Inbox;
+use crate::transport::stdio::{Inbox, LineWriter};
 
 fn link(lanes: u32, redactor: Redactor) -> (Arc<Link>, pipe::Receiver) {
     let (sender, receiver) = pipe::pipe().unwrap();
@@ -20,9 +20,10 @@ fn link(lanes: u32, redactor: Redactor) -> (Arc<Link>, pipe::Receiver) {
         line_bytes: 1 << 20,
         depth: 64,
         late_grace: Duration::ZERO,
+        asks: true,
     };
     let link = Link::new(
-        LineWriter::new(sender, 1 << 20),
+        Outbox::Pipe(LineWriter::new(sender, 1 << 20)),
         Arc::new(Logs::new(Arc::new(redactor))),
         Arc::default(),
         limits,
@@ -287,7 +288,7 @@ async fn a_request_goes_to_the_one_call_it_can_be_tied_to() {
     let _second = link.call(&"b".parse().unwrap(), id, line, None).unwrap();
     assert_eq!(written(&mut receiver, 1).await, ["tools/call"]);
     let untied = refused(&link, &mut receiver, "sampling/createMessage").await;
-    assert!(untied.contains("no call that it is for"), "{untied}");
+    assert_eq!(untied, "there is no one call that this could be for");
     drop(call);
     assert_eq!(link.counters.refused_requests.load(Ordering::Relaxed), 4);
 }

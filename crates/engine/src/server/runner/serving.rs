@@ -23,8 +23,12 @@ impl ServerRunner {
         self.status.send_modify(|status| {
             status.enter(State::Ready, None);
             status.ready_since_ms = Some(status.since_ms);
-            status.pid = Some(running.tree.pid());
+            status.pid = running.pid();
+            status.failed_connects = 0;
         });
+        if let Some(far) = &mut self.far {
+            far.reconnect.connected(self.watch.now());
+        }
         self.show(Live::Ready(Arc::clone(&running.link)));
         let hello = self.catalog.load().hello.clone();
         let hello = hello.filter(|_| !self.declares.anything());
@@ -42,10 +46,11 @@ impl ServerRunner {
             tokio::select! {
                 biased; // Stop, then the server's end, then its misdeeds, then orders, then care.
                 () = self.stop.cancelled() => return Next::Stop(Some(Box::new(running))),
-                exit = running.tree.wait() => {
-                    return self.exited(running, exit.to_string()).await;
-                }
-                () = running.reader.ended() => return self.half_dead(running).await,
+                exit = running.body.exited() => return self.exited(running, exit).await,
+                () = running.reader.ended() => return match running.lost() {
+                    Some(error) => self.lost(running, error).await,
+                    None => self.half_dead(running).await,
+                },
                 () = link.input_closed.notified() => return self.deaf(running).await,
                 () = link.troubled.notified() => {
                     if let Some(what) = link.take_trouble() {
@@ -80,6 +85,7 @@ impl ServerRunner {
         Next::Crashed(Ended {
             how,
             kind: EndKind::Exit,
+            retry_after: None,
         })
     }
 
@@ -91,10 +97,10 @@ impl ServerRunner {
                 .events
                 .report(&self.spec.name, EventKind::ProtocolError, what.clone());
             running.link.end(&Failure::Exited(what.clone()));
-            running.tree.kill();
+            running.strike();
         }
-        let how = match tokio::time::timeout(HALF_DEAD, running.tree.wait()).await {
-            Ok(exit) => misdeed.unwrap_or_else(|| exit.to_string()),
+        let how = match tokio::time::timeout(HALF_DEAD, running.body.exited()).await {
+            Ok(exit) => misdeed.unwrap_or(exit),
             Err(_elapsed) => {
                 running.kill().await;
                 let closed = || "closed its stdout without ending, and was killed".to_owned();
@@ -106,13 +112,14 @@ impl ServerRunner {
         Next::Crashed(Ended {
             how,
             kind: EndKind::Exit,
+            retry_after: None,
         })
     }
 
     /// The process closed its stdin; if it does not end at once, it is ended.
     async fn deaf(&mut self, mut running: Running) -> Next {
-        let how = match tokio::time::timeout(HALF_DEAD, running.tree.wait()).await {
-            Ok(exit) => exit.to_string(),
+        let how = match tokio::time::timeout(HALF_DEAD, running.body.exited()).await {
+            Ok(exit) => exit,
             Err(_elapsed) => {
                 running.kill().await;
                 "closed its stdin without ending, and was killed".to_owned()
@@ -121,11 +128,13 @@ impl ServerRunner {
         self.exited(running, how).await
     }
 
-    /// Ends a process that misbehaves.
+    /// Ends a server that misbehaves. That a remote one is not there any more is told with the wait.
     async fn cut(&mut self, mut running: Running, what: String) -> Next {
-        self.around
-            .events
-            .report(&self.spec.name, EventKind::ProtocolError, what.clone());
+        if !running.is_remote() {
+            self.around
+                .events
+                .report(&self.spec.name, EventKind::ProtocolError, what.clone());
+        }
         let failure = Failure::Exited(what.clone());
         running.link.end(&failure);
         running.kill().await;
@@ -135,6 +144,7 @@ impl ServerRunner {
         Next::Crashed(Ended {
             how: what,
             kind: EndKind::Exit,
+            retry_after: None,
         })
     }
 }

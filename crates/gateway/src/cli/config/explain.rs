@@ -2,9 +2,11 @@
 
 use std::process::ExitCode;
 
-use gantry_model::spec::{Profile, ServerSpec, Start, WhenUnresponsive, period};
+use gantry_model::secret::is_credential;
+use gantry_model::spec::{Launch, Profile, ServerSpec, Start, WhenUnresponsive, period};
 use serde_json::{Value as Json, json};
 
+use crate::config::clients::hide;
 use crate::config::document::{Document, Node, Value};
 use crate::config::env::Environment;
 use crate::config::plan::{Plan, Planned};
@@ -41,19 +43,39 @@ pub(super) fn explain(plan: &Plan, flags: &Flags, environment: &Environment) -> 
     for planned in &plan.servers {
         explained.push(Explained {
             heading: planned.entry.name.clone(),
-            rows: of_server(planned, environment),
+            rows: of_server(plan, planned, environment),
+        });
+    }
+    let ignored = plan.ignored.iter().map(|ignored| Row {
+        key: ignored.mistake.path().display().to_string(),
+        value: "left out".to_owned(),
+        from: ignored.to_string(),
+    });
+    let ignored: Vec<Row> = ignored.collect();
+    if !ignored.is_empty() {
+        explained.push(Explained {
+            heading: "not approved".to_owned(),
+            rows: ignored,
         });
     }
     explained
 }
 
-fn of_server(planned: &Planned, environment: &Environment) -> Vec<Row> {
+fn of_server(plan: &Plan, planned: &Planned, environment: &Environment) -> Vec<Row> {
     let mut rows = Vec::new();
     if let Some(why) = &planned.spec.needs_approval {
         rows.push(Row {
             key: "state".to_owned(),
             value: "needs_approval".to_owned(),
             from: why.clone(),
+        });
+    }
+    let shadows = plan.shadows.iter();
+    for shadow in shadows.filter(|shadow| shadow.name == planned.entry.name) {
+        rows.push(Row {
+            key: "shadow".to_owned(),
+            value: "needs_approval".to_owned(),
+            from: shadow.to_string(),
         });
     }
     written(
@@ -85,7 +107,8 @@ fn written(
     environment: &Environment,
     rows: &mut Vec<Row>,
 ) {
-    let secret = path.starts_with("env.") || path.starts_with("headers.");
+    let key = path.rsplit('.').next().unwrap_or(path);
+    let secret = path.starts_with("env.") || path.starts_with("headers.") || is_credential(key);
     let below = |key: &str| match path {
         "" => key.to_owned(),
         path => format!("{path}.{key}"),
@@ -114,13 +137,35 @@ fn written(
     let value = if secret {
         "(not shown)".to_owned()
     } else {
-        text.split_whitespace().collect::<Vec<_>>().join(" ")
+        shown(path, node, text)
     };
     rows.push(Row {
         key: path.to_owned(),
         value,
         from,
     });
+}
+
+/// Returns a value as it stands in the file, but for what seems secret in arguments and addresses.
+fn shown(path: &str, node: &Node, text: &str) -> String {
+    let as_written = || text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match path {
+        "args" => {
+            let words = node.as_list().unwrap_or_default().iter();
+            let words = words.map(|word| word.as_text().unwrap_or("…").to_owned());
+            let words: Vec<String> = words.collect();
+            let hidden = hide::arguments(&words);
+            if hidden == words {
+                as_written()
+            } else {
+                json!(hidden).to_string()
+            }
+        }
+        "url" | "httpUrl" | "serverUrl" => {
+            json!(hide::url(node.as_text().unwrap_or_default())).to_string()
+        }
+        _ => as_written(),
+    }
 }
 
 /// Returns the names between `${` and `}`, without defaults.
@@ -153,18 +198,31 @@ fn defaults(spec: &ServerSpec) -> Vec<(&'static str, String)> {
         Start::Lazy => "lazy",
     };
     let profile = match spec.profile() {
-        Profile::Local => "local",
-        Profile::Hosted => "hosted",
+        Some(Profile::Local) => "local",
+        Some(Profile::Hosted) => "hosted",
+        None => "remote",
     };
     let unresponsive = match spec.when_unresponsive() {
         WhenUnresponsive::Keep => "keep",
         WhenUnresponsive::Reconnect => "reconnect",
     };
-    let gantry_model::spec::Launch::Process(process) = &spec.launch;
-    let cwd = process.cwd.as_ref().map(|cwd| cwd.display().to_string());
     let (calls, life) = (&spec.calls, &spec.life);
-    vec![
-        ("cwd", cwd.unwrap_or_default()),
+    let mut defaults = match &spec.launch {
+        Launch::Process(process) => {
+            let cwd = process.cwd.as_ref().map(|cwd| cwd.display().to_string());
+            vec![("cwd", cwd.unwrap_or_default())]
+        }
+        Launch::Remote(remote) => vec![
+            ("type", remote.transport.as_str().to_owned()),
+            ("allow_private", remote.allow_private.to_string()),
+            ("reconnect.first", period::show(remote.reconnect.first)),
+            ("reconnect.longest", period::show(remote.reconnect.longest)),
+            ("reconnect.failures", remote.reconnect.failures.to_string()),
+            ("reconnect.away", period::show(remote.reconnect.away)),
+            ("reconnect.steady", period::show(remote.reconnect.steady)),
+        ],
+    };
+    defaults.extend([
         ("start", start.to_owned()),
         ("profile", profile.to_owned()),
         ("calls.concurrency", spec.concurrency().to_string()),
@@ -180,7 +238,8 @@ fn defaults(spec: &ServerSpec) -> Vec<(&'static str, String)> {
         ("life.health_timeout", period::show(life.health_timeout)),
         ("life.when_unresponsive", unresponsive.to_owned()),
         ("life.stop_grace", period::show(life.stop_grace)),
-    ]
+    ]);
+    defaults
 }
 
 /// Shows what was asked for.

@@ -7,6 +7,7 @@ use std::io;
 
 use gantry_engine::Engine;
 use gantry_model::diagnose::chain;
+use gantry_model::id::ServerName;
 use gantry_model::spec::{ProcessLaunch, Profile, ServerSpec, Source, Start};
 
 use crate::cli::files::Setup;
@@ -29,7 +30,8 @@ pub(super) struct Live {
 
 impl Live {
     /// Remembers what is in force. Files that changed since they were planned are seen at once.
-    pub(super) fn new(setup: Setup, plan: &Plan, wants_example: bool) -> Self {
+    pub(super) fn new(mut setup: Setup, plan: &Plan, wants_example: bool) -> Self {
+        setup.last_good.clone_from(&plan.good);
         Self {
             settings: plan.settings.clone(),
             wants_example,
@@ -58,7 +60,7 @@ impl Live {
         (digests, Approvals::load(&self.setup.data))
     }
 
-    async fn apply(&self, engine: &Engine) {
+    async fn apply(&mut self, engine: &Engine) {
         let plan = match self.setup.load() {
             Ok(plan) => plan,
             Err(mistakes) => {
@@ -69,7 +71,8 @@ impl Live {
                 return;
             }
         };
-        let mut told = notices(&plan);
+        self.setup.last_good.clone_from(&plan.good);
+        let mut told = Vec::new();
         if plan.settings != self.settings {
             told.push(format!(
                 "{NOTICE}`[gateway]` has changed, and takes effect at the next start"
@@ -84,7 +87,8 @@ impl Live {
         };
         match engine.apply(specs).await {
             Ok(applied) => {
-                let names = |names: &[gantry_model::id::ServerName]| {
+                told.extend(notices(&plan, &applied.shadowed));
+                let names = |names: &[ServerName]| {
                     let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
                     names.join(", ")
                 };
@@ -99,6 +103,7 @@ impl Live {
             }
             Err(error) => {
                 tracing::error!(error = %chain(&error), "the configuration is not applied as a whole");
+                told.extend(notices(&plan, &[]));
                 told.push(format!("{NOTICE}not applied as a whole: {}", chain(&error)));
             }
         }
@@ -111,8 +116,9 @@ fn kept(mistake: &Mistake) -> String {
     format!("{NOTICE}not applied, the last good state holds: {what}")
 }
 
-/// Returns what an administrator should know of the files.
-pub(super) fn notices(plan: &Plan) -> Vec<String> {
+/// Returns what an administrator should know of the files; `shadowed` are servers that nobody has
+/// approved, of names that were registered over the API.
+pub(super) fn notices(plan: &Plan, shadowed: &[ServerName]) -> Vec<String> {
     let left_out = plan
         .mistakes
         .iter()
@@ -121,7 +127,16 @@ pub(super) fn notices(plan: &Plan) -> Vec<String> {
         let path = file.path.display();
         format!("{NOTICE}`{path}` waits for approval: run `gantry approve {path}`")
     });
-    left_out.chain(waiting).collect()
+    let ignored = plan.ignored.iter().map(ToString::to_string);
+    let shadows = plan.shadows.iter().map(ToString::to_string);
+    let registered = shadowed.iter().map(|name| {
+        format!("`{name}` in a file that is not approved has no effect: the one that was registered over the API counts")
+    });
+    let harmless = ignored.chain(shadows).chain(registered);
+    left_out
+        .chain(waiting)
+        .chain(harmless.map(|what| format!("{NOTICE}{what}")))
+        .collect()
 }
 
 /// Returns what the files ask for; the example if nothing asks for anything.
@@ -145,6 +160,7 @@ pub(super) fn wanted(
         cwd: None,
         profile: Profile::Local,
         limits: Default::default(),
+        written: Default::default(),
     };
     let name = "example".parse().expect("the example's name is a name");
     let mut spec = ServerSpec::process(name, launch);

@@ -1,7 +1,8 @@
 //! What `gantry up` tells the person: each server as it comes, then how to use the gateway.
 //!
 //! A server that takes long does not hold the rest back: after a moment the endpoint is shown, and the
-//! late ones follow. Never prints a key, only where it is. Entry point: [`Teller::tell`].
+//! late ones follow; on a terminal a line that turns says who is awaited. Never prints a key, only where
+//! it is. Entry point: [`Teller::tell`].
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -15,8 +16,10 @@ use tokio::time::{Instant, sleep};
 use crate::app::VERSION;
 use crate::app::data::DataFolder;
 use crate::config::mistake::Mistake;
+use crate::config::plan::Plan;
 
 use super::super::files::brief;
+use super::super::progress::Progress;
 use super::super::screen::Screen;
 
 /// How long the endpoint waits for servers, so that their lines come first.
@@ -25,12 +28,21 @@ const MOMENT: Duration = Duration::from_millis(1500);
 /// How often the servers are looked at while some are starting.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// How long servers may start before the line turns that says who is awaited.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// The line turns with every so many looks.
+const TURN: u32 = 5;
+
+/// How many of those who are awaited are named.
+const NAMED: usize = 3;
+
 /// What is told, and to whom.
 pub(super) struct Teller<'a> {
     pub(super) screen: Screen,
     pub(super) url: &'a str,
     pub(super) folder: &'a DataFolder,
-    pub(super) mistakes: &'a [Mistake],
+    pub(super) plan: &'a Plan,
     pub(super) began: Instant,
 }
 
@@ -40,46 +52,74 @@ impl Teller<'_> {
         self.screen
             .line(&self.screen.strong(&format!("Gantry {VERSION}")));
         self.screen.line("");
-        for mistake in self.mistakes {
+        for mistake in &self.plan.mistakes {
             self.mistake(mistake);
+        }
+        let ignored = self.plan.ignored.iter().map(ToString::to_string);
+        let shadows = self.plan.shadows.iter().map(ToString::to_string);
+        for harmless in ignored.chain(shadows) {
+            let mark = self.screen.doubtful("!");
+            self.screen
+                .line(&format!("  {mark} {}", Screen::safe(&harmless)));
         }
         let mut told = HashSet::new();
         let mut shown = false;
+        let mut progress = Progress::on_terminal(&self.screen);
+        let mut looks = 0_u32;
         loop {
-            let waiting = self.servers(engine, &mut told);
-            if !shown && (!waiting || self.began.elapsed() >= MOMENT) {
-                shown = true;
+            let (lines, waiting) = self.servers(engine, &mut told);
+            let is_time = waiting.is_empty() || self.began.elapsed() >= MOMENT;
+            let use_now = is_time && !shown;
+            shown |= is_time;
+            if (!lines.is_empty() || use_now)
+                && let Some(progress) = &mut progress
+            {
+                progress.wipe();
+            }
+            lines.iter().for_each(|line| self.screen.line(line));
+            if use_now {
                 self.usage(engine);
             }
-            if !waiting {
+            if waiting.is_empty() {
                 return;
             }
+            if let Some(progress) = &mut progress
+                && self.began.elapsed() >= PATIENCE
+                && looks.is_multiple_of(TURN)
+            {
+                progress.tell(&awaited(told.len(), &waiting, self.began.elapsed()));
+            }
+            looks = looks.wrapping_add(1);
             sleep(LOOK).await;
         }
     }
 
-    /// Tells the servers that have come up or failed; returns whether some are still on their way.
-    fn servers(&self, engine: &Engine, told: &mut HashSet<ServerName>) -> bool {
+    /// Returns a line for each server that has come up or failed since, and who is still on the way.
+    fn servers(
+        &self,
+        engine: &Engine,
+        told: &mut HashSet<ServerName>,
+    ) -> (Vec<String>, Vec<ServerName>) {
         let servers = engine.servers();
         let width = servers
             .iter()
             .map(|server| server.spec.name.as_str().len())
             .max()
             .unwrap_or(0);
-        let mut waiting = false;
+        let (mut lines, mut waiting) = (Vec::new(), Vec::new());
         for server in &servers {
             if told.contains(&server.spec.name) {
                 continue;
             }
             match self.line(server, width) {
                 Some(line) => {
-                    self.screen.line(&line);
+                    lines.push(line);
                     told.insert(server.spec.name.clone());
                 }
-                None => waiting = true,
+                None => waiting.push(server.spec.name.clone()),
             }
         }
-        waiting
+        (lines, waiting)
     }
 
     fn line(&self, server: &ServerView, width: usize) -> Option<String> {
@@ -116,6 +156,11 @@ impl Teller<'_> {
                 screen.doubtful("!"),
                 why()
             )),
+            State::Disconnected => Some(format!(
+                "  {} {name}  not connected{}",
+                screen.bad("✗"),
+                why()
+            )),
             State::BackingOff | State::Failed | State::Stopping | State::Stopped => Some(format!(
                 "  {} {name}  not running{}",
                 screen.bad("✗"),
@@ -138,7 +183,7 @@ impl Teller<'_> {
         let (screen, url) = (&self.screen, self.url);
         let (agent, admin) = (self.folder.agent_key(), self.folder.admin_key());
         let label = |text: &str| screen.strong(&format!("{text:<11}"));
-        if !engine.servers().is_empty() || !self.mistakes.is_empty() {
+        if !engine.servers().is_empty() || !self.plan.is_empty() {
             screen.line("");
         }
         screen.line(&format!("  {} {url}/mcp", label("endpoint")));
@@ -167,6 +212,22 @@ impl Teller<'_> {
         screen.line("");
         screen.line(&screen.faint("Stop with Ctrl-C."));
     }
+}
+
+/// Says how many servers have come, and who is awaited for how long.
+fn awaited(come: usize, waiting: &[ServerName], elapsed: Duration) -> String {
+    let mut names: Vec<&str> = waiting.iter().map(ServerName::as_str).collect();
+    names.truncate(NAMED);
+    let more = match waiting.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "{come} of {} servers have come, waiting for {}{more} ({} s)",
+        come + waiting.len(),
+        names.join(", "),
+        elapsed.as_secs()
+    )
 }
 
 /// Returns what the running servers are held by, or what this machine could hold them by.
@@ -253,6 +314,19 @@ mod tests {
         assert_eq!(
             value["mcpServers"]["gantry"]["url"],
             "http://127.0.0.1:1/mcp"
+        );
+    }
+
+    #[test]
+    fn who_is_awaited_reads_well() {
+        let names = ["a", "b", "c", "d", "e"].map(|name| name.parse().unwrap());
+        assert_eq!(
+            awaited(2, &names[..1], Duration::from_millis(12_900)),
+            "2 of 3 servers have come, waiting for a (12 s)"
+        );
+        assert_eq!(
+            awaited(0, &names, Duration::ZERO),
+            "0 of 5 servers have come, waiting for a, b, c and 2 more (0 s)"
         );
     }
 

@@ -3,7 +3,7 @@
 //!
 //! Entry points: [`json`], [`toml`] and [`arguments`].
 
-use gantry_model::secret::is_credential;
+use gantry_model::secret::{hide_arguments, is_credential};
 use jsonc_parser::cst::{CstContainerNode, CstNode, CstRootNode};
 use toml_edit::{DocumentMut, Formatted, Item, TableLike, Value};
 
@@ -13,10 +13,10 @@ use super::document::options;
 pub const HIDDEN: &str = "…";
 
 /// Members whose values are nobody's business.
-const PRIVATE: [&str; 4] = ["env", "headers", "auth", "oauth"];
+pub(in crate::config) const PRIVATE: [&str; 4] = ["env", "headers", "auth", "oauth"];
 
 /// Members whose values may carry credentials beside a place.
-const ADDRESSES: [&str; 3] = ["url", "httpUrl", "serverUrl"];
+pub(in crate::config) const ADDRESSES: [&str; 3] = ["url", "httpUrl", "serverUrl"];
 
 /// Hides values in JSON with comments; a text that is none is hidden as a whole.
 pub fn json(text: &str) -> String {
@@ -43,22 +43,9 @@ pub fn toml(text: &str) -> String {
     }
 }
 
-/// Hides what looks like a credential among a command's arguments: `--token=x`, `--api-key x`.
+/// Hides what seems secret among a command's arguments: `--token=x`, `--api-key x`.
 pub fn arguments(arguments: &[String]) -> Vec<String> {
-    let mut named = false;
-    let shown = arguments.iter().map(|argument| {
-        let hidden = std::mem::take(&mut named);
-        match argument.split_once('=') {
-            Some((name, _)) if is_credential(name) => format!("{name}={HIDDEN}"),
-            _ if argument.starts_with('-') => {
-                named = is_credential(argument) && !argument.contains('=');
-                argument.clone()
-            }
-            _ if hidden => HIDDEN.to_owned(),
-            _ => argument.clone(),
-        }
-    });
-    shown.collect()
+    hide_arguments(arguments, HIDDEN)
 }
 
 /// Hides what a URL carries beside its place.

@@ -7,81 +7,14 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use gantry_model::secret::hide_arguments;
 use gantry_model::spec::{period, size};
 
+use super::told::{Told, shown};
 use super::{Fill, OF_CLIENTS, Owner, nearest};
-use crate::config::document::{Document, Member, Node, Span, Syntax, Table, Value};
+use crate::config::document::{Member, Node, Syntax, Table, Value};
 use crate::config::expand::{Missing, expand};
-use crate::config::mistake::{Kind, Mistake};
-
-/// What is told about one entry.
-pub(in crate::config) struct Told<'d> {
-    pub(in crate::config) document: &'d Document,
-    pub(in crate::config) owner: Owner,
-    server: Option<&'d str>,
-    pub(in crate::config) mistakes: Vec<Mistake>,
-    pub(in crate::config) warnings: Vec<String>,
-}
-
-impl<'d> Told<'d> {
-    pub(in crate::config) fn new(
-        document: &'d Document,
-        server: Option<&'d str>,
-        owner: Owner,
-    ) -> Self {
-        Self {
-            document,
-            owner,
-            server,
-            mistakes: Vec::new(),
-            warnings: Vec::new(),
-        }
-    }
-
-    /// Begins to tell of a mistake of this server.
-    pub(in crate::config) fn mistake(&self, span: &Span, kind: Kind) -> Mistake {
-        let mistake = self.document.mistake(span, kind);
-        match self.server {
-            Some(server) => mistake.of_server(server),
-            None => mistake,
-        }
-    }
-
-    pub(in crate::config) fn push(&mut self, mistake: Mistake) {
-        self.mistakes.push(mistake);
-    }
-
-    /// Tells that a value is of the wrong kind.
-    pub(in crate::config) fn wrong(&mut self, node: &Node, field: &str, wanted: &str, help: &str) {
-        let mistake = self.mistake(&node.span, Kind::Value);
-        self.push(
-            mistake
-                .say(format!(
-                    "{} must be {wanted}, not {}",
-                    shown(field),
-                    node.kind()
-                ))
-                .label(format!("this is {}", node.kind()))
-                .help(help),
-        );
-    }
-
-    fn warn(&mut self, span: &Span, what: &str) {
-        let (path, line) = (self.document.path.display(), self.document.line(span));
-        self.warnings.push(match self.server {
-            Some(server) => format!("{path}:{line}: server `{}`: {what}", server.escape_debug()),
-            None => format!("{path}:{line}: {what}"),
-        });
-    }
-}
-
-/// `the entry` is said plainly, fields between ticks.
-fn shown(field: &str) -> String {
-    if field.contains(' ') {
-        return field.to_owned();
-    }
-    format!("`{}`", field.escape_debug())
-}
+use crate::config::mistake::Kind;
 
 /// The members of one table of an entry.
 pub(in crate::config) struct Fields<'t, 'd> {
@@ -211,10 +144,17 @@ impl<'t, 'd> Fields<'t, 'd> {
         let Fill::From(values) = self.fill else {
             return Some(text.to_owned());
         };
-        let field = shown(field);
+        let private = field.starts_with("env.") || field.starts_with("headers.");
+        let (key, field) = (field, shown(field));
         match expand(text, values) {
             Ok(filled) => {
+                if filled.text != text {
+                    self.told.written.insert(key.to_owned(), text.to_owned());
+                }
+                self.told.variables.extend(filled.variables);
+                self.told.inputs.extend(filled.inputs);
                 for odd in &filled.odd {
+                    let odd = if private { "${…}" } else { odd };
                     let odd = odd.escape_debug();
                     let what = format!("`{odd}` in {field} is no variable and stays as it is");
                     self.told.warn(&node.span, &what);
@@ -281,8 +221,9 @@ impl<'t, 'd> Fields<'t, 'd> {
         }
         let help = match node.as_text() {
             Some(text) => {
-                let words: Vec<String> = text
-                    .split_whitespace()
+                let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+                let words: Vec<String> = hide_arguments(&words, "…")
+                    .iter()
                     .map(|word| format!("\"{}\"", word.escape_debug()))
                     .collect();
                 self.assigned(key, &format!("[{}]", words.join(", ")))

@@ -10,6 +10,9 @@
 //! | params of no use | 400 | 200 | -32602 |
 //! | queue full | 429, Retry-After | 429, Retry-After | -31429 |
 //! | down | 503, Retry-After | 200 | -31503 |
+//! | remote: silent | 504 | 200 | -31504 |
+//! | remote: asks to be left alone | 503, Retry-After | 200 | -31503 |
+//! | remote: anything else | 502 | 200 | -31502 |
 //! | exited, not reading, protocol, response too large, output schema | 502 | 200 | -31502 |
 //! | timeout, nobody answered what the server asked | 504 | 200 | -31504 |
 //! | the client declined what the server asked | 422 | 200 | -31422 |
@@ -24,7 +27,7 @@
 
 use std::time::Duration;
 
-use gantry_engine::{CallError, CallFailure, EngineError, Issue};
+use gantry_engine::{CallError, CallFailure, EngineError, HttpError, Issue};
 use gantry_model::diagnose::chain;
 use gantry_model::era::EraError;
 use gantry_model::era::error::RESOURCE_NOT_FOUND;
@@ -81,11 +84,16 @@ impl From<CallFailure> for Problem {
                 });
                 problem
             }
+            CallError::Remote {
+                error: HttpError::Limited { retry_after, .. },
+                ..
+            } => problem.with_retry_after(retry_after),
             CallError::Stopping => problem.with_retry_after(Duration::from_secs(5)),
             CallError::UnknownServer { .. }
             | CallError::Unbound { .. }
             | CallError::Down { next_try: None, .. }
             | CallError::Exited { .. }
+            | CallError::Remote { .. }
             | CallError::Timeout { .. }
             | CallError::Unanswered { .. }
             | CallError::Declined { .. }
@@ -111,8 +119,17 @@ fn place(error: &CallError) -> (StatusCode, Carrier) {
         CallError::BadParams { .. } => (StatusCode::BAD_REQUEST, Carrier::Answer),
         CallError::Busy { .. } => (StatusCode::TOO_MANY_REQUESTS, Carrier::Status),
         CallError::Down { .. } => (StatusCode::SERVICE_UNAVAILABLE, Carrier::Answer),
+        CallError::Remote {
+            error: HttpError::Silent { .. },
+            ..
+        } => (StatusCode::GATEWAY_TIMEOUT, Carrier::Answer),
+        CallError::Remote {
+            error: HttpError::Limited { .. },
+            ..
+        } => (StatusCode::SERVICE_UNAVAILABLE, Carrier::Answer),
         CallError::Output { .. }
         | CallError::Exited { .. }
+        | CallError::Remote { .. }
         | CallError::NotReading { .. }
         | CallError::Protocol { .. }
         | CallError::ResponseTooLarge { .. } => (StatusCode::BAD_GATEWAY, Carrier::Answer),
@@ -173,6 +190,8 @@ impl From<EngineError> for Problem {
         let message = match &error {
             SpecError::Range { given, range, .. } => format!("is {given}, allowed is {range}"),
             SpecError::Command { .. }
+            | SpecError::Both { .. }
+            | SpecError::Remote { .. }
             | SpecError::Shell { .. }
             | SpecError::Script { .. }
             | SpecError::Variable { .. }

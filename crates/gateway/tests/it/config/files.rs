@@ -212,3 +212,31 @@ fn what_connect_wrote_for_a_client_is_not_started_as_a_server() {
         folder.log()
     );
 }
+
+// rows 2.10 and 2.17
+#[test]
+fn variables_as_gemini_writes_them_are_filled_after_the_import() {
+    let mut folder = Folder::new();
+    folder.variables = vec![("PROBE_VALUE", "from the environment"), ("NAME", "n")];
+    let mut server = entry(&Evilpeer::new());
+    let args = server["args"].as_array_mut().unwrap();
+    args.extend(["--name".into(), "x-$NAME".into()]);
+    server["env"] = json!({"PROBE": "$PROBE_VALUE", "PRICE": "5$"});
+    fs::create_dir(folder.at(".gemini")).unwrap();
+    fs::write(
+        folder.at(".gemini/settings.json"),
+        servers(&[("a", server)]),
+    )
+    .unwrap();
+    folder.told(&["import", "gemini"]);
+    folder.up(&["--trust"]);
+    let status = folder.wait("a", "ready");
+    assert_eq!(status["server_info"]["name"], "x-n", "{status:#}");
+    let environment = fs::read(format!("/proc/{}/environ", status["pid"])).unwrap();
+    let environment = String::from_utf8_lossy(&environment);
+    assert!(
+        environment.contains("PROBE=from the environment\0"),
+        "{environment}"
+    );
+    assert!(environment.contains("PRICE=5$\0"), "{environment}");
+}

@@ -1,6 +1,7 @@
 //! A file that changes while the gateway runs.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -112,4 +113,30 @@ fn a_file_that_appears_replaces_the_example() {
     fs::write(folder.home().join(".kode.json"), servers(&[("a", peer())])).unwrap();
     folder.wait("a", "ready");
     assert_eq!(folder.names(), ["a"]);
+}
+
+/// How long a change may take from the write to the status.
+const APPLIED: Duration = Duration::from_secs(1);
+
+// row 2.10
+#[test]
+fn a_change_is_in_force_within_a_second() {
+    let mut folder = Folder::new();
+    folder.write("a.json", &servers(&[("kept", peer())]));
+    folder.up(&["--config", "a.json"]);
+    folder.wait("kept", "ready");
+    let mut took = Vec::new();
+    for round in 0..5 {
+        let name = format!("new-{round}");
+        let written = Instant::now();
+        folder.write("a.json", &servers(&[("kept", peer()), (&name, peer())]));
+        folder.wait_until("the change is applied", || {
+            let names = folder.names();
+            names.contains(&name) && names.len() == 2
+        });
+        took.push(written.elapsed());
+    }
+    // A machine that is busy with other things may miss it once, the gateway may not.
+    took.sort_unstable();
+    assert!(took[2] <= APPLIED, "{took:?}");
 }

@@ -6,6 +6,7 @@ use gantry_testkit::journal::Journal;
 use serde_json::json;
 
 use super::{Folder, journaled, peer, servers};
+use crate::harness::{Gantry, LONG};
 
 fn starts(journal: &std::path::Path) -> usize {
     Journal::read(journal).map_or(0, |journal| journal.starts())
@@ -59,6 +60,18 @@ fn an_untrusted_checkout_starts_nothing_until_it_is_approved_and_any_change_asks
     assert_eq!(starts(&journal), 1);
 }
 
+// row 2.17
+#[test]
+fn a_file_that_is_found_is_used_with_one_flag() {
+    let gantry = Gantry::builder()
+        .found(&servers(&[("a", peer())]))
+        .flags(&["--trust"])
+        .start();
+    gantry.wait_state("a", "ready", LONG);
+    let answer = gantry.call("a__echo", json!({"text": "x"}));
+    assert_eq!(answer["result"]["content"][0]["text"], "x");
+}
+
 // fault G5
 #[test]
 fn a_pipe_in_a_files_place_is_not_waited_for() {
@@ -89,27 +102,4 @@ fn the_settings_of_an_unapproved_file_have_no_effect() {
     assert!(running.contains("http://127.0.0.1:"), "{running}");
     let waiting = folder.told(&["approve", "--json"]);
     assert!(waiting.contains("[gateway] listen"), "{waiting}");
-}
-
-// fault G5
-#[test]
-fn an_approval_is_remembered_and_a_stronger_unapproved_entry_hides_a_trusted_one() {
-    let mut folder = Folder::new();
-    let journal = folder.home().join("journal");
-    fs::write(
-        folder.home().join(".kode.json"),
-        servers(&[("mine", peer()), ("search", peer())]),
-    )
-    .unwrap();
-    folder.write(".mcp.json", &servers(&[("search", journaled(&journal))]));
-    folder.up(&[]);
-    folder.wait("mine", "ready");
-    folder.wait("search", "needs_approval");
-    assert_eq!(starts(&journal), 0);
-    folder.told(&["approve", "--yes"]);
-    folder.wait("search", "ready");
-    let again = folder.told(&["approve"]);
-    assert!(again.contains("nothing waits for approval"), "{again}");
-    let unknown = folder.run(&["approve", "--yes", "other.json"]);
-    assert_eq!(unknown.status.code(), Some(2));
 }

@@ -335,6 +335,21 @@ fn guessing_keys_is_limited_and_never_locks_out_who_has_one() {
         "{:?}",
         recorded()
     );
+    // The same are rows of the audit, and lines of `gantry calls`.
+    let rows = gantry.audit_rows("code=auth.wrong_key");
+    let mut rows: Vec<[String; 4]> = rows
+        .iter()
+        .map(|row| {
+            ["status", "surface", "agent", "error"]
+                .map(|member| row[member].as_str().unwrap_or_default().to_owned())
+        })
+        .collect();
+    rows.sort_by_key(|row| row[3].len());
+    assert_eq!(rows, wanted.map(|what| ["refused", "rest", "", what]));
+    let calls = gantry.cli(&["calls", "--status", "refused"]);
+    let calls = String::from_utf8_lossy(&calls.stdout).into_owned();
+    let shown = calls.lines().filter(|line| line.contains("auth.wrong_key"));
+    assert_eq!(shown.count(), wanted.len(), "{calls}");
     let log = gantry.stderr();
     let lines = log.lines().filter(|line| line.contains("wrong key"));
     assert_eq!(lines.count(), wanted.len(), "{log}");

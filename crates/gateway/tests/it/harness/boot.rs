@@ -24,6 +24,7 @@ pub(crate) struct Builder {
     program: Option<PathBuf>,
     port: u16,
     user: Option<u32>,
+    found: Option<String>,
 }
 
 impl Builder {
@@ -44,6 +45,12 @@ impl Builder {
     /// Adds any entry under a name.
     pub(crate) fn entry(mut self, name: &str, entry: Value) -> Self {
         self.servers.insert(name.to_owned(), entry);
+        self
+    }
+
+    /// Has it start in a checkout, `checkout` in its home, whose `.mcp.json` says this; no file is named.
+    pub(crate) fn found(mut self, file: &str) -> Self {
+        self.found = Some(file.to_owned());
         self
     }
 
@@ -92,9 +99,7 @@ impl Builder {
 
     /// Returns the command, its output kept in the home; nothing is started.
     pub(crate) fn command(&self, home: &Path) -> Command {
-        let config = home.join("mcp.json");
-        let file = json!({"mcpServers": self.servers});
-        fs::write(&config, file.to_string()).expect("the home is writable");
+        let (folder, config) = self.written(home);
         let mut argv: Vec<String> = self.wrapper.clone();
         let program = self.program.as_deref().unwrap_or(Path::new(PROGRAM));
         argv.push(program.to_str().expect("paths here are UTF-8").to_owned());
@@ -106,13 +111,14 @@ impl Builder {
         command
             .arg("--data")
             .arg(home.join("data"))
-            .arg("--config")
-            .arg(&config)
             .args(&self.flags);
+        if self.found.is_none() {
+            command.arg("--config").arg(&config);
+        }
         command
             .envs(self.variables.iter().cloned())
             .env("NO_COLOR", "1")
-            .current_dir(home);
+            .current_dir(folder);
         let kept = |name: &str| File::create(home.join(name)).expect("the home is writable");
         command
             .stdin(Stdio::null())
@@ -124,6 +130,24 @@ impl Builder {
         command
     }
 
+    /// Writes the file with the servers; returns the folder to start in, and the file.
+    fn written(&self, home: &Path) -> (PathBuf, PathBuf) {
+        let (folder, config, text) = match &self.found {
+            Some(file) => {
+                let folder = home.join("checkout");
+                let config = folder.join(".mcp.json");
+                (folder, config, file.clone())
+            }
+            None => {
+                let file = json!({"mcpServers": self.servers});
+                (home.to_owned(), home.join("mcp.json"), file.to_string())
+            }
+        };
+        fs::create_dir_all(&folder).expect("the home is writable");
+        fs::write(&config, text).expect("the home is writable");
+        (folder, config)
+    }
+
     /// Starts the gateway in a home that is there already.
     pub(crate) fn start_in(self, home: TempDir) -> Gantry {
         let announced = home.path().join("data/gateway.json");
@@ -131,7 +155,8 @@ impl Builder {
         let mut command = self.command(home.path());
         if let Some(uid) = self.user {
             let owner = (Uid::from_raw(uid), Gid::from_raw(uid));
-            for path in [home.path().to_owned(), home.path().join("mcp.json")] {
+            let (folder, config) = self.written(home.path());
+            for path in [home.path().to_owned(), folder, config] {
                 chown(&path, Some(owner.0), Some(owner.1)).expect("root may give files away");
             }
         }

@@ -240,7 +240,7 @@ fn what_a_browser_adds_to_a_foreign_request_is_refused_by_status() {
             (
                 "rebound",
                 &[("Host", &evil), ("Origin", &evil_origin)],
-                400,
+                403,
                 "http.host",
             ),
             (

@@ -1,8 +1,7 @@
-"""An agent of google-adk whose model is a script: its tools come from the gateway, by McpToolset.
+"""Google's Agent Development Kit as a client: the gateway's tools as tools of an agent's.
 
-usage: adk.py URL KEY TOOL
-
-The model is offered the tools, calls the one that echoes, and answers with what came back. Prints one JSON line.
+Usage: adk.py http|sse URL KEY. The model is scripted: it asks for two tools, one after the other, and
+then says what it was answered. What happened is told as one JSON document on stdout.
 """
 
 import asyncio
@@ -10,45 +9,69 @@ import json
 import sys
 
 from google.adk.agents import LlmAgent
-from google.adk.models.base_llm import BaseLlm
-from google.adk.models.llm_response import LlmResponse
+from google.adk.models import BaseLlm, LlmResponse
 from google.adk.runners import InMemoryRunner
-from google.adk.tools.mcp_tool.mcp_session_manager import StreamableHTTPConnectionParams
-from google.adk.tools.mcp_tool.mcp_toolset import McpToolset
+from google.adk.tools.mcp_tool import (
+    McpToolset,
+    SseConnectionParams,
+    StreamableHTTPConnectionParams,
+)
 from google.genai import types
 
-OFFERED = []
+# What the model wants, in this order.
+WANTED = [("echo", {"text": "hello"}), ("fail", {"message": "as asked"})]
 
 
 class Scripted(BaseLlm):
-    """A model that calls one tool and repeats what it said."""
+    """Asks for what is wanted, then tells what it was answered."""
+
+    offered: list[str] = []
 
     async def generate_content_async(self, llm_request, stream=False):
-        OFFERED[:] = sorted(llm_request.tools_dict)
-        answered = llm_request.contents[-1].parts[-1].function_response
-        if answered is None:
-            call = types.FunctionCall(name=sys.argv[3], args={"text": "from adk"})
-            part = types.Part(function_call=call)
+        declared = [
+            declaration.name
+            for tool in llm_request.config.tools
+            for declaration in tool.function_declarations
+        ]
+        self.offered[:] = sorted(declared)
+        answers = [
+            part.function_response
+            for content in llm_request.contents
+            for part in content.parts
+            if part.function_response
+        ]
+        if len(answers) < len(WANTED):
+            name, given = WANTED[len(answers)]
+            part = types.Part.from_function_call(name=name, args=given)
         else:
-            part = types.Part(text=json.dumps(answered.response))
+            told = [{"name": each.name, "response": each.response} for each in answers]
+            part = types.Part.from_text(text=json.dumps(told, default=str))
         yield LlmResponse(content=types.Content(role="model", parts=[part]))
 
 
-async def main(url, key):
-    headers = {"Authorization": "Bearer " + key}
-    toolset = McpToolset(connection_params=StreamableHTTPConnectionParams(url=url, headers=headers))
-    tools = {tool.name: tool.description for tool in await toolset.get_tools()}
-    agent = LlmAgent(name="scripted", model=Scripted(model="scripted"), tools=[toolset])
-    runner = InMemoryRunner(agent=agent, app_name="judge")
-    session = await runner.session_service.create_session(app_name="judge", user_id="u")
-    question = types.Content(role="user", parts=[types.Part(text="echo, please")])
+def toolset(how, url, key):
+    params = {"http": StreamableHTTPConnectionParams, "sse": SseConnectionParams}[how]
+    headers = {"Authorization": f"Bearer {key}"}
+    return McpToolset(connection_params=params(url=url, headers=headers, timeout=30))
+
+
+async def main():
+    tools = toolset(*sys.argv[1:])
+    model = Scripted(model="scripted")
+    agent = LlmAgent(name="agent", model=model, tools=[tools])
+    runner = InMemoryRunner(agent=agent, app_name="world")
+    session = await runner.session_service.create_session(app_name="world", user_id="u")
+    asked = types.Content(role="user", parts=[types.Part.from_text(text="go")])
     said = ""
-    run = runner.run_async(user_id="u", session_id=session.id, new_message=question)
-    async for event in run:
+    async for event in runner.run_async(
+        user_id="u", session_id=session.id, new_message=asked
+    ):
         for part in event.content.parts if event.content else []:
             said = part.text or said
-    await toolset.close()
-    print(json.dumps({"tools": sorted(tools), "offered": OFFERED, "said": json.loads(said)}))
+    kinds = sorted({type(tool).__name__ for tool in await tools.get_tools()})
+    await tools.close()
+    told = {"offered": model.offered, "kinds": kinds, "answers": json.loads(said)}
+    print(json.dumps(told))
 
 
-asyncio.run(main(*sys.argv[1:3]))
+asyncio.run(main())

@@ -1,0 +1,233 @@
+//! Questions to a person at a real terminal: `script` makes one, and the test types.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use gantry_testkit::journal::Journal;
+use gantry_testkit::wait::eventually;
+use serde_json::json;
+
+use super::{Folder, journaled, peer, servers};
+use crate::harness::{LONG, PROGRAM, entry};
+
+/// A terminal with a program in it.
+struct Terminal {
+    child: Child,
+    keyboard: ChildStdin,
+    screen: std::path::PathBuf,
+}
+
+impl Terminal {
+    /// Runs a verb in the folder, as a person does.
+    fn open(folder: &Folder, arguments: &str) -> Self {
+        let screen = folder.home().join("screen");
+        let line = format!(
+            "exec {PROGRAM} --data {} {arguments}",
+            folder.data().display()
+        );
+        let mut child = Command::new("script")
+            .args(["--quiet", "--flush", "--return", "--command", &line])
+            .arg("/dev/null")
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("HOME", folder.home())
+            .env("SHELL", "/bin/sh")
+            .env("TERM", "xterm")
+            .env("NO_COLOR", "1")
+            .current_dir(folder.home().join("shop"))
+            .stdin(Stdio::piped())
+            .stdout(File::create(&screen).unwrap())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("`script` of util-linux is there");
+        let keyboard = child.stdin.take().unwrap();
+        Self {
+            child,
+            keyboard,
+            screen,
+        }
+    }
+
+    /// Returns everything that was ever on the screen.
+    fn shown(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.screen).unwrap()).into_owned()
+    }
+
+    /// Waits until a text is on the screen.
+    fn sees(&self, text: &str) {
+        let seen = eventually(LONG, || self.shown().contains(text));
+        assert!(seen.is_some(), "never saw «{text}»:\n{}", self.shown());
+    }
+
+    fn types(&mut self, text: &str) {
+        self.keyboard.write_all(text.as_bytes()).unwrap();
+        self.keyboard.flush().unwrap();
+    }
+
+    /// Waits for the program's end and returns its exit code.
+    fn ends(&mut self) -> i32 {
+        let mut status = None;
+        let ended = eventually(LONG, || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        assert!(ended.is_some(), "it still runs:\n{}", self.shown());
+        status.and_then(|status| status.code()).unwrap()
+    }
+
+    /// Stops a gateway with Ctrl-C.
+    fn stops(mut self) -> String {
+        self.types("\u{3}");
+        assert_eq!(self.ends(), 0, "{}", self.shown());
+        self.shown()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn starts(journal: &std::path::Path) -> usize {
+    Journal::read(journal).map_or(0, |journal| journal.starts())
+}
+
+// fault G5
+#[test]
+fn up_asks_once_and_a_yes_lets_it_run() {
+    let folder = Folder::new();
+    let journal = folder.home().join("journal");
+    folder.write(".mcp.json", &servers(&[("theirs", journaled(&journal))]));
+    let mut terminal = Terminal::open(&folder, "up --port 0");
+    terminal.sees("Let it run? [y/N] ");
+    assert!(
+        terminal.shown().contains("theirs: runs "),
+        "what is asked about"
+    );
+    assert_eq!(starts(&journal), 0);
+    terminal.types("y\n");
+    terminal.sees("theirs  ready");
+    terminal.sees("Stop with Ctrl-C.");
+    terminal.stops();
+    assert_eq!(starts(&journal), 1);
+    // Its hash is remembered.
+    let terminal = Terminal::open(&folder, "up --port 0");
+    terminal.sees("theirs  ready");
+    let shown = terminal.stops();
+    assert!(!shown.contains("Let it run?"), "{shown}");
+}
+
+// fault G5
+#[test]
+fn anything_but_a_yes_is_a_no_and_the_rest_comes_up() {
+    let folder = Folder::new();
+    let journal = folder.home().join("journal");
+    fs::write(
+        folder.home().join(".kode.json"),
+        servers(&[("mine", peer())]),
+    )
+    .unwrap();
+    folder.write(".mcp.json", &servers(&[("theirs", journaled(&journal))]));
+    for answer in ["n\n", "\n", "sure\n"] {
+        let mut terminal = Terminal::open(&folder, "up --port 0");
+        terminal.sees("Let it run? [y/N] ");
+        terminal.types(answer);
+        terminal.sees("mine    ready");
+        terminal.sees("theirs  needs approval");
+        terminal.stops();
+    }
+    assert_eq!(starts(&journal), 0);
+    assert!(!folder.data().join("approved.json").exists());
+}
+
+// fault G5
+#[test]
+fn approve_asks_at_a_terminal() {
+    let folder = Folder::new();
+    folder.write(".mcp.json", &servers(&[("theirs", peer())]));
+    for (answer, code, told) in [
+        ("n\n", 1, "nothing was approved"),
+        ("y\n", 0, "approved `.mcp.json`"),
+    ] {
+        let mut terminal = Terminal::open(&folder, "approve");
+        terminal.sees("Let it run? [y/N] ");
+        terminal.types(answer);
+        assert_eq!(terminal.ends(), code, "{}", terminal.shown());
+        assert!(terminal.shown().contains(told), "{}", terminal.shown());
+    }
+    let mut terminal = Terminal::open(&folder, "approve");
+    terminal.sees("nothing waits for approval");
+    assert_eq!(terminal.ends(), 0);
+}
+
+// rows 2.10 and 2.17: VS Code's questions survive the import, and are asked by `gantry up`.
+#[test]
+fn the_inputs_of_an_imported_file_are_asked_for_and_kept_by_nobody() {
+    let folder = Folder::new();
+    let journal = folder.home().join("journal");
+    let mut server = entry(&gantry_testkit::Evilpeer::new().journal(&journal));
+    server["type"] = json!("stdio");
+    server["env"] = json!({"PROBE": "${input:probe-key}"});
+    let file = json!({
+        "inputs": [{"type": "promptString", "id": "probe-key", "description": "Key", "password": true}],
+        "servers": {"asks": server}
+    });
+    fs::create_dir(folder.at(".vscode")).unwrap();
+    fs::write(folder.at(".vscode/mcp.json"), file.to_string()).unwrap();
+    folder.told(&["import", "vscode"]);
+    // Without a terminal nobody can be asked.
+    let check = folder.run(&["config", "check", "--config", "gantry.toml"]);
+    let told = String::from_utf8_lossy(&check.stderr);
+    assert!(told.contains("needs the input `probe-key`"), "{told}");
+
+    let typed = "typed-by-a-person";
+    let mut terminal = Terminal::open(&folder, "up --port 0 --trust");
+    terminal.sees("input `probe-key`: ");
+    terminal.types(&format!("{typed}\n"));
+    terminal.sees("asks  ready");
+    let pid = folder.wait("asks", "ready")["pid"].as_u64().unwrap();
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap();
+    let environment = String::from_utf8_lossy(&environment);
+    assert!(
+        environment.contains(&format!("PROBE={typed}")),
+        "{environment}"
+    );
+    let echoed = folder.told(&["call", "asks__echo", &format!("text={typed}")]);
+    assert_eq!(echoed.trim(), "[redacted]");
+    let shown = terminal.stops();
+    assert!(!shown.contains(typed), "{shown}");
+    assert_eq!(super::secrets::holding(&folder.data(), typed), [""; 0]);
+    assert_eq!(super::secrets::holding(&folder.at(""), typed), [""; 0]);
+}
+
+#[test]
+fn who_is_awaited_is_shown_on_a_terminal_and_nowhere_else() {
+    let mut folder = Folder::new();
+    let slow = entry(&gantry_testkit::Evilpeer::new().fault("init-hang"));
+    let text = servers(&[("quick", peer()), ("sleepy", slow)]);
+    folder.write("a.json", &text);
+    let terminal = Terminal::open(&folder, "up --port 0 --config a.json");
+    terminal.sees("quick   ready");
+    terminal.sees("1 of 2 servers have come, waiting for sleepy (");
+    terminal.sees("Stop with Ctrl-C.");
+    let usage = terminal.shown().find("Stop with Ctrl-C.").unwrap();
+    let turns = eventually(LONG, || {
+        terminal.shown()[usage..].contains("waiting for sleepy")
+    });
+    assert!(turns.is_some(), "{}", terminal.shown());
+    let shown = terminal.stops();
+    assert!(
+        shown.ends_with("\r\u{1b}[K"),
+        "the line is wiped: {shown:?}"
+    );
+    folder.up(&["--config", "a.json"]);
+    let printed = || fs::read_to_string(folder.home().join("stdout")).unwrap();
+    folder.wait_until("it is up", || printed().contains("Stop with Ctrl-C."));
+    folder.wait("quick", "ready");
+    for text in [printed(), folder.log()] {
+        assert!(!text.contains("waiting for"), "{text}");
+    }
+}

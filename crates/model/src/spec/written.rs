@@ -1,0 +1,188 @@
+//! A command as its file has it, `${NAME}` where a variable was filled: what is shown and stored, while
+//! what the variables hold goes to the process alone.
+//!
+//! Entry points: [`ProcessLaunch::shown_command`] and its neighbours.
+
+use std::collections::BTreeMap;
+
+use super::{ProcessLaunch, RemoteLaunch};
+use crate::secret::{
+    REDACTED, SecretText, hide_arguments, is_secret_name, looks_secret, secret_arguments, userinfo,
+};
+
+/// What stands in a file where variables were filled.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Written {
+    /// The command, if variables stand in it.
+    pub command: Option<String>,
+    /// The arguments in which variables stand, by their place.
+    pub args: BTreeMap<usize, String>,
+    /// The working folder, if variables stand in it.
+    pub cwd: Option<String>,
+    /// The URL, if variables stand in it.
+    pub url: Option<String>,
+    /// What the variables of all texts held, by name.
+    pub variables: BTreeMap<String, SecretText>,
+    /// What a person was asked for, by id.
+    pub inputs: BTreeMap<String, SecretText>,
+}
+
+impl ProcessLaunch {
+    /// Returns the command as it may be shown.
+    pub fn shown_command(&self) -> String {
+        let command = self.written.command.as_ref();
+        command.unwrap_or(&self.command).clone()
+    }
+
+    /// Returns the arguments as they may be shown: variables by name, other secrets not at all.
+    pub fn shown_args(&self) -> Vec<String> {
+        let args = self.args.iter().enumerate();
+        let written = args.map(|(place, filled)| {
+            let written = self.written.args.get(&place);
+            written.unwrap_or(filled).clone()
+        });
+        hide_arguments(&written.collect::<Vec<_>>(), REDACTED)
+    }
+
+    /// Returns the working folder as it may be shown.
+    pub fn shown_cwd(&self) -> Option<String> {
+        let written = self.written.cwd.clone();
+        written.or_else(|| self.cwd.as_ref().map(|cwd| cwd.display().to_string()))
+    }
+
+    /// Returns everything that the process is given and that seems to be a secret of its own.
+    pub fn secrets(&self) -> Vec<SecretText> {
+        let mut secrets = given(&self.env);
+        let mut take = |value: &str| secrets.push(SecretText::new(value.to_owned()));
+        for secret in secret_arguments(&self.args).into_iter().flatten() {
+            take(secret);
+            // Of a login the password, of `Bearer x` the last word.
+            let mut parts = secret.rsplit([':', ' ']);
+            parts.next().into_iter().for_each(&mut take);
+        }
+        secrets.extend(self.written.secrets());
+        secrets
+    }
+}
+
+impl RemoteLaunch {
+    /// Returns the URL as it may be shown: variables by name, and without its query, which may hold a
+    /// secret.
+    pub fn shown_url(&self) -> String {
+        let url = self.written.url.as_ref().unwrap_or(&self.url);
+        url.split('?').next().unwrap_or_default().to_owned()
+    }
+
+    /// Returns everything that is sent to the server and seems to be a secret.
+    pub fn secrets(&self) -> Vec<SecretText> {
+        let mut secrets = given(&self.headers);
+        let mut take = |value: &str| secrets.push(SecretText::new(value.to_owned()));
+        let logins = self.headers.iter();
+        for (_, value) in logins.filter(|(name, _)| is_secret_name(name)) {
+            // Of `Bearer TOKEN` the second word alone is as good.
+            if let Some((_, token)) = value.split_once(' ') {
+                take(token);
+            }
+        }
+        let query = self.url.split_once('?').map_or("", |(_, query)| query);
+        for pair in query.split('&') {
+            if let Some((name, value)) = pair.split_once('=')
+                && (is_secret_name(name) || looks_secret(value))
+            {
+                take(value);
+            }
+        }
+        let login = self.proxy.as_deref().and_then(userinfo);
+        if let Some((_, password)) = login.and_then(|login| login.split_once(':')) {
+            take(password);
+        }
+        secrets.extend(self.written.secrets());
+        secrets
+    }
+}
+
+impl Written {
+    /// Returns what was filled in and seems to be a secret.
+    fn secrets(&self) -> impl Iterator<Item = SecretText> {
+        let variables = self.variables.iter();
+        let secret =
+            variables.filter(|(name, value)| is_secret_name(name) || looks_secret(value.expose()));
+        let filled = secret.map(|(_, value)| value).chain(self.inputs.values());
+        filled.map(|value| SecretText::new(value.expose().to_owned()))
+    }
+}
+
+/// Returns what seems to be secret of variables or headers, by their names and by their values.
+fn given(pairs: &BTreeMap<String, String>) -> Vec<SecretText> {
+    let mut secrets = Vec::new();
+    let mut take = |value: &str| secrets.push(SecretText::new(value.to_owned()));
+    for (name, value) in pairs {
+        let login = userinfo(value);
+        if login.is_some() || is_secret_name(name) || looks_secret(value) {
+            take(value);
+        }
+        if let Some((_, password)) = login.and_then(|login| login.split_once(':')) {
+            take(password);
+        }
+    }
+    secrets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::secret::Redactor;
+
+    fn launch(value: serde_json::Value) -> ProcessLaunch {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn variables_are_shown_by_name_and_known_to_the_redactor() {
+        let mut launch = launch(serde_json::json!({
+            "command": "/home/a/x", "args": ["-y", "--header", "X: hunter22", "--token=s3cr3t"]
+        }));
+        launch.written.command = Some("${HOME}/x".into());
+        launch.written.args = [(2, "X: ${MY_TOKEN}".into())].into();
+        let held = |value: &str| SecretText::new(value.into());
+        let variables = [("MY_TOKEN", "hunter22"), ("HOME", "/home/a")];
+        let variables = variables.map(|(name, value)| (name.to_owned(), held(value)));
+        launch.written.variables = variables.into();
+        launch.written.inputs = [("id".to_owned(), held("by hand"))].into();
+        assert_eq!(launch.shown_command(), "${HOME}/x");
+        let shown = ["-y", "--header", "X: ${MY_TOKEN}", "--token=[redacted]"];
+        assert_eq!(launch.shown_args(), shown);
+        let redactor = Redactor::new(&launch.secrets());
+        assert_eq!(
+            redactor.redact("/home/a hunter22 s3cr3t by hand"),
+            "/home/a [redacted] [redacted] [redacted]"
+        );
+        let stored = serde_json::to_string(&launch).unwrap();
+        assert!(!stored.contains("MY_TOKEN"), "{stored}");
+    }
+
+    #[test]
+    fn what_a_process_is_given_as_a_secret_is_known() {
+        let url = "postgres://app:hunter22@db.example/main";
+        let launch = launch(serde_json::json!({"command": "true", "env": {"DATABASE_URL": url}}));
+        let hidden = Redactor::new(&launch.secrets());
+        assert_eq!(hidden.redact("login hunter22"), "login [redacted]");
+    }
+
+    #[test]
+    fn what_is_sent_to_a_remote_server_as_a_secret_is_known() {
+        let mut remote = RemoteLaunch::new("https://x/a1b2/mcp?api_key=query-secret");
+        let header = (
+            "Authorization".to_owned(),
+            "Bearer header-secret".to_owned(),
+        );
+        remote.headers.extend([header]);
+        remote.written.url = Some("https://x/${PATH_TOKEN}/mcp?api_key=query-secret".into());
+        assert_eq!(remote.shown_url(), "https://x/${PATH_TOKEN}/mcp");
+        let hidden = Redactor::new(&remote.secrets());
+        assert_eq!(
+            hidden.redact("header-secret and query-secret"),
+            "[redacted] and [redacted]"
+        );
+    }
+}
