@@ -154,7 +154,8 @@ impl<'a> Trip<'a> {
         let can = self.can();
         let way = match version.era() {
             Era::Handshake if can.anything() => {
-                Way::Own(self.router.own_link(self.server, can, self.limit).await?)
+                let who = (can, self.caller.key);
+                Way::Own(self.router.own_link(self.server, who, self.limit).await?)
             }
             Era::Handshake | Era::Stateless => Way::Shared(shared),
         };
@@ -183,10 +184,10 @@ impl<'a> Trip<'a> {
         let line = OneLine::request(id, self.request.method, Some(Payload::Edit(&params)));
         let head = link.has_heads().then(|| self.target.head(&self.request));
         let line = Addressed { line, head };
-        let (asks, asked) = match &road.way {
-            Way::Own(_) => {
-                let (tx, rx) = mpsc::channel(ASKS);
-                (Some(tx), Some(rx))
+        let (asks, served) = match &road.way {
+            Way::Own(lease) => {
+                let (tx, asked) = mpsc::channel(ASKS);
+                (Some(tx), Some((lease, asked)))
             }
             Way::Shared(_) => (None, None),
         };
@@ -194,17 +195,20 @@ impl<'a> Trip<'a> {
             client: Arc::clone(client),
             asks,
         });
-        let head = link.has_heads().then(|| self.target.head(&self.request));
-        let called = link.call(&self.caller.agent, id, Addressed { line, head }, voice);
+        let called = link.call(&self.caller.agent, id, line, voice);
         let call = called.map_err(|refusal| refused(self.server, refusal))?;
         let waiting = self.wait(call, longest);
-        match (&self.client, asked) {
-            (Some(client), Some(asked)) => {
+        match (&self.client, served) {
+            (Some(client), Some((lease, asked))) => {
                 let asker = self.asker(client);
                 tokio::select! {
                     biased; // What is answered needs nothing any more.
-                    answer = waiting => answer,
-                    error = asker.serve(link, id, asked) => Err(error),
+                    answer = waiting => answer.inspect(|answer| {
+                        if matches!(answer, Answer::Result(_) | Answer::Error(_)) {
+                            lease.answered();
+                        }
+                    }),
+                    error = asker.serve(lease, id, asked) => Err(error),
                 }
             }
             _ => waiting.await,
