@@ -251,10 +251,10 @@ impl ReconnectSpec {
 
 fn check_header(name: &str, value: &str) -> Result<(), RemoteError> {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    let is_own = |own: &&str| name.eq_ignore_ascii_case(own);
+    let is_own = |own: &str| name.eq_ignore_ascii_case(own);
     let why = if name.is_empty() || name.len() > 128 || !name.bytes().all(is_token) {
         "it is no name of a header"
-    } else if OWN_HEADERS.iter().any(|own| is_own(&own)) || is_mirrored(name) {
+    } else if OWN_HEADERS.iter().any(|own| is_own(own)) || is_mirrored(name) {
         "Gantry writes it itself"
     } else if value.len() > LONGEST_VALUE {
         "its value is over 16 KiB"
