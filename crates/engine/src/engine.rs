@@ -3,6 +3,7 @@
 mod agents;
 mod changes;
 mod guesses;
+mod sign_in;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,6 +27,7 @@ use crate::access::{Access, random};
 use crate::audit::{Audit, CallIds};
 use crate::catalog::{Catalog, ListedTool};
 use crate::config::{EngineConfig, OnStartFailure, Startup, StopPolicy};
+use crate::credentials::Vault;
 use crate::driver::process::ProcessDriver;
 use crate::error::{CallError, CallFailure, EngineError};
 use crate::events::Events;
@@ -35,9 +37,9 @@ use crate::request::{Reply, Request, Scope};
 use crate::router::Router;
 use crate::server::logs::LogLine;
 use crate::server::runner::Surroundings;
+use crate::server::topics::{Hearer, Subscription, TopicTable};
 use crate::supervisor::{Supervisor, refresh};
 use crate::telemetry::Figures;
-use crate::transport::http::Clients;
 use crate::view::{Capabilities, Health, ServerView};
 
 /// Everything that runs: servers, native tools, grants, the record of calls. Cheap to clone.
@@ -139,19 +141,23 @@ impl Engine {
                 }
             }
         };
+        let topics = Arc::new(TopicTable::default());
         let around = Arc::new(Surroundings {
             driver: Arc::new(ProcessDriver::new(
                 sandbox.clone(),
                 config.environment.clone(),
                 folders,
             )),
-            clients: Arc::new(Clients::default()),
+            clients: Arc::default(),
             store: store.clone(),
+            vault: Vault::open(folder.path(), config.project.clone(), store.clone()),
+            callback: watch::Sender::new(None),
             events: events.clone(),
             tracker: tracker.clone(),
             limits: config.limits,
             first_id: first_id(),
             changed: Arc::new(changed),
+            topics: Arc::clone(&topics),
             kill_at: kill_at_receiver,
         });
         let supervisor = Arc::new(Supervisor::new(
@@ -172,6 +178,7 @@ impl Engine {
             figures: Arc::clone(&figures),
             identity: Identity::gantry(),
             listing_wait: config.limits.listing_wait,
+            topics,
             draining: draining.clone(),
         };
         let engine = Self {
@@ -338,6 +345,28 @@ impl Engine {
         self.inner.router.request(caller, request).await
     }
 
+    /// Tells a caller of changes of the resource that the params name, as long as the returned value
+    /// is kept; recorded like any other request.
+    pub async fn subscribe(
+        &self,
+        caller: &Caller,
+        request: Request<'_>,
+        hearer: Hearer,
+    ) -> Result<Subscription, CallFailure> {
+        let stopping = || CallFailure {
+            call: None,
+            error: CallError::Stopping,
+        };
+        self.admit().map_err(|_| stopping())?;
+        let _under_way = self.inner.requests.token();
+        self.inner.router.subscribe(caller, request, hearer).await
+    }
+
+    /// Tells whether a caller may read a resource now.
+    pub fn may_read(&self, caller: &Caller, scope: &Scope, uri: &str) -> bool {
+        self.inner.router.may_read(caller, scope, uri)
+    }
+
     /// Returns the tools of a caller's view.
     pub fn tools(&self, caller: &Caller, scope: &Scope) -> Vec<ListedTool> {
         self.inner.catalog.view(caller, scope).tools()
@@ -396,6 +425,8 @@ impl Engine {
             // Rows 1.15 and 1.10.
             let what = if status.state == State::Unresponsive {
                 Some("is unresponsive")
+            } else if status.state == State::NeedsSignIn {
+                Some("waits for a person")
             } else {
                 status.health_warning.then_some("keeps crashing")
             };

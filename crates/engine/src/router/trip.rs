@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_model::caller::Caller;
-use gantry_model::era::meta::{CLIENT_CAPABILITIES, PROGRESS_TOKEN, upstream_params};
+use gantry_model::era::meta::{CLIENT_CAPABILITIES, LOG_LEVEL, PROGRESS_TOKEN, upstream_params};
 use gantry_model::era::{Era, ProtocolVersion};
 use gantry_model::jsonrpc::{Edit, OneLine, Payload, Raw, RawBuf};
-use gantry_model::mcp::{ClientCan, Method, may_ask_back};
+use gantry_model::mcp::{ClientCan, LogLevel, Method, may_ask_back};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -17,7 +17,7 @@ use super::answer::{self, Answered};
 use super::asks::{Again, Asker, input_required};
 use super::limit::Limit;
 use super::target::{self, Target};
-use super::{Router, asks};
+use super::{Router, again, asks};
 use crate::error::CallError;
 use crate::request::{Client, Request};
 use crate::server::handle::ServerHandle;
@@ -46,6 +46,8 @@ pub(super) struct Trip<'a> {
 struct Road {
     way: Way,
     version: ProtocolVersion,
+    /// Its server must be told once from which level on it is to log.
+    logs: bool,
 }
 
 /// Which link it is.
@@ -77,13 +79,30 @@ impl<'a> Trip<'a> {
         }
     }
 
-    /// Sends the call to its server and waits for the answer.
+    /// Sends the call to its server and waits for the answer; one that was cut off is sent once more
+    /// if its tool allows that.
     pub(super) async fn make(self) -> Result<Answered, CallError> {
+        again::begun(self.server);
+        match self.once().await {
+            Err(error) if again::is_made_again(self.server, &self.target.item, &error) => {
+                // That it is down by now says less than how the call ended.
+                self.once().await.map_err(|later| match later {
+                    CallError::Down { .. } => error,
+                    later => later,
+                })
+            }
+            made => made,
+        }
+    }
+
+    async fn once(&self) -> Result<Answered, CallError> {
         let shared = self.router.link(self.server, self.limit).await?;
         let hello = self.server.catalog.load().hello.clone();
         let era = hello.as_deref().map(|hello| hello.era);
+        let logs = hello.as_deref().is_some_and(|hello| hello.has("logging"));
         let version = hello.map_or(ProtocolVersion::LATEST_HANDSHAKE, |hello| hello.version);
-        let road = self.road(shared, version).await?;
+        let mut road = self.road(shared, version).await?;
+        road.logs = logs && era == Some(Era::Handshake);
         let mut again = None;
         let mut left = self.server.spec.calls.timeout_max;
         for round in 0..=ROUNDS {
@@ -117,6 +136,11 @@ impl<'a> Trip<'a> {
         }
     }
 
+    /// Returns from which level on the client wants to hear what the server logs.
+    fn log_level(&self) -> Option<LogLevel> {
+        self.client.as_ref().and_then(|client| client.log_level)
+    }
+
     /// Returns what the client can do, as far as this request may be answered with a question.
     fn can(&self) -> ClientCan {
         let client = self.client.as_ref();
@@ -135,7 +159,8 @@ impl<'a> Trip<'a> {
             }
             Era::Handshake | Era::Stateless => Way::Shared(shared),
         };
-        Ok(Road { way, version })
+        let logs = false;
+        Ok(Road { way, version, logs })
     }
 
     /// Sends the call, or what answers its server's last question, and waits for the answer.
@@ -149,6 +174,11 @@ impl<'a> Trip<'a> {
             Way::Shared(link) => link,
             Way::Own(lease) => &lease.link,
         };
+        if let Some(level) = self.log_level()
+            && road.logs
+        {
+            link.log_from(level).await;
+        }
         let id = link.new_id();
         let params = self.params(road.version, id, again);
         let line = OneLine::request(id, self.request.method, Some(Payload::Edit(&params)));
@@ -205,6 +235,9 @@ impl<'a> Trip<'a> {
         if self.server.spec.calls.pass_context {
             target::pass_context(&mut params, &request.context);
         }
+        if let (Some(level), Era::Stateless) = (self.log_level(), version.era()) {
+            params.set_meta_buf(LOG_LEVEL, RawBuf::string(level.as_str()));
+        }
         let can = self.can();
         if can.anything() {
             if version.era() == Era::Stateless {
@@ -216,14 +249,18 @@ impl<'a> Trip<'a> {
     }
 
     async fn wait(&self, call: InFlight, longest: Duration) -> Result<Answer, CallError> {
-        let policy = &self.server.spec.calls;
-        let quiet = self.limit.within(policy.timeout);
-        let whole = self.limit.within(longest);
+        let spec = &self.server.spec;
+        // A tool's own time counts before its server's. row 3.4
+        let settings = spec.tools.settings.get(self.target.item.as_ref());
+        let own = settings.and_then(|settings| settings.timeout);
+        let timeout = own.unwrap_or(spec.calls.timeout);
+        let quiet = self.limit.within(timeout);
+        let whole = self.limit.within(longest.max(timeout));
         let answered = call
             .answer_within(Deadline {
                 quiet,
                 whole,
-                fair: policy.timeout,
+                fair: timeout.max(spec.calls.timeout),
             })
             .await;
         answered.map_err(|waited| {
