@@ -17,7 +17,7 @@ use super::answer::{self, Answered};
 use super::asks::{Again, Asker, input_required};
 use super::limit::Limit;
 use super::target::{self, Target};
-use super::{Router, asks};
+use super::{Router, again, asks};
 use crate::error::CallError;
 use crate::request::{Client, Request};
 use crate::server::handle::ServerHandle;
@@ -79,8 +79,23 @@ impl<'a> Trip<'a> {
         }
     }
 
-    /// Sends the call to its server and waits for the answer.
+    /// Sends the call to its server and waits for the answer; one that was cut off is sent once more
+    /// if its tool allows that.
     pub(super) async fn make(self) -> Result<Answered, CallError> {
+        again::begun(self.server);
+        match self.once().await {
+            Err(error) if again::is_made_again(self.server, &self.target.item, &error) => {
+                // That it is down by now says less than how the call ended.
+                self.once().await.map_err(|later| match later {
+                    CallError::Down { .. } => error,
+                    later => later,
+                })
+            }
+            made => made,
+        }
+    }
+
+    async fn once(&self) -> Result<Answered, CallError> {
         let shared = self.router.link(self.server, self.limit).await?;
         let hello = self.server.catalog.load().hello.clone();
         let era = hello.as_deref().map(|hello| hello.era);
@@ -234,14 +249,18 @@ impl<'a> Trip<'a> {
     }
 
     async fn wait(&self, call: InFlight, longest: Duration) -> Result<Answer, CallError> {
-        let policy = &self.server.spec.calls;
-        let quiet = self.limit.within(policy.timeout);
-        let whole = self.limit.within(longest);
+        let spec = &self.server.spec;
+        // A tool's own time counts before its server's. row 3.4
+        let settings = spec.tools.settings.get(self.target.item.as_ref());
+        let own = settings.and_then(|settings| settings.timeout);
+        let timeout = own.unwrap_or(spec.calls.timeout);
+        let quiet = self.limit.within(timeout);
+        let whole = self.limit.within(longest.max(timeout));
         let answered = call
             .answer_within(Deadline {
                 quiet,
                 whole,
-                fair: policy.timeout,
+                fair: timeout.max(spec.calls.timeout),
             })
             .await;
         answered.map_err(|waited| {

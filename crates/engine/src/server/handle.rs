@@ -22,7 +22,9 @@ use super::profiles::Profiles;
 use super::status::ServerStatus;
 use crate::catalog::ServerCatalog;
 use crate::clock::unix_ms;
+use crate::credentials::Credentials;
 use crate::error::CallError;
+use crate::router::again::RetryBudget;
 
 /// The open link while the server is ready, else the reason it is not.
 #[derive(Clone)]
@@ -63,8 +65,12 @@ pub(crate) struct ServerHandle {
     pub(crate) counters: Arc<Counters>,
     pub(crate) usage: Arc<dyn Fn() -> Option<Usage> + Send + Sync>,
     pub(crate) redactor: Arc<Redactor>,
+    /// What a remote server is shown of us, unless its spec says that itself.
+    pub(crate) credentials: Option<Credentials>,
     /// How many callers wait for the server to come up.
     pub(crate) waiting: Arc<AtomicU32>,
+    /// How many calls may be made once more after they were cut off.
+    pub(crate) retries: Arc<RetryBudget>,
     /// Its further lives, each for all clients that can the same.
     pub(crate) profiles: Arc<Profiles>,
 }
@@ -188,6 +194,7 @@ impl ServerHandle {
             }
             State::Idle
             | State::NeedsApproval
+            | State::NeedsSignIn
             | State::Ready
             | State::Unresponsive
             | State::BackingOff

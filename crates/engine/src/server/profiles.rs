@@ -184,6 +184,7 @@ impl Profiles {
             counters: Arc::clone(&server.counters),
             stop: server.stop.child_token(),
             declares: can,
+            credentials: server.credentials.clone(),
         };
         let spec = ServerSpec {
             start: Start::Lazy,

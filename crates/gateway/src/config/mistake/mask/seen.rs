@@ -48,8 +48,8 @@ impl Seen {
             _ if ADDRESSES.contains(&name) => Self::Address,
             _ if name == "args" => Self::Words,
             _ if name == "command" => Self::Command,
-            _ if is_known(name) => Self::Shown,
             _ if is_credential(name) => Self::Hidden,
+            _ if is_known(name) => Self::Shown,
             _ => Self::Other,
         }
     }
