@@ -35,6 +35,7 @@ use crate::request::{Reply, Request, Scope};
 use crate::router::Router;
 use crate::server::logs::LogLine;
 use crate::server::runner::Surroundings;
+use crate::server::topics::{Hearer, Subscription, TopicTable};
 use crate::supervisor::{Supervisor, refresh};
 use crate::telemetry::Figures;
 use crate::view::{Capabilities, Health, ServerView};
@@ -138,6 +139,7 @@ impl Engine {
                 }
             }
         };
+        let topics = Arc::new(TopicTable::default());
         let around = Arc::new(Surroundings {
             driver: Arc::new(ProcessDriver::new(
                 sandbox.clone(),
@@ -151,6 +153,7 @@ impl Engine {
             limits: config.limits,
             first_id: first_id(),
             changed: Arc::new(changed),
+            topics: Arc::clone(&topics),
             kill_at: kill_at_receiver,
         });
         let supervisor = Arc::new(Supervisor::new(
@@ -171,6 +174,7 @@ impl Engine {
             figures: Arc::clone(&figures),
             identity: Identity::gantry(),
             listing_wait: config.limits.listing_wait,
+            topics,
             draining: draining.clone(),
         };
         let engine = Self {
@@ -335,6 +339,28 @@ impl Engine {
         }
         let _under_way = self.inner.requests.token();
         self.inner.router.request(caller, request).await
+    }
+
+    /// Tells a caller of changes of the resource that the params name, as long as the returned value
+    /// is kept; recorded like any other request.
+    pub async fn subscribe(
+        &self,
+        caller: &Caller,
+        request: Request<'_>,
+        hearer: Hearer,
+    ) -> Result<Subscription, CallFailure> {
+        let stopping = || CallFailure {
+            call: None,
+            error: CallError::Stopping,
+        };
+        self.admit().map_err(|_| stopping())?;
+        let _under_way = self.inner.requests.token();
+        self.inner.router.subscribe(caller, request, hearer).await
+    }
+
+    /// Tells whether a caller may read a resource now.
+    pub fn may_read(&self, caller: &Caller, scope: &Scope, uri: &str) -> bool {
+        self.inner.router.may_read(caller, scope, uri)
     }
 
     /// Returns the tools of a caller's view.

@@ -7,6 +7,7 @@ mod answer;
 mod asks;
 mod limit;
 mod record;
+mod subscribe;
 mod target;
 mod trip;
 
@@ -33,6 +34,7 @@ use crate::request::{Lists, Reply, Request, Scope};
 use crate::server::handle::ServerHandle;
 use crate::server::link::Link;
 use crate::server::profiles::Lease;
+use crate::server::topics::TopicTable;
 use crate::supervisor::Supervisor;
 use crate::telemetry::Figures;
 pub(crate) use answer::Answered;
@@ -51,6 +53,7 @@ pub(crate) struct Router {
     pub(crate) figures: Arc<Figures>,
     pub(crate) identity: Identity,
     pub(crate) listing_wait: Duration,
+    pub(crate) topics: Arc<TopicTable>,
     /// The engine stops: nobody can answer a server's questions any more.
     pub(crate) draining: CancellationToken,
 }

@@ -13,3 +13,4 @@ pub(crate) mod pending;
 pub(crate) mod profiles;
 pub(crate) mod runner;
 pub(crate) mod status;
+pub(crate) mod topics;

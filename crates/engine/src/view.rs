@@ -74,6 +74,8 @@ pub struct Capabilities {
     pub prompts: bool,
     /// There are resources or templates.
     pub resources: bool,
+    /// Some of those resources can be subscribed to.
+    pub subscriptions: bool,
     /// Arguments can be completed.
     pub completions: bool,
     /// Servers log through the protocol.

@@ -7,6 +7,7 @@
 mod add;
 mod agent;
 mod approve;
+mod as_json;
 mod await_server;
 mod bench;
 mod call;

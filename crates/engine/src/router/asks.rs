@@ -29,7 +29,7 @@ const REQUEST_STATE: &str = "requestState";
 const REQUESTS: usize = 16;
 /// How long to wait for what a server of the handshake era asks in the same breath, so that a
 /// client is asked for all of it at once.
-const BREATH: Duration = Duration::from_millis(10);
+const BREATH: Duration = Duration::from_millis(20);
 /// How long a server that needs nothing but time is left alone, times the round.
 const PATIENCE: Duration = Duration::from_millis(200);
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_model::caller::Caller;
-use gantry_model::era::meta::{CLIENT_CAPABILITIES, PROGRESS_TOKEN, upstream_params};
+use gantry_model::era::meta::{CLIENT_CAPABILITIES, LOG_LEVEL, PROGRESS_TOKEN, upstream_params};
 use gantry_model::era::{Era, ProtocolVersion};
 use gantry_model::jsonrpc::{Edit, OneLine, Payload, Raw, RawBuf};
-use gantry_model::mcp::{ClientCan, Method, may_ask_back};
+use gantry_model::mcp::{ClientCan, LogLevel, Method, may_ask_back};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -46,6 +46,8 @@ pub(super) struct Trip<'a> {
 struct Road {
     way: Way,
     version: ProtocolVersion,
+    /// Its server must be told once from which level on it is to log.
+    logs: bool,
 }
 
 /// Which link it is.
@@ -97,8 +99,10 @@ impl<'a> Trip<'a> {
         let shared = self.router.link(self.server, self.limit).await?;
         let hello = self.server.catalog.load().hello.clone();
         let era = hello.as_deref().map(|hello| hello.era);
+        let logs = hello.as_deref().is_some_and(|hello| hello.has("logging"));
         let version = hello.map_or(ProtocolVersion::LATEST_HANDSHAKE, |hello| hello.version);
-        let road = self.road(shared, version).await?;
+        let mut road = self.road(shared, version).await?;
+        road.logs = logs && era == Some(Era::Handshake);
         let mut again = None;
         let mut left = self.server.spec.calls.timeout_max;
         for round in 0..=ROUNDS {
@@ -132,6 +136,11 @@ impl<'a> Trip<'a> {
         }
     }
 
+    /// Returns from which level on the client wants to hear what the server logs.
+    fn log_level(&self) -> Option<LogLevel> {
+        self.client.as_ref().and_then(|client| client.log_level)
+    }
+
     /// Returns what the client can do, as far as this request may be answered with a question.
     fn can(&self) -> ClientCan {
         let client = self.client.as_ref();
@@ -149,7 +158,8 @@ impl<'a> Trip<'a> {
             }
             Era::Handshake | Era::Stateless => Way::Shared(shared),
         };
-        Ok(Road { way, version })
+        let logs = false;
+        Ok(Road { way, version, logs })
     }
 
     /// Sends the call, or what answers its server's last question, and waits for the answer.
@@ -163,11 +173,14 @@ impl<'a> Trip<'a> {
             Way::Shared(link) => link,
             Way::Own(lease) => &lease.link,
         };
+        if let Some(level) = self.log_level()
+            && road.logs
+        {
+            link.log_from(level).await;
+        }
         let id = link.new_id();
         let params = self.params(road.version, id, again);
         let line = OneLine::request(id, self.request.method, Some(Payload::Edit(&params)));
-        let head = link.has_heads().then(|| self.target.head(&self.request));
-        let line = Addressed { line, head };
         let (asks, asked) = match &road.way {
             Way::Own(_) => {
                 let (tx, rx) = mpsc::channel(ASKS);
@@ -179,7 +192,8 @@ impl<'a> Trip<'a> {
             client: Arc::clone(client),
             asks,
         });
-        let called = link.call(&self.caller.agent, id, line, voice);
+        let head = link.has_heads().then(|| self.target.head(&self.request));
+        let called = link.call(&self.caller.agent, id, Addressed { line, head }, voice);
         let call = called.map_err(|refusal| refused(self.server, refusal))?;
         let waiting = self.wait(call, longest);
         match (&self.client, asked) {
@@ -214,6 +228,9 @@ impl<'a> Trip<'a> {
         }
         if self.server.spec.calls.pass_context {
             target::pass_context(&mut params, &request.context);
+        }
+        if let (Some(level), Era::Stateless) = (self.log_level(), version.era()) {
+            params.set_meta_buf(LOG_LEVEL, RawBuf::string(level.as_str()));
         }
         let can = self.can();
         if can.anything() {

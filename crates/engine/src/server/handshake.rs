@@ -8,7 +8,7 @@ use gantry_model::era::handshake::{
     Hello as Greeted, HelloError, Probe, classify_probe_answer, discover_params, initialize_params,
     read_initialize,
 };
-use gantry_model::era::meta::{Identity, upstream_params};
+use gantry_model::era::meta::Identity;
 use gantry_model::era::{Era, ProtocolVersion};
 use gantry_model::jsonrpc::{ErrorBody, Outcome, Raw, RawBuf};
 use gantry_model::mcp::ClientCan;
@@ -65,6 +65,13 @@ impl Hello {
     /// Tells whether the server declared a capability.
     pub(crate) fn has(&self, capability: &str) -> bool {
         self.capabilities.as_raw().get(capability).is_some()
+    }
+
+    /// Tells whether the server tells of changes of single resources.
+    pub(crate) fn subscribes(&self) -> bool {
+        let resources = self.capabilities.as_raw().get("resources");
+        let subscribe = resources.and_then(|resources| resources.get("subscribe"));
+        subscribe.and_then(Raw::boolean) == Some(true)
     }
 
     pub(crate) fn to_json(&self) -> String {
@@ -209,30 +216,6 @@ async fn initialize(
         }
         Answer::Failed(failure) => Err(GreetError::Cut(failure)),
     }
-}
-
-/// Asks a stateless server to tell when its lists change, which it does as long as the returned
-/// request is kept; one of the handshake era tells unasked.
-pub(crate) fn listen(link: &Arc<Link>, hello: &Hello) -> Option<InFlight> {
-    let wanted = hello.capabilities.as_raw().members();
-    let changes = wanted.filter(|capability| {
-        let changing = capability.value.get("listChanged");
-        changing.and_then(Raw::boolean) == Some(true)
-    });
-    let changes = changes.filter_map(|capability| {
-        let lists = ["tools", "prompts", "resources"];
-        lists.into_iter().find(|list| capability.is(list))
-    });
-    let wishes: serde_json::Map<_, _> = changes
-        .map(|list| (format!("{list}ListChanged"), true.into()))
-        .collect();
-    if hello.era != Era::Stateless || wishes.is_empty() {
-        return None;
-    }
-    let params = RawBuf::serialize(&serde_json::json!({ "notifications": wishes })).ok()?;
-    let identity = Identity::gantry();
-    let params = upstream_params(hello.version, Some(params.as_raw()), &identity).to_buf();
-    link.ask_begin("subscriptions/listen", Some(&params)).ok()
 }
 
 /// Returns what a quiet server is asked to show that it is there.

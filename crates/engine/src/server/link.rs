@@ -4,17 +4,19 @@
 mod asks;
 mod doubt;
 mod inbox;
+mod logging;
 mod outbox;
 mod replies;
 mod silence;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use gantry_model::era::ProtocolVersion;
 use gantry_model::id::AgentName;
 use gantry_model::jsonrpc::{Limits, OneLine, Payload, RawBuf};
+use gantry_model::mcp::LogLevel;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -27,6 +29,7 @@ pub use self::silence::BreakerView;
 use self::silence::{Admitted, Silence};
 use super::logs::{LogStream, Logs};
 use super::pending::{Answer, Caller, Entered, Failure, Outgoing, Pending, QueueView};
+use super::topics::Topics;
 use crate::transport::http::Head;
 use crate::transport::stdio::{Company, SendError, Unheard, Verdict};
 
@@ -87,6 +90,10 @@ pub(crate) struct Link {
     pub(crate) lists_changed: AtomicBool,
     pub(crate) lists_notify: Notify,
     inbound: Mutex<inbox::Budget>,
+    /// From which level on the server was asked to log.
+    log_level: Mutex<Option<LogLevel>>,
+    /// Who wants to hear of changed resources, once the server is ready.
+    topics: OnceLock<Arc<Topics>>,
     tracker: TaskTracker,
     /// No lane is held for a late answer any more.
     ended: CancellationToken,
@@ -174,9 +181,16 @@ impl Link {
             lists_changed: AtomicBool::new(false),
             lists_notify: Notify::new(),
             inbound: Mutex::new(inbox::Budget::new()),
+            log_level: Mutex::default(),
+            topics: OnceLock::new(),
             tracker,
             ended: CancellationToken::new(),
         }
+    }
+
+    /// Has those hear of changed resources who want to.
+    pub(crate) fn tells(&self, topics: &Arc<Topics>) {
+        self.topics.get_or_init(|| Arc::clone(topics));
     }
 
     /// Returns a new upstream id, which may also be the call's progress token.

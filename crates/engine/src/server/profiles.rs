@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use gantry_model::mcp::ClientCan;
-use gantry_model::spec::{Launch, ServerSpec, Start, TransportWish};
+use gantry_model::spec::{ServerSpec, Start};
 use gantry_model::status::State;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -137,7 +137,8 @@ impl Profiles {
             stop: server.stop.child_token(),
             declares: can,
         };
-        let (handle, runner) = begins.assemble(&around, Arc::new(spec(&server.spec)));
+        let spec = Arc::new(spec(&server.spec, server.status.borrow().transport));
+        let (handle, runner) = begins.assemble(&around, spec);
         self.tasks.spawn(runner.keep_running(true));
         let (profiles, stop) = (Arc::downgrade(self), handle.stop.clone());
         self.tasks
@@ -201,15 +202,12 @@ async fn end_when_idle(profiles: &Weak<Profiles>, can: ClientCan, stop: &Cancell
 }
 
 /// Returns the spec of a further life. Where a request of the server's does not say which call it
-/// is for, there must be only one.
-fn spec(shared: &ServerSpec) -> ServerSpec {
+/// is for, there must be only one; over streamable HTTP it comes on that call's own stream.
+fn spec(shared: &ServerSpec, transport: Option<&str>) -> ServerSpec {
     let mut spec = shared.clone();
     spec.start = Start::Lazy;
-    match &spec.launch {
-        Launch::Process(_) => spec.calls.concurrency = Some(1),
-        // On streamable HTTP a request comes on its call's own stream; SSE has one for all.
-        Launch::Remote(remote) if remote.transport == TransportWish::StreamableHttp => {}
-        Launch::Remote(_) => spec.calls.concurrency = Some(1),
+    if transport != Some("streamable-http") {
+        spec.calls.concurrency = Some(1);
     }
     spec
 }

@@ -32,6 +32,7 @@ use super::link::Counters;
 use super::logs::Logs;
 use super::pending::Failure;
 use super::status::ServerStatus;
+use super::topics::TopicTable;
 use crate::catalog::ServerCatalog;
 use crate::clock::{Stopwatch, jitter, unix_ms};
 use crate::config::EngineLimits;
@@ -53,6 +54,8 @@ pub(crate) struct Surroundings {
     pub(crate) first_id: u64,
     /// Tells the catalog that a server's tools or availability changed.
     pub(crate) changed: Arc<dyn Fn() + Send + Sync>,
+    /// What clients want to hear of.
+    pub(crate) topics: Arc<TopicTable>,
     /// When what is being stopped is killed at the latest; set when the engine drains.
     pub(crate) kill_at: watch::Receiver<Option<Instant>>,
 }

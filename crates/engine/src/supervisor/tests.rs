@@ -45,6 +45,7 @@ async fn supervisor(folder: &Path, armed: &Arc<AtomicBool>) -> Supervisor {
                 panic!("a runner that panics");
             }
         }),
+        topics: Arc::default(),
         kill_at,
     };
     let catalog = Arc::new(Catalog::new(Expose::default(), OnCollision::default()));

@@ -83,6 +83,27 @@ const ANY_KEY: [&str; 6] = [
     "/api/v1/calls/{call}",
 ];
 
+/// Routes that call a server.
+const CALLING: [&str; 2] = ["/api/v1/tools/call", "/api/v1/mcp/servers/{server}/call"];
+
+/// How a call fails beside what refuses any request.
+const CALL_FAILURES: [(&str, &str); 5] = [
+    (
+        "404",
+        "`server.unknown`, `tool.unknown`, `item.unknown` or `method.unknown`.",
+    ),
+    ("499", "`call.cancelled`: it was taken back."),
+    (
+        "502",
+        "The server failed: `server.exited`, `server.protocol`, `schema.output` and others.",
+    ),
+    (
+        "503",
+        "`server.down`: it is not running; the detail says why and when the next try is.",
+    ),
+    ("504", "`call.timeout`: no answer in time."),
+];
+
 /// Adds what holds for every operation: keys, and the refusals that stand before all handlers.
 struct Common;
 
@@ -158,6 +179,9 @@ fn complete(path: &str, operation: &mut Operation) {
             "422",
             "The body is JSON, but not what is expected; `issues` names the field.",
         );
+    }
+    if CALLING.contains(&path) {
+        refusals.extend(CALL_FAILURES);
     }
     for (status, what) in refusals {
         let known = &mut operation.responses.responses;

@@ -83,6 +83,9 @@ impl Endpoint {
         if let Some(answer) = own_answer(&request, session) {
             return answer;
         }
+        if let Some(answer) = self.subscription(visit, &request, session).await {
+            return answer.unwrap_or_else(|problem| Answer::problem(Some(request.id), problem));
+        }
         let meta = request.params.and_then(|params| params.get("_meta"));
         let asked = Asked::of(&request, meta, Era::Handshake, Some(owner));
         let answered = self.forward(visit, &asked).await;

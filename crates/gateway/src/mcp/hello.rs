@@ -97,7 +97,10 @@ fn offered(has: &Capabilities) -> RawBuf {
     if has.prompts {
         offered.set("prompts", changing);
     }
-    if has.resources {
+    if has.resources && has.subscriptions {
+        let watched = Raw::trusted(r#"{"listChanged":true,"subscribe":true}"#);
+        offered.set("resources", watched);
+    } else if has.resources {
         offered.set("resources", changing);
     }
     if has.completions {

@@ -13,7 +13,7 @@ use gantry_model::era::{Era, EraError, meta};
 use gantry_model::jsonrpc::{
     self, Limits, Message, Notification, Raw, Request, RequestId, Response, WireError,
 };
-use gantry_model::mcp::{ClientCan, may_ask_back};
+use gantry_model::mcp::{ClientCan, LogLevel, may_ask_back};
 use http::{HeaderMap, HeaderName};
 
 use super::answer::Answer;
@@ -85,16 +85,21 @@ impl Endpoint {
                 if let Some(answer) = own_answer(request, session.as_deref()) {
                     return Ok(answer.into_response());
                 }
+                if let Some(answer) = self.subscription(visit, request, session.as_deref()).await {
+                    return Ok(answer?.into_response());
+                }
                 let owner = Some(owner(visit, session.as_deref()));
                 let mut asked = Asked::of(request, meta, Era::Handshake, owner);
                 // What the client is asked stands on the stream of its request.
-                let can = session.filter(|_| accepts.events);
-                asked.can = can.map_or(ClientCan::NOTHING, |session| session.can);
+                if let Some(session) = session.filter(|_| accepts.events) {
+                    asked.can = session.can;
+                    asked.level = session.level();
+                }
                 asked
             }
             Opening::Stateless(sender) => match &*request.method {
                 "server/discover" => return Ok(self.discover(visit, request)?.into_response()),
-                "subscriptions/listen" => return self.listen_on_request(visit, request),
+                "subscriptions/listen" => return self.listen_on_request(visit, request).await,
                 _ => {
                     let mut asked = Asked::of(request, meta, Era::Stateless, None);
                     asked.can = ClientCan::read(sender.capabilities);
@@ -110,8 +115,8 @@ impl Endpoint {
         if !asks_back {
             asked.can = ClientCan::NOTHING;
         }
-        let wants_progress = accepts.events && token(meta).is_some();
-        if wants_progress || asked.can.anything() || !accepts.json {
+        let wants_words = accepts.events && (token(meta).is_some() || asked.level.is_some());
+        if wants_words || asked.can.anything() || !accepts.json {
             return Box::pin(self.stream(visit, &asked, accepts, room.clone())).await;
         }
         Ok(self.forward(visit, &asked).await?.into_response())
@@ -164,13 +169,18 @@ pub(super) fn own_answer(request: &Request<'_>, session: Option<&Session>) -> Op
         "ping" => {}
         "logging/setLevel" => {
             let level = request.params.and_then(|params| params.get("level"));
-            let Some(level) = level.and_then(Raw::string) else {
+            let level = level.and_then(Raw::string);
+            let Some(level) = level.and_then(|level| level.parse().ok()) else {
+                let levels = LogLevel::ALL.map(LogLevel::as_str).join(", ");
                 let problem = Problem::new(http::StatusCode::BAD_REQUEST, "request.params")
-                    .with_rpc(jsonrpc::INVALID_PARAMS, "`level` must be a text");
+                    .with_rpc(
+                        jsonrpc::INVALID_PARAMS,
+                        format!("`level` must be one of {levels}"),
+                    );
                 return Some(Answer::problem(Some(request.id), problem));
             };
             if let Some(session) = session {
-                session.set_level(&level.chars().take(32).collect::<String>());
+                session.set_level(level);
             }
         }
         _ => return None,

@@ -228,6 +228,15 @@ async fn deliver(tx: &mpsc::Sender<Bytes>, event: Bytes) -> bool {
     matches!(timeout(UNREAD, tx.send(event)).await, Ok(Ok(())))
 }
 
+/// Writes a notification as an event with these fields before it.
+pub(super) fn marked(fields: &str, method: &str, params: &str) -> Bytes {
+    let event = notification(method, params);
+    match fields {
+        "" => event,
+        fields => [fields.as_bytes(), &event].concat().into(),
+    }
+}
+
 /// Writes a notification as an event.
 pub(super) fn notification(method: &str, params: &str) -> Bytes {
     let mut message = Vec::with_capacity(params.len() + 80);

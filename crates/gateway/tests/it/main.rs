@@ -18,6 +18,7 @@ mod faults_process;
 mod faults_stdio;
 mod first_minute;
 mod harness;
+mod matrix;
 mod prompts;
 mod proof;
 mod rest;

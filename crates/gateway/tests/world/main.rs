@@ -21,6 +21,7 @@ mod it {
 
 mod clients;
 mod conformance;
+mod judged;
 mod parts;
 mod proxy;
 mod servers;

@@ -45,10 +45,7 @@ impl SqliteStore {
         let mut transaction = turn.begin().await?;
         let done = ensure_agent(&mut transaction, project, agent).await;
         done.map_err(|error| self.failed(WHAT, error))?;
-        transaction
-            .commit()
-            .await
-            .map_err(|error| self.failed(WHAT, error))?;
+        self.commit(WHAT, transaction).await?;
         turn.done();
         Ok(())
     }
@@ -91,10 +88,7 @@ impl SqliteStore {
                 },
                 _ => self.failed(what, error),
             })?;
-        transaction
-            .commit()
-            .await
-            .map_err(|error| self.failed(what, error))?;
+        self.commit(what, transaction).await?;
         turn.done();
         Ok(())
     }

@@ -113,7 +113,7 @@ impl Link {
                     self.doubt.answered(id);
                     self.finish(id, answer);
                 }
-                Message::Notification(notification) => self.heard(&notification),
+                Message::Notification(notification) => self.heard(&notification, on),
                 Message::Request(request) => self.asked(&request, on),
             },
             Err(WireError::NullId) if let Some((call, error)) = unaddressed(line, on) => {
@@ -203,7 +203,7 @@ impl Link {
         })
     }
 
-    fn heard(&self, notification: &Notification<'_>) {
+    fn heard(&self, notification: &Notification<'_>, on: Option<u64>) {
         let within = self.has_budget(|budget| {
             budget.heard += 1;
             budget.heard <= HEARD_PER_SECOND
@@ -215,9 +215,11 @@ impl Link {
                 self.lists_changed_now();
             }
             "notifications/progress" if within => self.progressed(notification.params),
+            "notifications/resources/updated" if within => self.updated(notification.params),
             "notifications/message" if within => {
                 if let Some(params) = notification.params {
                     self.logs.line(LogStream::Message, params.text().as_bytes());
+                    self.logged(params, on);
                 }
             }
             _ => {}
@@ -228,6 +230,15 @@ impl Link {
     pub(super) fn lists_changed_now(&self) {
         if !self.lists_changed.swap(true, Ordering::Relaxed) {
             self.lists_notify.notify_one();
+        }
+    }
+
+    fn updated(&self, params: Option<Raw<'_>>) {
+        let uri = params
+            .and_then(|params| params.get("uri"))
+            .and_then(Raw::string);
+        if let (Some(uri), Some(topics)) = (uri, self.topics.get()) {
+            topics.updated(&uri);
         }
     }
 

@@ -9,8 +9,8 @@ use gantry_model::status::State;
 use super::care::Care;
 use super::{EndKind, Ended, Next, Running, ServerRunner};
 use crate::server::handle::{Live, Order, UNANSWERED};
-use crate::server::handshake;
 use crate::server::pending::Failure;
+use crate::server::topics;
 
 /// How long a server may take to die once one of its pipes is closed.
 const HALF_DEAD: Duration = Duration::from_millis(500);
@@ -32,8 +32,15 @@ impl ServerRunner {
         self.show(Live::Ready(Arc::clone(&running.link)));
         let hello = self.catalog.load().hello.clone();
         let hello = hello.filter(|_| !self.declares.anything());
-        let _listening = hello.and_then(|hello| handshake::listen(&running.link, &hello));
         let link = Arc::clone(&running.link);
+        let topics = self.around.topics.of(&self.spec.name);
+        link.tells(&topics);
+        let mut keeping = std::pin::pin!(async {
+            match &hello {
+                Some(hello) => topics::keep(&link, hello, &topics).await,
+                None => std::future::pending().await,
+            }
+        });
         let mut care = Care::new(&link, &self.spec.life);
         loop {
             tokio::select! {
@@ -58,6 +65,7 @@ impl ServerRunner {
                     let name = &self.spec.name;
                     self.around.events.report(name, EventKind::HealthWarning, UNANSWERED);
                 }
+                never = &mut keeping => match never {},
                 cared = care.next() => {
                     if let Some(why) = self.tend(&mut care, cared) {
                         return self.cut(running, why).await;

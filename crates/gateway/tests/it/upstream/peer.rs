@@ -1,7 +1,7 @@
 //! A remote server under the test's own hand: every request is seen, every answer is the test's, byte
 //! for byte. Blocking, a thread per connection; gone with its handle, connections and all.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
