@@ -3,6 +3,7 @@
 mod agents;
 mod changes;
 mod guesses;
+mod sign_in;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,6 +27,7 @@ use crate::access::{Access, random};
 use crate::audit::{Audit, CallIds};
 use crate::catalog::{Catalog, ListedTool};
 use crate::config::{EngineConfig, OnStartFailure, Startup, StopPolicy};
+use crate::credentials::Vault;
 use crate::driver::process::ProcessDriver;
 use crate::error::{CallError, CallFailure, EngineError};
 use crate::events::Events;
@@ -148,6 +150,8 @@ impl Engine {
             )),
             clients: Arc::default(),
             store: store.clone(),
+            vault: Vault::open(folder.path(), config.project.clone(), store.clone()),
+            callback: watch::Sender::new(None),
             events: events.clone(),
             tracker: tracker.clone(),
             limits: config.limits,
@@ -421,6 +425,8 @@ impl Engine {
             // Rows 1.15 and 1.10.
             let what = if status.state == State::Unresponsive {
                 Some("is unresponsive")
+            } else if status.state == State::NeedsSignIn {
+                Some("waits for a person")
             } else {
                 status.health_warning.then_some("keeps crashing")
             };

@@ -11,6 +11,7 @@ use gantry_sandbox::SandboxError;
 use gantry_store::StoreError;
 
 use crate::audit::AuditError;
+use crate::credentials::SignInError;
 use crate::transport::http::HttpError;
 
 /// A request that did not get an answer of the server's, and the call it was.
@@ -355,6 +356,9 @@ pub enum EngineError {
     /// Processes cannot be started here.
     #[error("processes cannot be started on this host")]
     Sandbox(#[from] SandboxError),
+    /// A sign-in to a remote server failed.
+    #[error(transparent)]
+    SignIn(#[from] SignInError),
     /// The spec cannot be taken as it is.
     #[error("the server cannot be registered")]
     Spec(#[from] SpecError),
@@ -443,6 +447,7 @@ impl Diagnose for EngineError {
             Self::AgentExists { .. } => "agent.exists",
             Self::UnknownAgent { .. } => "agent.unknown",
             Self::LastAdmin => "key.last_admin",
+            Self::SignIn(error) => error.code(),
             Self::Grant(error) => error.code(),
             Self::Native { .. } => "native.invalid",
             Self::StartFailed { .. } => "server.start_failed",
@@ -466,6 +471,7 @@ impl Diagnose for EngineError {
             | Self::NeedsApproval { .. } => Fault::Client,
             Self::StartFailed { .. } => Fault::Server,
             Self::Store(error) => error.fault(),
+            Self::SignIn(error) => error.fault(),
             Self::Locked { .. }
             | Self::Folder { .. }
             | Self::Open { .. }
@@ -496,6 +502,7 @@ impl Diagnose for EngineError {
             Self::Grant(error) => error.hint(),
             Self::Spec(error) => error.hint(),
             Self::Store(error) => error.hint(),
+            Self::SignIn(error) => error.hint(),
             Self::Audit(error) => error.hint(),
             Self::Sandbox(_)
             | Self::Name(_)

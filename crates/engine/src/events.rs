@@ -51,6 +51,7 @@ impl Events {
         match kind {
             EventKind::StartFailed
             | EventKind::Exited
+            | EventKind::NeedsSignIn
             | EventKind::Disconnected
             | EventKind::BackingOff
             | EventKind::HealthWarning
@@ -63,6 +64,8 @@ impl Events {
             EventKind::Registered
             | EventKind::Starting
             | EventKind::Ready
+            | EventKind::SignedIn
+            | EventKind::SignedOut
             | EventKind::Recovered
             | EventKind::CatalogChanged
             | EventKind::RestartRequested

@@ -17,7 +17,7 @@ use std::time::Duration;
 use gantry_model::caller::{Caller, KeyKind};
 use gantry_model::era::meta::Identity;
 use gantry_model::event::EventKind;
-use gantry_model::id::ServerName;
+use gantry_model::id::{KeyId, ServerName};
 use gantry_model::mcp::{ClientCan, Method};
 use gantry_model::secret::Redactor;
 use gantry_store::CallStatus;
@@ -203,11 +203,11 @@ impl Router {
     async fn own_link(
         &self,
         server: &ServerHandle,
-        can: ClientCan,
+        who: (ClientCan, KeyId),
         limit: Limit,
     ) -> Result<Lease, CallError> {
         let within = limit.within(server.spec.life.handshake);
-        let linked = server.profiles.link(server, can, within).await;
+        let linked = server.profiles.link(server, who, within).await;
         match (linked, limit.passed()) {
             (Err(CallError::Down { .. }), Some(after)) => Err(self.timed_out(server, after)),
             (linked, _) => linked,

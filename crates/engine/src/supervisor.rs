@@ -249,6 +249,11 @@ impl Supervisor {
         Ok(handle)
     }
 
+    /// Returns what all servers share.
+    pub(crate) fn around(&self) -> &Surroundings {
+        &self.around
+    }
+
     /// Finds a server by name or id.
     pub(crate) fn find(&self, server: &str) -> Option<ServerHandle> {
         named(&self.lock(), server)

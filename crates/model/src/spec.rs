@@ -3,6 +3,7 @@
 //! Every default is here, with the place in the design that names it, so that the status can show
 //! what is in force. What was observed is in `status`, never here.
 
+mod auth;
 mod check;
 mod filter;
 pub mod period;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::ServerName;
 use crate::restart::{PolicyError, RestartPolicy};
 
+pub use self::auth::{AuthFieldError, AuthKind, RemoteAuth};
 pub use self::check::SpecError;
 pub use self::filter::{ToolFilter, ToolSettings};
 pub use self::remote::{ReconnectSpec, RemoteError, RemoteLaunch, TransportWish};

@@ -9,6 +9,8 @@ pub enum State {
     Idle,
     /// It comes from a file that nobody has approved; nothing of it is started.
     NeedsApproval,
+    /// A person must sign in before it answers; nothing is tried until then.
+    NeedsSignIn,
     /// Its process is being started, or it has not answered the handshake yet.
     Starting,
     /// It answers.
@@ -35,6 +37,7 @@ impl State {
         match self {
             Self::Idle => "idle",
             Self::NeedsApproval => "needs_approval",
+            Self::NeedsSignIn => "needs_sign_in",
             Self::Starting => "starting",
             Self::Ready => "ready",
             Self::Unresponsive => "unresponsive",

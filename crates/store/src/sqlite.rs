@@ -16,6 +16,7 @@ mod keys;
 mod leases;
 mod migrate;
 mod readers;
+mod secrets;
 mod servers;
 #[cfg(test)]
 mod tests;

@@ -40,6 +40,7 @@ fn handle(name: &str, live: Live) -> ServerHandle {
         waiting: Arc::default(),
         retries: Arc::default(),
         profiles: Arc::default(),
+        credentials: None,
     }
 }
 

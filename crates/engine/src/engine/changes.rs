@@ -93,14 +93,17 @@ impl Engine {
             .await
     }
 
-    async fn apply_all(&self, specs: Vec<ServerSpec>) -> Result<Applied, EngineError> {
+    async fn apply_all(&self, mut specs: Vec<ServerSpec>) -> Result<Applied, EngineError> {
         let inner = &self.inner;
         let abort = inner.on_start_failure == OnStartFailure::Abort;
         let sequential = inner.startup == Startup::Sequential;
         let names: Vec<_> = specs.iter().map(|spec| spec.name.clone()).collect();
         let mut applied = Applied::default();
         let stored = inner.supervisor.begin(&specs, &mut applied).await?;
-        for (spec, name) in specs.into_iter().zip(&names) {
+        // A server that is started anew waits for its old process; nobody waits for that behind it.
+        specs.sort_by_key(|spec| inner.supervisor.is_replaced(spec));
+        for spec in specs {
+            let name = spec.name.clone();
             inner.supervisor.place(spec, &stored, &mut applied).await?;
             if sequential {
                 inner.supervisor.settled(START_BOUND).await;

@@ -132,6 +132,7 @@ impl<'a> Trip<'a> {
         Asker {
             client,
             server: self.server,
+            given: self.request.params.and_then(asks::given),
             draining: &self.router.draining,
         }
     }
@@ -154,7 +155,8 @@ impl<'a> Trip<'a> {
         let can = self.can();
         let way = match version.era() {
             Era::Handshake if can.anything() => {
-                Way::Own(self.router.own_link(self.server, can, self.limit).await?)
+                let who = (can, self.caller.key);
+                Way::Own(self.router.own_link(self.server, who, self.limit).await?)
             }
             Era::Handshake | Era::Stateless => Way::Shared(shared),
         };
@@ -181,10 +183,12 @@ impl<'a> Trip<'a> {
         let id = link.new_id();
         let params = self.params(road.version, id, again);
         let line = OneLine::request(id, self.request.method, Some(Payload::Edit(&params)));
-        let (asks, asked) = match &road.way {
-            Way::Own(_) => {
-                let (tx, rx) = mpsc::channel(ASKS);
-                (Some(tx), Some(rx))
+        let head = link.has_heads().then(|| self.target.head(&self.request));
+        let line = Addressed { line, head };
+        let (asks, served) = match &road.way {
+            Way::Own(lease) => {
+                let (tx, asked) = mpsc::channel(ASKS);
+                (Some(tx), Some((lease, asked)))
             }
             Way::Shared(_) => (None, None),
         };
@@ -192,17 +196,20 @@ impl<'a> Trip<'a> {
             client: Arc::clone(client),
             asks,
         });
-        let head = link.has_heads().then(|| self.target.head(&self.request));
-        let called = link.call(&self.caller.agent, id, Addressed { line, head }, voice);
+        let called = link.call(&self.caller.agent, id, line, voice);
         let call = called.map_err(|refusal| refused(self.server, refusal))?;
         let waiting = self.wait(call, longest);
-        match (&self.client, asked) {
-            (Some(client), Some(asked)) => {
+        match (&self.client, served) {
+            (Some(client), Some((lease, asked))) => {
                 let asker = self.asker(client);
                 tokio::select! {
                     biased; // What is answered needs nothing any more.
-                    answer = waiting => answer,
-                    error = asker.serve(link, id, asked) => Err(error),
+                    answer = waiting => answer.inspect(|answer| {
+                        if matches!(answer, Answer::Result(_) | Answer::Error(_)) {
+                            lease.answered();
+                        }
+                    }),
+                    error = asker.serve(lease, id, asked) => Err(error),
                 }
             }
             _ => waiting.await,

@@ -28,6 +28,7 @@ use super::runner::{ServerRunner, Surroundings, UsageCell};
 use super::status::ServerStatus;
 use crate::catalog::ServerCatalog;
 use crate::clock::Stopwatch;
+use crate::credentials::Credentials;
 
 /// How long a runner that panicked stays away.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
@@ -45,6 +46,8 @@ pub(crate) struct Begins {
     pub(crate) stop: CancellationToken,
     /// What the server is told that its client can do.
     pub(crate) declares: ClientCan,
+    /// What a remote server is shown of us.
+    pub(crate) credentials: Option<Credentials>,
 }
 
 impl Begins {
@@ -82,6 +85,7 @@ impl Begins {
             }),
             redactor: self.redactor,
             waiting: Arc::default(),
+            credentials: self.credentials.clone(),
             retries: Arc::default(),
             profiles: Arc::new(Profiles::new(around)),
         };
@@ -106,8 +110,9 @@ impl Begins {
             history: History::default(),
             watch: Stopwatch::start(),
             era_hint: handle.catalog.load().hello.as_ref().map(|hello| hello.era),
-            far,
             declares: self.declares,
+            far,
+            credentials: self.credentials,
         };
         (handle, runner)
     }

@@ -22,6 +22,7 @@ use super::profiles::Profiles;
 use super::status::ServerStatus;
 use crate::catalog::ServerCatalog;
 use crate::clock::unix_ms;
+use crate::credentials::Credentials;
 use crate::error::CallError;
 use crate::router::again::RetryBudget;
 
@@ -64,6 +65,8 @@ pub(crate) struct ServerHandle {
     pub(crate) counters: Arc<Counters>,
     pub(crate) usage: Arc<dyn Fn() -> Option<Usage> + Send + Sync>,
     pub(crate) redactor: Arc<Redactor>,
+    /// What a remote server is shown of us, unless its spec says that itself.
+    pub(crate) credentials: Option<Credentials>,
     /// How many callers wait for the server to come up.
     pub(crate) waiting: Arc<AtomicU32>,
     /// How many calls may be made once more after they were cut off.
@@ -80,7 +83,7 @@ pub(crate) const UNANSWERED: &str =
     "the last three calls in a row got no answer and no sign of life";
 
 /// A place among those who wait for a server to come up, free again when it is dropped.
-struct Seat<'a>(&'a AtomicU32);
+pub(super) struct Seat<'a>(&'a AtomicU32);
 
 impl Drop for Seat<'_> {
     fn drop(&mut self) {
@@ -143,7 +146,7 @@ impl ServerHandle {
     }
 
     /// Takes a place among those who wait for the server to come up.
-    fn seat(&self) -> Result<Seat<'_>, CallError> {
+    pub(super) fn seat(&self) -> Result<Seat<'_>, CallError> {
         let limit = self.spec.calls.queue;
         let one_more = |waiting: u32| (waiting < limit).then_some(waiting + 1);
         self.waiting
@@ -191,6 +194,7 @@ impl ServerHandle {
             }
             State::Idle
             | State::NeedsApproval
+            | State::NeedsSignIn
             | State::Ready
             | State::Unresponsive
             | State::BackingOff

@@ -36,6 +36,7 @@ use super::topics::TopicTable;
 use crate::catalog::ServerCatalog;
 use crate::clock::{Stopwatch, jitter, unix_ms};
 use crate::config::EngineLimits;
+use crate::credentials::{Credentials, Vault};
 use crate::driver::process::ProcessDriver;
 use crate::events::Events;
 use crate::transport::http::Clients;
@@ -47,6 +48,10 @@ pub(crate) struct Surroundings {
     /// The way to remote servers.
     pub(crate) clients: Arc<Clients>,
     pub(crate) store: Store,
+    /// Where the tokens of remote servers are kept.
+    pub(crate) vault: Vault,
+    /// Where browsers bring the answers of sign-ins, once the gateway listens.
+    pub(crate) callback: watch::Sender<Option<String>>,
     pub(crate) events: Events,
     pub(crate) tracker: TaskTracker,
     pub(crate) limits: EngineLimits,
@@ -78,6 +83,8 @@ pub(crate) struct ServerRunner {
     pub(crate) watch: Stopwatch,
     /// What was learnt of the server's era; only a hint, a mismatch drops it.
     pub(crate) era_hint: Option<Era>,
+    /// What a remote server is shown of us.
+    pub(crate) credentials: Option<Credentials>,
     /// What is remembered of a remote server between connections.
     pub(crate) far: Option<Far>,
     /// What the server is told that its client can do; what such a life lists is not looked at.
@@ -94,6 +101,7 @@ enum Next {
     Start,
     Serve(Box<Running>),
     Crashed(Ended),
+    SignIn(String),
     Restart(Box<Running>),
     Stop(Option<Box<Running>>),
     Done,
@@ -131,6 +139,7 @@ impl ServerRunner {
                 Next::Serve(running) => self.serving(*running).await,
                 Next::Crashed(ended) if self.far.is_some() => self.reaching_again(ended).await,
                 Next::Crashed(ended) => self.backing_off(ended).await,
+                Next::SignIn(why) => self.awaiting_sign_in(why).await,
                 Next::Restart(running) => self.restarting(*running).await,
                 Next::Stop(running) => self.stopping(running).await,
                 Next::Done => return,

@@ -53,7 +53,6 @@ impl Supervisor {
                 name: row.spec.name.clone(),
             });
         }
-        let mut left = Vec::new();
         for row in &stored {
             if row.spec.source == Source::Api || wanted.contains_key(&row.spec.name) {
                 continue;
@@ -61,15 +60,18 @@ impl Supervisor {
             self.store.remove_server(&self.project, row.id).await?;
             applied.removed.push(row.spec.name.clone());
             if let Some(handle) = self.find(row.spec.name.as_str()) {
+                // Only its own name waits for its process to end.
                 self.leave(&handle);
-                left.push(handle);
             }
         }
         drop(turn);
-        for handle in left {
-            handle.stopped.cancelled().await;
-        }
         Ok(stored)
+    }
+
+    /// Tells whether a server of this name runs by another spec.
+    pub(crate) fn is_replaced(&self, spec: &ServerSpec) -> bool {
+        let running = self.find(spec.name.as_str());
+        running.is_some_and(|handle| *handle.spec != *spec)
     }
 
     /// Makes one server what its spec says; `stored` is what [`Self::begin`] found.
@@ -138,6 +140,7 @@ pub(super) fn stored(spec: &ServerSpec) -> ServerSpec {
             Launch::Remote(remote) => {
                 remote.headers.values_mut().for_each(String::clear);
                 (remote.url, remote.proxy) = (remote.shown_url(), remote.shown_proxy());
+                remote.auth.client_secret.iter_mut().for_each(String::clear);
             }
         }
     }

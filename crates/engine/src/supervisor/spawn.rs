@@ -7,16 +7,18 @@ use arc_swap::ArcSwap;
 use gantry_model::id::ServerId;
 use gantry_model::mcp::ClientCan;
 use gantry_model::secret::Redactor;
-use gantry_model::spec::{Launch, ServerSpec, Start};
+use gantry_model::spec::{AuthKind, Launch, ServerSpec, Start};
 use gantry_model::status::State;
 use tracing::warn;
 
 use super::Supervisor;
 use crate::catalog::ServerCatalog;
+use crate::credentials::{Credentials, Target};
 use crate::server::begins::Begins;
 use crate::server::handle::{Live, ServerHandle};
 use crate::server::listing::Listing;
 use crate::server::logs::Logs;
+use crate::transport::http::Way;
 
 impl Supervisor {
     /// Starts the runner of a server and returns its handle.
@@ -40,6 +42,7 @@ impl Supervisor {
             }
         };
         let redactor = Arc::new(redactor(&spec));
+        let credentials = self.credentials(id, &spec).await;
         let tools = remembered.tools.len();
         let begins = Begins {
             id,
@@ -52,6 +55,7 @@ impl Supervisor {
             counters: Arc::default(),
             stop: self.stopping.child_token(),
             declares: ClientCan::NOTHING,
+            credentials,
         };
         let (handle, runner) = begins.assemble(&self.around, spec);
         runner.status.send_modify(|status| status.tools = tools);
@@ -63,6 +67,36 @@ impl Supervisor {
             stopped.cancel();
         });
         handle
+    }
+
+    /// Takes up what was kept of the sign-in to a remote server, unless a person's own header or the
+    /// spec says that there is none.
+    async fn credentials(&self, id: ServerId, spec: &ServerSpec) -> Option<Credentials> {
+        let Launch::Remote(remote) = &spec.launch else {
+            return None;
+        };
+        let is_own = |name: &String| name.eq_ignore_ascii_case("authorization");
+        let is_off = remote.auth.kind == AuthKind::None || remote.headers.keys().any(is_own);
+        if is_off || spec.needs_approval.is_some() {
+            return None;
+        }
+        let way = match Way::new(&self.around.clients, remote) {
+            Ok(way) => way,
+            Err(error) => {
+                warn!(server = %spec.name, %error, "the server cannot be signed in to");
+                return None;
+            }
+        };
+        let target = Target {
+            server: spec.name.clone(),
+            url: remote.url.parse().ok()?,
+            auth: remote.auth.clone(),
+            way,
+            private: remote.allow_private,
+        };
+        let drawer = self.around.vault.drawer(spec.name.clone(), id);
+        let tracker = self.around.tracker.clone();
+        Some(Credentials::open(target, drawer, tracker).await)
     }
 
     /// Returns what the server offered when it last ran, if its spec is unchanged.

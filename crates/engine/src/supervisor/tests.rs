@@ -35,6 +35,8 @@ async fn supervisor(folder: &Path, armed: &Arc<AtomicBool>) -> Supervisor {
     let around = Surroundings {
         driver: Arc::new(ProcessDriver::new(sandbox, Vec::new(), folder.to_owned())),
         clients: Arc::default(),
+        vault: crate::credentials::Vault::open(folder, project.clone(), store.clone()),
+        callback: watch::Sender::new(None),
         store: store.clone(),
         events,
         tracker: TaskTracker::new(),

@@ -9,6 +9,7 @@ mod error;
 mod message;
 mod outbox;
 mod remote;
+mod way;
 
 pub(crate) use body::{Body, MOST_ERROR, chunk, drained, whole};
 pub(crate) use client::Clients;
@@ -16,6 +17,7 @@ pub use error::HttpError;
 pub(crate) use message::each_message;
 pub(crate) use outbox::{Head, HttpOutbox, Letter, Out};
 pub(crate) use remote::{Asking, Content, Remote, said};
+pub(crate) use way::Way;
 
 use bytes::Bytes;
 

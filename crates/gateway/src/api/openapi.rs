@@ -19,7 +19,7 @@ use utoipa::{Modify, OpenApi};
 
 use super::body::document;
 use super::{
-    Api, agents, call, calls, errors, health, history, html, keys, reference, servers, tools,
+    Api, agents, auth, call, calls, errors, health, history, html, keys, reference, servers, tools,
 };
 
 /// Returns the routes, which need no key.
@@ -42,6 +42,7 @@ pub(super) fn routes() -> Router<Api> {
     paths(
         servers::list, servers::register, servers::status, servers::replace, servers::change,
         servers::remove, servers::restart, servers::preview, servers::test,
+        auth::begin, auth::show, auth::end, auth::callback,
         history::logs, history::events, history::all_events,
         tools::list, tools::call, call::call_server,
         calls::list, calls::export, calls::one, calls::take_back,
@@ -65,12 +66,13 @@ pub(super) fn routes() -> Router<Api> {
 struct Document;
 
 /// Routes that need no key.
-const PUBLIC: [&str; 5] = [
+const PUBLIC: [&str; 6] = [
     "/healthz",
     "/api/v1/openapi.json",
     "/api/v1/docs",
     "/errors",
     "/errors/{code}",
+    "/oauth/callback",
 ];
 
 /// Routes that take any key; all that are neither here nor public take admin keys only.

@@ -19,7 +19,7 @@ use gantry_model::spec::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use self::remote::{ReconnectBody, ToolBody, TransportName};
+use self::remote::{AuthBody, ReconnectBody, ToolBody, TransportName};
 use super::form::{Period, Size};
 
 /// What an administrator sends to register a server.
@@ -65,6 +65,9 @@ pub(super) struct Register {
     /// Certificates, in a PEM file, that are trusted beside the system's.
     #[schema(value_type = Option<String>)]
     ca_file: Option<PathBuf>,
+    /// How a remote server is signed in to.
+    #[serde(default)]
+    auth: AuthBody,
     /// When a remote server is reached for again.
     #[serde(default)]
     reconnect: ReconnectBody,
@@ -199,6 +202,7 @@ impl Register {
                 proxy: self.proxy,
                 allow_private: self.allow_private,
                 ca_file: self.ca_file,
+                auth: self.auth.into_spec(),
                 reconnect: self.reconnect.into_spec(),
                 ..RemoteLaunch::new(url)
             }),
@@ -301,6 +305,9 @@ impl Register {
             proxy: remote.and_then(|remote| remote.proxy.clone()),
             allow_private: remote.is_some_and(|remote| remote.allow_private),
             ca_file: remote.and_then(|remote| remote.ca_file.clone()),
+            auth: remote
+                .map(|remote| AuthBody::of(&remote.auth))
+                .unwrap_or_default(),
             reconnect: remote
                 .map(|remote| ReconnectBody::of(&remote.reconnect))
                 .unwrap_or_default(),

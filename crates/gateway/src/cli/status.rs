@@ -169,6 +169,16 @@ fn one(server: &Value, screen: &Screen) {
         .collect();
     field("headers", names.join(" "));
     field(
+        "sign-in",
+        joined(
+            [
+                text(server, "/sign_in/state").replace('_', " "),
+                text(server, "/sign_in/link/link"),
+            ],
+            ", ",
+        ),
+    );
+    field(
         "profile",
         format!(
             "{}, {}, from {}",

@@ -77,7 +77,7 @@ pub struct Reading {
 }
 
 /// The keys of an entry.
-pub const KEYS: [&str; 29] = [
+pub const KEYS: [&str; 30] = [
     "type",
     "transport",
     "command",
@@ -91,6 +91,7 @@ pub const KEYS: [&str; 29] = [
     "proxy",
     "allow_private",
     "ca_file",
+    "auth",
     "reconnect",
     "timeout",
     "disabled",

@@ -7,6 +7,7 @@ mod cancel;
 mod changes;
 mod first;
 mod headers;
+mod keeping;
 mod logging;
 mod progress;
 mod sessions;

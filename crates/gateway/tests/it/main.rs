@@ -19,6 +19,7 @@ mod faults_stdio;
 mod first_minute;
 mod harness;
 mod matrix;
+mod oauth;
 mod prompts;
 mod proof;
 mod rest;

@@ -24,6 +24,7 @@ mod conformance;
 mod judged;
 mod parts;
 mod proxy;
+mod remote;
 mod servers;
 
 use it::harness;

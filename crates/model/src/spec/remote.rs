@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::auth::{AuthFieldError, RemoteAuth};
 use super::url::{UrlError, check_url, is_plain_proxy};
 use super::{Written, period};
 
@@ -54,6 +55,9 @@ pub struct RemoteLaunch {
     /// Certificates, in a PEM file, that are trusted beside the system's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
+    /// How it is signed in to.
+    #[serde(default, skip_serializing_if = "RemoteAuth::is_default")]
+    pub auth: RemoteAuth,
     /// When it is reached for again after the connection was lost.
     #[serde(default)]
     pub reconnect: ReconnectSpec,
@@ -147,6 +151,9 @@ pub enum RemoteError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// What is said of signing in does not fit together.
+    #[error(transparent)]
+    Auth(#[from] AuthFieldError),
     /// A wait of `reconnect` that makes no sense.
     #[error("`reconnect` cannot be used: {0}")]
     Reconnect(&'static str),
@@ -159,6 +166,7 @@ impl RemoteError {
             Self::Url(_) => "url".to_owned(),
             Self::Proxy => "proxy".to_owned(),
             Self::Header { name, .. } => format!("headers.{name}"),
+            Self::Auth(error) => format!("auth.{}", error.field),
             Self::Reconnect(_) => "reconnect".to_owned(),
         }
     }
@@ -170,6 +178,10 @@ impl RemoteError {
             Self::Proxy => "write for example `http://proxy.example.com:3128`".to_owned(),
             Self::Header { .. } => {
                 "write a name of letters, digits and `-`, and a value of one line".to_owned()
+            }
+            Self::Auth(_) => {
+                "`auth` takes `kind`, `client_id`, `client_secret`, `client_metadata_url`, `scopes`"
+                    .to_owned()
             }
             Self::Reconnect(_) => {
                 "write waits of 1ms to 24h, `longest` no shorter than `first`, and 1 to 100 failures"
@@ -189,6 +201,7 @@ impl RemoteLaunch {
             proxy: None,
             allow_private: false,
             ca_file: None,
+            auth: RemoteAuth::default(),
             reconnect: ReconnectSpec::default(),
             written: Written::default(),
         }
@@ -213,6 +226,7 @@ impl RemoteLaunch {
         for (name, value) in &self.headers {
             check_header(name, value)?;
         }
+        self.auth.check()?;
         self.reconnect.check()
     }
 }
@@ -237,10 +251,10 @@ impl ReconnectSpec {
 
 fn check_header(name: &str, value: &str) -> Result<(), RemoteError> {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    let is_own = |own: &&str| name.eq_ignore_ascii_case(own);
+    let is_own = |own: &str| name.eq_ignore_ascii_case(own);
     let why = if name.is_empty() || name.len() > 128 || !name.bytes().all(is_token) {
         "it is no name of a header"
-    } else if OWN_HEADERS.iter().any(|own| is_own(&own)) || is_mirrored(name) {
+    } else if OWN_HEADERS.iter().any(|own| is_own(own)) || is_mirrored(name) {
         "Gantry writes it itself"
     } else if value.len() > LONGEST_VALUE {
         "its value is over 16 KiB"

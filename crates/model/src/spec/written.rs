@@ -84,6 +84,10 @@ impl RemoteLaunch {
                 take(token);
             }
         }
+        self.auth
+            .client_secret
+            .iter()
+            .for_each(|secret| take(secret));
         let query = self.url.split_once('?').map_or("", |(_, query)| query);
         for pair in query.split('&') {
             if let Some((name, value)) = pair.split_once('=')
@@ -92,6 +96,10 @@ impl RemoteLaunch {
                 take(value);
             }
         }
+        self.auth
+            .client_secret
+            .iter()
+            .for_each(|secret| take(secret));
         let login = self.proxy.as_deref().and_then(userinfo);
         if let Some((_, password)) = login.and_then(|login| login.split_once(':')) {
             take(password);

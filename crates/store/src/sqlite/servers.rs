@@ -10,7 +10,7 @@ use super::writer::Durability;
 use super::{SqliteStore, now_ms};
 use crate::error::StoreError;
 use crate::row::ServerRow;
-use crate::sql::servers as sql;
+use crate::sql::{secrets, servers as sql};
 
 impl SqliteStore {
     pub(crate) async fn ensure_project(&self, project: &ProjectName) -> Result<(), StoreError> {
@@ -99,14 +99,25 @@ impl SqliteStore {
         id: ServerId,
     ) -> Result<bool, StoreError> {
         const WHAT: &str = "remove a server";
+        let mut removed = 0;
         let mut turn = self.writer.turn(WHAT, Durability::Power).await?;
-        let remove = sqlx::query(sql::REMOVE)
-            .bind(project.as_str())
-            .bind(id.to_string());
-        let removed = remove.execute(turn.connection()?).await;
-        let removed = removed.map_err(|error| self.failed(WHAT, error))?;
+        let mut transaction = turn.begin().await?;
+        // Its tokens go with it, whatever becomes of the rest.
+        for statement in [secrets::REMOVE_SCOPE, sql::REMOVE] {
+            let remove = sqlx::query(statement)
+                .bind(project.as_str())
+                .bind(id.to_string());
+            let done = remove.execute(&mut *transaction).await;
+            removed = done
+                .map_err(|error| self.failed(WHAT, error))?
+                .rows_affected();
+        }
+        transaction
+            .commit()
+            .await
+            .map_err(|error| self.failed(WHAT, error))?;
         turn.done();
-        Ok(removed.rows_affected() > 0)
+        Ok(removed > 0)
     }
 
     pub(crate) async fn servers(

@@ -2,21 +2,30 @@
 //! with, and how long it is left alone when it cannot be reached. rows 0.7 and 0.12
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use gantry_model::event::EventKind;
 use gantry_model::reconnect::Reconnect;
 use gantry_model::spec::{RemoteLaunch, TransportWish};
 use gantry_model::status::State;
+use tokio::sync::watch;
 use tokio::time::Instant;
+use tracing::debug;
 
 use super::running::{Body, Running, Task};
 use super::{EndKind, Ended, Next, ServerRunner};
 use crate::clock::{jitter, unix_ms};
+use crate::credentials::Credentials;
 use crate::server::handle::{Live, Order};
 use crate::server::link::{Link, Outbox};
 use crate::server::pending::Failure;
 use crate::transport::http::{HttpError, HttpOutbox, Remote};
 use crate::transport::{sse, streamable_http};
+
+/// A link is good for ten minutes; the next one is there before that.
+const NEXT_LINK: Duration = Duration::from_secs(540);
+/// How long after a link could not be made the next is tried.
+const AFTER_NO_LINK: Duration = Duration::from_secs(60);
 
 /// How the messages of a remote server travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +90,7 @@ impl ServerRunner {
         launch: &RemoteLaunch,
         kind: Kind,
     ) -> Result<Running, HttpError> {
-        let remote = Remote::new(&self.around.clients, launch)?;
+        let remote = Remote::new(&self.around.clients, launch, self.credentials.clone())?;
         let (outbox, out, closed) = HttpOutbox::new();
         let link = Arc::new(Link::new(
             Outbox::Http(outbox),
@@ -120,11 +129,37 @@ impl ServerRunner {
     pub(super) async fn lost(&mut self, mut running: Running, error: HttpError) -> Next {
         let how = error.to_string();
         running.close(&Failure::Remote(error.clone())).await;
+        if needs_person(&error) {
+            return Next::SignIn(how);
+        }
         Next::Crashed(Ended {
             how,
             kind: EndKind::Exit,
             retry_after: error.retry_after(),
         })
+    }
+
+    /// Waits for a person to sign in; nothing is tried until then. A link is kept ready for them.
+    pub(super) async fn awaiting_sign_in(&mut self, why: String) -> Next {
+        let name = &self.spec.name;
+        let why = self.logs.redactor().redact(&why).into_owned();
+        let reason = format!("{why}; run `gantry auth {name}`");
+        let events = &self.around.events;
+        events.report(name, EventKind::NeedsSignIn, reason.clone());
+        self.publish(State::NeedsSignIn, Some(reason.clone()));
+        self.show(Live::Down(Arc::from(reason), None));
+        tokio::select! {
+            biased; // Stop, then the order that follows a sign-in.
+            () = self.stop.cancelled() => Next::Stop(None),
+            order = self.orders.recv() => match order {
+                Some(Order::Restart) => {
+                    self.forgive();
+                    Next::Start
+                }
+                None => Next::Stop(None),
+            },
+            next = offer_links(self.credentials.as_ref(), self.around.callback.subscribe()) => next,
+        }
     }
 
     /// Waits before a remote server is reached for again, and says why and how long.
@@ -176,5 +211,35 @@ impl ServerRunner {
             },
             () = tokio::time::sleep_until(next_try) => Next::Start,
         }
+    }
+}
+
+/// Tells whether nothing helps but a person who signs in.
+pub(super) fn needs_person(error: &HttpError) -> bool {
+    if let HttpError::SignIn { needs_person, .. } = error {
+        return *needs_person;
+    }
+    false
+}
+
+/// Keeps a link ready at which a person may sign in; never ends.
+async fn offer_links(
+    credentials: Option<&Credentials>,
+    mut callback: watch::Receiver<Option<String>>,
+) -> Next {
+    let known = callback.wait_for(Option::is_some).await;
+    let redirect_uri = known.ok().and_then(|known| known.clone());
+    let (Some(credentials), Some(redirect_uri)) = (credentials, redirect_uri) else {
+        return std::future::pending().await;
+    };
+    loop {
+        let wait = match credentials.begin(&redirect_uri).await {
+            Ok(_link) => NEXT_LINK,
+            Err(error) => {
+                debug!(%error, "no link can be offered yet");
+                AFTER_NO_LINK
+            }
+        };
+        tokio::time::sleep(wait).await;
     }
 }

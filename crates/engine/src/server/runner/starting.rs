@@ -14,7 +14,7 @@ use gantry_model::status::State;
 use gantry_sandbox::{Spawned, Tree};
 use tokio::time::{Instant, timeout};
 
-use super::remote::Kind;
+use super::remote::{Kind, needs_person};
 use super::running::{Body, Running, Task};
 use super::{EndKind, Ended, Next, ServerRunner, Surroundings, care};
 use crate::catalog::ServerCatalog;
@@ -168,11 +168,20 @@ impl ServerRunner {
                     | Failure::Exited(_)
                     | Failure::NotReading => None,
                 };
-                let next = Next::Crashed(Ended {
-                    how: describe(&why),
-                    kind: EndKind::Start,
-                    retry_after,
-                });
+                let next = match &why {
+                    Failure::Remote(error) if needs_person(error) => {
+                        Next::SignIn(error.to_string())
+                    }
+                    Failure::Remote(_)
+                    | Failure::Protocol(_)
+                    | Failure::TooLarge(_)
+                    | Failure::Exited(_)
+                    | Failure::NotReading => Next::Crashed(Ended {
+                        how: describe(&why),
+                        kind: EndKind::Start,
+                        retry_after,
+                    }),
+                };
                 let why = Some(why);
                 Met { next, why }
             }

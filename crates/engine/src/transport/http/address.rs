@@ -24,7 +24,7 @@ pub(crate) struct AddressPolicy {
 /// An address that is not public and was not named.
 #[derive(Debug, thiserror::Error)]
 #[error("`{host}` leads to `{address}`, which is no public address")]
-pub(super) struct NotPublic {
+pub(crate) struct NotPublic {
     pub(super) host: String,
     pub(super) address: IpAddr,
 }

@@ -11,6 +11,7 @@ use gantry_model::diagnose::{Diagnose, Fault};
 use gantry_model::spec::period;
 
 use super::address::{NotPublic, Unresolved};
+use crate::credentials::SignInError;
 
 /// How much of what a server said is quoted. fault H8
 const QUOTED: usize = 200;
@@ -79,6 +80,20 @@ pub enum HttpError {
         origin: String,
         /// What it says of the credentials that it wants.
         challenge: Option<String>,
+    },
+    /// There is no token for it, or none that suffices.
+    #[error("{why}")]
+    SignIn {
+        /// The code of what is missing.
+        code: &'static str,
+        /// What is missing.
+        why: String,
+        /// What to do.
+        hint: Option<String>,
+        /// Whether it concerns this request only, or every one.
+        only_this: bool,
+        /// Whether nothing helps but a person who signs in.
+        needs_person: bool,
     },
     /// It does not allow this.
     #[error("{origin} answered 403: it does not allow this")]
@@ -232,6 +247,7 @@ impl HttpError {
             | Self::Unauthorized { .. }
             | Self::Session { .. }
             | Self::Setup { .. } => true,
+            Self::SignIn { only_this, .. } => !only_this,
             Self::Silent { what, .. } => *what == "took no connection",
             Self::Cut { .. }
             | Self::Forbidden { .. }
@@ -254,6 +270,7 @@ impl HttpError {
             | Self::Tls { .. }
             | Self::Silent { .. }
             | Self::Cut { .. }
+            | Self::SignIn { .. }
             | Self::Unauthorized { .. }
             | Self::Forbidden { .. }
             | Self::Limited { .. }
@@ -285,6 +302,7 @@ impl HttpError {
             | Self::Tls { .. }
             | Self::Silent { .. }
             | Self::Cut { .. }
+            | Self::SignIn { .. }
             | Self::Unauthorized { .. }
             | Self::Forbidden { .. }
             | Self::Status { .. }
@@ -292,6 +310,18 @@ impl HttpError {
             | Self::Redirect { .. }
             | Self::Session { .. }
             | Self::Setup { .. } => None,
+        }
+    }
+}
+
+impl From<SignInError> for HttpError {
+    fn from(error: SignInError) -> Self {
+        Self::SignIn {
+            code: error.code(),
+            why: error.to_string(),
+            hint: error.hint(),
+            only_this: matches!(error, SignInError::Scope { .. }),
+            needs_person: error.needs_person(),
         }
     }
 }
@@ -329,6 +359,7 @@ impl Diagnose for HttpError {
             Self::Silent { .. } => "remote.timeout",
             Self::Cut { .. } => "remote.cut",
             Self::Unauthorized { .. } => "remote.unauthorized",
+            Self::SignIn { code, .. } => code,
             Self::Forbidden { .. } => "remote.forbidden",
             Self::Limited { .. } => "remote.limited",
             Self::Failed { .. } => "remote.failed",
@@ -369,6 +400,7 @@ impl Diagnose for HttpError {
             Self::Status { .. } => "does `url` have the right path, such as `/mcp` or `/sse`?",
             Self::Content { .. } => "is this the URL of an MCP server, and not of its web page?",
             Self::Redirect { .. } => "write the URL that it leads to into `url`, if you trust it",
+            Self::SignIn { hint, .. } => return hint.clone(),
             Self::Session { .. } => return None,
             Self::Setup { .. } => "look at `url`, `proxy` and `ca_file` of the server",
         };

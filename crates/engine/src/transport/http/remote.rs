@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use gantry_model::spec::RemoteLaunch;
 use reqwest::header::{
-    ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
     WWW_AUTHENTICATE,
 };
 use reqwest::{Client, Method, Response, StatusCode};
@@ -17,6 +17,7 @@ use super::address::AddressPolicy;
 use super::body::{Body, whole};
 use super::client::{CONNECT, Clients};
 use super::error::{HttpError, safe};
+use crate::credentials::{Credentials, Retry};
 
 /// How many redirects within the origin are followed.
 const MOST_REDIRECTS: usize = 3;
@@ -28,13 +29,14 @@ const QUOTABLE: usize = 1024;
 const QUOTING: Duration = Duration::from_secs(2);
 
 /// One remote server as it is reached.
-#[derive(Debug)]
 pub(crate) struct Remote {
     client: Client,
     policy: AddressPolicy,
     pub(crate) url: Url,
     pub(crate) origin: String,
     headers: HeaderMap,
+    /// What it is shown of us, unless the headers say that.
+    credentials: Option<Credentials>,
 }
 
 /// One request to a remote server.
@@ -87,7 +89,11 @@ impl<'a> Asking<'a> {
 
 impl Remote {
     /// Prepares the way to a server.
-    pub(crate) fn new(clients: &Clients, launch: &RemoteLaunch) -> Result<Self, HttpError> {
+    pub(crate) fn new(
+        clients: &Clients,
+        launch: &RemoteLaunch,
+        credentials: Option<Credentials>,
+    ) -> Result<Self, HttpError> {
         let shown = launch.shown_url();
         let setup = |why: String| HttpError::Setup {
             origin: shown.clone(),
@@ -111,12 +117,13 @@ impl Remote {
             origin: url.origin().ascii_serialization(),
             url,
             headers,
+            credentials,
         })
     }
 
     /// Sends a request and returns the head of what is answered, whatever its status.
     pub(crate) async fn send(&self, asking: &Asking<'_>) -> Result<Response, HttpError> {
-        let sending = self.follow(asking);
+        let sending = self.shown(asking);
         let Some(within) = asking.within else {
             return sending.await;
         };
@@ -130,11 +137,45 @@ impl Remote {
             .map_err(silent)?
     }
 
-    async fn follow(&self, asking: &Asking<'_>) -> Result<Response, HttpError> {
+    /// Sends a request with what we have to show; a refusal of that is heard once.
+    async fn shown(&self, asking: &Asking<'_>) -> Result<Response, HttpError> {
+        let Some(credentials) = &self.credentials else {
+            return self.follow(asking, None).await;
+        };
+        let used = credentials.bearer().await?;
+        let response = self.follow(asking, used.as_ref()).await?;
+        let status = response.status().as_u16();
+        if let Some(used) = used.as_ref().filter(|_| status != 401) {
+            credentials.accepted(used);
+        }
+        if !matches!(status, 401 | 403) {
+            return Ok(response);
+        }
+        let challenge = challenge(response.headers());
+        let heard = credentials.refused(used.as_ref(), status, challenge.as_deref());
+        match heard.await? {
+            Retry::No => Ok(response),
+            Retry::Now => {
+                drop(response);
+                let better = credentials.bearer().await?;
+                let response = self.follow(asking, better.as_ref()).await?;
+                if let Some(better) = better.filter(|_| response.status() != 401) {
+                    credentials.accepted(&better);
+                }
+                Ok(response)
+            }
+        }
+    }
+
+    async fn follow(
+        &self,
+        asking: &Asking<'_>,
+        shown: Option<&HeaderValue>,
+    ) -> Result<Response, HttpError> {
         let mut url = asking.url.clone();
         for _ in 0..=MOST_REDIRECTS {
             self.judge(&url)?;
-            let response = self.send_once(asking, &url).await?;
+            let response = self.send_once(asking, &url, shown).await?;
             match self.target(asking, &url, &response)? {
                 Some(next) => url = next,
                 None => return Ok(response),
@@ -143,8 +184,16 @@ impl Remote {
         Err(self.leads_to(&url))
     }
 
-    async fn send_once(&self, asking: &Asking<'_>, url: &Url) -> Result<Response, HttpError> {
+    async fn send_once(
+        &self,
+        asking: &Asking<'_>,
+        url: &Url,
+        shown: Option<&HeaderValue>,
+    ) -> Result<Response, HttpError> {
         let mut headers = self.headers.clone();
+        if let Some(shown) = shown {
+            headers.insert(AUTHORIZATION, shown.clone());
+        }
         headers.extend(asking.headers.clone());
         let request = self
             .client
@@ -263,6 +312,15 @@ impl Remote {
             },
         }
     }
+}
+
+/// Returns what a server says of the tokens that it wants, among all that it says of credentials.
+fn challenge(headers: &HeaderMap) -> Option<String> {
+    let said = headers.get_all(WWW_AUTHENTICATE).iter();
+    let mut said = said.filter_map(|value| value.to_str().ok());
+    let is_bearer = |text: &&str| text.trim().to_ascii_lowercase().starts_with("bearer");
+    said.find(is_bearer)
+        .map(|text| text.chars().take(4096).collect())
 }
 
 async fn beginning(origin: &str, response: &mut Response) -> Bytes {

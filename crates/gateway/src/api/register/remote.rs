@@ -1,6 +1,8 @@
 //! The parts of a registration that say where a remote server is, and what is said of single tools.
 
-use gantry_model::spec::{ReconnectSpec, ToolSettings, TransportWish};
+use std::fmt;
+
+use gantry_model::spec::{AuthKind, ReconnectSpec, RemoteAuth, ToolSettings, TransportWish};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -36,6 +38,73 @@ impl From<TransportWish> for TransportName {
             TransportWish::Auto => Self::Auto,
             TransportWish::StreamableHttp => Self::StreamableHttp,
             TransportWish::Sse => Self::Sse,
+        }
+    }
+}
+
+/// Who signs in to a remote server.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum AuthName {
+    /// A person, once, if the server asks for it.
+    #[default]
+    Auto,
+    /// Nobody.
+    None,
+    /// The gateway itself, with a client id and a secret.
+    ClientCredentials,
+}
+
+/// How a remote server is signed in to.
+#[derive(Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct AuthBody {
+    /// Who signs in.
+    kind: AuthName,
+    /// The client that was registered by hand with the authorization server.
+    client_id: Option<String>,
+    /// Its secret, which is never shown.
+    client_secret: Option<String>,
+    /// Where the document stands that describes this gateway as a client.
+    client_metadata_url: Option<String>,
+    /// What is asked for; what the server says it needs, if this is left out.
+    scopes: Vec<String>,
+}
+
+impl fmt::Debug for AuthBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AuthBody")
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
+    }
+}
+
+impl AuthBody {
+    pub(super) fn into_spec(self) -> RemoteAuth {
+        RemoteAuth {
+            kind: match self.kind {
+                AuthName::Auto => AuthKind::Auto,
+                AuthName::None => AuthKind::None,
+                AuthName::ClientCredentials => AuthKind::ClientCredentials,
+            },
+            client_id: self.client_id,
+            client_secret: self.client_secret,
+            client_metadata_url: self.client_metadata_url,
+            scopes: self.scopes,
+        }
+    }
+
+    pub(super) fn of(spec: &RemoteAuth) -> Self {
+        Self {
+            kind: match spec.kind {
+                AuthKind::Auto => AuthName::Auto,
+                AuthKind::None => AuthName::None,
+                AuthKind::ClientCredentials => AuthName::ClientCredentials,
+            },
+            client_id: spec.client_id.clone(),
+            client_secret: spec.client_secret.clone(),
+            client_metadata_url: spec.client_metadata_url.clone(),
+            scopes: spec.scopes.clone(),
         }
     }
 }

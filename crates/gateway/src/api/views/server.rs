@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::rfc3339;
+use super::sign_in::SignInStatus;
 use super::spec::SpecView;
 
 /// A server in a list.
@@ -86,6 +87,8 @@ pub(in crate::api) struct ServerStatusView {
     late_replies: u64,
     refused_requests: u64,
     noise: NoiseView,
+    /// Where the sign-in to a remote server stands.
+    sign_in: Option<SignInStatus>,
     spec: SpecView,
 }
 
@@ -140,6 +143,7 @@ impl ServerStatusView {
                 lines: server.noise.0,
                 last: server.noise.1.clone(),
             },
+            sign_in: server.sign_in.clone().map(SignInStatus::of),
             spec: SpecView::of(spec),
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gantry_model::spec::{
-    Launch, ProcessLaunch, RemoteLaunch, ServerSpec, WhenUnresponsive, period,
+    AuthKind, Launch, ProcessLaunch, RemoteLaunch, ServerSpec, WhenUnresponsive, period,
 };
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -16,6 +16,7 @@ pub(in crate::api) struct SpecView {
     headers: Vec<String>,
     proxy: Option<String>,
     allow_private: bool,
+    auth: Option<AuthView>,
     reconnect: Option<ReconnectView>,
     tools: BTreeMap<String, ToolSettingsView>,
     args: Vec<String>,
@@ -32,6 +33,16 @@ pub(in crate::api) struct SpecView {
     when_unresponsive: &'static str,
     stop_grace: String,
     restart: RestartView,
+}
+
+/// How a remote server is signed in to; of its secret only whether there is one.
+#[derive(Serialize, ToSchema)]
+struct AuthView {
+    kind: &'static str,
+    client_id: Option<String>,
+    has_secret: bool,
+    client_metadata_url: Option<String>,
+    scopes: Vec<String>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -74,6 +85,17 @@ impl SpecView {
                 .map_or_else(Vec::new, |remote| remote.headers.keys().cloned().collect()),
             proxy: remote.and_then(RemoteLaunch::shown_proxy),
             allow_private: remote.is_some_and(|remote| remote.allow_private),
+            auth: remote.map(|remote| AuthView {
+                kind: match remote.auth.kind {
+                    AuthKind::Auto => "auto",
+                    AuthKind::None => "none",
+                    AuthKind::ClientCredentials => "client_credentials",
+                },
+                client_id: remote.auth.client_id.clone(),
+                has_secret: remote.auth.client_secret.is_some(),
+                client_metadata_url: remote.auth.client_metadata_url.clone(),
+                scopes: remote.auth.scopes.clone(),
+            }),
             reconnect: reconnect.map(|reconnect| ReconnectView {
                 first: period::show(reconnect.first),
                 longest: period::show(reconnect.longest),

@@ -151,6 +151,11 @@ impl Teller<'_> {
                 screen.doubtful("!"),
                 why()
             )),
+            State::NeedsSignIn => Some(format!(
+                "  {} {name}  needs a sign-in{}",
+                screen.doubtful("!"),
+                why()
+            )),
             State::Unresponsive => Some(format!(
                 "  {} {name}  does not answer{}",
                 screen.doubtful("!"),

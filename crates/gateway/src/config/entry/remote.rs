@@ -3,7 +3,9 @@
 //! Reads every spelling that clients have for it. Nothing is connected to here; what a name leads to
 //! is judged when the connection is made. Entry points: [`is_remote`] and [`read`].
 
-use gantry_model::spec::{ReconnectSpec, RemoteLaunch, TransportWish, check_url};
+use gantry_model::spec::{
+    AuthKind, ReconnectSpec, RemoteAuth, RemoteLaunch, TransportWish, check_url,
+};
 
 use super::fields::Fields;
 use super::{Entry, Fill};
@@ -14,6 +16,17 @@ const URLS: [&str; 3] = ["url", "httpUrl", "serverUrl"];
 /// The keys of `reconnect`.
 pub(in crate::config) const RECONNECT: [&str; 5] =
     ["first", "longest", "failures", "away", "steady"];
+
+/// The keys of `auth`; the last two are one client's own spelling.
+pub(in crate::config) const AUTH: [&str; 7] = [
+    "kind",
+    "client_id",
+    "client_secret",
+    "client_metadata_url",
+    "scopes",
+    "CLIENT_ID",
+    "CLIENT_SECRET",
+];
 
 /// What stands for a URL whose variables nobody has allowed to be filled.
 const UNFILLED: &str = "https://needs-approval.invalid/";
@@ -45,6 +58,7 @@ pub(super) fn read(
     let proxy = fields.text("proxy");
     let ca_file = fields.text("ca_file");
     let allow_private = fields.flag("allow_private").unwrap_or_default();
+    let auth = auth(fields);
     let reconnect = reconnect(fields);
     let node = fields.node(key)?;
     if fields.has("command") {
@@ -84,10 +98,31 @@ pub(super) fn read(
         proxy,
         allow_private,
         ca_file: ca_file.map(|file| folder.join(file)),
+        auth,
         reconnect,
         written: super::written(fields.told),
         ..RemoteLaunch::new(url)
     })
+}
+
+fn auth(fields: &mut Fields<'_, '_>) -> RemoteAuth {
+    let Some(mut auth) = fields.below("auth", &AUTH) else {
+        return RemoteAuth::default();
+    };
+    let kinds = [
+        ("auto", AuthKind::Auto),
+        ("none", AuthKind::None),
+        ("client_credentials", AuthKind::ClientCredentials),
+    ];
+    RemoteAuth {
+        kind: auth.choice("kind", &kinds).unwrap_or_default(),
+        client_id: auth.text("client_id").or_else(|| auth.text("CLIENT_ID")),
+        client_secret: auth
+            .text("client_secret")
+            .or_else(|| auth.text("CLIENT_SECRET")),
+        client_metadata_url: auth.text("client_metadata_url"),
+        scopes: auth.texts("scopes").unwrap_or_default(),
+    }
 }
 
 fn reconnect(fields: &mut Fields<'_, '_>) -> ReconnectSpec {

@@ -27,7 +27,7 @@
 
 use std::time::Duration;
 
-use gantry_engine::{CallError, CallFailure, EngineError, HttpError, Issue};
+use gantry_engine::{CallError, CallFailure, EngineError, HttpError, Issue, SignInError};
 use gantry_model::diagnose::chain;
 use gantry_model::era::EraError;
 use gantry_model::era::error::RESOURCE_NOT_FOUND;
@@ -177,6 +177,7 @@ impl From<EngineError> for Problem {
             }
             EngineError::StartFailed { .. } => StatusCode::BAD_GATEWAY,
             EngineError::Audit(_) | EngineError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+            EngineError::SignIn(error) => sign_in_status(error),
             EngineError::Locked { .. }
             | EngineError::Folder { .. }
             | EngineError::Open { .. }
@@ -202,6 +203,21 @@ impl From<EngineError> for Problem {
             path: error.field(),
             message,
         }])
+    }
+}
+
+fn sign_in_status(error: &SignInError) -> StatusCode {
+    match error {
+        SignInError::NotTaken { .. } => StatusCode::CONFLICT,
+        SignInError::Unknown | SignInError::Refused { .. } | SignInError::Issuer { .. } => {
+            StatusCode::BAD_REQUEST
+        }
+        SignInError::Needed { .. }
+        | SignInError::Scope { .. }
+        | SignInError::Unavailable { .. } => StatusCode::BAD_GATEWAY,
+        SignInError::KeyFile { .. } | SignInError::Sealed { .. } | SignInError::Store(_) => {
+            StatusCode::INTERNAL_SERVER_ERROR
+        }
     }
 }
 

@@ -277,7 +277,7 @@ impl Begun {
                 let kind = head.header("content-type").unwrap_or_default();
                 let is_stream = kind.starts_with("text/event-stream");
                 if !is_stream {
-                    let body = self.connection.body(&head).unwrap();
+                    let body = self.connection.body_of(&head).unwrap();
                     return serde_json::from_slice(&body).unwrap();
                 }
                 self.is_stream = Some(is_stream);

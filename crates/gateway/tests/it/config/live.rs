@@ -3,10 +3,11 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use gantry_testkit::{Evilpeer, procs};
 use serde_json::{Value, json};
 
 use super::{Folder, peer, servers};
-use crate::harness::LONG;
+use crate::harness::{LONG, entry};
 
 fn described(text: &str) -> Value {
     let mut entry = peer();
@@ -139,4 +140,33 @@ fn a_change_is_in_force_within_a_second() {
     // A machine that is busy with other things may miss it once, the gateway may not.
     took.sort_unstable();
     assert!(took[2] <= APPLIED, "{took:?}");
+}
+
+// row 2.10
+#[test]
+fn a_server_that_is_slow_to_end_holds_no_other_change_back() {
+    let mut folder = Folder::new();
+    let slow = |description: &str| {
+        let peer = Evilpeer::new().fault("ignore-term").fault("ignore-eof");
+        let mut entry = entry(&peer);
+        entry["description"] = description.into();
+        entry["life"] = json!({"stop_grace": "1h"});
+        entry
+    };
+    folder.write(
+        "a.json",
+        &servers(&[("gone", slow("x")), ("changed", slow("one"))]),
+    );
+    folder.up(&["--config", "a.json"]);
+    let gone = pid(&folder.wait("gone", "ready"));
+    let changed = pid(&folder.wait("changed", "ready"));
+    folder.write(
+        "a.json",
+        &servers(&[("changed", slow("two")), ("new", peer())]),
+    );
+    folder.wait("new", "ready");
+    for old in [gone, changed] {
+        let old = u32::try_from(old).unwrap();
+        assert!(procs::alive(old), "it is still in its grace");
+    }
 }

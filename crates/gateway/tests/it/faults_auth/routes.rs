@@ -19,13 +19,29 @@ enum For {
 }
 
 /// Method, path, who may, and what those who may get for an empty object or nothing.
-const ROUTES: [(&str, &str, For, u16); 41] = [
+const ROUTES: [(&str, &str, For, u16); 45] = [
     ("GET", "/healthz", For::Everyone, 200),
     ("GET", "/api/v1/openapi.json", For::Everyone, 200),
     ("GET", "/api/v1/docs", For::Everyone, 200),
     ("GET", "/api/v1/docs/style.css", For::Everyone, 200),
     ("GET", "/errors", For::Everyone, 200),
     ("GET", "/errors/{code}", For::Everyone, 200),
+    // No sign-in waits for an empty answer.
+    ("GET", "/oauth/callback", For::Everyone, 400),
+    // The server runs on this machine, and takes no sign-in.
+    ("GET", "/api/v1/mcp/servers/{server}/auth", For::Admins, 200),
+    (
+        "POST",
+        "/api/v1/mcp/servers/{server}/auth",
+        For::Admins,
+        409,
+    ),
+    (
+        "DELETE",
+        "/api/v1/mcp/servers/{server}/auth",
+        For::Admins,
+        409,
+    ),
     ("GET", "/metrics", For::Admins, 200),
     ("GET", "/api/v1/health", For::Admins, 200),
     ("GET", "/api/v1/mcp/servers", For::Admins, 200),

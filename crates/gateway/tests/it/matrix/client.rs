@@ -307,7 +307,7 @@ impl Stream {
         self.is_stream = kind.starts_with("text/event-stream");
         self.session = head.header("mcp-session-id").map(str::to_owned);
         if !self.is_stream {
-            let body = self.connection.body(&head).expect("a whole answer");
+            let body = self.connection.body_of(&head).expect("a whole answer");
             self.text = String::from_utf8(body).unwrap();
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Stage, Way};
+use super::{Behind, Stage, Way};
 use crate::parts::{Ran, Running, node, run};
 
 /// How the Inspector ends when a tool's result is an error.
@@ -86,7 +86,11 @@ fn names(list: &Value, member: &str) -> Vec<String> {
 }
 
 fn everything(era: &'static str, way: Way) {
-    let stage = Stage::set();
+    everything_of(Behind::Peer, era, way);
+}
+
+fn everything_of(behind: Behind, era: &'static str, way: Way) {
+    let stage = Stage::before(behind);
     let inspector = Inspector { stage, era, way };
     let tools = names(&inspector.ask("tools/list", &[])["tools"], "name");
     assert!(tools.iter().any(|name| name == "a__echo"), "{tools:?}");
@@ -96,7 +100,9 @@ fn everything(era: &'static str, way: Way) {
     let failed = inspector.run("tools/call", &failing);
     assert_eq!(failed.code, Some(TOOL_FAILED), "{failed:#?}");
     assert!(failed.stdout.contains("as asked"), "{failed:#?}");
-    inspector.hears_progress();
+    if behind == Behind::Peer {
+        inspector.hears_progress();
+    }
     let resources = names(&inspector.ask("resources/list", &[])["resources"], "uri");
     assert!(
         resources.iter().any(|uri| uri == "test://static-text"),
@@ -125,7 +131,7 @@ fn everything(era: &'static str, way: Way) {
         "--tool-name",
         "a__slow",
         "--tool-args-json",
-        r#"{"ms":60000}"#,
+        r#"{"ms":60000,"progress":600}"#,
     ];
     let running = Running::start(&mut inspector.command("tools/call", &long));
     let in_flight = |status: &Value| status["queue"]["in_flight"] == 1;
@@ -165,4 +171,11 @@ fn auto_over_stdio() {
 #[test]
 fn modern_over_stdio() {
     everything("modern", Way::Stdio);
+}
+
+#[test]
+fn in_each_era_before_servers_of_others() {
+    everything_of(Behind::Http, "modern", Way::Http);
+    everything_of(Behind::Sse, "legacy", Way::Http);
+    everything_of(Behind::Sse, "auto", Way::Http);
 }
