@@ -4,7 +4,6 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
 
-use gantry::config::mistake::{Kind, Mistake};
 use gantry::config::{document, entry, file};
 use serde_json::{Map, Value, json};
 
