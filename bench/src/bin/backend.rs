@@ -1,8 +1,9 @@
-//! The stdio MCP server behind everything that is measured: `backend [TOOLS [storm]]`.
+//! The stdio MCP server behind everything that is measured: `backend [TOOLS [hang|crash|storm]]`.
 //!
 //! Offers `echo {text, delay_ms}` and fillers up to TOOLS tools. It does as little as it can, checks
-//! nothing, and ends with its input. Delayed answers wait beside each other, never in line. With
-//! `storm` it sends 100,000 notifications a second beside that, if they are taken.
+//! nothing, and ends with its input. Delayed answers wait beside each other, never in line. The second
+//! word makes it a bad neighbour: it never answers a call, or ends in its handshake, or sends 100,000
+//! notifications a second beside its answers, if they are taken.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -40,11 +41,13 @@ const INVALID: &str = r#""error":{"code":-32602,"message":"invalid params"}"#;
 const UNKNOWN: &str = r#""error":{"code":-32601,"message":"method not found"}"#;
 
 fn main() -> io::Result<()> {
-    let tools = std::env::args()
-        .nth(1)
+    let mut words = std::env::args().skip(1);
+    let tools = words
+        .next()
         .map_or(1, |n| n.parse().expect("TOOLS is a number"));
+    let vice = words.next().unwrap_or_default();
     let list = list(tools);
-    if std::env::args().nth(2).is_some_and(|word| word == "storm") {
+    if vice == "storm" {
         thread::spawn(storm);
     }
     let mut input = BufReader::with_capacity(256 << 10, io::stdin().lock());
@@ -56,6 +59,14 @@ fn main() -> io::Result<()> {
             params,
         }) = serde_json::from_slice(&line)
         {
+            match (vice.as_str(), method) {
+                ("hang", "tools/call") => {
+                    line.clear();
+                    continue;
+                }
+                ("crash", "tools/list") => return Ok(()),
+                _ => {}
+            }
             let (delay, answer) = answer(method, params.map_or("{}", RawValue::get), &list);
             let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},{answer}}}\n", id.get());
             if delay.is_zero() {

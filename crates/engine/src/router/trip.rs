@@ -132,6 +132,7 @@ impl<'a> Trip<'a> {
         Asker {
             client,
             server: self.server,
+            given: self.request.params.and_then(asks::given),
             draining: &self.router.draining,
         }
     }

@@ -80,7 +80,7 @@ impl<R: Replies> Session<R> {
                         };
                         tokio::select! {
                             () = stop => break,
-                            () = delivered => self.begin_listening(),
+                            () = delivered => self.begin_listening().await,
                         }
                     }
                     Some(next) => self.take(next),

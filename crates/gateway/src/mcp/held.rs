@@ -102,18 +102,16 @@ impl Held {
     }
 
     /// Takes the answers of a client that has come back. What it did not answer is asked again.
-    fn take(&self, call: &Asked<'_>, visit: &Visit, state: Raw<'_>) -> Result<Taken, Problem> {
+    fn take(
+        &self,
+        call: &Asked<'_>,
+        visit: &Visit,
+        (state, responses): (Raw<'_>, Option<Raw<'_>>),
+    ) -> Result<Taken, Problem> {
         let state = state.string().and_then(|text| self.seal.open(&text));
         let state = state.ok_or_else(|| refused("is not one of this gateway's, or was changed"))?;
         if state.binding != binding(visit.caller.key, &visit.scope, call.method, call.params) {
             return Err(refused("belongs to another request, or to another key"));
-        }
-        let responses = call.params.and_then(|params| params.get("inputResponses"));
-        if let Some(responses) = responses.filter(|responses| !responses.is_object()) {
-            let shown: String = responses.text().chars().take(20).collect();
-            return Err(bad_params(format!(
-                "`inputResponses` must be an object, not {shown}"
-            )));
         }
         let mut table = self.lock();
         let entry = table.get_mut(&state.number);
@@ -123,9 +121,7 @@ impl Held {
             let asked = entry.requests.iter();
             let mut asked = asked.filter(|asked| response.is(&asked.key));
             let known = |key: &str| entry.said.iter().any(|said| *said.key == *key);
-            if let Some(asked) = asked.next().filter(|asked| !known(&asked.key))
-                && response.value.is_object()
-            {
+            if let Some(asked) = asked.next().filter(|asked| !known(&asked.key)) {
                 let said = Said {
                     key: asked.key.clone(),
                     outcome: Ok(response.value.to_buf()),
@@ -252,13 +248,13 @@ impl Endpoint {
         visit: &Visit,
         asked: &Asked<'_>,
         accepts: Accepts,
-        state: Raw<'_>,
+        said: (Raw<'_>, Option<Raw<'_>>),
     ) -> Result<Response, Problem> {
         let turn = Turn {
             id: asked.id.to_owned(),
             token: Token::Own(token(asked.meta).filter(|_| accepts.events)),
         };
-        match self.desk.held.take(asked, visit, state)? {
+        match self.desk.held.take(asked, visit, said)? {
             Taken::Again(missing) => Ok(answer(&turn, &missing, &self.desk).into_response()),
             Taken::GoesOn(call) => {
                 let gone = |_| refused("was used already, or has expired");
@@ -275,10 +271,4 @@ fn refused(why: &str) -> Problem {
         .with_detail(format!("`requestState` {why}"))
         .with_rpc(jsonrpc::INVALID_PARAMS, format!("`requestState` {why}"))
         .with_hint("call again without `requestState` and `inputResponses`")
-}
-
-fn bad_params(why: String) -> Problem {
-    Problem::new(StatusCode::BAD_REQUEST, "request.params")
-        .with_detail(why.clone())
-        .with_rpc(jsonrpc::INVALID_PARAMS, why)
 }

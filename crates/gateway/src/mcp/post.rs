@@ -11,7 +11,7 @@ use gantry_model::era::headers::Mirrored;
 use gantry_model::era::opening::{self, Opening};
 use gantry_model::era::{Era, EraError, meta};
 use gantry_model::jsonrpc::{
-    self, Limits, Message, Notification, Raw, Request, RequestId, Response, WireError,
+    self, Limits, Members, Message, Notification, Raw, Request, RequestId, Response, WireError,
 };
 use gantry_model::mcp::{ClientCan, LogLevel, may_ask_back};
 use http::{HeaderMap, HeaderName};
@@ -74,7 +74,11 @@ impl Endpoint {
         accepts: Accepts,
         room: &Room,
     ) -> Result<HttpResponse, Problem> {
-        let (meta, state) = meta_and_state(request.params);
+        let Parts {
+            meta,
+            state,
+            responses,
+        } = Parts::of(request.params);
         let asks_back = may_ask_back(&request.method);
         let mut asked = match open(request, meta, &visit.parts.headers)? {
             Opening::Handshake(_) if request.method == "initialize" => {
@@ -104,8 +108,11 @@ impl Endpoint {
                     let mut asked = Asked::of(request, meta, Era::Stateless, None);
                     asked.can = ClientCan::read(sender.capabilities);
                     asked.level = sender.log_level.and_then(|level| level.parse().ok());
+                    if let Some(responses) = responses.filter(|_| asks_back) {
+                        are_answers(responses)?;
+                    }
                     if let Some(state) = state.filter(|_| asks_back) {
-                        let resumed = self.resume(visit, &asked, accepts, state);
+                        let resumed = self.resume(visit, &asked, accepts, (state, responses));
                         return Box::pin(resumed).await;
                     }
                     asked
@@ -143,17 +150,44 @@ impl Endpoint {
     }
 }
 
-/// Returns the `_meta` and the state of a request in one pass over its params.
-fn meta_and_state(params: Option<Raw<'_>>) -> (Option<Raw<'_>>, Option<Raw<'_>>) {
-    let (mut meta, mut state) = (None, None);
-    for member in params.into_iter().flat_map(Raw::members) {
-        if member.is("_meta") {
-            meta = Some(member.value);
-        } else if member.is("requestState") {
-            state = Some(member.value);
+/// What we look at in the params of a request, found in one pass.
+#[derive(Default)]
+struct Parts<'a> {
+    meta: Option<Raw<'a>>,
+    /// The state of a call that waits for its client.
+    state: Option<Raw<'a>>,
+    /// What the client says to what it was asked.
+    responses: Option<Raw<'a>>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(params: Option<Raw<'a>>) -> Self {
+        let mut parts = Self::default();
+        for member in params.into_iter().flat_map(Raw::members) {
+            if member.is("_meta") {
+                parts.meta = Some(member.value);
+            } else if member.is("requestState") {
+                parts.state = Some(member.value);
+            } else if member.is("inputResponses") {
+                parts.responses = Some(member.value);
+            }
         }
+        parts
     }
-    (meta, state)
+}
+
+/// Refuses `inputResponses` that can be no answers.
+fn are_answers(responses: Raw<'_>) -> Result<(), Problem> {
+    let all = |mut members: Members<'_>| members.all(|member| member.value.is_object());
+    if responses.is_object() && all(responses.members()) {
+        return Ok(());
+    }
+    let why = "`inputResponses` must be an object of objects";
+    Err(
+        Problem::new(http::StatusCode::BAD_REQUEST, "request.params")
+            .with_detail(why)
+            .with_rpc(jsonrpc::INVALID_PARAMS, why),
+    )
 }
 
 /// Returns whose request it is.

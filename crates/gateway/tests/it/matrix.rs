@@ -17,6 +17,9 @@ use serde_json::{Value, json};
 use self::client::{Client, SAID};
 use crate::harness::{Gantry, LONG, entry};
 
+/// What is listened to.
+const WATCHED: &str = "test://static-text";
+
 /// A generation of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Generation {
@@ -252,7 +255,7 @@ impl Rig {
                 Cell::Works
             }
             Feature::Resource => {
-                let answer = able().ask("resources/read", json!({"uri": "test://static-text"}));
+                let answer = able().ask("resources/read", json!({"uri": WATCHED}));
                 let contents = &answer.answer["result"]["contents"][0];
                 assert_eq!(contents["text"], "the static text", "{contents:#}");
                 Cell::Works
@@ -268,30 +271,33 @@ impl Rig {
             Feature::Sampling => self.asked(generation, "s__test_sampling", "prompt"),
             Feature::ListChange => {
                 let mut client = able();
-                client.listen("test://static-text");
+                client.listen(WATCHED);
                 works(
-                    &Client::able(&self.doing, generation)
-                        .call("s__grow", json!({}))
-                        .answer,
+                    &self.unable(generation).call("s__grow", json!({})).answer,
                     "grown_",
                 );
                 client.hears("notifications/tools/list_changed");
                 Cell::Works
             }
             Feature::Subscription => {
-                let uri = "test://static-text";
                 let mut client = able();
-                client.listen(uri);
-                let mut other = Client::able(&self.doing, generation);
+                client.listen(WATCHED);
+                let touch = json!({"uri": WATCHED});
                 works(
-                    &other.call("s__touch", json!({"uri": uri})).answer,
+                    &self.unable(generation).call("s__touch", touch).answer,
                     "touched",
                 );
                 let told = client.hears("notifications/resources/updated");
-                assert_eq!(told["params"]["uri"], uri);
+                assert_eq!(told["params"]["uri"], WATCHED);
                 Cell::Works
             }
         }
+    }
+
+    /// Connects a client that can do nothing, whose calls go to the process that all share: what
+    /// changes in another of the server's processes is not known there.
+    fn unable(&self, generation: Generation) -> Client<'_> {
+        Client::connect(&self.doing, generation, json!({}))
     }
 
     /// Calls a tool that asks its client something, while a client that cannot is in flight too.

@@ -31,6 +31,37 @@ fn judged(release: &str, scenario: &str, version: Option<&str>) {
     assert!(passed(results.path()) > 0, "nothing was checked: {said}");
 }
 
+/// What a client of any version must pass that signs in.
+const SIGN_IN: [&str; 14] = [
+    "auth/metadata-default",
+    "auth/metadata-var1",
+    "auth/metadata-var2",
+    "auth/metadata-var3",
+    "auth/basic-cimd",
+    "auth/scope-from-www-authenticate",
+    "auth/scope-from-scopes-supported",
+    "auth/scope-omitted-when-undefined",
+    "auth/scope-step-up",
+    "auth/scope-retry-limit",
+    "auth/token-endpoint-auth-basic",
+    "auth/token-endpoint-auth-post",
+    "auth/token-endpoint-auth-none",
+    "auth/pre-registration",
+];
+/// What 2026-07-28 adds to that.
+const SIGN_IN_2026: [&str; 10] = [
+    "auth/resource-mismatch",
+    "auth/offline-access-scope",
+    "auth/offline-access-not-supported",
+    "auth/authorization-server-migration",
+    "auth/iss-supported",
+    "auth/iss-not-advertised",
+    "auth/iss-supported-missing",
+    "auth/iss-wrong-issuer",
+    "auth/iss-unexpected",
+    "auth/iss-normalized",
+];
+
 #[test]
 fn the_first_release_judges_our_client() {
     for scenario in [
@@ -68,4 +99,30 @@ fn what_2026_07_28_requires_of_a_client() {
     ] {
         judged("conformance-0.2", scenario, Some("2026-07-28"));
     }
+}
+
+#[test]
+fn what_2025_11_25_requires_of_a_client_that_signs_in() {
+    for scenario in SIGN_IN {
+        judged("conformance-0.2", scenario, Some("2025-11-25"));
+    }
+}
+
+#[test]
+fn what_2026_07_28_requires_of_a_client_that_signs_in() {
+    for scenario in SIGN_IN {
+        judged("conformance-0.2", scenario, Some("2026-07-28"));
+    }
+}
+
+#[test]
+fn what_2026_07_28_requires_of_a_client_that_is_deceived() {
+    for scenario in SIGN_IN_2026 {
+        judged("conformance-0.2", scenario, Some("2026-07-28"));
+    }
+    judged(
+        "conformance-0.2",
+        "auth/metadata-issuer-mismatch",
+        Some("2026-07-28"),
+    );
 }

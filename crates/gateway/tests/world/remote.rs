@@ -1,5 +1,6 @@
 //! Servers of other makers that are reached over HTTP, each in both ways: the reference server for
-//! everything, and one made with the Python SDK.
+//! everything, whose tests are here, and one made with the Python SDK, which clients of other makers
+//! use in `clients`.
 
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
@@ -20,27 +21,52 @@ fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-/// Starts a program, waits until it listens, and puts a gateway before it.
-fn before(
-    command: &mut Command,
-    port: u16,
-    path: &str,
-    transport: Option<&str>,
-) -> (Gantry, Running) {
-    let running = Running::start(command);
-    let listens = || TcpStream::connect(("127.0.0.1", port)).is_ok();
-    assert!(
-        eventually(FIRST_START, listens).is_some(),
-        "{}",
-        running.said()
-    );
-    let mut entry = json!({"url": format!("http://127.0.0.1:{port}{path}")});
-    if let Some(transport) = transport {
-        entry["type"] = json!(transport);
+/// A server that runs, and the entry that a person would write for it.
+pub(crate) struct Remote {
+    _running: Running,
+    pub(crate) entry: Value,
+}
+
+impl Remote {
+    /// Starts a program and waits until it listens; without a transport it must be found out.
+    fn start(command: &mut Command, port: u16, path: &str, transport: Option<&str>) -> Self {
+        let running = Running::start(command);
+        let listens = || TcpStream::connect(("127.0.0.1", port)).is_ok();
+        assert!(
+            eventually(FIRST_START, listens).is_some(),
+            "{}",
+            running.said()
+        );
+        let mut entry = json!({"url": format!("http://127.0.0.1:{port}{path}")});
+        if let Some(transport) = transport {
+            entry["type"] = json!(transport);
+        }
+        Self {
+            _running: running,
+            entry,
+        }
     }
-    let gantry = Gantry::builder().entry("far", entry).start();
-    gantry.wait_state("far", "ready", Duration::from_secs(60));
-    (gantry, running)
+
+    /// Starts a server of the Python SDK; `way` is `sse` or `streamable-http`.
+    pub(crate) fn python(way: &str) -> Self {
+        let port = free_port();
+        let mut command = Command::new(part("mcp-2/bin").join("python"));
+        command
+            .arg(beside("servers/remote.py"))
+            .args([way, &port.to_string()]);
+        let (path, transport) = match way {
+            "sse" => ("/sse", "sse"),
+            _ => ("/mcp", "http"),
+        };
+        Self::start(&mut command, port, path, Some(transport))
+    }
+
+    /// Puts a gateway before it.
+    fn before(&self) -> Gantry {
+        let gantry = Gantry::builder().entry("far", self.entry.clone()).start();
+        gantry.wait_state("far", "ready", Duration::from_secs(60));
+        gantry
+    }
 }
 
 fn text(answer: &Value) -> &str {
@@ -54,7 +80,8 @@ fn everything(mode: &str, path: &str, transport: Option<&str>) {
     let mut command = Command::new("npx");
     command.args(["-y", "@modelcontextprotocol/server-everything", mode]);
     command.env("PORT", port.to_string());
-    let (gantry, _running) = before(&mut command, port, path, transport);
+    let remote = Remote::start(&mut command, port, path, transport);
+    let gantry = remote.before();
     let echoed = gantry.call("far__echo", json!({"message": "hello"}));
     assert_eq!(text(&echoed), "Echo: hello");
     let sum = gantry.call("far__get-sum", json!({"a": 2, "b": 3}));
@@ -81,36 +108,4 @@ fn everything_over_sse_found_out() {
 #[test]
 fn everything_over_streamable_http() {
     everything("streamableHttp", "/mcp", Some("http"));
-}
-
-/// Has a server of the Python SDK do its work.
-fn python(way: &str, path: &str, transport: &str) {
-    let port = free_port();
-    let mut command = Command::new(part("mcp-2/bin").join("python"));
-    command
-        .arg(beside("servers/remote.py"))
-        .arg(way)
-        .arg(port.to_string());
-    let (gantry, _running) = before(&mut command, port, path, Some(transport));
-    let sum = gantry.call("far__add", json!({"a": 2, "b": 3}));
-    assert_eq!(text(&sum), "5");
-    let note = gantry.mcp("resources/read", json!({"uri": "note://hello"}));
-    assert_eq!(
-        note["result"]["contents"][0]["text"], "hello from afar",
-        "{note:#}"
-    );
-    let params = json!({"name": "far__greet", "arguments": {"name": "Ada"}});
-    let prompt = gantry.mcp("prompts/get", params);
-    let said = &prompt["result"]["messages"][0]["content"]["text"];
-    assert_eq!(said, "Greet Ada", "{prompt:#}");
-}
-
-#[test]
-fn python_over_sse() {
-    python("sse", "/sse", "sse");
-}
-
-#[test]
-fn python_over_streamable_http() {
-    python("streamable-http", "/mcp", "http");
 }

@@ -22,6 +22,10 @@ use crate::transport::stdio::{Inbox, Overflow, Overlong};
 const NOISE_BYTES_PER_SECOND: usize = 1 << 20;
 /// Notifications and requests that are looked at per second; the rest is counted and dropped.
 const HEARD_PER_SECOND: u32 = 2_000;
+/// What a server may write unasked in each [`SLOT`]; then nothing is read until the slot is over, so
+/// that a flood costs its own server and no other. fault S14
+const UNASKED_PER_SLOT: u32 = 1_000;
+const SLOT: Duration = Duration::from_millis(50);
 /// Requests of the server's that are answered per second.
 const ANSWERED_PER_SECOND: u32 = 20;
 
@@ -31,27 +35,39 @@ pub(super) struct Budget {
     noise_bytes: usize,
     heard: u32,
     answered: u32,
+    slot: Instant,
+    unasked: u32,
 }
 
 impl Budget {
     pub(super) fn new() -> Self {
+        let now = Instant::now();
         Self {
-            since: Instant::now(),
+            since: now,
             noise_bytes: 0,
             heard: 0,
             answered: 0,
+            slot: now,
+            unasked: 0,
         }
     }
 
+    /// Returns how long the server has to wait before it is read again.
+    fn rest(&self) -> Option<Duration> {
+        let left = SLOT.checked_sub(self.slot.elapsed())?;
+        (self.unasked > UNASKED_PER_SLOT && !left.is_zero()).then_some(left)
+    }
+
+    /// Begins a new second and a new slot where the last is over, and counts what came unasked.
     fn renew(&mut self) {
         let now = Instant::now();
+        if now.duration_since(self.slot) >= SLOT {
+            (self.slot, self.unasked) = (now, 0);
+        }
+        self.unasked += 1;
         if now.duration_since(self.since) >= Duration::from_secs(1) {
-            *self = Self {
-                since: now,
-                noise_bytes: 0,
-                heard: 0,
-                answered: 0,
-            };
+            (self.since, self.noise_bytes) = (now, 0);
+            (self.heard, self.answered) = (0, 0);
         }
     }
 }
@@ -92,6 +108,10 @@ impl Inbox for std::sync::Arc<Link> {
             Some(_) | None => {}
         }
         Overflow::Skip
+    }
+
+    fn rest(&self) -> Option<Duration> {
+        self.inbound.lock().ok()?.rest()
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use gantry_model::backoff::Backoff;
 use reqwest::{Response, StatusCode};
+use tokio::sync::oneshot;
 
 use super::super::events::{Event, Events};
 use super::super::http::{Asking, Content, HttpError, Replies, chunk, drained, each_message};
@@ -17,6 +18,8 @@ use crate::server::pending::Failure;
 
 /// How long a stream is left alone before it is resumed, if the server does not say.
 const RESUME: Duration = Duration::from_secs(1);
+/// How long the first message after the handshake waits for the server's own stream.
+const MOMENT: Duration = Duration::from_millis(500);
 /// How often a call's stream is resumed without a new event.
 const BARREN: u32 = 3;
 
@@ -107,23 +110,28 @@ impl<R: Replies> Session<R> {
         }
     }
 
-    /// Begins to listen to what the server says beside its answers, if it has a stream for that.
-    pub(super) fn begin_listening(self: &Arc<Self>) {
+    /// Begins to listen to what the server says beside its answers, if it has a stream for that, and
+    /// waits a moment for it: what a server asks during a call may come there, and not wait itself.
+    pub(super) async fn begin_listening(self: &Arc<Self>) {
         if !self.is_handshake() || self.over.is_cancelled() {
             return;
         }
         let session = Arc::clone(self);
         let over = self.over.clone();
+        let (opening, opened) = oneshot::channel();
         self.tracker.spawn(async move {
-            let listening = session.listen();
+            let listening = session.listen(opening);
             if let Some(Err(error)) = over.run_until_cancelled(listening).await {
                 session.end(error);
             }
         });
+        drop(tokio::time::timeout(MOMENT, opened).await);
     }
 
-    /// Listens until the server has no stream to offer; an error ends the session.
-    async fn listen(&self) -> Result<(), HttpError> {
+    /// Listens until the server has no stream to offer; an error ends the session. `opening` is
+    /// dropped as soon as the server has answered for the first time.
+    async fn listen(&self, opening: oneshot::Sender<()>) -> Result<(), HttpError> {
+        let mut opening = Some(opening);
         let backoff = Backoff::default();
         let (mut attempt, mut last_id) = (0, None);
         loop {
@@ -132,6 +140,7 @@ impl<R: Replies> Session<R> {
                 Err(error) if error.ends_session() => return Err(error),
                 opened => opened,
             };
+            drop(opening.take());
             let mut asked_for = None;
             match opened {
                 Ok(Opened::None) => return Ok(()),

@@ -91,9 +91,10 @@ mod tests {
         let Some(answer) = answer else {
             return json!("nothing");
         };
-        match serde_json::from_slice(&answer).unwrap() {
-            Value::Array(all) => all.iter().map(|error| error["id"].clone()).collect(),
-            one => json!({"one": one["id"]}),
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        match answer.as_array() {
+            Some(all) => all.iter().map(|error| error["id"].clone()).collect(),
+            None => json!({"one": answer["id"]}),
         }
     }
 

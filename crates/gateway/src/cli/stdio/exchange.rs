@@ -23,8 +23,8 @@ use super::bridge::Bridge;
 use super::error::BridgeError;
 use super::events::Events;
 
-/// Longer than the longest call.
-const ANSWER: Duration = Duration::from_secs(660);
+/// Longer than the longest call, with the time that its client may take to answer its server.
+const ANSWER: Duration = Duration::from_secs(1_260);
 const LONGEST_BODY: usize = 64 << 20;
 /// The request that lives as long as its client wants.
 const ENDLESS: &str = "subscriptions/listen";

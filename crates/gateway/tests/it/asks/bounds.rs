@@ -112,6 +112,25 @@ fn an_agent_has_so_many_calls_that_wait_for_it() {
     assert_eq!(rows(&gantry, "server=new&status=ok").len(), 17);
 }
 
+// An older server has a further life for each call that waits for a person, and few of them.
+#[test]
+fn a_call_that_waits_for_a_person_keeps_nobody_else_waiting() {
+    let gantry = started(&json!({"concurrency": 1, "calls": {"timeout": "2s"}}));
+    let client = Client::open(&gantry, &gantry.agent, Generation::Stateless, everything());
+    let begin = || client.begin("old__test_sampling", json!({"prompt": "?"}));
+    let mut waiting = vec![begin().asked_first()];
+    let plain = client.call("old__test_simple_text", json!({}));
+    assert!(text(&plain.answer).starts_with("This is a simple text"));
+    waiting.extend((0..3).map(|_| begin().asked_first()));
+    let busy = begin().done();
+    assert_eq!(busy["error"]["data"]["code"], "server.busy", "{busy:#}");
+    for waiting in waiting {
+        assert_eq!(text(&client.go_on(waiting).answer), "LLM response: Paris");
+    }
+    let done = client.call("old__test_sampling", json!({"prompt": "?"}));
+    assert_eq!(text(&done.answer), "LLM response: Paris");
+}
+
 // fault A4
 #[test]
 fn a_client_that_leaves_while_it_is_asked_takes_its_call_back() {

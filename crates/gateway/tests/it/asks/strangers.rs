@@ -75,12 +75,14 @@ fn a_state_is_good_once_for_the_same_key_and_request() {
             "was changed",
         );
         refused(&own(retry("x", "?")), "was changed");
-        let mut broken = retry(&state, "?");
-        broken["inputResponses"] = json!(7);
-        assert_eq!(own(broken)["error"]["data"]["code"], "request.params");
+        for wrong in [json!(7), Value::Null, json!({&key: 7})] {
+            let mut broken = retry(&state, "?");
+            broken["inputResponses"] = wrong;
+            assert_eq!(own(broken)["error"]["data"]["code"], "request.params");
+        }
         // What is missing is asked for again, with a new state; the old one is used.
         let mut missing = retry(&state, "?");
-        missing["inputResponses"] = json!({"other": {}, &key: 7});
+        missing["inputResponses"] = json!({"other": {}});
         let again = own(missing);
         assert_eq!(again["result"]["resultType"], "input_required", "{again:#}");
         assert_eq!(

@@ -40,9 +40,9 @@ pub(super) enum Seen {
 impl Seen {
     /// Returns what holds for the value of a member.
     pub(super) fn under(self, name: &str) -> Self {
-        match self {
-            Self::Hidden => Self::Hidden,
-            Self::Servers => Self::Names,
+        match (self, name) {
+            (Self::Hidden, _) => Self::Hidden,
+            (Self::Servers, _) => Self::Names,
             _ if PRIVATE.contains(&name) => Self::Hidden,
             _ if ROOTS.contains(&name) => Self::Servers,
             _ if ADDRESSES.contains(&name) => Self::Address,
@@ -56,17 +56,19 @@ impl Seen {
 
     /// Returns what holds for the members of a table at this place.
     pub(super) fn inside(self) -> Self {
-        match self {
-            Self::Hidden | Self::Servers => self,
-            _ => Self::Names,
+        if matches!(self, Self::Hidden | Self::Servers) {
+            self
+        } else {
+            Self::Names
         }
     }
 
     /// Returns what holds where nothing was expected.
     pub(super) fn stricter(self) -> Self {
-        match self {
-            Self::Hidden => Self::Hidden,
-            _ => Self::Other,
+        if self == Self::Hidden {
+            Self::Hidden
+        } else {
+            Self::Other
         }
     }
 
@@ -74,11 +76,7 @@ impl Seen {
     pub(super) fn shows_bare(self, word: &str) -> bool {
         let plain = matches!(word, "true" | "false" | "null" | "nan" | "inf")
             || word.parse::<f64>().is_ok();
-        match self {
-            Self::Hidden => false,
-            Self::Shown => true,
-            _ => plain,
-        }
+        self == Self::Shown || (plain && self != Self::Hidden)
     }
 
     /// Returns a text as it is shown, as long as it was.
