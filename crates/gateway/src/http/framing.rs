@@ -1,12 +1,12 @@
-//! Where a request ends, if that can be doubted: one that says its length twice, in two ways, is
-//! refused, and after one in pieces the connection is closed, whatever follows on it.
+//! Where a request ends, if that can be doubted: one in another coding than plain pieces is refused,
+//! and after one in pieces the connection is closed, whatever follows on it.
 //!
-//! A proxy before us might have taken the other way, and what we would read as the next request is
-//! then the body of somebody else's (fault H11). What cannot be read at all is hyper's to refuse.
+//! Beside the coding hyper ignores and drops a length. A proxy before us might have taken that, and
+//! what we would read as the next request is then the body of this one (fault H11).
 
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
-use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::header::{CONNECTION, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::error::Problem;
@@ -33,14 +33,13 @@ pub(super) fn judged(request: Request, answer: impl FnOnce(Request) -> Answering
 fn is_doubtful(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     let is_plain = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"chunked");
-    let is_one = codings.next().is_some_and(is_plain) && codings.next().is_none();
-    !is_one || headers.contains_key(CONTENT_LENGTH)
+    !codings.next().is_some_and(is_plain) || codings.next().is_some()
 }
 
 fn doubtful() -> Response {
     let problem = Problem::new(StatusCode::BAD_REQUEST, "http.framing")
-        .with_detail("the request says in two ways where it ends")
-        .with_hint("send `Content-Length` or `Transfer-Encoding: chunked`, not both");
+        .with_detail("where the request ends can be read in two ways")
+        .with_hint("send `Content-Length`, or `Transfer-Encoding: chunked` and nothing else in it");
     let mut response = problem.into_response();
     seal(response.headers_mut());
     response
