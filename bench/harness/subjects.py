@@ -31,11 +31,11 @@ def load(programs: Path, target: dict, plan: dict, **how) -> dict:
 
 
 def plan(connections: int = 1, seconds: int = PATIENCE, first: bool = False, tool: str = "echo",
-         tools: int | None = None, bytes: int = 64, delay_ms: int = 0) -> dict:
-    """What the generator does: lists of so many tools, or echoes."""
+         tools: int | None = None, bytes: int = 64, delay_ms: int = 0, rest_ms: int = 0) -> dict:
+    """What the generator does: lists of so many tools, or echoes, with a rest between two of a connection."""
     echo = {"tool": tool, "bytes": bytes, "delay_ms": delay_ms}
     workload = {"list": {"tools": tools}} if tools else {"echo": echo}
-    return {"workload": workload, "connections": connections, "seconds": seconds, "first": first}
+    return {"workload": workload, "connections": connections, "seconds": seconds, "first": first, "rest_ms": rest_ms}
 
 
 class Pipe:
@@ -138,15 +138,39 @@ class Floor(Served):
         return [str(self.programs / "floor"), str(self.port), *backend]
 
 
+def backend(programs: Path, tools: int = 1, vice: str = "") -> dict:
+    """The entry of a backend; with a vice it is a bad neighbour."""
+    return {"command": str(programs / BACKEND), "args": [str(tools), vice] if vice else [str(tools)]}
+
+
+class Remote(Served):
+    """The server over HTTP; itself as good a subject as what stands before it."""
+
+    name = "pipe"
+
+    def __init__(self, programs: Path, kind: str):
+        super().__init__(programs, 1, 1)
+        self.kind = kind
+
+    def command(self) -> list[str]:
+        return [str(self.programs / "remote"), str(self.port), self.kind]
+
+    def entry(self) -> dict:
+        return {"type": self.kind, "url": f"http://127.0.0.1:{self.port}/{'sse' if self.kind == 'sse' else 'mcp'}"}
+
+
 class Gantry(Served):
     """The gateway as a person starts it, with all its defaults."""
 
     name, tool, program = "gantry", "b0__echo", Path()
 
+    def __init__(self, programs: Path, servers: int, tools: int, entries: dict | None = None):
+        super().__init__(programs, servers, tools)
+        self.entries = entries or {f"b{n}": backend(programs, tools) for n in range(servers)}
+
     def command(self) -> list[str]:
         config = self.folder / "servers.json"
-        server = {"command": str(self.programs / BACKEND), "args": [str(self.tools)]}
-        config.write_text(json.dumps({"mcpServers": {f"b{n}": server for n in range(self.servers)}}))
+        config.write_text(json.dumps({"mcpServers": self.entries}))
         return [str(self.program), "up", "--config", str(config), "--data", str(self.folder / "data"),
                 "--port", str(self.port)]
 

@@ -1,7 +1,9 @@
-//! The stdio MCP server behind everything that is measured: `backend [TOOLS]`.
+//! The stdio MCP server behind everything that is measured: `backend [TOOLS [hang|crash|storm]]`.
 //!
 //! Offers `echo {text, delay_ms}` and fillers up to TOOLS tools. It does as little as it can, checks
-//! nothing, and ends with its input. Delayed answers wait beside each other, never in line.
+//! nothing, and ends with its input. Delayed answers wait beside each other, never in line. The second
+//! word makes it a bad neighbour: it never answers a call, or ends in its handshake, or sends 100,000
+//! notifications a second beside its answers, if they are taken.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -39,10 +41,15 @@ const INVALID: &str = r#""error":{"code":-32602,"message":"invalid params"}"#;
 const UNKNOWN: &str = r#""error":{"code":-32601,"message":"method not found"}"#;
 
 fn main() -> io::Result<()> {
-    let tools = std::env::args()
-        .nth(1)
+    let mut words = std::env::args().skip(1);
+    let tools = words
+        .next()
         .map_or(1, |n| n.parse().expect("TOOLS is a number"));
+    let vice = words.next().unwrap_or_default();
     let list = list(tools);
+    if vice == "storm" {
+        thread::spawn(storm);
+    }
     let mut input = BufReader::with_capacity(256 << 10, io::stdin().lock());
     let mut line = Vec::new();
     while input.read_until(b'\n', &mut line)? > 0 {
@@ -52,6 +59,14 @@ fn main() -> io::Result<()> {
             params,
         }) = serde_json::from_slice(&line)
         {
+            match (vice.as_str(), method) {
+                ("hang", "tools/call") => {
+                    line.clear();
+                    continue;
+                }
+                ("crash", "tools/list") => return Ok(()),
+                _ => {}
+            }
             let (delay, answer) = answer(method, params.map_or("{}", RawValue::get), &list);
             let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},{answer}}}\n", id.get());
             if delay.is_zero() {
@@ -66,6 +81,17 @@ fn main() -> io::Result<()> {
         line.clear();
     }
     Ok(())
+}
+
+/// Sends a thousand notifications every ten milliseconds, the last of them that the tools changed.
+fn storm() -> io::Result<()> {
+    let log = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}"#;
+    let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+    let burst = format!("{}{changed}\n", format!("{log}\n").repeat(999));
+    loop {
+        io::stdout().write_all(burst.as_bytes())?;
+        thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// Returns the result or error member of the answer, and how long to hold it back.

@@ -2,6 +2,8 @@
 
 mod agents;
 mod changes;
+mod guesses;
+mod sign_in;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,8 +12,8 @@ use std::time::Duration;
 
 use gantry_model::caller::Caller;
 use gantry_model::era::meta::Identity;
-use gantry_model::event::{EventKind, ServerEvent};
-use gantry_model::id::{CallId, ProjectName, ServerName};
+use gantry_model::event::ServerEvent;
+use gantry_model::id::{CallId, ProjectName};
 use gantry_model::status::State;
 use gantry_sandbox::{HostReport, Sandbox, SandboxOptions};
 use gantry_store::{CallFilter, CallRow, Store};
@@ -25,6 +27,7 @@ use crate::access::{Access, random};
 use crate::audit::{Audit, CallIds};
 use crate::catalog::{Catalog, ListedTool};
 use crate::config::{EngineConfig, OnStartFailure, Startup, StopPolicy};
+use crate::credentials::Vault;
 use crate::driver::process::ProcessDriver;
 use crate::error::{CallError, CallFailure, EngineError};
 use crate::events::Events;
@@ -34,6 +37,7 @@ use crate::request::{Reply, Request, Scope};
 use crate::router::Router;
 use crate::server::logs::LogLine;
 use crate::server::runner::Surroundings;
+use crate::server::topics::{Hearer, Subscription, TopicTable};
 use crate::supervisor::{Supervisor, refresh};
 use crate::telemetry::Figures;
 use crate::view::{Capabilities, Health, ServerView};
@@ -137,14 +141,23 @@ impl Engine {
                 }
             }
         };
+        let topics = Arc::new(TopicTable::default());
         let around = Arc::new(Surroundings {
-            driver: ProcessDriver::new(sandbox.clone(), config.environment.clone(), folders),
+            driver: Arc::new(ProcessDriver::new(
+                sandbox.clone(),
+                config.environment.clone(),
+                folders,
+            )),
+            clients: Arc::default(),
             store: store.clone(),
+            vault: Vault::open(folder.path(), config.project.clone(), store.clone()),
+            callback: watch::Sender::new(None),
             events: events.clone(),
             tracker: tracker.clone(),
             limits: config.limits,
             first_id: first_id(),
             changed: Arc::new(changed),
+            topics: Arc::clone(&topics),
             kill_at: kill_at_receiver,
         });
         let supervisor = Arc::new(Supervisor::new(
@@ -155,6 +168,7 @@ impl Engine {
             servers,
         ));
         let figures = Arc::new(Figures::new());
+        let draining = CancellationToken::new();
         let router = Router {
             catalog: Arc::clone(&catalog),
             supervisor: Arc::clone(&supervisor),
@@ -164,6 +178,8 @@ impl Engine {
             figures: Arc::clone(&figures),
             identity: Identity::gantry(),
             listing_wait: config.limits.listing_wait,
+            topics,
+            draining: draining.clone(),
         };
         let engine = Self {
             inner: Arc::new(Inner {
@@ -181,7 +197,7 @@ impl Engine {
                 on_start_failure: config.on_start_failure,
                 stop_policy: config.stop,
                 requests: TaskTracker::new(),
-                draining: CancellationToken::new(),
+                draining,
                 tracker,
                 stop_tasks,
                 changes: TaskTracker::new(),
@@ -329,6 +345,28 @@ impl Engine {
         self.inner.router.request(caller, request).await
     }
 
+    /// Tells a caller of changes of the resource that the params name, as long as the returned value
+    /// is kept; recorded like any other request.
+    pub async fn subscribe(
+        &self,
+        caller: &Caller,
+        request: Request<'_>,
+        hearer: Hearer,
+    ) -> Result<Subscription, CallFailure> {
+        let stopping = || CallFailure {
+            call: None,
+            error: CallError::Stopping,
+        };
+        self.admit().map_err(|_| stopping())?;
+        let _under_way = self.inner.requests.token();
+        self.inner.router.subscribe(caller, request, hearer).await
+    }
+
+    /// Tells whether a caller may read a resource now.
+    pub fn may_read(&self, caller: &Caller, scope: &Scope, uri: &str) -> bool {
+        self.inner.router.may_read(caller, scope, uri)
+    }
+
     /// Returns the tools of a caller's view.
     pub fn tools(&self, caller: &Caller, scope: &Scope) -> Vec<ListedTool> {
         self.inner.catalog.view(caller, scope).tools()
@@ -387,6 +425,8 @@ impl Engine {
             // Rows 1.15 and 1.10.
             let what = if status.state == State::Unresponsive {
                 Some("is unresponsive")
+            } else if status.state == State::NeedsSignIn {
+                Some("waits for a person")
             } else {
                 status.health_warning.then_some("keeps crashing")
             };
@@ -437,19 +477,6 @@ impl Engine {
     /// Tells whether calls can be recorded, and hence are accepted.
     pub fn is_writable(&self) -> bool {
         self.inner.audit.is_writable()
-    }
-
-    /// Counts a request with a key that is not known.
-    pub fn count_wrong_key(&self) {
-        self.inner.figures.wrong_key();
-    }
-
-    /// Records that wrong keys are being tried, among the events of the server `native`; whoever
-    /// calls this bounds how often. fault U5
-    pub fn report_wrong_keys(&self, what: String) {
-        let name = ServerName::native();
-        let events = &self.inner.router.events;
-        events.report(&name, EventKind::WrongKeys, what);
     }
 
     /// Returns what this host can enforce.

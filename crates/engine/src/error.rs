@@ -11,6 +11,8 @@ use gantry_sandbox::SandboxError;
 use gantry_store::StoreError;
 
 use crate::audit::AuditError;
+use crate::credentials::SignInError;
+use crate::transport::http::HttpError;
 
 /// A request that did not get an answer of the server's, and the call it was.
 #[derive(Debug, thiserror::Error)]
@@ -124,6 +126,14 @@ pub enum CallError {
         /// How it ended.
         how: String,
     },
+    /// The remote server could not be reached, or not be understood.
+    #[error("server `{server}`: {error}")]
+    Remote {
+        /// The server.
+        server: ServerName,
+        /// What went wrong.
+        error: HttpError,
+    },
     /// No answer came in time.
     #[error("server `{server}` did not answer within {}", period::show(*after))]
     Timeout {
@@ -169,6 +179,28 @@ pub enum CallError {
         /// The limit in bytes.
         limit: usize,
     },
+    /// The client was asked something for the server and did not answer in time.
+    #[error("server `{server}` asked the client something, and nobody answered within {}", period::show(*after))]
+    Unanswered {
+        /// The server.
+        server: ServerName,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The client was asked something for the server and answered with an error.
+    #[error("server `{server}` asked the client something, and it declined: {message}")]
+    Declined {
+        /// The server.
+        server: ServerName,
+        /// What the client said.
+        message: String,
+    },
+    /// So many calls of the agent wait for answers that no further one can.
+    #[error("{limit} calls of this agent wait for answers already")]
+    TooManyHeld {
+        /// How many may wait.
+        limit: usize,
+    },
     /// The call cannot be recorded, so it is not made.
     #[error("the call cannot be recorded")]
     Audit(#[source] AuditError),
@@ -205,12 +237,16 @@ impl Diagnose for CallError {
             Self::Busy { .. } => "server.busy",
             Self::Down { .. } => "server.down",
             Self::Exited { .. } => "server.exited",
+            Self::Remote { error, .. } => error.code(),
             Self::Timeout { .. } => "call.timeout",
             Self::Cancelled => "call.cancelled",
             Self::NotReading { .. } => "server.not_reading",
             Self::Rpc { .. } => "server.error",
             Self::Protocol { .. } => "server.protocol",
             Self::ResponseTooLarge { .. } => "server.response_too_large",
+            Self::Unanswered { .. } => "call.unanswered",
+            Self::Declined { .. } => "call.declined",
+            Self::TooManyHeld { .. } => "call.too_many_held",
             Self::Audit(_) => "audit.unavailable",
             Self::Stopping => "gateway.stopping",
             Self::Panicked => "gateway.panic",
@@ -227,10 +263,14 @@ impl Diagnose for CallError {
             | Self::Arguments { .. }
             | Self::BadParams { .. }
             | Self::Busy { .. }
+            | Self::Unanswered { .. }
+            | Self::Declined { .. }
+            | Self::TooManyHeld { .. }
             | Self::Cancelled => Fault::Client,
             Self::Output { .. }
             | Self::Down { .. }
             | Self::Exited { .. }
+            | Self::Remote { .. }
             | Self::Timeout { .. }
             | Self::NotReading { .. }
             | Self::Rpc { .. }
@@ -259,8 +299,12 @@ impl Diagnose for CallError {
             Self::Down { server, .. } | Self::NotReading { server } => Some(format!(
                 "`gantry status {server}` and `gantry logs {server}` say more"
             )),
+            Self::Remote { error, .. } => error.hint(),
+            Self::TooManyHeld { .. } => Some("answer or give up one of them first".into()),
             Self::Audit(error) => error.hint(),
-            Self::UnknownItem { .. }
+            Self::Unanswered { .. }
+            | Self::Declined { .. }
+            | Self::UnknownItem { .. }
             | Self::UnknownServer { .. }
             | Self::UnknownMethod { .. }
             | Self::Output { .. }
@@ -312,6 +356,9 @@ pub enum EngineError {
     /// Processes cannot be started here.
     #[error("processes cannot be started on this host")]
     Sandbox(#[from] SandboxError),
+    /// A sign-in to a remote server failed.
+    #[error(transparent)]
+    SignIn(#[from] SignInError),
     /// The spec cannot be taken as it is.
     #[error("the server cannot be registered")]
     Spec(#[from] SpecError),
@@ -400,6 +447,7 @@ impl Diagnose for EngineError {
             Self::AgentExists { .. } => "agent.exists",
             Self::UnknownAgent { .. } => "agent.unknown",
             Self::LastAdmin => "key.last_admin",
+            Self::SignIn(error) => error.code(),
             Self::Grant(error) => error.code(),
             Self::Native { .. } => "native.invalid",
             Self::StartFailed { .. } => "server.start_failed",
@@ -423,6 +471,7 @@ impl Diagnose for EngineError {
             | Self::NeedsApproval { .. } => Fault::Client,
             Self::StartFailed { .. } => Fault::Server,
             Self::Store(error) => error.fault(),
+            Self::SignIn(error) => error.fault(),
             Self::Locked { .. }
             | Self::Folder { .. }
             | Self::Open { .. }
@@ -453,6 +502,7 @@ impl Diagnose for EngineError {
             Self::Grant(error) => error.hint(),
             Self::Spec(error) => error.hint(),
             Self::Store(error) => error.hint(),
+            Self::SignIn(error) => error.hint(),
             Self::Audit(error) => error.hint(),
             Self::Sandbox(_)
             | Self::Name(_)

@@ -1,6 +1,8 @@
 //! The lifecycle events of servers on their way to the store: queued without waiting, written in
 //! batches. What a full queue has no room for is logged and not stored; nobody waits for it.
 
+use std::sync::Arc;
+
 use gantry_model::event::{EventKind, ServerEvent};
 use gantry_model::id::{ProjectName, ServerName};
 use gantry_store::Store;
@@ -18,20 +20,39 @@ const BATCH: usize = 256;
 pub(crate) struct Events {
     project: ProjectName,
     queue: mpsc::Sender<ServerEvent>,
+    /// Begins every detail.
+    note: Arc<str>,
 }
 
 impl Events {
     pub(crate) fn new(project: ProjectName) -> (Self, mpsc::Receiver<ServerEvent>) {
         let (queue, receiver) = mpsc::channel(QUEUE);
-        (Self { project, queue }, receiver)
+        let note = Arc::from("");
+        let events = Self {
+            project,
+            queue,
+            note,
+        };
+        (events, receiver)
+    }
+
+    /// Returns the same, with something that stands before every detail.
+    pub(crate) fn noted(&self, note: &str) -> Self {
+        Self {
+            note: Arc::from(note),
+            ..self.clone()
+        }
     }
 
     /// Reports one thing that happened.
     pub(crate) fn report(&self, server: &ServerName, kind: EventKind, detail: impl Into<String>) {
-        let detail = detail.into();
+        let mut detail = detail.into();
+        detail.insert_str(0, &self.note);
         match kind {
             EventKind::StartFailed
             | EventKind::Exited
+            | EventKind::NeedsSignIn
+            | EventKind::Disconnected
             | EventKind::BackingOff
             | EventKind::HealthWarning
             | EventKind::Unresponsive
@@ -43,6 +64,8 @@ impl Events {
             EventKind::Registered
             | EventKind::Starting
             | EventKind::Ready
+            | EventKind::SignedIn
+            | EventKind::SignedOut
             | EventKind::Recovered
             | EventKind::CatalogChanged
             | EventKind::RestartRequested

@@ -201,7 +201,7 @@ impl Engine {
             method: "tools/call",
             params: Some(params.as_raw()),
             context: options.context.clone(),
-            progress: None,
+            client: None,
             timeout: options.timeout,
             lists: Lists::FromCatalog,
         };
@@ -263,6 +263,7 @@ fn advice(error: &CallError) -> Option<String> {
         | CallError::Busy { .. }
         | CallError::Timeout { .. }
         | CallError::Exited { .. } => error.hint(),
+        CallError::Remote { .. } => Some("try again later, or go on without it".to_owned()),
         CallError::Unbound { .. } => Some("use one of the tools that are offered".to_owned()),
         CallError::Down { .. } | CallError::NotReading { .. } => {
             Some("try again later, or go on without it".to_owned())
@@ -274,6 +275,9 @@ fn advice(error: &CallError) -> Option<String> {
         | CallError::Output { .. }
         | CallError::BadParams { .. }
         | CallError::Cancelled
+        | CallError::Unanswered { .. }
+        | CallError::Declined { .. }
+        | CallError::TooManyHeld { .. }
         | CallError::Rpc { .. }
         | CallError::Protocol { .. }
         | CallError::ResponseTooLarge { .. }

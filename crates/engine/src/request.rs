@@ -6,8 +6,10 @@ use bytes::Bytes;
 use gantry_model::caller::Context;
 use gantry_model::era::Era;
 use gantry_model::id::{CallId, ServerName};
-use gantry_model::jsonrpc::Raw;
-use tokio::sync::mpsc;
+use gantry_model::jsonrpc::{Raw, RawBuf};
+use gantry_model::mcp::{ClientCan, LogLevel, Method};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 pub use crate::audit::Surface;
 
@@ -43,21 +45,81 @@ pub struct Request<'a> {
     pub params: Option<Raw<'a>>,
     /// What it belongs to in the caller's world.
     pub context: Context,
-    /// Where progress goes, if the caller wants it.
-    pub progress: Option<Progress>,
+    /// How the caller hears of the call while it runs, and can be asked, if it can at all.
+    pub client: Option<Client>,
     /// A shorter time than the server's own.
     pub timeout: Option<Duration>,
     /// Whether lists come from memory.
     pub lists: Lists,
 }
 
-/// Where the progress of a call goes.
+/// The caller's side of a call while it runs.
+#[derive(Debug)]
+pub struct Client {
+    /// What the caller can do for a server that asks it.
+    pub can: ClientCan,
+    /// The caller's own progress token, raw JSON, put back into each notification; none if it wants
+    /// no progress.
+    pub progress_token: Option<Box<str>>,
+    /// From which level on the caller wants to hear what the server logs.
+    pub log_level: Option<LogLevel>,
+    /// Takes what is said to the caller before its answer. Progress and logs that do not fit are
+    /// dropped; an ask waits for its place.
+    pub words: mpsc::Sender<Word>,
+}
+
+/// What is said to a caller before its answer.
+#[derive(Debug)]
+pub enum Word {
+    /// The raw params of a progress notification.
+    Progress(Box<str>),
+    /// The raw params of a log message.
+    Log(Box<str>),
+    /// Something that the server needs before it goes on.
+    Ask(Ask),
+}
+
+/// What a server needs of the caller before it goes on: one or more requests, answered together.
+#[derive(Debug)]
+pub struct Ask {
+    /// What is asked for; no two have the same key.
+    pub requests: Vec<AskedFor>,
+    /// When the call ends if nobody has answered.
+    pub until: Instant,
+    /// Takes the answer; dropped without one, it takes the call back.
+    pub answer: oneshot::Sender<AskAnswer>,
+}
+
+/// One request of a server to its client.
 #[derive(Debug, Clone)]
-pub struct Progress {
-    /// The caller's own token, raw JSON, put back into each notification.
-    pub token: Box<str>,
-    /// Takes the raw params of each notification; one that does not fit is dropped.
-    pub sink: mpsc::Sender<Box<str>>,
+pub struct AskedFor {
+    /// Its name within the ask.
+    pub key: Box<str>,
+    /// What is to be done: sample, elicit or list roots.
+    pub method: Method,
+    /// Its params, without secrets of the server's.
+    pub params: Option<RawBuf>,
+}
+
+/// What became of an ask.
+#[derive(Debug)]
+pub enum AskAnswer {
+    /// What the caller said to each request.
+    Said(Vec<Said>),
+    /// So many calls of the caller wait for answers already that this one cannot.
+    TooMany {
+        /// How many may wait.
+        limit: usize,
+    },
+}
+
+/// What a caller said to one request.
+#[derive(Debug, Clone)]
+pub struct Said {
+    /// The key of the request.
+    pub key: Box<str>,
+    /// The raw result, an object, or the raw error.
+    pub outcome: Result<RawBuf, RawBuf>,
 }
 
 /// The answer to a request.

@@ -2,23 +2,27 @@
 //! again. A tool of a server that was never listed is judged only after the server is up, and hence
 //! after it was recorded. Lists are served from memory and need none of that.
 
+pub(crate) mod again;
 mod answer;
+mod asks;
 mod limit;
 mod record;
+mod subscribe;
 mod target;
+mod trip;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_model::caller::{Caller, KeyKind};
-use gantry_model::era::meta::{Identity, PROGRESS_TOKEN, upstream_params};
+use gantry_model::era::meta::Identity;
 use gantry_model::event::EventKind;
-use gantry_model::id::ServerName;
-use gantry_model::jsonrpc::{OneLine, Payload, Raw, RawBuf};
-use gantry_model::mcp::Method;
+use gantry_model::id::{KeyId, ServerName};
+use gantry_model::mcp::{ClientCan, Method};
 use gantry_model::secret::Redactor;
 use gantry_store::CallStatus;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::audit::{Audit, CallIds, Outcome};
 use crate::catalog::{Catalog, ListKind};
@@ -28,14 +32,16 @@ use crate::events::Events;
 use crate::guard;
 use crate::request::{Lists, Reply, Request, Scope};
 use crate::server::handle::ServerHandle;
-use crate::server::handshake::Hello;
-use crate::server::link::{Deadline, InFlight, Link, Refusal};
+use crate::server::link::Link;
+use crate::server::profiles::Lease;
+use crate::server::topics::TopicTable;
 use crate::supervisor::Supervisor;
 use crate::telemetry::Figures;
 pub(crate) use answer::Answered;
 use limit::Limit;
 use record::{describe, intent};
 use target::{Place, Target};
+use trip::Trip;
 
 /// What a request meets on its way.
 pub(crate) struct Router {
@@ -47,6 +53,9 @@ pub(crate) struct Router {
     pub(crate) figures: Arc<Figures>,
     pub(crate) identity: Identity,
     pub(crate) listing_wait: Duration,
+    pub(crate) topics: Arc<TopicTable>,
+    /// The engine stops: nobody can answer a server's questions any more.
+    pub(crate) draining: CancellationToken,
 }
 
 impl Router {
@@ -172,8 +181,9 @@ impl Router {
         }
         let answered = match &target.place {
             Place::Server(server) => {
-                self.forward(caller, request, method, target, server, limit)
-                    .await?
+                let place = (&*target, server);
+                let trip = Trip::new(self, caller, request, method, place, limit);
+                trip.make().await?
             }
             Place::Native(native) => native.call(caller, &request, target.arguments).await?,
         };
@@ -189,63 +199,19 @@ impl Router {
         }
     }
 
-    /// Sends a call to its server and waits for the answer.
-    async fn forward(
+    /// Returns a link of its own for clients that can do this, waiting for it to come up.
+    async fn own_link(
         &self,
-        caller: &Caller,
-        request: Request<'_>,
-        method: Option<Method>,
-        target: &Target<'_>,
         server: &ServerHandle,
+        who: (ClientCan, KeyId),
         limit: Limit,
-    ) -> Result<Answered, CallError> {
-        let link = self.link(server, limit).await?;
-        let hello = server.catalog.load().hello.clone();
-        let version = hello.as_ref().map_or(
-            gantry_model::era::ProtocolVersion::LATEST_HANDSHAKE,
-            |hello| hello.version,
-        );
-        let id = link.new_id();
-        let mut params = upstream_params(version, request.params, &self.identity);
-        target.rename(&mut params);
-        if request.params.is_some_and(asks_for_progress) {
-            // Without a way back for progress the server need not report any.
-            match &request.progress {
-                Some(_) => params.set_meta_buf(PROGRESS_TOKEN, own_token(id)),
-                None => params.remove_meta(PROGRESS_TOKEN),
-            };
+    ) -> Result<Lease, CallError> {
+        let within = limit.within(server.spec.life.handshake);
+        let linked = server.profiles.link(server, who, within).await;
+        match (linked, limit.passed()) {
+            (Err(CallError::Down { .. }), Some(after)) => Err(self.timed_out(server, after)),
+            (linked, _) => linked,
         }
-        if server.spec.calls.pass_context {
-            target::pass_context(&mut params, &request.context);
-        }
-        let line = OneLine::request(id, request.method, Some(Payload::Edit(&params)));
-        let called = link.call(&caller.agent, id, line, request.progress);
-        let call = called.map_err(|refusal| refused(server, refusal))?;
-        let answer = self.wait(call, server, limit).await?;
-        let era = hello.as_deref().map(|hello: &Hello| hello.era);
-        Answered::read(answer, server, method, era)
-    }
-
-    async fn wait(
-        &self,
-        call: InFlight,
-        server: &ServerHandle,
-        limit: Limit,
-    ) -> Result<crate::server::pending::Answer, CallError> {
-        let policy = &server.spec.calls;
-        let quiet = limit.within(policy.timeout);
-        let whole = limit.within(policy.timeout_max);
-        let answered = call
-            .answer_within(Deadline {
-                quiet,
-                whole,
-                fair: policy.timeout,
-            })
-            .await;
-        answered.map_err(|waited| {
-            let own = if waited < whole { quiet } else { whole };
-            self.timed_out(server, limit.passed().unwrap_or(own))
-        })
     }
 
     fn timed_out(&self, server: &ServerHandle, after: Duration) -> CallError {
@@ -332,28 +298,6 @@ async fn judge(caller: &Caller, target: &Target<'_>) -> Result<(), CallError> {
         target.arguments,
     )
     .await
-}
-
-fn asks_for_progress(params: Raw<'_>) -> bool {
-    params
-        .get("_meta")
-        .and_then(|meta| meta.get(PROGRESS_TOKEN))
-        .is_some()
-}
-
-fn own_token(id: u64) -> RawBuf {
-    RawBuf::integer(i64::try_from(id).unwrap_or(i64::MAX))
-}
-
-fn refused(server: &ServerHandle, refusal: Refusal) -> CallError {
-    match refusal {
-        Refusal::Busy => server.busy(),
-        Refusal::NotReading => CallError::NotReading {
-            server: server.name.clone(),
-        },
-        Refusal::Ended(failure) => answer::failed(server, failure),
-        Refusal::Silent(retry_in) => server.silent(retry_in),
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! One server: `handle` is what callers hold, `runner` owns its lifecycle, `link` is its open
-//! connection with the calls that are `pending` on it. Calls never pass through the runner.
+//! connection with the calls that are `pending` on it. Calls never pass through the runner. A server
+//! has further lives in `profiles`, one for all clients that can the same.
 
+pub(crate) mod begins;
 pub(crate) mod fair;
 pub(crate) mod handle;
 pub(crate) mod handshake;
@@ -8,5 +10,7 @@ pub(crate) mod link;
 pub(crate) mod listing;
 pub(crate) mod logs;
 pub(crate) mod pending;
+pub(crate) mod profiles;
 pub(crate) mod runner;
 pub(crate) mod status;
+pub(crate) mod topics;

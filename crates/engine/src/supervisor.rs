@@ -233,6 +233,7 @@ impl Supervisor {
         }
         let mut status = handle.status.clone();
         let before = status.borrow().starts;
+        handle.profiles.end_all();
         match handle.orders.try_send(Order::Restart) {
             // An order that has not been taken yet is the same order.
             Ok(()) | Err(TrySendError::Full(_)) => {}
@@ -246,6 +247,11 @@ impl Supervisor {
         let bound = handle.spec.life.stop_grace + Duration::from_secs(2);
         drop(tokio::time::timeout(bound, begun).await);
         Ok(handle)
+    }
+
+    /// Returns what all servers share.
+    pub(crate) fn around(&self) -> &Surroundings {
+        &self.around
     }
 
     /// Finds a server by name or id.

@@ -9,6 +9,7 @@ use gantry_model::spec::ServerSpec;
 use gantry_sandbox::Usage;
 
 use crate::audit::AuditHealth;
+use crate::credentials::{Credentials, SignInView};
 use crate::server::handle::ServerHandle;
 use crate::server::link::BreakerView;
 use crate::server::logs::{LogLine, LogStream};
@@ -38,6 +39,8 @@ pub struct ServerView {
     pub late_replies: u64,
     /// Requests of the server's that were refused.
     pub refused_requests: u64,
+    /// Where the sign-in to a remote server stands.
+    pub sign_in: Option<SignInView>,
 }
 
 impl ServerView {
@@ -61,6 +64,7 @@ impl ServerView {
             noise: (handle.counters.noise.load(Ordering::Relaxed), last),
             late_replies: handle.counters.late.load(Ordering::Relaxed),
             refused_requests: handle.counters.refused_requests.load(Ordering::Relaxed),
+            sign_in: handle.credentials.as_ref().map(Credentials::view),
         }
     }
 }
@@ -74,6 +78,8 @@ pub struct Capabilities {
     pub prompts: bool,
     /// There are resources or templates.
     pub resources: bool,
+    /// Some of those resources can be subscribed to.
+    pub subscriptions: bool,
     /// Arguments can be completed.
     pub completions: bool,
     /// Servers log through the protocol.

@@ -6,6 +6,7 @@
 //! compares them with the routes. Never names the store. Entry point: `router`.
 
 mod agents;
+pub(crate) mod auth;
 mod body;
 mod call;
 mod calls;
@@ -61,6 +62,7 @@ pub(crate) fn router(gate: Gate, version: &'static str) -> Router {
     };
     let admin = Router::new()
         .merge(servers::routes())
+        .merge(auth::routes())
         .merge(history::routes())
         .merge(agents::routes())
         .merge(keys::routes())
@@ -76,6 +78,7 @@ pub(crate) fn router(gate: Gate, version: &'static str) -> Router {
     let public = health::public_routes()
         .merge(openapi::routes())
         .merge(errors::routes())
+        .merge(auth::public_routes())
         .method_not_allowed_fallback(wrong_method);
     public.merge(any_key).merge(admin).with_state(api)
 }

@@ -12,7 +12,7 @@ pub mod signals;
 pub mod users;
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,6 +51,7 @@ pub async fn serve(
     raise_descriptor_limit();
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let bound = listener.local_addr()?;
+    engine.set_callback(&callback(bound));
     let state = AppState {
         engine: engine.clone(),
         hosts: Arc::new(HostPolicy::new(&[bound], &options.hosts)),
@@ -87,6 +88,18 @@ pub async fn serve(
     }
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Returns where a browser on this machine brings the answer of a sign-in.
+fn callback(bound: SocketAddr) -> String {
+    let mut reached = bound;
+    if bound.ip().is_unspecified() {
+        reached.set_ip(match bound {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    format!("http://{reached}{}", crate::api::auth::CALLBACK)
 }
 
 /// Lets this process open as many files as the machine allows: 1,024 are few for connections and pipes.

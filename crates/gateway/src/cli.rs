@@ -7,6 +7,8 @@
 mod add;
 mod agent;
 mod approve;
+mod as_json;
+mod auth;
 mod await_server;
 mod bench;
 mod call;
@@ -95,6 +97,8 @@ enum Verb {
     Config(config::Options),
     /// Register a server with the running gateway and start it
     Add(add::Options),
+    /// Sign in to a remote server, or out of it
+    Auth(auth::Options),
     /// List the servers, what they run and where they came from
     Ls(ls::Options),
     /// Stop a registered server and forget it
@@ -195,6 +199,7 @@ fn run(verb: Verb, surroundings: Surroundings) -> Result<ExitCode, Failure> {
     match verb {
         Verb::Up(options) => up::run(options, surroundings),
         Verb::Add(options) => client::block_on(add::run(&options, surroundings)),
+        Verb::Auth(options) => client::block_on(auth::run(&options, surroundings)),
         Verb::Ls(options) => client::block_on(ls::run(&options, surroundings)),
         Verb::Rm(options) => client::block_on(rm::run(&options, surroundings)),
         Verb::Connect(options) => client::block_on(connect::run(&options, surroundings)),

@@ -1,19 +1,25 @@
 //! The MCP endpoint: `/mcp` for all that a key's agent may use, `/mcp/servers/{name}` for one
-//! server under its own names.
+//! server under its own names, `/sse` for clients of the first protocol version.
 //!
 //! One URL speaks every protocol generation; `era` of the model tells them apart. A call lives in
 //! its request: when the client goes away, the call is taken back. Never imports `api`. Entry
 //! points: `router`, `Endpoint::everything`.
 
 mod answer;
+mod asks;
 mod batch;
 mod forward;
+mod held;
 mod hello;
 mod inflight;
 mod listen;
 mod post;
+mod ring;
 mod sessions;
+mod sse;
 mod stream;
+mod subscribe;
+mod turn;
 
 use std::sync::Arc;
 
@@ -37,6 +43,7 @@ pub use self::sessions::Sessions;
 
 use self::answer::Answer;
 use self::sessions::Session;
+use self::stream::Desk;
 use crate::http::auth::Gate;
 use crate::http::error::Problem;
 use crate::http::media::Accepts;
@@ -47,7 +54,8 @@ pub(crate) struct Endpoint {
     gate: Gate,
     sessions: Arc<Sessions>,
     listeners: listen::Listeners,
-    tasks: TaskTracker,
+    streams: sse::Streams,
+    desk: Arc<Desk>,
     identity: Identity,
 }
 
@@ -66,6 +74,8 @@ pub(crate) fn router(endpoint: Arc<Endpoint>) -> Router {
     Router::new()
         .route("/mcp", any(everything))
         .route("/mcp/servers/{name}", any(one_server))
+        .route("/sse", any(open_stream))
+        .route("/messages", any(take_message))
         .with_state(endpoint)
 }
 
@@ -86,6 +96,14 @@ async fn one_server(
     endpoint.serve(scope, request).await
 }
 
+async fn open_stream(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
+    endpoint.open_stream(request).await
+}
+
+async fn take_message(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
+    endpoint.take_message(request).await
+}
+
 fn unknown_server(name: &str) -> Problem {
     let name: String = name.chars().take(64).flat_map(char::escape_debug).collect();
     Problem::new(StatusCode::NOT_FOUND, "server.unknown").with_detail(format!("no server `{name}`"))
@@ -94,12 +112,20 @@ fn unknown_server(name: &str) -> Problem {
 impl Endpoint {
     /// Makes the endpoint of one gateway.
     pub(crate) fn new(gate: Gate, sessions: Arc<Sessions>, version: &'static str) -> Arc<Self> {
+        let identity = Identity::new("gantry", version);
+        let desk = Desk {
+            identity: identity.clone(),
+            asks: Arc::default(),
+            held: held::Held::new(),
+            tasks: TaskTracker::new(),
+        };
         Arc::new(Self {
             gate,
             sessions,
             listeners: listen::Listeners::default(),
-            tasks: TaskTracker::new(),
-            identity: Identity::new("gantry", version),
+            streams: sse::Streams::default(),
+            desk: Arc::new(desk),
+            identity,
         })
     }
 
@@ -112,10 +138,17 @@ impl Endpoint {
         &self.gate.engine
     }
 
+    fn tasks(&self) -> &TaskTracker {
+        &self.desk.tasks
+    }
+
     async fn serve(self: &Arc<Self>, scope: Result<Scope, Problem>, request: Request) -> Response {
-        let served = unpanicked(self.answer(scope, request))
-            .await
-            .and_then(|answer| answer);
+        self.guarded(self.answer(scope, request)).await
+    }
+
+    /// Waits for an answer; whatever happens on the way, there is one, and it is sealed.
+    async fn guarded(&self, answer: impl Future<Output = Result<Response, Problem>>) -> Response {
+        let served = unpanicked(answer).await.and_then(|answer| answer);
         let mut response = served.unwrap_or_else(|problem| {
             tracing::debug!(
                 code = problem.code(),
@@ -144,7 +177,7 @@ impl Endpoint {
             Method::POST => self.post(&visit, body).await,
             Method::GET if !visit.is_stateless() => self.get(&visit),
             Method::DELETE if !visit.is_stateless() => self.delete(&visit),
-            _ => Ok(wrong_method()),
+            _ => Ok(wrong_method("POST")),
         }
     }
 
@@ -166,7 +199,7 @@ impl Endpoint {
         match self.session(visit)? {
             Some(session) => self.listen_on_session(visit, &session),
             // Without a session there is nothing to hear.
-            None => Ok(wrong_method()),
+            None => Ok(wrong_method("POST")),
         }
     }
 
@@ -217,13 +250,16 @@ impl Visit {
     }
 }
 
-fn wrong_method() -> Response {
-    let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, "http.method")
-        .with_detail("send messages with POST");
+fn wrong_method(allowed: &'static str) -> Response {
+    let detail = match allowed {
+        "GET" => "open the stream with GET",
+        _ => "send messages with POST",
+    };
+    let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, "http.method").with_detail(detail);
     let mut response = Answer::problem(None, problem).into_response();
     response
         .headers_mut()
-        .insert(ALLOW, HeaderValue::from_static("POST"));
+        .insert(ALLOW, HeaderValue::from_static(allowed));
     response
 }
 

@@ -31,6 +31,14 @@ pub enum EventKind {
     StartFailed,
     /// It ended by itself.
     Exited,
+    /// A person must sign in.
+    NeedsSignIn,
+    /// A person signed in.
+    SignedIn,
+    /// Its tokens were forgotten by order.
+    SignedOut,
+    /// The connection to it was lost.
+    Disconnected,
     /// It will be started again after a wait.
     BackingOff,
     /// It crashes again and again.
@@ -66,6 +74,10 @@ impl EventKind {
             Self::Ready => "ready",
             Self::StartFailed => "start_failed",
             Self::Exited => "exited",
+            Self::NeedsSignIn => "needs_sign_in",
+            Self::SignedIn => "signed_in",
+            Self::SignedOut => "signed_out",
+            Self::Disconnected => "disconnected",
             Self::BackingOff => "backing_off",
             Self::HealthWarning => "health_warning",
             Self::Unresponsive => "unresponsive",

@@ -16,6 +16,7 @@ pub mod id;
 pub mod jsonrpc;
 pub mod mcp;
 pub mod naming;
+pub mod reconnect;
 pub mod restart;
 pub mod secret;
 pub mod shape;

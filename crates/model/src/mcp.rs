@@ -5,12 +5,14 @@
 //! protocol versions in `era`.
 
 mod call;
+mod client;
 mod list;
 mod method;
 mod notification;
 mod tool;
 
 pub use call::{CallParams, CallResult, ResultType};
+pub use client::{ClientCan, LogLevel, UnknownLevel, asking_method, may_ask_back};
 pub use list::{ListKind, Page, next_cursor_params};
 pub use method::Method;
 pub use notification::{Cancelled, Progress};

@@ -3,9 +3,11 @@
 //! Every default is here, with the place in the design that names it, so that the status can show
 //! what is in force. What was observed is in `status`, never here.
 
+mod auth;
 mod check;
 mod filter;
 pub mod period;
+mod remote;
 pub mod size;
 mod url;
 mod written;
@@ -19,8 +21,10 @@ use serde::{Deserialize, Serialize};
 use crate::id::ServerName;
 use crate::restart::{PolicyError, RestartPolicy};
 
+pub use self::auth::{AuthFieldError, AuthKind, RemoteAuth};
 pub use self::check::SpecError;
-pub use self::filter::ToolFilter;
+pub use self::filter::{ToolFilter, ToolSettings};
+pub use self::remote::{ReconnectSpec, RemoteError, RemoteLaunch, TransportWish};
 pub use self::url::{UrlError, check_url};
 pub use self::written::Written;
 
@@ -74,12 +78,14 @@ impl Allowances {
     }
 }
 
-/// How a server comes to life. Containers and remote servers will stand beside processes.
+/// How a server comes to life. Containers will stand beside these.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Launch {
     /// A command on this machine that talks over its stdin and stdout.
     Process(ProcessLaunch),
+    /// A server somewhere else, at a URL.
+    Remote(RemoteLaunch),
 }
 
 /// A command and what it is given.
@@ -176,6 +182,9 @@ pub struct CallPolicy {
     /// With one lane: how long it stays closed after a timeout, for the late answer.
     #[serde(with = "period")]
     pub late_grace: Duration,
+    /// Longest wait for a client that the server asks something; the call's own time stands still.
+    #[serde(with = "period")]
+    pub ask_timeout: Duration,
     /// Whether user, session, run, step and trace are passed on in `_meta`.
     pub pass_context: bool,
 }
@@ -188,6 +197,7 @@ impl Default for CallPolicy {
             timeout: Duration::from_secs(30),
             timeout_max: Duration::from_secs(600),
             late_grace: Duration::from_secs(10),
+            ask_timeout: Duration::from_secs(600),
             pass_context: true,
         }
     }
@@ -287,10 +297,20 @@ pub enum WhenUnresponsive {
 impl ServerSpec {
     /// Makes a spec of a command with every default of its profile.
     pub fn process(name: ServerName, launch: ProcessLaunch) -> Self {
+        Self::new(name, Launch::Process(launch))
+    }
+
+    /// Makes a spec of a remote server with every default.
+    pub fn remote(name: ServerName, launch: RemoteLaunch) -> Self {
+        Self::new(name, Launch::Remote(launch))
+    }
+
+    /// Makes a spec with every default.
+    pub fn new(name: ServerName, launch: Launch) -> Self {
         Self {
             name,
             description: None,
-            launch: Launch::Process(launch),
+            launch,
             start: Start::default(),
             calls: CallPolicy::default(),
             life: LifePolicy::default(),
@@ -301,18 +321,19 @@ impl ServerSpec {
         }
     }
 
-    /// Returns how strictly the server is held.
-    pub fn profile(&self) -> Profile {
+    /// Returns how strictly the server is held; nothing for one that is somewhere else.
+    pub fn profile(&self) -> Option<Profile> {
         match &self.launch {
-            Launch::Process(process) => process.profile,
+            Launch::Process(process) => Some(process.profile),
+            Launch::Remote(_) => None,
         }
     }
 
     /// Returns how many calls may be in flight: as set, else 1 for hosted servers and 32 for others.
     pub fn concurrency(&self) -> u32 {
         let default = match self.profile() {
-            Profile::Hosted => 1,
-            Profile::Local => 32,
+            Some(Profile::Hosted) => 1,
+            Some(Profile::Local) | None => 32,
         };
         self.calls.concurrency.unwrap_or(default).max(1)
     }
@@ -320,8 +341,8 @@ impl ServerSpec {
     /// Returns what follows when the server does not answer: as set, else by its profile.
     pub fn when_unresponsive(&self) -> WhenUnresponsive {
         self.life.when_unresponsive.unwrap_or(match self.profile() {
-            Profile::Hosted => WhenUnresponsive::Keep,
-            Profile::Local => WhenUnresponsive::Reconnect,
+            Some(Profile::Hosted) => WhenUnresponsive::Keep,
+            Some(Profile::Local) | None => WhenUnresponsive::Reconnect,
         })
     }
 
@@ -352,6 +373,13 @@ mod tests {
         ServerSpec::process("a".parse().unwrap(), launch)
     }
 
+    fn process(spec: &mut ServerSpec) -> &mut ProcessLaunch {
+        match &mut spec.launch {
+            Launch::Process(process) => process,
+            Launch::Remote(_) => panic!("a command"),
+        }
+    }
+
     #[test]
     fn the_defaults_are_those_of_the_design() {
         let spec = spec("x");
@@ -371,12 +399,12 @@ mod tests {
             Err(SpecError::Shell { .. })
         )); // fault G3
         let mut preload = spec("x");
-        let Launch::Process(process) = &mut preload.launch;
-        process.env.insert("LD_PRELOAD".into(), "/x.so".into());
+        process(&mut preload)
+            .env
+            .insert("LD_PRELOAD".into(), "/x.so".into());
         assert!(matches!(preload.check(), Err(SpecError::Variable { .. }))); // fault G4
         let mut small = spec("x");
-        let Launch::Process(process) = &mut small.launch;
-        process.limits.cpu = Some(f64::NAN);
+        process(&mut small).limits.cpu = Some(f64::NAN);
         assert!(matches!(small.check(), Err(SpecError::Range { .. }))); // fault G6
         let mut patient = spec("x");
         (patient.calls.late_grace, patient.life.stop_grace) = (Duration::ZERO, Duration::ZERO);
@@ -393,14 +421,12 @@ mod tests {
     fn what_loads_or_runs_other_code_is_refused_unless_it_is_allowed() {
         // faults G3, G4
         let mut script = spec("/usr/bin/env");
-        let Launch::Process(process) = &mut script.launch;
-        process.args = ["A=1", "bash", "-lc", "x"].map(str::to_owned).to_vec();
+        process(&mut script).args = ["A=1", "bash", "-lc", "x"].map(str::to_owned).to_vec();
         assert!(matches!(script.check(), Err(SpecError::Script { .. })));
         script.allow.shell = true;
         assert!(script.check().is_ok());
         let mut file = spec("bash");
-        let Launch::Process(process) = &mut file.launch;
-        process.args = vec!["server.sh".into(), "-c".into()];
+        process(&mut file).args = vec!["server.sh".into(), "-c".into()];
         assert!(file.check().is_ok(), "a script in a file is a program");
         for name in [
             "PATH",
@@ -410,8 +436,7 @@ mod tests {
             "LD_AUDIT",
         ] {
             let mut loads = spec("x");
-            let Launch::Process(process) = &mut loads.launch;
-            process.env.insert(name.into(), "y".into());
+            process(&mut loads).env.insert(name.into(), "y".into());
             let error = loads.check().unwrap_err();
             assert_eq!(error.field(), format!("env.{name}"));
             loads.allow.env = vec![name.into()];

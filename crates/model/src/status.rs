@@ -9,6 +9,8 @@ pub enum State {
     Idle,
     /// It comes from a file that nobody has approved; nothing of it is started.
     NeedsApproval,
+    /// A person must sign in before it answers; nothing is tried until then.
+    NeedsSignIn,
     /// Its process is being started, or it has not answered the handshake yet.
     Starting,
     /// It answers.
@@ -19,6 +21,8 @@ pub enum State {
     Restarting,
     /// It will be started again after a wait.
     BackingOff,
+    /// The connection to it was lost; it will be reached for again after a wait.
+    Disconnected,
     /// It could not be started, or not be listed; it will be tried again after a wait.
     Failed,
     /// It is being stopped.
@@ -33,11 +37,13 @@ impl State {
         match self {
             Self::Idle => "idle",
             Self::NeedsApproval => "needs_approval",
+            Self::NeedsSignIn => "needs_sign_in",
             Self::Starting => "starting",
             Self::Ready => "ready",
             Self::Unresponsive => "unresponsive",
             Self::Restarting => "restarting",
             Self::BackingOff => "backing_off",
+            Self::Disconnected => "disconnected",
             Self::Failed => "failed",
             Self::Stopping => "stopping",
             Self::Stopped => "stopped",

@@ -15,5 +15,7 @@ mod store;
 
 pub use call::{CallFilter, CallRow, CallStatus, FoldPosition, StatusError};
 pub use error::StoreError;
-pub use row::{AdminAct, AgentRow, AgentTools, CatalogRow, GrantRow, KeyRow, Principal, ServerRow};
+pub use row::{
+    AdminAct, AgentRow, AgentTools, CatalogRow, GrantRow, KeyRow, Principal, SealedRow, ServerRow,
+};
 pub use store::Store;

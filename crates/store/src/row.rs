@@ -24,6 +24,23 @@ pub struct ServerRow {
     pub updated_ms: u64,
 }
 
+/// One sealed value (`kb.mcp_secrets`); what is in it is known only to who has the key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SealedRow {
+    /// The project it belongs to.
+    pub project: ProjectName,
+    /// The id of the server it belongs to, or empty for the whole project.
+    pub scope: String,
+    /// What it is.
+    pub name: String,
+    /// Which key it is sealed with.
+    pub key_id: String,
+    /// The number that was used once.
+    pub nonce: Vec<u8>,
+    /// The sealed value.
+    pub ciphertext: Vec<u8>,
+}
+
 /// One key (`kb.mcp_api_keys`); the key itself is never stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRow {

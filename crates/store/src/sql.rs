@@ -11,4 +11,5 @@ pub(crate) mod events;
 pub(crate) mod grants;
 pub(crate) mod keys;
 pub(crate) mod leases;
+pub(crate) mod secrets;
 pub(crate) mod servers;

@@ -16,6 +16,7 @@ mod keys;
 mod leases;
 mod migrate;
 mod readers;
+mod secrets;
 mod servers;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sqlx::migrate::Migrator;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Sqlite, Transaction};
 
 use self::connection::Connector;
 pub(crate) use self::file::newest_backup;
@@ -114,6 +117,27 @@ impl SqliteStore {
                 holder: "a reader of the file".to_owned(),
             }),
         }
+    }
+
+    /// Ends a transaction so that all of it holds.
+    async fn commit(
+        &self,
+        what: &'static str,
+        transaction: Transaction<'_, Sqlite>,
+    ) -> Result<(), StoreError> {
+        let committed = transaction.commit().await;
+        committed.map_err(|error| self.failed(what, error))
+    }
+
+    /// Takes the rows of an answer apart.
+    fn decoded<T>(
+        &self,
+        what: &'static str,
+        rows: Result<Vec<SqliteRow>, sqlx::Error>,
+        decode: impl Fn(&SqliteRow) -> Result<T, sqlx::Error>,
+    ) -> Result<Vec<T>, StoreError> {
+        rows.and_then(|rows| rows.iter().map(decode).collect())
+            .map_err(|error| self.failed(what, error))
     }
 
     /// Tells apart what the engine said.

@@ -11,7 +11,9 @@ use gantry_model::id::{AgentName, CallId, KeyId, ProjectName, ServerId, ServerNa
 
 use crate::call::{CallFilter, CallRow, CallStatus, FoldPosition};
 use crate::error::StoreError;
-use crate::row::{AdminAct, AgentRow, CatalogRow, GrantRow, KeyRow, Principal, ServerRow};
+use crate::row::{
+    AdminAct, AgentRow, CatalogRow, GrantRow, KeyRow, Principal, SealedRow, ServerRow,
+};
 use crate::sqlite::SqliteStore;
 
 /// A handle on everything that Gantry remembers.
@@ -130,7 +132,7 @@ impl Store {
         store.replace_server(row).await
     }
 
-    /// Removes a server with its catalog and lease; tells whether it was there.
+    /// Removes a server with its catalog, lease and sealed values; tells whether it was there.
     pub async fn remove_server(
         &self,
         project: &ProjectName,
@@ -146,6 +148,34 @@ impl Store {
     pub async fn servers(&self, project: &ProjectName) -> Result<Vec<ServerRow>, StoreError> {
         let Engine::Sqlite(store) = &self.engine;
         store.servers(project).await
+    }
+
+    /// Keeps a sealed value, in place of the one of the same scope and name.
+    pub async fn put_sealed(&self, row: &SealedRow) -> Result<(), StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.put_sealed(row).await
+    }
+
+    /// Returns a sealed value.
+    pub async fn sealed(
+        &self,
+        project: &ProjectName,
+        scope: &str,
+        name: &str,
+    ) -> Result<Option<SealedRow>, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.sealed(project, scope, name).await
+    }
+
+    /// Removes a sealed value; tells whether it was there.
+    pub async fn remove_sealed(
+        &self,
+        project: &ProjectName,
+        scope: &str,
+        name: &str,
+    ) -> Result<bool, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.remove_sealed(project, scope, name).await
     }
 
     /// Stores a key, making its project and agent known.

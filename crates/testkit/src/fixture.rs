@@ -177,7 +177,6 @@ fn initialize(link: &Link, params: &Value) -> Value {
     link.initialized(&params["capabilities"]);
     let mut capabilities = capabilities();
     capabilities["logging"] = json!({});
-    capabilities["resources"]["subscribe"] = json!(true);
     json!({
         "protocolVersion": if known { asked } else { LATEST_LEGACY },
         "capabilities": capabilities,
@@ -193,7 +192,7 @@ fn capabilities() -> Value {
     json!({
         "tools": {"listChanged": true},
         "prompts": {"listChanged": true},
-        "resources": {"listChanged": true},
+        "resources": {"listChanged": true, "subscribe": true},
         "completions": {},
     })
 }

@@ -1,8 +1,10 @@
 //! The parts Gantry's tests are made of: a scripted MCP server (`evilpeer`), the server that the
-//! conformance suites expect (`fixture`), a maker of process trees (`treegen`), and eyes on `/proc`.
+//! conformance suites expect (`fixture`), an authorization server (`authserver`), a maker of process
+//! trees (`treegen`), and eyes on `/proc`.
 //! Plain threads, no runtime: a test that waits for this crate to compile is a test that is not run.
 //! Start at [`Evilpeer`], [`fixture`], [`procs`] and [`journal`].
 
+pub mod authserver;
 pub mod bin;
 pub mod fixture;
 pub mod journal;
@@ -14,5 +16,6 @@ pub mod web;
 
 mod signals;
 
+pub use authserver::{AuthOptions, AuthServer, IssuerSaid};
 pub use peer::{Era, Evilpeer};
 pub use web::{Kind, Served};

@@ -41,7 +41,7 @@ pub(crate) fn run(endpoint: &Endpoint, plan: Plan) -> Result<Value, Failure> {
 
 async fn load(endpoint: &Endpoint, plan: Arc<Plan>) -> Result<Value, Failure> {
     let key = read(endpoint.key.as_ref())?;
-    let mut sessions = warm(endpoint.port, key, &plan).await?;
+    let mut sessions = warm(endpoint, key, &plan).await?;
     let begun = Instant::now();
     let mut tasks = JoinSet::new();
     for session in sessions.drain(..) {
@@ -65,11 +65,16 @@ async fn load(endpoint: &Endpoint, plan: Arc<Plan>) -> Result<Value, Failure> {
 }
 
 /// Opens the sessions and makes the first calls of each.
-async fn warm(port: u16, key: Option<String>, plan: &Arc<Plan>) -> Result<Vec<Session>, Failure> {
+async fn warm(
+    endpoint: &Endpoint,
+    key: Option<String>,
+    plan: &Arc<Plan>,
+) -> Result<Vec<Session>, Failure> {
     let turns = Arc::new(Semaphore::new(OPENING));
     let mut tasks = JoinSet::new();
     for number in 0..plan.connections {
         let (key, turns, plan) = (key.clone(), Arc::clone(&turns), Arc::clone(plan));
+        let port = endpoint.port(number);
         tasks.spawn(async move {
             let _turn = turns.acquire().await?;
             let mut session = Session::open(port, number, key).await?;
@@ -88,6 +93,9 @@ async fn calls(mut session: Session, plan: Arc<Plan>) -> (Session, Outcome) {
     let mut outcome = Outcome::default();
     while Instant::now() < deadline && outcome.errors.is_empty() {
         outcome.record(session.call(&plan.workload).await);
+        if plan.rest_ms > 0 {
+            sleep(plan.rest()).await;
+        }
     }
     (session, outcome)
 }
@@ -106,7 +114,7 @@ async fn first(endpoint: &Endpoint, plan: &Plan) -> Result<Value, Failure> {
 
 async fn attempt(endpoint: &Endpoint, plan: &Plan) -> Result<Duration, Failure> {
     let key = read(endpoint.key.as_ref())?;
-    let mut session = Session::open(endpoint.port, 0, key).await?;
+    let mut session = Session::open(endpoint.port(0), 0, key).await?;
     let answered = session.call(&plan.workload).await;
     let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
     session.close().await;

@@ -23,7 +23,8 @@ pub(crate) const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Workload {
-    /// A tool that gives back `bytes` of text after `delay_ms`.
+    /// A tool that gives back `bytes` of text after `delay_ms`; `{}` in its name is the connection's
+    /// number.
     Echo {
         tool: String,
         bytes: usize,
@@ -65,6 +66,7 @@ impl Workload {
                 delay_ms,
             } => {
                 let text = text(connection, id, *bytes);
+                let tool = tool.replace("{}", &connection.to_string());
                 let delay = if *delay_ms == 0 {
                     String::new()
                 } else {

@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout_at};
 
 use self::budget::{Budget, STEP};
 use self::graph::Shape;
-pub(super) use self::headers::without_headers;
+pub(super) use self::headers::{mirrored, without_headers};
 pub(super) use self::issues::too_costly;
 use crate::error::Issue;
 

@@ -38,6 +38,9 @@ fn handle(name: &str, live: Live) -> ServerHandle {
         usage: Arc::new(|| None),
         redactor: Arc::new(Redactor::default()),
         waiting: Arc::default(),
+        retries: Arc::default(),
+        profiles: Arc::default(),
+        credentials: None,
     }
 }
 

@@ -11,7 +11,7 @@ use gantry_model::mcp::{ListKind as WireList, TaskSupport, ToolDef};
 use gantry_model::naming::is_invisible;
 use sha2::{Digest, Sha256};
 
-use super::schema::{Schema, SchemaError, Unfit, aside, too_costly};
+use super::schema::{Schema, SchemaError, Unfit, aside, mirrored, too_costly};
 use crate::error::Issue;
 
 /// The longest name of a tool; longer than the protocol recommends, since exposed names are cut.
@@ -154,6 +154,12 @@ impl Tool {
     fn output(&self, compile: bool) -> Option<&Known> {
         let init = || Schema::of_result(self.member("outputSchema")).map(Arc::new);
         known(&self.output, compile, init)
+    }
+
+    /// Returns what a request over HTTP repeats of a call's arguments.
+    pub(crate) fn mirrored(&self, arguments: Option<Raw<'_>>) -> Vec<(Box<str>, Box<str>)> {
+        let arguments = arguments.unwrap_or(Raw::EMPTY_OBJECT);
+        mirrored(self.member("inputSchema"), arguments)
     }
 
     fn member(&self, name: &str) -> Raw<'_> {

@@ -24,6 +24,7 @@ use super::{CatalogEntry, ListKind, Snapshot};
 use crate::native::Native;
 use crate::request::Scope;
 use crate::server::handle::ServerHandle;
+use crate::server::handshake::Hello;
 use crate::view::Capabilities;
 
 /// What a name that a client sent means to it.
@@ -369,9 +370,12 @@ impl View {
             tools: self.scope == Scope::All || !self.listed_tools.is_empty() || offers("tools"),
             prompts: offers("prompts"),
             resources: offers("resources"),
+            subscriptions: self.servers().any(|entry| {
+                let hello = entry.catalog.hello.as_deref();
+                hello.is_none_or(Hello::subscribes)
+            }),
             completions: offers("completions"),
-            // Servers share one link among callers, so that no caller may set their level.
-            logging: false,
+            logging: offers("logging"),
         }
     }
 }

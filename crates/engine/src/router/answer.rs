@@ -15,6 +15,7 @@ use crate::guard;
 use crate::server::handle::ServerHandle;
 use crate::server::handshake::trusted;
 use crate::server::pending::{Answer, Failure};
+use crate::transport::http::HttpError;
 
 /// A result and what we had to know about it.
 pub(crate) struct Answered {
@@ -124,6 +125,14 @@ pub(super) fn hide(mut error: CallError, redactor: &Redactor) -> CallError {
         CallError::Protocol { detail, .. } => clean(detail),
         CallError::Exited { how, .. } => clean(how),
         CallError::Down { reason, .. } => clean(reason),
+        CallError::Remote { error, .. } => {
+            if let HttpError::Status { said, .. }
+            | HttpError::Failed { said, .. }
+            | HttpError::Content { said, .. } = error
+            {
+                clean(said);
+            }
+        }
         // Texts of the caller's and of our own.
         CallError::UnknownTool { .. }
         | CallError::UnknownItem { .. }
@@ -134,6 +143,9 @@ pub(super) fn hide(mut error: CallError, redactor: &Redactor) -> CallError {
         | CallError::BadParams { .. }
         | CallError::Busy { .. }
         | CallError::Timeout { .. }
+        | CallError::Unanswered { .. }
+        | CallError::Declined { .. }
+        | CallError::TooManyHeld { .. }
         | CallError::Cancelled
         | CallError::NotReading { .. }
         | CallError::ResponseTooLarge { .. }
@@ -172,6 +184,7 @@ pub(super) fn failed(server: &ServerHandle, failure: Failure) -> CallError {
         Failure::TooLarge(limit) => CallError::ResponseTooLarge { server, limit },
         Failure::Exited(how) => CallError::Exited { server, how },
         Failure::NotReading => CallError::NotReading { server },
+        Failure::Remote(error) => CallError::Remote { server, error },
     }
 }
 

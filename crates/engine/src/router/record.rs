@@ -50,24 +50,30 @@ pub(super) fn describe(
     match ended {
         Ok(answered) if answered.is_error => (CallStatus::Error, Some("tool_error".into()), None),
         Ok(_) => (CallStatus::Ok, None, None),
-        Err(error) => {
-            let status = if matches!(error, CallError::Timeout { .. }) {
-                CallStatus::Timeout
-            } else if matches!(error, CallError::Cancelled) {
-                CallStatus::Cancelled
-            } else if is_refusal(error) {
-                CallStatus::Refused
-            } else {
-                CallStatus::Error
-            };
-            let code = if let CallError::Rpc { code, .. } = error {
-                code.to_string()
-            } else {
-                error.code().to_owned()
-            };
-            (status, Some(code), Some(error.to_string()))
-        }
+        Err(error) => failed(error),
     }
+}
+
+/// Says what a call failed of in the words of the audit.
+pub(super) fn failed(error: &CallError) -> (CallStatus, Option<String>, Option<String>) {
+    let status = if matches!(
+        error,
+        CallError::Timeout { .. } | CallError::Unanswered { .. }
+    ) {
+        CallStatus::Timeout
+    } else if matches!(error, CallError::Cancelled) {
+        CallStatus::Cancelled
+    } else if is_refusal(error) {
+        CallStatus::Refused
+    } else {
+        CallStatus::Error
+    };
+    let code = if let CallError::Rpc { code, .. } = error {
+        code.to_string()
+    } else {
+        error.code().to_owned()
+    };
+    (status, Some(code), Some(error.to_string()))
 }
 
 /// Tells whether a call that was recorded was never sent, because it may not be or has no room.
@@ -75,6 +81,7 @@ fn is_refusal(error: &CallError) -> bool {
     matches!(
         error,
         CallError::Busy { .. }
+            | CallError::TooManyHeld { .. }
             | CallError::UnknownTool { .. }
             | CallError::UnknownServer { .. }
             | CallError::Unbound { .. }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use gantry_model::caller::{Caller, Context, KeyKind};
+use gantry_model::era::headers::name_of;
 use gantry_model::grant::{MethodClass, class_of};
 use gantry_model::id::ServerName;
 use gantry_model::jsonrpc::{Edit, Raw, RawBuf};
@@ -16,6 +17,7 @@ use crate::error::CallError;
 use crate::native::Native;
 use crate::request::{Lists, Request, Scope};
 use crate::server::handle::ServerHandle;
+use crate::transport::http::Head;
 
 /// Where a call is carried out.
 pub(super) enum Place {
@@ -306,6 +308,23 @@ impl Target<'_> {
                 params.set_buf("ref", named.to_buf());
             }
         }
+    }
+
+    /// Returns what the head of a request over HTTP repeats of it.
+    pub(super) fn head(&self, request: &Request<'_>) -> Box<Head> {
+        let name = name_of(request.method, request.params).map(|own| match self.renamed {
+            Renamed::Name => Box::from(self.item.as_ref()),
+            Renamed::Nowhere | Renamed::Reference => Box::from(own.as_ref()),
+        });
+        let params = self
+            .tool
+            .as_ref()
+            .map_or_else(Vec::new, |tool| tool.mirrored(self.arguments));
+        Box::new(Head {
+            method: request.method.into(),
+            name,
+            params,
+        })
     }
 
     /// Returns the server of a tool that is not known, which must not be called like that.

@@ -3,6 +3,7 @@
 use gantry_model::caller::Context;
 use gantry_model::grant::{Grant, GrantSet};
 use gantry_model::id::{KeyId, ProjectName};
+use gantry_model::jsonrpc::Raw;
 use gantry_model::spec::{ProcessLaunch, ServerSpec};
 use gantry_store::{CallFilter, CallRow};
 use gantry_testkit::Evilpeer;
@@ -55,7 +56,7 @@ fn request<'a>(scope: &str, method: &'a str, params: &'a str) -> Request<'a> {
         method,
         params: Some(Raw::trusted(params)),
         context: Context::default(),
-        progress: None,
+        client: None,
         timeout: Some(Duration::from_secs(20)),
         lists: Lists::FromServer,
     }

@@ -18,10 +18,13 @@ use tokio_util::sync::CancellationToken;
 use super::link::{BreakerView, Counters, Link};
 use super::logs::Logs;
 use super::pending::QueueView;
+use super::profiles::Profiles;
 use super::status::ServerStatus;
 use crate::catalog::ServerCatalog;
 use crate::clock::unix_ms;
+use crate::credentials::Credentials;
 use crate::error::CallError;
+use crate::router::again::RetryBudget;
 
 /// The open link while the server is ready, else the reason it is not.
 #[derive(Clone)]
@@ -62,8 +65,14 @@ pub(crate) struct ServerHandle {
     pub(crate) counters: Arc<Counters>,
     pub(crate) usage: Arc<dyn Fn() -> Option<Usage> + Send + Sync>,
     pub(crate) redactor: Arc<Redactor>,
+    /// What a remote server is shown of us, unless its spec says that itself.
+    pub(crate) credentials: Option<Credentials>,
     /// How many callers wait for the server to come up.
     pub(crate) waiting: Arc<AtomicU32>,
+    /// How many calls may be made once more after they were cut off.
+    pub(crate) retries: Arc<RetryBudget>,
+    /// Its further lives, each for all clients that can the same.
+    pub(crate) profiles: Arc<Profiles>,
 }
 
 /// How long a call that the server has no room for should stay away.
@@ -74,7 +83,7 @@ pub(crate) const UNANSWERED: &str =
     "the last three calls in a row got no answer and no sign of life";
 
 /// A place among those who wait for a server to come up, free again when it is dropped.
-struct Seat<'a>(&'a AtomicU32);
+pub(super) struct Seat<'a>(&'a AtomicU32);
 
 impl Drop for Seat<'_> {
     fn drop(&mut self) {
@@ -123,14 +132,21 @@ impl ServerHandle {
 
     /// Returns how the breaker of the live link stands.
     pub(crate) fn breaker(&self) -> BreakerView {
+        let status = self.status.borrow();
         match &*self.live.borrow() {
             Live::Ready(link) => link.silence.view(),
+            Live::Down(_, next_try) if status.failed_connects > 0 => BreakerView {
+                unanswered: status.failed_connects,
+                refuses_for: next_try
+                    .filter(|_| status.is_away)
+                    .map(|at| at.saturating_duration_since(Instant::now())),
+            },
             Live::Cold | Live::Starting | Live::Down(..) => BreakerView::default(),
         }
     }
 
     /// Takes a place among those who wait for the server to come up.
-    fn seat(&self) -> Result<Seat<'_>, CallError> {
+    pub(super) fn seat(&self) -> Result<Seat<'_>, CallError> {
         let limit = self.spec.calls.queue;
         let one_more = |waiting: u32| (waiting < limit).then_some(waiting + 1);
         self.waiting
@@ -178,9 +194,11 @@ impl ServerHandle {
             }
             State::Idle
             | State::NeedsApproval
+            | State::NeedsSignIn
             | State::Ready
             | State::Unresponsive
             | State::BackingOff
+            | State::Disconnected
             | State::Failed
             | State::Stopping
             | State::Stopped => Duration::ZERO,

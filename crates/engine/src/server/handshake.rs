@@ -8,9 +8,10 @@ use gantry_model::era::handshake::{
     Hello as Greeted, HelloError, Probe, classify_probe_answer, discover_params, initialize_params,
     read_initialize,
 };
-use gantry_model::era::meta::{Identity, upstream_params};
+use gantry_model::era::meta::Identity;
 use gantry_model::era::{Era, ProtocolVersion};
 use gantry_model::jsonrpc::{ErrorBody, Outcome, Raw, RawBuf};
+use gantry_model::mcp::ClientCan;
 use gantry_model::secret::Redactor;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -66,6 +67,13 @@ impl Hello {
         self.capabilities.as_raw().get(capability).is_some()
     }
 
+    /// Tells whether the server tells of changes of single resources.
+    pub(crate) fn subscribes(&self) -> bool {
+        let resources = self.capabilities.as_raw().get("resources");
+        let subscribe = resources.and_then(|resources| resources.get("subscribe"));
+        subscribe.and_then(Raw::boolean) == Some(true)
+    }
+
     pub(crate) fn to_json(&self) -> String {
         let value = |raw: &RawBuf| {
             raw.as_raw()
@@ -108,10 +116,11 @@ pub(crate) enum GreetError {
     Cut(Failure),
 }
 
-/// Greets a server in the era it wants.
+/// Greets a server in the era it wants, on behalf of clients that can do this.
 pub(crate) async fn greet(
     link: &Arc<Link>,
     hint: Option<Era>,
+    can: ClientCan,
     probe_wait: Duration,
     deadline: Instant,
 ) -> Result<Hello, GreetError> {
@@ -126,18 +135,20 @@ pub(crate) async fn greet(
     };
     let greeting = async {
         match probe {
-            None => initialize(link, &identity).await,
-            Some(probe) => probed(link, &identity, probe, probe_wait).await,
+            None => initialize(link, (&identity, can)).await,
+            Some(probe) => probed(link, (&identity, can), probe, probe_wait).await,
         }
     };
     let waited = tokio::time::timeout_at(deadline, greeting).await;
-    waited.unwrap_or_else(|_| Err(GreetError::Silent(begun.elapsed())))
+    let hello = waited.unwrap_or_else(|_| Err(GreetError::Silent(begun.elapsed())))?;
+    link.speak(hello.version);
+    Ok(hello)
 }
 
 /// Waits a moment for the probe alone, then sends `initialize` beside it.
 async fn probed(
     link: &Arc<Link>,
-    identity: &Identity,
+    who: (&Identity, ClientCan),
     probe: InFlight,
     probe_wait: Duration,
 ) -> Result<Hello, GreetError> {
@@ -145,10 +156,10 @@ async fn probed(
     match tokio::time::timeout(probe_wait, &mut probe).await {
         Ok(answer) => match judge_probe(link, answer)? {
             Some(hello) => Ok(hello),
-            None => initialize(link, identity).await,
+            None => initialize(link, who).await,
         },
         Err(_elapsed) => {
-            let mut initialize = std::pin::pin!(initialize(link, identity));
+            let mut initialize = std::pin::pin!(initialize(link, who));
             tokio::select! {
                 biased;
                 hello = &mut initialize => match hello {
@@ -174,6 +185,7 @@ fn judge_probe(link: &Link, answer: Answer) -> Result<Option<Hello>, GreetError>
         Answer::Error(raw) => Outcome::Error(trusted(raw)),
         // What is no valid answer is not a stateless server's.
         Answer::Failed(Failure::Protocol(_)) => return Ok(None),
+        Answer::Failed(Failure::Remote(error)) if error.is_unknowing() => return Ok(None),
         Answer::Failed(failure) => return Err(GreetError::Cut(failure.clone())),
     };
     match classify_probe_answer(outcome) {
@@ -183,11 +195,15 @@ fn judge_probe(link: &Link, answer: Answer) -> Result<Option<Hello>, GreetError>
     }
 }
 
-async fn initialize(link: &Arc<Link>, identity: &Identity) -> Result<Hello, GreetError> {
-    let asked = link.ask_begin("initialize", Some(&initialize_params(identity)));
+async fn initialize(
+    link: &Arc<Link>,
+    (identity, can): (&Identity, ClientCan),
+) -> Result<Hello, GreetError> {
+    let asked = link.ask_begin("initialize", Some(&initialize_params(identity, can)));
     match asked.map_err(GreetError::Cut)?.answer().await {
         Answer::Result(raw) => {
             let hello = Hello::keep(&read_initialize(trusted(&raw))?, link.logs.redactor());
+            link.speak(hello.version);
             link.tell("notifications/initialized", None);
             Ok(hello)
         }
@@ -200,30 +216,6 @@ async fn initialize(link: &Arc<Link>, identity: &Identity) -> Result<Hello, Gree
         }
         Answer::Failed(failure) => Err(GreetError::Cut(failure)),
     }
-}
-
-/// Asks a stateless server to tell when its lists change, which it does as long as the returned
-/// request is kept; one of the handshake era tells unasked.
-pub(crate) fn listen(link: &Arc<Link>, hello: &Hello) -> Option<InFlight> {
-    let wanted = hello.capabilities.as_raw().members();
-    let changes = wanted.filter(|capability| {
-        let changing = capability.value.get("listChanged");
-        changing.and_then(Raw::boolean) == Some(true)
-    });
-    let changes = changes.filter_map(|capability| {
-        let lists = ["tools", "prompts", "resources"];
-        lists.into_iter().find(|list| capability.is(list))
-    });
-    let wishes: serde_json::Map<_, _> = changes
-        .map(|list| (format!("{list}ListChanged"), true.into()))
-        .collect();
-    if hello.era != Era::Stateless || wishes.is_empty() {
-        return None;
-    }
-    let params = RawBuf::serialize(&serde_json::json!({ "notifications": wishes })).ok()?;
-    let identity = Identity::gantry();
-    let params = upstream_params(hello.version, Some(params.as_raw()), &identity).to_buf();
-    link.ask_begin("subscriptions/listen", Some(&params)).ok()
 }
 
 /// Returns what a quiet server is asked to show that it is there.

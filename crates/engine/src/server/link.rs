@@ -1,28 +1,41 @@
 //! The open connection to one server: sends requests, matches answers, and keeps what the server
 //! says beside that in bounds. It never restarts anything: the runner watches `trouble` and decides.
 
+mod asks;
 mod doubt;
 mod inbox;
+mod logging;
+mod outbox;
+mod replies;
 mod silence;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use gantry_model::era::ProtocolVersion;
 use gantry_model::id::AgentName;
 use gantry_model::jsonrpc::{Limits, OneLine, Payload, RawBuf};
+use gantry_model::mcp::LogLevel;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub(crate) use self::asks::{Asked, Voice};
 use self::doubt::Doubt;
+pub(crate) use self::outbox::Outbox;
 pub use self::silence::BreakerView;
 use self::silence::{Admitted, Silence};
 use super::logs::{LogStream, Logs};
 use super::pending::{Answer, Caller, Entered, Failure, Outgoing, Pending, QueueView};
-use crate::request::Progress;
-use crate::transport::stdio::{Company, LineWriter, SendError, Unheard, Verdict};
+use super::topics::Topics;
+use crate::transport::http::Head;
+use crate::transport::stdio::{Company, SendError, Unheard, Verdict};
+
+/// How many times the limit of a line a list may be long: what is too long in it is left out, and
+/// the server stays (fault S19).
+const LISTING_LINES: usize = 4;
 
 /// With fewer calls than this on a link a caller writes its own line at once.
 const FEW: usize = 4;
@@ -35,6 +48,8 @@ pub(crate) struct LinkLimits {
     pub(crate) line_bytes: usize,
     pub(crate) depth: usize,
     pub(crate) late_grace: Duration,
+    /// The server was told that its client can be asked.
+    pub(crate) asks: bool,
 }
 
 /// What a server did beside answering, counted.
@@ -47,7 +62,7 @@ pub(crate) struct Counters {
 
 pub(crate) struct Link {
     pending: Pending,
-    writer: LineWriter,
+    outbox: Outbox,
     pub(super) logs: Arc<Logs>,
     pub(crate) counters: Arc<Counters>,
     limits: LinkLimits,
@@ -59,6 +74,8 @@ pub(crate) struct Link {
     pub(crate) troubled: Notify,
     /// The server has closed its stdin; if it does not end, it is of no use.
     pub(crate) input_closed: Notify,
+    /// A connection was cut: whether the server is there is worth a look.
+    pub(crate) doubted: Notify,
     /// How many lines the server has written.
     lines: AtomicU64,
     /// One more than there were lines when a call last timed out without any since it began.
@@ -73,6 +90,10 @@ pub(crate) struct Link {
     pub(crate) lists_changed: AtomicBool,
     pub(crate) lists_notify: Notify,
     inbound: Mutex<inbox::Budget>,
+    /// From which level on the server was asked to log.
+    log_level: Mutex<Option<LogLevel>>,
+    /// Who wants to hear of changed resources, once the server is ready.
+    topics: OnceLock<Arc<Topics>>,
     tracker: TaskTracker,
     /// No lane is held for a late answer any more.
     ended: CancellationToken,
@@ -89,6 +110,18 @@ pub(crate) enum Refusal {
     NotReading,
     /// So many calls in a row went unanswered that none is sent for this long.
     Silent(Duration),
+}
+
+/// A call's message, and what its head repeats of it where messages have heads.
+pub(crate) struct Addressed {
+    pub(crate) line: OneLine,
+    pub(crate) head: Option<Box<Head>>,
+}
+
+impl From<OneLine> for Addressed {
+    fn from(line: OneLine) -> Self {
+        Self { line, head: None }
+    }
 }
 
 /// A call on a link. Dropping it takes the call back: the server is told, its lane is freed.
@@ -122,7 +155,7 @@ impl Farewell {
 
 impl Link {
     pub(crate) fn new(
-        writer: LineWriter,
+        outbox: Outbox,
         logs: Arc<Logs>,
         counters: Arc<Counters>,
         limits: LinkLimits,
@@ -131,7 +164,7 @@ impl Link {
     ) -> Self {
         Self {
             pending: Pending::new(limits.lanes, limits.queue as usize),
-            writer,
+            outbox,
             logs,
             counters,
             limits,
@@ -139,6 +172,7 @@ impl Link {
             trouble: Mutex::default(),
             troubled: Notify::new(),
             input_closed: Notify::new(),
+            doubted: Notify::new(),
             lines: AtomicU64::new(0),
             missed: AtomicU64::new(0),
             listing: AtomicU64::new(0),
@@ -147,9 +181,16 @@ impl Link {
             lists_changed: AtomicBool::new(false),
             lists_notify: Notify::new(),
             inbound: Mutex::new(inbox::Budget::new()),
+            log_level: Mutex::default(),
+            topics: OnceLock::new(),
             tracker,
             ended: CancellationToken::new(),
         }
+    }
+
+    /// Has those hear of changed resources who want to.
+    pub(crate) fn tells(&self, topics: &Arc<Topics>) {
+        self.topics.get_or_init(|| Arc::clone(topics));
     }
 
     /// Returns a new upstream id, which may also be the call's progress token.
@@ -162,15 +203,17 @@ impl Link {
         self: &Arc<Self>,
         agent: &AgentName,
         id: u64,
-        line: OneLine,
-        progress: Option<Progress>,
+        line: impl Into<Addressed>,
+        voice: Option<Voice>,
     ) -> Result<InFlight, Refusal> {
+        let Addressed { line, head } = line.into();
         let call = Outgoing {
             id,
             line: line.into_bytes(),
+            head,
         };
         let admitted = self.silence.admit().map_err(Refusal::Silent)?;
-        let (entered, answer) = self.pending.enter(agent, call, progress);
+        let (entered, answer) = self.pending.enter(agent, call, voice);
         let entered = match entered {
             Entered::Write(call, others) => self.write(call, others).map_err(|error| match error {
                 SendError::NotReading => Refusal::NotReading,
@@ -212,8 +255,8 @@ impl Link {
         } else {
             Company::Many
         };
-        self.writer
-            .send(Some(id), call.line, company)
+        self.outbox
+            .send(Some(id), call.line, call.head, company)
             .inspect_err(|_| {
                 let (_, next) = self.pending.abandon(id, false);
                 self.write_next(next);
@@ -227,7 +270,10 @@ impl Link {
             if self.pending.before_writing(id) == Caller::HasLeft {
                 return;
             }
-            next = match self.writer.send(Some(id), call.line, Company::Many) {
+            let sent = self
+                .outbox
+                .send(Some(id), call.line, call.head, Company::Many);
+            next = match sent {
                 Ok(()) => {
                     if self.pending.after_writing(id) == Caller::HasLeft {
                         self.tell_cancelled(id, "the caller has left");
@@ -269,14 +315,15 @@ impl Link {
         params: Option<&RawBuf>,
     ) -> Result<InFlight, Failure> {
         let id = self.new_id();
-        let answer = self.pending.enter_own(id)?;
+        let answer = self.pending.enter_own(id, method)?;
         if method.ends_with("/list") {
             self.listing.store(id, Ordering::Relaxed);
         }
         let line = OneLine::request(id, method, params.map(Payload::from));
+        let head = self.outbox.head(method);
         match self
-            .writer
-            .send(Some(id), line.into_bytes(), Company::Alone)
+            .outbox
+            .send(Some(id), line.into_bytes(), head, Company::Alone)
         {
             Ok(()) => {
                 // The answer to what stands open settles nothing: it comes last, if at all.
@@ -295,22 +342,40 @@ impl Link {
     /// Tells the server something; a server that does not read is not told.
     pub(crate) fn tell(&self, method: &str, params: Option<&RawBuf>) {
         let line = OneLine::notification(method, params.map(Payload::from));
-        self.send_loosely(line);
+        self.send_headed(line, self.outbox.head(method));
     }
 
     /// Sends what nobody waits for; a server that does not read has missed it.
     fn send_loosely(&self, line: OneLine) {
-        self.writer
-            .send(None, line.into_bytes(), Company::Alone)
+        self.send_headed(line, None);
+    }
+
+    fn send_headed(&self, line: OneLine, head: Option<Box<Head>>) {
+        self.outbox
+            .send(None, line.into_bytes(), head, Company::Alone)
             .unwrap_or_default();
         self.doubt.told(self.next_id.load(Ordering::Relaxed));
     }
 
+    /// Notes the version that was agreed on, which requests over HTTP name.
+    pub(crate) fn speak(&self, version: ProtocolVersion) {
+        self.outbox.speak(version);
+    }
+
+    /// Tells whether what is sent has a head of its own, which repeats parts of it.
+    pub(crate) fn has_heads(&self) -> bool {
+        matches!(self.outbox, Outbox::Http(_))
+    }
+
     fn tell_cancelled(&self, id: u64, reason: &str) {
         let params = serde_json::json!({ "requestId": id, "reason": reason });
-        if let Ok(params) = RawBuf::serialize(&params) {
-            self.tell("notifications/cancelled", Some(&params));
-        }
+        let params = RawBuf::serialize(&params).ok();
+        let notice = OneLine::notification(
+            "notifications/cancelled",
+            params.as_ref().map(Payload::from),
+        );
+        self.outbox.take_back(id, Some(notice.into_bytes()));
+        self.doubt.told(self.next_id.load(Ordering::Relaxed));
     }
 
     /// Tells whether that is the id of the list that was asked for last.
@@ -336,8 +401,9 @@ impl Link {
         if !sent {
             return;
         }
-        if call.farewell == Farewell::Cancelled {
-            self.tell_cancelled(id, reason);
+        match call.farewell {
+            Farewell::Cancelled => self.tell_cancelled(id, reason),
+            Farewell::Silent => self.outbox.take_back(id, None),
         }
         if keep_lane {
             let link = Arc::clone(self);
@@ -370,7 +436,7 @@ impl Link {
                 Verdict::GivenUp
             }
         };
-        if self.writer.run(deadline, unheard).await {
+        if self.outbox.run(deadline, unheard).await {
             self.input_closed.notify_one();
         }
     }
@@ -379,12 +445,12 @@ impl Link {
     pub(crate) fn end(&self, failure: &Failure) {
         self.ended.cancel();
         self.pending.end(failure);
-        self.writer.close();
+        self.outbox.close();
     }
 
     /// Closes the server's input, so that a well-behaved server ends.
     pub(crate) fn close_input(&self) {
-        self.writer.close();
+        self.outbox.close();
     }
 
     pub(crate) fn queue(&self) -> QueueView {
@@ -447,8 +513,7 @@ impl InFlight {
     /// Waits for the answer within the deadline; `Err` is how long was waited in vain.
     pub(crate) async fn answer_within(mut self, deadline: Deadline) -> Result<Answer, Duration> {
         let begun = Instant::now();
-        let last = begun + deadline.whole;
-        let mut until = last.min(begun + deadline.quiet);
+        let mut until = begun + deadline.whole.min(deadline.quiet);
         loop {
             match tokio::time::timeout_at(until, &mut self.answer).await {
                 Ok(answer) => {
@@ -457,7 +522,9 @@ impl InFlight {
                     return Ok(answer.unwrap_or_else(|_| closed()));
                 }
                 Err(_elapsed) => {
-                    let active = self.link.pending.last_activity(self.id).unwrap_or(begun);
+                    let life = self.link.pending.life(self.id);
+                    let (active, paused) = life.unwrap_or((begun, Duration::ZERO));
+                    let last = begun + deadline.whole + paused;
                     let extended = last.min(active + deadline.quiet);
                     if extended <= until {
                         break;

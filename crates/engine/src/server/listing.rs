@@ -58,8 +58,11 @@ pub(crate) enum ListingError {
         code: i64,
         message: String,
     },
-    #[error("the link was cut during `{method}`: {how}")]
-    Cut { method: &'static str, how: String },
+    #[error("the link was cut during `{method}`: {}", describe(failure))]
+    Cut {
+        method: &'static str,
+        failure: Failure,
+    },
     #[error("its answer to `{method}` is no list: {source}")]
     Shape {
         method: &'static str,
@@ -113,14 +116,11 @@ async fn pages(
     loop {
         let params = params(hello, paging.cursor.as_deref());
         let left = until.saturating_duration_since(Instant::now());
-        let cut = |failure: &Failure| ListingError::Cut {
-            method,
-            how: describe(failure),
-        };
+        let cut = |failure| ListingError::Cut { method, failure };
         let result = match link.ask(method, params.as_ref(), left).await {
             Ok(Answer::Result(result)) => result,
             Ok(Answer::Error(error)) => return Err(refused(method, &error)),
-            Ok(Answer::Failed(failure)) | Err(Some(failure)) => return Err(cut(&failure)),
+            Ok(Answer::Failed(failure)) | Err(Some(failure)) => return Err(cut(failure)),
             Err(None) => {
                 return Err(ListingError::Silent {
                     method,
@@ -423,6 +423,7 @@ pub(crate) fn describe(failure: &Failure) -> String {
         Failure::TooLarge(limit) => format!("its answer is over {} MiB", limit >> 20),
         Failure::Exited(how) => how.clone(),
         Failure::NotReading => "it does not read its input".to_owned(),
+        Failure::Remote(error) => error.to_string(),
     }
 }
 

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use gantry_model::id::AgentName;
@@ -14,7 +15,8 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::fair::FairQueue;
-use crate::request::Progress;
+use super::link::Voice;
+use crate::transport::http::{Head, HttpError};
 
 /// How a call on a link ended.
 #[derive(Debug)]
@@ -38,12 +40,16 @@ pub(crate) enum Failure {
     Exited(String),
     /// The server does not read what it is sent.
     NotReading,
+    /// The remote server could not be reached, or not be understood.
+    Remote(HttpError),
 }
 
 /// A line that is to be written to the server, with the call it belongs to.
 pub(crate) struct Outgoing {
     pub(crate) id: u64,
     pub(crate) line: Vec<u8>,
+    /// What an HTTP head repeats of it.
+    pub(crate) head: Option<Box<Head>>,
 }
 
 /// What became of a call that was entered.
@@ -87,15 +93,44 @@ struct State {
 struct Entry {
     /// `None` once the caller has left and only the lane waits for the late answer.
     answer: Option<oneshot::Sender<Answer>>,
-    progress: Option<Progress>,
+    /// How its caller hears of it, and can be asked.
+    voice: Option<Voice>,
     last_activity: Instant,
+    pause: Pause,
     lane: Lane,
+}
+
+/// How long a call waited for its caller, whom its server asked something.
+#[derive(Default)]
+struct Pause {
+    /// Since when it waits, if it does.
+    since: Option<Instant>,
+    total: Duration,
+}
+
+impl Pause {
+    fn turn(&mut self, asked: bool, now: Instant) {
+        if let Some(since) = self.since.take() {
+            self.total += now.duration_since(since);
+        }
+        self.since = asked.then_some(now);
+    }
+
+    /// While its caller is asked, a call shows life all the time.
+    fn life(&self, active: Instant, now: Instant) -> (Instant, Duration) {
+        match self.since {
+            Some(since) => (now, self.total + now.duration_since(since)),
+            None => (active, self.total),
+        }
+    }
 }
 
 #[derive(PartialEq, Eq, Clone, Copy)]
 enum Lane {
     /// Handshake, health and listing take none.
     None,
+    /// Nor does a subscription, whose answer comes last, if at all.
+    Standing,
     Waiting,
     /// It has a lane, and somebody is about to write its line.
     Handed,
@@ -154,7 +189,7 @@ impl Pending {
         &self,
         agent: &AgentName,
         call: Outgoing,
-        progress: Option<Progress>,
+        voice: Option<Voice>,
     ) -> (Entered, oneshot::Receiver<Answer>) {
         let (answer, receiver) = oneshot::channel();
         let mut state = self.lock();
@@ -176,8 +211,9 @@ impl Pending {
             id,
             Entry {
                 answer: Some(answer),
-                progress,
+                voice,
                 last_activity,
+                pause: Pause::default(),
                 lane,
             },
         );
@@ -185,7 +221,11 @@ impl Pending {
     }
 
     /// Enters a request of our own, which takes no lane.
-    pub(crate) fn enter_own(&self, id: u64) -> Result<oneshot::Receiver<Answer>, Failure> {
+    pub(crate) fn enter_own(
+        &self,
+        id: u64,
+        method: &str,
+    ) -> Result<oneshot::Receiver<Answer>, Failure> {
         let (answer, receiver) = oneshot::channel();
         let mut state = self.lock();
         if let Some(failure) = &state.ended {
@@ -193,9 +233,13 @@ impl Pending {
         }
         let entry = Entry {
             answer: Some(answer),
-            progress: None,
+            voice: None,
             last_activity: Instant::now(),
-            lane: Lane::None,
+            pause: Pause::default(),
+            lane: match method {
+                "subscriptions/listen" => Lane::Standing,
+                _ => Lane::None,
+            },
         };
         state.entries.insert(id, entry);
         Ok(receiver)
@@ -225,7 +269,7 @@ impl Pending {
     pub(crate) fn is_sent(&self, id: u64) -> bool {
         let state = self.lock();
         let entry = state.entries.get(&id);
-        entry.is_some_and(|entry| matches!(entry.lane, Lane::None | Lane::Taken))
+        entry.is_some_and(|entry| matches!(entry.lane, Lane::None | Lane::Standing | Lane::Taken))
     }
 
     /// Returns the one call that the server was sent and has not answered, if there is just one.
@@ -238,10 +282,11 @@ impl Pending {
         (is_sent && sent.next().is_none()).then_some(*id)
     }
 
-    /// Tells whether the server was sent a call that is none of these and waits for its answer.
+    /// Tells whether the server was sent something that is none of these and waits for its answer, be
+    /// it a call or a request of our own, such as a listing.
     pub(crate) fn has_other_than(&self, unread: &[u64]) -> bool {
         let state = self.lock();
-        let is_sent = |entry: &Entry| matches!(entry.lane, Lane::Handed | Lane::Taken);
+        let is_sent = |entry: &Entry| matches!(entry.lane, Lane::Handed | Lane::Taken | Lane::None);
         let mut entries = state.entries.iter();
         entries.any(|(id, entry)| is_sent(entry) && !unread.contains(id))
     }
@@ -261,15 +306,15 @@ impl Pending {
             Lane::Handed => {
                 // Its line may be on its way. A cancellation that overtook it would cancel nothing.
                 let next = state.release(&entry);
-                (entry.lane, entry.answer, entry.progress) = (Lane::Left, None, None);
+                (entry.lane, entry.answer, entry.voice) = (Lane::Left, None, None);
                 state.entries.insert(id, entry);
                 return (false, next);
             }
-            Lane::None | Lane::Left | Lane::Taken => {}
+            Lane::None | Lane::Standing | Lane::Left | Lane::Taken => {}
         }
         if keep_lane && entry.lane == Lane::Taken {
             entry.answer = None;
-            entry.progress = None;
+            entry.voice = None;
             state.closed_lanes += 1;
             state.entries.insert(id, entry);
             return (true, None);
@@ -304,20 +349,32 @@ impl Pending {
         state.release(&entry)
     }
 
-    /// Notes that a call is alive, and returns where its progress goes.
-    pub(crate) fn progressed(&self, id: u64) -> Option<Progress> {
+    /// Notes that a call is alive, and returns how its caller hears of it.
+    pub(crate) fn progressed(&self, id: u64) -> Option<Voice> {
         let mut state = self.lock();
         let entry = state.entries.get_mut(&id)?;
         entry.last_activity = Instant::now();
-        entry.progress.clone()
+        entry.voice.clone()
     }
 
-    /// Returns when a call last showed life.
-    pub(crate) fn last_activity(&self, id: u64) -> Option<Instant> {
-        self.lock()
-            .entries
-            .get(&id)
-            .map(|entry| entry.last_activity)
+    /// Returns how the caller of a call hears of it, and can be asked.
+    pub(crate) fn voice(&self, id: u64) -> Option<Voice> {
+        self.lock().entries.get(&id)?.voice.clone()
+    }
+
+    /// Stops the clock of a call while its caller is asked, or starts it again.
+    pub(crate) fn pause(&self, id: u64, asked: bool) {
+        if let Some(entry) = self.lock().entries.get_mut(&id) {
+            entry.last_activity = Instant::now();
+            entry.pause.turn(asked, entry.last_activity);
+        }
+    }
+
+    /// Returns when a call last showed life, and how long its caller was asked.
+    pub(crate) fn life(&self, id: u64) -> Option<(Instant, Duration)> {
+        let state = self.lock();
+        let entry = state.entries.get(&id)?;
+        Some(entry.pause.life(entry.last_activity, Instant::now()))
     }
 
     /// Ends the link: every call that waits hears of it, and none can be entered any more.

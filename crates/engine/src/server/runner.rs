@@ -2,6 +2,7 @@
 //! and returns the next; stop overtakes everything. Calls do not pass through here.
 
 mod care;
+pub(crate) mod remote;
 mod running;
 mod serving;
 mod starting;
@@ -13,6 +14,7 @@ use arc_swap::ArcSwap;
 use gantry_model::era::Era;
 use gantry_model::event::EventKind;
 use gantry_model::id::ServerId;
+use gantry_model::mcp::ClientCan;
 use gantry_model::restart::{History, RestartPolicy};
 use gantry_model::spec::ServerSpec;
 use gantry_model::status::{Crash, State};
@@ -23,22 +25,33 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::remote::Far;
 use self::running::Running;
 use super::handle::{Live, Order};
 use super::link::Counters;
 use super::logs::Logs;
 use super::pending::Failure;
 use super::status::ServerStatus;
+use super::topics::TopicTable;
 use crate::catalog::ServerCatalog;
 use crate::clock::{Stopwatch, jitter, unix_ms};
 use crate::config::EngineLimits;
+use crate::credentials::{Credentials, Vault};
 use crate::driver::process::ProcessDriver;
 use crate::events::Events;
+use crate::transport::http::Clients;
 
 /// What all runners of an engine share.
+#[derive(Clone)]
 pub(crate) struct Surroundings {
-    pub(crate) driver: ProcessDriver,
+    pub(crate) driver: Arc<ProcessDriver>,
+    /// The way to remote servers.
+    pub(crate) clients: Arc<Clients>,
     pub(crate) store: Store,
+    /// Where the tokens of remote servers are kept.
+    pub(crate) vault: Vault,
+    /// Where browsers bring the answers of sign-ins, once the gateway listens.
+    pub(crate) callback: watch::Sender<Option<String>>,
     pub(crate) events: Events,
     pub(crate) tracker: TaskTracker,
     pub(crate) limits: EngineLimits,
@@ -46,6 +59,8 @@ pub(crate) struct Surroundings {
     pub(crate) first_id: u64,
     /// Tells the catalog that a server's tools or availability changed.
     pub(crate) changed: Arc<dyn Fn() + Send + Sync>,
+    /// What clients want to hear of.
+    pub(crate) topics: Arc<TopicTable>,
     /// When what is being stopped is killed at the latest; set when the engine drains.
     pub(crate) kill_at: watch::Receiver<Option<Instant>>,
 }
@@ -68,6 +83,12 @@ pub(crate) struct ServerRunner {
     pub(crate) watch: Stopwatch,
     /// What was learnt of the server's era; only a hint, a mismatch drops it.
     pub(crate) era_hint: Option<Era>,
+    /// What a remote server is shown of us.
+    pub(crate) credentials: Option<Credentials>,
+    /// What is remembered of a remote server between connections.
+    pub(crate) far: Option<Far>,
+    /// What the server is told that its client can do; what such a life lists is not looked at.
+    pub(crate) declares: ClientCan,
 }
 
 /// How the process can be asked for its usage while it runs.
@@ -80,6 +101,7 @@ enum Next {
     Start,
     Serve(Box<Running>),
     Crashed(Ended),
+    SignIn(String),
     Restart(Box<Running>),
     Stop(Option<Box<Running>>),
     Done,
@@ -89,6 +111,8 @@ enum Next {
 struct Ended {
     how: String,
     kind: EndKind,
+    /// For how long a remote server asks to be left alone.
+    retry_after: Option<Duration>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -113,7 +137,9 @@ impl ServerRunner {
                 Next::Rest => self.resting().await,
                 Next::Start => self.starting().await,
                 Next::Serve(running) => self.serving(*running).await,
+                Next::Crashed(ended) if self.far.is_some() => self.reaching_again(ended).await,
                 Next::Crashed(ended) => self.backing_off(ended).await,
+                Next::SignIn(why) => self.awaiting_sign_in(why).await,
                 Next::Restart(running) => self.restarting(*running).await,
                 Next::Stop(running) => self.stopping(running).await,
                 Next::Done => return,
@@ -256,12 +282,11 @@ impl ServerRunner {
 
     /// Closes stdin, sends SIGTERM, waits, kills. Every call on the link is answered.
     async fn end(&self, mut running: Running, failure: &Failure, grace: Duration) {
-        running.link.close_input();
-        running.tree.terminate();
+        running.terminate();
         let kill_at = self.around.kill_at.clone();
         tokio::select! {
             biased; // An end of its own first.
-            _exit = running.tree.wait() => {}
+            () = running.ended() => {}
             () = grace_over(grace, kill_at) => running.kill().await,
         }
         self.forget_usage();
@@ -278,6 +303,9 @@ impl ServerRunner {
 
     fn forgive(&mut self) {
         self.history.reset();
+        if let Some(far) = &mut self.far {
+            far.reconnect.forgive();
+        }
         self.status.send_modify(|status| {
             status.restarts = 0;
             status.health_warning = false;

@@ -44,6 +44,12 @@ pub struct ServerStatus {
     pub isolation: Option<Report>,
     /// It crashes again and again.
     pub health_warning: bool,
+    /// How its messages travel: `stdio`, `sse` or `streamable-http`; nothing before that is known.
+    pub transport: Option<&'static str>,
+    /// How many connects to a remote server have failed in a row.
+    pub failed_connects: u32,
+    /// So many did that nobody tries before the next try is due.
+    pub(crate) is_away: bool,
 }
 
 impl ServerStatus {
@@ -67,6 +73,9 @@ impl ServerStatus {
             excluded: Vec::new(),
             isolation: None,
             health_warning: false,
+            transport: None,
+            failed_connects: 0,
+            is_away: false,
         }
     }
 
@@ -79,6 +88,7 @@ impl ServerStatus {
         self.since_ms = unix_ms();
         self.reason = reason;
         self.next_try_ms = None;
+        self.is_away = false;
         if !matches!(state, State::Ready | State::Unresponsive | State::Stopping) {
             self.ready_since_ms = None;
             self.pid = None;

@@ -131,10 +131,18 @@ pub(super) fn waits(spec: &ServerSpec) -> bool {
 pub(super) fn stored(spec: &ServerSpec) -> ServerSpec {
     let mut spec = spec.clone();
     if spec.source != Source::Api {
-        let Launch::Process(process) = &mut spec.launch;
-        process.env.values_mut().for_each(String::clear);
-        (process.command, process.args) = (process.shown_command(), process.shown_args());
-        process.cwd = process.shown_cwd().map(PathBuf::from);
+        match &mut spec.launch {
+            Launch::Process(process) => {
+                process.env.values_mut().for_each(String::clear);
+                (process.command, process.args) = (process.shown_command(), process.shown_args());
+                process.cwd = process.shown_cwd().map(PathBuf::from);
+            }
+            Launch::Remote(remote) => {
+                remote.headers.values_mut().for_each(String::clear);
+                (remote.url, remote.proxy) = (remote.shown_url(), remote.shown_proxy());
+                remote.auth.client_secret.iter_mut().for_each(String::clear);
+            }
+        }
     }
     spec
 }

@@ -1,35 +1,24 @@
-//! Puts one server's runner on its way: remembers its catalog, makes its handle, tracks its task,
-//! and starts the runner anew if it should ever panic.
+//! Puts one server's runner on its way: remembers its catalog, has handle and runner made, and
+//! tracks the task in which it runs.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use futures_util::FutureExt;
-use gantry_model::event::EventKind;
 use gantry_model::id::ServerId;
-use gantry_model::restart::History;
+use gantry_model::mcp::ClientCan;
 use gantry_model::secret::Redactor;
-use gantry_model::spec::{Launch, ServerSpec, Start};
+use gantry_model::spec::{AuthKind, Launch, ServerSpec, Start};
 use gantry_model::status::State;
-use gantry_sandbox::Meter;
-use tokio::sync::{Notify, mpsc, watch};
-use tokio_util::sync::CancellationToken;
-use tracing::{error, warn};
+use tracing::warn;
 
 use super::Supervisor;
 use crate::catalog::ServerCatalog;
-use crate::clock::Stopwatch;
+use crate::credentials::{Credentials, Target};
+use crate::server::begins::Begins;
 use crate::server::handle::{Live, ServerHandle};
-use crate::server::link::Counters;
 use crate::server::listing::Listing;
 use crate::server::logs::Logs;
-use crate::server::runner::{ServerRunner, UsageCell};
-use crate::server::status::ServerStatus;
-
-/// How long a runner that panicked stays away.
-const AFTER_PANIC: Duration = Duration::from_secs(1);
+use crate::transport::http::Way;
 
 impl Supervisor {
     /// Starts the runner of a server and returns its handle.
@@ -52,89 +41,62 @@ impl Supervisor {
                 (State::Starting, Live::Starting, remembered)
             }
         };
-        let (live_tx, live) = watch::channel(live);
-        let mut status = ServerStatus::new(first);
-        status.reason.clone_from(&spec.needs_approval);
-        status.tools = remembered.tools.len();
-        let (status_tx, status) = watch::channel(status);
-        // One place: an order that was not taken yet is the same order as the next.
-        let (orders_tx, orders) = mpsc::channel(1);
-        let usage = UsageCell::default();
-        let shown_usage = Arc::clone(&usage);
         let redactor = Arc::new(redactor(&spec));
-        let handle = ServerHandle {
+        let credentials = self.credentials(id, &spec).await;
+        let tools = remembered.tools.len();
+        let begins = Begins {
             id,
-            name: spec.name.clone(),
-            spec: Arc::clone(&spec),
             created_ms,
+            first,
             live,
-            status,
-            wake: Arc::new(Notify::new()),
-            orders: orders_tx,
-            stop: self.stopping.child_token(),
-            stopped: CancellationToken::new(),
             catalog: Arc::new(ArcSwap::from_pointee(remembered)),
             logs: Arc::new(Logs::new(Arc::clone(&redactor))),
-            counters: Arc::new(Counters::default()),
-            usage: Arc::new(move || {
-                let cell = shown_usage.lock().ok()?;
-                cell.as_ref().map(Meter::read)
-            }),
             redactor,
-            waiting: Arc::default(),
+            counters: Arc::default(),
+            stop: self.stopping.child_token(),
+            declares: ClientCan::NOTHING,
+            credentials,
         };
-        let policy = spec.life.restart.policy().unwrap_or_default();
-        let runner = ServerRunner {
-            id,
-            spec,
-            around: Arc::clone(&self.around),
-            live: live_tx,
-            status: status_tx,
-            wake: Arc::clone(&handle.wake),
-            orders,
-            stop: handle.stop.clone(),
-            catalog: Arc::clone(&handle.catalog),
-            logs: Arc::clone(&handle.logs),
-            counters: Arc::clone(&handle.counters),
-            usage,
-            policy,
-            history: History::default(),
-            watch: Stopwatch::start(),
-            era_hint: handle.catalog.load().hello.as_ref().map(|hello| hello.era),
-        };
-        self.track(runner, lazy, &handle);
+        let (handle, runner) = begins.assemble(&self.around, spec);
+        runner.status.send_modify(|status| status.tools = tools);
+        let stopped = handle.stopped.clone();
+        let profiles = Arc::clone(&handle.profiles);
+        self.around.tracker.spawn(async move {
+            runner.keep_running(lazy).await;
+            profiles.close().await;
+            stopped.cancel();
+        });
         handle
     }
 
-    /// Runs the runner until the server is stopped, a panic of ours notwithstanding.
-    fn track(&self, mut runner: ServerRunner, lazy: bool, handle: &ServerHandle) {
-        let stopped = handle.stopped.clone();
-        let around = Arc::clone(&self.around);
-        self.around.tracker.spawn(async move {
-            let mut lazy = lazy;
-            loop {
-                let run = AssertUnwindSafe(runner.run(lazy)).catch_unwind().await;
-                match run {
-                    Ok(()) => break,
-                    Err(_panic) => {
-                        error!(server = %runner.spec.name, "the server's runner panicked");
-                        let what = "the runner failed inside the gateway and starts anew";
-                        around
-                            .events
-                            .report(&runner.spec.name, EventKind::StartFailed, what);
-                        // What panicked once may do so again; the next start sets it right then.
-                        let cut = AssertUnwindSafe(|| runner.cut_short(what));
-                        drop(std::panic::catch_unwind(cut));
-                        if runner.stop.is_cancelled() {
-                            break;
-                        }
-                        lazy = false;
-                        tokio::time::sleep(AFTER_PANIC).await;
-                    }
-                }
+    /// Takes up what was kept of the sign-in to a remote server, unless a person's own header or the
+    /// spec says that there is none.
+    async fn credentials(&self, id: ServerId, spec: &ServerSpec) -> Option<Credentials> {
+        let Launch::Remote(remote) = &spec.launch else {
+            return None;
+        };
+        let is_own = |name: &String| name.eq_ignore_ascii_case("authorization");
+        let is_off = remote.auth.kind == AuthKind::None || remote.headers.keys().any(is_own);
+        if is_off || spec.needs_approval.is_some() {
+            return None;
+        }
+        let way = match Way::new(&self.around.clients, remote) {
+            Ok(way) => way,
+            Err(error) => {
+                warn!(server = %spec.name, %error, "the server cannot be signed in to");
+                return None;
             }
-            stopped.cancel();
-        });
+        };
+        let target = Target {
+            server: spec.name.clone(),
+            url: remote.url.parse().ok()?,
+            auth: remote.auth.clone(),
+            way,
+            private: remote.allow_private,
+        };
+        let drawer = self.around.vault.drawer(spec.name.clone(), id);
+        let tracker = self.around.tracker.clone();
+        Some(Credentials::open(target, drawer, tracker).await)
     }
 
     /// Returns what the server offered when it last ran, if its spec is unchanged.
@@ -157,6 +119,8 @@ impl Supervisor {
 
 /// What a server is given may be a secret of its own.
 fn redactor(spec: &ServerSpec) -> Redactor {
-    let Launch::Process(process) = &spec.launch;
-    Redactor::new(&process.secrets())
+    match &spec.launch {
+        Launch::Process(process) => Redactor::new(&process.secrets()),
+        Launch::Remote(remote) => Redactor::new(&remote.secrets()),
+    }
 }

@@ -33,7 +33,10 @@ async fn supervisor(folder: &Path, armed: &Arc<AtomicBool>) -> Supervisor {
     let (_kill_at, kill_at) = watch::channel(None);
     let armed = Arc::clone(armed);
     let around = Surroundings {
-        driver: ProcessDriver::new(sandbox, Vec::new(), folder.to_owned()),
+        driver: Arc::new(ProcessDriver::new(sandbox, Vec::new(), folder.to_owned())),
+        clients: Arc::default(),
+        vault: crate::credentials::Vault::open(folder, project.clone(), store.clone()),
+        callback: watch::Sender::new(None),
         store: store.clone(),
         events,
         tracker: TaskTracker::new(),
@@ -44,6 +47,7 @@ async fn supervisor(folder: &Path, armed: &Arc<AtomicBool>) -> Supervisor {
                 panic!("a runner that panics");
             }
         }),
+        topics: Arc::default(),
         kill_at,
     };
     let catalog = Arc::new(Catalog::new(Expose::default(), OnCollision::default()));

@@ -63,7 +63,7 @@ impl Rig {
             method: "tools/call",
             params: Some(params.as_raw()),
             context: Context::default(),
-            progress: None,
+            client: None,
             timeout: None,
             lists: Lists::FromCatalog,
         };

@@ -24,7 +24,7 @@ use super::body::{JsonBody, document, json};
 use super::jobs::{JobId, settled};
 use super::{Api, Named, Who};
 use crate::http::context;
-use crate::http::error::{Problem, ProblemDocument};
+use crate::http::error::Problem;
 use crate::http::limits::Room;
 
 /// Returns the routes, for any key.
@@ -125,16 +125,6 @@ struct Wanted {
     (status = 202, description = "With `Prefer: respond-async`: it runs, `Location` says where to ask.",
         body = Accepted, headers(("Location" = String, description = "Where its outcome will be."),
             ("Preference-Applied" = String, description = "`respond-async`."))),
-    (status = 404, description = "`server.unknown`, `tool.unknown`, `item.unknown` or `method.unknown`.",
-        body = ProblemDocument<'static>, content_type = "application/problem+json"),
-    (status = 499, description = "`call.cancelled`: it was taken back.", body = ProblemDocument<'static>,
-        content_type = "application/problem+json"),
-    (status = 502, description = "The server failed: `server.exited`, `server.protocol`, `schema.output` and others.",
-        body = ProblemDocument<'static>, content_type = "application/problem+json"),
-    (status = 503, description = "`server.down`: it is not running; the detail says why and when the next try is.",
-        body = ProblemDocument<'static>, content_type = "application/problem+json"),
-    (status = 504, description = "`call.timeout`: no answer in time.", body = ProblemDocument<'static>,
-        content_type = "application/problem+json"),
 ))]
 pub(super) async fn call_server(
     State(api): State<Api>,
@@ -283,7 +273,7 @@ async fn run(engine: &Engine, wanted: &Wanted) -> Result<Response, Problem> {
         method: &wanted.method,
         params: wanted.params.as_ref().map(RawBuf::as_raw),
         context: wanted.context.clone(),
-        progress: None,
+        client: None,
         timeout: wanted.timeout,
         lists: match wanted.scope {
             Scope::All => Lists::FromCatalog,

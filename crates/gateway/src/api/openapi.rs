@@ -19,7 +19,7 @@ use utoipa::{Modify, OpenApi};
 
 use super::body::document;
 use super::{
-    Api, agents, call, calls, errors, health, history, html, keys, reference, servers, tools,
+    Api, agents, auth, call, calls, errors, health, history, html, keys, reference, servers, tools,
 };
 
 /// Returns the routes, which need no key.
@@ -42,6 +42,7 @@ pub(super) fn routes() -> Router<Api> {
     paths(
         servers::list, servers::register, servers::status, servers::replace, servers::change,
         servers::remove, servers::restart, servers::preview, servers::test,
+        auth::begin, auth::show, auth::end, auth::callback,
         history::logs, history::events, history::all_events,
         tools::list, tools::call, call::call_server,
         calls::list, calls::export, calls::one, calls::take_back,
@@ -65,12 +66,13 @@ pub(super) fn routes() -> Router<Api> {
 struct Document;
 
 /// Routes that need no key.
-const PUBLIC: [&str; 5] = [
+const PUBLIC: [&str; 6] = [
     "/healthz",
     "/api/v1/openapi.json",
     "/api/v1/docs",
     "/errors",
     "/errors/{code}",
+    "/oauth/callback",
 ];
 
 /// Routes that take any key; all that are neither here nor public take admin keys only.
@@ -81,6 +83,27 @@ const ANY_KEY: [&str; 6] = [
     "/api/v1/calls",
     "/api/v1/calls/export",
     "/api/v1/calls/{call}",
+];
+
+/// Routes that call a server.
+const CALLING: [&str; 2] = ["/api/v1/tools/call", "/api/v1/mcp/servers/{server}/call"];
+
+/// How a call fails beside what refuses any request.
+const CALL_FAILURES: [(&str, &str); 5] = [
+    (
+        "404",
+        "`server.unknown`, `tool.unknown`, `item.unknown` or `method.unknown`.",
+    ),
+    ("499", "`call.cancelled`: it was taken back."),
+    (
+        "502",
+        "The server failed: `server.exited`, `server.protocol`, `schema.output` and others.",
+    ),
+    (
+        "503",
+        "`server.down`: it is not running; the detail says why and when the next try is.",
+    ),
+    ("504", "`call.timeout`: no answer in time."),
 ];
 
 /// Adds what holds for every operation: keys, and the refusals that stand before all handlers.
@@ -158,6 +181,9 @@ fn complete(path: &str, operation: &mut Operation) {
             "422",
             "The body is JSON, but not what is expected; `issues` names the field.",
         );
+    }
+    if CALLING.contains(&path) {
+        refusals.extend(CALL_FAILURES);
     }
     for (status, what) in refusals {
         let known = &mut operation.responses.responses;

@@ -4,18 +4,22 @@
 //! from the model's is here. Never reads a file or the environment. Entry points:
 //! [`Register::into_spec`], and [`Register::of`] for what a patch changes.
 
+mod remote;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use gantry_model::id::ServerName;
 use gantry_model::spec::{
-    Allowances, CallPolicy, Launch, LifePolicy, ProcessLaunch, Profile, ResourceLimits,
-    RestartSpec, ServerSpec, Source, Start, ToolFilter, WhenUnresponsive, Written,
+    Allowances, CallPolicy, Launch, LifePolicy, ProcessLaunch, Profile, RemoteLaunch,
+    ResourceLimits, RestartSpec, ServerSpec, Source, SpecError, Start, ToolFilter,
+    WhenUnresponsive, Written,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use self::remote::{AuthBody, ReconnectBody, ToolBody, TransportName};
 use super::form::{Period, Size};
 
 /// What an administrator sends to register a server.
@@ -29,9 +33,9 @@ pub(super) struct Register {
     pub(super) name: ServerName,
     /// What a person says of it.
     description: Option<String>,
-    /// The program; no shell is involved.
+    /// The program; no shell is involved. A server has this or a `url`.
     #[schema(min_length = 1, example = "npx")]
-    command: String,
+    command: Option<String>,
     /// Its arguments, one each.
     #[serde(default)]
     args: Vec<String>,
@@ -44,8 +48,31 @@ pub(super) struct Register {
     /// How strictly it is held.
     #[serde(default)]
     profile: ProfileName,
-    /// When it starts; hosted ones with the gateway, local ones when they are first needed, if this
-    /// is left out.
+    /// Where a remote server is.
+    #[schema(example = "https://example.com/mcp")]
+    url: Option<String>,
+    /// How a remote server's messages travel.
+    #[serde(default)]
+    transport: TransportName,
+    /// Headers for a remote server; their values are never shown.
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    /// The HTTP proxy on the way to a remote server, such as `http://proxy:3128`.
+    proxy: Option<String>,
+    /// Whether the name in `url` may stand for a private address.
+    #[serde(default)]
+    allow_private: bool,
+    /// Certificates, in a PEM file, that are trusted beside the system's.
+    #[schema(value_type = Option<String>)]
+    ca_file: Option<PathBuf>,
+    /// How a remote server is signed in to.
+    #[serde(default)]
+    auth: AuthBody,
+    /// When a remote server is reached for again.
+    #[serde(default)]
+    reconnect: ReconnectBody,
+    /// When it starts; hosted ones with the gateway, local and remote ones when they are first
+    /// needed, if this is left out.
     start: Option<StartName>,
     /// Calls in flight at once; 1 for hosted ones, 32 for local ones, if this is left out.
     #[schema(minimum = 1)]
@@ -58,6 +85,8 @@ pub(super) struct Register {
     timeout_max: Option<Period>,
     /// How long a lane stays closed for a late answer.
     late_grace: Option<Period>,
+    /// How long a client may take to answer what the server asks of it during a call.
+    ask_timeout: Option<Period>,
     /// Whether user, session, run and trace are passed on to it.
     pass_context: Option<bool>,
     /// How long it may take to come up.
@@ -154,21 +183,53 @@ struct ServerTools {
     include: Option<Vec<String>>,
     /// None of these, whatever `include` says.
     exclude: Vec<String>,
+    /// What is said of single tools, by their own names.
+    settings: BTreeMap<String, ToolBody>,
 }
 
 impl Register {
     /// Makes the spec of a server that was registered by API; hosted ones start with the gateway.
-    pub(super) fn into_spec(self) -> ServerSpec {
+    pub(super) fn into_spec(self) -> Result<ServerSpec, SpecError> {
         let profile = match self.profile {
             ProfileName::Local => Profile::Local,
             ProfileName::Hosted => Profile::Hosted,
         };
-        let start = match (self.start, profile) {
-            (Some(StartName::Eager), _) | (None, Profile::Hosted) => Start::Eager, // row 1.8
-            (Some(StartName::Lazy), _) | (None, Profile::Local) => Start::Lazy,    // row 0.10
+        let launch = match (self.command, self.url) {
+            (Some(_), Some(_)) => return Err(SpecError::Both { server: self.name }),
+            (None, Some(url)) => Launch::Remote(RemoteLaunch {
+                transport: self.transport.into(),
+                headers: self.headers,
+                proxy: self.proxy,
+                allow_private: self.allow_private,
+                ca_file: self.ca_file,
+                auth: self.auth.into_spec(),
+                reconnect: self.reconnect.into_spec(),
+                ..RemoteLaunch::new(url)
+            }),
+            (command, None) => Launch::Process(ProcessLaunch {
+                command: command.unwrap_or_default(),
+                args: self.args,
+                env: self.env,
+                cwd: self.cwd,
+                profile,
+                limits: ResourceLimits {
+                    cpu: self.limits.cpu,
+                    memory_bytes: self.limits.memory.map(|size| size.0),
+                    pids: self.limits.pids,
+                },
+                written: Written::default(),
+            }),
+        };
+        let start = match (self.start, &launch, profile) {
+            (Some(StartName::Eager), ..) => Start::Eager,
+            (Some(StartName::Lazy), ..) => Start::Lazy,
+            (None, Launch::Process(_), Profile::Hosted) => Start::Eager, // row 1.8
+            (None, Launch::Remote(_), _) | (None, _, Profile::Local) => Start::Lazy, // row 0.10
         };
         let (calls, life) = (CallPolicy::default(), LifePolicy::default());
-        ServerSpec {
+        let settings = self.tools.settings.into_iter();
+        let settings = settings.map(|(name, tool)| (name, tool.into_spec()));
+        Ok(ServerSpec {
             name: self.name,
             description: self.description,
             start,
@@ -178,6 +239,7 @@ impl Register {
                 timeout: or(self.timeout, calls.timeout),
                 timeout_max: or(self.timeout_max, calls.timeout_max),
                 late_grace: or(self.late_grace, calls.late_grace),
+                ask_timeout: or(self.ask_timeout, calls.ask_timeout),
                 pass_context: self.pass_context.unwrap_or(calls.pass_context),
             },
             life: LifePolicy {
@@ -192,48 +254,63 @@ impl Register {
                 stop_grace: or(self.stop_grace, life.stop_grace),
                 restart: self.restart.into_spec(),
             },
-            launch: Launch::Process(ProcessLaunch {
-                command: self.command,
-                args: self.args,
-                env: self.env,
-                cwd: self.cwd,
-                profile,
-                limits: ResourceLimits {
-                    cpu: self.limits.cpu,
-                    memory_bytes: self.limits.memory.map(|size| size.0),
-                    pids: self.limits.pids,
-                },
-                written: Written::default(),
-            }),
+            launch,
             source: Source::Api,
             tools: ToolFilter {
                 include: self.tools.include,
                 exclude: self.tools.exclude,
+                settings: settings.collect(),
             },
             allow: Allowances {
                 shell: self.allow_shell,
                 env: self.allow_env,
             },
             needs_approval: None,
-        }
+        })
     }
 
     /// Returns the body that makes a spec, its secrets included: for patching, never for showing.
     pub(super) fn of(spec: &ServerSpec) -> Self {
-        let Launch::Process(process) = &spec.launch;
+        let (process, remote) = match &spec.launch {
+            Launch::Process(process) => (Some(process), None),
+            Launch::Remote(remote) => (None, Some(remote)),
+        };
         let (calls, life) = (&spec.calls, &spec.life);
         let some = |period: Duration| Some(Period(period));
+        let limits = process.map(|process| process.limits).unwrap_or_default();
+        let settings = spec.tools.settings.iter();
+        let settings = settings.map(|(name, tool)| (name.clone(), ToolBody::of(tool)));
         Self {
             name: spec.name.clone(),
             description: spec.description.clone(),
-            command: process.command.clone(),
-            args: process.args.clone(),
-            env: process.env.clone(),
-            cwd: process.cwd.clone(),
-            profile: match process.profile {
-                Profile::Local => ProfileName::Local,
-                Profile::Hosted => ProfileName::Hosted,
+            command: process.map(|process| process.command.clone()),
+            args: process
+                .map(|process| process.args.clone())
+                .unwrap_or_default(),
+            env: process
+                .map(|process| process.env.clone())
+                .unwrap_or_default(),
+            cwd: process.and_then(|process| process.cwd.clone()),
+            profile: match spec.profile() {
+                Some(Profile::Local) => ProfileName::Local,
+                Some(Profile::Hosted) | None => ProfileName::Hosted,
             },
+            url: remote.map(|remote| remote.url.clone()),
+            transport: remote
+                .map(|remote| remote.transport.into())
+                .unwrap_or_default(),
+            headers: remote
+                .map(|remote| remote.headers.clone())
+                .unwrap_or_default(),
+            proxy: remote.and_then(|remote| remote.proxy.clone()),
+            allow_private: remote.is_some_and(|remote| remote.allow_private),
+            ca_file: remote.and_then(|remote| remote.ca_file.clone()),
+            auth: remote
+                .map(|remote| AuthBody::of(&remote.auth))
+                .unwrap_or_default(),
+            reconnect: remote
+                .map(|remote| ReconnectBody::of(&remote.reconnect))
+                .unwrap_or_default(),
             start: Some(match spec.start {
                 Start::Eager => StartName::Eager,
                 Start::Lazy => StartName::Lazy,
@@ -243,6 +320,7 @@ impl Register {
             timeout: some(calls.timeout),
             timeout_max: some(calls.timeout_max),
             late_grace: some(calls.late_grace),
+            ask_timeout: some(calls.ask_timeout),
             pass_context: Some(calls.pass_context),
             handshake_timeout: some(life.handshake),
             health_every: some(life.health_every),
@@ -259,13 +337,14 @@ impl Register {
                 reset_after: some(life.restart.reset_after),
             },
             limits: LimitsBody {
-                cpu: process.limits.cpu,
-                memory: process.limits.memory_bytes.map(Size),
-                pids: process.limits.pids,
+                cpu: limits.cpu,
+                memory: limits.memory_bytes.map(Size),
+                pids: limits.pids,
             },
             tools: ServerTools {
                 include: spec.tools.include.clone(),
                 exclude: spec.tools.exclude.clone(),
+                settings: settings.collect(),
             },
             allow_shell: spec.allow.shell,
             allow_env: spec.allow.env.clone(),
@@ -298,7 +377,7 @@ mod tests {
 
     fn spec(body: serde_json::Value) -> Result<ServerSpec, String> {
         let body: Register = serde_json::from_value(body).map_err(|error| error.to_string())?;
-        Ok(body.into_spec())
+        body.into_spec().map_err(|error| error.to_string())
     }
 
     // row 1.1, row 1.8
@@ -306,7 +385,7 @@ mod tests {
     fn a_short_body_gets_the_defaults_of_a_hosted_server() {
         let spec = spec(serde_json::json!({ "name": "a", "command": "npx" })).unwrap();
         assert_eq!(spec.start, Start::Eager);
-        assert_eq!(spec.profile(), Profile::Hosted);
+        assert_eq!(spec.profile(), Some(Profile::Hosted));
         assert_eq!(
             (spec.calls, spec.life),
             (CallPolicy::default(), LifePolicy::default())
@@ -331,14 +410,16 @@ mod tests {
     fn everything_that_can_be_said_arrives() {
         let body = serde_json::json!({
             "name": "a", "command": "x", "args": ["-v"], "env": { "A": "1" }, "cwd": "/tmp",
-            "concurrency": 4, "queue": 9, "timeout": "2s", "timeout_max": 5000, "late_grace": "1s",
+            "concurrency": 4, "queue": 9, "timeout": "2s", "timeout_max": 5000, "late_grace": "1s", "ask_timeout": "1m",
             "handshake_timeout": "9s", "health_every": "1m", "health_timeout": "3s",
             "when_unresponsive": "reconnect", "stop_grace": "4s",
             "restart": { "at_once": 2, "window": "6s", "ladder": ["1s", 1500], "reset_after": "1m" },
             "limits": { "cpu": 0.25, "memory": "64M", "pids": 32 },
         });
         let spec = spec(body).unwrap();
-        let Launch::Process(process) = &spec.launch;
+        let Launch::Process(process) = &spec.launch else {
+            panic!("a command")
+        };
         assert_eq!(
             (process.limits.memory_bytes, process.limits.pids),
             (Some(64 << 20), Some(32))
@@ -363,6 +444,25 @@ mod tests {
         let first = spec(body).unwrap();
         let again = serde_json::to_value(Register::of(&first)).unwrap();
         assert_eq!(spec(again).unwrap(), first);
+    }
+
+    // rows 0.6, 0.10, 3.1, 3.4
+    #[test]
+    fn a_remote_server_survives_its_body() {
+        let body = serde_json::json!({
+            "name": "far", "url": "https://example.com/sse", "transport": "sse",
+            "headers": { "Authorization": "Bearer x" }, "proxy": "http://proxy:3128",
+            "allow_private": true, "ca_file": "/etc/ca.pem", "timeout": "9s",
+            "reconnect": { "first": "10ms", "away": "2s", "failures": 2 },
+            "tools": { "settings": { "search": { "timeout": "5s", "idempotent": true } } },
+        });
+        let first = spec(body).unwrap();
+        assert_eq!(first.start, Start::Lazy);
+        assert!(first.tools.settings["search"].idempotent);
+        let again = serde_json::to_value(Register::of(&first)).unwrap();
+        assert_eq!(spec(again).unwrap(), first);
+        let both = serde_json::json!({ "name": "a", "command": "x", "url": "https://x" });
+        assert!(spec(both).unwrap_err().contains("exclude each other"));
     }
 
     #[test]

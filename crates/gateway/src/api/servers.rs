@@ -8,6 +8,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use gantry_engine::EngineError;
 use gantry_model::caller::Caller;
 use gantry_model::id::ServerName;
 use http::header::LOCATION;
@@ -19,7 +20,7 @@ use utoipa::ToSchema;
 use super::body::{JsonBody, json, unusable};
 use super::query::{Asked, Page, Paging};
 use super::register::Register;
-use super::views::{LogLineView, ServerStatusView, ServerSummary, SpecView, now_ms};
+use super::views::{LogLineView, ServerStatusView, ServerSummary, SpecView, command, now_ms, url};
 use super::{Api, Named, Who};
 use crate::http::error::{Problem, ProblemDocument};
 use crate::http::wrong_method;
@@ -58,7 +59,9 @@ pub(super) struct Preview {
     /// Whether a server of that name is there already, so that registering would be refused.
     exists: bool,
     /// The program that would be started.
-    command: String,
+    command: Option<String>,
+    /// Where it would be connected to, without what may be secret.
+    url: Option<String>,
     /// What would be in force, defaults included; of its environment only the names.
     spec: SpecView,
 }
@@ -105,7 +108,10 @@ pub(super) async fn register(
     Who(caller): Who,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let spec = body.read::<Register>()?.into_spec();
+    let spec = body
+        .read::<Register>()?
+        .into_spec()
+        .map_err(EngineError::from)?;
     let server = api.engine().register(&caller, spec).await?;
     let mut response = json(
         StatusCode::CREATED,
@@ -158,7 +164,8 @@ pub(super) async fn replace(
         .ok_or_else(|| unknown(&server))?;
     let asked: Register = body.read()?;
     same_name(&asked, &known.spec.name)?;
-    let view = api.engine().replace(&caller, asked.into_spec()).await?;
+    let spec = asked.into_spec().map_err(EngineError::from)?;
+    let view = api.engine().replace(&caller, spec).await?;
     Ok(json(StatusCode::OK, &ServerStatusView::of(&view, now_ms())))
 }
 
@@ -189,7 +196,8 @@ pub(super) async fn change(
     let whole = merged(whole, Value::Object(patch));
     let asked: Register = serde_json::from_value(whole).map_err(|error| unusable(&error))?;
     same_name(&asked, &known.spec.name)?;
-    let view = api.engine().replace(&caller, asked.into_spec()).await?;
+    let spec = asked.into_spec().map_err(EngineError::from)?;
+    let view = api.engine().replace(&caller, spec).await?;
     Ok(json(StatusCode::OK, &ServerStatusView::of(&view, now_ms())))
 }
 
@@ -246,13 +254,16 @@ async fn check(
     (status = 200, description = "It could be registered.", body = Preview),
 ))]
 pub(super) fn preview(api: &Api, body: &JsonBody) -> Result<Response, Problem> {
-    let spec = body.read::<Register>()?.into_spec();
-    spec.check().map_err(gantry_engine::EngineError::from)?;
-    let gantry_model::spec::Launch::Process(process) = &spec.launch;
+    let spec = body
+        .read::<Register>()?
+        .into_spec()
+        .map_err(EngineError::from)?;
+    spec.check().map_err(EngineError::from)?;
     let preview = Preview {
         name: spec.name.to_string(),
         exists: api.engine().server(spec.name.as_str()).is_some(),
-        command: process.shown_command(),
+        command: command(&spec),
+        url: url(&spec),
         spec: SpecView::of(&spec),
     };
     Ok(json(StatusCode::OK, &preview))
@@ -267,7 +278,10 @@ pub(super) fn preview(api: &Api, body: &JsonBody) -> Result<Response, Problem> {
         content_type = "application/problem+json"),
 ))]
 pub(super) async fn test(api: &Api, caller: &Caller, body: &JsonBody) -> Result<Response, Problem> {
-    let spec = body.read::<Register>()?.into_spec();
+    let spec = body
+        .read::<Register>()?
+        .into_spec()
+        .map_err(EngineError::from)?;
     let (view, log) = api.engine().try_out(caller, spec).await?;
     let trial = Trial {
         ok: view.status.ready_since_ms.is_some(),

@@ -6,6 +6,7 @@
 
 mod health;
 mod server;
+mod sign_in;
 mod spec;
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -18,7 +19,8 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 pub(super) use self::health::HealthView;
-pub(super) use self::server::{ServerStatusView, ServerSummary};
+pub(super) use self::server::{ServerStatusView, ServerSummary, command, url};
+pub(super) use self::sign_in::{Link, SignInStatus};
 pub(super) use self::spec::SpecView;
 
 /// Returns the time now, in milliseconds since 1970.

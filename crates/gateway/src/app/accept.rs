@@ -17,6 +17,9 @@ use tokio_util::task::TaskTracker;
 use super::connection::{self, Patience};
 use crate::http::Service;
 
+/// How many connections there may be in all.
+pub const CONNECTIONS: usize = 10_240;
+
 /// How many connections there may be.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
@@ -29,7 +32,7 @@ pub struct Bounds {
 impl Default for Bounds {
     fn default() -> Self {
         Self {
-            connections: 10_240,
+            connections: CONNECTIONS,
             // Behind a proxy, and on loopback, everybody has one address.
             per_address: 5_120,
         }

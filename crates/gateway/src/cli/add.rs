@@ -1,4 +1,5 @@
-//! `gantry add NAME -- COMMAND ARGS…`: registers a server with the running gateway and starts it.
+//! `gantry add NAME -- COMMAND ARGS…`, or `gantry add NAME URL`: registers a server with the running
+//! gateway and starts it.
 //!
 //! It is remembered in the data folder, not in a file; `gantry rm` takes it back.
 
@@ -9,6 +10,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use gantry_model::id::ServerName;
 use serde_json::{Map, Value, json};
+
+use crate::config::env::Environment;
 
 use super::Surroundings;
 use super::await_server;
@@ -22,8 +25,25 @@ use super::screen::Screen;
 pub(super) struct Options {
     /// The name that clients see
     name: ServerName,
-    /// A variable of its environment; may be given several times
-    #[arg(long, value_name = "NAME=VALUE")]
+    /// Where a remote server is
+    #[arg(value_name = "URL", required_unless_present = "command",
+        conflicts_with_all = ["command", "env", "cwd", "profile"])]
+    address: Option<String>,
+    /// A header for a remote server; may be given several times
+    #[arg(long, value_name = "NAME=VALUE", requires = "address")]
+    header: Vec<String>,
+    /// How a remote server's messages travel
+    #[arg(long, value_enum, default_value_t = TransportFlag::Auto, requires = "address")]
+    transport: TransportFlag,
+    /// The HTTP proxy on the way to a remote server
+    #[arg(long, value_name = "URL", requires = "address")]
+    proxy: Option<String>,
+    /// Let the URL's name stand for a private address
+    #[arg(long, requires = "address")]
+    allow_private: bool,
+    /// A variable of its environment, as `NAME=VALUE`, or as `NAME` with the value that it has here;
+    /// may be given several times
+    #[arg(long, value_name = "NAME[=VALUE]")]
     env: Vec<String>,
     /// The folder it runs in
     #[arg(long, value_name = "DIR")]
@@ -53,7 +73,7 @@ pub(super) struct Options {
     #[arg(long)]
     json: bool,
     /// The command and its arguments, after `--`
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
@@ -61,6 +81,13 @@ pub(super) struct Options {
 enum ProfileFlag {
     Local,
     Hosted,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum TransportFlag {
+    Auto,
+    StreamableHttp,
+    Sse,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -74,7 +101,7 @@ pub(super) async fn run(
     options: &Options,
     surroundings: &Surroundings,
 ) -> Result<ExitCode, Failure> {
-    let body = body(options)?;
+    let body = body(options, &surroundings.environment)?;
     let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
     let mut server = client.post("/api/v1/mcp/servers", Some(&body)).await?;
     if !options.no_wait {
@@ -97,38 +124,66 @@ pub(super) async fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-fn body(options: &Options) -> Result<Value, Failure> {
-    let mut env = Map::new();
-    for pair in &options.env {
+/// Reads headers, each as `NAME=VALUE`.
+fn headers(given: &[String]) -> Result<Map<String, Value>, Failure> {
+    let mut pairs = Map::new();
+    for pair in given {
         let (name, value) = pair
             .split_once('=')
             .filter(|(name, _)| !name.is_empty())
             .ok_or_else(|| {
-                Failure::new(Exit::Usage, format!("`{pair}` is no variable"))
-                    .hint("write `--env NAME=VALUE`")
+                Failure::new(Exit::Usage, format!("`{pair}` is no header"))
+                    .hint("write `--header NAME=VALUE`")
             })?;
-        env.insert(name.to_owned(), value.into());
+        pairs.insert(name.to_owned(), value.into());
     }
-    let mut words = options.command.iter();
-    let command = words.next().cloned().unwrap_or_default();
-    let mut body = json!({
-        "name": options.name.as_str(),
-        "command": command,
-        "args": words.collect::<Vec<_>>(),
-        "env": env,
-        "profile": match options.profile {
-            ProfileFlag::Local => "local",
-            ProfileFlag::Hosted => "hosted",
-        },
-        "start": match options.start {
-            StartFlag::Eager => "eager",
-            StartFlag::Lazy => "lazy",
-        },
-    });
+    Ok(pairs)
+}
+
+fn body(options: &Options, environment: &Environment) -> Result<Value, Failure> {
+    let start = match options.start {
+        StartFlag::Eager => "eager",
+        StartFlag::Lazy => "lazy",
+    };
+    let mut body = match &options.address {
+        Some(url) => json!({
+            "name": options.name.as_str(),
+            "url": url,
+            "headers": headers(&options.header)?,
+            "transport": match options.transport {
+                TransportFlag::Auto => "auto",
+                TransportFlag::StreamableHttp => "streamable-http",
+                TransportFlag::Sse => "sse",
+            },
+            "allow_private": options.allow_private,
+            "start": start,
+        }),
+        None => {
+            let mut words = options.command.iter();
+            let command = words.next().cloned().unwrap_or_default();
+            let mut env = Map::new();
+            for given in &options.env {
+                let (name, value) = variable(given, environment)?;
+                env.insert(name.to_owned(), value.into());
+            }
+            json!({
+                "name": options.name.as_str(),
+                "command": command,
+                "args": words.collect::<Vec<_>>(),
+                "env": env,
+                "profile": match options.profile {
+                    ProfileFlag::Local => "local",
+                    ProfileFlag::Hosted => "hosted",
+                },
+                "start": start,
+            })
+        }
+    };
     let more = [
         ("description", options.description.clone().map(Value::from)),
         ("concurrency", options.concurrency.map(Value::from)),
         ("timeout", options.timeout.clone().map(Value::from)),
+        ("proxy", options.proxy.clone().map(Value::from)),
         (
             "cwd",
             options.cwd.as_ref().map(|cwd| cwd.to_string_lossy().into()),
@@ -140,4 +195,26 @@ fn body(options: &Options) -> Result<Value, Failure> {
         }
     }
     Ok(body)
+}
+
+/// Takes a variable apart; one without a value has the value of our own environment, so that a secret
+/// stands in no command line.
+fn variable<'a>(
+    given: &'a str,
+    environment: &'a Environment,
+) -> Result<(&'a str, &'a str), Failure> {
+    let (name, value) = match given.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (given, environment.get(given)),
+    };
+    if name.is_empty() {
+        let message = format!("`{given}` is no variable");
+        return Err(Failure::new(Exit::Usage, message).hint("write `--env NAME=VALUE`"));
+    }
+    let value = value.ok_or_else(|| {
+        let message = format!("there is no variable `{name}` in the environment");
+        Failure::new(Exit::Usage, message)
+            .hint(format!("set it first, or write `--env {name}=VALUE`"))
+    })?;
+    Ok((name, value))
 }

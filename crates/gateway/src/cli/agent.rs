@@ -6,11 +6,11 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::Surroundings;
+use super::as_json::AsJson;
 use super::client::segment;
 use super::failure::Failure;
 use super::find::Role;
-use super::format::{list, number, pretty, text, time};
-use super::screen::Screen;
+use super::format::{list, number, text, time};
 
 /// What `gantry agent` takes.
 #[derive(Debug, Args)]
@@ -22,20 +22,15 @@ pub(super) struct Options {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// List the agents with what they may use
-    Ls {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Ls(AsJson),
     /// Make an agent; `gantry key new --agent NAME` then makes its key
     New(New),
     /// Remove an agent with its grants and keys
     Rm {
         /// The agent's name
         name: String,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        shown: AsJson,
     },
 }
 
@@ -55,9 +50,8 @@ struct New {
     /// Do not see the granted tools that fit a pattern; may be given several times
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    shown: AsJson,
 }
 
 /// Lists, makes or removes agents.
@@ -67,36 +61,26 @@ pub(super) async fn run(
 ) -> Result<ExitCode, Failure> {
     let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
     match &options.action {
-        Action::Ls { json } => {
+        Action::Ls(shown) => {
             let answer = client.get_all("/api/v1/agents").await?;
-            show(&answer, *json, screen);
+            let heading = ["agent", "keys", "made", "label", "may use"];
+            shown.list(screen, &answer, &heading, row);
         }
         Action::New(new) => {
             let made = client.post("/api/v1/agents", Some(&body(new))).await?;
-            if new.json {
-                screen.line(&pretty(&made));
-            } else {
-                let may = words(&made, "/grants");
-                let may = if may.is_empty() {
-                    "nothing yet".to_owned()
-                } else {
-                    may
-                };
-                let line = format!("{} may use {may}", text(&made, "/name"));
-                screen.line(&Screen::safe(&line));
-            }
+            let may = match words(&made, "/grants") {
+                may if may.is_empty() => "nothing yet".to_owned(),
+                may => may,
+            };
+            let said = format!("{} may use {may}", text(&made, "/name"));
+            new.shown.done(screen, &made, &said);
         }
-        Action::Rm { name, json } => {
+        Action::Rm { name, shown } => {
             let path = format!("/api/v1/agents/{}", segment(name));
             client.get(&path).await?;
             client.delete(&path).await?;
-            if *json {
-                screen.line(&pretty(&json!({"removed": name})));
-            } else {
-                screen.line(&Screen::safe(&format!(
-                    "{name} is removed, and its keys open nothing any more"
-                )));
-            }
+            let said = format!("{name} is removed, and its keys open nothing any more");
+            shown.done(screen, &json!({"removed": name}), &said);
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -123,26 +107,19 @@ fn words(value: &Value, pointer: &str) -> String {
     words.join(" ")
 }
 
-fn show(answer: &Value, json: bool, screen: &Screen) {
-    if json {
-        return screen.line(&pretty(answer));
-    }
-    let row = |agent: &Value| {
-        let mut may = words(agent, "/grants");
-        for (word, pointer) in [("only", "/tools/include"), ("but not", "/tools/exclude")] {
-            let patterns = words(agent, pointer);
-            if !patterns.is_empty() {
-                may.push_str(&format!(", {word} {patterns}"));
-            }
+fn row(agent: &Value) -> Vec<String> {
+    let mut may = words(agent, "/grants");
+    for (word, pointer) in [("only", "/tools/include"), ("but not", "/tools/exclude")] {
+        let patterns = words(agent, pointer);
+        if !patterns.is_empty() {
+            may.push_str(&format!(", {word} {patterns}"));
         }
-        vec![
-            text(agent, "/name"),
-            list(agent, "/keys").len().to_string(),
-            number(agent, "/created_ms").map_or_else(String::new, time),
-            text(agent, "/label"),
-            may,
-        ]
-    };
-    let rows: Vec<Vec<String>> = list(answer, "/items").iter().map(row).collect();
-    screen.table(&["agent", "keys", "made", "label", "may use"], &rows);
+    }
+    vec![
+        text(agent, "/name"),
+        list(agent, "/keys").len().to_string(),
+        number(agent, "/created_ms").map_or_else(String::new, time),
+        text(agent, "/label"),
+        may,
+    ]
 }

@@ -42,6 +42,10 @@ pub(super) async fn settled(
                     &format!("is still {state} after {within:?}"),
                 ));
             }
+            "needs_sign_in" => {
+                let failed = failure(&status, &name, "needs a sign-in");
+                return Err(failed.hint(format!("run `gantry auth {name}`")));
+            }
             _ => {
                 return Err(failure(
                     &status,

@@ -15,7 +15,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::app::data::DataFolder;
-use crate::config::clients::disk::Opened;
+use crate::config::clients::disk::{Opened, Readers};
 use crate::config::clients::document::Document;
 use crate::config::clients::ours::{self, Way};
 use crate::config::clients::{Client, ClientError, Http, Place, Scope, Whereabouts, hide};
@@ -132,19 +132,30 @@ impl Task<'_> {
             .map_err(|error| failed(&error))?;
         // A file that cannot take the entry is found out before a key is made for it.
         self.text(&self.stdio()?)?;
-        let keys = Keys::new(self.surroundings, self.label());
+        let keys = self.keys();
         let (way, key) = self.way(&keys).await?;
         let text = self.text(&way)?;
         let changed = text != self.opened.text();
+        let holds_key = matches!(way, Way::Http { .. });
+        let readers = match holds_key {
+            true => Readers::Owner,
+            false => Readers::AsBefore,
+        };
         let mut copy = None;
         if changed && !self.options.dry_run {
-            copy = match self.opened.replace(&text) {
+            copy = match self.opened.replace(&text, readers) {
                 Ok(copy) => copy,
                 Err(error) => {
                     keys.undo(&key).await;
                     return Err(failed(&error));
                 }
             };
+        }
+        let closed = holds_key && self.opened.is_open_to_others() && !self.options.dry_run;
+        if closed && !changed {
+            self.opened
+                .close_to_others()
+                .map_err(|error| failed(&error))?;
         }
         let neighbours = Neighbours::find(&self, &way, &keys).await;
         let screen = &self.surroundings.screen;
@@ -158,11 +169,25 @@ impl Task<'_> {
                 "client": self.client.id, "scope": self.options.scope.to_string(),
                 "path": self.place.path, "name": self.options.name, "way": kind, "url": url,
                 "written": written, "backup": copy, "key_made": matches!(key, Key::Made { .. }),
+                "closed_to_others": closed,
                 "also_direct": neighbours.all(), "diff": self.difference(&text),
             })));
             return Ok(ExitCode::SUCCESS);
         }
         self.tell(&way, written, copy, &text);
+        if holds_key && self.opened.is_open_to_others() {
+            let (mark, done) = match closed {
+                true => (
+                    screen.good("✓"),
+                    "others on this machine could read it; now only its owner can (mode 0600)",
+                ),
+                false => (
+                    screen.doubtful("!"),
+                    "others on this machine can read it; connecting takes that from them (mode 0600)",
+                ),
+            };
+            screen.line(&format!("{mark} {done}"));
+        }
         neighbours.tell(self.client, screen);
         Ok(ExitCode::SUCCESS)
     }
@@ -179,7 +204,10 @@ impl Task<'_> {
         let changed = text != self.opened.text();
         let mut copy = None;
         if changed && !self.options.dry_run {
-            copy = self.opened.replace(&text).map_err(|error| failed(&error))?;
+            copy = self
+                .opened
+                .replace(&text, Readers::AsBefore)
+                .map_err(|error| failed(&error))?;
         }
         let has_key = matches!(
             self.known.as_ref().and_then(ours::way_of),
@@ -187,7 +215,7 @@ impl Task<'_> {
         );
         let mut revoked = None;
         if has_key && !self.options.dry_run {
-            revoked = Keys::new(self.surroundings, self.label()).revoke().await;
+            revoked = self.keys().revoke().await;
         }
         if self.options.json {
             screen.line(&pretty(&json!({
@@ -299,13 +327,10 @@ impl Task<'_> {
         text.map_err(|error| failed(&error))
     }
 
-    /// The label by which a client's key is found again.
-    fn label(&self) -> String {
-        let path = self.place.path.display();
-        match self.options.name.as_str() {
-            "gantry" => format!("{}, {path}", self.client.id),
-            name => format!("{} as {name}, {path}", self.client.id),
-        }
+    /// Returns the keys of this client's file.
+    fn keys(&self) -> Keys<'_> {
+        let label = key::label(self.client.id, &self.options.name, &self.place.path);
+        Keys::new(self.surroundings, label)
     }
 
     /// Returns what would change, on a dry run.
@@ -348,13 +373,6 @@ impl Task<'_> {
                 screen.line(&Screen::safe(&line));
                 screen.line(&format!("  Start {title} anew, so that it reads its file."));
             }
-        }
-        let holds_key = matches!(way, Way::Http { .. });
-        if written && holds_key && self.opened.is_open_to_others() {
-            screen.line(&format!(
-                "{} others on this machine may read the key in it: `chmod 600 '{path}'`",
-                screen.doubtful("!")
-            ));
         }
     }
 }

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::Value;
 
-use crate::config::clients::disk::Opened;
+use crate::config::clients::disk::{Opened, Readers};
 use crate::config::clients::takeover::{self, Differing, Done, Takeover};
 use crate::config::clients::{self, Client, ClientError, Scope, Whereabouts, hide, ours};
 
@@ -124,7 +124,9 @@ pub(super) fn run(options: &Options, surroundings: &Surroundings) -> Result<Exit
     let changed = text != opened.text();
     let mut copy = None;
     if changed && !options.dry_run {
-        copy = opened.replace(&text).map_err(|error| failed(&error))?;
+        copy = opened
+            .replace(&text, Readers::AsBefore)
+            .map_err(|error| failed(&error))?;
     }
     let difference = (changed && options.dry_run).then(|| {
         let (before, after) = (hide::toml(opened.text()), hide::toml(&text));
@@ -205,10 +207,6 @@ fn take(
     let done = takeover.take(source.client, &name, original, &normal, differing)?;
     if original != name.as_str() {
         taken.notes.push(format!("it is called `{name}` here"));
-    }
-    if normal.members.contains_key("url") {
-        let note = "it is behind a URL, and this version runs commands only: its entry waits";
-        taken.notes.push(note.to_owned());
     }
     for member in normal.without_effect() {
         taken

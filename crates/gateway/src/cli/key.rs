@@ -12,11 +12,11 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::Surroundings;
+use super::as_json::AsJson;
 use super::client::segment;
 use super::failure::{Exit, Failure};
 use super::find::Role;
-use super::format::{list, number, pretty, text, time};
-use super::screen::Screen;
+use super::format::{number, pretty, text, time};
 
 /// What `gantry key` takes.
 #[derive(Debug, Args)]
@@ -28,20 +28,15 @@ pub(super) struct Options {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// List the keys, without their text
-    Ls {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Ls(AsJson),
     /// Make a key; its text is shown this once
     New(New),
     /// Make a key worthless at once
     Revoke {
         /// The key's id, as `gantry key ls` shows it
         key: String,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        shown: AsJson,
     },
 }
 
@@ -62,9 +57,8 @@ struct New {
     /// Write it into a new file that only you can read, instead of showing it
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    shown: AsJson,
 }
 
 /// Lists, makes or revokes keys.
@@ -74,9 +68,13 @@ pub(super) async fn run(
 ) -> Result<ExitCode, Failure> {
     let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
     match &options.action {
-        Action::Ls { json } => {
-            let answer = client.get_all("/api/v1/keys").await?;
-            show(&answer, *json, screen);
+        Action::Ls(shown) => {
+            let mut answer = client.get_all("/api/v1/keys").await?;
+            if !shown.is_wanted() {
+                sort(&mut answer);
+            }
+            let heading = ["key", "kind", "agent", "made", "ends", "label"];
+            shown.list(screen, &answer, &heading, row);
         }
         Action::New(new) => {
             let mut body = json!({"kind": "agent", "agent": new.agent, "label": new.label});
@@ -95,7 +93,7 @@ pub(super) async fn run(
                 made["key"] = Value::Null;
                 made["file"] = path.display().to_string().into();
             }
-            if new.json {
+            if new.shown.is_wanted() {
                 screen.line(&pretty(&made));
             } else {
                 let place = [text(&made, "/key"), text(&made, "/file")].concat();
@@ -107,46 +105,37 @@ pub(super) async fn run(
                 screen.line(&place);
             }
         }
-        Action::Revoke { key, json } => {
+        Action::Revoke { key, shown } => {
             client
                 .delete(&format!("/api/v1/keys/{}", segment(key)))
                 .await?;
-            if *json {
-                screen.line(&pretty(&json!({"revoked": key})));
-            } else {
-                screen.line(&Screen::safe(&format!("{key} opens nothing any more")));
-            }
+            let said = format!("{key} opens nothing any more");
+            shown.done(screen, &json!({"revoked": key}), &said);
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(answer: &Value, json: bool, screen: &Screen) {
-    if json {
-        return screen.line(&pretty(answer));
+/// Puts keys in the order of whom they are for, the oldest first.
+fn sort(answer: &mut Value) {
+    if let Some(keys) = answer["items"].as_array_mut() {
+        keys.sort_by_cached_key(|key| {
+            let row = row(key);
+            [1, 2, 3, 5].map(|column| row[column].clone())
+        });
     }
-    let moment = |key: &Value, pointer: &str| number(key, pointer).map_or_else(String::new, time);
-    let row = |key: &Value| {
-        vec![
-            text(key, "/id"),
-            text(key, "/kind"),
-            text(key, "/agent"),
-            moment(key, "/created_ms"),
-            moment(key, "/expires_ms"),
-            text(key, "/label"),
-        ]
-    };
-    let mut rows: Vec<Vec<String>> = list(answer, "/items").iter().map(row).collect();
-    // By whom they are for, the oldest first.
-    rows.sort_by_key(|row| {
-        [
-            row[1].clone(),
-            row[2].clone(),
-            row[3].clone(),
-            row[5].clone(),
-        ]
-    });
-    screen.table(&["key", "kind", "agent", "made", "ends", "label"], &rows);
+}
+
+fn row(key: &Value) -> Vec<String> {
+    let moment = |pointer: &str| number(key, pointer).map_or_else(String::new, time);
+    vec![
+        text(key, "/id"),
+        text(key, "/kind"),
+        text(key, "/agent"),
+        moment("/created_ms"),
+        moment("/expires_ms"),
+        text(key, "/label"),
+    ]
 }
 
 /// Makes the file before the key, so that no key is made that nobody gets.

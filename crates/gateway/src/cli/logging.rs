@@ -13,6 +13,9 @@ const DEFAULT: &str = "warn,gantry=info,gantry_engine=info,gantry_sandbox=info,g
 /// When a person looks at the terminal, `up` itself tells what happens.
 const TIDY: &str = "warn";
 
+/// What is never logged in more detail.
+const SECRETIVE: [&str; 2] = ["rmcp=warn", "h2=warn"];
+
 /// Starts logging.
 pub(super) fn start(filter: Option<&str>, screen: &Screen) -> Result<(), Failure> {
     let default = if screen.is_terminal() && io::stderr().is_terminal() {
@@ -26,6 +29,10 @@ pub(super) fn start(filter: Option<&str>, screen: &Screen) -> Result<(), Failure
             Failure::plain(Exit::Usage, "the log filter cannot be understood", &error)
                 .hint("write for example `info`, or `warn,gantry_engine=debug`")
         })?;
+    // Whatever is asked for: at these levels they would write down codes and headers of sign-ins.
+    let filter = SECRETIVE.iter().fold(filter, |filter, quiet| {
+        filter.add_directive(quiet.parse().expect("the directives are right"))
+    });
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)

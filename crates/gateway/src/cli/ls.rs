@@ -30,10 +30,13 @@ pub(super) async fn run(
     } else if servers.is_empty() {
         screen.line("no servers");
     } else {
-        let columns = [
-            "/name", "/state", "/tools", "/source", "/profile", "/start", "/command",
-        ];
-        let row = |server| columns.map(|pointer| text(server, pointer)).to_vec();
+        let columns = ["/name", "/state", "/tools", "/source", "/profile", "/start"];
+        let row = |server| {
+            let mut row = columns.map(|pointer| text(server, pointer)).to_vec();
+            let places = ["/command", "/url"].map(|pointer| text(server, pointer));
+            row.push(places.concat());
+            row
+        };
         let rows: Vec<Vec<String>> = servers.iter().map(row).collect();
         let heading = [
             "server", "state", "tools", "from", "profile", "start", "command",

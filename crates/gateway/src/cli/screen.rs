@@ -5,6 +5,8 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
+use gantry_model::naming::is_invisible;
+
 use crate::config::env::Environment;
 
 use super::format;
@@ -104,7 +106,7 @@ impl Screen {
     pub(super) fn safe(text: &str) -> String {
         let mut harmless = String::with_capacity(text.len());
         for letter in text.chars() {
-            if matches!(letter, '\n' | '\t') || !is_hidden(letter) {
+            if matches!(letter, '\n' | '\t') || !(letter.is_control() || is_invisible(letter)) {
                 harmless.push(letter);
             } else {
                 harmless.extend(letter.escape_default());
@@ -112,13 +114,6 @@ impl Screen {
         }
         harmless
     }
-}
-
-/// Tells control characters, direction marks, zero-width and tag characters.
-fn is_hidden(letter: char) -> bool {
-    letter.is_control()
-        || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-        || ('\u{e0000}'..='\u{e007f}').contains(&letter)
 }
 
 #[cfg(test)]

@@ -157,6 +157,28 @@ fn one(server: &Value, screen: &Screen) {
         .collect();
     field("env", names.join(" "));
     field(
+        "url",
+        joined([text(server, "/url"), text(server, "/transport")], ", ")
+            .trim_start_matches("stdio")
+            .to_owned(),
+    );
+    field("proxy", text(server, "/spec/proxy"));
+    let names: Vec<String> = list(server, "/spec/headers")
+        .iter()
+        .map(|name| text(name, ""))
+        .collect();
+    field("headers", names.join(" "));
+    field(
+        "sign-in",
+        joined(
+            [
+                text(server, "/sign_in/state").replace('_', " "),
+                text(server, "/sign_in/link/link"),
+            ],
+            ", ",
+        ),
+    );
+    field(
         "profile",
         format!(
             "{}, {}, from {}",

@@ -5,10 +5,12 @@
 //! messages and nothing else. The end of the input takes back what is in flight. Entry point: [`run`].
 
 mod attach;
+mod batch;
 mod bridge;
 mod error;
 mod events;
 mod exchange;
+mod inflight;
 mod lines;
 mod session;
 
@@ -33,6 +35,8 @@ use bridge::{Bridge, Grace};
 
 /// How long the last messages may take to be written.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long everything may take after a signal, whatever the client and the gateway do.
+const AT_ONCE: Duration = Duration::from_millis(700);
 
 /// What `gantry stdio` takes.
 #[derive(Debug, Args)]
@@ -82,20 +86,31 @@ pub(super) async fn run(options: Options, surroundings: Surroundings) -> Result<
     let mut input = lines::read();
     let (out, written) = lines::write();
     let bridge = Bridge::new(gateway, path, out.clone());
-    let grace = loop {
-        tokio::select! {
-            biased;
-            _ = signals.next() => break Grace::None,
-            () = out.closed() => break Grace::None,
-            line = input.recv() => match line {
-                Some(line) => bridge.take(line).await,
-                None => break Grace::Short,
-            },
+    // Raced as a whole: a client that does not read holds up its own lines, not the end.
+    let serving = async {
+        while let Some(line) = input.recv().await {
+            bridge.take(line).await;
         }
     };
-    bridge.end(grace).await;
-    drop((bridge, out));
-    // A client that does not read any more gets no more.
-    drop(timeout(LAST_WORDS, written).await);
+    let grace = tokio::select! {
+        biased;
+        _ = signals.next() => Grace::None,
+        () = out.closed() => Grace::None,
+        () = serving => Grace::Short,
+    };
+    let ending = async {
+        bridge.end(grace).await;
+        drop((bridge, out));
+        // A client that does not read any more gets no more.
+        drop(timeout(LAST_WORDS, written).await);
+    };
+    match grace {
+        Grace::None => drop(timeout(AT_ONCE, ending).await),
+        Grace::Short => tokio::select! {
+            biased;
+            _ = signals.next() => {}
+            () = ending => {}
+        },
+    }
     Ok(ExitCode::SUCCESS)
 }

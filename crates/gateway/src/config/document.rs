@@ -3,7 +3,7 @@
 //! Knows no key and fills no variable; whoever reads a document can point at what is wrong in it.
 //! Never reads YAML. Entry points: [`Document::read`] for a file, [`Document::parse`] for its text.
 
-mod json;
+pub(super) mod json;
 mod toml;
 
 use std::fs::File;

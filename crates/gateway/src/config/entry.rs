@@ -5,7 +5,7 @@
 //! point: [`read`].
 
 pub(in crate::config) mod fields;
-mod remote;
+pub(in crate::config) mod remote;
 pub(in crate::config) mod told;
 
 use std::collections::BTreeMap;
@@ -13,8 +13,8 @@ use std::path::Path;
 
 use gantry_model::id::ServerName;
 use gantry_model::spec::{
-    Allowances, CallPolicy, LifePolicy, ProcessLaunch, Profile, ResourceLimits, ServerSpec, Source,
-    SpecError, Start, ToolFilter, WhenUnresponsive, Written,
+    Allowances, CallPolicy, Launch, LifePolicy, ProcessLaunch, Profile, ResourceLimits, ServerSpec,
+    Source, SpecError, Start, ToolFilter, ToolSettings, WhenUnresponsive, Written,
 };
 
 use super::document::{Document, Node, Span, Table, Value};
@@ -77,7 +77,7 @@ pub struct Reading {
 }
 
 /// The keys of an entry.
-pub const KEYS: [&str; 25] = [
+pub const KEYS: [&str; 30] = [
     "type",
     "transport",
     "command",
@@ -88,6 +88,11 @@ pub const KEYS: [&str; 25] = [
     "httpUrl",
     "serverUrl",
     "headers",
+    "proxy",
+    "allow_private",
+    "ca_file",
+    "auth",
+    "reconnect",
     "timeout",
     "disabled",
     "enabled",
@@ -107,12 +112,13 @@ pub const KEYS: [&str; 25] = [
 /// The keys of `limits`.
 pub const LIMITS: [&str; 4] = ["cpu", "memory", "memory_bytes", "pids"];
 /// The keys of `calls`.
-pub const CALLS: [&str; 6] = [
+pub const CALLS: [&str; 7] = [
     "concurrency",
     "queue",
     "timeout",
     "timeout_max",
     "late_grace",
+    "ask_timeout",
     "pass_context",
 ];
 /// The keys of `life`.
@@ -128,7 +134,9 @@ pub const LIFE: [&str; 7] = [
 /// The keys of `life.restart`.
 pub const RESTART: [&str; 4] = ["at_once", "window", "ladder", "reset_after"];
 /// The keys of `tools`.
-pub const TOOLS: [&str; 2] = ["include", "exclude"];
+pub const TOOLS: [&str; 3] = ["include", "exclude", "settings"];
+/// The keys of `tools.settings.NAME`.
+pub const TOOL: [&str; 2] = ["timeout", "idempotent"];
 
 /// Members that clients put into an entry and that need no word from us.
 const OF_CLIENTS: [&str; 9] = [
@@ -208,7 +216,7 @@ fn spec(told: &mut Told<'_>, entry: &Entry, fill: Fill<'_>) -> Option<ServerSpec
         source: Source::File,
         tools,
         allow,
-        ..ServerSpec::process(name?, launch?)
+        ..ServerSpec::new(name?, launch?)
     };
     if let Some(lanes) = concurrency {
         spec.calls.concurrency = u32::try_from(lanes).ok();
@@ -225,18 +233,16 @@ fn spec(told: &mut Told<'_>, entry: &Entry, fill: Fill<'_>) -> Option<ServerSpec
     Some(spec)
 }
 
-/// Reads how the server comes to life: a command, or a URL, which is checked and then refused.
-fn launch(fields: &mut Fields<'_, '_>, entry: &Entry) -> Option<ProcessLaunch> {
+/// Reads how the server comes to life: a command, or a URL.
+fn launch(fields: &mut Fields<'_, '_>, entry: &Entry) -> Option<Launch> {
     let kind = fields.kind(&TYPES);
-    let urls: Vec<&str> = ["url", "httpUrl", "serverUrl"]
-        .into_iter()
-        .filter(|key| fields.has(key))
-        .collect();
-    let remote = !urls.is_empty() || kind.is_some_and(|kind| kind != "stdio");
-    if remote {
-        remote::refuse(fields, entry, kind, &urls);
-        return None;
+    if remote::is_remote(fields, kind) {
+        return remote::read(fields, entry, kind).map(Launch::Remote);
     }
+    process(fields, entry).map(Launch::Process)
+}
+
+fn process(fields: &mut Fields<'_, '_>, entry: &Entry) -> Option<ProcessLaunch> {
     let command = fields.text("command");
     if command.is_none() && !fields.has("command") {
         let mistake = fields.told.mistake(&entry.name_span, Kind::Value);
@@ -287,6 +293,7 @@ fn written(told: &Told<'_>) -> Written {
         command: at("command"),
         args: args.collect(),
         cwd: at("cwd"),
+        url: ["url", "httpUrl", "serverUrl"].into_iter().find_map(at),
         variables: told.variables.clone(),
         inputs: told.inputs.clone(),
     }
@@ -317,6 +324,7 @@ fn calls(fields: &mut Fields<'_, '_>) -> CallPolicy {
     policy.timeout = calls.period("timeout").unwrap_or(policy.timeout);
     policy.timeout_max = calls.period("timeout_max").unwrap_or(policy.timeout_max);
     policy.late_grace = calls.period("late_grace").unwrap_or(policy.late_grace);
+    policy.ask_timeout = calls.period("ask_timeout").unwrap_or(policy.ask_timeout);
     policy.pass_context = calls.flag("pass_context").unwrap_or(policy.pass_context);
     policy
 }
@@ -365,18 +373,45 @@ fn tools(fields: &mut Fields<'_, '_>, table: &Table) -> ToolFilter {
     let Some(mut tools) = fields.below("tools", &TOOLS) else {
         return ToolFilter::default();
     };
+    let (include, exclude) = (tools.names("include"), tools.names("exclude"));
     ToolFilter {
-        include: tools.names("include"),
-        exclude: tools.names("exclude").unwrap_or_default(),
+        include,
+        exclude: exclude.unwrap_or_default(),
+        settings: settings(&mut tools),
     }
+}
+
+/// Reads what is said of single tools, by their own names. row 3.4
+fn settings(tools: &mut Fields<'_, '_>) -> BTreeMap<String, ToolSettings> {
+    let Some(node) = tools.node("settings") else {
+        return BTreeMap::new();
+    };
+    let Some(table) = node.as_table() else {
+        let help = "write a table for each tool, by its own name";
+        tools.told.wrong(node, "tools.settings", "a table", help);
+        return BTreeMap::new();
+    };
+    let mut named = Fields::new(tools.told, table, "tools.settings", tools.fill);
+    let mut settings = BTreeMap::new();
+    for member in &table.members {
+        if let Some(mut tool) = named.below(&member.key, &TOOL) {
+            let said = ToolSettings {
+                timeout: tool.period("timeout"),
+                idempotent: tool.flag("idempotent").unwrap_or_default(),
+            };
+            settings.insert(member.key.clone(), said);
+        }
+    }
+    settings
 }
 
 /// Tells what the model's own rules refuse, at the place that it is about.
 fn unusable(told: &mut Told<'_>, entry: &Entry, error: &SpecError) {
     let field = error.field();
-    let variable = field.strip_prefix("env.").and_then(|variable| {
-        let env = entry.node.find("env")?.as_table()?;
-        Some(env.get(variable)?.key_span.clone())
+    let variable = field.split_once('.').and_then(|(table, variable)| {
+        let table = Some(table).filter(|table| matches!(*table, "env" | "headers"))?;
+        let table = entry.node.find(table)?.as_table()?;
+        Some(table.get(variable)?.key_span.clone())
     });
     let short = field.strip_prefix("calls.").unwrap_or(&field);
     let span = variable
@@ -384,10 +419,12 @@ fn unusable(told: &mut Told<'_>, entry: &Entry, error: &SpecError) {
         .or_else(|| Some(entry.node.find(short)?.span.clone()))
         .unwrap_or_else(|| entry.name_span.clone());
     let kind = match error {
-        SpecError::Shell { .. } | SpecError::Script { .. } | SpecError::Variable { .. } => {
-            Kind::Refused
-        }
+        SpecError::Shell { .. }
+        | SpecError::Script { .. }
+        | SpecError::Variable { .. }
+        | SpecError::Remote { .. } => Kind::Refused,
         SpecError::Command { .. }
+        | SpecError::Both { .. }
         | SpecError::Nul { .. }
         | SpecError::Range { .. }
         | SpecError::Restart { .. } => Kind::Value,

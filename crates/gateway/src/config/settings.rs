@@ -9,6 +9,8 @@ use std::time::Duration;
 use gantry_engine::{Durability, OnStartFailure, Startup};
 use gantry_model::naming::{Expose, OnCollision};
 
+use crate::app::accept::CONNECTIONS;
+
 use super::document::Document;
 use super::entry::fields::Fields;
 use super::entry::told::Told;
@@ -36,12 +38,14 @@ pub struct Settings {
     pub drain: Option<Duration>,
     /// When servers are killed that do not stop.
     pub kill_after: Option<Duration>,
+    /// How many connections one address may hold.
+    pub connections_per_address: Option<usize>,
     /// Where each key stands, as `file:line`, and what is written there.
     pub origins: BTreeMap<&'static str, (String, String)>,
 }
 
 /// The keys of `[gateway]`.
-pub const KEYS: [&str; 10] = [
+pub const KEYS: [&str; 11] = [
     "listen",
     "insecure_bind",
     "hosts",
@@ -52,6 +56,7 @@ pub const KEYS: [&str; 10] = [
     "on_collision",
     "drain",
     "kill_after",
+    "connections_per_address",
 ];
 
 /// Reads `[gateway]`; everything that is wrong is told at once.
@@ -121,6 +126,9 @@ fn settle(gateway: &mut Fields<'_, '_>) -> Settings {
         ),
         drain: gateway.period("drain"),
         kill_after: gateway.period("kill_after"),
+        connections_per_address: gateway
+            .whole("connections_per_address", 1..=CONNECTIONS as u64)
+            .and_then(|count| usize::try_from(count).ok()),
         origins: BTreeMap::new(),
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Every way to fail is a denial; there is no branch that lets a request through without a key. A
 //! key that is right is never held up by others' wrong ones; wrong ones are counted, per address
-//! too, and beyond a bound answered 429. The first of an address and window is an event, and so is
-//! every tenfold more. Entry points: the methods of [`Gate`].
+//! too, and beyond a bound answered 429. The first of an address and window is an event and a row of
+//! the audit, and so is every tenfold more. Entry points: the methods of [`Gate`].
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::extract::ConnectInfo;
-use gantry_engine::Engine;
+use gantry_engine::{Engine, Surface};
 use gantry_model::caller::{Caller, KeyKind};
 use http::header::AUTHORIZATION;
 use http::request::Parts;
@@ -50,6 +50,10 @@ impl Gate {
 
     /// Returns whose key the request carries, of whichever kind.
     pub(crate) fn anyone(&self, parts: &Parts) -> Result<Caller, Problem> {
+        self.known(parts, Surface::Rest)
+    }
+
+    fn known(&self, parts: &Parts, surface: Surface) -> Result<Caller, Problem> {
         let key = bearer(&parts.headers, parts.uri.query())?;
         match self.engine.authenticate(key) {
             Some(caller) => Ok(caller),
@@ -57,16 +61,16 @@ impl Gate {
                 self.engine.count_wrong_key();
                 let (problem, news) = self.attempts.refuse(peer(parts));
                 if let Some(news) = news {
-                    self.engine.report_wrong_keys(news);
+                    self.engine.report_wrong_keys(surface, news);
                 }
                 Err(problem)
             }
         }
     }
 
-    /// Returns the agent behind the request; an admin key is refused (403). fault U4
+    /// Returns the agent behind a request to `/mcp`; an admin key is refused (403). fault U4
     pub(crate) fn agent(&self, parts: &Parts) -> Result<Caller, Problem> {
-        let caller = self.anyone(parts)?;
+        let caller = self.known(parts, Surface::Mcp)?;
         match caller.kind {
             KeyKind::Agent => Ok(caller),
             KeyKind::Admin => Err(Problem::new(StatusCode::FORBIDDEN, "auth.admin_key")

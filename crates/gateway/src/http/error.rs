@@ -169,7 +169,6 @@ impl Problem {
     }
 
     /// Returns the HTTP status on REST.
-    #[cfg(test)]
     pub(crate) fn status(&self) -> StatusCode {
         self.0.status
     }
@@ -201,6 +200,11 @@ impl Problem {
             self.0.carrier = Carrier::Status;
         }
         self
+    }
+
+    /// Returns what to do about it, unless the fault is ours.
+    pub(crate) fn hint(&self) -> Option<&str> {
+        self.0.hint.as_deref()
     }
 
     /// Returns the stable code.

@@ -66,7 +66,10 @@ impl Endpoint {
                     self.notified(&notification, owner);
                     return Answer::nothing();
                 }
-                Message::Response(_) => return Answer::nothing(),
+                Message::Response(response) => {
+                    self.replied(&response, session);
+                    return Answer::nothing();
+                }
             },
             Err(error) => return Answer::problem(None, error.into()),
         };
@@ -79,6 +82,9 @@ impl Endpoint {
         }
         if let Some(answer) = own_answer(&request, session) {
             return answer;
+        }
+        if let Some(answer) = self.subscription(visit, &request, session).await {
+            return answer.unwrap_or_else(|problem| Answer::problem(Some(request.id), problem));
         }
         let meta = request.params.and_then(|params| params.get("_meta"));
         let asked = Asked::of(&request, meta, Era::Handshake, Some(owner));

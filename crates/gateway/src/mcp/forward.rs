@@ -3,10 +3,13 @@
 //! Entry points: `Endpoint::forward` for an answer in one piece, [`Asked::forward`] for any other.
 
 use futures_util::future::Abortable;
-use gantry_engine::{Lists, Progress, Reply, Request as EngineRequest, Scope, Surface};
+use gantry_engine::{CallFailure, Client, Lists, Reply, Request as EngineRequest, Scope, Surface};
 use gantry_model::caller::{Caller, Context};
 use gantry_model::era::Era;
+use gantry_model::era::meta::Identity;
+use gantry_model::id::ServerName;
 use gantry_model::jsonrpc::{Raw, Request, RequestId};
+use gantry_model::mcp::{ClientCan, LogLevel};
 
 use super::answer::Answer;
 use super::inflight::Owner;
@@ -32,10 +35,47 @@ pub(super) struct Asked<'a> {
     pub(super) era: Era,
     /// Who may take it back by notification; in the stateless era nobody.
     pub(super) owner: Option<Owner>,
+    /// What the client can do for the server while it is answered.
+    pub(super) can: ClientCan,
+    /// From which level on the client wants log messages.
+    pub(super) level: Option<LogLevel>,
+}
+
+/// What became of a request, to be answered under whatever id it is waited for now.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// The engine replied.
+    Reply(Reply),
+    /// The engine failed.
+    Failed(CallFailure),
+    /// There is no such server for this caller.
+    NoServer(ServerName),
+    /// The client took it back.
+    TakenBack,
+    /// It failed inside the gateway.
+    Problem(Problem),
+}
+
+impl Outcome {
+    /// Makes the answer to a request.
+    pub(super) fn answer(
+        self,
+        id: RequestId<'_>,
+        (method, era): (&str, Era),
+        identity: &Identity,
+    ) -> Answer {
+        match self {
+            Self::Reply(reply) => Answer::reply(id, (method, era), reply, identity.info()),
+            Self::Failed(failure) => Answer::failure(id, era, Problem::from(failure)),
+            Self::NoServer(name) => Answer::problem(Some(id), unknown_server(name.as_str())),
+            Self::TakenBack => Answer::nothing(),
+            Self::Problem(problem) => Answer::problem(Some(id), problem),
+        }
+    }
 }
 
 impl<'a> Asked<'a> {
-    /// Takes what a request says.
+    /// Takes what a request says; its client can do nothing.
     pub(super) fn of(
         request: &'a Request<'a>,
         meta: Option<Raw<'a>>,
@@ -50,6 +90,8 @@ impl<'a> Asked<'a> {
             meta,
             era,
             owner,
+            can: ClientCan::NOTHING,
+            level: None,
         }
     }
 
@@ -59,8 +101,8 @@ impl<'a> Asked<'a> {
         endpoint: &Endpoint,
         (caller, scope): (&Caller, Scope),
         context: Context,
-        progress: Option<Progress>,
-    ) -> Answer {
+        client: Option<Client>,
+    ) -> Outcome {
         let server = match &scope {
             Scope::All => None,
             Scope::Server(name) => Some(name.clone()),
@@ -71,7 +113,7 @@ impl<'a> Asked<'a> {
             method: self.method,
             params: self.params,
             context,
-            progress,
+            client,
             timeout: None,
             lists: Lists::FromCatalog,
         };
@@ -85,7 +127,7 @@ impl<'a> Asked<'a> {
                     endpoint.sessions.inflight().enter(owner, self.id.raw());
                 match Abortable::new(work, registration).await {
                     Ok(outcome) => outcome,
-                    Err(_) => return Answer::nothing(),
+                    Err(_) => return Outcome::TakenBack,
                 }
             }
         };
@@ -93,18 +135,13 @@ impl<'a> Asked<'a> {
             // An empty list is also what a server that is not there has.
             Ok(reply) if reply.call.is_none() && reply.result.len() < EMPTY_LIST => {
                 match server.filter(|name| endpoint.server_of(caller, name).is_none()) {
-                    Some(name) => Answer::problem(Some(self.id), unknown_server(name.as_str())),
-                    None => self.reply(endpoint, reply),
+                    Some(name) => Outcome::NoServer(name),
+                    None => Outcome::Reply(reply),
                 }
             }
-            Ok(reply) => self.reply(endpoint, reply),
-            Err(failure) => Answer::failure(self.id, self.era, Problem::from(failure)),
+            Ok(reply) => Outcome::Reply(reply),
+            Err(failure) => Outcome::Failed(failure),
         }
-    }
-
-    fn reply(&self, endpoint: &Endpoint, reply: Reply) -> Answer {
-        let info = endpoint.identity.info();
-        Answer::reply(self.id, (self.method, self.era), reply, info)
     }
 }
 
@@ -117,6 +154,7 @@ impl Endpoint {
     ) -> Result<Answer, Problem> {
         let context = context::read(&visit.parts.headers, asked.meta)?;
         let who = (&visit.caller, visit.scope.clone());
-        Ok(asked.forward(self, who, context, None).await)
+        let outcome = asked.forward(self, who, context, None).await;
+        Ok(outcome.answer(asked.id, (asked.method, asked.era), &self.identity))
     }
 }

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use gantry_engine::{Capabilities, Scope};
 use gantry_model::era::{ProtocolVersion, negotiate, shape};
 use gantry_model::jsonrpc::{self, Edit, Raw, RawBuf, Request};
-use gantry_model::mcp::Method;
+use gantry_model::mcp::{ClientCan, Method};
 use http::{HeaderValue, StatusCode};
 
 use super::answer::{Answer, TTL_MS};
@@ -31,6 +31,8 @@ impl Endpoint {
                 .with_rpc(jsonrpc::INVALID_PARAMS, "`protocolVersion` must be a text")
         })?;
         let version = negotiate(&version);
+        let can = request.params.and_then(|params| params.get("capabilities"));
+        let can = can.map_or(ClientCan::NOTHING, ClientCan::read);
         let instructions = self.instructions(visit)?;
         let offered = self.offered(visit);
         let mut result = Edit::new(Raw::EMPTY_OBJECT);
@@ -43,7 +45,7 @@ impl Endpoint {
         }
         let session = self
             .sessions
-            .open(visit.caller.key, visit.scope.clone(), version)?;
+            .open(visit.caller.key, visit.scope.clone(), (version, can))?;
         let mut response = Answer::result(request.id, &result).into_response();
         let name = HeaderValue::try_from(session.id.to_string()).expect("hex digits are a value");
         response.headers_mut().insert(SESSION_HEADER, name);
@@ -95,7 +97,10 @@ fn offered(has: &Capabilities) -> RawBuf {
     if has.prompts {
         offered.set("prompts", changing);
     }
-    if has.resources {
+    if has.resources && has.subscriptions {
+        let watched = Raw::trusted(r#"{"listChanged":true,"subscribe":true}"#);
+        offered.set("resources", watched);
+    } else if has.resources {
         offered.set("resources", changing);
     }
     if has.completions {

@@ -1,9 +1,10 @@
-//! Streams on which clients hear that lists have changed: GET of a session in the handshake era,
-//! `subscriptions/listen` in the stateless one.
+//! Streams on which clients hear that lists and resources have changed: GET of a session in the
+//! handshake era, `subscriptions/listen` in the stateless one.
 //!
 //! One stream per session, so many per key. A stream ends when its client goes, its session ends,
-//! its key is revoked (fault U6) or the gateway stops. Changes are told at most once a second. Entry points:
-//! `Endpoint::listen_on_session` and `Endpoint::listen_on_request`.
+//! its key is revoked (fault U6) or the gateway stops. Changed lists are told at most once a second. A session's
+//! stream can be taken up again by `Last-Event-ID`. Entry points: `Endpoint::listen_on_session` and
+//! `Endpoint::listen_on_request`.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -14,7 +15,7 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
-use gantry_engine::{Capabilities, Engine};
+use gantry_engine::{Capabilities, Engine, Scope, Subscription};
 use gantry_model::era::meta::SUBSCRIPTION_ID;
 use gantry_model::id::KeyId;
 use gantry_model::jsonrpc::{self, Edit, OwnedRequestId, Raw, RawBuf, Request};
@@ -22,8 +23,9 @@ use http::StatusCode;
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
+use super::ring::{News, Ring};
 use super::sessions::{Listening, Session};
-use super::stream::{KEEP_ALIVE, event_stream, notification};
+use super::stream::{KEEP_ALIVE, event_stream, marked, notification};
 use super::{Endpoint, Visit};
 use crate::http::auth::bearer;
 use crate::http::error::Problem;
@@ -31,9 +33,11 @@ use crate::http::error::Problem;
 /// Streams of one key in the stateless era.
 const PER_KEY: usize = 64;
 /// How often a stream looks whether it may go on.
-const LOOK: Duration = Duration::from_millis(500);
+pub(super) const LOOK: Duration = Duration::from_millis(500);
 /// The least time between two changes that are told.
 const APART: Duration = Duration::from_secs(1);
+/// Asks a client whose stream was cut to come again soon.
+const RETRY: &str = "retry: 2000\n";
 
 impl Endpoint {
     /// Opens the stream of a session.
@@ -47,12 +51,17 @@ impl Endpoint {
                 .with_detail("this session has a stream already")
         })?;
         let has = self.engine().capabilities(&visit.caller, &visit.scope);
-        let ear = self.ear(visit, Wanted::of(&has), Place::Session(listening))?;
+        let ring = Arc::clone(&session.ring);
+        let mut ear = self.ear(visit, Wanted::of(&has), Place::Session(listening), ring)?;
+        let heard = visit.parts.headers.get("last-event-id");
+        let heard = heard.and_then(|id| id.to_str().ok()?.parse().ok());
+        ear.position = ear.ring.begin(heard);
+        ear.ring.come_again(ear.seen);
         Ok(ear.into_response())
     }
 
     /// Opens a stream of the stateless era, which begins with what was agreed on.
-    pub(super) fn listen_on_request(
+    pub(super) async fn listen_on_request(
         &self,
         visit: &Visit,
         request: &Request<'_>,
@@ -66,31 +75,41 @@ impl Endpoint {
             })?;
         let has = self.engine().capabilities(&visit.caller, &visit.scope);
         let wanted = Wanted::of(&has).only(asked);
-        let seat = self.listeners.take(visit.caller.key).ok_or_else(|| {
-            Problem::new(StatusCode::TOO_MANY_REQUESTS, "listen.too_many")
-                .with_detail(format!("this key has {PER_KEY} streams already"))
-                .with_retry_after(APART)
-        })?;
-        let place = Place::Request(request.id.to_owned(), seat);
-        let mut ear = self.ear(visit, wanted, place)?;
-        ear.acknowledge();
+        let seat = self.listeners.seat(visit.caller.key)?;
+        let ring = Arc::<Ring>::default();
+        let subscribed = self.subscribe_all(visit, request, asked, &ring).await?;
+        let (uris, kept): (Vec<_>, _) = subscribed.into_iter().unzip();
+        let place = Place::Request(request.id.to_owned(), seat, kept);
+        let mut ear = self.ear(visit, wanted, place, ring)?;
+        ear.acknowledge(&uris);
         Ok(ear.into_response())
     }
 
-    fn ear(&self, visit: &Visit, wanted: Wanted, place: Place) -> Result<Ear, Problem> {
+    fn ear(
+        &self,
+        visit: &Visit,
+        wanted: Wanted,
+        place: Place,
+        ring: Arc<Ring>,
+    ) -> Result<Ear, Problem> {
         let key = bearer(&visit.parts.headers, visit.parts.uri.query())?;
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         look.reset();
         let mut changes = self.engine().changes();
-        changes.mark_unchanged();
+        let seen = *changes.borrow_and_update();
         let now = Instant::now();
         Ok(Ear {
             engine: self.engine().clone(),
             key: key.into(),
+            scope: visit.scope.clone(),
             changes,
+            seen,
             wanted,
             place,
+            ring,
+            position: 0,
+            retry: RETRY,
             look,
             told: now,
             heard: now,
@@ -156,6 +175,7 @@ enum Place {
     Request(
         OwnedRequestId,
         #[expect(dead_code, reason = "held for its drop")] Seat,
+        #[expect(dead_code, reason = "held for its drop")] Vec<Subscription>,
     ),
 }
 
@@ -163,9 +183,17 @@ enum Place {
 struct Ear {
     engine: Engine,
     key: Box<str>,
+    scope: Scope,
     changes: watch::Receiver<u64>,
+    /// The count of changes that were told.
+    seen: u64,
     wanted: Wanted,
     place: Place,
+    ring: Arc<Ring>,
+    /// The number of the last news that were told.
+    position: u64,
+    /// What goes before the first event of a session: when to come again.
+    retry: &'static str,
     look: Interval,
     /// When a change was last told.
     told: Instant,
@@ -190,17 +218,21 @@ impl Ear {
             if let Some(event) = self.waiting.pop_front() {
                 return Some(event);
             }
+            if let Some((number, news)) = self.ring.after(self.position) {
+                self.position = number;
+                self.put(number, news);
+                self.ring.heard(number);
+                continue;
+            }
             tokio::select! {
                 changed = self.changes.changed() => {
                     changed.ok()?;
                     sleep_until(self.told + APART).await;
-                    self.changes.mark_unchanged();
+                    self.seen = *self.changes.borrow_and_update();
                     self.told = Instant::now();
-                    let params = self.params(&[]);
-                    for (method, _) in self.wanted.list() {
-                        self.waiting.push_back(notification(method, params.text()));
-                    }
+                    self.ring.tell(News::Lists);
                 }
+                () = self.ring.wait() => {}
                 _ = self.look.tick() => {
                     if self.is_over() {
                         return None;
@@ -213,6 +245,39 @@ impl Ear {
         }
     }
 
+    /// Puts news into words, if the client may hear them.
+    fn put(&mut self, number: u64, news: News) {
+        let told: Vec<(&str, RawBuf)> = match news {
+            News::Lists => {
+                let params = self.params(&[]);
+                let lists = self.wanted.list();
+                lists.map(|(method, _)| (method, params.clone())).collect()
+            }
+            News::Updated(uri) => {
+                let caller = self.engine.authenticate(&self.key);
+                let may =
+                    caller.is_some_and(|caller| self.engine.may_read(&caller, &self.scope, &uri));
+                let uri = RawBuf::string(&uri);
+                let params = || self.params(&[("uri", uri.as_raw())]);
+                let told = || ("notifications/resources/updated", params());
+                may.then(told).into_iter().collect()
+            }
+        };
+        let count = told.len();
+        for (nth, (method, params)) in told.into_iter().enumerate() {
+            let mut fields = String::new();
+            if let Place::Session(_) = self.place {
+                fields.push_str(std::mem::take(&mut self.retry));
+                // One that was cut off before the last of them hears them all again.
+                if nth + 1 == count {
+                    fields.push_str(&format!("id: {number}\n"));
+                }
+            }
+            let event = marked(&fields, method, params.text());
+            self.waiting.push_back(event);
+        }
+    }
+
     fn is_over(&self) -> bool {
         let session_ended = match &self.place {
             Place::Session(listening) => listening.0.is_ended(),
@@ -222,10 +287,14 @@ impl Ear {
         session_ended || key_revoked() || self.engine.is_draining()
     }
 
-    fn acknowledge(&mut self) {
+    fn acknowledge(&mut self, uris: &[String]) {
         let mut agreed = Edit::new(Raw::EMPTY_OBJECT);
         for (_, wish) in self.wanted.list() {
             agreed.set(wish, Raw::TRUE);
+        }
+        if !uris.is_empty() {
+            let uris = RawBuf::serialize(&uris).expect("texts are always JSON");
+            agreed.set_buf("resourceSubscriptions", uris);
         }
         let agreed = agreed.to_buf();
         let params = self.params(&[("notifications", agreed.as_raw())]);
@@ -241,11 +310,17 @@ impl Ear {
         }
         match &self.place {
             Place::Session(_) => {}
-            Place::Request(id, _) => {
+            Place::Request(id, ..) => {
                 params.set_meta(SUBSCRIPTION_ID, id.as_id().into());
             }
         }
         params.to_buf()
+    }
+}
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        self.ring.leave(self.seen);
     }
 }
 
@@ -254,6 +329,15 @@ impl Ear {
 pub(super) struct Listeners(Arc<Mutex<HashMap<KeyId, usize>>>);
 
 impl Listeners {
+    /// Takes a place for a stream.
+    pub(super) fn seat(&self, key: KeyId) -> Result<Seat, Problem> {
+        self.take(key).ok_or_else(|| {
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, "listen.too_many")
+                .with_detail(format!("this key has {PER_KEY} streams already"))
+                .with_retry_after(APART)
+        })
+    }
+
     fn take(&self, key: KeyId) -> Option<Seat> {
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = taken.entry(key).or_default();
@@ -270,7 +354,7 @@ impl Listeners {
 
 /// A place for a stream.
 #[derive(Debug)]
-struct Seat {
+pub(super) struct Seat {
     key: KeyId,
     listeners: Listeners,
 }

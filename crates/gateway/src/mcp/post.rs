@@ -6,19 +6,21 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Response as HttpResponse};
 use gantry_model::era::headers::Mirrored;
 use gantry_model::era::opening::{self, Opening};
 use gantry_model::era::{Era, EraError, meta};
 use gantry_model::jsonrpc::{
-    self, Limits, Message, Notification, Raw, Request, RequestId, WireError,
+    self, Limits, Members, Message, Notification, Raw, Request, RequestId, Response, WireError,
 };
+use gantry_model::mcp::{ClientCan, LogLevel, may_ask_back};
 use http::{HeaderMap, HeaderName};
 
 use super::answer::Answer;
 use super::forward::Asked;
 use super::inflight::Owner;
 use super::sessions::Session;
+use super::stream::token;
 use super::{Endpoint, VERSION_HEADER, Visit, values};
 use crate::http::error::Problem;
 use crate::http::limits::{Room, read_body};
@@ -34,7 +36,7 @@ impl Endpoint {
         self: &Arc<Self>,
         visit: &Visit,
         body: Body,
-    ) -> Result<Response, Problem> {
+    ) -> Result<HttpResponse, Problem> {
         let headers = &visit.parts.headers;
         media::json_only(headers)?;
         let accepts = Accepts::of(headers).any()?;
@@ -54,8 +56,11 @@ impl Endpoint {
                     self.notified(&notification, owner(visit, session.as_deref()));
                     Ok(Answer::nothing().into_response())
                 }
-                // We ask clients nothing, so nothing waits for their answers.
-                Message::Response(_) => Ok(Answer::nothing().into_response()),
+                Message::Response(response) => {
+                    let session = self.session(visit)?;
+                    self.replied(&response, session.as_deref());
+                    Ok(Answer::nothing().into_response())
+                }
             },
             Err(WireError::Batch) => Box::pin(self.batch(visit, &bytes)).await,
             Err(error) => Err(error.into()),
@@ -68,9 +73,14 @@ impl Endpoint {
         request: &Request<'_>,
         accepts: Accepts,
         room: &Room,
-    ) -> Result<Response, Problem> {
-        let meta = request.params.and_then(|params| params.get("_meta"));
-        let asked = match open(request, meta, &visit.parts.headers)? {
+    ) -> Result<HttpResponse, Problem> {
+        let Parts {
+            meta,
+            state,
+            responses,
+        } = Parts::of(request.params);
+        let asks_back = may_ask_back(&request.method);
+        let mut asked = match open(request, meta, &visit.parts.headers)? {
             Opening::Handshake(_) if request.method == "initialize" => {
                 return self.initialize(visit, request);
             }
@@ -79,24 +89,50 @@ impl Endpoint {
                 if let Some(answer) = own_answer(request, session.as_deref()) {
                     return Ok(answer.into_response());
                 }
+                if let Some(answer) = self.subscription(visit, request, session.as_deref()).await {
+                    return Ok(answer?.into_response());
+                }
                 let owner = Some(owner(visit, session.as_deref()));
-                Asked::of(request, meta, Era::Handshake, owner)
+                let mut asked = Asked::of(request, meta, Era::Handshake, owner);
+                // What the client is asked stands on the stream of its request.
+                if let Some(session) = session.filter(|_| accepts.events) {
+                    asked.can = session.can;
+                    asked.level = session.level();
+                }
+                asked
             }
-            Opening::Stateless(_) => match &*request.method {
+            Opening::Stateless(sender) => match &*request.method {
                 "server/discover" => return Ok(self.discover(visit, request)?.into_response()),
-                "subscriptions/listen" => return self.listen_on_request(visit, request),
-                _ => Asked::of(request, meta, Era::Stateless, None),
+                "subscriptions/listen" => return self.listen_on_request(visit, request).await,
+                _ => {
+                    let mut asked = Asked::of(request, meta, Era::Stateless, None);
+                    asked.can = ClientCan::read(sender.capabilities);
+                    asked.level = sender.log_level.and_then(|level| level.parse().ok());
+                    if let Some(responses) = responses.filter(|_| asks_back) {
+                        are_answers(responses)?;
+                    }
+                    if let Some(state) = state.filter(|_| asks_back) {
+                        let resumed = self.resume(visit, &asked, accepts, (state, responses));
+                        return Box::pin(resumed).await;
+                    }
+                    asked
+                }
             },
         };
-        let wants_progress = accepts.events
-            && meta
-                .and_then(|meta| meta.get(meta::PROGRESS_TOKEN))
-                .and_then(RequestId::read)
-                .is_some();
-        if wants_progress || !accepts.json {
+        if !asks_back {
+            asked.can = ClientCan::NOTHING;
+        }
+        let wants_words = accepts.events && (token(meta).is_some() || asked.level.is_some());
+        if wants_words || asked.can.anything() || !accepts.json {
             return Box::pin(self.stream(visit, &asked, accepts, room.clone())).await;
         }
         Ok(self.forward(visit, &asked).await?.into_response())
+    }
+
+    /// Takes a client's answer in, to what it was asked. fault T4
+    pub(super) fn replied(&self, response: &Response<'_>, session: Option<&Session>) {
+        let taken = session.is_some_and(|session| self.desk.asks.answered(session.id, response));
+        tracing::debug!(taken, "a client answered what it was asked");
     }
 
     /// Takes a notification in; all but `cancelled` need nothing of us.
@@ -114,6 +150,46 @@ impl Endpoint {
     }
 }
 
+/// What we look at in the params of a request, found in one pass.
+#[derive(Default)]
+struct Parts<'a> {
+    meta: Option<Raw<'a>>,
+    /// The state of a call that waits for its client.
+    state: Option<Raw<'a>>,
+    /// What the client says to what it was asked.
+    responses: Option<Raw<'a>>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(params: Option<Raw<'a>>) -> Self {
+        let mut parts = Self::default();
+        for member in params.into_iter().flat_map(Raw::members) {
+            if member.is("_meta") {
+                parts.meta = Some(member.value);
+            } else if member.is("requestState") {
+                parts.state = Some(member.value);
+            } else if member.is("inputResponses") {
+                parts.responses = Some(member.value);
+            }
+        }
+        parts
+    }
+}
+
+/// Refuses `inputResponses` that can be no answers.
+fn are_answers(responses: Raw<'_>) -> Result<(), Problem> {
+    let all = |mut members: Members<'_>| members.all(|member| member.value.is_object());
+    if responses.is_object() && all(responses.members()) {
+        return Ok(());
+    }
+    let why = "`inputResponses` must be an object of objects";
+    Err(
+        Problem::new(http::StatusCode::BAD_REQUEST, "request.params")
+            .with_detail(why)
+            .with_rpc(jsonrpc::INVALID_PARAMS, why),
+    )
+}
+
 /// Returns whose request it is.
 pub(super) fn owner(visit: &Visit, session: Option<&Session>) -> Owner {
     session.map_or(Owner::Key(visit.caller.key), |session| {
@@ -127,13 +203,18 @@ pub(super) fn own_answer(request: &Request<'_>, session: Option<&Session>) -> Op
         "ping" => {}
         "logging/setLevel" => {
             let level = request.params.and_then(|params| params.get("level"));
-            let Some(level) = level.and_then(Raw::string) else {
+            let level = level.and_then(Raw::string);
+            let Some(level) = level.and_then(|level| level.parse().ok()) else {
+                let levels = LogLevel::ALL.map(LogLevel::as_str).join(", ");
                 let problem = Problem::new(http::StatusCode::BAD_REQUEST, "request.params")
-                    .with_rpc(jsonrpc::INVALID_PARAMS, "`level` must be a text");
+                    .with_rpc(
+                        jsonrpc::INVALID_PARAMS,
+                        format!("`level` must be one of {levels}"),
+                    );
                 return Some(Answer::problem(Some(request.id), problem));
             };
             if let Some(session) = session {
-                session.set_level(&level.chars().take(32).collect::<String>());
+                session.set_level(level);
             }
         }
         _ => return None,

@@ -14,10 +14,13 @@ use std::time::Duration;
 use gantry_engine::Scope;
 use gantry_model::era::ProtocolVersion;
 use gantry_model::id::KeyId;
+use gantry_model::mcp::{ClientCan, LogLevel};
 use http::StatusCode;
 use tokio::time::Instant;
 
 use super::inflight::Inflight;
+use super::ring::Ring;
+use super::subscribe::Subscribed;
 use crate::http::error::Problem;
 
 /// Sessions in all.
@@ -32,6 +35,16 @@ const SWEEP: Duration = Duration::from_secs(60);
 /// A session's name: 128 random bits as 32 hex digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct SessionId(u128);
+
+impl SessionId {
+    /// Makes a name that nobody can guess.
+    pub(super) fn random() -> Result<Self, Problem> {
+        let mut bits = [0; 16];
+        getrandom::fill(&mut bits)
+            .map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "gateway.random"))?;
+        Ok(Self(u128::from_ne_bytes(bits)))
+    }
+}
 
 impl fmt::Display for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -64,7 +77,13 @@ pub(super) struct Session {
     pub(super) scope: Scope,
     /// The protocol version that was agreed on.
     pub(super) version: ProtocolVersion,
-    level: Mutex<Option<Box<str>>>,
+    /// What it is to be told outside of its requests.
+    pub(super) ring: Arc<Ring>,
+    /// The resources it listens to.
+    pub(super) subscribed: Subscribed,
+    /// What the client can do for servers.
+    pub(super) can: ClientCan,
+    level: Mutex<Option<LogLevel>>,
     seen_ms: AtomicU64,
     listening: AtomicBool,
     ended: AtomicBool,
@@ -72,8 +91,13 @@ pub(super) struct Session {
 
 impl Session {
     /// Remembers from which level on the client wants log messages.
-    pub(super) fn set_level(&self, level: &str) {
-        *self.level.lock().unwrap_or_else(PoisonError::into_inner) = Some(level.into());
+    pub(super) fn set_level(&self, level: LogLevel) {
+        *self.level.lock().unwrap_or_else(PoisonError::into_inner) = Some(level);
+    }
+
+    /// Returns from which level on the client wants log messages; none if it never said so.
+    pub(super) fn level(&self) -> Option<LogLevel> {
+        *self.level.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the one place for a listening stream; it is free again when the guard is dropped.
@@ -124,17 +148,18 @@ impl Sessions {
         &self,
         key: KeyId,
         scope: Scope,
-        version: ProtocolVersion,
+        (version, can): (ProtocolVersion, ClientCan),
     ) -> Result<Arc<Session>, Problem> {
-        let mut bits = [0; 16];
-        getrandom::fill(&mut bits)
-            .map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "gateway.random"))?;
+        let id = SessionId::random()?;
         let now = self.now_ms();
         let session = Arc::new(Session {
-            id: SessionId(u128::from_ne_bytes(bits)),
+            id,
             key,
             scope,
             version,
+            ring: Arc::default(),
+            subscribed: Subscribed::default(),
+            can,
             level: Mutex::default(),
             seen_ms: AtomicU64::new(now),
             listening: AtomicBool::new(false),
@@ -204,6 +229,7 @@ fn is_idle(session: &Session, now_ms: u64) -> bool {
 
 fn end(session: &Session) -> bool {
     session.ended.store(true, Ordering::Release);
+    session.subscribed.clear();
     true
 }
 
@@ -221,7 +247,11 @@ mod tests {
 
     fn open(sessions: &Sessions, n: u128) -> Arc<Session> {
         sessions
-            .open(key(n), Scope::All, ProtocolVersion::V2025_11_25)
+            .open(
+                key(n),
+                Scope::All,
+                (ProtocolVersion::V2025_11_25, ClientCan::NOTHING),
+            )
             .unwrap()
     }
 

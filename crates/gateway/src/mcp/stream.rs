@@ -1,12 +1,11 @@
-//! A call whose progress the client wants to hear of.
+//! A call whose client hears of it before its answer, or is asked something.
 //!
-//! Answered as one JSON document if it ends before it reports anything; else as a stream of events
-//! that ends with the answer. A client that reads too slowly loses progress, never the answer, and
-//! is cut off after a while; one that goes away takes its call back (faults A1, A4). Entry point:
-//! `Endpoint::stream`.
+//! Answered as one JSON document if it ends before anything is said of it; else as a stream of events
+//! that ends with the answer. A client that reads too slowly loses progress, never a question or the
+//! answer, and is cut off after a while; one that goes away takes its call back (faults A1, A4).
+//! Entry points: `Endpoint::stream`, `Desk::attend`.
 
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Context;
 use std::time::Duration;
@@ -15,16 +14,20 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use gantry_engine::Progress;
-use gantry_model::era::meta::PROGRESS_TOKEN;
-use gantry_model::jsonrpc::{Raw, RawBuf, RequestId};
+use gantry_engine::{Ask, AskAnswer, Client, Word};
+use gantry_model::era::Era;
+use gantry_model::era::meta::{Identity, PROGRESS_TOKEN};
+use gantry_model::jsonrpc::{Raw, RequestId};
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio_util::task::TaskTracker;
 
-use super::answer::Answer;
-use super::forward::Asked;
+use super::asks::{Asks, Entered};
+use super::forward::{Asked, Outcome};
+use super::held::Held;
+use super::turn::{Called, Token, Turn, UnderWay};
 use super::{Endpoint, Visit};
 use crate::http::context;
 use crate::http::error::Problem;
@@ -34,17 +37,25 @@ use crate::http::unpanicked;
 
 /// How often a quiet stream shows that it lives.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Events that wait for a client; with [`EVENT_BYTES`] at most 1 MiB.
+/// Events that wait for a client; at 64 KiB each at most 1 MiB.
 const WAITING: usize = 16;
-/// The longest progress that is passed on.
-const EVENT_BYTES: usize = 64 << 10;
-/// How long a client may leave the answer unread.
+/// How long a client may leave a question or the answer unread.
 const UNREAD: Duration = Duration::from_secs(30);
 
-type Work = Pin<Box<dyn Future<Output = Answer> + Send>>;
+/// What is needed to attend to a call while it is under way.
+pub(super) struct Desk {
+    /// Who we are.
+    pub(super) identity: Identity,
+    /// What clients of the handshake era are asked.
+    pub(super) asks: Arc<Asks>,
+    /// The calls that wait for a client of the stateless era.
+    pub(super) held: Arc<Held>,
+    /// Who moves what is said to the clients.
+    pub(super) tasks: TaskTracker,
+}
 
 impl Endpoint {
-    /// Answers a request whose client takes events.
+    /// Answers a request whose client takes events, or can be asked.
     pub(super) async fn stream(
         self: &Arc<Self>,
         visit: &Visit,
@@ -53,79 +64,177 @@ impl Endpoint {
         room: Room,
     ) -> Result<Response, Problem> {
         let context = context::read(&visit.parts.headers, asked.meta)?;
-        let (sink, mut progress) = mpsc::channel(WAITING);
-        let token = asked
-            .meta
-            .and_then(|meta| meta.get(PROGRESS_TOKEN))
-            .and_then(RequestId::read);
-        let sink = token.map(|token| Progress {
-            token: token.raw().into(),
-            sink,
-        });
-        let own = Owned::of(asked);
-        let (endpoint, caller, scope) =
-            (Arc::clone(self), visit.caller.clone(), visit.scope.clone());
-        let mut work: Work = Box::pin(async move {
+        let (words, heard) = mpsc::channel(WAITING);
+        let client = Client {
+            can: asked.can,
+            progress_token: token(asked.meta).filter(|_| accepts.events),
+            log_level: asked.level,
+            words,
+        };
+        let call = Arc::new(Called::of(asked, visit));
+        let (endpoint, caller) = (Arc::clone(self), visit.caller.clone());
+        let called = Arc::clone(&call);
+        let work = Box::pin(async move {
             let _room = room;
-            let asked = own.asked();
-            let work = asked.forward(&endpoint, (&caller, scope), context, sink);
+            let asked = called.asked();
+            let who = (&caller, called.scope.clone());
+            let work = asked.forward(&endpoint, who, context, Some(client));
             // Its own place, since the task that may run it must not die of it.
-            let answer = unpanicked(work).await;
-            answer.unwrap_or_else(|problem| Answer::problem(Some(own.id.as_id()), problem))
+            unpanicked(work).await.unwrap_or_else(Outcome::Problem)
         });
-        let mut first = None;
-        if accepts.json {
-            tokio::select! {
-                biased; // Progress before the end, or a quick call would lose it.
-                Some(params) = progress.recv() => first = Some(params),
-                answer = &mut work => return Ok(answer.into_response()),
-                () = sleep(KEEP_ALIVE) => {}
-            }
-        }
-        let (tx, rx) = mpsc::channel(WAITING);
-        if let Some(event) = first.and_then(|params| progress_event(&params)) {
-            // The channel is empty.
-            drop(tx.try_send(event));
-        }
-        self.tasks.spawn(pump(work, progress, tx));
-        Ok(events(rx))
+        let under_way = UnderWay {
+            call,
+            work,
+            words: heard,
+        };
+        let turn = Turn {
+            id: asked.id.to_owned(),
+            token: Token::First,
+        };
+        Ok(self.desk.attend(under_way, turn, accepts).await)
     }
 }
 
-/// Moves progress and, last, the answer to the client; ends early when the client is gone.
-async fn pump(mut work: Work, mut progress: mpsc::Receiver<Box<str>>, tx: mpsc::Sender<Bytes>) {
+/// Returns the token under which a request wants to hear of progress, raw.
+pub(super) fn token(meta: Option<Raw<'_>>) -> Option<Box<str>> {
+    let token = meta?.get(PROGRESS_TOKEN).and_then(RequestId::read)?;
+    Some(token.raw().into())
+}
+
+impl Desk {
+    /// Waits for a call on behalf of one request.
+    pub(super) async fn attend(
+        self: &Arc<Self>,
+        mut under_way: UnderWay,
+        turn: Turn,
+        accepts: Accepts,
+    ) -> Response {
+        let mut first = None;
+        while accepts.json && first.is_none() {
+            tokio::select! {
+                biased; // What is said before the end, or a quick call would lose it.
+                Some(word) = under_way.words.recv() => match word {
+                    Word::Ask(ask) if under_way.call.era == Era::Stateless => {
+                        match self.held.admit(&under_way.call, ask) {
+                            Ok(seat) => return seat.hold(self, under_way, &turn).into_response(),
+                            Err((ask, limit)) => too_many(ask, limit),
+                        }
+                    }
+                    word if accepts.events => first = Some(word),
+                    Word::Progress(_) | Word::Log(_) | Word::Ask(_) => {}
+                },
+                outcome = &mut under_way.work => {
+                    let answer = turn.answer(&under_way.call, outcome, &self.identity);
+                    return answer.into_response();
+                }
+                () = sleep(KEEP_ALIVE), if accepts.events => break,
+            }
+        }
+        let (tx, rx) = mpsc::channel(WAITING);
+        let desk = Arc::clone(self);
+        self.tasks.spawn(pump(desk, under_way, turn, first, tx));
+        events(rx)
+    }
+}
+
+/// Lets a call end because its client has too many that wait for it.
+fn too_many(ask: Ask, limit: usize) {
+    // A call that has just ended needs no answer.
+    drop(ask.answer.send(AskAnswer::TooMany { limit }));
+}
+
+/// Moves what is said and, last, the answer to the client; ends early when the client is gone.
+async fn pump(
+    desk: Arc<Desk>,
+    mut under_way: UnderWay,
+    turn: Turn,
+    mut first: Option<Word>,
+    tx: mpsc::Sender<Bytes>,
+) {
     let mut alive = interval(KEEP_ALIVE);
     alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
     alive.reset();
+    let mut asked: Vec<Entered> = Vec::new();
     let answer = loop {
-        tokio::select! {
+        let word = tokio::select! {
             // Fair: a flood of progress must not keep the call from its end, after which the rest of
-            // the progress still goes first.
+            // it still goes first.
             () = tx.closed() => return,
-            Some(params) = progress.recv() => {
-                if let Some(event) = progress_event(&params) {
-                    // A client that does not keep up misses it.
-                    drop(tx.try_send(event));
+            Some(word) = next(&mut first, &mut under_way.words) => word,
+            outcome = &mut under_way.work => {
+                while let Some(word) = first.take().or_else(|| under_way.words.try_recv().ok()) {
+                    tell(&tx, &turn, word);
+                }
+                break turn.answer(&under_way.call, outcome, &desk.identity);
+            }
+            _ = alive.tick() => {
+                drop(tx.try_send(Bytes::from_static(b":\n\n")));
+                continue;
+            }
+        };
+        match word {
+            Word::Ask(ask) if under_way.call.era == Era::Stateless => {
+                match desk.held.admit(&under_way.call, ask) {
+                    Ok(seat) => break seat.hold(&desk, under_way, &turn),
+                    Err((ask, limit)) => too_many(ask, limit),
                 }
             }
-            answer = &mut work => break answer,
-            _ = alive.tick() => drop(tx.try_send(Bytes::from_static(b":\n\n"))),
+            Word::Ask(ask) => {
+                let Some(session) = under_way.call.session() else {
+                    continue;
+                };
+                let (entered, events) = desk.asks.enter(session, ask);
+                asked.push(entered);
+                for event in events {
+                    if !deliver(&tx, event).await {
+                        return;
+                    }
+                }
+            }
+            word => tell(&tx, &turn, word),
         }
     };
-    while let Ok(params) = progress.try_recv() {
-        if let Some(event) = progress_event(&params) {
-            drop(tx.try_send(event));
-        }
+    for event in asked.iter_mut().flat_map(Entered::withdraw) {
+        drop(tx.try_send(event));
     }
     if let Some(message) = answer.into_message()
-        && timeout(UNREAD, tx.send(event(&message))).await.is_err()
+        && !deliver(&tx, event(&message)).await
     {
         tracing::debug!("a client did not read its answer and is cut off");
     }
 }
 
-fn progress_event(params: &str) -> Option<Bytes> {
-    (params.len() <= EVENT_BYTES).then(|| notification("notifications/progress", params))
+async fn next(first: &mut Option<Word>, words: &mut mpsc::Receiver<Word>) -> Option<Word> {
+    match first.take() {
+        Some(word) => Some(word),
+        None => words.recv().await,
+    }
+}
+
+/// Tells what needs no answer; a client that does not keep up misses it.
+fn tell(tx: &mpsc::Sender<Bytes>, turn: &Turn, word: Word) {
+    let event = match word {
+        Word::Progress(params) => turn.progress(&params),
+        Word::Log(params) => turn.log(&params),
+        Word::Ask(_) => None,
+    };
+    if let Some(event) = event {
+        drop(tx.try_send(event));
+    }
+}
+
+/// Waits until a client has room for an event; false if it never reads.
+async fn deliver(tx: &mpsc::Sender<Bytes>, event: Bytes) -> bool {
+    matches!(timeout(UNREAD, tx.send(event)).await, Ok(Ok(())))
+}
+
+/// Writes a notification as an event with these fields before it.
+pub(super) fn marked(fields: &str, method: &str, params: &str) -> Bytes {
+    let event = notification(method, params);
+    match fields {
+        "" => event,
+        fields => [fields.as_bytes(), &event].concat().into(),
+    }
 }
 
 /// Writes a notification as an event.
@@ -164,42 +273,11 @@ pub(super) fn event_stream(body: Body) -> Response {
     response
 }
 
-/// A request with its own memory, fit to outlive the one it came in.
-struct Owned {
-    id: gantry_model::jsonrpc::OwnedRequestId,
-    method: String,
-    params: Option<RawBuf>,
-    era: gantry_model::era::Era,
-    owner: Option<super::inflight::Owner>,
-}
-
-impl Owned {
-    fn of(asked: &Asked<'_>) -> Self {
-        Self {
-            id: asked.id.to_owned(),
-            method: asked.method.to_owned(),
-            params: asked.params.map(Raw::to_buf),
-            era: asked.era,
-            owner: asked.owner,
-        }
-    }
-
-    fn asked(&self) -> Asked<'_> {
-        let params = self.params.as_ref().map(RawBuf::as_raw);
-        let (era, owner) = (self.era, self.owner);
-        Asked {
-            id: self.id.as_id(),
-            method: &self.method,
-            params,
-            meta: None,
-            era,
-            owner,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use gantry_engine::Reply;
+
+    use super::super::turn::Work;
     use super::*;
 
     fn text(bytes: &Bytes) -> &str {
@@ -217,18 +295,49 @@ mod tests {
         );
     }
 
+    /// A desk, and a call whose words come from the channel.
+    fn desk(words: mpsc::Receiver<Word>, work: Work) -> (Arc<Desk>, UnderWay, Turn) {
+        let desk = Desk {
+            identity: Identity::gantry(),
+            asks: Arc::default(),
+            held: Held::new(),
+            tasks: TaskTracker::new(),
+        };
+        let id = RequestId::Number("1").to_owned();
+        let under_way = UnderWay {
+            call: Arc::new(Called::example(&id)),
+            work,
+            words,
+        };
+        let token = Token::First;
+        (Arc::new(desk), under_way, Turn { id, token })
+    }
+
+    async fn pumped(words: mpsc::Receiver<Word>, work: Work, tx: mpsc::Sender<Bytes>) {
+        let (desk, under_way, turn) = desk(words, work);
+        pump(desk, under_way, turn, None, tx).await;
+    }
+
+    fn done() -> Outcome {
+        Outcome::Reply(Reply {
+            call: None,
+            result: Bytes::from_static(b"{}"),
+            upstream: None,
+            is_error: false,
+        })
+    }
+
     // fault A1
     #[tokio::test(start_paused = true)]
     async fn a_slow_reader_loses_progress_and_gets_the_answer() {
-        let (sink, progress) = mpsc::channel::<Box<str>>(100);
+        let (words, heard) = mpsc::channel(100);
         for n in 0..100 {
-            sink.try_send(format!("{{\"progress\":{n}}}").into())
-                .unwrap();
+            let progress = Word::Progress(format!("{{\"progress\":{n}}}").into());
+            words.try_send(progress).unwrap();
         }
         let (tx, mut rx) = mpsc::channel(WAITING);
-        let done = Answer::result(RequestId::Number("1"), Raw::EMPTY_OBJECT);
-        let work: Work = Box::pin(async move { done });
-        drop(sink);
+        let work: Work = Box::pin(async { done() });
+        drop(words);
         let reading = async {
             sleep(Duration::from_secs(1)).await;
             let mut last = None;
@@ -238,7 +347,7 @@ mod tests {
             }
             (last, count)
         };
-        let ((), (last, count)) = tokio::join!(pump(work, progress, tx), reading);
+        let ((), (last, count)) = tokio::join!(pumped(heard, work, tx), reading);
         assert_eq!(count, WAITING + 1);
         assert!(text(&last.unwrap()).contains("\"result\":{}"));
     }
@@ -246,7 +355,7 @@ mod tests {
     // fault A4
     #[tokio::test]
     async fn a_client_that_is_gone_ends_the_work() {
-        let (_sink, progress) = mpsc::channel(1);
+        let (_words, heard) = mpsc::channel(1);
         let (tx, rx) = mpsc::channel(1);
         let (dropped, gone) = tokio::sync::oneshot::channel::<()>();
         let work: Work = Box::pin(async move {
@@ -254,31 +363,30 @@ mod tests {
             std::future::pending().await
         });
         drop(rx);
-        pump(work, progress, tx).await;
+        pumped(heard, work, tx).await;
         assert!(gone.await.is_err());
     }
 
     // fault A1
     #[tokio::test(start_paused = true)]
     async fn a_client_that_never_reads_is_cut_off() {
-        let (_sink, progress) = mpsc::channel(1);
+        let (_words, heard) = mpsc::channel(1);
         let (tx, _rx) = mpsc::channel(1);
         tx.try_send(Bytes::new()).unwrap();
-        let done = Answer::result(RequestId::Number("1"), Raw::EMPTY_OBJECT);
         let before = tokio::time::Instant::now();
-        pump(Box::pin(async move { done }), progress, tx).await;
+        pumped(heard, Box::pin(async { done() }), tx).await;
         assert_eq!(before.elapsed(), UNREAD);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_quiet_stream_shows_that_it_lives() {
-        let (_sink, progress) = mpsc::channel(1);
+        let (_words, heard) = mpsc::channel(1);
         let (tx, mut rx) = mpsc::channel(4);
         let work: Work = Box::pin(async {
             sleep(KEEP_ALIVE * 2 + Duration::from_secs(1)).await;
-            Answer::nothing()
+            Outcome::TakenBack
         });
-        pump(work, progress, tx).await;
+        pumped(heard, work, tx).await;
         let mut comments = 0;
         while let Some(event) = rx.recv().await {
             assert_eq!(text(&event), ":\n\n");

@@ -104,11 +104,15 @@ impl Folder {
         fs::read_to_string(self.home().join("stderr")).unwrap_or_default()
     }
 
-    fn rest(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+    /// Returns where the gateway listens, as `host:port`.
+    fn authority(&self) -> String {
         let running = fs::read(self.data().join("gateway.json")).unwrap();
         let running: Value = serde_json::from_slice(&running).unwrap();
-        let authority = running["url"].as_str().unwrap();
-        let authority = authority.trim_start_matches("http://");
+        let url = running["url"].as_str().unwrap();
+        url.trim_start_matches("http://").to_owned()
+    }
+
+    fn rest(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
         let key = fs::read_to_string(self.data().join("keys/admin.key")).unwrap();
         let bearer = format!("Bearer {}", key.trim());
         let headers = [
@@ -116,7 +120,7 @@ impl Folder {
             ("Content-Type", "application/json"),
         ];
         let body = body.map(Value::to_string).unwrap_or_default();
-        let answer = Connection::open(authority)
+        let answer = Connection::open(&self.authority())
             .unwrap()
             .request(method, path, &headers, body.as_bytes())
             .unwrap();

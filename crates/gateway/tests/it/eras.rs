@@ -5,10 +5,14 @@
 
 mod cancel;
 mod changes;
+mod first;
 mod headers;
+mod keeping;
+mod logging;
 mod progress;
 mod sessions;
 mod stateless;
+mod subscriptions;
 
 use std::time::Duration;
 
@@ -21,17 +25,17 @@ use crate::harness::{Answer, Connection, Gantry};
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A session of an older generation, at either endpoint; every message on a connection of its own.
-struct Older<'a> {
+pub(crate) struct Older<'a> {
     gantry: &'a Gantry,
     path: String,
     version: String,
-    id: String,
+    pub(crate) id: String,
     hello: Value,
 }
 
 impl<'a> Older<'a> {
     /// Shakes hands at an endpoint.
-    fn open(gantry: &'a Gantry, path: &str, version: &str) -> Self {
+    pub(crate) fn open(gantry: &'a Gantry, path: &str, version: &str) -> Self {
         let info = json!({"name": "old", "version": "1"});
         let params = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": info});
         let message = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
@@ -67,13 +71,13 @@ impl<'a> Older<'a> {
     }
 
     /// Sends a request and returns the answer.
-    fn send(&self, id: Value, method: &str, params: Value) -> Answer {
+    pub(crate) fn send(&self, id: Value, method: &str, params: Value) -> Answer {
         let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         self.posted(&message).send(self.gantry)
     }
 
     /// Sends a request and returns its result.
-    fn result(&self, method: &str, params: Value) -> Value {
+    pub(crate) fn result(&self, method: &str, params: Value) -> Value {
         let answer = self.send(json!("r1"), method, params).message();
         assert_eq!(answer["id"], "r1", "{answer:#}");
         assert!(answer["result"].is_object(), "{method}: {answer:#}");
@@ -81,23 +85,29 @@ impl<'a> Older<'a> {
     }
 
     /// Opens the stream of changes.
-    fn listen(&self) -> Connection {
-        self.bare("GET", "text/event-stream")
+    pub(crate) fn listen(&self) -> Connection {
+        self.bare("GET", "text/event-stream", &[])
+    }
+
+    /// Takes the stream up again after this event.
+    pub(crate) fn listen_after(&self, event: &str) -> Connection {
+        self.bare("GET", "text/event-stream", &[("Last-Event-ID", event)])
     }
 
     /// Ends the session.
-    fn end(&self) -> u16 {
-        self.bare("DELETE", "*/*").answer().unwrap().status
+    pub(crate) fn end(&self) -> u16 {
+        self.bare("DELETE", "*/*", &[]).answer().unwrap().status
     }
 
-    fn bare(&self, method: &str, accept: &str) -> Connection {
+    fn bare(&self, method: &str, accept: &str, more: &[(&str, &str)]) -> Connection {
         let bearer = format!("Bearer {}", self.gantry.agent);
-        let headers = [
+        let mut headers = vec![
             ("Authorization", bearer.as_str()),
             ("Accept", accept),
             ("Mcp-Session-Id", &self.id),
             ("MCP-Protocol-Version", &self.version),
         ];
+        headers.extend_from_slice(more);
         let mut connection = self.gantry.connect();
         connection.write(method, &self.path, &headers, b"").unwrap();
         connection
@@ -105,14 +115,16 @@ impl<'a> Older<'a> {
 }
 
 /// A stream of events that is being read.
-struct Events {
+pub(crate) struct Events {
     connection: Connection,
     text: String,
+    /// The id of the last event that had one.
+    pub(crate) id: Option<String>,
 }
 
 impl Events {
     /// Reads the head of an answer, which must be a stream.
-    fn of(mut connection: Connection) -> Self {
+    pub(crate) fn of(mut connection: Connection) -> Self {
         let head = connection.head().unwrap();
         assert_eq!(
             (head.status, head.header("content-type")),
@@ -123,14 +135,17 @@ impl Events {
         Self {
             connection,
             text: String::new(),
+            id: None,
         }
     }
 
     /// Returns the next message; none at the end of the stream.
-    fn next(&mut self) -> Option<Value> {
+    pub(crate) fn next(&mut self) -> Option<Value> {
         loop {
             if let Some((event, rest)) = self.text.split_once("\n\n") {
-                let data = event.strip_prefix("event: message\ndata: ");
+                let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
+                self.id = field("id: ").map(str::to_owned).or(self.id.take());
+                let data = field("event: message").and_then(|_| field("data: "));
                 let message =
                     data.map(|data| serde_json::from_str(data).expect("an event is JSON"));
                 assert!(
@@ -149,7 +164,7 @@ impl Events {
     }
 
     /// Tells whether nothing comes for this long.
-    fn is_silent_for(&mut self, time: Duration) -> bool {
+    pub(crate) fn is_silent_for(&mut self, time: Duration) -> bool {
         assert_eq!(self.text, "");
         self.connection
             .socket()

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
+mod asks;
 mod cli;
 mod clients;
 mod config;
@@ -17,6 +18,8 @@ mod faults_process;
 mod faults_stdio;
 mod first_minute;
 mod harness;
+mod matrix;
+mod oauth;
 mod prompts;
 mod proof;
 mod rest;
@@ -24,3 +27,4 @@ mod rows_calls;
 mod rows_lifecycle;
 mod shapes;
 mod tidy;
+mod upstream;

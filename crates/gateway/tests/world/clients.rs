@@ -13,28 +13,63 @@ use gantry_testkit::Evilpeer;
 use gantry_testkit::wait::eventually;
 
 use crate::harness::{Gantry, PROGRAM};
+use crate::remote::Remote;
 
 /// How a client reaches the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Http,
+    /// As the first protocol version has it.
+    Sse,
     Stdio,
 }
 
-/// A gateway with one peer, `a`.
+/// What stands behind the gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Behind {
+    /// Our peer, over its pipes.
+    Peer,
+    /// A server of the Python SDK, over streamable HTTP.
+    Http,
+    /// The same over HTTP+SSE.
+    Sse,
+}
+
+/// A gateway with one server, `a`.
 struct Stage {
     gantry: Gantry,
+    /// Ends after the gateway.
+    _remote: Option<Remote>,
 }
 
 impl Stage {
     fn set() -> Self {
-        let gantry = Gantry::builder().server("a", &Evilpeer::new()).start();
+        Self::before(Behind::Peer)
+    }
+
+    fn before(behind: Behind) -> Self {
+        let remote = match behind {
+            Behind::Peer => None,
+            Behind::Http => Some(Remote::python("streamable-http")),
+            Behind::Sse => Some(Remote::python("sse")),
+        };
+        let gantry = match &remote {
+            None => Gantry::builder().server("a", &Evilpeer::new()).start(),
+            Some(remote) => Gantry::builder().entry("a", remote.entry.clone()).start(),
+        };
         gantry.wait_state("a", "ready", Duration::from_secs(60));
-        Self { gantry }
+        Self {
+            gantry,
+            _remote: remote,
+        }
     }
 
     fn url(&self) -> String {
         format!("http://{}/mcp", self.gantry.authority)
+    }
+
+    fn sse_url(&self) -> String {
+        format!("http://{}/sse", self.gantry.authority)
     }
 
     /// Returns the command that a client starts which only starts programs.

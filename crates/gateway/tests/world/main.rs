@@ -21,8 +21,10 @@ mod it {
 
 mod clients;
 mod conformance;
+mod judged;
 mod parts;
 mod proxy;
+mod remote;
 mod servers;
 
 use it::harness;

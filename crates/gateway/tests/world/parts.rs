@@ -75,6 +75,12 @@ impl Running {
         Self { child, kept }
     }
 
+    /// Returns what it said so far.
+    pub(crate) fn said(&self) -> String {
+        let said = |name: &str| fs::read_to_string(self.kept.path().join(name)).unwrap_or_default();
+        said("stdout") + &said("stderr")
+    }
+
     /// Waits for its end.
     pub(crate) fn end(mut self) -> Ran {
         let mut status = None;

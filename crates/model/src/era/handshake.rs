@@ -1,7 +1,8 @@
 //! How we greet a server and read its greeting, in both eras.
 //!
 //! A server of unknown era is asked `server/discover` first; [`classify_probe_answer`] says
-//! whether to go on statelessly or with `initialize`. We declare no client capabilities.
+//! whether to go on statelessly or with `initialize`. A link that all share declares no client
+//! capabilities; one for clients that can the same declares theirs.
 
 use std::borrow::Cow;
 
@@ -9,6 +10,7 @@ use super::error::{HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION};
 use super::meta::{Identity, SERVER_INFO, upstream_params};
 use super::{Era, ProtocolVersion};
 use crate::jsonrpc::{Edit, ErrorBody, Outcome, Raw, RawBuf};
+use crate::mcp::ClientCan;
 
 /// What a server said about itself.
 #[derive(Debug, Clone)]
@@ -66,12 +68,12 @@ pub fn discover_params(identity: &Identity) -> RawBuf {
     upstream_params(ProtocolVersion::LATEST, None, identity).to_buf()
 }
 
-/// Returns the params of the `initialize` we send.
-pub fn initialize_params(identity: &Identity) -> RawBuf {
+/// Returns the params of the `initialize` we send, on behalf of clients that can do this.
+pub fn initialize_params(identity: &Identity, can: ClientCan) -> RawBuf {
     let version = RawBuf::string(ProtocolVersion::LATEST_HANDSHAKE.as_str());
     let mut edit = Edit::new(Raw::EMPTY_OBJECT);
     edit.set_buf("protocolVersion", version)
-        .set("capabilities", Raw::EMPTY_OBJECT)
+        .set_buf("capabilities", can.capabilities())
         .set("clientInfo", identity.info());
     edit.to_buf()
 }

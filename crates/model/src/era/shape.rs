@@ -11,6 +11,7 @@ use crate::mcp::Method;
 const RESULT_TYPE: &str = "resultType";
 const TTL: &str = "ttlMs";
 const SCOPE: &str = "cacheScope";
+const ELICITATION_ID: &str = "elicitationId";
 
 /// The longest time we let anyone keep a result (fault H14).
 pub const LONGEST_TTL_MS: i64 = 300_000;
@@ -102,5 +103,47 @@ pub fn error_code_to_legacy(method: Method, code: i64) -> i64 {
         RESOURCE_NOT_FOUND
     } else {
         code
+    }
+}
+
+/// Prepares what a server asks for a client of the handshake era, in which a person who is sent
+/// to a URL is sent there under a name; `key` is one, if the server gave none.
+pub fn ask_to_legacy(params: Option<Raw<'_>>, key: &str) -> RawBuf {
+    let params = params.unwrap_or(Raw::EMPTY_OBJECT);
+    let mut edit = Edit::new(params);
+    let is_url = params.get("mode").is_some_and(|mode| mode.is_string("url"));
+    if is_url && params.get(ELICITATION_ID).is_none() {
+        edit.set_buf(ELICITATION_ID, RawBuf::string(key));
+    }
+    edit.to_buf()
+}
+
+/// Prepares what a server asks for a client of the stateless era.
+pub fn ask_to_modern(params: Option<Raw<'_>>) -> RawBuf {
+    let params = params.unwrap_or(Raw::EMPTY_OBJECT);
+    let mut edit = Edit::new(params);
+    if params.get(ELICITATION_ID).is_some() {
+        edit.remove(ELICITATION_ID);
+    }
+    edit.to_buf()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_asks_changes_eras() {
+        let legacy = |text| ask_to_legacy(Some(Raw::trusted(text)), "a-1").into_text();
+        assert_eq!(
+            legacy(r#"{"mode":"url","url":"https://x"}"#),
+            r#"{"elicitationId":"a-1","mode":"url","url":"https://x"}"#
+        );
+        let own = r#"{"mode":"url","elicitationId":"b"}"#;
+        assert_eq!(legacy(own), own);
+        assert_eq!(legacy(r#"{"message":"m"}"#), r#"{"message":"m"}"#);
+        let modern = ask_to_modern(Some(Raw::trusted(own)));
+        assert_eq!(modern.text(), r#"{"mode":"url"}"#);
+        assert_eq!(ask_to_modern(None).text(), "{}");
     }
 }

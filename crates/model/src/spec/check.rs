@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{Launch, ProcessLaunch, ServerSpec, period};
+use super::{Launch, ProcessLaunch, RemoteError, ResourceLimits, ServerSpec, period};
 use crate::id::ServerName;
 use crate::restart::PolicyError;
 use crate::secret::{REDACTED, hide_arguments};
@@ -16,6 +16,12 @@ pub enum SpecError {
     /// No command, or one with a NUL byte.
     #[error("server `{server}`: `command` must name a program")]
     Command {
+        /// Whose spec it is.
+        server: ServerName,
+    },
+    /// A command and a URL, of which a server has one.
+    #[error("server `{server}`: `command` and `url` exclude each other")]
+    Both {
         /// Whose spec it is.
         server: ServerName,
     },
@@ -63,6 +69,14 @@ pub enum SpecError {
         /// What is allowed.
         range: &'static str,
     },
+    /// An address, a header or a wait of a remote server that cannot be used.
+    #[error("server `{server}`: {why}")]
+    Remote {
+        /// Whose spec it is.
+        server: ServerName,
+        /// What is wrong with it.
+        why: RemoteError,
+    },
     /// A restart policy that contradicts itself.
     #[error("server `{server}`: `life.restart` cannot be used")]
     Restart {
@@ -78,11 +92,12 @@ impl SpecError {
     /// Returns the field that is wrong, such as `limits.cpu`.
     pub fn field(&self) -> String {
         match self {
-            Self::Command { .. } | Self::Shell { .. } => "command".to_owned(),
+            Self::Command { .. } | Self::Shell { .. } | Self::Both { .. } => "command".to_owned(),
             Self::Script { .. } => "args".to_owned(),
             Self::Variable { variable, .. } => format!("env.{variable}"),
             Self::Nul { place, .. } => place.clone(),
             Self::Range { field, .. } => (*field).to_owned(),
+            Self::Remote { why, .. } => why.field(),
             Self::Restart { .. } => "life.restart".to_owned(),
         }
     }
@@ -91,8 +106,11 @@ impl SpecError {
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Command { .. } => {
-                "give the program in `command` and its arguments in `args`".to_owned()
+                "give the program in `command` and its arguments in `args`, or the `url` of a remote \
+                 server"
+                    .to_owned()
             }
+            Self::Both { .. } => "keep one of them".to_owned(),
             Self::Shell { .. } => "no shell is involved: put the program in `command` and each \
                                    argument in `args`"
                 .to_owned(),
@@ -105,6 +123,7 @@ impl SpecError {
                 variable.escape_debug()
             ),
             Self::Range { range, .. } => format!("allowed is {range}"),
+            Self::Remote { why, .. } => why.hint(),
             Self::Nul { .. } | Self::Restart { .. } => return None,
         };
         Some(hint)
@@ -191,8 +210,23 @@ fn shell_with_script(process: &ProcessLaunch) -> Option<&str> {
 impl ServerSpec {
     /// Checks what the types cannot say.
     pub fn check(&self) -> Result<(), SpecError> {
+        match &self.launch {
+            Launch::Process(process) => self.check_process(process)?,
+            Launch::Remote(remote) => remote.check().map_err(|why| SpecError::Remote {
+                server: self.name.clone(),
+                why,
+            })?,
+        }
+        let restart = self.life.restart.policy();
+        restart.map_err(|source| SpecError::Restart {
+            server: self.name.clone(),
+            source,
+        })?;
+        self.check_ranges()
+    }
+
+    fn check_process(&self, process: &ProcessLaunch) -> Result<(), SpecError> {
         let server = || self.name.clone();
-        let Launch::Process(process) = &self.launch;
         if process.command.trim().is_empty() {
             return Err(SpecError::Command { server: server() });
         }
@@ -240,16 +274,10 @@ impl ServerSpec {
                 return nul(format!("variable `{name}`"));
             }
         }
-        let restart = self.life.restart.policy();
-        restart.map_err(|source| SpecError::Restart {
-            server: server(),
-            source,
-        })?;
-        self.check_ranges()
+        Ok(())
     }
 
     fn check_ranges(&self) -> Result<(), SpecError> {
-        let Launch::Process(process) = &self.launch;
         let out = |field, given: String, range| {
             Err(SpecError::Range {
                 server: self.name.clone(),
@@ -258,7 +286,10 @@ impl ServerSpec {
                 range,
             })
         };
-        let limits = &process.limits;
+        let limits = match &self.launch {
+            Launch::Process(process) => process.limits,
+            Launch::Remote(_) => ResourceLimits::default(),
+        };
         if let Some(cpu) = limits.cpu
             && !(cpu.is_finite() && (0.01..=1024.0).contains(&cpu))
         {
@@ -285,12 +316,15 @@ impl ServerSpec {
         let periods = [
             ("calls.timeout", self.calls.timeout),
             ("calls.timeout_max", self.calls.timeout_max),
+            ("calls.ask_timeout", self.calls.ask_timeout),
             ("life.handshake", self.life.handshake),
             ("life.health_every", self.life.health_every),
             ("life.health_timeout", self.life.health_timeout),
         ];
         const DAY: Duration = Duration::from_secs(86_400);
-        for (field, given) in periods {
+        let of_tools = self.tools.settings.values();
+        let of_tools = of_tools.filter_map(|tool| Some(("tools.timeout", tool.timeout?)));
+        for (field, given) in periods.into_iter().chain(of_tools) {
             if !(Duration::from_millis(1)..=DAY).contains(&given) {
                 return out(field, period::show(given), "1ms to 24h");
             }

@@ -2,8 +2,12 @@
 //!
 //! Holds for everybody, before any grant: what is left out is neither listed nor called.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
+use super::period;
 use crate::grant::Pattern;
 
 /// Which tools of a server are offered; all of them if nothing is said.
@@ -16,12 +20,27 @@ pub struct ToolFilter {
     /// None of these, whatever `include` says.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<String>,
+    /// What an administrator says of single tools, by their own names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, ToolSettings>,
+}
+
+/// What an administrator says of one tool. row 3.4
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ToolSettings {
+    /// Its longest silence, in the place of the server's.
+    #[serde(with = "period::option", skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Duration>,
+    /// Whether calling it twice does no more than calling it once, so that a call that was cut off
+    /// may be made again.
+    pub idempotent: bool,
 }
 
 impl ToolFilter {
-    /// Tells whether every tool is offered.
+    /// Tells whether nothing is said of any tool.
     pub fn is_empty(&self) -> bool {
-        self.include.is_none() && self.exclude.is_empty()
+        self.include.is_none() && self.exclude.is_empty() && self.settings.is_empty()
     }
 
     /// Returns why a tool is left out, or nothing if it is offered.
@@ -49,6 +68,7 @@ mod tests {
         let filter = ToolFilter {
             include: Some(list(&["read_*", "echo"])),
             exclude: list(&["*_all"]),
+            ..ToolFilter::default()
         };
         assert_eq!(filter.leaves_out("echo"), None);
         assert_eq!(filter.leaves_out("read_one"), None);
@@ -61,5 +81,18 @@ mod tests {
             "`tools.include` does not name it"
         );
         assert!(ToolFilter::default().leaves_out("x").is_none());
+    }
+
+    #[test]
+    fn settings_of_tools_survive_their_stored_form() {
+        // row 3.4
+        let text = r#"{"settings":{"search":{"timeout":"5s","idempotent":true},"x":{"idempotent":false}}}"#;
+        let filter: ToolFilter = serde_json::from_str(text).unwrap();
+        let search = &filter.settings["search"];
+        assert_eq!(
+            (search.timeout, search.idempotent),
+            (Some(Duration::from_secs(5)), true)
+        );
+        assert_eq!(serde_json::to_string(&filter).unwrap(), text);
     }
 }

@@ -78,6 +78,32 @@ pub mod list {
     }
 }
 
+/// Durations that may be left out.
+pub mod option {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    struct Entry(#[serde(with = "super")] Duration);
+
+    /// Writes the duration as `show` does.
+    pub fn serialize<S: Serializer>(
+        period: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        period.map(Entry).serialize(serializer)
+    }
+
+    /// Reads the duration as a single one is read.
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        let entry = Option::<Entry>::deserialize(deserializer)?;
+        Ok(entry.map(|entry| entry.0))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

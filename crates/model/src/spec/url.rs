@@ -24,6 +24,9 @@ pub enum UrlError {
     /// A blank or a control character.
     #[error("it contains a blank or a control character")]
     Character,
+    /// An address in another spelling than its usual one, which hides where it leads. fault H4
+    #[error("its host is an address in an unusual spelling")]
+    Spelling,
 }
 
 impl UrlError {
@@ -36,6 +39,7 @@ impl UrlError {
             Self::UserInfo => "put credentials into `headers`",
             Self::Fragment => "remove the `#` and what follows it",
             Self::Character => "escape it as `%20` and the like",
+            Self::Spelling => "write the address as `127.0.0.1` or `[::1]`",
         }
     }
 }
@@ -69,7 +73,37 @@ pub fn check_url(url: &str) -> Result<(), UrlError> {
     if host.is_empty() {
         return Err(UrlError::Host);
     }
+    let is_bracketed = authority.starts_with('[');
+    if !is_bracketed && hides_an_address(host) {
+        return Err(UrlError::Spelling);
+    }
     Ok(())
+}
+
+/// Tells whether a host would be read as an IPv4 address without being spelled as one: browsers
+/// and libraries take `0x7f.1`, `2130706433` and `127.1` for `127.0.0.1`.
+fn hides_an_address(host: &str) -> bool {
+    let host = host.strip_suffix('.').unwrap_or(host);
+    let last = host.rsplit('.').next().unwrap_or_default();
+    let hexadecimal = last.strip_prefix("0x").or_else(|| last.strip_prefix("0X"));
+    let is_number = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit())
+        || hexadecimal.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    let is_encoded = host.contains('%') || !host.is_ascii();
+    let usual = || host.parse::<core::net::Ipv4Addr>().is_ok();
+    is_encoded || is_number && !usual()
+}
+
+/// Tells whether a text is the URL of a proxy: `http`, perhaps a login, a host, and no path.
+pub(super) fn is_plain_proxy(url: &str) -> bool {
+    let Some(rest) = url.strip_prefix("http://") else {
+        return false;
+    };
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+    check_url(&format!("http://{host}")).is_ok()
+        && !rest.contains(|letter: char| {
+            letter.is_control() || letter.is_whitespace() || matches!(letter, '/' | '?' | '#')
+        })
 }
 
 #[cfg(test)]
@@ -100,5 +134,18 @@ mod tests {
         check("https://user:pw@example.com", &UrlError::UserInfo);
         check("https://example.com#x", &UrlError::Fragment);
         check("https://example.com/a b", &UrlError::Character);
+        // fault H4
+        for host in [
+            "0x7f.1",
+            "2130706433",
+            "127.1",
+            "0177.0.0.1",
+            "127.0.0.0x1",
+            "ⓛocalhost",
+        ] {
+            check(&format!("http://{host}/mcp"), &UrlError::Spelling);
+        }
+        assert_eq!(check_url("http://127.0.0.1:1/x"), Ok(()));
+        assert_eq!(check_url("http://7.example.com/x"), Ok(()));
     }
 }

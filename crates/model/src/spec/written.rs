@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::ProcessLaunch;
+use super::{ProcessLaunch, RemoteLaunch};
 use crate::secret::{
     REDACTED, SecretText, hide_arguments, is_secret_name, looks_secret, secret_arguments, userinfo,
 };
@@ -19,6 +19,8 @@ pub struct Written {
     pub args: BTreeMap<usize, String>,
     /// The working folder, if variables stand in it.
     pub cwd: Option<String>,
+    /// The URL, if variables stand in it.
+    pub url: Option<String>,
     /// What the variables of all texts held, by name.
     pub variables: BTreeMap<String, SecretText>,
     /// What a person was asked for, by id.
@@ -50,33 +52,88 @@ impl ProcessLaunch {
 
     /// Returns everything that the process is given and that seems to be a secret of its own.
     pub fn secrets(&self) -> Vec<SecretText> {
-        let mut secrets = Vec::new();
+        let mut secrets = given(&self.env);
         let mut take = |value: &str| secrets.push(SecretText::new(value.to_owned()));
-        for (name, value) in &self.env {
-            let login = userinfo(value);
-            if login.is_some() || is_secret_name(name) || looks_secret(value) {
-                take(value);
-            }
-            if let Some((_, password)) = login.and_then(|login| login.split_once(':')) {
-                take(password);
-            }
-        }
         for secret in secret_arguments(&self.args).into_iter().flatten() {
             take(secret);
             // Of a login the password, of `Bearer x` the last word.
             let mut parts = secret.rsplit([':', ' ']);
             parts.next().into_iter().for_each(&mut take);
         }
-        for (name, value) in &self.written.variables {
-            let value = value.expose();
-            if is_secret_name(name) || looks_secret(value) {
+        secrets.extend(self.written.secrets());
+        secrets
+    }
+}
+
+impl RemoteLaunch {
+    /// Returns the URL as it may be shown: variables by name, and without its query, which may hold a
+    /// secret.
+    pub fn shown_url(&self) -> String {
+        let url = self.written.url.as_ref().unwrap_or(&self.url);
+        url.split('?').next().unwrap_or_default().to_owned()
+    }
+
+    /// Returns everything that is sent to the server and seems to be a secret.
+    pub fn secrets(&self) -> Vec<SecretText> {
+        let mut secrets = given(&self.headers);
+        let mut take = |value: &str| secrets.push(SecretText::new(value.to_owned()));
+        let logins = self.headers.iter();
+        for (_, value) in logins.filter(|(name, _)| is_secret_name(name)) {
+            // Of `Bearer TOKEN` the second word alone is as good.
+            if let Some((_, token)) = value.split_once(' ') {
+                take(token);
+            }
+        }
+        self.auth
+            .client_secret
+            .iter()
+            .for_each(|secret| take(secret));
+        let query = self.url.split_once('?').map_or("", |(_, query)| query);
+        for pair in query.split('&') {
+            if let Some((name, value)) = pair.split_once('=')
+                && (is_secret_name(name) || looks_secret(value))
+            {
                 take(value);
             }
         }
-        let inputs = self.written.inputs.values();
-        inputs.for_each(|input| take(input.expose()));
+        self.auth
+            .client_secret
+            .iter()
+            .for_each(|secret| take(secret));
+        let login = self.proxy.as_deref().and_then(userinfo);
+        if let Some((_, password)) = login.and_then(|login| login.split_once(':')) {
+            take(password);
+        }
+        secrets.extend(self.written.secrets());
         secrets
     }
+}
+
+impl Written {
+    /// Returns what was filled in and seems to be a secret.
+    fn secrets(&self) -> impl Iterator<Item = SecretText> {
+        let variables = self.variables.iter();
+        let secret =
+            variables.filter(|(name, value)| is_secret_name(name) || looks_secret(value.expose()));
+        let filled = secret.map(|(_, value)| value).chain(self.inputs.values());
+        filled.map(|value| SecretText::new(value.expose().to_owned()))
+    }
+}
+
+/// Returns what seems to be secret of variables or headers, by their names and by their values.
+fn given(pairs: &BTreeMap<String, String>) -> Vec<SecretText> {
+    let mut secrets = Vec::new();
+    let mut take = |value: &str| secrets.push(SecretText::new(value.to_owned()));
+    for (name, value) in pairs {
+        let login = userinfo(value);
+        if login.is_some() || is_secret_name(name) || looks_secret(value) {
+            take(value);
+        }
+        if let Some((_, password)) = login.and_then(|login| login.split_once(':')) {
+            take(password);
+        }
+    }
+    secrets
 }
 
 #[cfg(test)]
@@ -118,5 +175,22 @@ mod tests {
         let launch = launch(serde_json::json!({"command": "true", "env": {"DATABASE_URL": url}}));
         let hidden = Redactor::new(&launch.secrets());
         assert_eq!(hidden.redact("login hunter22"), "login [redacted]");
+    }
+
+    #[test]
+    fn what_is_sent_to_a_remote_server_as_a_secret_is_known() {
+        let mut remote = RemoteLaunch::new("https://x/a1b2/mcp?api_key=query-secret");
+        let header = (
+            "Authorization".to_owned(),
+            "Bearer header-secret".to_owned(),
+        );
+        remote.headers.extend([header]);
+        remote.written.url = Some("https://x/${PATH_TOKEN}/mcp?api_key=query-secret".into());
+        assert_eq!(remote.shown_url(), "https://x/${PATH_TOKEN}/mcp");
+        let hidden = Redactor::new(&remote.secrets());
+        assert_eq!(
+            hidden.redact("header-secret and query-secret"),
+            "[redacted] and [redacted]"
+        );
     }
 }

@@ -19,11 +19,7 @@ impl SqliteStore {
         let mut reader = self.readers.take(WHAT).await?;
         let query = sqlx::query(sql::OF_PROJECT).bind(project.as_str());
         let rows = query.fetch_all(reader.connection()).await;
-        let rows = rows.map_err(|error| self.failed(WHAT, error))?;
-        let agents = rows.iter().map(|row| agent(project, row));
-        agents
-            .collect::<Result<_, _>>()
-            .map_err(|error| self.failed(WHAT, error))
+        self.decoded(WHAT, rows, |row| agent(project, row))
     }
 
     pub(crate) async fn put_agent(
@@ -54,10 +50,7 @@ impl SqliteStore {
         for grant in grants {
             self.insert_grant(&mut transaction, grant).await?;
         }
-        transaction
-            .commit()
-            .await
-            .map_err(|error| self.failed(WHAT, error))?;
+        self.commit(WHAT, transaction).await?;
         turn.done();
         Ok(())
     }
@@ -82,10 +75,7 @@ impl SqliteStore {
         for grant in grants {
             self.insert_grant(&mut transaction, grant).await?;
         }
-        transaction
-            .commit()
-            .await
-            .map_err(|error| self.failed(WHAT, error))?;
+        self.commit(WHAT, transaction).await?;
         turn.done();
         Ok(changed.rows_affected() > 0)
     }
@@ -100,10 +90,7 @@ impl SqliteStore {
         let mut transaction = turn.begin().await?;
         let removed = remove(&mut transaction, project, agent).await;
         let removed = removed.map_err(|error| self.failed(WHAT, error))?;
-        transaction
-            .commit()
-            .await
-            .map_err(|error| self.failed(WHAT, error))?;
+        self.commit(WHAT, transaction).await?;
         turn.done();
         Ok(removed)
     }

@@ -48,10 +48,7 @@ impl SqliteStore {
         })?;
         let saved = save_items(&mut transaction, &id, rows).await;
         let saved = saved.map_err(|error| self.failed(WHAT, error))?;
-        transaction
-            .commit()
-            .await
-            .map_err(|error| self.failed(WHAT, error))?;
+        self.commit(WHAT, transaction).await?;
         turn.done();
         Ok(saved)
     }

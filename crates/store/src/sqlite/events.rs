@@ -28,10 +28,7 @@ impl SqliteStore {
         let mut transaction = turn.begin().await?;
         let put = put_events(&mut transaction, events).await;
         put.map_err(|error| self.failed(WHAT, error))?;
-        transaction
-            .commit()
-            .await
-            .map_err(|error| self.failed(WHAT, error))?;
+        self.commit(WHAT, transaction).await?;
         turn.done();
         Ok(())
     }

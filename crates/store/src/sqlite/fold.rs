@@ -43,10 +43,7 @@ impl SqliteStore {
         let mut transaction = turn.begin().await?;
         let folded = fold(&mut transaction, rows, position).await;
         folded.map_err(|error| self.failed(WHAT, error))?;
-        transaction
-            .commit()
-            .await
-            .map_err(|error| self.failed(WHAT, error))?;
+        self.commit(WHAT, transaction).await?;
         turn.done();
         Ok(())
     }
@@ -161,9 +158,22 @@ type Bound<'q> = Query<'q, Sqlite, SqliteArguments>;
 
 /// Binds all columns in the order of `sql::FOLD_HEAD`.
 fn bind_whole<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
+    let query = query.bind(row.id.to_string()).bind(signed(row.seq));
+    let query = bind_asked(query, row)
+        .bind(signed(row.started_ms))
+        .bind(signed_option(row.ended_ms))
+        .bind(signed_option(row.duration_us));
+    bind_ended(query, row)
+        .bind(row.input.as_ref().map(copied))
+        .bind(signed(row.input_bytes))
+        .bind(row.output.as_ref().map(copied))
+        .bind(signed(row.output_bytes))
+        .bind(signed(row.repeats))
+}
+
+/// Binds who asked whom for what.
+fn bind_asked<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
     query
-        .bind(row.id.to_string())
-        .bind(signed(row.seq))
         .bind(copied(&row.project))
         .bind(copied(&row.agent))
         .bind(copied(&row.key))
@@ -177,17 +187,14 @@ fn bind_whole<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q
         .bind(copied(&row.method))
         .bind(copied(&row.tool))
         .bind(row.schema_version.as_ref().map(copied))
-        .bind(signed(row.started_ms))
-        .bind(signed_option(row.ended_ms))
-        .bind(signed_option(row.duration_us))
+}
+
+/// Binds what became of it.
+fn bind_ended<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
+    query
         .bind(row.status.as_str())
         .bind(row.code.as_ref().map(copied))
         .bind(row.error.as_ref().map(copied))
-        .bind(row.input.as_ref().map(copied))
-        .bind(signed(row.input_bytes))
-        .bind(row.output.as_ref().map(copied))
-        .bind(signed(row.output_bytes))
-        .bind(signed(row.repeats))
 }
 
 /// Binds rows of one kind to a statement for so many.
@@ -198,24 +205,7 @@ fn bind_alike<'q, T: AsRef<str>>(statement: &'static str, rows: &[&CallRow<T>]) 
 
 /// Binds what rows of a kind have in common, in the order of `sql::ALIKE_COLUMNS`.
 fn bind_common<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
-    query
-        .bind(copied(&row.project))
-        .bind(copied(&row.agent))
-        .bind(copied(&row.key))
-        .bind(row.user.as_ref().map(copied))
-        .bind(row.session.as_ref().map(copied))
-        .bind(row.run.as_ref().map(copied))
-        .bind(row.step.as_ref().map(copied))
-        .bind(row.trace.as_ref().map(copied))
-        .bind(copied(&row.surface))
-        .bind(copied(&row.server))
-        .bind(copied(&row.method))
-        .bind(copied(&row.tool))
-        .bind(row.schema_version.as_ref().map(copied))
-        .bind(row.status.as_str())
-        .bind(row.code.as_ref().map(copied))
-        .bind(row.error.as_ref().map(copied))
-        .bind(signed(row.repeats))
+    bind_ended(bind_asked(query, row), row).bind(signed(row.repeats))
 }
 
 /// Binds what a row has of its own, in the order of the columns in `sql::ALIKE_COLUMNS`.

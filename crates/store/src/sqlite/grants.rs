@@ -17,10 +17,7 @@ impl SqliteStore {
         let mut turn = self.writer.turn(WHAT, Durability::Power).await?;
         let mut transaction = turn.begin().await?;
         self.insert_grant(&mut transaction, row).await?;
-        transaction
-            .commit()
-            .await
-            .map_err(|error| self.failed(WHAT, error))?;
+        self.commit(WHAT, transaction).await?;
         turn.done();
         Ok(())
     }
@@ -54,11 +51,7 @@ impl SqliteStore {
         let mut reader = self.readers.take(WHAT).await?;
         let query = sqlx::query(sql::OF_PROJECT).bind(project.as_str());
         let rows = query.fetch_all(reader.connection()).await;
-        let rows = rows.map_err(|error| self.failed(WHAT, error))?;
-        let grants = rows.iter().map(|row| grant(project, row));
-        grants
-            .collect::<Result<_, _>>()
-            .map_err(|error| self.failed(WHAT, error))
+        self.decoded(WHAT, rows, |row| grant(project, row))
     }
 
     pub(crate) async fn remove_grants(

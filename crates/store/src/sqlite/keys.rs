@@ -18,10 +18,7 @@ impl SqliteStore {
         let mut turn = self.writer.turn(WHAT, Durability::Power).await?;
         let mut transaction = turn.begin().await?;
         self.insert_key(&mut transaction, row).await?;
-        transaction
-            .commit()
-            .await
-            .map_err(|error| self.failed(WHAT, error))?;
+        self.commit(WHAT, transaction).await?;
         turn.done();
         Ok(())
     }
@@ -39,10 +36,7 @@ impl SqliteStore {
         for key in keys {
             self.insert_key(&mut transaction, key).await?;
         }
-        transaction
-            .commit()
-            .await
-            .map_err(|error| self.failed(WHAT, error))?;
+        self.commit(WHAT, transaction).await?;
         turn.done();
         Ok(())
     }
@@ -79,11 +73,7 @@ impl SqliteStore {
         const WHAT: &str = "list keys";
         let mut reader = self.readers.take(WHAT).await?;
         let rows = sqlx::query(sql::LIVE).fetch_all(reader.connection()).await;
-        let rows = rows.map_err(|error| self.failed(WHAT, error))?;
-        rows.iter()
-            .map(key)
-            .collect::<Result<_, _>>()
-            .map_err(|error| self.failed(WHAT, error))
+        self.decoded(WHAT, rows, key)
     }
 
     pub(crate) async fn revoke_key(&self, id: KeyId, at_ms: u64) -> Result<bool, StoreError> {
@@ -123,11 +113,7 @@ impl SqliteStore {
         let mut reader = self.readers.take(WHAT).await?;
         let query = sqlx::query(sql::ADMIN_ACTS).bind(i64::from(limit));
         let rows = query.fetch_all(reader.connection()).await;
-        let rows = rows.map_err(|error| self.failed(WHAT, error))?;
-        rows.iter()
-            .map(act)
-            .collect::<Result<_, _>>()
-            .map_err(|error| self.failed(WHAT, error))
+        self.decoded(WHAT, rows, act)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Projects, agents and servers. Statements are in `sql::servers`.
 
 use gantry_model::id::{AgentName, ProjectName, ServerId};
-use gantry_model::spec::{Launch, ServerSpec};
+use gantry_model::spec::{Launch, ServerSpec, TransportWish};
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::types::Json;
 
@@ -10,7 +10,7 @@ use super::writer::Durability;
 use super::{SqliteStore, now_ms};
 use crate::error::StoreError;
 use crate::row::ServerRow;
-use crate::sql::servers as sql;
+use crate::sql::{secrets, servers as sql};
 
 impl SqliteStore {
     pub(crate) async fn ensure_project(&self, project: &ProjectName) -> Result<(), StoreError> {
@@ -45,10 +45,7 @@ impl SqliteStore {
         let mut transaction = turn.begin().await?;
         let done = ensure_agent(&mut transaction, project, agent).await;
         done.map_err(|error| self.failed(WHAT, error))?;
-        transaction
-            .commit()
-            .await
-            .map_err(|error| self.failed(WHAT, error))?;
+        self.commit(WHAT, transaction).await?;
         turn.done();
         Ok(())
     }
@@ -91,10 +88,7 @@ impl SqliteStore {
                 },
                 _ => self.failed(what, error),
             })?;
-        transaction
-            .commit()
-            .await
-            .map_err(|error| self.failed(what, error))?;
+        self.commit(what, transaction).await?;
         turn.done();
         Ok(())
     }
@@ -105,14 +99,25 @@ impl SqliteStore {
         id: ServerId,
     ) -> Result<bool, StoreError> {
         const WHAT: &str = "remove a server";
+        let mut removed = 0;
         let mut turn = self.writer.turn(WHAT, Durability::Power).await?;
-        let remove = sqlx::query(sql::REMOVE)
-            .bind(project.as_str())
-            .bind(id.to_string());
-        let removed = remove.execute(turn.connection()?).await;
-        let removed = removed.map_err(|error| self.failed(WHAT, error))?;
+        let mut transaction = turn.begin().await?;
+        // Its tokens go with it, whatever becomes of the rest.
+        for statement in [secrets::REMOVE_SCOPE, sql::REMOVE] {
+            let remove = sqlx::query(statement)
+                .bind(project.as_str())
+                .bind(id.to_string());
+            let done = remove.execute(&mut *transaction).await;
+            removed = done
+                .map_err(|error| self.failed(WHAT, error))?
+                .rows_affected();
+        }
+        transaction
+            .commit()
+            .await
+            .map_err(|error| self.failed(WHAT, error))?;
         turn.done();
-        Ok(removed.rows_affected() > 0)
+        Ok(removed > 0)
     }
 
     pub(crate) async fn servers(
@@ -156,8 +161,15 @@ pub(crate) async fn ensure_agent(
 }
 
 const fn transport(spec: &ServerSpec) -> &'static str {
-    match spec.launch {
+    match &spec.launch {
         Launch::Process(_) => "stdio",
+        Launch::Remote(remote) => match remote.transport {
+            TransportWish::Sse => TransportWish::Sse.as_str(),
+            // What the server turns out to speak is in its status.
+            TransportWish::Auto | TransportWish::StreamableHttp => {
+                TransportWish::StreamableHttp.as_str()
+            }
+        },
     }
 }
 

@@ -110,6 +110,7 @@ async fn every_statement_can_be_prepared() {
     let store = SqliteStore::open(&path).await.unwrap();
     let fixed = [
         sql::agents::ALL,
+        sql::secrets::ALL,
         sql::servers::ALL,
         sql::keys::ALL,
         sql::grants::ALL,
@@ -143,6 +144,7 @@ async fn every_statement_can_be_prepared() {
 fn every_statement_is_in_its_list() {
     let files = [
         (include_str!("../sql/agents.rs"), sql::agents::ALL.len()),
+        (include_str!("../sql/secrets.rs"), sql::secrets::ALL.len()),
         (include_str!("../sql/servers.rs"), sql::servers::ALL.len()),
         (include_str!("../sql/keys.rs"), sql::keys::ALL.len()),
         (include_str!("../sql/grants.rs"), sql::grants::ALL.len()),

@@ -7,4 +7,5 @@ mod events;
 mod grants;
 mod keys;
 mod leases;
+mod secrets;
 mod servers;

@@ -3,9 +3,10 @@
 //! and say why. Ours are never asked to mirror anything: the body alone is judged, and what a
 //! server wants mirrored is for us to write.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
-use gantry_model::jsonrpc::{Raw, RawBuf};
+use gantry_model::jsonrpc::{Raw, RawBuf, RawKind};
 use serde_json::{Map, Value};
 
 const ANNOTATION: &str = "x-mcp-header";
@@ -42,8 +43,8 @@ fn check_schema(
             return Err("it stands elsewhere than on a property");
         }
         let kind = schema.get("type").and_then(Value::as_str);
-        if !matches!(kind, Some("string" | "integer" | "number" | "boolean")) {
-            return Err("its property is no string, number or boolean");
+        if !matches!(kind, Some("string" | "integer" | "boolean")) {
+            return Err("its property is no string, integer or boolean");
         }
         if !names.insert(name.to_ascii_lowercase()) {
             return Err("two properties have the same");
@@ -67,6 +68,37 @@ fn check_schema(
         }
     }
     Ok(())
+}
+
+/// Returns what a client must repeat in headers of these arguments: names and values.
+pub(crate) fn mirrored(schema: Raw<'_>, arguments: Raw<'_>) -> Vec<(Box<str>, Box<str>)> {
+    let mut found = Vec::new();
+    if schema.text().contains(ANNOTATION) {
+        mirror(schema, arguments, &mut found);
+    }
+    found
+}
+
+fn mirror(schema: Raw<'_>, value: Raw<'_>, found: &mut Vec<(Box<str>, Box<str>)>) {
+    let properties = schema.get("properties").into_iter().flat_map(Raw::members);
+    for property in properties {
+        let name = property.key.string();
+        let Some(value) = name.and_then(|name| value.get(&name)) else {
+            continue;
+        };
+        if let Some(header) = property.value.get(ANNOTATION).and_then(Raw::string) {
+            let text = match value.kind() {
+                RawKind::String => value.string(),
+                RawKind::Number | RawKind::Boolean => Some(Cow::Borrowed(value.text())),
+                RawKind::Object | RawKind::Array | RawKind::Null => None,
+            };
+            if let Some(text) = text {
+                found.push((header.into(), text.into()));
+            }
+        } else if value.is_object() {
+            mirror(property.value, value, found);
+        }
+    }
 }
 
 /// Returns a schema without its annotations; nothing if it has none.
@@ -125,4 +157,29 @@ fn check_value(value: &Value, names: &mut HashSet<String>) -> Result<(), &'stati
 /// RFC 9110 §5.6.2.
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn annotated_arguments_are_repeated_and_no_others() {
+        let schema = r#"{"type":"object","properties":{
+            "region":{"type":"string","x-mcp-header":"Region"},
+            "count":{"type":"integer","x-mcp-header":"Count"},
+            "plain":{"type":"string"},
+            "deep":{"type":"object","properties":{"flag":{"type":"boolean","x-mcp-header":"Flag"}}}}}"#;
+        let arguments = r#"{"region":"eu \u00fc","plain":"x","deep":{"flag":true},"count":null}"#;
+        let found = mirrored(Raw::trusted(schema), Raw::trusted(arguments));
+        let expected: Vec<(Box<str>, Box<str>)> = vec![
+            ("Region".into(), "eu ü".into()),
+            ("Flag".into(), "true".into()),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(
+            mirrored(Raw::EMPTY_OBJECT, Raw::trusted(arguments)),
+            Vec::new()
+        );
+    }
 }

@@ -7,12 +7,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use gantry_model::jsonrpc::{
     self, Edit, INVALID_REQUEST, METHOD_NOT_FOUND, Message, Notification, OneLine, Outcome,
-    PARSE_ERROR, Payload, Raw, RawBuf, Request, RequestId, Unaddressed, WireError, salvage_id,
-    salvage_id_from_tail, salvage_unaddressed,
+    PARSE_ERROR, Raw, Request, RequestId, Unaddressed, WireError, salvage_id, salvage_id_from_tail,
+    salvage_unaddressed,
 };
 use tokio::time::Instant;
 
-use super::Link;
+use super::{LISTING_LINES, Link, Voice};
+use crate::request::Word;
 use crate::server::logs::{LogStream, quote};
 use crate::server::pending::{Answer, Failure};
 use crate::transport::stdio::{Inbox, Overflow, Overlong};
@@ -21,12 +22,12 @@ use crate::transport::stdio::{Inbox, Overflow, Overlong};
 const NOISE_BYTES_PER_SECOND: usize = 1 << 20;
 /// Notifications and requests that are looked at per second; the rest is counted and dropped.
 const HEARD_PER_SECOND: u32 = 2_000;
+/// What a server may write unasked in each [`SLOT`]; then nothing is read until the slot is over, so
+/// that a flood costs its own server and no other. fault S14
+const UNASKED_PER_SLOT: u32 = 1_000;
+const SLOT: Duration = Duration::from_millis(50);
 /// Requests of the server's that are answered per second.
 const ANSWERED_PER_SECOND: u32 = 20;
-
-/// How many times the limit of a line a list may be long: what is too long in it is left out, and
-/// the server stays (fault S19).
-const LISTING_LINES: usize = 4;
 
 /// What a server has used of its allowance in the current second.
 pub(super) struct Budget {
@@ -34,57 +35,46 @@ pub(super) struct Budget {
     noise_bytes: usize,
     heard: u32,
     answered: u32,
+    slot: Instant,
+    unasked: u32,
 }
 
 impl Budget {
     pub(super) fn new() -> Self {
+        let now = Instant::now();
         Self {
-            since: Instant::now(),
+            since: now,
             noise_bytes: 0,
             heard: 0,
             answered: 0,
+            slot: now,
+            unasked: 0,
         }
     }
 
+    /// Returns how long the server has to wait before it is read again.
+    fn rest(&self) -> Option<Duration> {
+        let left = SLOT.checked_sub(self.slot.elapsed())?;
+        (self.unasked > UNASKED_PER_SLOT && !left.is_zero()).then_some(left)
+    }
+
+    /// Begins a new second and a new slot where the last is over, and counts what came unasked.
     fn renew(&mut self) {
         let now = Instant::now();
+        if now.duration_since(self.slot) >= SLOT {
+            (self.slot, self.unasked) = (now, 0);
+        }
+        self.unasked += 1;
         if now.duration_since(self.since) >= Duration::from_secs(1) {
-            *self = Self {
-                since: now,
-                noise_bytes: 0,
-                heard: 0,
-                answered: 0,
-            };
+            (self.since, self.noise_bytes) = (now, 0);
+            (self.heard, self.answered) = (0, 0);
         }
     }
 }
 
 impl Inbox for std::sync::Arc<Link> {
     fn line(&self, line: Bytes) {
-        let link: &Link = self;
-        link.lines.fetch_add(1, Ordering::Relaxed);
-        link.silence.heard();
-        match jsonrpc::parse(&line, &link.parse_limits()) {
-            Ok(incoming) => match incoming.message {
-                Message::Response(response) => {
-                    let Some(id) = response.id.matches_u64() else {
-                        return link.count_late();
-                    };
-                    let answer = match response.outcome {
-                        Outcome::Result(raw) => Answer::Result(slice(&line, raw)),
-                        Outcome::Error(raw) => Answer::Error(slice(&line, raw)),
-                    };
-                    link.doubt.answered(id);
-                    link.finish(id, answer);
-                }
-                Message::Notification(notification) => link.heard(&notification),
-                Message::Request(request) => link.asked(&request),
-            },
-            Err(error @ WireError::NullId) if let Some(id) = link.meant(&line) => {
-                link.finish(id, Answer::Failed(Failure::Protocol(error.to_string())));
-            }
-            Err(error) => link.no_message(&line, &error.to_string()),
-        }
+        self.read(&line, None);
     }
 
     fn overlong(&self, part: Overlong<'_>) -> Overflow {
@@ -119,9 +109,43 @@ impl Inbox for std::sync::Arc<Link> {
         }
         Overflow::Skip
     }
+
+    fn rest(&self) -> Option<Duration> {
+        self.inbound.lock().ok()?.rest()
+    }
 }
 
 impl Link {
+    /// Judges one line; `on` is the call on whose own stream it came, where calls have such.
+    pub(super) fn read(&self, line: &Bytes, on: Option<u64>) {
+        self.lines.fetch_add(1, Ordering::Relaxed);
+        self.silence.heard();
+        match jsonrpc::parse(line, &self.parse_limits()) {
+            Ok(incoming) => match incoming.message {
+                Message::Response(response) => {
+                    let Some(id) = response.id.matches_u64() else {
+                        return self.count_late();
+                    };
+                    let answer = match response.outcome {
+                        Outcome::Result(raw) => Answer::Result(slice(line, raw)),
+                        Outcome::Error(raw) => Answer::Error(slice(line, raw)),
+                    };
+                    self.doubt.answered(id);
+                    self.finish(id, answer);
+                }
+                Message::Notification(notification) => self.heard(&notification, on),
+                Message::Request(request) => self.asked(&request, on),
+            },
+            Err(WireError::NullId) if let Some((call, error)) = unaddressed(line, on) => {
+                self.finish(call, Answer::Error(error));
+            }
+            Err(error @ WireError::NullId) if let Some(id) = self.meant(line) => {
+                self.finish(id, Answer::Failed(Failure::Protocol(error.to_string())));
+            }
+            Err(error) => self.no_message(line, &error.to_string()),
+        }
+    }
+
     /// Notes that the server wrote a line that goes on and on, and is read no further.
     pub(crate) fn endless(&self) {
         let limit = self.limits.line_bytes >> 20;
@@ -131,6 +155,17 @@ impl Link {
 
 fn slice(line: &Bytes, raw: Raw<'_>) -> Bytes {
     line.slice_ref(raw.text().as_bytes())
+}
+
+/// Returns the error of an answer without an id that came on a call's own stream: it is that call's.
+fn unaddressed(line: &Bytes, on: Option<u64>) -> Option<(u64, Bytes)> {
+    let call = on?;
+    let Unaddressed::Error(_) = salvage_unaddressed(line)? else {
+        return None;
+    };
+    let text = std::str::from_utf8(line).ok()?;
+    let error = Raw::trusted(text).get("error")?;
+    Some((call, slice(line, error)))
 }
 
 /// Returns an object without the byte order mark or the bracket of a batch before it: whose answer
@@ -188,7 +223,7 @@ impl Link {
         })
     }
 
-    fn heard(&self, notification: &Notification<'_>) {
+    fn heard(&self, notification: &Notification<'_>, on: Option<u64>) {
         let within = self.has_budget(|budget| {
             budget.heard += 1;
             budget.heard <= HEARD_PER_SECOND
@@ -200,9 +235,11 @@ impl Link {
                 self.lists_changed_now();
             }
             "notifications/progress" if within => self.progressed(notification.params),
+            "notifications/resources/updated" if within => self.updated(notification.params),
             "notifications/message" if within => {
                 if let Some(params) = notification.params {
                     self.logs.line(LogStream::Message, params.text().as_bytes());
+                    self.logged(params, on);
                 }
             }
             _ => {}
@@ -210,9 +247,18 @@ impl Link {
     }
 
     /// One flag however many come, so a storm costs one refresh.
-    fn lists_changed_now(&self) {
+    pub(super) fn lists_changed_now(&self) {
         if !self.lists_changed.swap(true, Ordering::Relaxed) {
             self.lists_notify.notify_one();
+        }
+    }
+
+    fn updated(&self, params: Option<Raw<'_>>) {
+        let uri = params
+            .and_then(|params| params.get("uri"))
+            .and_then(Raw::string);
+        if let (Some(uri), Some(topics)) = (uri, self.topics.get()) {
+            topics.updated(&uri);
         }
     }
 
@@ -222,23 +268,26 @@ impl Link {
         let Some(id) = token.and_then(|token| token.matches_u64()) else {
             return;
         };
-        let Some(progress) = self.pending.progressed(id) else {
+        let Some(Voice { client, .. }) = self.pending.progressed(id) else {
+            return;
+        };
+        let Some(token) = &client.progress_token else {
             return;
         };
         let mut edit = Edit::new(params);
-        edit.set("progressToken", Raw::trusted(&progress.token));
-        let mut out = Vec::with_capacity(params.text().len() + progress.token.len());
+        edit.set("progressToken", Raw::trusted(token));
+        let mut out = Vec::with_capacity(params.text().len() + token.len());
         edit.write_into(&mut out);
         if let Ok(text) = String::from_utf8(out) {
             let text = self.logs.redactor().redact_json(&text).into_owned();
             // A caller that does not keep up misses progress, never the answer.
-            drop(progress.sink.try_send(text.into_boxed_str()));
+            drop(client.words.try_send(Word::Progress(text.into_boxed_str())));
         }
     }
 
-    /// A request of the server's. It is answered only if it is a ping: a shared link has declared
-    /// no capabilities, and a request cannot be tied to one call.
-    fn asked(&self, request: &Request<'_>) {
+    /// A request of the server's, `on` the stream of a call if its transport has such. A ping is
+    /// answered; what can be tied to one call whose caller can do it goes there; the rest is refused.
+    pub(crate) fn asked(&self, request: &Request<'_>, on: Option<u64>) {
         let echoed = request
             .id
             .matches_u64()
@@ -262,18 +311,19 @@ impl Link {
                 .fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let line = if request.method == "ping" {
-            let Ok(empty) = RawBuf::serialize(&serde_json::json!({})) else {
-                return;
-            };
-            OneLine::result(request.id, Payload::from(&empty))
-        } else {
+        if request.method == "ping" {
+            return self.send_loosely(OneLine::result(request.id, Raw::EMPTY_OBJECT.into()));
+        }
+        if let Err(why) = self.hand_on(request, on) {
             self.counters
                 .refused_requests
                 .fetch_add(1, Ordering::Relaxed);
-            let why = "this gateway declared no client capabilities";
-            OneLine::error(Some(request.id), METHOD_NOT_FOUND, why, None)
-        };
-        self.send_loosely(line);
+            self.send_loosely(OneLine::error(
+                Some(request.id),
+                METHOD_NOT_FOUND,
+                why,
+                None,
+            ));
+        }
     }
 }

@@ -1,12 +1,16 @@
 //! What a link writes when an answer is waited for no more, and what it says of a silent server.
 
 use bytes::Bytes;
+use gantry_model::jsonrpc::Raw;
+use gantry_model::mcp::{ClientCan, Method};
 use gantry_model::secret::{Redactor, SecretText};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::unix::pipe;
+use tokio::sync::mpsc;
 
 use super::*;
-use crate::transport::stdio::Inbox;
+use crate::request::{Client, Word};
+use crate::transport::stdio::{Inbox, LineWriter};
 
 fn link(lanes: u32, redactor: Redactor) -> (Arc<Link>, pipe::Receiver) {
     let (sender, receiver) = pipe::pipe().unwrap();
@@ -16,9 +20,10 @@ fn link(lanes: u32, redactor: Redactor) -> (Arc<Link>, pipe::Receiver) {
         line_bytes: 1 << 20,
         depth: 64,
         late_grace: Duration::ZERO,
+        asks: true,
     };
     let link = Link::new(
-        LineWriter::new(sender, 1 << 20),
+        Outbox::Pipe(LineWriter::new(sender, 1 << 20)),
         Arc::new(Logs::new(Arc::new(redactor))),
         Arc::default(),
         limits,
@@ -26,6 +31,18 @@ fn link(lanes: u32, redactor: Redactor) -> (Arc<Link>, pipe::Receiver) {
         TaskTracker::new(),
     );
     (Arc::new(link), receiver)
+}
+
+/// Returns how a caller with these capabilities is heard of and asked, and what is said to it.
+fn voice(can: &str, asks: Option<mpsc::Sender<Asked>>) -> (Voice, mpsc::Receiver<Word>) {
+    let (words, heard) = mpsc::channel(4);
+    let client = Arc::new(Client {
+        can: ClientCan::read(Raw::trusted(can)),
+        progress_token: Some("7".into()),
+        log_level: None,
+        words,
+    });
+    (Voice { client, asks }, heard)
 }
 
 /// Returns the methods of the next lines that are written.
@@ -118,20 +135,19 @@ async fn progress_carries_no_secret_of_the_server() {
     // fault K2
     let secret = SecretText::new("hunter22-hunter22".to_owned());
     let (link, _receiver) = link(1, Redactor::new([&secret]));
-    let (sink, mut reports) = tokio::sync::mpsc::channel(1);
-    let progress = Progress {
-        token: "7".into(),
-        sink,
-    };
+    let (voice, mut reports) = voice("{}", None);
     let id = link.new_id();
     let line = OneLine::request(id, "tools/call", None);
     let _call = link
-        .call(&"a".parse().unwrap(), id, line, Some(progress))
+        .call(&"a".parse().unwrap(), id, line, Some(voice))
         .unwrap();
     let told = serde_json::json!({"jsonrpc": "2.0", "method": "notifications/progress",
         "params": {"progressToken": id, "progress": 1, "message": secret.expose()}});
     link.line(Bytes::from(told.to_string()));
-    let report: serde_json::Value = serde_json::from_str(&reports.recv().await.unwrap()).unwrap();
+    let Some(Word::Progress(report)) = reports.recv().await else {
+        panic!("progress")
+    };
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
     assert_eq!(report["message"], "[redacted]");
     assert_eq!(report["progressToken"], 7);
 }
@@ -207,4 +223,98 @@ async fn an_answer_without_an_id_is_for_the_only_call_there_is() {
         third.answer().await,
         Answer::Failed(Failure::Protocol(_))
     ));
+}
+
+/// A link of two lanes with a call on it whose caller can sample, and its line read.
+async fn asking() -> (
+    Arc<Link>,
+    BufReader<pipe::Receiver>,
+    InFlight,
+    mpsc::Receiver<Asked>,
+) {
+    let (link, receiver) = link(2, Redactor::default());
+    let mut receiver = BufReader::new(receiver);
+    let writer = Arc::clone(&link);
+    link.tracker
+        .spawn(async move { writer.run_writer(Duration::from_secs(5)).await });
+    let (asks, asked) = mpsc::channel(1);
+    let (voice, _heard) = voice(r#"{"sampling":{}}"#, Some(asks));
+    let id = link.new_id();
+    let line = OneLine::request(id, "tools/call", None);
+    let call = link.call(&"a".parse().unwrap(), id, line, Some(voice));
+    assert_eq!(written(&mut receiver, 1).await, ["tools/call"]);
+    (link, receiver, call.unwrap(), asked)
+}
+
+/// Has the server ask, and returns the message it is refused with.
+async fn refused(
+    link: &Arc<Link>,
+    receiver: &mut BufReader<pipe::Receiver>,
+    method: &str,
+) -> String {
+    let request = serde_json::json!({"jsonrpc": "2.0", "id": "s", "method": method});
+    link.line(Bytes::from(request.to_string()));
+    let line = receiver.lines().next_line().await.unwrap().unwrap();
+    let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(
+        (&line["id"], &line["error"]["code"]),
+        (&"s".into(), &(-32601).into())
+    );
+    line["error"]["message"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_request_goes_to_the_one_call_it_can_be_tied_to() {
+    // fault S15
+    let (link, mut receiver, call, mut asked) = asking().await;
+    let ask = serde_json::json!({"jsonrpc": "2.0", "id": 5, "method": "sampling/createMessage"});
+    link.line(Bytes::from(ask.to_string()));
+    let first = asked.recv().await.unwrap();
+    assert_eq!(first.method, Method::SamplingCreateMessage);
+    let said = Ok(RawBuf::trusted(r#"{"role":"assistant"}"#.to_owned()));
+    link.reply(&first.id, &said);
+    let line = (&mut receiver).lines().next_line().await.unwrap().unwrap();
+    assert_eq!(
+        line,
+        r#"{"jsonrpc":"2.0","id":5,"result":{"role":"assistant"}}"#
+    );
+    let cannot = refused(&link, &mut receiver, "roots/list").await;
+    assert_eq!(cannot, "the client cannot do that");
+    let unknown = refused(&link, &mut receiver, "tasks/get").await;
+    assert_eq!(unknown, "the client has no such method");
+    link.line(Bytes::from(ask.to_string()));
+    let full = refused(&link, &mut receiver, "sampling/createMessage").await;
+    assert_eq!(full, "the client is asked too much at once");
+    // With a second call nobody can say which is meant.
+    let id = link.new_id();
+    let line = OneLine::request(id, "tools/call", None);
+    let _second = link.call(&"b".parse().unwrap(), id, line, None).unwrap();
+    assert_eq!(written(&mut receiver, 1).await, ["tools/call"]);
+    let untied = refused(&link, &mut receiver, "sampling/createMessage").await;
+    assert_eq!(untied, "there is no one call that this could be for");
+    drop(call);
+    assert_eq!(link.counters.refused_requests.load(Ordering::Relaxed), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_call_stands_still_while_its_caller_is_asked() {
+    let (link, _receiver, call, _asked) = asking().await;
+    let id = call.id;
+    let second = Duration::from_secs(1);
+    let deadline = Deadline {
+        quiet: 2 * second,
+        whole: 3 * second,
+        fair: second,
+    };
+    let begun = Instant::now();
+    let asking = async {
+        tokio::time::sleep(second).await;
+        link.pause(id, true);
+        tokio::time::sleep(100 * second).await;
+        link.pause(id, false);
+    };
+    let (answered, ()) = tokio::join!(call.answer_within(deadline), asking);
+    assert!(answered.is_err());
+    let took = begun.elapsed().as_secs();
+    assert!((102..=104).contains(&took), "{took}");
 }

@@ -7,7 +7,11 @@ fn agent(name: &str) -> AgentName {
 }
 
 fn call(id: u64) -> Outgoing {
-    Outgoing { id, line: vec![] }
+    Outgoing {
+        id,
+        line: vec![],
+        head: None,
+    }
 }
 
 fn result() -> Answer {
@@ -118,4 +122,21 @@ async fn a_line_whose_caller_left_before_it_was_written_is_not_written() {
     assert_eq!(pending.view().closed_lanes, 0);
     assert_eq!(pending.before_writing(2), Caller::HasLeft);
     assert_eq!(pending.before_writing(2), Caller::Waits, "gone");
+}
+
+#[tokio::test]
+async fn a_listing_in_flight_keeps_a_server_busy() {
+    // fault S13
+    let pending = Pending::new(1, 4);
+    let (_, _call) = pending.enter(&agent("a"), call(2), None);
+    assert!(!pending.has_other_than(&[2]));
+    // A subscription stands open for ever.
+    let _subscription = pending.enter_own(3, "subscriptions/listen");
+    assert!(!pending.has_other_than(&[2]));
+    let _listing = pending.enter_own(1, "tools/list");
+    assert!(pending.has_other_than(&[2]));
+    // One that lies unread itself is no sign of work.
+    assert!(!pending.has_other_than(&[1, 2]));
+    assert!(pending.finish(1, result()).0);
+    assert!(!pending.has_other_than(&[2]));
 }

@@ -49,6 +49,8 @@ pub(super) struct Care {
 pub(super) enum Cared {
     /// Its health is to be looked at.
     Tick,
+    /// A connection to it was cut, so that it is asked whether it is there.
+    Doubted,
     /// It was asked whether it is there.
     Answered(Health),
     /// Its lists are to be asked for.
@@ -90,6 +92,7 @@ impl Care {
             () = lists_changed(&self.link, self.list_not_before), if self.listing.is_none() => {
                 Cared::Changed
             }
+            () = self.link.doubted.notified(), if self.question.is_none() => Cared::Doubted,
             _tick = self.ticks.tick(), if self.question.is_none() => Cared::Tick,
         }
     }
@@ -149,6 +152,7 @@ impl ServerRunner {
     pub(super) fn tend(&mut self, care: &mut Care, cared: Cared) -> Option<String> {
         match cared {
             Cared::Tick => self.look_after(care),
+            Cared::Doubted => care.question = Some(self.question(&care.link, false)),
             Cared::Answered(health) => return self.heard_of(&health, care),
             Cared::Changed => self.relist(care),
             Cared::Listed(Ok(listing)) => {
@@ -191,7 +195,7 @@ impl ServerRunner {
             let answer = link.ask(method, params.as_ref(), within).await;
             let unheard = Failure::NotReading;
             let answers = match answer {
-                Ok(Answer::Failed(Failure::Exited(_))) | Err(_) => false,
+                Ok(Answer::Failed(Failure::Exited(_) | Failure::Remote(_))) | Err(_) => false,
                 Ok(Answer::Failed(failure)) => failure != unheard,
                 Ok(Answer::Result(_) | Answer::Error(_)) => true,
             };
@@ -256,6 +260,10 @@ impl ServerRunner {
     fn relist(&self, care: &mut Care) {
         care.list_not_before = Instant::now() + REFRESH_EVERY;
         care.link.lists_changed.store(false, Ordering::Relaxed);
+        if self.declares.anything() {
+            // What is offered is what the life without capabilities offers.
+            return;
+        }
         let Some(hello) = self.catalog.load().hello.clone() else {
             return;
         };

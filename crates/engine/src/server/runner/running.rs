@@ -1,7 +1,7 @@
-//! A process with an open link, and how both come to their end. Every wait for an end is bounded:
-//! what hangs in the kernel is left to it.
+//! A server with an open link, and how both come to their end: a process of ours, or a session with
+//! a remote server. Every wait for an end is bounded: what hangs in the kernel is left to it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use gantry_sandbox::Tree;
@@ -11,28 +11,100 @@ use tracing::warn;
 
 use crate::server::link::Link;
 use crate::server::pending::Failure;
+use crate::transport::http::HttpError;
 
 /// How long what a server wrote before it ended may take to be read.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// How long a killed process may take to be gone.
 const KILLED: Duration = Duration::from_secs(5);
+/// How long a remote server may take to hear that its session is over.
+const FAREWELL: Duration = Duration::from_secs(2);
 
-/// A process with an open link.
+/// A server with an open link.
 pub(super) struct Running {
-    pub(super) tree: Tree,
     pub(super) link: Arc<Link>,
-    /// Reads its stdout.
+    /// Reads what it says: its stdout, or its session.
     pub(super) reader: Task,
-    /// Reads its stderr.
-    pub(super) stderr: Task,
+    pub(super) body: Body,
+}
+
+/// What is behind a link.
+pub(super) enum Body {
+    /// A process of ours.
+    Process {
+        tree: Tree,
+        /// Reads its stderr.
+        stderr: Task,
+    },
+    /// A server somewhere else; why its session ended, once it has.
+    Remote { why: Arc<OnceLock<HttpError>> },
+}
+
+impl Body {
+    /// Waits until the process has ended, and returns how; a remote server has none.
+    pub(super) async fn exited(&mut self) -> String {
+        match self {
+            Self::Process { tree, .. } => tree.wait().await.to_string(),
+            Self::Remote { .. } => std::future::pending().await,
+        }
+    }
 }
 
 impl Running {
+    /// Returns the process id, if there is a process.
+    pub(super) fn pid(&self) -> Option<u32> {
+        match &self.body {
+            Body::Process { tree, .. } => Some(tree.pid()),
+            Body::Remote { .. } => None,
+        }
+    }
+
+    /// Returns why the session with a remote server ended; nothing for a process.
+    pub(super) fn lost(&self) -> Option<HttpError> {
+        match &self.body {
+            Body::Process { .. } => None,
+            Body::Remote { why } => Some(why.get().cloned().unwrap_or_else(|| HttpError::Cut {
+                origin: "the server".to_owned(),
+                why: "the session was closed".to_owned(),
+            })),
+        }
+    }
+
+    pub(super) fn is_remote(&self) -> bool {
+        matches!(self.body, Body::Remote { .. })
+    }
+
+    /// Asks the server to end.
+    pub(super) fn terminate(&mut self) {
+        self.link.close_input();
+        match &mut self.body {
+            Body::Process { tree, .. } => tree.terminate(),
+            Body::Remote { .. } => {}
+        }
+    }
+
+    /// Waits until what is behind the link has ended.
+    pub(super) async fn ended(&mut self) {
+        match &mut self.body {
+            Body::Process { tree, .. } => drop(tree.wait().await),
+            Body::Remote { .. } => drop(timeout(FAREWELL, self.reader.ended()).await),
+        }
+    }
+
+    /// Ends the process at once, without waiting.
+    pub(super) fn strike(&mut self) {
+        if let Body::Process { tree, .. } = &mut self.body {
+            tree.kill();
+        }
+    }
+
     /// Kills the process and waits until it is gone.
     pub(super) async fn kill(&mut self) {
-        self.tree.kill();
-        if timeout(KILLED, self.tree.wait()).await.is_err() {
-            let pid = self.tree.pid();
+        self.strike();
+        if let Body::Process { tree, .. } = &mut self.body
+            && timeout(KILLED, tree.wait()).await.is_err()
+        {
+            let pid = tree.pid();
             warn!(
                 pid,
                 "a killed server is not gone, and is left to the kernel"
@@ -48,7 +120,10 @@ impl Running {
     /// Answers every call on the link, and then reads what the server still said on stderr.
     pub(super) async fn close(&mut self, failure: &Failure) {
         self.link.end(failure);
-        self.stderr.end_soon().await;
+        match &mut self.body {
+            Body::Process { stderr, .. } => stderr.end_soon().await,
+            Body::Remote { .. } => drop(timeout(FAREWELL, self.reader.ended()).await),
+        }
     }
 }
 

@@ -9,8 +9,8 @@ use gantry_model::status::State;
 use super::care::Care;
 use super::{EndKind, Ended, Next, Running, ServerRunner};
 use crate::server::handle::{Live, Order, UNANSWERED};
-use crate::server::handshake;
 use crate::server::pending::Failure;
+use crate::server::topics;
 
 /// How long a server may take to die once one of its pipes is closed.
 const HALF_DEAD: Duration = Duration::from_millis(500);
@@ -23,21 +23,34 @@ impl ServerRunner {
         self.status.send_modify(|status| {
             status.enter(State::Ready, None);
             status.ready_since_ms = Some(status.since_ms);
-            status.pid = Some(running.tree.pid());
+            status.pid = running.pid();
+            status.failed_connects = 0;
         });
+        if let Some(far) = &mut self.far {
+            far.reconnect.connected(self.watch.now());
+        }
         self.show(Live::Ready(Arc::clone(&running.link)));
         let hello = self.catalog.load().hello.clone();
-        let _listening = hello.and_then(|hello| handshake::listen(&running.link, &hello));
+        let hello = hello.filter(|_| !self.declares.anything());
         let link = Arc::clone(&running.link);
+        let topics = self.around.topics.of(&self.spec.name);
+        link.tells(&topics);
+        let mut keeping = std::pin::pin!(async {
+            match &hello {
+                Some(hello) => topics::keep(&link, hello, &topics).await,
+                None => std::future::pending().await,
+            }
+        });
         let mut care = Care::new(&link, &self.spec.life);
         loop {
             tokio::select! {
                 biased; // Stop, then the server's end, then its misdeeds, then orders, then care.
                 () = self.stop.cancelled() => return Next::Stop(Some(Box::new(running))),
-                exit = running.tree.wait() => {
-                    return self.exited(running, exit.to_string()).await;
-                }
-                () = running.reader.ended() => return self.half_dead(running).await,
+                exit = running.body.exited() => return self.exited(running, exit).await,
+                () = running.reader.ended() => return match running.lost() {
+                    Some(error) => self.lost(running, error).await,
+                    None => self.half_dead(running).await,
+                },
                 () = link.input_closed.notified() => return self.deaf(running).await,
                 () = link.troubled.notified() => {
                     if let Some(what) = link.take_trouble() {
@@ -52,6 +65,7 @@ impl ServerRunner {
                     let name = &self.spec.name;
                     self.around.events.report(name, EventKind::HealthWarning, UNANSWERED);
                 }
+                never = &mut keeping => match never {},
                 cared = care.next() => {
                     if let Some(why) = self.tend(&mut care, cared) {
                         return self.cut(running, why).await;
@@ -71,6 +85,7 @@ impl ServerRunner {
         Next::Crashed(Ended {
             how,
             kind: EndKind::Exit,
+            retry_after: None,
         })
     }
 
@@ -82,10 +97,10 @@ impl ServerRunner {
                 .events
                 .report(&self.spec.name, EventKind::ProtocolError, what.clone());
             running.link.end(&Failure::Exited(what.clone()));
-            running.tree.kill();
+            running.strike();
         }
-        let how = match tokio::time::timeout(HALF_DEAD, running.tree.wait()).await {
-            Ok(exit) => misdeed.unwrap_or_else(|| exit.to_string()),
+        let how = match tokio::time::timeout(HALF_DEAD, running.body.exited()).await {
+            Ok(exit) => misdeed.unwrap_or(exit),
             Err(_elapsed) => {
                 running.kill().await;
                 let closed = || "closed its stdout without ending, and was killed".to_owned();
@@ -97,13 +112,14 @@ impl ServerRunner {
         Next::Crashed(Ended {
             how,
             kind: EndKind::Exit,
+            retry_after: None,
         })
     }
 
     /// The process closed its stdin; if it does not end at once, it is ended.
     async fn deaf(&mut self, mut running: Running) -> Next {
-        let how = match tokio::time::timeout(HALF_DEAD, running.tree.wait()).await {
-            Ok(exit) => exit.to_string(),
+        let how = match tokio::time::timeout(HALF_DEAD, running.body.exited()).await {
+            Ok(exit) => exit,
             Err(_elapsed) => {
                 running.kill().await;
                 "closed its stdin without ending, and was killed".to_owned()
@@ -112,11 +128,13 @@ impl ServerRunner {
         self.exited(running, how).await
     }
 
-    /// Ends a process that misbehaves.
+    /// Ends a server that misbehaves. That a remote one is not there any more is told with the wait.
     async fn cut(&mut self, mut running: Running, what: String) -> Next {
-        self.around
-            .events
-            .report(&self.spec.name, EventKind::ProtocolError, what.clone());
+        if !running.is_remote() {
+            self.around
+                .events
+                .report(&self.spec.name, EventKind::ProtocolError, what.clone());
+        }
         let failure = Failure::Exited(what.clone());
         running.link.end(&failure);
         running.kill().await;
@@ -126,6 +144,7 @@ impl ServerRunner {
         Next::Crashed(Ended {
             how: what,
             kind: EndKind::Exit,
+            retry_after: None,
         })
     }
 }

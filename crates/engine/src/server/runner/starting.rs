@@ -8,18 +8,20 @@ use gantry_model::diagnose::chain;
 use gantry_model::era::Era;
 use gantry_model::event::EventKind;
 use gantry_model::id::ServerId;
-use gantry_model::spec::{Launch, ServerSpec};
+use gantry_model::mcp::ClientCan;
+use gantry_model::spec::{Launch, RemoteLaunch, ServerSpec};
 use gantry_model::status::State;
 use gantry_sandbox::{Spawned, Tree};
 use tokio::time::{Instant, timeout};
 
-use super::running::{Running, Task};
+use super::remote::{Kind, needs_person};
+use super::running::{Body, Running, Task};
 use super::{EndKind, Ended, Next, ServerRunner, Surroundings, care};
 use crate::catalog::ServerCatalog;
 use crate::server::handle::{Live, Order};
 use crate::server::handshake::{self, GreetError, Hello};
-use crate::server::link::{Link, LinkLimits};
-use crate::server::listing::{Listing, ListingError};
+use crate::server::link::{Link, LinkLimits, Outbox};
+use crate::server::listing::{Listing, ListingError, describe};
 use crate::server::pending::Failure;
 use crate::transport::stdio::{End, LineReader, LineWriter, drain};
 
@@ -38,43 +40,91 @@ impl ServerRunner {
             .events
             .report(&self.spec.name, EventKind::Starting, "starting");
         let begun = Instant::now();
-        let Launch::Process(launch) = &self.spec.launch;
-        let spawned = match self.around.driver.start(&self.spec.name, launch).await {
-            Ok(spawned) => spawned,
-            Err(error) => return failed(chain(&error)),
-        };
-        let mut running = self.open(spawned);
+        let spec = Arc::clone(&self.spec);
+        match &spec.launch {
+            Launch::Process(launch) => {
+                let spawned = self.around.driver.start(&spec.name, launch).await;
+                match spawned {
+                    Ok(spawned) => {
+                        let running = self.open(spawned);
+                        self.meet(running, begun).await.into_next()
+                    }
+                    Err(error) => failed(chain(&error)),
+                }
+            }
+            Launch::Remote(launch) => self.reach(launch, begun).await,
+        }
+    }
+
+    /// Reaches for a remote server, with the transport that it wants.
+    async fn reach(&mut self, launch: &RemoteLaunch, begun: Instant) -> Next {
+        let (now, mut kind) = (self.watch.now(), Kind::Streamable);
+        if let Some(far) = &mut self.far {
+            far.reconnect.begins(now);
+            kind = far.first(launch.transport);
+        }
+        loop {
+            let running = match self.open_remote(launch, kind) {
+                Ok(running) => running,
+                Err(error) => return failed(error.to_string()),
+            };
+            self.status
+                .send_modify(|status| status.transport = Some(kind.as_str()));
+            let met = self.meet(running, begun).await;
+            let Some(far) = &mut self.far else {
+                return met.into_next();
+            };
+            let other = met
+                .why
+                .as_ref()
+                .and_then(|why| far.other(launch.transport, kind, why));
+            if let Some(other) = other {
+                kind = other;
+                continue;
+            }
+            let came_up = matches!(met.next, Next::Serve(_));
+            far.learn(came_up.then_some(kind));
+            return met.into_next();
+        }
+    }
+
+    /// Greets a server over its open link, and asks what it offers.
+    async fn meet(&mut self, mut running: Running, begun: Instant) -> Met {
         let deadline = begun + self.spec.life.handshake;
         let greeted = {
             let who = (&*self.around, &*self.spec, self.id);
-            let greet = greet(who, self.era_hint, Arc::clone(&running.link), deadline);
+            let how = (self.era_hint, self.declares);
+            let greet = greet(who, how, Arc::clone(&running.link), deadline);
             tokio::select! {
-                biased; // Stop, the process's end, its misdeeds, its pipes' end, orders, the greeting.
-                () = self.stop.cancelled() => return Next::Stop(Some(Box::new(running))),
-                exit = running.tree.wait() => Err(Greeted::Exited(exit.to_string())),
+                biased; // Stop, the server's end, its misdeeds, its pipes' end, orders, the greeting.
+                () = self.stop.cancelled() => return Next::Stop(Some(Box::new(running))).into(),
+                exit = running.body.exited() => Err(Greeted::Exited(exit)),
                 () = running.link.troubled.notified() => {
                     let what = running.link.take_trouble();
                     Err(Greeted::Refused(what.unwrap_or_else(|| "misbehaved".into())))
                 }
-                () = running.reader.ended() => {
-                    Err(Greeted::Cut("closed its stdout during the handshake".into()))
-                }
+                () = running.reader.ended() => Err(match running.lost() {
+                    Some(error) => Greeted::Lost(Failure::Remote(error)),
+                    None => Greeted::Cut("closed its stdout during the handshake".into()),
+                }),
                 () = running.link.input_closed.notified() => {
                     Err(Greeted::Cut("closed its stdin during the handshake".into()))
                 }
                 order = self.orders.recv() => return match order {
                     Some(Order::Restart) => Next::Restart(Box::new(running)),
                     None => Next::Stop(Some(Box::new(running))),
-                },
+                }.into(),
                 greeted = greet => greeted,
             }
         };
         let greeted = match greeted {
             // A process that ends is first noticed by its closed pipes.
-            Err(Greeted::Cut(why)) => match timeout(ENDING, running.tree.wait()).await {
-                Ok(exit) => Err(Greeted::Exited(exit.to_string())),
-                Err(_elapsed) => Err(Greeted::Refused(why)),
-            },
+            Err(Greeted::Cut(why)) if !running.is_remote() => {
+                match timeout(ENDING, running.body.exited()).await {
+                    Ok(exit) => Err(Greeted::Exited(exit)),
+                    Err(_elapsed) => Err(Greeted::Refused(why)),
+                }
+            }
             greeted => greeted,
         };
         match greeted {
@@ -87,7 +137,7 @@ impl ServerRunner {
                 self.around
                     .events
                     .report(&self.spec.name, EventKind::Ready, what);
-                Next::Serve(Box::new(running))
+                Next::Serve(Box::new(running)).into()
             }
             Err(Greeted::Exited(how)) => {
                 self.forget_usage();
@@ -99,28 +149,62 @@ impl ServerRunner {
                 }
                 let misdeed = running.link.take_trouble();
                 failed(misdeed.unwrap_or_else(|| format!("ended during the handshake: {how}")))
+                    .into()
             }
             Err(Greeted::Refused(why) | Greeted::Cut(why)) => {
                 self.era_hint = None;
-                running.tree.kill();
+                running.strike();
                 self.end(running, &Failure::Exited(why.clone()), Duration::ZERO)
                     .await;
-                failed(why)
+                failed(why).into()
+            }
+            Err(Greeted::Lost(why)) => {
+                self.era_hint = None;
+                self.end(running, &why, Duration::ZERO).await;
+                let retry_after = match &why {
+                    Failure::Remote(error) => error.retry_after(),
+                    Failure::Protocol(_)
+                    | Failure::TooLarge(_)
+                    | Failure::Exited(_)
+                    | Failure::NotReading => None,
+                };
+                let next = match &why {
+                    Failure::Remote(error) if needs_person(error) => {
+                        Next::SignIn(error.to_string())
+                    }
+                    Failure::Remote(_)
+                    | Failure::Protocol(_)
+                    | Failure::TooLarge(_)
+                    | Failure::Exited(_)
+                    | Failure::NotReading => Next::Crashed(Ended {
+                        how: describe(&why),
+                        kind: EndKind::Start,
+                        retry_after,
+                    }),
+                };
+                let why = Some(why);
+                Met { next, why }
             }
         }
     }
 
-    /// Opens the link over the process's pipes and starts its three tasks.
-    fn open(&self, spawned: Spawned) -> Running {
-        let limits = LinkLimits {
+    /// Returns how a link to the server is bounded.
+    pub(super) fn link_limits(&self) -> LinkLimits {
+        LinkLimits {
             lanes: self.spec.concurrency(),
             queue: self.spec.calls.queue,
             line_bytes: self.around.limits.line_bytes,
             depth: self.around.limits.depth,
             late_grace: self.spec.calls.late_grace,
-        };
+            asks: self.declares.anything(),
+        }
+    }
+
+    /// Opens the link over the process's pipes and starts its three tasks.
+    fn open(&self, spawned: Spawned) -> Running {
+        let limits = self.link_limits();
         let link = Arc::new(Link::new(
-            LineWriter::new(spawned.stdin, WRITE_QUEUE_BYTES),
+            Outbox::Pipe(LineWriter::new(spawned.stdin, WRITE_QUEUE_BYTES)),
             Arc::clone(&self.logs),
             Arc::clone(&self.counters),
             limits,
@@ -148,12 +232,15 @@ impl ServerRunner {
         self.status.send_modify(|status| {
             status.pid = Some(spawned.tree.pid());
             status.isolation = Some(spawned.report);
+            status.transport = Some("stdio");
         });
         Running {
-            tree: spawned.tree,
             link,
             reader: Task::new(reader),
-            stderr: Task::new(stderr),
+            body: Body::Process {
+                tree: spawned.tree,
+                stderr: Task::new(stderr),
+            },
         }
     }
 
@@ -190,18 +277,41 @@ impl ServerRunner {
 /// Handshake and first listing, all within one deadline, and the listing remembered.
 async fn greet(
     (around, spec, id): (&Surroundings, &ServerSpec, ServerId),
-    hint: Option<Era>,
+    (hint, can): (Option<Era>, ClientCan),
     link: Arc<Link>,
     deadline: Instant,
 ) -> Result<(Hello, Listing), Greeted> {
-    let hello = handshake::greet(&link, hint, spec.life.probe, deadline).await?;
+    let hello = handshake::greet(&link, hint, can, spec.life.probe, deadline).await?;
+    if can.anything() {
+        return Ok((hello, Listing::default()));
+    }
     let left = deadline.saturating_duration_since(Instant::now());
     let listing = care::list(around, spec, id, &link, &hello, left).await?;
     Ok((hello, listing))
 }
 
-/// Why a started process did not become a server.
+/// What came of meeting a server: what follows, and why it failed if the link said so.
+struct Met {
+    next: Next,
+    why: Option<Failure>,
+}
+
+impl Met {
+    fn into_next(self) -> Next {
+        self.next
+    }
+}
+
+impl From<Next> for Met {
+    fn from(next: Next) -> Self {
+        Self { next, why: None }
+    }
+}
+
+/// Why a started process, or a remote server, did not become a server of ours.
 enum Greeted {
+    /// It could not be reached, or not be understood.
+    Lost(Failure),
     /// It ended.
     Exited(String),
     /// Its link was cut; it may be about to end.
@@ -213,6 +323,7 @@ enum Greeted {
 impl From<GreetError> for Greeted {
     fn from(error: GreetError) -> Self {
         match error {
+            GreetError::Cut(failure @ Failure::Remote(_)) => Self::Lost(failure),
             GreetError::Cut(_) => Self::Cut(error.to_string()),
             GreetError::Silent(_) | GreetError::Refused { .. } | GreetError::NotUnderstood(_) => {
                 Self::Refused(error.to_string())
@@ -224,6 +335,10 @@ impl From<GreetError> for Greeted {
 impl From<ListingError> for Greeted {
     fn from(error: ListingError) -> Self {
         match error {
+            ListingError::Cut {
+                failure: failure @ Failure::Remote(_),
+                ..
+            } => Self::Lost(failure),
             ListingError::Cut { .. } => Self::Cut(error.to_string()),
             ListingError::Silent { .. }
             | ListingError::Refused { .. }
@@ -237,5 +352,6 @@ fn failed(how: String) -> Next {
     Next::Crashed(Ended {
         how,
         kind: EndKind::Start,
+        retry_after: None,
     })
 }

@@ -29,6 +29,12 @@ pub(crate) trait Inbox {
     /// Hears of a line over the limit as soon as that is known: with its beginning, and again
     /// with its end if it was skipped.
     fn overlong(&self, part: Overlong<'_>) -> Overflow;
+
+    /// Returns how long nothing more is read, of a child that writes too much that nobody asked for:
+    /// its pipe fills, and it waits instead of the others.
+    fn rest(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// What becomes of a line over the limit.
@@ -160,7 +166,10 @@ impl LineReader {
             }
             lines += 1;
             if lines % LINES_PER_TURN == 0 {
-                tokio::task::yield_now().await;
+                match inbox.rest() {
+                    Some(rest) => tokio::time::sleep(rest).await,
+                    None => tokio::task::yield_now().await,
+                }
             }
         }
         self.scanned = self.buffer.len();

@@ -18,7 +18,7 @@ async fn ask(rig: &Rig, caller: &Caller, method: &str, params: Value) -> Result<
         method,
         params: Some(params.as_raw()),
         context: Context::default(),
-        progress: None,
+        client: None,
         timeout: None,
         lists: Lists::FromCatalog,
     };

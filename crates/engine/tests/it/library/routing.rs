@@ -14,8 +14,9 @@ use super::{Rig, spec, text};
 async fn each_server_has_its_own_environment_and_nothing_of_ours() {
     let specs = ["one", "two"].map(|name| {
         let mut spec = spec(name, &Evilpeer::new());
-        let gantry_engine::model::spec::Launch::Process(launch) = &mut spec.launch;
-        launch.env = [(format!("ONLY_{name}"), name.to_owned())].into();
+        if let gantry_engine::model::spec::Launch::Process(launch) = &mut spec.launch {
+            launch.env = [(format!("ONLY_{name}"), name.to_owned())].into();
+        }
         spec
     });
     let rig = Rig::configured(

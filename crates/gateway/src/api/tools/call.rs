@@ -21,7 +21,7 @@ use crate::api::call::{Accepted, call_tool, now_or_later, surface};
 use crate::api::query::Asked;
 use crate::api::{Api, Who};
 use crate::http::context;
-use crate::http::error::{Problem, ProblemDocument};
+use crate::http::error::Problem;
 
 /// Names the rows of the audit, in the order of the calls.
 const CALLS: &str = "x-gantry-call-id";
@@ -49,16 +49,6 @@ pub(in crate::api) struct CallAsked {
     (status = 202, description = "With `Prefer: respond-async`: it runs, `Location` says where to ask.",
         body = Accepted, headers(("Location" = String, description = "Where its outcome will be."),
             ("Preference-Applied" = String, description = "`respond-async`."))),
-    (status = 404, description = "`server.unknown`, `tool.unknown`, `item.unknown` or `method.unknown`.",
-        body = ProblemDocument<'static>, content_type = "application/problem+json"),
-    (status = 499, description = "`call.cancelled`: it was taken back.", body = ProblemDocument<'static>,
-        content_type = "application/problem+json"),
-    (status = 502, description = "The server failed: `server.exited`, `server.protocol`, `schema.output` and others.",
-        body = ProblemDocument<'static>, content_type = "application/problem+json"),
-    (status = 503, description = "`server.down`: it is not running; the detail says why and when the next try is.",
-        body = ProblemDocument<'static>, content_type = "application/problem+json"),
-    (status = 504, description = "`call.timeout`: no answer in time.", body = ProblemDocument<'static>,
-        content_type = "application/problem+json"),
 ))]
 pub(in crate::api) async fn call(
     State(api): State<Api>,

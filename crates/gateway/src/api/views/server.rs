@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::rfc3339;
+use super::sign_in::SignInStatus;
 use super::spec::SpecView;
 
 /// A server in a list.
@@ -20,7 +21,9 @@ pub(in crate::api) struct ServerSummary {
     description: Option<String>,
     state: &'static str,
     reason: Option<String>,
-    command: String,
+    command: Option<String>,
+    url: Option<String>,
+    transport: &'static str,
     profile: &'static str,
     source: &'static str,
     start: &'static str,
@@ -37,14 +40,15 @@ impl ServerSummary {
     /// Shows a server in a list. row 1.14
     pub(in crate::api) fn of(server: &ServerView, now_ms: u64) -> Self {
         let (spec, status) = (&server.spec, &server.status);
-        let Launch::Process(process) = &spec.launch;
         Self {
             id: server.id.to_string(),
             name: spec.name.to_string(),
             description: spec.description.clone(),
             state: status.state.as_str(),
             reason: status.reason.clone(),
-            command: process.shown_command(),
+            command: command(spec),
+            url: url(spec),
+            transport: status.transport.unwrap_or_else(|| transport(spec)),
             profile: profile(spec),
             source: source(spec),
             start: start(spec),
@@ -83,6 +87,8 @@ pub(in crate::api) struct ServerStatusView {
     late_replies: u64,
     refused_requests: u64,
     noise: NoiseView,
+    /// Where the sign-in to a remote server stands.
+    sign_in: Option<SignInStatus>,
     spec: SpecView,
 }
 
@@ -137,6 +143,7 @@ impl ServerStatusView {
                 lines: server.noise.0,
                 last: server.noise.1.clone(),
             },
+            sign_in: server.sign_in.clone().map(SignInStatus::of),
             spec: SpecView::of(spec),
         }
     }
@@ -197,18 +204,28 @@ struct UsageView {
 
 impl UsageView {
     fn of(usage: Option<Usage>, spec: &ServerSpec) -> Self {
-        let Launch::Process(process) = &spec.launch;
-        let default = match process.profile {
-            Profile::Local => Limits::local(),
-            Profile::Hosted => Limits::hosted(),
+        // What is somewhere else uses nothing here.
+        let limits = match &spec.launch {
+            Launch::Process(process) => {
+                let default = match process.profile {
+                    Profile::Local => Limits::local(),
+                    Profile::Hosted => Limits::hosted(),
+                };
+                (
+                    process.limits.cpu.or(default.cpu),
+                    process.limits.memory_bytes.or(default.memory_bytes),
+                    process.limits.pids.or(default.pids),
+                )
+            }
+            Launch::Remote(_) => (None, None, None),
         };
         Self {
             cpu_ms: usage.map(|usage| usage.cpu.as_millis() as u64),
-            cpu_limit: process.limits.cpu.or(default.cpu),
+            cpu_limit: limits.0,
             memory_bytes: usage.map(|usage| usage.memory_bytes),
-            memory_limit_bytes: process.limits.memory_bytes.or(default.memory_bytes),
+            memory_limit_bytes: limits.1,
             pids: usage.map(|usage| usage.pids),
-            pids_limit: process.limits.pids.or(default.pids),
+            pids_limit: limits.2,
         }
     }
 }
@@ -281,8 +298,32 @@ fn uptime(status: &ServerStatus, now_ms: u64) -> Option<u64> {
 
 fn profile(spec: &ServerSpec) -> &'static str {
     match spec.profile() {
-        Profile::Local => "local",
-        Profile::Hosted => "hosted",
+        Some(Profile::Local) => "local",
+        Some(Profile::Hosted) => "hosted",
+        None => "remote",
+    }
+}
+
+/// Returns the program of a server, if it is a command.
+pub(in crate::api) fn command(spec: &ServerSpec) -> Option<String> {
+    match &spec.launch {
+        Launch::Process(process) => Some(process.shown_command()),
+        Launch::Remote(_) => None,
+    }
+}
+
+/// Returns where a remote server is, without what may be secret.
+pub(in crate::api) fn url(spec: &ServerSpec) -> Option<String> {
+    match &spec.launch {
+        Launch::Process(_) => None,
+        Launch::Remote(remote) => Some(remote.shown_url()),
+    }
+}
+
+fn transport(spec: &ServerSpec) -> &'static str {
+    match &spec.launch {
+        Launch::Process(_) => "stdio",
+        Launch::Remote(remote) => remote.transport.as_str(),
     }
 }
 

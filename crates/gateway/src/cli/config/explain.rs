@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use gantry_model::secret::is_credential;
-use gantry_model::spec::{Profile, ServerSpec, Start, WhenUnresponsive, period};
+use gantry_model::spec::{Launch, Profile, ServerSpec, Start, WhenUnresponsive, period};
 use serde_json::{Value as Json, json};
 
 use crate::config::clients::hide;
@@ -198,18 +198,31 @@ fn defaults(spec: &ServerSpec) -> Vec<(&'static str, String)> {
         Start::Lazy => "lazy",
     };
     let profile = match spec.profile() {
-        Profile::Local => "local",
-        Profile::Hosted => "hosted",
+        Some(Profile::Local) => "local",
+        Some(Profile::Hosted) => "hosted",
+        None => "remote",
     };
     let unresponsive = match spec.when_unresponsive() {
         WhenUnresponsive::Keep => "keep",
         WhenUnresponsive::Reconnect => "reconnect",
     };
-    let gantry_model::spec::Launch::Process(process) = &spec.launch;
-    let cwd = process.cwd.as_ref().map(|cwd| cwd.display().to_string());
     let (calls, life) = (&spec.calls, &spec.life);
-    vec![
-        ("cwd", cwd.unwrap_or_default()),
+    let mut defaults = match &spec.launch {
+        Launch::Process(process) => {
+            let cwd = process.cwd.as_ref().map(|cwd| cwd.display().to_string());
+            vec![("cwd", cwd.unwrap_or_default())]
+        }
+        Launch::Remote(remote) => vec![
+            ("type", remote.transport.as_str().to_owned()),
+            ("allow_private", remote.allow_private.to_string()),
+            ("reconnect.first", period::show(remote.reconnect.first)),
+            ("reconnect.longest", period::show(remote.reconnect.longest)),
+            ("reconnect.failures", remote.reconnect.failures.to_string()),
+            ("reconnect.away", period::show(remote.reconnect.away)),
+            ("reconnect.steady", period::show(remote.reconnect.steady)),
+        ],
+    };
+    defaults.extend([
         ("start", start.to_owned()),
         ("profile", profile.to_owned()),
         ("calls.concurrency", spec.concurrency().to_string()),
@@ -217,6 +230,7 @@ fn defaults(spec: &ServerSpec) -> Vec<(&'static str, String)> {
         ("calls.timeout", period::show(calls.timeout)),
         ("calls.timeout_max", period::show(calls.timeout_max)),
         ("calls.late_grace", period::show(calls.late_grace)),
+        ("calls.ask_timeout", period::show(calls.ask_timeout)),
         ("calls.pass_context", calls.pass_context.to_string()),
         ("life.handshake", period::show(life.handshake)),
         ("life.probe", period::show(life.probe)),
@@ -224,7 +238,8 @@ fn defaults(spec: &ServerSpec) -> Vec<(&'static str, String)> {
         ("life.health_timeout", period::show(life.health_timeout)),
         ("life.when_unresponsive", unresponsive.to_owned()),
         ("life.stop_grace", period::show(life.stop_grace)),
-    ]
+    ]);
+    defaults
 }
 
 /// Shows what was asked for.

@@ -2,8 +2,10 @@
 //! named, or a new one of its own, made over the admin API and found again by its label.
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::json;
+use sha2::{Digest as _, Sha256};
 
 use crate::app::data::DataFolder;
 use crate::config::clients::ours::KEY_PREFIX;
@@ -16,6 +18,8 @@ use super::super::format::{list, text};
 
 /// The longest label that a gateway keeps.
 const LABEL: usize = 128;
+/// How many bytes of a digest tell two labels apart that cannot be kept as they are.
+const DIGEST_BYTES: usize = 8;
 
 /// A client's key.
 #[derive(Debug)]
@@ -47,11 +51,7 @@ impl<'a> Keys<'a> {
     pub(super) fn new(surroundings: &'a Surroundings, label: String) -> Self {
         Self {
             surroundings,
-            label: label
-                .chars()
-                .filter(|letter| !letter.is_control())
-                .take(LABEL)
-                .collect(),
+            label,
         }
     }
 
@@ -129,5 +129,66 @@ impl<'a> Keys<'a> {
             Some(client) => client.get("/api/v1/tools").await.is_ok(),
             None => false,
         }
+    }
+}
+
+/// Returns the label by which the key of a client's file is found again, and no other file's: one
+/// that cannot be kept as it is, or that another file could have too, ends with a digest of it all.
+pub(super) fn label(client: &str, name: &str, path: &Path) -> String {
+    let shown = path.to_string_lossy();
+    let label = match name {
+        "gantry" => format!("{client}, {shown}"),
+        name => format!("{client} as {name}, {shown}"),
+    };
+    let is_whole = path.to_str().is_some()
+        && !name.contains(',')
+        && label.chars().count() <= LABEL
+        && !label.contains(char::is_control);
+    if is_whole {
+        return label;
+    }
+    let parts = [
+        client.as_bytes(),
+        name.as_bytes(),
+        path.as_os_str().as_encoded_bytes(),
+    ];
+    // No part can hold the byte between them.
+    let digest = Sha256::digest(parts.join(&0));
+    let digest: String = digest[..DIGEST_BYTES]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let kept = LABEL - digest.len() - 2;
+    let letters = label.chars().filter(|letter| !letter.is_control());
+    let begin: String = letters.take(kept).collect();
+    format!("{begin}… {digest}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_files_have_one_label() {
+        let deep = |last: &str| format!("/{}/{last}", "folder/".repeat(30));
+        let (one, other) = (deep("a.json"), deep("b.json"));
+        let labels = [
+            label("cursor", "gantry", Path::new("/home/me/.cursor/mcp.json")),
+            label("cursor", "mine", Path::new("/home/me/.cursor/mcp.json")),
+            label("cursor", "gantry", Path::new(&one)),
+            label("cursor", "gantry", Path::new(&other)),
+            label("cursor", "gantry", Path::new("/a\nb")),
+            label("cursor", "gantry", Path::new("/ab")),
+            label("cursor", "a, /x", Path::new("/y")),
+            label("cursor", "a", Path::new("/x, /y")),
+        ];
+        for (at, label) in labels.iter().enumerate() {
+            assert!(label.chars().count() <= LABEL, "{label}");
+            assert!(!label.contains(char::is_control), "{label:?}");
+            assert!(!labels[..at].contains(label), "{label} twice");
+        }
+        assert_eq!(labels[0], "cursor, /home/me/.cursor/mcp.json");
+        let again = label("cursor", "gantry", Path::new(&one));
+        assert_eq!(labels[2], again, "the label of a file stays");
     }
 }

@@ -52,7 +52,10 @@ pub(super) fn of_files(
     };
     let mut findings: Vec<Finding> = plan.mistakes.iter().map(mistaken).collect();
     for planned in &plan.servers {
-        let Launch::Process(process) = &planned.spec.launch;
+        // What a remote server needs is at its own place.
+        let Launch::Process(process) = &planned.spec.launch else {
+            continue;
+        };
         let need = Need {
             command: process.command.clone(),
             folder: process.cwd.clone(),
@@ -93,6 +96,9 @@ pub(super) async fn of_gateway(
         let Ok(status) = client.get(&path).await else {
             continue;
         };
+        if !text(&status, "/url").is_empty() {
+            continue;
+        }
         let folder = Some(text(&status, "/spec/cwd")).filter(|cwd| !cwd.is_empty());
         let need = Need {
             command: text(&status, "/command"),

@@ -1,11 +1,12 @@
 //! One client's messages, each on its way to the gateway and back.
 //!
 //! A request is a task that ends with exactly one answer, or with none if the client took it back.
-//! `initialize` is waited for, so that what follows it finds its session. Never judges a message
-//! beyond its envelope: the gateway does. Entry points: [`Bridge::take`] and [`Bridge::end`].
+//! `initialize` is waited for, so that what follows it finds its session. What is on its way is
+//! bounded. Never judges a message beyond its envelope: the gateway does. Entry points:
+//! [`Bridge::take`] and [`Bridge::end`].
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,12 +22,12 @@ use crate::http::error::Problem;
 use crate::http::limits::BODY_BYTES;
 
 use super::attach::Attached;
+use super::batch::Batch;
 use super::error::BridgeError;
+use super::inflight::{Inflight, Kind, Place, REQUESTS};
 use super::lines::Line;
 use super::session::Session;
 
-/// Requests that may be on their way at once.
-const IN_FLIGHT: usize = 512;
 /// How long answers that are nearly there are waited for when the client has said its last.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
@@ -38,7 +39,9 @@ pub(super) struct Bridge {
     pub(super) out: mpsc::Sender<Vec<u8>>,
     /// What a client of the handshake era has agreed on.
     pub(super) session: tokio::sync::Mutex<Session>,
-    inflight: Mutex<HashMap<Box<str>, Vec<CancellationToken>>>,
+    inflight: Arc<Inflight>,
+    /// Whether it was told that notices are left out.
+    is_told: AtomicBool,
     requests: TaskTracker,
     pub(super) others: TaskTracker,
     /// Everything ends with it.
@@ -53,7 +56,8 @@ impl Bridge {
             path,
             out,
             session: tokio::sync::Mutex::default(),
-            inflight: Mutex::default(),
+            inflight: Arc::default(),
+            is_told: AtomicBool::new(false),
             requests: TaskTracker::new(),
             others: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -75,7 +79,7 @@ impl Bridge {
         match Frame::parse(bytes, &Limits::default()) {
             Ok(frame) => self.message(frame).await,
             Err(refused) if matches!(refused.error, WireError::Batch) => {
-                self.pass_on(refused.bytes.into());
+                self.batch(refused.bytes).await;
             }
             Err(refused) => {
                 let id = jsonrpc::salvage_id(&refused.bytes);
@@ -89,17 +93,17 @@ impl Bridge {
             Message::Request(request) if request.method == "initialize" => {
                 Box::pin(self.initialize(&frame)).await;
             }
-            Message::Request(request) => match self.enter(request.id) {
-                Some(token) => {
-                    let bridge = Arc::clone(self);
-                    self.requests
-                        .spawn(async move { bridge.request(frame, token).await });
+            Message::Request(request) => {
+                let kind = Kind::Request(request.id);
+                match self.inflight.enter(kind, frame.text().len(), &self.stop) {
+                    Some(place) => {
+                        let bridge = Arc::clone(self);
+                        self.requests
+                            .spawn(async move { bridge.request(frame, place).await });
+                    }
+                    None => self.refuse(Some(request.id), &busy()).await,
                 }
-                None => {
-                    self.refuse(Some(request.id), &BridgeError::Busy(IN_FLIGHT).problem())
-                        .await
-                }
-            },
+            }
             Message::Notification(notification)
                 if notification.method == "notifications/cancelled" =>
             {
@@ -112,28 +116,57 @@ impl Bridge {
     }
 
     /// Sends a request and answers it, unless it is taken back.
-    async fn request(&self, frame: Frame, token: CancellationToken) {
+    async fn request(&self, frame: Frame, place: Place) {
         let Message::Request(request) = frame.incoming().message else {
             return;
         };
         let answered = tokio::select! {
             biased;
-            () = token.cancelled() => Ok(()),
+            () = place.token.cancelled() => return,
             answered = self.exchange(&frame) => answered,
         };
-        self.leave(request.id, &token);
         if let Err(error) = answered {
             self.refuse(Some(request.id), &error.problem()).await;
         }
     }
 
-    /// Sends what needs no answer of its own: notifications, answers, batches.
+    /// Sends a batch; one that is refused, by whomever, is answered all the same.
+    async fn batch(self: &Arc<Self>, bytes: Vec<u8>) {
+        let Ok(text) = String::from_utf8(bytes) else {
+            return self.refuse(None, &Problem::from(WireError::Batch)).await;
+        };
+        let batch = Batch::new(text, self.session.lock().await.allows_batches());
+        let size = batch.text().len();
+        let Some(place) = self.inflight.enter(Kind::Batch, size, &self.stop) else {
+            return self.refuse_batch(&batch, &busy()).await;
+        };
+        let bridge = Arc::clone(self);
+        self.requests.spawn(async move {
+            let answered = tokio::select! {
+                biased;
+                () = place.token.cancelled() => return,
+                answered = bridge.exchange_batch(&batch) => answered,
+            };
+            if let Err(error) = answered {
+                bridge.refuse_batch(&batch, &error.problem()).await;
+            }
+        });
+    }
+
+    /// Sends what needs no answer: notifications, and answers of the client's. More of them than there
+    /// is room for are left out: the gateway acts on none of them but `cancelled`, which ends here.
     fn pass_on(self: &Arc<Self>, body: Bytes) {
-        let (bridge, stop) = (Arc::clone(self), self.stop.clone());
+        let Some(place) = self.inflight.enter(Kind::Notice, body.len(), &self.stop) else {
+            if !self.is_told.swap(true, Ordering::Relaxed) {
+                tracing::warn!("notifications come faster than they go; some are left out");
+            }
+            return;
+        };
+        let bridge = Arc::clone(self);
         self.requests.spawn(async move {
             let passed = tokio::select! {
                 biased;
-                () = stop.cancelled() => return,
+                () = place.token.cancelled() => return,
                 passed = bridge.deliver(body) => passed,
             };
             if let Err(error) = passed {
@@ -147,10 +180,8 @@ impl Bridge {
         let id = notification
             .params
             .and_then(|params| params.get("requestId"));
-        if let Some(id) = id.and_then(RequestId::read)
-            && let Some([only]) = self.entries().get(id.raw()).map(Vec::as_slice)
-        {
-            only.cancel();
+        if let Some(id) = id.and_then(RequestId::read) {
+            self.inflight.take_back(id);
         }
     }
 
@@ -169,9 +200,14 @@ impl Bridge {
         self.say(answer).await;
     }
 
-    /// Says something to the client; one that is gone hears nothing.
+    /// Says something to the client; one that is gone hears nothing, and one that does not read holds
+    /// nothing up at the end.
     pub(super) async fn say(&self, message: Vec<u8>) {
-        self.out.send(message).await.ok();
+        tokio::select! {
+            biased;
+            sent = self.out.send(message) => drop(sent),
+            () = self.stop.cancelled() => {}
+        }
     }
 
     /// Ends: what is nearly answered is answered, the rest is taken back.
@@ -186,34 +222,10 @@ impl Bridge {
         self.others.wait().await;
         self.goodbye().await;
     }
+}
 
-    fn enter(&self, id: RequestId<'_>) -> Option<CancellationToken> {
-        let mut entries = self.entries();
-        if self.requests.len() >= IN_FLIGHT {
-            return None;
-        }
-        let token = self.stop.child_token();
-        entries
-            .entry(id.raw().into())
-            .or_default()
-            .push(token.clone());
-        Some(token)
-    }
-
-    fn leave(&self, id: RequestId<'_>, token: &CancellationToken) {
-        token.cancel();
-        let mut entries = self.entries();
-        if let Some(tokens) = entries.get_mut(id.raw()) {
-            tokens.retain(|token| !token.is_cancelled());
-            if tokens.is_empty() {
-                entries.remove(id.raw());
-            }
-        }
-    }
-
-    fn entries(&self) -> MutexGuard<'_, HashMap<Box<str>, Vec<CancellationToken>>> {
-        self.inflight.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn busy() -> Problem {
+    BridgeError::Busy(REQUESTS).problem()
 }
 
 /// Whether answers are waited for at the end.

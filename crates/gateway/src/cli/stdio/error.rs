@@ -18,7 +18,7 @@ pub(super) enum BridgeError {
     #[error("the gateway answered {0} with something that is no message")]
     Nonsense(StatusCode),
     /// The client sends faster than it is answered.
-    #[error("{0} requests are waiting already")]
+    #[error("{0} requests, or 64 MiB of them, are waiting already")]
     Busy(usize),
     /// A line of the client is longer than a message may be.
     #[error("the line is longer than {0} bytes")]

@@ -18,15 +18,36 @@ use hyper::body::Incoming;
 use tokio::time::timeout;
 
 use super::super::wire::{Down, Used};
+use super::batch::Batch;
 use super::bridge::Bridge;
 use super::error::BridgeError;
 use super::events::Events;
 
-/// Longer than the longest call.
-const ANSWER: Duration = Duration::from_secs(660);
+/// Longer than the longest call, with the time that its client may take to answer its server.
+const ANSWER: Duration = Duration::from_secs(1_260);
 const LONGEST_BODY: usize = 64 << 20;
 /// The request that lives as long as its client wants.
 const ENDLESS: &str = "subscriptions/listen";
+
+/// Longer than a gateway takes that is there.
+const NOTICE: Duration = Duration::from_secs(30);
+
+/// Who waits for what comes back.
+#[derive(Clone, Copy)]
+enum Awaited<'a> {
+    Request(RequestId<'a>),
+    Batch(&'a Batch),
+    Nobody,
+}
+
+impl<'a> Awaited<'a> {
+    fn request(self) -> Option<RequestId<'a>> {
+        match self {
+            Self::Request(id) => Some(id),
+            Self::Batch(_) | Self::Nobody => None,
+        }
+    }
+}
 
 /// What came of a message.
 pub(super) enum Delivered {
@@ -44,27 +65,41 @@ impl Bridge {
         };
         let mirrored = mirrored(&request);
         let body = Bytes::from(frame.text().to_owned());
-        let id = Some(request.id);
+        let awaited = Awaited::Request(request.id);
         if request.method == ENDLESS {
-            return self.persist(&mirrored, body, id).await;
+            return self.persist(&mirrored, body, awaited).await;
         }
-        timeout(ANSWER, self.persist(&mirrored, body, id))
+        timeout(ANSWER, self.persist(&mirrored, body, awaited))
             .await
             .unwrap_or_else(|elapsed| Err(BridgeError::Cut(elapsed.to_string())))
     }
 
-    /// Sends a message that is no request and passes on what comes back, if anything does.
+    /// Sends a batch and passes on what comes back.
+    pub(super) async fn exchange_batch(&self, batch: &Batch) -> Result<(), BridgeError> {
+        let body = Bytes::from(batch.text().to_owned());
+        timeout(
+            ANSWER,
+            self.persist(&HeaderMap::new(), body, Awaited::Batch(batch)),
+        )
+        .await
+        .unwrap_or_else(|elapsed| Err(BridgeError::Cut(elapsed.to_string())))
+    }
+
+    /// Sends a message that nobody waits for.
     pub(super) async fn deliver(&self, body: Bytes) -> Result<(), BridgeError> {
-        timeout(ANSWER, self.persist(&HeaderMap::new(), body, None))
-            .await
-            .unwrap_or_else(|elapsed| Err(BridgeError::Cut(elapsed.to_string())))
+        timeout(
+            NOTICE,
+            self.persist(&HeaderMap::new(), body, Awaited::Nobody),
+        )
+        .await
+        .unwrap_or_else(|elapsed| Err(BridgeError::Cut(elapsed.to_string())))
     }
 
     async fn persist(
         &self,
         mirrored: &HeaderMap,
         body: Bytes,
-        id: Option<RequestId<'_>>,
+        awaited: Awaited<'_>,
     ) -> Result<(), BridgeError> {
         let is_stateless = !mirrored.is_empty();
         let session = self.session.lock().await.headers();
@@ -73,12 +108,12 @@ impl Bridge {
             all.extend(session.clone());
         }
         match self
-            .once(all, body.clone(), id, !session.is_empty())
+            .once(all, body.clone(), awaited, !session.is_empty())
             .await?
         {
             Delivered::NoSession if !is_stateless => {
                 let again = self.open_again(&session).await?;
-                self.once(again, body, id, false).await?;
+                self.once(again, body, awaited, false).await?;
             }
             Delivered::NoSession | Delivered::Done => {}
         }
@@ -89,14 +124,14 @@ impl Bridge {
         &self,
         headers: HeaderMap,
         body: Bytes,
-        id: Option<RequestId<'_>>,
+        awaited: Awaited<'_>,
         has_session: bool,
     ) -> Result<Delivered, BridgeError> {
         let (response, used) = self.send(Method::POST, headers, body).await?;
         if has_session && response.status() == StatusCode::NOT_FOUND {
             return Ok(Delivered::NoSession);
         }
-        self.relay(response, used, id).await?;
+        self.relay(response, used, awaited).await?;
         Ok(Delivered::Done)
     }
 
@@ -135,16 +170,16 @@ impl Bridge {
         })
     }
 
-    /// Passes an answer on; an error without an id gets the request's.
+    /// Passes an answer on; an error without an id gets the request's, or those of a batch.
     async fn relay(
         &self,
         response: Response<Incoming>,
         used: Used,
-        id: Option<RequestId<'_>>,
+        awaited: Awaited<'_>,
     ) -> Result<(), BridgeError> {
         let status = response.status();
         if is_stream(&response) {
-            return self.follow(response, id).await;
+            return self.follow(response, awaited.request()).await;
         }
         let body = Limited::new(response.into_body(), LONGEST_BODY)
             .collect()
@@ -157,13 +192,11 @@ impl Bridge {
             // A request that was taken back, or something that needs no answer.
             return Ok(());
         }
-        let Some(id) = id else {
-            if status.is_success() {
-                self.say(body.into()).await;
-            }
-            return Ok(());
+        let is_answer = match awaited {
+            Awaited::Request(id) => answers(&body, id),
+            Awaited::Batch(_) | Awaited::Nobody => status.is_success(),
         };
-        if answers(&body, id) {
+        if is_answer {
             self.say(body.into()).await;
             return Ok(());
         }
@@ -172,10 +205,19 @@ impl Bridge {
             .ok()
             .and_then(|message| ErrorBody::read(message.get("error")?))
             .ok_or(BridgeError::Nonsense(status))?;
-        let mut out = Vec::new();
-        let data = error.data.map(Payload::Raw);
-        jsonrpc::write_error(&mut out, Some(id), error.code, &error.message, data);
-        self.say(out).await;
+        let (code, data) = (error.code, error.data.map(Payload::Raw));
+        let answer = match awaited {
+            Awaited::Request(id) => {
+                let mut out = Vec::new();
+                jsonrpc::write_error(&mut out, Some(id), code, &error.message, data);
+                Some(out)
+            }
+            Awaited::Batch(batch) => batch.error(code, &error.message, data),
+            Awaited::Nobody => None,
+        };
+        if let Some(answer) = answer {
+            self.say(answer).await;
+        }
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use gantry_model::era::headers;
+use gantry_model::era::{ProtocolVersion, headers};
 use gantry_model::jsonrpc::{self, Frame, Limits, Message, Outcome, Raw};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
@@ -40,6 +40,13 @@ pub(super) struct Session {
 }
 
 impl Session {
+    /// Tells whether the version that was agreed on has batches.
+    pub(super) fn allows_batches(&self) -> bool {
+        let version = self.version.as_ref().and_then(|text| text.to_str().ok());
+        let version = version.and_then(|text| text.parse().ok());
+        version.is_some_and(ProtocolVersion::allows_batches)
+    }
+
     /// Returns the headers of everything that is sent within the session.
     pub(super) fn headers(&self) -> HeaderMap {
         let mut map = HeaderMap::new();

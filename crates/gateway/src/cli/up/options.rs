@@ -10,6 +10,7 @@ use gantry_model::naming::{Expose, OnCollision};
 use gantry_model::spec::period;
 
 use crate::app;
+use crate::app::accept::Bounds;
 use crate::cli::files::Files;
 use crate::config::settings::Settings;
 
@@ -163,6 +164,7 @@ impl Flags {
             ("on_collision", named(self.on_collision), "refuse"),
             ("drain", self.drain.map(period::show), "10s"),
             ("kill_after", self.kill_after.map(period::show), "30s"),
+            ("connections_per_address", None, "5120"),
         ];
         let rows =
             flags.into_iter().map(
@@ -206,8 +208,14 @@ impl Options {
 
     /// Returns how connections are served.
     pub(super) fn serving(&self, settings: &Settings) -> app::Options {
+        let bounds = Bounds::default();
+        let per_address = settings.connections_per_address;
         app::Options {
             hosts: [self.host.as_slice(), &settings.hosts].concat(),
+            bounds: Bounds {
+                per_address: per_address.unwrap_or(bounds.per_address),
+                ..bounds
+            },
             ..app::Options::default()
         }
     }

@@ -151,9 +151,19 @@ impl Teller<'_> {
                 screen.doubtful("!"),
                 why()
             )),
+            State::NeedsSignIn => Some(format!(
+                "  {} {name}  needs a sign-in{}",
+                screen.doubtful("!"),
+                why()
+            )),
             State::Unresponsive => Some(format!(
                 "  {} {name}  does not answer{}",
                 screen.doubtful("!"),
+                why()
+            )),
+            State::Disconnected => Some(format!(
+                "  {} {name}  not connected{}",
+                screen.bad("✗"),
                 why()
             )),
             State::BackingOff | State::Failed | State::Stopping | State::Stopped => Some(format!(

@@ -1,7 +1,7 @@
 //! Replaces a file that belongs to another program: whole or not at all, with its mode and owner kept,
 //! a copy of what was there beside it, and never over what somebody else wrote meanwhile.
 //!
-//! A symbolic link stays one: what it leads to is replaced. Entry point: [`Opened::read`].
+//! One that is to hold a key loses the rights that others have in it. A symbolic link stays one: what it leads to is replaced. Entry point: [`Opened::read`].
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -15,6 +15,24 @@ const LONGEST_BYTES: u64 = 64 << 20;
 
 /// How many copies are kept beside a file.
 const MOST_COPIES: u32 = 99;
+
+/// Who may read a file after it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Readers {
+    /// Whoever could before.
+    AsBefore,
+    /// Its owner alone: it holds a key.
+    Owner,
+}
+
+impl Readers {
+    fn mode(self, before: u32) -> u32 {
+        match self {
+            Self::AsBefore => before,
+            Self::Owner => before & 0o600,
+        }
+    }
+}
 
 /// A file as it was when it was read.
 #[derive(Debug)]
@@ -93,8 +111,17 @@ impl Opened {
         }
     }
 
+    /// Takes away what others may do with it; its owner stays.
+    pub fn close_to_others(&self) -> Result<(), ClientError> {
+        let Some(before) = &self.before else {
+            return Ok(());
+        };
+        let mode = fs::Permissions::from_mode(Readers::Owner.mode(before.mode));
+        fs::set_permissions(&self.target, mode).map_err(failed("close to others", &self.path))
+    }
+
     /// Puts a new text in the place of the old, and returns where the old one was copied to.
-    pub fn replace(&self, text: &str) -> Result<Option<PathBuf>, ClientError> {
+    pub fn replace(&self, text: &str, readers: Readers) -> Result<Option<PathBuf>, ClientError> {
         self.check_writable()?;
         let folder = self.target.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(folder).map_err(failed("make the folder", folder))?;
@@ -109,7 +136,7 @@ impl Opened {
             .to_string_lossy();
         let draft = folder.join(format!(".{name}.gantry-{}", std::process::id()));
         let placed = self
-            .draft(&draft, text)
+            .draft(&draft, text, readers)
             .and_then(|()| self.unchanged())
             .and_then(|()| fs::rename(&draft, &self.target).map_err(failed("write", &self.path)));
         if let Err(error) = placed {
@@ -123,7 +150,7 @@ impl Opened {
         Ok(copy.map(|(copy, _)| copy))
     }
 
-    fn draft(&self, draft: &Path, text: &str) -> Result<(), ClientError> {
+    fn draft(&self, draft: &Path, text: &str, readers: Readers) -> Result<(), ClientError> {
         let failed = || failed("write", draft);
         match fs::remove_file(draft) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed()(error)),
@@ -143,7 +170,7 @@ impl Opened {
                 let (owner, group) = before.owner;
                 fchown(&file, Some(owner), Some(group)).map_err(failed())?;
             }
-            let mode = fs::Permissions::from_mode(before.mode);
+            let mode = fs::Permissions::from_mode(readers.mode(before.mode));
             file.set_permissions(mode).map_err(failed())?;
         }
         file.sync_all().map_err(failed())

@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 use jsonc_parser::ast;
 use jsonc_parser::common::Ranged as _;
 use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
-use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
+use jsonc_parser::{CollectOptions, parse_to_ast};
 use serde_json::{Map, Number, Value};
+
+use crate::config::document::json::options;
 
 use super::ClientError;
 
@@ -23,22 +25,6 @@ pub struct Document {
     path: PathBuf,
     text: String,
     value: Value,
-}
-
-/// Returns what is read beside strict JSON: comments, and a comma after the last member.
-pub(super) fn options() -> ParseOptions {
-    ParseOptions {
-        allow_comments: true,
-        allow_trailing_commas: true,
-        allow_loose_object_property_names: false,
-        allow_missing_commas: false,
-        allow_single_quoted_strings: false,
-        allow_hexadecimal_numbers: false,
-        allow_unary_plus_numbers: false,
-        allow_bare_decimal_point_numbers: false,
-        allow_non_finite_numbers: false,
-        allow_extended_string_escapes: false,
-    }
 }
 
 impl Document {

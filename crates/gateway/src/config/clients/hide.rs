@@ -7,7 +7,7 @@ use gantry_model::secret::{hide_arguments, is_credential};
 use jsonc_parser::cst::{CstContainerNode, CstNode, CstRootNode};
 use toml_edit::{DocumentMut, Formatted, Item, TableLike, Value};
 
-use super::document::options;
+use crate::config::document::json::options;
 
 /// What stands in the place of something hidden.
 pub const HIDDEN: &str = "…";

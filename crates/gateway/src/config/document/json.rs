@@ -10,8 +10,9 @@ use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use super::{Member, Node, Table, Value};
 use crate::config::mistake::{Kind, Mistake};
 
-pub(super) fn parse(path: &Arc<Path>, text: &Arc<str>) -> Result<Node, Mistake> {
-    let options = ParseOptions {
+/// Returns what is read beside strict JSON: comments, and a comma after the last member.
+pub(in crate::config) fn options() -> ParseOptions {
+    ParseOptions {
         allow_comments: true,
         allow_trailing_commas: true,
         allow_loose_object_property_names: false,
@@ -22,8 +23,11 @@ pub(super) fn parse(path: &Arc<Path>, text: &Arc<str>) -> Result<Node, Mistake> 
         allow_bare_decimal_point_numbers: false,
         allow_non_finite_numbers: false,
         allow_extended_string_escapes: false,
-    };
-    let parsed = parse_to_ast(text, &CollectOptions::default(), &options);
+    }
+}
+
+pub(super) fn parse(path: &Arc<Path>, text: &Arc<str>) -> Result<Node, Mistake> {
+    let parsed = parse_to_ast(text, &CollectOptions::default(), &options());
     let parsed = parsed.map_err(|error| {
         let range = error.range();
         let (said, help) = words(error.kind());

@@ -48,8 +48,54 @@ fn problem(entry: &str) -> String {
 }
 
 fn process(spec: &ServerSpec) -> &ProcessLaunch {
-    let gantry_model::spec::Launch::Process(process) = &spec.launch;
-    process
+    match &spec.launch {
+        Launch::Process(process) => process,
+        Launch::Remote(_) => panic!("a command"),
+    }
+}
+
+fn remote(spec: &ServerSpec) -> &gantry_model::spec::RemoteLaunch {
+    match &spec.launch {
+        Launch::Remote(remote) => remote,
+        Launch::Process(_) => panic!("a URL"),
+    }
+}
+
+#[test]
+fn an_entry_of_a_remote_server() {
+    // rows 0.6, 2.20, 3.4
+    use gantry_model::spec::TransportWish;
+    let spec = one(
+        r#"{"type": "sse", "url": "https://example.com/${MODE:-sse}", "headers": {"Authorization": "Bearer ${TOKEN}"},
+            "proxy": "http://proxy:3128", "allow_private": true, "ca_file": "ca.pem",
+            "reconnect": {"first": "10ms", "failures": 2},
+            "tools": {"settings": {"search": {"timeout": "5s", "idempotent": true}}}}"#,
+    );
+    let launch = remote(&spec);
+    assert_eq!(launch.url, "https://example.com/sse");
+    assert_eq!(launch.headers["Authorization"], "Bearer s3");
+    assert_eq!(launch.transport, TransportWish::Sse);
+    assert_eq!(launch.proxy.as_deref(), Some("http://proxy:3128"));
+    assert_eq!(
+        launch.ca_file.as_deref(),
+        Some(Path::new("/project/ca.pem"))
+    );
+    assert_eq!((launch.allow_private, launch.reconnect.failures), (true, 2));
+    assert!(spec.tools.settings["search"].idempotent);
+    assert_eq!(spec.concurrency(), 32);
+    let wish = |entry: &str| remote(&one(entry)).transport;
+    assert_eq!(
+        wish(r#"{"url": "http://localhost/x"}"#),
+        TransportWish::Auto
+    );
+    assert_eq!(
+        wish(r#"{"httpUrl": "http://localhost/x"}"#),
+        TransportWish::StreamableHttp
+    );
+    assert_eq!(
+        wish(r#"{"type": "http", "url": "http://[::1]/x"}"#),
+        TransportWish::StreamableHttp
+    );
 }
 
 #[test]
@@ -123,7 +169,19 @@ fn a_mistake_names_file_place_server_and_field() {
         r#"{"command": "x", "env": {"K": "${NO}"}}"#,
         "`env.K` uses the variable `NO`, which is not set",
     ); // fault K1
-    check(r#"{"url": "http://x"}"#, "this is a remote server");
+    check(r#"{"type": "sse"}"#, "`url` is missing");
+    check(
+        r#"{"url": "http://x", "command": "y"}"#,
+        "`command` and `url` exclude each other",
+    );
+    check(
+        r#"{"url": "http://x", "headers": {"X-A": "a\r\nb"}}"#,
+        "header `X-A` cannot be used",
+    ); // fault H10
+    check(
+        r#"{"url": "http://x", "tools": {"settings": {"t": {"retry": 1}}}}"#,
+        "`tools.settings.t.retry` is not known",
+    );
     check(
         r#"{"url": "file:///x"}"#,
         "`url` cannot be used: the scheme `file` is not allowed",

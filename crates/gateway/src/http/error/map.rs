@@ -10,8 +10,13 @@
 //! | params of no use | 400 | 200 | -32602 |
 //! | queue full | 429, Retry-After | 429, Retry-After | -31429 |
 //! | down | 503, Retry-After | 200 | -31503 |
+//! | remote: silent | 504 | 200 | -31504 |
+//! | remote: asks to be left alone | 503, Retry-After | 200 | -31503 |
+//! | remote: anything else | 502 | 200 | -31502 |
 //! | exited, not reading, protocol, response too large, output schema | 502 | 200 | -31502 |
-//! | timeout | 504 | 200 | -31504 |
+//! | timeout, nobody answered what the server asked | 504 | 200 | -31504 |
+//! | the client declined what the server asked | 422 | 200 | -31422 |
+//! | too many calls wait for their client | 429 | 429 | -31429 |
 //! | cancelled | 499 | no answer | -31499 |
 //! | the server's own error | 404 (-32601, -32002), 400 (-32602), 502 | 200 | as the server said |
 //! | audit unavailable, stopping | 503 | 503 | -31503 |
@@ -22,7 +27,7 @@
 
 use std::time::Duration;
 
-use gantry_engine::{CallError, CallFailure, EngineError, Issue};
+use gantry_engine::{CallError, CallFailure, EngineError, HttpError, Issue, SignInError};
 use gantry_model::diagnose::chain;
 use gantry_model::era::EraError;
 use gantry_model::era::error::RESOURCE_NOT_FOUND;
@@ -79,12 +84,20 @@ impl From<CallFailure> for Problem {
                 });
                 problem
             }
+            CallError::Remote {
+                error: HttpError::Limited { retry_after, .. },
+                ..
+            } => problem.with_retry_after(retry_after),
             CallError::Stopping => problem.with_retry_after(Duration::from_secs(5)),
             CallError::UnknownServer { .. }
             | CallError::Unbound { .. }
             | CallError::Down { next_try: None, .. }
             | CallError::Exited { .. }
+            | CallError::Remote { .. }
             | CallError::Timeout { .. }
+            | CallError::Unanswered { .. }
+            | CallError::Declined { .. }
+            | CallError::TooManyHeld { .. }
             | CallError::Cancelled
             | CallError::NotReading { .. }
             | CallError::Protocol { .. }
@@ -106,12 +119,25 @@ fn place(error: &CallError) -> (StatusCode, Carrier) {
         CallError::BadParams { .. } => (StatusCode::BAD_REQUEST, Carrier::Answer),
         CallError::Busy { .. } => (StatusCode::TOO_MANY_REQUESTS, Carrier::Status),
         CallError::Down { .. } => (StatusCode::SERVICE_UNAVAILABLE, Carrier::Answer),
+        CallError::Remote {
+            error: HttpError::Silent { .. },
+            ..
+        } => (StatusCode::GATEWAY_TIMEOUT, Carrier::Answer),
+        CallError::Remote {
+            error: HttpError::Limited { .. },
+            ..
+        } => (StatusCode::SERVICE_UNAVAILABLE, Carrier::Answer),
         CallError::Output { .. }
         | CallError::Exited { .. }
+        | CallError::Remote { .. }
         | CallError::NotReading { .. }
         | CallError::Protocol { .. }
         | CallError::ResponseTooLarge { .. } => (StatusCode::BAD_GATEWAY, Carrier::Answer),
-        CallError::Timeout { .. } => (StatusCode::GATEWAY_TIMEOUT, Carrier::Answer),
+        CallError::Timeout { .. } | CallError::Unanswered { .. } => {
+            (StatusCode::GATEWAY_TIMEOUT, Carrier::Answer)
+        }
+        CallError::Declined { .. } => (StatusCode::UNPROCESSABLE_ENTITY, Carrier::Answer),
+        CallError::TooManyHeld { .. } => (StatusCode::TOO_MANY_REQUESTS, Carrier::Status),
         CallError::Cancelled => (client_closed_request(), Carrier::Answer),
         CallError::Rpc { code, .. } => (rpc_status(*code), Carrier::Answer),
         CallError::Audit(_) | CallError::Stopping => {
@@ -151,6 +177,7 @@ impl From<EngineError> for Problem {
             }
             EngineError::StartFailed { .. } => StatusCode::BAD_GATEWAY,
             EngineError::Audit(_) | EngineError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+            EngineError::SignIn(error) => sign_in_status(error),
             EngineError::Locked { .. }
             | EngineError::Folder { .. }
             | EngineError::Open { .. }
@@ -164,6 +191,8 @@ impl From<EngineError> for Problem {
         let message = match &error {
             SpecError::Range { given, range, .. } => format!("is {given}, allowed is {range}"),
             SpecError::Command { .. }
+            | SpecError::Both { .. }
+            | SpecError::Remote { .. }
             | SpecError::Shell { .. }
             | SpecError::Script { .. }
             | SpecError::Variable { .. }
@@ -174,6 +203,21 @@ impl From<EngineError> for Problem {
             path: error.field(),
             message,
         }])
+    }
+}
+
+fn sign_in_status(error: &SignInError) -> StatusCode {
+    match error {
+        SignInError::NotTaken { .. } => StatusCode::CONFLICT,
+        SignInError::Unknown | SignInError::Refused { .. } | SignInError::Issuer { .. } => {
+            StatusCode::BAD_REQUEST
+        }
+        SignInError::Needed { .. }
+        | SignInError::Scope { .. }
+        | SignInError::Unavailable { .. } => StatusCode::BAD_GATEWAY,
+        SignInError::KeyFile { .. } | SignInError::Sealed { .. } | SignInError::Store(_) => {
+            StatusCode::INTERNAL_SERVER_ERROR
+        }
     }
 }
 

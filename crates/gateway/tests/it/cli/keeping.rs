@@ -8,7 +8,7 @@ use insta::assert_snapshot;
 use serde_json::Value;
 
 use super::{run, settings, told};
-use crate::harness::Gantry;
+use crate::harness::{Gantry, LONG, PROGRAM};
 
 fn without_progress(told: &str) -> String {
     // How far a server came between two looks differs.
@@ -53,10 +53,16 @@ fn a_server_is_added_listed_and_removed() {
         For more information, try '--help'.
         --- exit 2
         ");
-        assert_snapshot!(run(&gantry, &["add", "other", "--env", "nothing", "--", peer]), @"
+        assert_snapshot!(run(&gantry, &["add", "other", "--env", "=1", "--", peer]), @"
         --- stderr
-        error: `nothing` is no variable
+        error: `=1` is no variable
         hint: write `--env NAME=VALUE`
+        --- exit 2
+        ");
+        assert_snapshot!(run(&gantry, &["add", "other", "--env", "NOT_SET", "--", peer]), @"
+        --- stderr
+        error: there is no variable `NOT_SET` in the environment
+        hint: set it first, or write `--env NOT_SET=VALUE`
         --- exit 2
         ");
         assert_snapshot!(run(&gantry, &["add", "other"]), @"
@@ -72,6 +78,17 @@ fn a_server_is_added_listed_and_removed() {
     });
     let status = gantry.status("mine");
     assert_eq!(status["spec"]["env"], serde_json::json!(["A"]));
+    // A variable without a value has the one that it has here.
+    let mut add = std::process::Command::new(PROGRAM);
+    add.args(["add", "own", "--no-wait", "--env", "B", "--data"])
+        .arg(gantry.data())
+        .args(["--", peer])
+        .env("B", "from here");
+    assert!(add.output().unwrap().status.success());
+    gantry.wait_state("own", "ready", LONG);
+    let given = gantry.call("own__env", serde_json::json!({}));
+    assert!(given.to_string().contains("from here"), "{given:#}");
+    run(&gantry, &["rm", "own"]);
     let called = run(&gantry, &["call", "mine__env"]);
     assert!(called.ends_with("--- exit 0"), "{called}");
     let lazy = run(&gantry, &["add", "lazy", "--start", "lazy", "--", peer]);

@@ -1,6 +1,7 @@
 //! `gantry stdio` as a client meets it: the real program on two pipes.
 
 mod alone;
+mod bounds;
 mod eras;
 mod failing;
 

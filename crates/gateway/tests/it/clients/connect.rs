@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -136,7 +137,8 @@ fn a_key_that_opens_nothing_is_replaced_and_none_is_left_over() {
 }
 
 #[test]
-fn modes_and_links_stay_and_an_open_file_is_told() {
+fn links_stay_and_a_file_that_others_could_read_is_closed_to_them() {
+    // fault U2
     let gantry = Gantry::start(&[]);
     let home = Home::new(gantry.data());
     home.write("dotfiles/cursor.json", "{}");
@@ -144,25 +146,37 @@ fn modes_and_links_stay_and_an_open_file_is_told() {
     let (file, link) = (home.at("dotfiles/cursor.json"), home.at(".cursor/mcp.json"));
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     symlink(&file, &link).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let told = home.told(&["connect", "cursor", "--dry-run"]);
+    assert!(told.contains("connecting takes that from them"), "{told}");
+    assert_eq!(mode(&file), 0o644);
     let told = home.told(&["connect", "cursor"]);
     assert!(
-        told.contains("others on this machine may read the key"),
+        told.contains("now only its owner can (mode 0600)"),
         "{told}"
     );
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert!(parsed(&file)["mcpServers"]["gantry"].is_object());
+    assert_eq!(mode(&file), 0o600);
+    // One that is written already is closed, too.
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    let again = home.told(&["connect", "cursor", "--json"]);
+    let again: Value = serde_json::from_str(&again).unwrap();
     assert_eq!(
-        fs::metadata(&file).unwrap().permissions().mode() & 0o777,
-        0o644
+        [&again["written"], &again["closed_to_others"]],
+        [&json!(false), &json!(true)]
     );
+    assert_eq!(mode(&file), 0o600);
+    let told = home.told(&["connect", "cursor"]);
+    assert!(!told.contains("others on this machine"), "{told}");
+    // What holds no key is as open as it was.
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    home.told(&["connect", "cursor", "--stdio"]);
+    assert_eq!(mode(&file), 0o644);
     // A file that did not exist is the person's alone.
     fs::create_dir(home.at(".copilot")).unwrap();
     home.told(&["connect", "copilot"]);
-    let mode = fs::metadata(home.at(".copilot/mcp-config.json"))
-        .unwrap()
-        .permissions()
-        .mode();
-    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(mode(&home.at(".copilot/mcp-config.json")), 0o600);
 }
 
 #[test]

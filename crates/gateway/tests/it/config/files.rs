@@ -4,10 +4,11 @@ use std::fs;
 
 use gantry_testkit::Evilpeer;
 use gantry_testkit::journal::Journal;
+use gantry_testkit::wait::eventually;
 use serde_json::{Value, json};
 
 use super::{Folder, journaled, peer, servers};
-use crate::harness::{Gantry, LONG, entry};
+use crate::harness::{Connection, Gantry, LONG, entry};
 
 // rows 2.10, 2.17 and 2.18
 #[test]
@@ -132,6 +133,29 @@ fn a_sequential_start_that_aborts_is_said_in_the_file() {
     other.up(&["--config", "own.toml", "--on-start-failure", "isolate"]);
     other.wait("second", "ready");
     assert_eq!(Journal::read(&journal).unwrap().starts(), 1);
+}
+
+#[test]
+fn connections_of_one_address_are_bounded_as_the_file_says() {
+    let mut folder = Folder::new();
+    folder.write("own.toml", "[gateway]\nconnections_per_address = 0\n");
+    let wrong = folder.run(&["config", "check", "--config", "own.toml"]);
+    let wrong = String::from_utf8_lossy(&[wrong.stdout, wrong.stderr].concat()).into_owned();
+    assert!(wrong.contains("1 to 10,240"), "{wrong}");
+    folder.write("own.toml", "[gateway]\nconnections_per_address = 2\n");
+    folder.up(&["--config", "own.toml"]);
+    let open = || Connection::open(&folder.authority()).unwrap();
+    let health = |connection: &mut Connection| {
+        let answer = connection.request("GET", "/healthz", &[], b"");
+        answer.map_or(0, |answer| answer.status)
+    };
+    let mut held = [open(), open()];
+    for connection in &mut held {
+        assert_eq!(health(connection), 200);
+    }
+    assert_eq!(open().answer().unwrap().status, 503);
+    drop(held);
+    assert!(eventually(LONG, || health(&mut open()) == 200).is_some());
 }
 
 // row 2.10

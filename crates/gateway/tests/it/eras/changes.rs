@@ -30,7 +30,13 @@ fn has_grown(gantry: &Gantry, count: usize) -> bool {
     tools.iter().filter(is_grown).count() == count
 }
 
-fn listen(gantry: &Gantry, key: &str, path: &str, id: &Value, wish: &Value) -> Connection {
+pub(super) fn listen(
+    gantry: &Gantry,
+    key: &str,
+    path: &str,
+    id: &Value,
+    wish: &Value,
+) -> Connection {
     let posted = Posted::stateless(key, "subscriptions/listen", json!({"notifications": wish}));
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -43,7 +49,7 @@ fn listen(gantry: &Gantry, key: &str, path: &str, id: &Value, wish: &Value) -> C
 }
 
 /// Asserts that the first message says what was agreed on.
-fn acknowledged(events: &mut Events, id: &Value, agreed: &Value) {
+pub(super) fn acknowledged(events: &mut Events, id: &Value, agreed: &Value) {
     let first = events.next().unwrap();
     assert_eq!(
         first["method"], "notifications/subscriptions/acknowledged",

@@ -259,7 +259,9 @@ fn whatever_is_not_a_valid_key_is_denied_in_the_same_words() {
         .unwrap();
     refused("no text", &connection.answer().unwrap(), 401, "auth.scheme");
     assert_eq!(Journal::read(&journal).unwrap().calls(), 0);
-    assert_eq!(gantry.audit_rows(""), Vec::<Value>::new());
+    // Nothing was called; the guess itself is on record.
+    let rows = gantry.audit_rows("");
+    assert!(rows.iter().all(|row| row["code"] == "auth.wrong_key"));
     assert_eq!(opens(key).status, 200);
 }
 
@@ -335,6 +337,21 @@ fn guessing_keys_is_limited_and_never_locks_out_who_has_one() {
         "{:?}",
         recorded()
     );
+    // The same are rows of the audit, and lines of `gantry calls`.
+    let rows = gantry.audit_rows("code=auth.wrong_key");
+    let mut rows: Vec<[String; 4]> = rows
+        .iter()
+        .map(|row| {
+            ["status", "surface", "agent", "error"]
+                .map(|member| row[member].as_str().unwrap_or_default().to_owned())
+        })
+        .collect();
+    rows.sort_by_key(|row| row[3].len());
+    assert_eq!(rows, wanted.map(|what| ["refused", "rest", "", what]));
+    let calls = gantry.cli(&["calls", "--status", "refused"]);
+    let calls = String::from_utf8_lossy(&calls.stdout).into_owned();
+    let shown = calls.lines().filter(|line| line.contains("auth.wrong_key"));
+    assert_eq!(shown.count(), wanted.len(), "{calls}");
     let log = gantry.stderr();
     let lines = log.lines().filter(|line| line.contains("wrong key"));
     assert_eq!(lines.count(), wanted.len(), "{log}");

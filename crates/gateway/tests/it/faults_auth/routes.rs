@@ -19,13 +19,29 @@ enum For {
 }
 
 /// Method, path, who may, and what those who may get for an empty object or nothing.
-const ROUTES: [(&str, &str, For, u16); 39] = [
+const ROUTES: [(&str, &str, For, u16); 45] = [
     ("GET", "/healthz", For::Everyone, 200),
     ("GET", "/api/v1/openapi.json", For::Everyone, 200),
     ("GET", "/api/v1/docs", For::Everyone, 200),
     ("GET", "/api/v1/docs/style.css", For::Everyone, 200),
     ("GET", "/errors", For::Everyone, 200),
     ("GET", "/errors/{code}", For::Everyone, 200),
+    // No sign-in waits for an empty answer.
+    ("GET", "/oauth/callback", For::Everyone, 400),
+    // The server runs on this machine, and takes no sign-in.
+    ("GET", "/api/v1/mcp/servers/{server}/auth", For::Admins, 200),
+    (
+        "POST",
+        "/api/v1/mcp/servers/{server}/auth",
+        For::Admins,
+        409,
+    ),
+    (
+        "DELETE",
+        "/api/v1/mcp/servers/{server}/auth",
+        For::Admins,
+        409,
+    ),
     ("GET", "/metrics", For::Admins, 200),
     ("GET", "/api/v1/health", For::Admins, 200),
     ("GET", "/api/v1/mcp/servers", For::Admins, 200),
@@ -76,6 +92,8 @@ const ROUTES: [(&str, &str, For, u16); 39] = [
     ("DELETE", "/mcp", For::Agents, 400),
     ("POST", "/mcp/servers/{name}", For::Agents, 400),
     ("GET", "/mcp/servers/{name}", For::Agents, 405),
+    ("GET", "/sse", For::Agents, 200),
+    ("POST", "/messages", For::Agents, 404),
 ];
 
 /// Asks a route for server `a`, with an empty object where a body is taken.
@@ -97,10 +115,13 @@ fn ask(gantry: &Gantry, key: Option<&str>, method: &str, path: &str) -> Answer {
         }
         _ => b"",
     };
-    gantry
-        .connect()
-        .request(method, &path, &headers, body)
-        .unwrap()
+    let mut connection = gantry.connect();
+    connection.write(method, &path, &headers, body).unwrap();
+    // A stream has no end.
+    match path.as_str() {
+        "/sse" if key == Some(&gantry.agent) => connection.head().unwrap(),
+        _ => connection.answer().unwrap(),
+    }
 }
 
 // fault U3

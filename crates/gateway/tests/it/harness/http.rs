@@ -71,23 +71,29 @@ impl Connection {
     /// Reads a whole answer.
     pub(crate) fn answer(&mut self) -> io::Result<Answer> {
         let mut answer = self.head()?;
-        let length = answer
+        answer.body = self.body_of(&answer)?;
+        Ok(answer)
+    }
+
+    /// Reads the body that belongs to a head.
+    pub(crate) fn body_of(&mut self, head: &Answer) -> io::Result<Vec<u8>> {
+        let mut body = Vec::new();
+        let length = head
             .header("content-length")
             .and_then(|length| length.parse::<usize>().ok());
-        if answer
+        if head
             .header("transfer-encoding")
             .is_some_and(|coding| coding.contains("chunked"))
         {
             while let Some(chunk) = self.chunk()? {
-                answer.body.extend(chunk);
+                body.extend(chunk);
             }
         } else if let Some(length) = length {
-            answer.body = vec![0; length];
-            self.stream.read_exact(&mut answer.body)?;
-        } else if !matches!(answer.status, 100..=199 | 204 | 304) {
-            self.stream.read_to_end(&mut answer.body)?;
+            body = self.body(length)?;
+        } else if !matches!(head.status, 100..=199 | 204 | 304) {
+            self.stream.read_to_end(&mut body)?;
         }
-        Ok(answer)
+        Ok(body)
     }
 
     /// Reads the head of an answer and leaves its body, for streams.
@@ -111,6 +117,13 @@ impl Connection {
             let (name, value) = line.split_once(':').ok_or_else(|| wrong("no header"))?;
             headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
         }
+    }
+
+    /// Reads a body of this length, after its head.
+    pub(crate) fn body(&mut self, length: usize) -> io::Result<Vec<u8>> {
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body)?;
+        Ok(body)
     }
 
     /// Reads the next chunk of a body that is sent in pieces; `None` at its end.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Stage, Way};
+use super::{Behind, Stage, Way};
 use crate::parts::{Ran, Running, node, run};
 
 /// How the Inspector ends when a tool's result is an error.
@@ -24,15 +24,14 @@ impl Inspector {
             "inspector/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js",
         );
         command.arg("--cli");
-        if self.way == Way::Http {
+        let over = match self.way {
+            Way::Http => Some((self.stage.url(), "http")),
+            Way::Sse => Some((self.stage.sse_url(), "sse")),
+            Way::Stdio => None,
+        };
+        if let Some((url, transport)) = over {
             let header = format!("Authorization: Bearer {}", self.stage.gantry.agent);
-            command.args([
-                &self.stage.url(),
-                "--transport",
-                "http",
-                "--header",
-                &header,
-            ]);
+            command.args([&*url, "--transport", transport, "--header", &header]);
         }
         command.args(["--protocol-era", self.era, "--method", method]);
         command.args(arguments).args(["--format", "json", "-q"]);
@@ -86,7 +85,11 @@ fn names(list: &Value, member: &str) -> Vec<String> {
 }
 
 fn everything(era: &'static str, way: Way) {
-    let stage = Stage::set();
+    everything_of(Behind::Peer, era, way);
+}
+
+fn everything_of(behind: Behind, era: &'static str, way: Way) {
+    let stage = Stage::before(behind);
     let inspector = Inspector { stage, era, way };
     let tools = names(&inspector.ask("tools/list", &[])["tools"], "name");
     assert!(tools.iter().any(|name| name == "a__echo"), "{tools:?}");
@@ -96,7 +99,9 @@ fn everything(era: &'static str, way: Way) {
     let failed = inspector.run("tools/call", &failing);
     assert_eq!(failed.code, Some(TOOL_FAILED), "{failed:#?}");
     assert!(failed.stdout.contains("as asked"), "{failed:#?}");
-    inspector.hears_progress();
+    if behind == Behind::Peer {
+        inspector.hears_progress();
+    }
     let resources = names(&inspector.ask("resources/list", &[])["resources"], "uri");
     assert!(
         resources.iter().any(|uri| uri == "test://static-text"),
@@ -125,7 +130,7 @@ fn everything(era: &'static str, way: Way) {
         "--tool-name",
         "a__slow",
         "--tool-args-json",
-        r#"{"ms":60000}"#,
+        r#"{"ms":60000,"progress":600}"#,
     ];
     let running = Running::start(&mut inspector.command("tools/call", &long));
     let in_flight = |status: &Value| status["queue"]["in_flight"] == 1;
@@ -165,4 +170,16 @@ fn auto_over_stdio() {
 #[test]
 fn modern_over_stdio() {
     everything("modern", Way::Stdio);
+}
+
+#[test]
+fn legacy_over_sse() {
+    everything("legacy", Way::Sse);
+}
+
+#[test]
+fn in_each_era_before_servers_of_others() {
+    everything_of(Behind::Http, "modern", Way::Http);
+    everything_of(Behind::Sse, "legacy", Way::Http);
+    everything_of(Behind::Sse, "auto", Way::Http);
 }

@@ -8,7 +8,7 @@ use crate::jsonrpc::{Limits, Message, parse};
 fn our_greetings() {
     let identity = Identity::new("gantry", "1.2.3");
     assert_eq!(
-        initialize_params(&identity).text(),
+        initialize_params(&identity, ClientCan::NOTHING).text(),
         r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"gantry","version":"1.2.3"}}"#
     );
     assert_eq!(

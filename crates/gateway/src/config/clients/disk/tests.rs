@@ -38,7 +38,10 @@ fn text(path: &Path) -> String {
 #[test]
 fn the_mode_stays_and_the_old_text_is_beside() {
     let room = Room::new("old", 0o640);
-    let copy = Opened::read(&room.file()).unwrap().replace("new").unwrap();
+    let copy = Opened::read(&room.file())
+        .unwrap()
+        .replace("new", Readers::AsBefore)
+        .unwrap();
     assert_eq!(text(&room.file()), "new");
     assert_eq!(text(&copy.unwrap()), "old");
     let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
@@ -48,9 +51,32 @@ fn the_mode_stays_and_the_old_text_is_beside() {
 }
 
 #[test]
+fn a_file_that_holds_a_key_is_its_owners_alone() {
+    // fault U2
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+    let room = Room::new("old", 0o664);
+    let opened = Opened::read(&room.file()).unwrap();
+    assert!(opened.is_open_to_others());
+    opened.replace("key", Readers::Owner).unwrap();
+    assert_eq!(mode(&room.file()), 0o600);
+    let room = Room::new("key", 0o644);
+    Opened::read(&room.file())
+        .unwrap()
+        .close_to_others()
+        .unwrap();
+    assert_eq!((mode(&room.file()), &*text(&room.file())), (0o600, "key"));
+    assert_eq!(room.names(), ["mcp.json"]);
+}
+
+#[test]
 fn copies_never_replace_each_other() {
     let room = Room::new("1", 0o600);
-    let write = |new: &str| Opened::read(&room.file()).unwrap().replace(new).unwrap();
+    let write = |new: &str| {
+        Opened::read(&room.file())
+            .unwrap()
+            .replace(new, Readers::AsBefore)
+            .unwrap()
+    };
     write("2");
     let second = write("1").unwrap();
     assert!(second.ends_with("mcp.json.bak.1"), "{}", second.display());
@@ -67,7 +93,10 @@ fn a_link_stays_and_what_it_leads_to_changes() {
     let room = Room::new("old", 0o600);
     let link = room.folder.path().join("link.json");
     symlink(room.file(), &link).unwrap();
-    Opened::read(&link).unwrap().replace("new").unwrap();
+    Opened::read(&link)
+        .unwrap()
+        .replace("new", Readers::AsBefore)
+        .unwrap();
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_eq!(text(&room.file()), "new");
     fs::remove_file(room.file()).unwrap();
@@ -79,7 +108,7 @@ fn what_another_program_wrote_meanwhile_is_never_lost() {
     let room = Room::new("old", 0o600);
     let opened = Opened::read(&room.file()).unwrap();
     fs::write(room.file(), "theirs").unwrap();
-    let error = opened.replace("ours").unwrap_err();
+    let error = opened.replace("ours", Readers::AsBefore).unwrap_err();
     assert!(matches!(error, ClientError::Changed { .. }), "{error}");
     assert_eq!(text(&room.file()), "theirs");
     assert_eq!(room.names(), ["mcp.json"], "nothing is left behind");
@@ -88,7 +117,7 @@ fn what_another_program_wrote_meanwhile_is_never_lost() {
     let opened = Opened::read(&missing).unwrap();
     assert!(!opened.existed());
     fs::write(&missing, "theirs").unwrap();
-    assert!(opened.replace("ours").is_err());
+    assert!(opened.replace("ours", Readers::AsBefore).is_err());
     assert_eq!(text(&missing), "theirs");
 }
 
@@ -97,7 +126,7 @@ fn a_read_only_file_stays_even_for_root() {
     let room = Room::new("old", 0o444);
     let opened = Opened::read(&room.file()).unwrap();
     assert!(matches!(
-        opened.replace("new"),
+        opened.replace("new", Readers::AsBefore),
         Err(ClientError::ReadOnly { .. })
     ));
     assert_eq!(
@@ -110,7 +139,13 @@ fn a_read_only_file_stays_even_for_root() {
 fn a_new_file_is_the_persons_alone_and_its_folder_is_made() {
     let room = Room::new("", 0o600);
     let new = room.folder.path().join("a/b/mcp.json");
-    assert_eq!(Opened::read(&new).unwrap().replace("x").unwrap(), None);
+    assert_eq!(
+        Opened::read(&new)
+            .unwrap()
+            .replace("x", Readers::AsBefore)
+            .unwrap(),
+        None
+    );
     assert_eq!(fs::metadata(&new).unwrap().mode() & 0o777, 0o600);
     let folder = Opened::read(room.folder.path()).unwrap_err();
     assert!(matches!(

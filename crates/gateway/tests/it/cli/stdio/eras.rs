@@ -232,3 +232,29 @@ fn one_server_is_offered_under_its_own_names() {
     assert_eq!(text(&client.ask(json!(2), "tools/call", params)), "hi");
     assert_eq!(gantry.audit_rows("server=b&tool=echo").len(), 1);
 }
+
+// A program on two pipes is asked like any other client.
+#[test]
+fn a_client_is_asked_through_the_pipes() {
+    let argv = gantry_testkit::fixture::argv(gantry_testkit::Era::Legacy);
+    let entry = json!({"command": argv[0], "args": argv[1..]});
+    let gantry = Gantry::builder().entry("old", entry).start();
+    gantry.wait_state("old", "ready", LONG);
+    let mut client = Client::start(&gantry.data(), &[]);
+    let info = json!({"name": "test", "version": "1"});
+    let hello =
+        json!({"protocolVersion": "2025-11-25", "capabilities": {"roots": {}}, "clientInfo": info});
+    client.ask(json!(0), "initialize", hello);
+    client.notify("notifications/initialized", json!({}));
+    let tool = "old__test_input_required_result_list_roots";
+    client.send(
+        json!(1),
+        "tools/call",
+        json!({"name": tool, "arguments": {}}),
+    );
+    let asked = client.next(LONG).expect("a question");
+    assert_eq!(asked["method"], "roots/list", "{asked:#}");
+    let roots = json!({"roots": [{"uri": "file:///x"}]});
+    client.line(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": roots}).to_string());
+    assert_eq!(text(&client.answer(&json!(1))), "Found 1 root(s)");
+}

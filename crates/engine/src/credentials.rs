@@ -1,0 +1,441 @@
+//! What a remote server is shown of us: the token of a sign-in, renewed before it ends, kept sealed,
+//! and sent to nobody but the server it is for. A person's own `Authorization` header goes before
+//! it. Never shows or logs a token. Entry points: [`Credentials::bearer`] for every request,
+//! [`Credentials::refused`] when the server said no; signing in is in `sign_in`.
+
+mod authority;
+mod error;
+mod http;
+mod kept;
+mod sign_in;
+mod vault;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gantry_model::spec::AuthKind;
+use reqwest::header::HeaderValue;
+use rmcp::transport::{StoredCredentials, WWWAuthenticateParams};
+use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+use tracing::{info, warn};
+
+pub(crate) use self::authority::Target;
+pub use self::error::SignInError;
+pub use self::sign_in::{SignInAnswer, SignInLink, SignInState, SignInView};
+pub(crate) use self::vault::{Drawer, Vault};
+
+use self::authority::{Authority, Renewal};
+use self::kept::{Kept, Registration, Token};
+use self::sign_in::Pending;
+
+/// How long a renewal, an exchange or the beginning of a sign-in may take.
+const TALK: Duration = Duration::from_secs(30);
+
+/// What is kept, by name.
+const TOKENS: &str = "oauth.tokens";
+const CLIENT: &str = "oauth.client";
+
+/// What to do about a refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Retry {
+    /// Send it once more, with the token there is now.
+    Now,
+    /// Nothing of ours would change the answer.
+    No,
+}
+
+/// The credentials of one remote server. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Credentials {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    target: Target,
+    drawer: Drawer,
+    tracker: TaskTracker,
+    /// Read by every request; never held across a wait.
+    held: Mutex<Held>,
+    /// One talk with the authorization server at a time.
+    turn: AsyncMutex<Talk>,
+}
+
+/// What is known of the sign-in.
+#[derive(Default)]
+struct Held {
+    token: Option<Token>,
+    issuer: Option<String>,
+    granted: Vec<String>,
+    /// What the server wanted beyond that.
+    missing: Vec<String>,
+    /// What the server said when it last refused us.
+    challenge: Option<String>,
+    pending: Vec<Pending>,
+    signed_in_ms: Option<u64>,
+    /// Why the last sign-in or renewal came to nothing.
+    failure: Option<String>,
+}
+
+/// What only one talk at a time uses.
+#[derive(Default)]
+struct Talk {
+    kept: Option<Kept>,
+    /// What the next sign-in is made with, if it still fits.
+    client: Option<Registration>,
+    /// Found once, and anew after a refusal: a server may have moved to another.
+    authority: Option<Authority>,
+}
+
+/// Why a token is wanted now, although there may be one.
+#[derive(Clone, Copy)]
+enum Wanted<'a> {
+    /// The one there is ends soon.
+    Ending,
+    /// The server refused the one there is, in these words.
+    Refused(Option<&'a str>),
+}
+
+impl Wanted<'_> {
+    fn challenge(&self) -> Option<&str> {
+        match self {
+            Self::Ending => None,
+            Self::Refused(challenge) => *challenge,
+        }
+    }
+}
+
+impl Credentials {
+    /// Takes up what was kept of the last sign-in, unless the server's URL is another since.
+    pub(crate) async fn open(target: Target, drawer: Drawer, tracker: TaskTracker) -> Self {
+        let mut talk = Talk::default();
+        let mut held = Held::default();
+        if target.auth.kind == AuthKind::Auto {
+            match read(&drawer).await {
+                Ok((kept, client)) => (talk.kept, talk.client) = (kept, client),
+                Err(error) => {
+                    warn!(server = %target.server, %error, "the sign-in cannot be taken up");
+                    held.failure = Some(error.to_string());
+                }
+            }
+        }
+        if let (Some(kept), Some(id)) = (&mut talk.kept, &target.auth.client_id)
+            && kept.client.client_id == *id
+        {
+            // The configuration may have another secret since.
+            let secret = &target.auth.client_secret;
+            kept.client.client_secret.clone_from(secret);
+        }
+        let url = target.url.as_str();
+        if talk.kept.as_ref().is_some_and(|kept| kept.url != url) {
+            info!(server = %target.server, "the server has moved: its tokens are forgotten");
+            forget(&drawer, TOKENS).await;
+            talk.kept = None;
+        }
+        if let Some(kept) = &talk.kept {
+            held.take(&kept.stored);
+        }
+        Self {
+            inner: Arc::new(Inner {
+                target,
+                drawer,
+                tracker,
+                held: Mutex::new(held),
+                turn: AsyncMutex::new(talk),
+            }),
+        }
+    }
+
+    /// Returns the value of `Authorization` for the next request, renewed if it ends within a
+    /// minute; `None` if there is nothing to show.
+    pub(crate) async fn bearer(&self) -> Result<Option<HeaderValue>, SignInError> {
+        let kind = self.inner.target.auth.kind;
+        if kind == AuthKind::None {
+            return Ok(None);
+        }
+        match &self.inner.held().token {
+            Some(token) if token.is_fresh() => return Ok(Some(token.header.clone())),
+            None if kind == AuthKind::Auto => return Ok(None),
+            Some(_) | None => {}
+        }
+        let inner = Arc::clone(&self.inner);
+        self.talk(async move {
+            let mut talk = inner.turn.lock().await;
+            inner.renewed(&mut talk, Wanted::Ending).await
+        })
+        .await
+    }
+
+    /// Hears that the server refused a request that was sent with `used`, and tries once to get a
+    /// better token: a new one after 401, one for more scopes after 403.
+    pub(crate) async fn refused(
+        &self,
+        used: Option<&HeaderValue>,
+        status: u16,
+        challenge: Option<&str>,
+    ) -> Result<Retry, SignInError> {
+        let inner = &self.inner;
+        let kind = inner.target.auth.kind;
+        let said = challenge.map(|text| WWWAuthenticateParams::parse(text, &inner.target.url));
+        let wants_scope = said
+            .as_ref()
+            .is_some_and(|said| said.is_insufficient_scope());
+        if kind == AuthKind::None || (status != 401 && !wants_scope) {
+            return Ok(Retry::No);
+        }
+        let token = {
+            let mut held = inner.held();
+            held.challenge = challenge.map(str::to_owned);
+            held.token.clone()
+        };
+        match (&token, kind) {
+            // Somebody else was faster.
+            (Some(token), _) if used != Some(&token.header) => return Ok(Retry::Now),
+            (None, AuthKind::Auto) => return Err(inner.needed("nobody has signed in")),
+            (Some(_), _) if wants_scope => {
+                let scope = said.and_then(|said| said.scope).unwrap_or_default();
+                let is_news = inner.held().misses(&scope);
+                if kind == AuthKind::Auto || !is_news {
+                    return Err(inner.scope(&scope));
+                }
+            }
+            (Some(token), _) if token.after_refusal && token.is_new() => {
+                let why = "it refuses the token that was renewed a moment ago";
+                return Err(inner.give_up(why).await);
+            }
+            (Some(token), AuthKind::Auto) if !token.renewable => {
+                let why = "it refuses the token, which cannot be renewed";
+                return Err(inner.give_up(why).await);
+            }
+            (Some(_) | None, AuthKind::Auto | AuthKind::ClientCredentials | AuthKind::None) => {}
+        }
+        let (inner, used) = (Arc::clone(inner), used.cloned());
+        let challenge = challenge.map(str::to_owned);
+        self.talk(async move {
+            let mut talk = inner.turn.lock().await;
+            let now = inner.held().token.as_ref().map(|now| now.header.clone());
+            if now != used {
+                return Ok(Retry::Now);
+            }
+            talk.authority = None;
+            let wanted = Wanted::Refused(challenge.as_deref());
+            inner.renewed(&mut talk, wanted).await?;
+            if let Some(token) = &mut inner.held().token {
+                token.after_refusal = true;
+            }
+            Ok(Retry::Now)
+        })
+        .await
+    }
+
+    /// Hears that the server took what was shown, so that a later refusal of it is news.
+    pub(crate) fn accepted(&self, used: &HeaderValue) {
+        let mut held = self.inner.held();
+        if let Some(token) = &mut held.token
+            && token.after_refusal
+            && token.header == *used
+        {
+            token.after_refusal = false;
+        }
+    }
+
+    /// Talks with the authorization server to the end, whether or not who asked still waits: a
+    /// refresh token that was used and whose successor nobody took would end the sign-in.
+    async fn talk<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, SignInError>> + Send + 'static,
+    ) -> Result<T, SignInError> {
+        let silent = || SignInError::Unavailable {
+            server: self.inner.target.server.clone(),
+            why: format!("no answer within {TALK:?}"),
+        };
+        match self.inner.tracker.spawn(timeout(TALK, work)).await {
+            Ok(Ok(done)) => done,
+            Ok(Err(_elapsed)) => Err(silent()),
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_cancelled) => Err(silent()),
+            },
+        }
+    }
+}
+
+impl Inner {
+    /// Gets a new token, or says what is in the way; one that is still valid is better than none.
+    async fn renewed(
+        &self,
+        talk: &mut Talk,
+        wanted: Wanted<'_>,
+    ) -> Result<Option<HeaderValue>, SignInError> {
+        let current = self.held().token.clone();
+        let ending = matches!(wanted, Wanted::Ending);
+        if ending && let Some(token) = current.as_ref().filter(|token| token.is_fresh()) {
+            return Ok(Some(token.header.clone()));
+        }
+        let got = match self.target.auth.kind {
+            AuthKind::ClientCredentials => self.exchange(talk, wanted.challenge()).await,
+            AuthKind::Auto | AuthKind::None => self.refresh(talk, wanted.challenge()).await,
+        };
+        match (got, current.filter(Token::is_valid)) {
+            (Err(error), Some(token)) if ending && !error.needs_person() => {
+                warn!(server = %self.target.server, %error, "the token could not be renewed yet");
+                Ok(Some(token.header))
+            }
+            (got, _) => got,
+        }
+    }
+
+    /// Signs in as the gateway itself; the token is held in memory only.
+    async fn exchange(
+        &self,
+        talk: &mut Talk,
+        challenge: Option<&str>,
+    ) -> Result<Option<HeaderValue>, SignInError> {
+        let authority = match &mut talk.authority {
+            Some(known) => known,
+            none => none.insert(Authority::find(&self.target, challenge).await?),
+        };
+        let more = self.held().more();
+        let scopes = authority.scopes(&self.target.auth.scopes, &more).await;
+        let (auth, url) = (&self.target.auth, &self.target.url);
+        let stored = authority.credentials(auth, url, &scopes).await?;
+        let mut held = self.held();
+        let header = held.take(&stored);
+        if held.granted.is_empty() {
+            // Who says nothing of scopes has granted what was asked for (RFC 6749, 5.1).
+            held.granted = scopes;
+        }
+        Ok(header)
+    }
+
+    /// Gets new tokens for old ones, from the authorization server that gave them and no other.
+    async fn refresh(
+        &self,
+        talk: &mut Talk,
+        challenge: Option<&str>,
+    ) -> Result<Option<HeaderValue>, SignInError> {
+        let Some(kept) = talk.kept.clone() else {
+            return Ok(None);
+        };
+        if talk.authority.is_none() {
+            let mut found = Authority::find(&self.target, challenge).await?;
+            if found.issuer() != kept.stored.issuer.as_deref() {
+                let was = kept.stored.issuer.unwrap_or_default();
+                let why = format!("it has moved from the authorization server `{was}` to another");
+                return Err(self.lose(talk, &why).await);
+            }
+            found.speak_as(&kept.client)?;
+            talk.authority = Some(found);
+        }
+        let Some(authority) = &talk.authority else {
+            return Ok(None);
+        };
+        match authority.renew(kept.stored.clone()).await {
+            Ok(stored) => {
+                // The old refresh token may be worth nothing already, so that memory comes first.
+                let header = self.held().take(&stored);
+                let kept = Kept { stored, ..kept };
+                let put = self.drawer.put(TOKENS, &kept).await;
+                talk.kept = Some(kept);
+                if let Err(error) = put {
+                    warn!(server = %self.target.server, %error, "renewed tokens are not kept");
+                }
+                Ok(header)
+            }
+            Err(Renewal::Rejected(why)) => {
+                let why = format!("the sign-in has ended: {why}");
+                Err(self.lose(talk, &why).await)
+            }
+            Err(Renewal::Failed(error)) => Err(error),
+        }
+    }
+
+    /// Forgets tokens that are worth nothing, and says so.
+    async fn lose(&self, talk: &mut Talk, why: &str) -> SignInError {
+        info!(server = %self.target.server, why, "the tokens are forgotten");
+        talk.kept = None;
+        talk.authority = None;
+        forget(&self.drawer, TOKENS).await;
+        let mut held = self.held();
+        held.token = None;
+        held.failure = Some(why.to_owned());
+        drop(held);
+        self.needed(why)
+    }
+
+    /// Gives up on a token that the server refuses for good.
+    async fn give_up(&self, why: &str) -> SignInError {
+        if self.target.auth.kind == AuthKind::ClientCredentials {
+            let server = self.target.server.clone();
+            let why = why.to_owned();
+            return SignInError::Refused { server, why };
+        }
+        let mut talk = self.turn.lock().await;
+        self.lose(&mut talk, why).await
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn needed(&self, why: &str) -> SignInError {
+        SignInError::Needed {
+            server: self.target.server.clone(),
+            why: why.to_owned(),
+        }
+    }
+
+    fn scope(&self, scope: &str) -> SignInError {
+        SignInError::Scope {
+            server: self.target.server.clone(),
+            scope: scope.to_owned(),
+        }
+    }
+}
+
+impl Held {
+    /// Takes up tokens and returns what to send.
+    fn take(&mut self, stored: &StoredCredentials) -> Option<HeaderValue> {
+        self.token = Token::of(stored);
+        self.issuer.clone_from(&stored.issuer);
+        self.granted.clone_from(&stored.granted_scopes);
+        self.failure = None;
+        Some(self.token.as_ref()?.header.clone())
+    }
+
+    /// Returns what is to be asked for beside what is needed at first: who asks for more asks for
+    /// what there was, too, since tokens replace each other.
+    fn more(&self) -> Vec<String> {
+        let mut more = self.missing.clone();
+        if !more.is_empty() {
+            more.extend(self.granted.iter().cloned());
+        }
+        more
+    }
+
+    /// Notes what the server wants beyond what was granted; false if that was known.
+    fn misses(&mut self, scope: &str) -> bool {
+        let before = self.missing.len();
+        for word in scope.split_whitespace() {
+            if !self.missing.iter().any(|known| known == word) {
+                self.missing.push(word.to_owned());
+            }
+        }
+        self.missing.len() > before
+    }
+}
+
+async fn read(drawer: &Drawer) -> Result<(Option<Kept>, Option<Registration>), SignInError> {
+    Ok((drawer.get(TOKENS).await?, drawer.get(CLIENT).await?))
+}
+
+async fn forget(drawer: &Drawer, name: &str) {
+    if let Err(error) = drawer.remove(name).await {
+        let error: &dyn std::error::Error = &error;
+        warn!(error, "a sealed value could not be removed");
+    }
+}
+
+#[cfg(test)]
+mod tests;

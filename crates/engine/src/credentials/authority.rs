@@ -1,0 +1,299 @@
+//! The talk with a server's authorization server: found, asked for a client, for a link, for tokens.
+//! The OAuth itself is rmcp's; this room decides what is given to it and what it may reach. Keeps
+//! nothing. Entry point: [`Authority::find`].
+
+use std::sync::Arc;
+
+use gantry_model::id::ServerName;
+use gantry_model::spec::RemoteAuth;
+use reqwest::Url;
+use rmcp::transport::auth::{AuthError, AuthorizationMetadata, OAuthClientConfig};
+use rmcp::transport::{
+    AuthorizationManager, ClientCredentialsConfig, CredentialStore as _, InMemoryCredentialStore,
+    StoredCredentials,
+};
+
+use super::error::{SignInError, short};
+use super::http::Outbound;
+use super::kept::Registration;
+use crate::transport::http::Way;
+
+/// What authorization servers show people that this client is.
+const CLIENT_NAME: &str = "Gantry";
+
+/// The remote server that tokens are for.
+#[derive(Clone)]
+pub(crate) struct Target {
+    /// Its name.
+    pub(crate) server: ServerName,
+    /// Where it is.
+    pub(crate) url: Url,
+    /// How it is signed in to.
+    pub(crate) auth: RemoteAuth,
+    /// Reaches its authorization server, and no address that its spec does not allow.
+    pub(crate) way: Way,
+    /// Whether its spec allows private addresses, any of them.
+    pub(crate) private: bool,
+}
+
+/// An authorization server that was found, and the client that we are to it.
+pub(super) struct Authority {
+    server: ServerName,
+    manager: AuthorizationManager,
+    /// Where the OAuth client puts what it gets; from here it is sealed and kept.
+    memory: InMemoryCredentialStore,
+    metadata: AuthorizationMetadata,
+}
+
+impl Authority {
+    /// Finds a server's authorization server, by what the server said when it refused us if it did.
+    pub(super) async fn find(
+        target: &Target,
+        challenge: Option<&str>,
+    ) -> Result<Self, SignInError> {
+        let failed = |error| SignInError::of(&target.server, error);
+        let url = target.url.clone();
+        let mut manager = if target.private {
+            let mut manager = AuthorizationManager::new_allowing_private_addresses(url)
+                .await
+                .map_err(failed)?;
+            manager
+                .with_client(target.way.client().clone())
+                .map_err(failed)?;
+            manager
+        } else {
+            let outbound = Arc::new(Outbound(target.way.clone()));
+            AuthorizationManager::new_with_oauth_http_client(url, outbound)
+                .await
+                .map_err(failed)?
+        };
+        let memory = InMemoryCredentialStore::new();
+        manager.set_credential_store(memory.clone());
+        let found = manager.resolve_metadata_from_challenge(challenge).await;
+        let metadata = found.map_err(unavailable(&target.server))?.metadata;
+        manager.set_metadata(metadata.clone());
+        Ok(Self {
+            server: target.server.clone(),
+            manager,
+            memory,
+            metadata,
+        })
+    }
+
+    /// Returns who it says it is.
+    pub(super) fn issuer(&self) -> Option<&str> {
+        self.metadata.issuer.as_deref()
+    }
+
+    /// Becomes a client: the one of the configuration, else the URL of our own description if it
+    /// takes that, else the one that was registered before, else a new one.
+    pub(super) async fn enrol(
+        &mut self,
+        auth: &RemoteAuth,
+        known: Option<Registration>,
+        redirect_uri: &str,
+        scopes: &[String],
+    ) -> Result<Registration, SignInError> {
+        let made = |client_id: &str, client_secret: Option<&String>| Registration {
+            issuer: self.metadata.issuer.clone(),
+            client_id: client_id.to_owned(),
+            client_secret: client_secret.cloned(),
+            redirect_uri: redirect_uri.to_owned(),
+        };
+        let takes_documents = self
+            .metadata
+            .additional_fields
+            .get("client_id_metadata_document_supported")
+            .is_some_and(|supported| supported == true);
+        let known =
+            known.filter(|known| known.redirect_uri == redirect_uri && self.is_same_issuer(known));
+        let document = auth.client_metadata_url.as_deref();
+        let registration = if let Some(id) = &auth.client_id {
+            made(id, auth.client_secret.as_ref())
+        } else if let Some(url) = document.filter(|_| takes_documents) {
+            made(url, None)
+        } else if let Some(known) = known.filter(|known| !known.client_id.contains("://")) {
+            known
+        } else {
+            let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
+            let registering = self
+                .manager
+                .register_client(CLIENT_NAME, redirect_uri, &scopes);
+            let config = registering.await.map_err(unavailable(&self.server))?;
+            made(&config.client_id, config.client_secret.as_ref())
+        };
+        self.speak_as(&registration)?;
+        Ok(registration)
+    }
+
+    /// Speaks as a client that was registered before.
+    pub(super) fn speak_as(&mut self, registration: &Registration) -> Result<(), SignInError> {
+        let mut config =
+            OAuthClientConfig::new(&registration.client_id, &registration.redirect_uri);
+        if let Some(secret) = &registration.client_secret {
+            config = config.with_client_secret(secret);
+        }
+        self.manager
+            .configure_client(config)
+            .map_err(unavailable(&self.server))
+    }
+
+    /// Returns what to ask for: what was configured, else what the server says it needs, and in any
+    /// case what was granted before and what was missing since.
+    pub(super) async fn scopes(&self, configured: &[String], more: &[String]) -> Vec<String> {
+        let mut scopes = configured.to_vec();
+        if scopes.is_empty() {
+            scopes = self.manager.select_initial_scopes(&[]).await;
+        }
+        let offline = "offline_access".to_owned();
+        let supported = self.metadata.scopes_supported.as_deref();
+        let offers_offline = supported.is_some_and(|all| all.contains(&offline));
+        for scope in more {
+            if !scopes.contains(scope) {
+                scopes.push(scope.clone());
+            }
+        }
+        if offers_offline && !scopes.is_empty() && !scopes.contains(&offline) {
+            scopes.push(offline);
+        }
+        scopes
+    }
+
+    /// Returns the link that a person signs in at, and the state that its answer will carry.
+    pub(super) async fn link(&self, scopes: &[String]) -> Result<(String, String), SignInError> {
+        let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
+        let link = self.manager.get_authorization_url(&scopes).await;
+        let link = link.map_err(unavailable(&self.server))?;
+        let wrong = || SignInError::Unavailable {
+            server: self.server.clone(),
+            why: "its authorization endpoint is no URL for a browser".to_owned(),
+        };
+        let url = Url::parse(&link).map_err(|_| wrong())?;
+        // What is handed to a browser must be a page. fault U9
+        if !matches!(url.scheme(), "https" | "http") {
+            return Err(wrong());
+        }
+        let state = url.query_pairs().find(|(key, _)| key == "state");
+        let (_, state) = state.ok_or_else(wrong)?;
+        Ok((link.clone(), state.into_owned()))
+    }
+
+    /// Exchanges the code of a sign-in for tokens; the answer must come from who was asked.
+    pub(super) async fn redeem(
+        &self,
+        code: &str,
+        state: &str,
+        issuer: Option<&str>,
+    ) -> Result<StoredCredentials, SignInError> {
+        let exchange = self
+            .manager
+            .exchange_code_for_token_with_issuer(code, state, issuer);
+        exchange
+            .await
+            .map_err(|error| SignInError::of(&self.server, error))?;
+        self.got().await
+    }
+
+    /// Gets new tokens for old ones.
+    pub(super) async fn renew(
+        &self,
+        stored: StoredCredentials,
+    ) -> Result<StoredCredentials, Renewal> {
+        let put = self.memory.save(stored).await;
+        put.map_err(|error| Renewal::Failed(SignInError::of(&self.server, error)))?;
+        match self.manager.refresh_token().await {
+            Ok(_) => self.got().await.map_err(Renewal::Failed),
+            Err(AuthError::TokenRefreshRejected(why)) => Err(Renewal::Rejected(short(&why))),
+            Err(AuthError::AuthorizationRequired) => {
+                Err(Renewal::Rejected("there is no refresh token".to_owned()))
+            }
+            Err(AuthError::TokenRefreshFailed(why)) => {
+                let server = self.server.clone();
+                let why = short(&why);
+                Err(Renewal::Failed(SignInError::Unavailable { server, why }))
+            }
+            Err(error) => Err(Renewal::Failed(SignInError::of(&self.server, error))),
+        }
+    }
+
+    /// Signs in as the gateway itself.
+    pub(super) async fn credentials(
+        &mut self,
+        auth: &RemoteAuth,
+        resource: &Url,
+        scopes: &[String],
+    ) -> Result<StoredCredentials, SignInError> {
+        let config = ClientCredentialsConfig::ClientSecret {
+            client_id: auth.client_id.clone().unwrap_or_default(),
+            client_secret: auth.client_secret.clone().unwrap_or_default(),
+            scopes: scopes.to_vec(),
+            resource: Some(resource.to_string()),
+        };
+        let failed = |error| SignInError::of(&self.server, error);
+        self.manager
+            .validate_client_credentials_metadata(&config)
+            .map_err(failed)?;
+        self.manager
+            .configure_client_credentials(&config)
+            .map_err(failed)?;
+        let exchanged = self.manager.exchange_client_credentials(&config).await;
+        exchanged.map_err(failed)?;
+        self.got().await
+    }
+
+    /// Has a token revoked, if the authorization server can (RFC 7009). Best effort: it is
+    /// forgotten here in any case.
+    pub(super) async fn revoke(&self, way: &Way, client_id: &str, token: &str) {
+        let endpoint = self.metadata.additional_fields.get("revocation_endpoint");
+        let Some(endpoint) = endpoint.and_then(|endpoint| endpoint.as_str()) else {
+            return;
+        };
+        let form = url::form_urlencoded::Serializer::new(String::new())
+            .append_pair("token", token)
+            .append_pair("client_id", client_id)
+            .finish();
+        let request = way
+            .client()
+            .post(endpoint)
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body(form)
+            .build();
+        let Ok(request) = request else {
+            return;
+        };
+        if let Err(error) = way.execute(request).await {
+            tracing::warn!(server = %self.server, %error, "a token could not be revoked");
+        }
+    }
+
+    /// Returns what the OAuth client got.
+    async fn got(&self) -> Result<StoredCredentials, SignInError> {
+        let nothing = || SignInError::Unavailable {
+            server: self.server.clone(),
+            why: "it gave no token".to_owned(),
+        };
+        let stored = self.memory.load().await;
+        stored.ok().flatten().ok_or_else(nothing)
+    }
+
+    fn is_same_issuer(&self, known: &Registration) -> bool {
+        known.issuer == self.metadata.issuer
+    }
+}
+
+/// Why there are no new tokens.
+pub(super) enum Renewal {
+    /// The old ones are worth nothing any more.
+    Rejected(String),
+    /// It may work later.
+    Failed(SignInError),
+}
+
+/// Says that an authorization server cannot be found, reached or used.
+fn unavailable(server: &ServerName) -> impl Fn(AuthError) -> SignInError {
+    let server = server.clone();
+    move |error| SignInError::Unavailable {
+        server: server.clone(),
+        why: short(&error.to_string()),
+    }
+}

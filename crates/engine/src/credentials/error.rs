@@ -1,0 +1,191 @@
+//! What can go wrong between a remote server, its authorization server and the person who signs in.
+
+use std::io;
+use std::path::PathBuf;
+
+use gantry_model::diagnose::{Diagnose, Fault};
+use gantry_model::id::ServerName;
+use gantry_store::StoreError;
+use rmcp::transport::auth::AuthError;
+
+/// Why there is no token for a remote server.
+#[derive(Debug, thiserror::Error)]
+pub enum SignInError {
+    /// A person must sign in.
+    #[error("server `{server}` needs a sign-in: {why}")]
+    Needed {
+        /// Which server.
+        server: ServerName,
+        /// Why now.
+        why: String,
+    },
+    /// What was granted does not suffice for this request.
+    #[error("server `{server}` wants more than was granted: scope `{scope}`")]
+    Scope {
+        /// Which server.
+        server: ServerName,
+        /// What it wants.
+        scope: String,
+    },
+    /// The server takes no sign-in.
+    #[error("server `{server}` takes no sign-in: {why}")]
+    NotTaken {
+        /// Which server.
+        server: ServerName,
+        /// Why not.
+        why: &'static str,
+    },
+    /// The authorization server cannot be found, reached or understood.
+    #[error("the authorization server of `{server}` cannot be used: {why}")]
+    Unavailable {
+        /// Which server.
+        server: ServerName,
+        /// What went wrong.
+        why: String,
+    },
+    /// The authorization server, or the person, said no.
+    #[error("the sign-in to `{server}` was refused: {why}")]
+    Refused {
+        /// Which server.
+        server: ServerName,
+        /// In whose words and why.
+        why: String,
+    },
+    /// The answer came from another authorization server than was asked.
+    #[error("the answer to the sign-in to `{server}` names `{received}`, asked was `{expected}`")]
+    Issuer {
+        /// Which server.
+        server: ServerName,
+        /// Who was asked.
+        expected: String,
+        /// Who answered, as it says.
+        received: String,
+    },
+    /// No sign-in waits for this answer.
+    #[error("no sign-in waits for this answer: it is unknown, was used already, or came too late")]
+    Unknown,
+    /// The file of the key that tokens are sealed with cannot be used.
+    #[error("the key file `{path}` cannot be used")]
+    KeyFile {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// What was kept cannot be opened with the key there is.
+    #[error("what was kept of the sign-in to `{server}` cannot be opened with the key there is")]
+    Sealed {
+        /// Which server.
+        server: ServerName,
+    },
+    /// The store failed.
+    #[error("the tokens of a remote server cannot be read or kept")]
+    Store(#[from] StoreError),
+}
+
+impl SignInError {
+    /// Tells apart what the OAuth client said; never quotes a token.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the OAuth client may add kinds; what needs no word of its own is one kind here"
+    )]
+    pub(super) fn of(server: &ServerName, error: AuthError) -> Self {
+        let server = server.clone();
+        match error {
+            AuthError::AuthorizationServerMismatch {
+                expected_issuer,
+                received_issuer,
+            } => Self::Issuer {
+                server,
+                expected: expected_issuer,
+                received: short(&received_issuer),
+            },
+            AuthError::AuthorizationServerMissingIssuer { expected_issuer } => Self::Issuer {
+                server,
+                expected: expected_issuer,
+                received: String::new(),
+            },
+            AuthError::TokenExchangeFailed(why)
+            | AuthError::AuthorizationFailed(why)
+            | AuthError::ClientCredentialsError(why)
+            | AuthError::TokenRefreshRejected(why) => Self::Refused {
+                server,
+                why: short(&why),
+            },
+            other => Self::Unavailable {
+                server,
+                why: short(&other.to_string()),
+            },
+        }
+    }
+
+    /// Tells whether only a person can help.
+    pub(crate) fn needs_person(&self) -> bool {
+        matches!(self, Self::Needed { .. })
+    }
+}
+
+/// Returns the beginning of a text of others, on one line.
+pub(super) fn short(text: &str) -> String {
+    const LONGEST: usize = 300;
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let harmless = line.chars().filter(|letter| !letter.is_control());
+    harmless.take(LONGEST).collect()
+}
+
+impl Diagnose for SignInError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Needed { .. } => "sign_in.needed",
+            Self::Scope { .. } => "sign_in.scope",
+            Self::NotTaken { .. } => "sign_in.not_taken",
+            Self::Unavailable { .. } => "sign_in.unavailable",
+            Self::Refused { .. } => "sign_in.refused",
+            Self::Issuer { .. } => "sign_in.issuer",
+            Self::Unknown => "sign_in.unknown",
+            Self::KeyFile { .. } => "sign_in.key_file",
+            Self::Sealed { .. } => "sign_in.sealed",
+            Self::Store(error) => error.code(),
+        }
+    }
+
+    fn fault(&self) -> Fault {
+        match self {
+            Self::NotTaken { .. } | Self::Unknown => Fault::Client,
+            Self::Needed { .. }
+            | Self::Scope { .. }
+            | Self::Unavailable { .. }
+            | Self::Refused { .. }
+            | Self::Issuer { .. } => Fault::Server,
+            Self::KeyFile { .. } | Self::Sealed { .. } => Fault::Gateway,
+            Self::Store(error) => error.fault(),
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Needed { server, .. } | Self::Sealed { server } => {
+                Some(format!("run `gantry auth {server}`"))
+            }
+            Self::Scope { server, .. } => Some(format!(
+                "run `gantry auth {server}`, which asks for it in addition"
+            )),
+            Self::Unavailable { .. } => Some(
+                "is the server's URL right? What it says of signing in is at \
+                 `/.well-known/oauth-protected-resource` of its address"
+                    .into(),
+            ),
+            Self::Refused { server, .. } | Self::Issuer { server, .. } => {
+                Some(format!("start anew with `gantry auth {server}`"))
+            }
+            Self::Unknown => Some("start anew with `gantry auth SERVER`".into()),
+            Self::KeyFile { path, .. } => Some(format!(
+                "it must be readable by its owner only, and hold 32 bytes: `{}`",
+                path.display()
+            )),
+            Self::NotTaken { .. } => None,
+            Self::Store(error) => error.hint(),
+        }
+    }
+}

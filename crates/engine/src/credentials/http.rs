@@ -1,0 +1,64 @@
+//! How the OAuth client reaches authorization servers: with the same client, and so under the same
+//! rules for addresses, as the server's own transport. Never follows a redirect by itself, reads no
+//! endless body. Entry point: [`Outbound`].
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use reqwest::header::CONTENT_TYPE;
+use rmcp::transport::{
+    OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest,
+};
+
+use crate::transport::http::Way;
+
+/// Documents and answers of authorization servers are small.
+const LONGEST_BODY: usize = 256 << 10;
+/// How long one request may take as a whole.
+const ANSWER: Duration = Duration::from_secs(15);
+
+/// Runs the requests of the OAuth client.
+pub(super) struct Outbound(pub(super) Way);
+
+/// What an answer must not be.
+#[derive(Debug, thiserror::Error)]
+enum OutboundError {
+    #[error("the answer is over 256 KiB")]
+    TooLong,
+    #[error("no answer within {ANSWER:?}")]
+    Silent,
+}
+
+impl OAuthHttpClient for Outbound {
+    fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
+        Box::pin(async move {
+            let answer = tokio::time::timeout(ANSWER, run(&self.0, request)).await;
+            answer.unwrap_or_else(|_elapsed| Err(Box::new(OutboundError::Silent)))
+        })
+    }
+}
+
+async fn run(
+    way: &Way,
+    request: OAuthHttpRequest,
+) -> Result<http::Response<Vec<u8>>, OAuthHttpClientError> {
+    let request = reqwest::Request::try_from(request.request)?;
+    let response = way.execute(request).await?;
+    let mut whole = http::Response::new(Vec::new());
+    *whole.status_mut() = response.status();
+    *whole.headers_mut() = response.headers().clone();
+    let kind = response.headers().get(CONTENT_TYPE);
+    // A stream has no end, and nothing in it says how to sign in.
+    if kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream")) {
+        return Ok(whole);
+    }
+    let mut body = response.bytes_stream();
+    while let Some(chunk) = body.next().await {
+        let chunk = chunk?;
+        if whole.body().len() + chunk.len() > LONGEST_BODY {
+            return Err(Box::new(OutboundError::TooLong));
+        }
+        whole.body_mut().extend_from_slice(&chunk);
+    }
+    Ok(whole)
+}

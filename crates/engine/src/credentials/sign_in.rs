@@ -1,0 +1,331 @@
+//! A person signs in: a link is made, the browser comes back with an answer, tokens are kept. An
+//! answer is taken once, within ten minutes, and only from the authorization server that was asked.
+//! Entry points: [`Credentials::begin`], [`Credentials::finish`], [`Credentials::sign_out`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_model::spec::AuthKind;
+use subtle::ConstantTimeEq as _;
+use tokio::time::Instant;
+use tracing::info;
+
+use super::authority::Authority;
+use super::error::{SignInError, short};
+use super::kept::{Kept, Registration, refresh_token};
+use super::{CLIENT, Credentials, Inner, TALK, TOKENS, Token};
+use crate::clock::unix_ms;
+
+/// How long a link is good for.
+const GOOD_FOR: Duration = Duration::from_secs(600);
+/// Links of one server that may be open at once; the oldest goes first.
+const MOST_LINKS: usize = 4;
+
+/// A sign-in that a browser has not come back from.
+pub(super) struct Pending {
+    state: String,
+    link: String,
+    authority: Authority,
+    client: Registration,
+    until: Instant,
+    until_ms: u64,
+}
+
+/// A link that a person signs in at.
+#[derive(Debug, Clone)]
+pub struct SignInLink {
+    /// The page of the authorization server.
+    pub link: String,
+    /// Until when its answer is taken, in milliseconds since 1970.
+    pub until_ms: u64,
+}
+
+/// What a browser brings back from the authorization server.
+#[derive(Debug, Clone, Default)]
+pub struct SignInAnswer {
+    /// Which sign-in it belongs to.
+    pub state: String,
+    /// The code to exchange, if it went well.
+    pub code: Option<String>,
+    /// Who answers (RFC 9207).
+    pub issuer: Option<String>,
+    /// What went wrong, if it did not go well.
+    pub error: Option<String>,
+    /// The same in words.
+    pub error_description: Option<String>,
+}
+
+/// Where a server's sign-in stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignInState {
+    /// The server takes none, or the gateway signs in by itself.
+    NotTaken,
+    /// Nobody has signed in.
+    SignedOut,
+    /// A link waits for a person.
+    Waiting,
+    /// There are tokens.
+    SignedIn,
+}
+
+impl SignInState {
+    /// Returns the state as shown everywhere.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotTaken => "not_taken",
+            Self::SignedOut => "signed_out",
+            Self::Waiting => "waiting",
+            Self::SignedIn => "signed_in",
+        }
+    }
+}
+
+/// What may be shown of a server's sign-in.
+#[derive(Debug, Clone)]
+pub struct SignInView {
+    /// Where it stands.
+    pub state: SignInState,
+    /// The link that waits for a person.
+    pub link: Option<SignInLink>,
+    /// Who gave the tokens.
+    pub issuer: Option<String>,
+    /// What was granted.
+    pub scopes: Vec<String>,
+    /// What the server wanted beyond that.
+    pub missing_scopes: Vec<String>,
+    /// When a person last signed in since the gateway started, in milliseconds since 1970.
+    pub signed_in_ms: Option<u64>,
+    /// When the token ends, in milliseconds since 1970.
+    pub token_ends_ms: Option<u64>,
+    /// Whether it is renewed without a person.
+    pub renewable: bool,
+    /// Why the last sign-in or renewal came to nothing.
+    pub failure: Option<String>,
+}
+
+impl Credentials {
+    /// Makes a link for a person; its answer must come to `redirect_uri`.
+    pub(crate) async fn begin(&self, redirect_uri: &str) -> Result<SignInLink, SignInError> {
+        let not_taken = |why| {
+            let server = self.inner.target.server.clone();
+            Err(SignInError::NotTaken { server, why })
+        };
+        match self.inner.target.auth.kind {
+            AuthKind::Auto => {}
+            AuthKind::None => return not_taken("its spec says `none`"),
+            AuthKind::ClientCredentials => {
+                return not_taken("the gateway signs in by itself, with client credentials");
+            }
+        }
+        let (inner, redirect_uri) = (Arc::clone(&self.inner), redirect_uri.to_owned());
+        self.talk(async move { inner.begin(&redirect_uri).await })
+            .await
+    }
+
+    /// Tells whether a browser's answer belongs to a link of this server.
+    pub(crate) fn awaits(&self, state: &str) -> bool {
+        let held = self.inner.held();
+        held.pending.iter().any(|pending| pending.is(state))
+    }
+
+    /// Takes a browser's answer: once, and in time.
+    pub(crate) async fn finish(&self, answer: SignInAnswer) -> Result<(), SignInError> {
+        let inner = Arc::clone(&self.inner);
+        self.talk(async move { inner.finish(answer).await }).await
+    }
+
+    /// Forgets everything about the sign-in, and has the tokens revoked if that can be done.
+    pub(crate) async fn sign_out(&self) -> Result<(), SignInError> {
+        let inner = Arc::clone(&self.inner);
+        self.talk(async move { inner.sign_out().await }).await
+    }
+
+    /// Shows where the sign-in stands.
+    pub(crate) fn view(&self) -> SignInView {
+        let held = self.inner.held();
+        let now = Instant::now();
+        let open = held.pending.iter().rev().find(|open| now < open.until);
+        let is_kept = self.inner.target.auth.kind == AuthKind::Auto;
+        let state = match (&held.token, open) {
+            _ if !is_kept => SignInState::NotTaken,
+            (Some(_), _) => SignInState::SignedIn,
+            (None, Some(_)) => SignInState::Waiting,
+            (None, None) => SignInState::SignedOut,
+        };
+        SignInView {
+            state,
+            link: open.map(Pending::shown),
+            issuer: held.issuer.clone(),
+            scopes: held.granted.clone(),
+            missing_scopes: held.missing.clone(),
+            signed_in_ms: held.signed_in_ms,
+            token_ends_ms: held.token.as_ref().and_then(Token::ends_ms),
+            renewable: held.token.as_ref().is_some_and(|token| token.renewable),
+            failure: held.failure.clone(),
+        }
+    }
+}
+
+impl Inner {
+    async fn begin(&self, redirect_uri: &str) -> Result<SignInLink, SignInError> {
+        let mut talk = self.turn.lock().await;
+        let (challenge, more) = {
+            let held = self.held();
+            (held.challenge.clone(), held.more())
+        };
+        let auth = &self.target.auth;
+        let mut authority = Authority::find(&self.target, challenge.as_deref()).await?;
+        let scopes = authority.scopes(&auth.scopes, &more).await;
+        let known = talk.client.clone();
+        let client = authority.enrol(auth, known, redirect_uri, &scopes).await?;
+        // Kept at once: links that nobody follows must not fill the authorization server's list.
+        if talk.client.as_ref() != Some(&client) {
+            self.drawer.put(CLIENT, &client).await?;
+            talk.client = Some(client.clone());
+        }
+        let (link, state) = authority.link(&scopes).await?;
+        let good_for = u64::try_from(GOOD_FOR.as_millis()).unwrap_or_default();
+        let pending = Pending {
+            state,
+            link,
+            authority,
+            client,
+            until: Instant::now() + GOOD_FOR,
+            until_ms: unix_ms().saturating_add(good_for),
+        };
+        let shown = pending.shown();
+        let mut held = self.held();
+        held.failure = None;
+        held.pending.retain(|open| Instant::now() < open.until);
+        if held.pending.len() >= MOST_LINKS {
+            held.pending.remove(0);
+        }
+        held.pending.push(pending);
+        Ok(shown)
+    }
+
+    async fn finish(&self, answer: SignInAnswer) -> Result<(), SignInError> {
+        let pending = {
+            let mut held = self.held();
+            let place = held.pending.iter().position(|open| open.is(&answer.state));
+            let place = place.ok_or(SignInError::Unknown)?;
+            held.pending.remove(place)
+        };
+        if pending.until <= Instant::now() {
+            return Err(SignInError::Unknown);
+        }
+        match self.redeem(&pending, answer).await {
+            Ok(kept) => self.signed_in(pending, kept).await,
+            Err(error) => {
+                self.held().failure = Some(error.to_string());
+                Err(error)
+            }
+        }
+    }
+
+    async fn redeem(&self, pending: &Pending, answer: SignInAnswer) -> Result<Kept, SignInError> {
+        let refused = |why| SignInError::Refused {
+            server: self.target.server.clone(),
+            why,
+        };
+        // Even a refusal counts only from who was asked.
+        if let (Some(received), Some(expected)) = (&answer.issuer, pending.authority.issuer())
+            && received != expected
+        {
+            return Err(SignInError::Issuer {
+                server: self.target.server.clone(),
+                expected: expected.to_owned(),
+                received: short(received),
+            });
+        }
+        if let Some(error) = answer.error {
+            let words = answer.error_description.unwrap_or_default();
+            return Err(refused(short(&format!("{error} {words}"))));
+        }
+        let code = answer
+            .code
+            .ok_or_else(|| refused("the answer has no code".to_owned()))?;
+        let issuer = answer.issuer.as_deref();
+        let redeeming = pending.authority.redeem(&code, &answer.state, issuer);
+        Ok(Kept {
+            url: self.target.url.to_string(),
+            stored: redeeming.await?,
+            client: pending.client.clone(),
+        })
+    }
+
+    /// Store first, memory second.
+    async fn signed_in(&self, pending: Pending, kept: Kept) -> Result<(), SignInError> {
+        let mut talk = self.turn.lock().await;
+        self.drawer.put(TOKENS, &kept).await?;
+        let sendable = self.held().take(&kept.stored);
+        if sendable.is_none() {
+            return Err(SignInError::Unavailable {
+                server: self.target.server.clone(),
+                why: "what it gave is no bearer token".to_owned(),
+            });
+        }
+        let mut held = self.held();
+        held.missing.clear();
+        held.pending.clear();
+        held.signed_in_ms = Some(unix_ms());
+        drop(held);
+        talk.kept = Some(kept);
+        talk.authority = Some(pending.authority);
+        info!(server = %self.target.server, "signed in");
+        Ok(())
+    }
+
+    async fn sign_out(&self) -> Result<(), SignInError> {
+        let mut talk = self.turn.lock().await;
+        let kept = talk.kept.take();
+        talk.client = None;
+        self.drawer.remove(TOKENS).await?;
+        self.drawer.remove(CLIENT).await?;
+        let authority = talk.authority.take();
+        {
+            let mut held = self.held();
+            held.token = None;
+            held.issuer = None;
+            held.signed_in_ms = None;
+            held.granted.clear();
+            held.missing.clear();
+            held.pending.clear();
+            held.failure = None;
+        }
+        info!(server = %self.target.server, "signed out");
+        let token = kept.as_ref().and_then(|kept| refresh_token(&kept.stored));
+        let (Some(kept), Some(token)) = (kept, token) else {
+            return Ok(());
+        };
+        let revoking = async {
+            let authority = match authority {
+                Some(known) => known,
+                None => Authority::find(&self.target, None).await?,
+            };
+            // A token is shown to nobody but who gave it.
+            if authority.issuer() == kept.stored.issuer.as_deref() {
+                let way = &self.target.way;
+                let client_id = &kept.client.client_id;
+                authority.revoke(way, client_id, &token).await;
+            }
+            Ok::<_, SignInError>(())
+        };
+        // It is forgotten here, whatever the authorization server makes of it.
+        drop(tokio::time::timeout(TALK / 3, revoking).await);
+        Ok(())
+    }
+}
+
+impl Pending {
+    fn is(&self, state: &str) -> bool {
+        self.state.as_bytes().ct_eq(state.as_bytes()).into()
+    }
+
+    fn shown(&self) -> SignInLink {
+        SignInLink {
+            link: self.link.clone(),
+            until_ms: self.until_ms,
+        }
+    }
+}

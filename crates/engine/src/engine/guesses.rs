@@ -1,0 +1,71 @@
+//! Keys that are tried and not known: counted, told as events, and rows of the audit.
+//!
+//! A row has no agent and no key, since nobody was let in, and never what was tried. Entry points:
+//! [`Engine::count_wrong_key`] and [`Engine::report_wrong_keys`].
+
+use std::time::Duration;
+
+use gantry_model::caller::Context;
+use gantry_model::event::EventKind;
+use gantry_model::id::ServerName;
+use gantry_model::secret::Redactor;
+use gantry_store::CallStatus;
+
+use super::Engine;
+use crate::audit::{Intent, Outcome, Surface};
+use crate::clock::unix_ms;
+
+/// The code of such a row, as in the answer.
+const WRONG_KEY: &str = "auth.wrong_key";
+
+impl Engine {
+    /// Counts a request with a key that is not known.
+    pub fn count_wrong_key(&self) {
+        self.inner.figures.wrong_key();
+    }
+
+    /// Records that wrong keys are being tried, among the events of the server `native` and in the
+    /// audit; whoever calls this bounds how often. fault U5
+    pub fn report_wrong_keys(&self, surface: Surface, what: String) {
+        let events = &self.inner.router.events;
+        events.report(&ServerName::native(), EventKind::WrongKeys, what.clone());
+        let engine = self.clone();
+        self.inner
+            .tracker
+            .spawn(async move { engine.record_wrong_keys(surface, &what).await });
+    }
+
+    async fn record_wrong_keys(&self, surface: Surface, what: &str) {
+        let (now, redactor) = (unix_ms(), Redactor::default());
+        let context = Context::default();
+        let intent = Intent {
+            id: self.inner.router.ids.next(now),
+            project: self.inner.project.as_str(),
+            agent: "",
+            key: "",
+            context: &context,
+            surface,
+            server: "",
+            method: "",
+            tool: "",
+            schema_version: None,
+            started_ms: now,
+            input: None,
+            redactor: &redactor,
+        };
+        let outcome = Outcome {
+            status: CallStatus::Refused,
+            code: Some(WRONG_KEY),
+            error: Some(what),
+            output: None,
+            duration: Duration::ZERO,
+            redactor: &redactor,
+        };
+        if let Err(error) = self.inner.audit.refusal(&intent, &outcome).await {
+            tracing::warn!(
+                error = gantry_model::diagnose::chain(&error),
+                "wrong keys could not be recorded in the audit"
+            );
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Signing in to remote servers, for administrators: a link, the browser's answer, the end. What is
+//! kept and sent is the business of `credentials`. Entry points: `Engine::begin_sign_in` and
+//! `Engine::finish_sign_in`.
+
+use gantry_model::caller::Caller;
+use gantry_model::event::EventKind;
+use gantry_model::id::ServerName;
+use gantry_model::status::State;
+
+use super::Engine;
+use crate::credentials::{
+    Credentials, SignInAnswer, SignInError, SignInLink, SignInState, SignInView,
+};
+use crate::error::EngineError;
+use crate::server::handle::{Order, ServerHandle};
+
+impl Engine {
+    /// Says where browsers bring the answers of sign-ins that servers ask for by themselves, so
+    /// that a status can show a link.
+    pub fn set_callback(&self, redirect_uri: &str) {
+        let known = &self.inner.supervisor.around().callback;
+        known.send_replace(Some(redirect_uri.to_owned()));
+    }
+
+    /// Makes a link at which a person signs in to a remote server; the browser's answer must come
+    /// to `redirect_uri`.
+    pub async fn begin_sign_in(
+        &self,
+        by: &Caller,
+        server: &str,
+        redirect_uri: &str,
+    ) -> Result<SignInLink, EngineError> {
+        self.admit()?;
+        let handle = self.of_sign_in(server)?;
+        let credentials = taken(&handle)?;
+        self.note(by, "server.sign_in", handle.name.as_str(), "")
+            .await?;
+        Ok(credentials.begin(redirect_uri).await?)
+    }
+
+    /// Takes what a browser brought back, once, and has a server that waited for it started.
+    pub async fn finish_sign_in(&self, answer: SignInAnswer) -> Result<ServerName, EngineError> {
+        self.admit()?;
+        let all = self.inner.supervisor.all();
+        let awaits = |handle: &&ServerHandle| {
+            let credentials = handle.credentials.as_ref();
+            credentials.is_some_and(|credentials| credentials.awaits(&answer.state))
+        };
+        let handle = all.iter().find(awaits).ok_or(SignInError::Unknown)?;
+        taken(handle)?.finish(answer).await?;
+        let what = "signed in";
+        let events = &self.inner.router.events;
+        events.report(&handle.name, EventKind::SignedIn, what);
+        let waits = matches!(
+            handle.status.borrow().state,
+            State::NeedsSignIn | State::Failed | State::BackingOff | State::Disconnected
+        );
+        if waits {
+            // Further lives that waited, too, begin anew when they are needed.
+            handle.profiles.end_all();
+            // An order that has not been taken yet is the same order.
+            handle.orders.try_send(Order::Restart).unwrap_or_default();
+        }
+        Ok(handle.name.clone())
+    }
+
+    /// Shows where a server's sign-in stands.
+    pub fn sign_in(&self, server: &str) -> Result<SignInView, EngineError> {
+        let handle = self.of_sign_in(server)?;
+        Ok(handle
+            .credentials
+            .as_ref()
+            .map_or_else(nothing, Credentials::view))
+    }
+
+    /// Forgets a server's tokens, and has them revoked if that can be done.
+    pub async fn sign_out(&self, by: &Caller, server: &str) -> Result<(), EngineError> {
+        let handle = self.of_sign_in(server)?;
+        let credentials = taken(&handle)?;
+        self.note(by, "server.sign_out", handle.name.as_str(), "")
+            .await?;
+        credentials.sign_out().await?;
+        let events = &self.inner.router.events;
+        events.report(&handle.name, EventKind::SignedOut, "signed out");
+        Ok(())
+    }
+
+    fn of_sign_in(&self, server: &str) -> Result<ServerHandle, EngineError> {
+        let found = self.inner.supervisor.find(server);
+        found.ok_or_else(|| EngineError::UnknownServer {
+            name: server.to_owned(),
+        })
+    }
+}
+
+fn taken(handle: &ServerHandle) -> Result<&Credentials, SignInError> {
+    let not_taken = || SignInError::NotTaken {
+        server: handle.name.clone(),
+        why: "it is not remote, or has an `Authorization` header of its own",
+    };
+    handle.credentials.as_ref().ok_or_else(not_taken)
+}
+
+fn nothing() -> SignInView {
+    SignInView {
+        state: SignInState::NotTaken,
+        link: None,
+        issuer: None,
+        scopes: Vec::new(),
+        missing_scopes: Vec::new(),
+        signed_in_ms: None,
+        token_ends_ms: None,
+        renewable: false,
+        failure: None,
+    }
+}

@@ -1,0 +1,122 @@
+//! Being told of changes of a resource: resolved, judged and recorded like any other request.
+//!
+//! The server is told once for all who listen, by `server::topics`; here it is only waited for.
+
+use gantry_model::caller::Caller;
+use gantry_model::id::ServerName;
+use gantry_model::mcp::Method;
+use gantry_store::CallStatus;
+use tokio::time::{Instant, timeout};
+
+use super::answer;
+use super::limit::Limit;
+use super::record::{failed, intent};
+use super::target::{Place, Target};
+use super::{Router, admitted};
+use crate::audit::Outcome;
+use crate::catalog::Resolution;
+use crate::clock::unix_ms;
+use crate::error::{CallError, CallFailure};
+use crate::request::{Request, Scope};
+use crate::server::handle::ServerHandle;
+use crate::server::topics::{Hearer, Standing, Subscription};
+
+impl Router {
+    /// Begins to tell a caller of changes of the resource that the params name.
+    pub(crate) async fn subscribe(
+        &self,
+        caller: &Caller,
+        request: Request<'_>,
+        hearer: Hearer,
+    ) -> Result<Subscription, CallFailure> {
+        let begun = Instant::now();
+        if let Scope::Server(name) = &request.scope
+            && name.as_str() != ServerName::NATIVE
+            && self.supervisor.find(name.as_str()).is_none()
+        {
+            let error = CallError::UnknownServer {
+                name: name.to_string(),
+            };
+            return Err(self.refuse(caller, &request, None, begun, error).await);
+        }
+        // A subscription is found as what is read is found, and has a grant class of its own.
+        let target = match self.target(caller, &request, Some(Method::ResourcesRead)) {
+            Ok(target) => target,
+            Err(error) => return Err(self.refuse(caller, &request, None, begun, error).await),
+        };
+        if let Err(error) = admitted(caller, &target).await {
+            let refused = self.refuse(caller, &request, Some(&target), begun, error);
+            return Err(refused.await);
+        }
+        let id = self.ids.next(unix_ms());
+        let key = caller.key.to_string();
+        let redactor = target.redactor();
+        let intent = intent(id, caller, &key, &request, Some(&target), None, &redactor);
+        let ticket = self.audit.intent(&intent).await;
+        let mut ticket = ticket.map_err(|error| CallFailure {
+            call: None,
+            error: CallError::Audit(error),
+        })?;
+        ticket.on_drop(CallStatus::Cancelled, "call.cancelled");
+        let counted = self.figures.begin(begun);
+        let joined = self.join(&request, &target, hearer, begun).await;
+        let joined = joined.map_err(|error| answer::hide(error, &redactor));
+        let (status, code, error) = match &joined {
+            Ok(_) => (CallStatus::Ok, None, None),
+            Err(error) => failed(error),
+        };
+        let outcome = Outcome {
+            status,
+            code: code.as_deref(),
+            error: error.as_deref(),
+            output: None,
+            duration: counted.end(status),
+            redactor: &redactor,
+        };
+        ticket.outcome(&outcome).await;
+        joined.map_err(|error| CallFailure {
+            call: Some(id),
+            error,
+        })
+    }
+
+    async fn join(
+        &self,
+        request: &Request<'_>,
+        target: &Target<'_>,
+        hearer: Hearer,
+        begun: Instant,
+    ) -> Result<Subscription, CallError> {
+        let limit = Limit::of(begun, request.timeout);
+        let server: &ServerHandle = match &target.place {
+            Place::Server(server) => server,
+            Place::Native(_) => {
+                return Err(CallError::UnknownItem {
+                    kind: "resource",
+                    name: target.item.to_string(),
+                });
+            }
+        };
+        self.link(server, limit).await?;
+        let topics = self.topics.of(&server.name);
+        let joined = topics.join(&target.item, hearer);
+        let mut joined = joined.ok_or_else(|| server.busy())?;
+        let patience = limit.within(server.spec.calls.timeout);
+        match timeout(patience, joined.settled()).await {
+            Ok(Standing::Kept) => Ok(joined),
+            Ok(Standing::Refused(code, message)) => Err(CallError::Rpc {
+                server: server.name.clone(),
+                code,
+                message: message.to_string(),
+                data: None,
+            }),
+            Ok(Standing::Wanted) | Err(_) => Err(self.timed_out(server, patience)),
+        }
+    }
+
+    /// Tells whether a caller may read a resource now.
+    pub(crate) fn may_read(&self, caller: &Caller, scope: &Scope, uri: &str) -> bool {
+        let view = self.catalog.view(caller, scope);
+        matches!(view.resolve_resource(uri), Resolution::Named { .. })
+    }
+}

@@ -1,0 +1,295 @@
+//! A call on its way to a server and back: which link it takes, what is sent, and the rounds in
+//! which a server of the stateless era needs something of the client first. Entry point:
+//! [`Trip::make`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_model::caller::Caller;
+use gantry_model::era::meta::{CLIENT_CAPABILITIES, LOG_LEVEL, PROGRESS_TOKEN, upstream_params};
+use gantry_model::era::{Era, ProtocolVersion};
+use gantry_model::jsonrpc::{Edit, OneLine, Payload, Raw, RawBuf};
+use gantry_model::mcp::{ClientCan, LogLevel, Method, may_ask_back};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::answer::{self, Answered};
+use super::asks::{Again, Asker, input_required};
+use super::limit::Limit;
+use super::target::{self, Target};
+use super::{Router, again, asks};
+use crate::error::CallError;
+use crate::request::{Client, Request};
+use crate::server::handle::ServerHandle;
+use crate::server::link::{Addressed, Deadline, InFlight, Link, Refusal, Voice};
+use crate::server::pending::Answer;
+use crate::server::profiles::Lease;
+
+/// How often a server may need something of the client before it answers one call.
+const ROUNDS: u32 = 10;
+/// Requests of a server's that may wait for one call's client.
+const ASKS: usize = 8;
+
+/// A call, its server, and who made it.
+pub(super) struct Trip<'a> {
+    router: &'a Router,
+    caller: &'a Caller,
+    request: Request<'a>,
+    method: Option<Method>,
+    target: &'a Target<'a>,
+    server: &'a ServerHandle,
+    client: Option<Arc<Client>>,
+    limit: Limit,
+}
+
+/// The road that a trip takes.
+struct Road {
+    way: Way,
+    version: ProtocolVersion,
+    /// Its server must be told once from which level on it is to log.
+    logs: bool,
+}
+
+/// Which link it is.
+enum Way {
+    Shared(Arc<Link>),
+    /// One that declared what the client can do.
+    Own(Lease),
+}
+
+impl<'a> Trip<'a> {
+    pub(super) fn new(
+        router: &'a Router,
+        caller: &'a Caller,
+        mut request: Request<'a>,
+        method: Option<Method>,
+        (target, server): (&'a Target<'a>, &'a ServerHandle),
+        limit: Limit,
+    ) -> Self {
+        let client = request.client.take().map(Arc::new);
+        Self {
+            router,
+            caller,
+            request,
+            method,
+            target,
+            server,
+            client,
+            limit,
+        }
+    }
+
+    /// Sends the call to its server and waits for the answer; one that was cut off is sent once more
+    /// if its tool allows that.
+    pub(super) async fn make(self) -> Result<Answered, CallError> {
+        again::begun(self.server);
+        match self.once().await {
+            Err(error) if again::is_made_again(self.server, &self.target.item, &error) => {
+                // That it is down by now says less than how the call ended.
+                self.once().await.map_err(|later| match later {
+                    CallError::Down { .. } => error,
+                    later => later,
+                })
+            }
+            made => made,
+        }
+    }
+
+    async fn once(&self) -> Result<Answered, CallError> {
+        let shared = self.router.link(self.server, self.limit).await?;
+        let hello = self.server.catalog.load().hello.clone();
+        let era = hello.as_deref().map(|hello| hello.era);
+        let logs = hello.as_deref().is_some_and(|hello| hello.has("logging"));
+        let version = hello.map_or(ProtocolVersion::LATEST_HANDSHAKE, |hello| hello.version);
+        let mut road = self.road(shared, version).await?;
+        road.logs = logs && era == Some(Era::Handshake);
+        let mut again = None;
+        let mut left = self.server.spec.calls.timeout_max;
+        for round in 0..=ROUNDS {
+            let begun = Instant::now();
+            let answer = self.send(&road, again.as_ref(), left).await?;
+            left = left.saturating_sub(begun.elapsed());
+            let needed = match (&answer, era, &self.client) {
+                (Answer::Result(result), Some(Era::Stateless), Some(client))
+                    if self.can().anything() =>
+                {
+                    input_required(result, self.server)?.map(|needed| (needed, client))
+                }
+                _ => None,
+            };
+            let Some((needed, client)) = needed else {
+                return Answered::read(answer, self.server, self.method, era);
+            };
+            again = Some(self.asker(client).inputs(needed, round).await?);
+        }
+        Err(CallError::Protocol {
+            server: self.server.name.clone(),
+            detail: format!("it needed something of the client more than {ROUNDS} times"),
+        })
+    }
+
+    fn asker<'c>(&'c self, client: &'c Client) -> Asker<'c> {
+        Asker {
+            client,
+            server: self.server,
+            given: self.request.params.and_then(asks::given),
+            draining: &self.router.draining,
+        }
+    }
+
+    /// Returns from which level on the client wants to hear what the server logs.
+    fn log_level(&self) -> Option<LogLevel> {
+        self.client.as_ref().and_then(|client| client.log_level)
+    }
+
+    /// Returns what the client can do, as far as this request may be answered with a question.
+    fn can(&self) -> ClientCan {
+        let client = self.client.as_ref();
+        let client = client.filter(|_| may_ask_back(self.request.method));
+        client.map_or(ClientCan::NOTHING, |client| client.can)
+    }
+
+    /// Chooses the link: a server of the handshake era is told what its client can do when the link
+    /// is opened, so clients that can the same share one.
+    async fn road(&self, shared: Arc<Link>, version: ProtocolVersion) -> Result<Road, CallError> {
+        let can = self.can();
+        let way = match version.era() {
+            Era::Handshake if can.anything() => {
+                let who = (can, self.caller.key);
+                Way::Own(self.router.own_link(self.server, who, self.limit).await?)
+            }
+            Era::Handshake | Era::Stateless => Way::Shared(shared),
+        };
+        let logs = false;
+        Ok(Road { way, version, logs })
+    }
+
+    /// Sends the call, or what answers its server's last question, and waits for the answer.
+    async fn send(
+        &self,
+        road: &Road,
+        again: Option<&Again>,
+        longest: Duration,
+    ) -> Result<Answer, CallError> {
+        let link = match &road.way {
+            Way::Shared(link) => link,
+            Way::Own(lease) => &lease.link,
+        };
+        if let Some(level) = self.log_level()
+            && road.logs
+        {
+            link.log_from(level).await;
+        }
+        let id = link.new_id();
+        let params = self.params(road.version, id, again);
+        let line = OneLine::request(id, self.request.method, Some(Payload::Edit(&params)));
+        let head = link.has_heads().then(|| self.target.head(&self.request));
+        let line = Addressed { line, head };
+        let (asks, served) = match &road.way {
+            Way::Own(lease) => {
+                let (tx, asked) = mpsc::channel(ASKS);
+                (Some(tx), Some((lease, asked)))
+            }
+            Way::Shared(_) => (None, None),
+        };
+        let voice = self.client.as_ref().map(|client| Voice {
+            client: Arc::clone(client),
+            asks,
+        });
+        let called = link.call(&self.caller.agent, id, line, voice);
+        let call = called.map_err(|refusal| refused(self.server, refusal))?;
+        let waiting = self.wait(call, longest);
+        match (&self.client, served) {
+            (Some(client), Some((lease, asked))) => {
+                let asker = self.asker(client);
+                tokio::select! {
+                    biased; // What is answered needs nothing any more.
+                    answer = waiting => answer.inspect(|answer| {
+                        if matches!(answer, Answer::Result(_) | Answer::Error(_)) {
+                            lease.answered();
+                        }
+                    }),
+                    error = asker.serve(lease, id, asked) => Err(error),
+                }
+            }
+            _ => waiting.await,
+        }
+    }
+
+    fn params<'s>(
+        &'s self,
+        version: ProtocolVersion,
+        id: u64,
+        again: Option<&'s Again>,
+    ) -> Edit<'s> {
+        let request = &self.request;
+        let mut params = upstream_params(version, request.params, &self.router.identity);
+        self.target.rename(&mut params);
+        if request.params.is_some_and(asks_for_progress) {
+            let token = self.client.as_ref();
+            // Without a way back for progress the server need not report any.
+            match token.and_then(|client| client.progress_token.as_ref()) {
+                Some(_) => params.set_meta_buf(PROGRESS_TOKEN, own_token(id)),
+                None => params.remove_meta(PROGRESS_TOKEN),
+            };
+        }
+        if self.server.spec.calls.pass_context {
+            target::pass_context(&mut params, &request.context);
+        }
+        if let (Some(level), Era::Stateless) = (self.log_level(), version.era()) {
+            params.set_meta_buf(LOG_LEVEL, RawBuf::string(level.as_str()));
+        }
+        let can = self.can();
+        if can.anything() {
+            if version.era() == Era::Stateless {
+                params.set_meta_buf(CLIENT_CAPABILITIES, can.capabilities());
+            }
+            asks::resume(&mut params, version.era(), request.params, again);
+        }
+        params
+    }
+
+    async fn wait(&self, call: InFlight, longest: Duration) -> Result<Answer, CallError> {
+        let spec = &self.server.spec;
+        // A tool's own time counts before its server's. row 3.4
+        let settings = spec.tools.settings.get(self.target.item.as_ref());
+        let own = settings.and_then(|settings| settings.timeout);
+        let timeout = own.unwrap_or(spec.calls.timeout);
+        let quiet = self.limit.within(timeout);
+        let whole = self.limit.within(longest.max(timeout));
+        let answered = call
+            .answer_within(Deadline {
+                quiet,
+                whole,
+                fair: timeout.max(spec.calls.timeout),
+            })
+            .await;
+        answered.map_err(|waited| {
+            let own = if waited < whole { quiet } else { whole };
+            self.router
+                .timed_out(self.server, self.limit.passed().unwrap_or(own))
+        })
+    }
+}
+
+fn asks_for_progress(params: Raw<'_>) -> bool {
+    params
+        .get("_meta")
+        .and_then(|meta| meta.get(PROGRESS_TOKEN))
+        .is_some()
+}
+
+fn own_token(id: u64) -> RawBuf {
+    RawBuf::integer(i64::try_from(id).unwrap_or(i64::MAX))
+}
+
+fn refused(server: &ServerHandle, refusal: Refusal) -> CallError {
+    match refusal {
+        Refusal::Busy => server.busy(),
+        Refusal::NotReading => CallError::NotReading {
+            server: server.name.clone(),
+        },
+        Refusal::Ended(failure) => answer::failed(server, failure),
+        Refusal::Silent(retry_in) => server.silent(retry_in),
+    }
+}

@@ -1,0 +1,146 @@
+//! How a life of a server begins: handle and runner put together over what they share, and the
+//! runner kept running, should it ever panic. Starts nothing by itself; whoever calls owns the task.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use futures_util::FutureExt;
+use gantry_model::event::EventKind;
+use gantry_model::id::ServerId;
+use gantry_model::mcp::ClientCan;
+use gantry_model::restart::History;
+use gantry_model::secret::Redactor;
+use gantry_model::spec::{Launch, ServerSpec};
+use gantry_model::status::State;
+use gantry_sandbox::Meter;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tracing::error;
+
+use super::handle::{Live, ServerHandle};
+use super::link::Counters;
+use super::logs::Logs;
+use super::profiles::Profiles;
+use super::runner::remote::Far;
+use super::runner::{ServerRunner, Surroundings, UsageCell};
+use super::status::ServerStatus;
+use crate::catalog::ServerCatalog;
+use crate::clock::Stopwatch;
+use crate::credentials::Credentials;
+
+/// How long a runner that panicked stays away.
+const AFTER_PANIC: Duration = Duration::from_secs(1);
+
+/// What a life begins with.
+pub(crate) struct Begins {
+    pub(crate) id: ServerId,
+    pub(crate) created_ms: u64,
+    pub(crate) first: State,
+    pub(crate) live: Live,
+    pub(crate) catalog: Arc<ArcSwap<ServerCatalog>>,
+    pub(crate) logs: Arc<Logs>,
+    pub(crate) redactor: Arc<Redactor>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) stop: CancellationToken,
+    /// What the server is told that its client can do.
+    pub(crate) declares: ClientCan,
+    /// What a remote server is shown of us.
+    pub(crate) credentials: Option<Credentials>,
+}
+
+impl Begins {
+    /// Makes the handle and the runner of a life.
+    pub(crate) fn assemble(
+        self,
+        around: &Arc<Surroundings>,
+        spec: Arc<ServerSpec>,
+    ) -> (ServerHandle, ServerRunner) {
+        let (live_tx, live) = watch::channel(self.live);
+        let mut status = ServerStatus::new(self.first);
+        status.reason.clone_from(&spec.needs_approval);
+        let (status_tx, status) = watch::channel(status);
+        // One place: an order that was not taken yet is the same order as the next.
+        let (orders_tx, orders) = mpsc::channel(1);
+        let usage = UsageCell::default();
+        let shown_usage = Arc::clone(&usage);
+        let handle = ServerHandle {
+            id: self.id,
+            name: spec.name.clone(),
+            spec: Arc::clone(&spec),
+            created_ms: self.created_ms,
+            live,
+            status,
+            wake: Arc::new(Notify::new()),
+            orders: orders_tx,
+            stop: self.stop,
+            stopped: CancellationToken::new(),
+            catalog: self.catalog,
+            logs: self.logs,
+            counters: self.counters,
+            usage: Arc::new(move || {
+                let cell = shown_usage.lock().ok()?;
+                cell.as_ref().map(Meter::read)
+            }),
+            redactor: self.redactor,
+            waiting: Arc::default(),
+            credentials: self.credentials.clone(),
+            retries: Arc::default(),
+            profiles: Arc::new(Profiles::new(around)),
+        };
+        let far = match &spec.launch {
+            Launch::Process(_) => None,
+            Launch::Remote(remote) => Some(Far::new(remote)),
+        };
+        let runner = ServerRunner {
+            id: self.id,
+            policy: spec.life.restart.policy().unwrap_or_default(),
+            spec,
+            around: Arc::clone(around),
+            live: live_tx,
+            status: status_tx,
+            wake: Arc::clone(&handle.wake),
+            orders,
+            stop: handle.stop.clone(),
+            catalog: Arc::clone(&handle.catalog),
+            logs: Arc::clone(&handle.logs),
+            counters: Arc::clone(&handle.counters),
+            usage,
+            history: History::default(),
+            watch: Stopwatch::start(),
+            era_hint: handle.catalog.load().hello.as_ref().map(|hello| hello.era),
+            declares: self.declares,
+            far,
+            credentials: self.credentials,
+        };
+        (handle, runner)
+    }
+}
+
+impl ServerRunner {
+    /// Runs until the server is stopped, a panic of ours notwithstanding.
+    pub(crate) async fn keep_running(mut self, mut lazy: bool) {
+        loop {
+            let run = AssertUnwindSafe(self.run(lazy)).catch_unwind().await;
+            match run {
+                Ok(()) => break,
+                Err(_panic) => {
+                    error!(server = %self.spec.name, "the server's runner panicked");
+                    let what = "the runner failed inside the gateway and starts anew";
+                    self.around
+                        .events
+                        .report(&self.spec.name, EventKind::StartFailed, what);
+                    // What panicked once may do so again; the next start sets it right then.
+                    let cut = AssertUnwindSafe(|| self.cut_short(what));
+                    drop(std::panic::catch_unwind(cut));
+                    if self.stop.is_cancelled() {
+                        break;
+                    }
+                    lazy = false;
+                    tokio::time::sleep(AFTER_PANIC).await;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Log messages of a server: handed to the caller of the one call they can belong to, from the level
+//! on that it wants. A link of the handshake era has one level for all, the lowest that anybody
+//! wanted; a message that belongs to no one call is only kept in the server's own log. Entry points:
+//! `Link::logged` and `Link::log_from`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_model::jsonrpc::{Raw, RawBuf};
+use gantry_model::mcp::LogLevel;
+
+use super::Link;
+use crate::request::Word;
+
+/// How long a server may take to set its level; a call goes on without.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl Link {
+    /// Hands a log message on: `on` is the call on whose stream it came, if its transport has such.
+    pub(super) fn logged(&self, params: Raw<'_>, on: Option<u64>) {
+        let call = on.or_else(|| self.pending.only_call());
+        let Some(voice) = call.and_then(|call| self.pending.voice(call)) else {
+            return;
+        };
+        let level = params.get("level").and_then(Raw::string);
+        let level = level.and_then(|level| level.parse::<LogLevel>().ok());
+        let is_wanted = match (voice.client.log_level, level) {
+            (Some(least), Some(level)) => level >= least,
+            (None, _) | (_, None) => false,
+        };
+        if is_wanted {
+            let text = self.logs.redactor().redact_json(params.text()).into_owned();
+            let word = Word::Log(text.into_boxed_str());
+            // A caller that does not keep up misses messages, never the answer.
+            drop(voice.client.words.try_send(word));
+        }
+    }
+
+    /// Has a server of the handshake era log from this level on, if it does not yet.
+    pub(crate) async fn log_from(self: &Arc<Self>, level: LogLevel) {
+        let is_news = self.log_level.lock().is_ok_and(|mut lowest| {
+            let is_news = lowest.is_none_or(|lowest| level < lowest);
+            if is_news {
+                *lowest = Some(level);
+            }
+            is_news
+        });
+        if !is_news {
+            return;
+        }
+        let params = serde_json::json!({ "level": level.as_str() });
+        if let Ok(params) = RawBuf::serialize(&params) {
+            let asked = self.ask("logging/setLevel", Some(&params), PATIENCE).await;
+            drop(asked);
+        }
+    }
+}

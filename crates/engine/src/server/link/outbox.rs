@@ -1,0 +1,83 @@
+//! The writing end of a link: a child's stdin, or the session of a remote server. A closed set, so
+//! that a call costs no indirection: see ADR 006.
+
+use std::time::Duration;
+
+use gantry_model::era::ProtocolVersion;
+
+use crate::transport::http::{Head, HttpOutbox};
+use crate::transport::stdio::{Company, LineWriter, SendError, Unheard, Verdict};
+
+/// Where a link's messages go.
+pub(crate) enum Outbox {
+    /// A child's stdin.
+    Pipe(LineWriter),
+    /// A remote server's session.
+    Http(HttpOutbox),
+}
+
+impl Outbox {
+    /// Sends one line (with its line break), or refuses it at once.
+    pub(super) fn send(
+        &self,
+        call: Option<u64>,
+        line: Vec<u8>,
+        head: Option<Box<Head>>,
+        company: Company,
+    ) -> Result<(), SendError> {
+        match self {
+            Self::Pipe(writer) => writer.send(call, line, company),
+            Self::Http(outbox) => outbox.send(call, line, head),
+        }
+    }
+
+    /// Returns what the head of a message repeats of it, where messages have heads.
+    pub(super) fn head(&self, method: &str) -> Option<Box<Head>> {
+        match self {
+            Self::Pipe(_) => None,
+            Self::Http(_) => Some(Head::of(method)),
+        }
+    }
+
+    /// Tells the server that nobody waits for a call any more, in the words of its era.
+    pub(super) fn take_back(&self, call: u64, notice: Option<Vec<u8>>) {
+        match self {
+            Self::Pipe(writer) => {
+                if let Some(line) = notice {
+                    // One that does not read has missed it.
+                    let sent = writer.send(None, line, Company::Alone);
+                    sent.unwrap_or_default();
+                }
+            }
+            Self::Http(outbox) => outbox.take_back(call, notice),
+        }
+    }
+
+    /// Notes the version that was agreed on.
+    pub(super) fn speak(&self, version: ProtocolVersion) {
+        match self {
+            Self::Pipe(_) => {}
+            Self::Http(outbox) => outbox.speak(version),
+        }
+    }
+
+    /// Writes what senders had to leave, until the end; returns whether a child closed its stdin.
+    pub(super) async fn run(
+        &self,
+        deadline: Duration,
+        unheard: impl Fn(Unheard) -> Verdict,
+    ) -> bool {
+        match self {
+            Self::Pipe(writer) => writer.run(deadline, unheard).await,
+            Self::Http(_) => false,
+        }
+    }
+
+    /// Closes the server's input.
+    pub(super) fn close(&self) {
+        match self {
+            Self::Pipe(writer) => writer.close(),
+            Self::Http(outbox) => outbox.close(),
+        }
+    }
+}

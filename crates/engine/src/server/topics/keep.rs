@@ -1,0 +1,154 @@
+//! Keeps what a server was told to tell of what is listened to, as long as its link lives.
+//!
+//! A server of the handshake era is told of each resource by itself; one of the stateless era by one
+//! request that stays open, for lists and resources together, and is sent anew when what is wanted
+//! changes or when it ended. Entry point: [`keep`].
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_model::era::Era;
+use gantry_model::era::meta::{Identity, upstream_params};
+use gantry_model::jsonrpc::{ErrorBody, METHOD_NOT_FOUND, Raw, RawBuf};
+use tokio::time::sleep;
+
+use super::{Standing, Topics};
+use crate::server::handshake::{Hello, trusted};
+use crate::server::link::{InFlight, Link};
+use crate::server::pending::Answer;
+
+/// How long a server may take to take note.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long what is wanted may change before it is told, so that many changes are told at once.
+const GATHER: Duration = Duration::from_millis(20);
+/// How long to wait before an open request that ended is sent again, at first and at most.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// Keeps a server informed of what is listened to; never ends by itself.
+pub(crate) async fn keep(link: &Arc<Link>, hello: &Hello, topics: &Topics) -> Infallible {
+    match hello.era {
+        Era::Handshake => one_by_one(link, hello, topics).await,
+        Era::Stateless => all_at_once(link, hello, topics).await,
+    }
+}
+
+async fn one_by_one(link: &Arc<Link>, hello: &Hello, topics: &Topics) -> Infallible {
+    let mut told: BTreeMap<Arc<str>, Standing> = BTreeMap::new();
+    loop {
+        let wanted = topics.wanted();
+        let mut still = BTreeMap::new();
+        for uri in wanted {
+            let standing = match told.remove(&uri) {
+                Some(standing) => Some(standing),
+                None if hello.subscribes() => tell(link, "resources/subscribe", &uri).await,
+                None => Some(unable()),
+            };
+            // One that said nothing is told again when what is wanted changes.
+            if let Some(standing) = standing {
+                topics.stands(&uri, &standing);
+                still.insert(uri, standing);
+            }
+        }
+        for (uri, standing) in std::mem::replace(&mut told, still) {
+            if standing == Standing::Kept {
+                tell(link, "resources/unsubscribe", &uri).await;
+            }
+        }
+        topics.changed.notified().await;
+    }
+}
+
+/// Tells a server of one resource; `None` if it is silent or gone.
+async fn tell(link: &Arc<Link>, method: &str, uri: &str) -> Option<Standing> {
+    let params = RawBuf::serialize(&serde_json::json!({ "uri": uri })).ok()?;
+    match link.ask(method, Some(&params), PATIENCE).await {
+        Ok(Answer::Result(_)) => Some(Standing::Kept),
+        Ok(Answer::Error(error)) => Some(refused(&error)),
+        Ok(Answer::Failed(_)) | Err(_) => None,
+    }
+}
+
+async fn all_at_once(link: &Arc<Link>, hello: &Hello, topics: &Topics) -> Infallible {
+    let able = hello.subscribes();
+    let mut previous = None;
+    let mut again = AGAIN.0;
+    loop {
+        let wanted = topics.wanted();
+        let open = listen(link, hello, if able { &wanted } else { &[] });
+        let standing = match (able, &open) {
+            (true, Some(_)) => Some(Standing::Kept),
+            (true, None) => None,
+            (false, _) => Some(unable()),
+        };
+        for uri in &wanted {
+            if let Some(standing) = &standing {
+                topics.stands(uri, standing);
+            }
+        }
+        let mut ended = Box::pin(async move {
+            match open {
+                Some(open) => open.answer().await,
+                None => std::future::pending().await,
+            }
+        });
+        // Only now, so that no change falls between the two.
+        drop(previous.take());
+        tokio::select! {
+            () = topics.changed.notified() => {
+                sleep(GATHER).await;
+                again = AGAIN.0;
+            }
+            answer = &mut ended => {
+                if let (true, Answer::Error(error)) = (able, answer) {
+                    for uri in &wanted {
+                        topics.stands(uri, &refused(&error));
+                    }
+                }
+                sleep(again).await;
+                again = (again * 2).min(AGAIN.1);
+            }
+        }
+        previous = Some(ended);
+    }
+}
+
+/// Asks a stateless server to tell when its lists and these resources change, which it does as long
+/// as the returned request is kept.
+fn listen(link: &Arc<Link>, hello: &Hello, uris: &[Arc<str>]) -> Option<InFlight> {
+    let capabilities = hello.capabilities.as_raw().members();
+    let changes = capabilities.filter(|capability| {
+        let changing = capability.value.get("listChanged");
+        changing.and_then(Raw::boolean) == Some(true)
+    });
+    let changes = changes.filter_map(|capability| {
+        let lists = ["tools", "prompts", "resources"];
+        lists.into_iter().find(|list| capability.is(list))
+    });
+    let mut wishes: serde_json::Map<_, _> = changes
+        .map(|list| (format!("{list}ListChanged"), true.into()))
+        .collect();
+    if !uris.is_empty() {
+        wishes.insert("resourceSubscriptions".to_owned(), serde_json::json!(uris));
+    }
+    if wishes.is_empty() {
+        return None;
+    }
+    let params = RawBuf::serialize(&serde_json::json!({ "notifications": wishes })).ok()?;
+    let identity = Identity::gantry();
+    let params = upstream_params(hello.version, Some(params.as_raw()), &identity).to_buf();
+    link.ask_begin("subscriptions/listen", Some(&params)).ok()
+}
+
+fn unable() -> Standing {
+    let why = "the server does not tell of changes of its resources";
+    Standing::Refused(METHOD_NOT_FOUND, why.into())
+}
+
+fn refused(error: &[u8]) -> Standing {
+    match ErrorBody::read(trusted(error)) {
+        Some(body) => Standing::Refused(body.code, Arc::from(&*body.message)),
+        None => Standing::Refused(METHOD_NOT_FOUND, "its error has no code and message".into()),
+    }
+}

@@ -1,0 +1,48 @@
+//! What the two HTTP transports share: one pooled client per way out, the judgement of addresses,
+//! the classes of failure, and the messages that wait to be sent. Follows no redirect to another
+//! origin, and keeps no more of an answer than its bound. Entry points: [`Clients`], [`Remote`].
+
+mod address;
+mod body;
+mod client;
+mod error;
+mod message;
+mod outbox;
+mod remote;
+mod way;
+
+pub(crate) use body::{Body, MOST_ERROR, chunk, drained, whole};
+pub(crate) use client::Clients;
+pub use error::HttpError;
+pub(crate) use message::each_message;
+pub(crate) use outbox::{Head, HttpOutbox, Letter, Out};
+pub(crate) use remote::{Asking, Content, Remote, said};
+pub(crate) use way::Way;
+
+use bytes::Bytes;
+
+use crate::server::pending::Failure;
+
+/// Who hears what a remote server says.
+pub(crate) trait Replies: Clone + Send + Sync + 'static {
+    /// Takes a message that came on no call's own stream.
+    fn line(&self, line: Bytes);
+
+    /// Takes a message that came in answer to a call, or on its own stream.
+    fn line_of(&self, call: u64, line: Bytes);
+
+    /// Ends a call that will get no answer.
+    fn fail(&self, call: u64, failure: Failure);
+
+    /// Tells whether the answer to a call is still wanted.
+    fn waits(&self, call: u64) -> bool;
+
+    /// Returns how long the answer to a call may be.
+    fn most_bytes(&self, call: u64) -> usize;
+
+    /// Hears that the server may have told news that got lost.
+    fn missed_news(&self);
+
+    /// Hears that a connection was cut, so that the server is worth a look.
+    fn doubt(&self);
+}

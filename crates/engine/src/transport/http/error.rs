@@ -1,0 +1,423 @@
+//! Why a remote server could not be reached, or not be understood: one class each, with what to do.
+//!
+//! Texts hold no secret of ours: origins are shown, never whole URLs or headers, and of what a
+//! server said at most 200 bytes, made safe. Entry points: [`HttpError`] and `of`.
+
+use std::error::Error;
+use std::io;
+use std::time::Duration;
+
+use gantry_model::diagnose::{Diagnose, Fault};
+use gantry_model::spec::period;
+
+use super::address::{NotPublic, Unresolved};
+use crate::credentials::SignInError;
+
+/// How much of what a server said is quoted. fault H8
+const QUOTED: usize = 200;
+
+/// Why a remote server could not be reached, or not be understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HttpError {
+    /// Its name stands for no address.
+    #[error("the name `{host}` cannot be resolved")]
+    Dns {
+        /// The name.
+        host: String,
+    },
+    /// It is at an address that is not public and was not named.
+    #[error("`{host}` leads to `{address}`, which is no public address")]
+    Address {
+        /// The host as written.
+        host: String,
+        /// Where it leads.
+        address: String,
+    },
+    /// Nothing listens there.
+    #[error("{origin} refused the connection")]
+    Refused {
+        /// Where.
+        origin: String,
+    },
+    /// There is no way there.
+    #[error("{origin} cannot be reached: {why}")]
+    Unreachable {
+        /// Where.
+        origin: String,
+        /// What the network says.
+        why: String,
+    },
+    /// The encrypted connection was not agreed on.
+    #[error("TLS with {origin} failed: {why}")]
+    Tls {
+        /// Where.
+        origin: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// It took no connection, or said nothing, in time.
+    #[error("{origin} {what} within {}", period::show(*after))]
+    Silent {
+        /// Where.
+        origin: String,
+        /// What it did not do.
+        what: &'static str,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The connection ended before the answer did.
+    #[error("the connection to {origin} was cut: {why}")]
+    Cut {
+        /// Where.
+        origin: String,
+        /// How.
+        why: String,
+    },
+    /// It wants other credentials.
+    #[error("{origin} answered 401: it wants other credentials")]
+    Unauthorized {
+        /// Where.
+        origin: String,
+        /// What it says of the credentials that it wants.
+        challenge: Option<String>,
+    },
+    /// There is no token for it, or none that suffices.
+    #[error("{why}")]
+    SignIn {
+        /// The code of what is missing.
+        code: &'static str,
+        /// What is missing.
+        why: String,
+        /// What to do.
+        hint: Option<String>,
+        /// Whether it concerns this request only, or every one.
+        only_this: bool,
+        /// Whether nothing helps but a person who signs in.
+        needs_person: bool,
+    },
+    /// It does not allow this.
+    #[error("{origin} answered 403: it does not allow this")]
+    Forbidden {
+        /// Where.
+        origin: String,
+        /// What it says of the credentials that it wants.
+        challenge: Option<String>,
+    },
+    /// It asks to be left alone for a while.
+    #[error("{origin} answered 429: it asks to be left alone for {}", period::show(*retry_after))]
+    Limited {
+        /// Where.
+        origin: String,
+        /// For how long, at most a minute.
+        retry_after: Duration,
+    },
+    /// It failed, by its own word.
+    #[error("{origin} answered {status}: `{said}`")]
+    Failed {
+        /// Where.
+        origin: String,
+        /// The status, of the five hundreds.
+        status: u16,
+        /// The beginning of what it said.
+        said: String,
+        /// For how long it asks to be left alone, at most a minute.
+        retry_after: Option<Duration>,
+    },
+    /// It answered with another status than that of an answer.
+    #[error("{origin} answered {status}: `{said}`")]
+    Status {
+        /// Where.
+        origin: String,
+        /// The status.
+        status: u16,
+        /// The beginning of what it said.
+        said: String,
+    },
+    /// It answered with something that is no message.
+    #[error("{origin} answered {status} with `{found}` where a message is expected: `{said}`")]
+    Content {
+        /// Where.
+        origin: String,
+        /// The status.
+        status: u16,
+        /// The type of what it answered, or that there is none.
+        found: String,
+        /// The beginning of what it said.
+        said: String,
+    },
+    /// It leads elsewhere, and is not followed.
+    #[error("{origin} leads on to `{to}`, which is not followed")]
+    Redirect {
+        /// Where.
+        origin: String,
+        /// Where it leads, without what may be secret.
+        to: String,
+    },
+    /// It broke the rules of sessions.
+    #[error("the session with {origin} cannot go on: {why}")]
+    Session {
+        /// Where.
+        origin: String,
+        /// What it did.
+        why: String,
+    },
+    /// What is needed to reach it is not there.
+    #[error("{origin} cannot be spoken to: {why}")]
+    Setup {
+        /// Where.
+        origin: String,
+        /// What is missing.
+        why: String,
+    },
+}
+
+impl HttpError {
+    /// Classes what the HTTP client says.
+    pub(super) fn of(origin: &str, error: &reqwest::Error, connect: Duration) -> Self {
+        let origin = origin.to_owned();
+        let mut why = String::new();
+        let mut link: Option<&(dyn Error + 'static)> = Some(error);
+        while let Some(cause) = link {
+            if let Some(NotPublic { host, address }) = cause.downcast_ref() {
+                let (host, address) = (host.clone(), address.to_string());
+                return Self::Address { host, address };
+            }
+            if let Some(Unresolved { host }) = cause.downcast_ref() {
+                let host = host.clone();
+                return Self::Dns { host };
+            }
+            if let Some(why) = tls_failure(cause) {
+                return Self::Tls { origin, why };
+            }
+            if let Some(io) = cause.downcast_ref::<io::Error>() {
+                match io.kind() {
+                    io::ErrorKind::ConnectionRefused => return Self::Refused { origin },
+                    io::ErrorKind::UnexpectedEof if error.is_connect() => {
+                        let why = "the server ended the connection in the middle of it".to_owned();
+                        return Self::Tls { origin, why };
+                    }
+                    _ => {}
+                }
+            }
+            why = cause.to_string();
+            link = cause.source();
+        }
+        let why = safe(why.as_bytes());
+        if error.is_connect() && error.is_timeout() {
+            let (what, after) = ("took no connection", connect);
+            return Self::Silent {
+                origin,
+                what,
+                after,
+            };
+        }
+        if error.is_connect() {
+            return Self::Unreachable { origin, why };
+        }
+        if error.is_builder() {
+            return Self::Setup { origin, why };
+        }
+        Self::Cut { origin, why }
+    }
+
+    /// Says that what was said ended too early.
+    pub(crate) fn cut(origin: &str, why: &str) -> Self {
+        Self::Cut {
+            origin: origin.to_owned(),
+            why: why.to_owned(),
+        }
+    }
+
+    /// Says that a session cannot go on.
+    pub(crate) fn session(origin: &str, why: &str) -> Self {
+        Self::Session {
+            origin: origin.to_owned(),
+            why: why.to_owned(),
+        }
+    }
+
+    /// Tells whether nothing more can be sent without reaching for the server anew.
+    pub(crate) fn ends_session(&self) -> bool {
+        match self {
+            Self::Dns { .. }
+            | Self::Address { .. }
+            | Self::Refused { .. }
+            | Self::Unreachable { .. }
+            | Self::Tls { .. }
+            | Self::Unauthorized { .. }
+            | Self::Session { .. }
+            | Self::Setup { .. } => true,
+            Self::SignIn { only_this, .. } => !only_this,
+            Self::Silent { what, .. } => *what == "took no connection",
+            Self::Cut { .. }
+            | Self::Forbidden { .. }
+            | Self::Limited { .. }
+            | Self::Failed { .. }
+            | Self::Status { .. }
+            | Self::Content { .. }
+            | Self::Redirect { .. } => false,
+        }
+    }
+
+    /// Tells whether it may only mean that the server does not know what it was asked in this era.
+    pub(crate) fn is_unknowing(&self) -> bool {
+        match self {
+            Self::Status { .. } | Self::Failed { .. } | Self::Content { .. } => true,
+            Self::Dns { .. }
+            | Self::Address { .. }
+            | Self::Refused { .. }
+            | Self::Unreachable { .. }
+            | Self::Tls { .. }
+            | Self::Silent { .. }
+            | Self::Cut { .. }
+            | Self::SignIn { .. }
+            | Self::Unauthorized { .. }
+            | Self::Forbidden { .. }
+            | Self::Limited { .. }
+            | Self::Redirect { .. }
+            | Self::Session { .. }
+            | Self::Setup { .. } => false,
+        }
+    }
+
+    /// Tells whether the server takes no messages at this URL, so that it may speak SSE there.
+    pub(crate) fn is_not_streamable(&self) -> bool {
+        matches!(self, Self::Status { status, .. } if matches!(status, 400 | 404 | 405))
+    }
+
+    /// Tells whether a call that may be repeated is worth sending again. fault H13
+    pub(crate) fn is_worth_a_retry(&self) -> bool {
+        matches!(self, Self::Cut { .. } | Self::Failed { .. })
+    }
+
+    /// Returns for how long the server asks to be left alone.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Limited { retry_after, .. } => Some(*retry_after),
+            Self::Failed { retry_after, .. } => *retry_after,
+            Self::Dns { .. }
+            | Self::Address { .. }
+            | Self::Refused { .. }
+            | Self::Unreachable { .. }
+            | Self::Tls { .. }
+            | Self::Silent { .. }
+            | Self::Cut { .. }
+            | Self::SignIn { .. }
+            | Self::Unauthorized { .. }
+            | Self::Forbidden { .. }
+            | Self::Status { .. }
+            | Self::Content { .. }
+            | Self::Redirect { .. }
+            | Self::Session { .. }
+            | Self::Setup { .. } => None,
+        }
+    }
+}
+
+impl From<SignInError> for HttpError {
+    fn from(error: SignInError) -> Self {
+        Self::SignIn {
+            code: error.code(),
+            why: error.to_string(),
+            hint: error.hint(),
+            only_this: matches!(error, SignInError::Scope { .. }),
+            needs_person: error.needs_person(),
+        }
+    }
+}
+
+/// Returns what TLS has against a connection; its errors hide within one another.
+fn tls_failure(cause: &(dyn Error + 'static)) -> Option<String> {
+    if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
+        return Some(safe(tls.to_string().as_bytes()));
+    }
+    let within = cause.downcast_ref::<io::Error>()?.get_ref()?;
+    tls_failure(within)
+}
+
+/// Returns the beginning of what a server said, on one line and without control characters.
+pub(super) fn safe(said: &[u8]) -> String {
+    let cut = &said[..said.len().min(QUOTED)];
+    let text = String::from_utf8_lossy(cut);
+    let plain = |letter: char| match letter {
+        letter if letter.is_whitespace() => ' ',
+        letter if letter.is_control() || letter == '`' => '\u{fffd}',
+        letter => letter,
+    };
+    let text: String = text.trim().chars().map(plain).collect();
+    text
+}
+
+impl Diagnose for HttpError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Dns { .. } => "remote.dns",
+            Self::Address { .. } => "remote.address",
+            Self::Refused { .. } => "remote.refused",
+            Self::Unreachable { .. } => "remote.unreachable",
+            Self::Tls { .. } => "remote.tls",
+            Self::Silent { .. } => "remote.timeout",
+            Self::Cut { .. } => "remote.cut",
+            Self::Unauthorized { .. } => "remote.unauthorized",
+            Self::SignIn { code, .. } => code,
+            Self::Forbidden { .. } => "remote.forbidden",
+            Self::Limited { .. } => "remote.limited",
+            Self::Failed { .. } => "remote.failed",
+            Self::Status { status: 404, .. } => "remote.not_found",
+            Self::Status { status: 405, .. } => "remote.method",
+            Self::Status { .. } => "remote.status",
+            Self::Content { .. } => "remote.content_type",
+            Self::Redirect { .. } => "remote.redirect",
+            Self::Session { .. } => "remote.session",
+            Self::Setup { .. } => "remote.setup",
+        }
+    }
+
+    fn fault(&self) -> Fault {
+        Fault::Server
+    }
+
+    fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Dns { .. } => "is the host in `url` spelled right?",
+            Self::Address { .. } => {
+                "if the server is meant to be there, set `allow_private: true` for it"
+            }
+            Self::Refused { .. } | Self::Unreachable { .. } => {
+                "is the server running, and is the port in `url` right?"
+            }
+            Self::Tls { .. } => {
+                "if its certificate is of your own authority, name that in `ca_file`"
+            }
+            Self::Silent { .. } | Self::Cut { .. } | Self::Failed { .. } => {
+                "call again later if the tool is safe to repeat, or do without it"
+            }
+            Self::Unauthorized { .. } => {
+                "sign in with `gantry auth`, or set `headers.Authorization`"
+            }
+            Self::Forbidden { .. } => "do the credentials in `headers` allow this?",
+            Self::Limited { .. } => "call again later, or do without it",
+            Self::Status { .. } => "does `url` have the right path, such as `/mcp` or `/sse`?",
+            Self::Content { .. } => "is this the URL of an MCP server, and not of its web page?",
+            Self::Redirect { .. } => "write the URL that it leads to into `url`, if you trust it",
+            Self::SignIn { hint, .. } => return hint.clone(),
+            Self::Session { .. } => return None,
+            Self::Setup { .. } => "look at `url`, `proxy` and `ca_file` of the server",
+        };
+        Some(hint.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_quoted_is_short_and_safe() {
+        // fault H8
+        let page = format!("<html>\n\x1b[31m`{}", "x".repeat(500));
+        let quoted = safe(page.as_bytes());
+        assert!(quoted.starts_with("<html> "));
+        assert!(quoted.len() <= 210 && !quoted.contains(['\n', '\x1b', '`']));
+    }
+}

@@ -1,0 +1,126 @@
+//! The writing end of a link over HTTP: messages are handed to the session's task, which posts them.
+//!
+//! Never waits: what does not fit is refused. What the head of a request must repeat of its body in
+//! the stateless era travels beside it, so that no message is parsed again.
+
+use bytes::Bytes;
+use gantry_model::era::ProtocolVersion;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::transport::stdio::SendError;
+
+/// How many messages may wait for the session's task, which never waits itself.
+const QUEUE: usize = 4096;
+
+/// What the head of a request repeats of its body.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// The method; empty for an answer.
+    pub(crate) method: Box<str>,
+    /// The tool's or prompt's name, or the resource's address.
+    pub(crate) name: Option<Box<str>>,
+    /// Arguments that the tool's schema wants repeated, by header.
+    pub(crate) params: Vec<(Box<str>, Box<str>)>,
+}
+
+impl Head {
+    /// Makes the head of a message that names nothing.
+    pub(crate) fn of(method: &str) -> Box<Self> {
+        Box::new(Self {
+            method: method.into(),
+            ..Self::default()
+        })
+    }
+}
+
+/// A message on its way out.
+#[derive(Debug, Clone)]
+pub(crate) struct Letter {
+    /// The call that its answer ends.
+    pub(crate) call: Option<u64>,
+    /// The message, without a line feed.
+    pub(crate) body: Bytes,
+    pub(crate) head: Box<Head>,
+}
+
+/// What the session's task is told.
+#[derive(Debug)]
+pub(crate) enum Out {
+    Letter(Letter),
+    /// Nobody waits for a call any more; the notice tells a server of the handshake era.
+    TakenBack {
+        call: u64,
+        notice: Option<Bytes>,
+    },
+    /// The version that was agreed on.
+    Speak(ProtocolVersion),
+}
+
+/// The writing end of a link over HTTP.
+#[derive(Debug)]
+pub(crate) struct HttpOutbox {
+    out: mpsc::Sender<Out>,
+    closed: CancellationToken,
+}
+
+impl HttpOutbox {
+    /// Makes both ends; the second value is the session's, the token tells it to end.
+    pub(crate) fn new() -> (Self, mpsc::Receiver<Out>, CancellationToken) {
+        let (out, receiver) = mpsc::channel(QUEUE);
+        let closed = CancellationToken::new();
+        let outbox = Self {
+            out,
+            closed: closed.clone(),
+        };
+        (outbox, receiver, closed)
+    }
+
+    /// Hands over a message; `line` may end with a line feed.
+    pub(crate) fn send(
+        &self,
+        call: Option<u64>,
+        line: Vec<u8>,
+        head: Option<Box<Head>>,
+    ) -> Result<(), SendError> {
+        self.put(Out::Letter(Letter {
+            call,
+            body: without_end(line),
+            head: head.unwrap_or_default(),
+        }))
+    }
+
+    /// Takes a call back.
+    pub(crate) fn take_back(&self, call: u64, notice: Option<Vec<u8>>) {
+        let notice = notice.map(without_end);
+        self.put(Out::TakenBack { call, notice })
+            .unwrap_or_default();
+    }
+
+    /// Says which version is spoken from now on.
+    pub(crate) fn speak(&self, version: ProtocolVersion) {
+        self.put(Out::Speak(version)).unwrap_or_default();
+    }
+
+    fn put(&self, out: Out) -> Result<(), SendError> {
+        if self.closed.is_cancelled() {
+            return Err(SendError::Closed);
+        }
+        self.out.try_send(out).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => SendError::NotReading,
+            mpsc::error::TrySendError::Closed(_) => SendError::Closed,
+        })
+    }
+
+    /// Ends the session.
+    pub(crate) fn close(&self) {
+        self.closed.cancel();
+    }
+}
+
+fn without_end(mut line: Vec<u8>) -> Bytes {
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    }
+    line.into()
+}

@@ -1,0 +1,367 @@
+//! One remote server as it is reached: its URL, its headers, its client. Every request to it goes
+//! through [`Remote::send`], which judges the address, follows redirects within the origin only,
+//! and classes what goes wrong. The headers never leave the origin. faults H3, H4
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use gantry_model::spec::RemoteLaunch;
+use reqwest::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
+    WWW_AUTHENTICATE,
+};
+use reqwest::{Client, Method, Response, StatusCode};
+use url::Url;
+
+use super::address::AddressPolicy;
+use super::body::{Body, whole};
+use super::client::{CONNECT, Clients};
+use super::error::{HttpError, safe};
+use crate::credentials::{Credentials, Retry};
+
+/// How many redirects within the origin are followed.
+const MOST_REDIRECTS: usize = 3;
+/// How long a server may ask to be left alone. fault H9
+const LONGEST_AWAY: Duration = Duration::from_secs(60);
+/// How much is read of an answer that is quoted.
+const QUOTABLE: usize = 1024;
+/// How long that may take.
+const QUOTING: Duration = Duration::from_secs(2);
+
+/// One remote server as it is reached.
+pub(crate) struct Remote {
+    client: Client,
+    policy: AddressPolicy,
+    pub(crate) url: Url,
+    pub(crate) origin: String,
+    headers: HeaderMap,
+    /// What it is shown of us, unless the headers say that.
+    credentials: Option<Credentials>,
+}
+
+/// One request to a remote server.
+#[derive(Debug, Clone)]
+pub(crate) struct Asking<'a> {
+    pub(crate) method: Method,
+    pub(crate) url: &'a Url,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    /// How long the head of the answer may take; as long as somebody waits, if nothing is said.
+    pub(crate) within: Option<Duration>,
+}
+
+impl<'a> Asking<'a> {
+    /// Makes a request that posts a message.
+    pub(crate) fn post(url: &'a Url, body: Bytes, accept: &'static str) -> Self {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(ACCEPT, HeaderValue::from_static(accept));
+        Self {
+            method: Method::POST,
+            url,
+            headers,
+            body,
+            within: None,
+        }
+    }
+
+    /// Makes a request for a stream of events.
+    pub(crate) fn events(url: &'a Url) -> Self {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        Self {
+            method: Method::GET,
+            url,
+            headers,
+            body: Bytes::new(),
+            within: None,
+        }
+    }
+
+    /// Sets a header whose value is known to fit one.
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
+        let name = HeaderName::from_bytes(name.as_bytes());
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) {
+            self.headers.insert(name, value);
+        }
+    }
+}
+
+impl Remote {
+    /// Prepares the way to a server.
+    pub(crate) fn new(
+        clients: &Clients,
+        launch: &RemoteLaunch,
+        credentials: Option<Credentials>,
+    ) -> Result<Self, HttpError> {
+        let shown = launch.shown_url();
+        let setup = |why: String| HttpError::Setup {
+            origin: shown.clone(),
+            why,
+        };
+        let url = Url::parse(&launch.url).map_err(|error| setup(error.to_string()))?;
+        let (client, policy) = clients.client(&url, launch)?;
+        let mut headers = HeaderMap::new();
+        for (name, value) in &launch.headers {
+            let name = HeaderName::from_bytes(name.as_bytes());
+            let value = HeaderValue::from_str(value);
+            let (Ok(name), Ok(mut value)) = (name, value) else {
+                return Err(setup("a header cannot be sent".into()));
+            };
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+        Ok(Self {
+            client,
+            policy,
+            origin: url.origin().ascii_serialization(),
+            url,
+            headers,
+            credentials,
+        })
+    }
+
+    /// Sends a request and returns the head of what is answered, whatever its status.
+    pub(crate) async fn send(&self, asking: &Asking<'_>) -> Result<Response, HttpError> {
+        let sending = self.shown(asking);
+        let Some(within) = asking.within else {
+            return sending.await;
+        };
+        let silent = |_| HttpError::Silent {
+            origin: self.origin.clone(),
+            what: "did not answer",
+            after: within,
+        };
+        tokio::time::timeout(within, sending)
+            .await
+            .map_err(silent)?
+    }
+
+    /// Sends a request with what we have to show; a refusal of that is heard once.
+    async fn shown(&self, asking: &Asking<'_>) -> Result<Response, HttpError> {
+        let Some(credentials) = &self.credentials else {
+            return self.follow(asking, None).await;
+        };
+        let used = credentials.bearer().await?;
+        let response = self.follow(asking, used.as_ref()).await?;
+        let status = response.status().as_u16();
+        if let Some(used) = used.as_ref().filter(|_| status != 401) {
+            credentials.accepted(used);
+        }
+        if !matches!(status, 401 | 403) {
+            return Ok(response);
+        }
+        let challenge = challenge(response.headers());
+        let heard = credentials.refused(used.as_ref(), status, challenge.as_deref());
+        match heard.await? {
+            Retry::No => Ok(response),
+            Retry::Now => {
+                drop(response);
+                let better = credentials.bearer().await?;
+                let response = self.follow(asking, better.as_ref()).await?;
+                if let Some(better) = better.filter(|_| response.status() != 401) {
+                    credentials.accepted(&better);
+                }
+                Ok(response)
+            }
+        }
+    }
+
+    async fn follow(
+        &self,
+        asking: &Asking<'_>,
+        shown: Option<&HeaderValue>,
+    ) -> Result<Response, HttpError> {
+        let mut url = asking.url.clone();
+        for _ in 0..=MOST_REDIRECTS {
+            self.judge(&url)?;
+            let response = self.send_once(asking, &url, shown).await?;
+            match self.target(asking, &url, &response)? {
+                Some(next) => url = next,
+                None => return Ok(response),
+            }
+        }
+        Err(self.leads_to(&url))
+    }
+
+    async fn send_once(
+        &self,
+        asking: &Asking<'_>,
+        url: &Url,
+        shown: Option<&HeaderValue>,
+    ) -> Result<Response, HttpError> {
+        let mut headers = self.headers.clone();
+        if let Some(shown) = shown {
+            headers.insert(AUTHORIZATION, shown.clone());
+        }
+        headers.extend(asking.headers.clone());
+        let request = self
+            .client
+            .request(asking.method.clone(), url.clone())
+            .headers(headers)
+            .body(asking.body.clone());
+        let sent = request.send().await;
+        sent.map_err(|error| HttpError::of(&self.origin, &error, CONNECT))
+    }
+
+    /// Judges where a request goes: the origin only, and no address that was not named.
+    fn judge(&self, url: &Url) -> Result<(), HttpError> {
+        if url.origin() != self.url.origin() {
+            return Err(self.leads_to(url));
+        }
+        self.policy
+            .judge(url)
+            .map_err(|refused| HttpError::Address {
+                host: refused.host,
+                address: refused.address.to_string(),
+            })
+    }
+
+    /// Returns where a redirect leads, if the answer is one that may be followed.
+    fn target(
+        &self,
+        asking: &Asking<'_>,
+        from: &Url,
+        response: &Response,
+    ) -> Result<Option<Url>, HttpError> {
+        let keeps_method = match response.status() {
+            StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => true,
+            StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND | StatusCode::SEE_OTHER => {
+                asking.method == Method::GET
+            }
+            _ => return Ok(None),
+        };
+        let location = response.headers().get(LOCATION);
+        let target = location
+            .and_then(|to| to.to_str().ok())
+            .and_then(|to| from.join(to).ok());
+        let Some(target) = target else {
+            return Ok(None);
+        };
+        let hides = !target.username().is_empty() || target.password().is_some();
+        if keeps_method && !hides && target.origin() == self.url.origin() {
+            return Ok(Some(target));
+        }
+        Err(self.leads_to(&target))
+    }
+
+    fn leads_to(&self, target: &Url) -> HttpError {
+        let to = format!("{}{}", target.origin().ascii_serialization(), target.path());
+        HttpError::Redirect {
+            origin: self.origin.clone(),
+            to: safe(to.as_bytes()),
+        }
+    }
+
+    /// Resolves a place that the server names, which must be of its own origin. fault H4
+    pub(crate) fn place(&self, named: &str) -> Result<Url, HttpError> {
+        let unusable = || HttpError::session(&self.origin, "it names a place that is no URL");
+        let place = self.url.join(named).map_err(|_| unusable())?;
+        if !place.username().is_empty() || place.password().is_some() {
+            return Err(unusable());
+        }
+        self.judge(&place)?;
+        Ok(place)
+    }
+
+    /// Classes an answer that is none, by its status and the beginning of what it says.
+    pub(crate) async fn unusable(&self, mut response: Response) -> HttpError {
+        let read = tokio::time::timeout(QUOTING, beginning(&self.origin, &mut response));
+        let said = read.await.unwrap_or_default();
+        self.class(&response, &said)
+    }
+
+    /// Classes an answer whose body was read.
+    pub(crate) fn class(&self, response: &Response, said: &[u8]) -> HttpError {
+        let (origin, status) = (self.origin.clone(), response.status().as_u16());
+        let text = |name: &HeaderName| {
+            let value = response.headers().get(name)?.to_str().ok()?;
+            Some(value.chars().take(1024).collect::<String>())
+        };
+        let retry_after = text(&RETRY_AFTER)
+            .and_then(|text| text.trim().parse().ok())
+            .map(|seconds| Duration::from_secs(seconds).min(LONGEST_AWAY));
+        let challenge = text(&WWW_AUTHENTICATE);
+        let said = safe(said);
+        match status {
+            401 => HttpError::Unauthorized { origin, challenge },
+            403 => HttpError::Forbidden { origin, challenge },
+            429 => HttpError::Limited {
+                origin,
+                retry_after: retry_after.unwrap_or(Duration::from_secs(1)),
+            },
+            500..=599 => HttpError::Failed {
+                origin,
+                status,
+                said,
+                retry_after,
+            },
+            200..=299 => HttpError::Content {
+                origin,
+                status,
+                found: text(&CONTENT_TYPE).map_or_else(
+                    || "nothing".to_owned(),
+                    |found| safe(&found.as_bytes()[..found.len().min(80)]),
+                ),
+                said,
+            },
+            _ => HttpError::Status {
+                origin,
+                status,
+                said,
+            },
+        }
+    }
+}
+
+/// Returns what a server says of the tokens that it wants, among all that it says of credentials.
+fn challenge(headers: &HeaderMap) -> Option<String> {
+    let said = headers.get_all(WWW_AUTHENTICATE).iter();
+    let mut said = said.filter_map(|value| value.to_str().ok());
+    let is_bearer = |text: &&str| text.trim().to_ascii_lowercase().starts_with("bearer");
+    said.find(is_bearer)
+        .map(|text| text.chars().take(4096).collect())
+}
+
+async fn beginning(origin: &str, response: &mut Response) -> Bytes {
+    let mut said = Vec::new();
+    while said.len() < QUOTABLE {
+        match super::body::chunk(origin, response).await {
+            Ok(Some(chunk)) => said.extend_from_slice(&chunk[..chunk.len().min(QUOTABLE)]),
+            Ok(None) | Err(_) => break,
+        }
+    }
+    said.into()
+}
+
+/// Tells what kind of body an answer has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    Json,
+    Events,
+    Other,
+}
+
+impl Content {
+    pub(crate) fn of(response: &Response) -> Self {
+        let found = response.headers().get(CONTENT_TYPE);
+        let found = found.and_then(|value| value.to_str().ok()).unwrap_or("");
+        let kind = found.split(';').next().unwrap_or_default().trim();
+        if kind.eq_ignore_ascii_case("application/json") {
+            Self::Json
+        } else if kind.eq_ignore_ascii_case("text/event-stream") {
+            Self::Events
+        } else {
+            Self::Other
+        }
+    }
+}
+
+/// Reads a body that should be an error's, for a moment.
+pub(crate) async fn said(origin: &str, response: &mut Response, limit: usize) -> Bytes {
+    let read = tokio::time::timeout(QUOTING, whole(origin, response, limit));
+    match read.await {
+        Ok(Ok(Body::Whole(body))) => body,
+        Ok(Ok(Body::TooLong) | Err(_)) | Err(_) => Bytes::new(),
+    }
+}

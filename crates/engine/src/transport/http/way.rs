@@ -1,0 +1,87 @@
+//! The way to places that a remote server only names, such as its authorization server: the same
+//! client and the same judgement of addresses as the server's own, but none of its headers. fault H4
+
+use gantry_model::spec::RemoteLaunch;
+use reqwest::{Client, Request, Response};
+use url::Url;
+
+use super::address::{AddressPolicy, NotPublic};
+use super::client::Clients;
+use super::error::HttpError;
+
+/// The way to places that a remote server names.
+#[derive(Debug, Clone)]
+pub(crate) struct Way {
+    client: Client,
+    policy: AddressPolicy,
+}
+
+/// Why such a place was not reached.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WayError {
+    /// It is at an address that is not public and was not named.
+    #[error(transparent)]
+    Address(#[from] NotPublic),
+    /// It did not answer.
+    #[error(transparent)]
+    Failed(#[from] reqwest::Error),
+}
+
+impl Way {
+    /// Prepares the way of a server.
+    pub(crate) fn new(clients: &Clients, launch: &RemoteLaunch) -> Result<Self, HttpError> {
+        let unusable = |error: url::ParseError| HttpError::Setup {
+            origin: launch.shown_url(),
+            why: error.to_string(),
+        };
+        let url = Url::parse(&launch.url).map_err(unusable)?;
+        let (client, policy) = clients.client(&url, launch)?;
+        Ok(Self { client, policy })
+    }
+
+    /// Sends a request, if its address may be reached; follows no redirect.
+    pub(crate) async fn execute(&self, request: Request) -> Result<Response, WayError> {
+        self.policy.judge(request.url())?;
+        Ok(self.client.execute(request).await?)
+    }
+
+    /// Returns the client, for requests whose addresses need no judgement.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_server_cannot_send_us_to_addresses_that_nobody_named() {
+        // fault H4
+        let way = |url: &str| Way::new(&Clients::default(), &RemoteLaunch::new(url)).unwrap();
+        let ask = |to: &str| Request::new(reqwest::Method::GET, Url::parse(to).unwrap());
+        let public = way("https://example.com/mcp");
+        for to in [
+            "http://127.0.0.1:9/token",
+            "http://169.254.169.254/latest/meta-data",
+            "http://[::1]:9/",
+            "http://0x7f.1:9/",
+            "http://10.0.0.1/",
+        ] {
+            let refused = public.execute(ask(to)).await.unwrap_err();
+            assert!(matches!(refused, WayError::Address(_)), "{to}: {refused}");
+        }
+        // A name is judged by where it leads.
+        let named = public.execute(ask("http://localhost:9/")).await;
+        let said = format!("{:?}", named.unwrap_err());
+        assert!(said.contains("NotPublic"), "{said}");
+        let own = way("http://127.0.0.1:9/mcp");
+        let refused = own.execute(ask("http://127.0.0.1:9/token")).await;
+        assert!(
+            matches!(refused, Err(WayError::Failed(_))),
+            "nobody listens"
+        );
+        let other = own.execute(ask("http://169.254.169.254/")).await;
+        assert!(matches!(other, Err(WayError::Address(_))));
+    }
+}

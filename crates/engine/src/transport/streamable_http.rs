@@ -1,0 +1,141 @@
+//! Streamable HTTP, of both eras: each message is posted by a task of its own, answers come as JSON
+//! or as events and go to the link.
+//!
+//! Handshake era: a session id, a stream for what belongs to no call, resumption after an event, one
+//! re-initialise when the session has expired. Stateless era: none of that; a call is taken back by
+//! dropping its request. Restarts nothing: when it can go no further it ends and says why. Entry
+//! points: [`Session::new`] and [`Session::run`].
+
+mod post;
+mod session;
+mod stream;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use self::session::State;
+use super::http::{HttpError, Letter, Out, Remote, Replies};
+
+/// How long a message that nobody waits for may take to be taken.
+const UNAWAITED: Duration = Duration::from_secs(30);
+/// The longest event, after decompression. fault H5
+pub(super) const LONGEST_EVENT: usize = 16 << 20;
+
+/// An open link to a server over streamable HTTP.
+pub(crate) struct Session<R> {
+    remote: Remote,
+    replies: R,
+    tracker: TaskTracker,
+    state: Mutex<State>,
+    /// One at a time makes a session anew, for all.
+    renewing: tokio::sync::Mutex<()>,
+    /// The calls that are under way, each with what ends it.
+    calls: Mutex<HashMap<u64, CancellationToken>>,
+    /// Ends every task of the session.
+    over: CancellationToken,
+    /// Why the session cannot go on; the first word counts.
+    why: Mutex<Option<HttpError>>,
+}
+
+impl<R: Replies> Session<R> {
+    /// Prepares a session; nothing is sent yet.
+    pub(crate) fn new(remote: Remote, replies: R, tracker: TaskTracker) -> Arc<Self> {
+        Arc::new(Self {
+            remote,
+            replies,
+            tracker,
+            state: Mutex::default(),
+            renewing: tokio::sync::Mutex::new(()),
+            calls: Mutex::default(),
+            over: CancellationToken::new(),
+            why: Mutex::default(),
+        })
+    }
+
+    /// Posts what comes until it is closed, which returns nothing, or can go no further.
+    pub(crate) async fn run(
+        self: Arc<Self>,
+        mut out: mpsc::Receiver<Out>,
+        closed: CancellationToken,
+    ) -> Option<HttpError> {
+        loop {
+            tokio::select! {
+                biased; // The end first, ours before the server's.
+                () = closed.cancelled() => break,
+                () = self.over.cancelled() => break,
+                next = out.recv() => match next {
+                    Some(Out::Letter(letter)) if letter.head.method.as_ref() == session::GREETED => {
+                        // What follows it must find the handshake done.
+                        let delivered = Arc::clone(&self).deliver(letter);
+                        let stop = async {
+                            tokio::select! {
+                                () = closed.cancelled() => {}
+                                () = self.over.cancelled() => {}
+                            }
+                        };
+                        tokio::select! {
+                            () = stop => break,
+                            () = delivered => self.begin_listening().await,
+                        }
+                    }
+                    Some(next) => self.take(next),
+                    None => break,
+                },
+            }
+        }
+        self.over.cancel();
+        let why = lock(&self.why).take();
+        if why.is_none() {
+            self.farewell().await;
+        }
+        why
+    }
+
+    fn take(self: &Arc<Self>, out: Out) {
+        match out {
+            Out::Letter(letter) => self.post(letter),
+            Out::Speak(version) => lock(&self.state).version = Some(version),
+            Out::TakenBack { call, notice } => {
+                if let Some(under_way) = lock(&self.calls).remove(&call) {
+                    under_way.cancel();
+                }
+                let notice = notice.filter(|_| self.is_handshake());
+                if let Some(body) = notice {
+                    let head = super::http::Head::of("notifications/cancelled");
+                    self.post(Letter {
+                        call: None,
+                        body,
+                        head,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Posts a message in a task of its own.
+    fn post(self: &Arc<Self>, letter: Letter) {
+        let end = self.over.child_token();
+        if let Some(call) = letter.call {
+            lock(&self.calls).insert(call, end.clone());
+        }
+        let session = Arc::clone(self);
+        self.tracker.spawn(async move {
+            end.run_until_cancelled(session.deliver(letter)).await;
+        });
+    }
+
+    /// Ends the session; the first reason counts.
+    fn end(&self, error: HttpError) {
+        lock(&self.why).get_or_insert(error);
+        self.over.cancel();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

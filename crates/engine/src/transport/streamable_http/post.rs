@@ -1,0 +1,223 @@
+//! One message on its way: posted, answered, and what an answer that is none means. faults H8, H9
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_model::jsonrpc::{self, ErrorBody, Limits, Message, Outcome};
+use gantry_model::jsonrpc::{METHOD_NOT_FOUND, Unaddressed, salvage_unaddressed};
+use reqwest::{Response, StatusCode};
+
+use super::super::http::{
+    Body, Content, HttpError, Letter, MOST_ERROR, Replies, drained, each_message, said, whole,
+};
+use super::{Session, lock};
+use crate::server::pending::Failure;
+
+/// The request whose answer is a stream that stands open.
+const SUBSCRIPTION: &str = "subscriptions/listen";
+/// The code with which many servers say that they know no such session.
+const NO_SESSION: i64 = -32000;
+/// How long after a stream of news was cut the next is asked for, at first and at last.
+const LISTEN_FIRST: Duration = Duration::from_secs(1);
+const LISTEN_LAST: Duration = Duration::from_secs(60);
+
+/// What an answer with another status than success means.
+enum Refused {
+    /// It is the server's answer all the same, and was delivered.
+    Answered,
+    /// The session is not known any more, so that the message was not looked at.
+    Expired,
+}
+
+impl<R: Replies> Session<R> {
+    /// Posts a message and sees to its answer; whatever happens, its call ends.
+    pub(super) async fn deliver(self: Arc<Self>, letter: Letter) {
+        self.remember(&letter);
+        let outcome = match letter.head.method.as_ref() {
+            SUBSCRIPTION => self.subscribe(&letter).await,
+            _ => self.exchange(&letter).await,
+        };
+        if let Some(call) = letter.call {
+            lock(&self.calls).remove(&call);
+        }
+        let Err(failure) = outcome else { return };
+        let error = match &failure {
+            Failure::Remote(error) => Some(error.clone()),
+            Failure::Protocol(_)
+            | Failure::TooLarge(_)
+            | Failure::Exited(_)
+            | Failure::NotReading => None,
+        };
+        if let Some(call) = letter.call {
+            self.replies.fail(call, failure);
+        }
+        match error {
+            Some(error) if error.ends_session() => self.end(error),
+            Some(HttpError::Cut { .. }) => self.replies.doubt(),
+            Some(_) | None => {}
+        }
+    }
+
+    /// Keeps a stream of news open; what it missed while it was cut is told as missed.
+    async fn subscribe(&self, letter: &Letter) -> Result<(), Failure> {
+        let mut wait = LISTEN_FIRST;
+        loop {
+            match self.exchange(letter).await {
+                Err(Failure::Remote(HttpError::Cut { .. } | HttpError::Failed { .. })) => {}
+                ended => return ended,
+            }
+            self.replies.doubt();
+            tokio::time::sleep(wait.mul_f64(crate::clock::jitter())).await;
+            wait = (2 * wait).min(LISTEN_LAST);
+            self.replies.missed_news();
+        }
+    }
+
+    async fn exchange(&self, letter: &Letter) -> Result<(), Failure> {
+        let mut renewed = false;
+        loop {
+            let (generation, has_session) = self.generation();
+            let asking = self.asking(letter);
+            let response = self.remote.send(&asking).await.map_err(Failure::Remote)?;
+            let checked = self.check(&response, &letter.head.method);
+            checked.map_err(|error| {
+                self.end(error.clone());
+                Failure::Remote(error)
+            })?;
+            if response.status().is_success() {
+                return self.answered(response, letter).await;
+            }
+            let names_session = has_session && asking.headers.contains_key("mcp-session-id");
+            match self.refused(response, letter, names_session).await? {
+                Refused::Answered => return Ok(()),
+                Refused::Expired if !renewed => {
+                    renewed = true;
+                    self.renew(generation).await.map_err(|error| {
+                        self.end(error.clone());
+                        Failure::Remote(error)
+                    })?;
+                }
+                Refused::Expired => {
+                    let why = "the server forgets it at once";
+                    let error = HttpError::session(&self.remote.origin, why);
+                    return Err(Failure::Remote(error));
+                }
+            }
+        }
+    }
+
+    /// Sees to an answer with a status of success.
+    async fn answered(&self, mut response: Response, letter: &Letter) -> Result<(), Failure> {
+        let Some(call) = letter.call else {
+            drained(response).await;
+            return Ok(());
+        };
+        match Content::of(&response) {
+            Content::Events => self.follow(response, call).await,
+            Content::Json => {
+                let limit = self.replies.most_bytes(call);
+                let read = whole(&self.remote.origin, &mut response, limit).await;
+                let body = match read.map_err(Failure::Remote)? {
+                    Body::Whole(body) => body,
+                    Body::TooLong => return Err(Failure::TooLarge(limit)),
+                };
+                each_message(body.clone(), |message| self.replies.line_of(call, message));
+                match self.replies.waits(call) {
+                    true => Err(Failure::Remote(self.remote.class(&response, &body))),
+                    false => Ok(()),
+                }
+            }
+            Content::Other => Err(Failure::Remote(self.remote.unusable(response).await)),
+        }
+    }
+
+    /// Sees to an answer with another status.
+    async fn refused(
+        &self,
+        mut response: Response,
+        letter: &Letter,
+        names_session: bool,
+    ) -> Result<Refused, Failure> {
+        let status = response.status();
+        let is_final = matches!(
+            status,
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS
+        );
+        let body = said(&self.remote.origin, &mut response, MOST_ERROR).await;
+        if is_final {
+            return Err(Failure::Remote(self.remote.class(&response, &body)));
+        }
+        let forgotten = match status {
+            StatusCode::NOT_FOUND => !is_unknown_method(&body),
+            StatusCode::BAD_REQUEST => {
+                salvage_unaddressed(&body) == Some(Unaddressed::Error(NO_SESSION))
+            }
+            _ => false,
+        };
+        if names_session && forgotten {
+            return Ok(Refused::Expired);
+        }
+        if let Some(call) = letter.call
+            && is_answer(&body, call)
+        {
+            each_message(body.clone(), |message| self.replies.line_of(call, message));
+            if !self.replies.waits(call) {
+                return Ok(Refused::Answered);
+            }
+        }
+        Err(Failure::Remote(self.remote.class(&response, &body)))
+    }
+}
+
+/// Tells whether a body answers a call: with its id, or with an error that names none.
+fn is_answer(body: &[u8], call: u64) -> bool {
+    if let Some(Unaddressed::Error(_)) = salvage_unaddressed(body) {
+        return true;
+    }
+    match jsonrpc::parse(body, &Limits::default()) {
+        Ok(incoming) => match incoming.message {
+            Message::Response(response) => response.id.matches_u64() == Some(call),
+            Message::Request(_) | Message::Notification(_) => false,
+        },
+        Err(_) => false,
+    }
+}
+
+/// Tells whether a body says that a method is not known, which no lost session would.
+fn is_unknown_method(body: &[u8]) -> bool {
+    let Ok(incoming) = jsonrpc::parse(body, &Limits::default()) else {
+        return false;
+    };
+    let Message::Response(response) = incoming.message else {
+        return false;
+    };
+    match response.outcome {
+        Outcome::Error(error) => {
+            ErrorBody::read(error).is_some_and(|error| error.code == METHOD_NOT_FOUND)
+        }
+        Outcome::Result(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_without_an_id_answers_the_request_it_came_to() {
+        // protocol.md §1.3: servers of the handshake era answer a probe so.
+        let body = br#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"x"},"id":null}"#;
+        assert!(is_answer(body, 7));
+        let other = br#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"x"},"id":8}"#;
+        assert!(!is_answer(other, 7) && is_answer(other, 8));
+        assert!(!is_answer(b"<html>", 7));
+    }
+
+    #[test]
+    fn an_unknown_method_is_no_lost_session() {
+        // fault H9
+        let unknown = br#"{"jsonrpc":"2.0","error":{"code":-32601,"message":"x"},"id":8}"#;
+        assert!(is_unknown_method(unknown));
+        assert!(!is_unknown_method(b"Session not found"));
+    }
+}

@@ -1,0 +1,252 @@
+//! What a session of the handshake era remembers, what every request says of it, and how it is made
+//! anew when the server has forgotten it. faults H9, H10
+
+use bytes::Bytes;
+use gantry_model::era::headers::{METHOD, NAME, PROTOCOL_VERSION, SESSION_ID, encode};
+use gantry_model::era::{Era, ProtocolVersion};
+use gantry_model::jsonrpc::{self, Limits, Message, Outcome, Raw};
+use reqwest::header::HeaderValue;
+use reqwest::{Method, Response};
+
+use super::super::events::Events;
+use super::super::http::{
+    Asking, Body, Content, HttpError, Letter, Replies, chunk, drained, each_message, whole,
+};
+use super::{LONGEST_EVENT, Session, UNAWAITED, lock};
+
+/// The request that begins a session.
+const GREETING: &str = "initialize";
+/// The notification that a session has begun.
+pub(super) const GREETED: &str = "notifications/initialized";
+/// What a client of streamable HTTP accepts.
+const ACCEPTED: &str = "application/json, text/event-stream";
+/// The longest id of a session.
+const LONGEST_ID: usize = 1024;
+/// How long the end of a session may take to be heard.
+const FAREWELL: std::time::Duration = std::time::Duration::from_millis(1500);
+/// The longest answer to a greeting.
+const LONGEST_GREETING: usize = 1 << 20;
+
+/// What a session remembers.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// The version that was agreed on.
+    pub(super) version: Option<ProtocolVersion>,
+    /// Its id, if the server gave one.
+    id: Option<HeaderValue>,
+    /// How often it was made anew.
+    generation: u64,
+    /// How the server was greeted, for the next time.
+    greeting: Option<Letter>,
+    greeted: Option<Letter>,
+}
+
+impl<R: Replies> Session<R> {
+    pub(super) fn is_handshake(&self) -> bool {
+        let version = lock(&self.state).version;
+        version.is_some_and(|version| version.era() == Era::Handshake)
+    }
+
+    /// Returns how often the session was made anew, and whether the server gave it an id.
+    pub(super) fn generation(&self) -> (u64, bool) {
+        let state = lock(&self.state);
+        (state.generation, state.id.is_some())
+    }
+
+    /// Notes what a session is made anew with.
+    pub(super) fn remember(&self, letter: &Letter) {
+        let mut state = lock(&self.state);
+        match letter.head.method.as_ref() {
+            GREETING => state.greeting = Some(letter.clone()),
+            GREETED => state.greeted = Some(letter.clone()),
+            _ => {}
+        }
+    }
+
+    /// Makes the request that posts a message.
+    pub(super) fn asking(&self, letter: &Letter) -> Asking<'_> {
+        let mut asking = Asking::post(&self.remote.url, letter.body.clone(), ACCEPTED);
+        asking.within = letter.call.is_none().then_some(UNAWAITED);
+        let head = &letter.head;
+        let spoken = lock(&self.state).version;
+        let stateless = match head.method.as_ref() {
+            GREETING => return asking,
+            "server/discover" => Some(spoken.unwrap_or(ProtocolVersion::LATEST)),
+            _ => spoken,
+        };
+        match stateless.filter(|version| version.era() == Era::Stateless) {
+            Some(version) => {
+                asking.set(PROTOCOL_VERSION, version.as_str());
+                if !head.method.is_empty() {
+                    asking.set(METHOD, &head.method);
+                }
+                if let Some(name) = &head.name {
+                    asking.set(NAME, &encode(name));
+                }
+                for (name, value) in &head.params {
+                    asking.set(&format!("Mcp-Param-{name}"), &encode(value));
+                }
+            }
+            None => self.name_session(&mut asking),
+        }
+        asking
+    }
+
+    /// Says in which session, and in which version, something is asked.
+    pub(super) fn name_session(&self, asking: &mut Asking<'_>) {
+        let state = lock(&self.state);
+        if let Some(version) = state.version.filter(|version| version.has_version_header()) {
+            asking.set(PROTOCOL_VERSION, version.as_str());
+        }
+        if let Some(id) = &state.id {
+            asking.headers.insert("mcp-session-id", id.clone());
+        }
+    }
+
+    /// Judges what an answer says of the session; only a greeting may begin one.
+    pub(super) fn check(&self, response: &Response, method: &str) -> Result<(), HttpError> {
+        let broken = |why: &str| HttpError::session(&self.remote.origin, why);
+        let mut given = response.headers().get_all(SESSION_ID).iter();
+        let (given, more) = (given.next(), given.next());
+        if more.is_some() {
+            return Err(broken("it has two ids"));
+        }
+        if let Some(id) = given
+            && !is_id(id.as_bytes())
+        {
+            return Err(broken("its id is empty, too long or not visible ASCII"));
+        }
+        let mut state = lock(&self.state);
+        if method == GREETING {
+            if response.status().is_success() {
+                state.id = given.cloned();
+            }
+            return Ok(());
+        }
+        match (given, &state.id) {
+            (Some(given), Some(known)) if given != known => Err(broken("its id has changed")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the session anew, once for all who found it gone in this generation.
+    pub(super) async fn renew(&self, generation: u64) -> Result<(), HttpError> {
+        let _turn = self.renewing.lock().await;
+        let (greeting, greeted, version) = {
+            let state = lock(&self.state);
+            if state.generation != generation {
+                return Ok(());
+            }
+            let greeting = state.greeting.clone();
+            (greeting, state.greeted.clone(), state.version)
+        };
+        let gone = |why: &str| HttpError::session(&self.remote.origin, why);
+        let greeting = greeting.ok_or_else(|| gone("the server has forgotten it"))?;
+        lock(&self.state).id = None;
+        let mut asking = self.asking(&greeting);
+        asking.within = Some(UNAWAITED);
+        let response = self.remote.send(&asking).await?;
+        if !response.status().is_success() {
+            return Err(self.remote.unusable(response).await);
+        }
+        self.check(&response, GREETING)?;
+        let answer = tokio::time::timeout(UNAWAITED, self.first_answer(response)).await;
+        let answer = answer.map_err(|_| gone("the server does not answer a new greeting"))??;
+        let chosen = agreed(&answer).ok_or_else(|| gone("the server refuses a new greeting"))?;
+        if Some(chosen) != version {
+            return Err(gone("the server speaks another version now"));
+        }
+        if let Some(greeted) = greeted {
+            let mut asking = self.asking(&greeted);
+            asking.within = Some(UNAWAITED);
+            drained(self.remote.send(&asking).await?).await;
+        }
+        lock(&self.state).generation += 1;
+        // Whatever the server said meanwhile was said to nobody.
+        self.replies.missed_news();
+        Ok(())
+    }
+
+    /// Returns the first answer in a body of either kind.
+    async fn first_answer(&self, mut response: Response) -> Result<Bytes, HttpError> {
+        let origin = &self.remote.origin;
+        let none = || HttpError::cut(origin, "it ended without an answer");
+        match Content::of(&response) {
+            Content::Json => match whole(origin, &mut response, LONGEST_GREETING).await? {
+                Body::Whole(body) => Ok(body),
+                Body::TooLong => Err(none()),
+            },
+            Content::Events => {
+                let mut events = Events::new(LONGEST_EVENT);
+                while let Some(piece) = chunk(origin, &mut response).await? {
+                    events.push(&piece);
+                    while let Some(event) = events.next().map_err(|_| none())? {
+                        let mut found = None;
+                        each_message(event.data, |message| {
+                            found = found.take().or_else(|| agreed(&message).map(|_| message));
+                        });
+                        if let Some(answer) = found {
+                            drained(response).await;
+                            return Ok(answer);
+                        }
+                    }
+                }
+                Err(none())
+            }
+            Content::Other => Err(self.remote.unusable(response).await),
+        }
+    }
+
+    /// Tells the server that its session is over. What becomes of that is no matter.
+    pub(super) async fn farewell(&self) {
+        let (_, has_id) = self.generation();
+        if !has_id {
+            return;
+        }
+        let mut asking = Asking::events(&self.remote.url);
+        asking.method = Method::DELETE;
+        asking.within = Some(FAREWELL);
+        self.name_session(&mut asking);
+        drop(self.remote.send(&asking).await);
+    }
+}
+
+/// Returns the version that an answer to a greeting agrees on.
+fn agreed(answer: &[u8]) -> Option<ProtocolVersion> {
+    let incoming = jsonrpc::parse(answer, &Limits::default()).ok()?;
+    let Message::Response(response) = incoming.message else {
+        return None;
+    };
+    let Outcome::Result(result) = response.outcome else {
+        return None;
+    };
+    let chosen = result.get("protocolVersion").and_then(Raw::string)?;
+    chosen.parse().ok()
+}
+
+/// Visible ASCII, and not too long.
+fn is_id(id: &[u8]) -> bool {
+    !id.is_empty() && id.len() <= LONGEST_ID && id.iter().all(u8::is_ascii_graphic)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_visible_and_short() {
+        // fault H10
+        assert!(is_id(b"1868a90c-7e5e"));
+        assert!(!is_id(b""));
+        assert!(!is_id(b"a b"));
+        assert!(!is_id("ü".as_bytes()));
+        assert!(!is_id(&[b'a'; 10 << 10]));
+    }
+
+    #[test]
+    fn only_an_agreement_is_one() {
+        let answer = br#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18"}}"#;
+        assert_eq!(agreed(answer), Some(ProtocolVersion::V2025_06_18));
+        assert_eq!(agreed(br#"{"jsonrpc":"2.0","method":"x"}"#), None);
+    }
+}

@@ -1,0 +1,220 @@
+//! Streams of events: a call's own, and in the handshake era the one for everything else.
+//!
+//! A stream that is cut is resumed after the last event that had an id, else what waited on it ends
+//! at once. faults H6, H7
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_model::backoff::Backoff;
+use reqwest::{Response, StatusCode};
+use tokio::sync::oneshot;
+
+use super::super::events::{Event, Events};
+use super::super::http::{Asking, Content, HttpError, Replies, chunk, drained, each_message};
+use super::{LONGEST_EVENT, Session, UNAWAITED};
+use crate::clock::jitter;
+use crate::server::pending::Failure;
+
+/// How long a stream is left alone before it is resumed, if the server does not say.
+const RESUME: Duration = Duration::from_secs(1);
+/// How long the first message after the handshake waits for the server's own stream.
+const MOMENT: Duration = Duration::from_millis(500);
+/// How often a call's stream is resumed without a new event.
+const BARREN: u32 = 3;
+
+/// Why the reading of a stream ended.
+enum Read {
+    /// The call was answered.
+    Answered,
+    /// The stream is over, or was cut.
+    Ended(HttpError),
+}
+
+/// What asking for the server's own stream led to.
+enum Opened {
+    Stream(Response),
+    /// The server has none, which is its right.
+    None,
+    /// The session is not known any more.
+    Expired,
+}
+
+impl<R: Replies> Session<R> {
+    /// Reads a call's own stream until the call is answered.
+    pub(super) async fn follow(&self, response: Response, call: u64) -> Result<(), Failure> {
+        let mut events = Events::new(LONGEST_EVENT);
+        let mut response = response;
+        let (mut barren, mut last_id) = (0, None);
+        loop {
+            let ended = match self.read_call(&mut response, &mut events, call).await? {
+                Read::Answered => {
+                    drained(response).await;
+                    return Ok(());
+                }
+                Read::Ended(error) => error,
+            };
+            if !self.replies.waits(call) {
+                return Ok(());
+            }
+            let Some(id) = events.last_id().filter(|_| self.is_handshake()) else {
+                return Err(Failure::Remote(ended));
+            };
+            barren = if last_id.as_deref() == Some(id) {
+                barren + 1
+            } else {
+                0
+            };
+            if barren >= BARREN {
+                return Err(Failure::Remote(ended));
+            }
+            last_id = Some(id.to_owned());
+            tokio::time::sleep(events.retry().unwrap_or(RESUME)).await;
+            response = match self.open(last_id.as_deref()).await {
+                Ok(Opened::Stream(response)) => response,
+                Ok(Opened::None | Opened::Expired) => return Err(Failure::Remote(ended)),
+                Err(error) => return Err(Failure::Remote(error)),
+            };
+        }
+    }
+
+    async fn read_call(
+        &self,
+        response: &mut Response,
+        events: &mut Events,
+        call: u64,
+    ) -> Result<Read, Failure> {
+        let origin = &self.remote.origin;
+        loop {
+            let piece = match chunk(origin, response).await {
+                Ok(Some(piece)) => piece,
+                Ok(None) => {
+                    let why = "the stream ended without the answer";
+                    return Ok(Read::Ended(HttpError::cut(origin, why)));
+                }
+                Err(error) => return Ok(Read::Ended(error)),
+            };
+            events.push(&piece);
+            loop {
+                match events.next() {
+                    Ok(Some(event)) => {
+                        deliver(event, |message| self.replies.line_of(call, message));
+                    }
+                    Ok(None) => break,
+                    Err(_endless) => return Err(Failure::TooLarge(LONGEST_EVENT)),
+                }
+            }
+            if !self.replies.waits(call) {
+                return Ok(Read::Answered);
+            }
+        }
+    }
+
+    /// Begins to listen to what the server says beside its answers, if it has a stream for that, and
+    /// waits a moment for it: what a server asks during a call may come there, and not wait itself.
+    pub(super) async fn begin_listening(self: &Arc<Self>) {
+        if !self.is_handshake() || self.over.is_cancelled() {
+            return;
+        }
+        let session = Arc::clone(self);
+        let over = self.over.clone();
+        let (opening, opened) = oneshot::channel();
+        self.tracker.spawn(async move {
+            let listening = session.listen(opening);
+            if let Some(Err(error)) = over.run_until_cancelled(listening).await {
+                session.end(error);
+            }
+        });
+        drop(tokio::time::timeout(MOMENT, opened).await);
+    }
+
+    /// Listens until the server has no stream to offer; an error ends the session. `opening` is
+    /// dropped as soon as the server has answered for the first time.
+    async fn listen(&self, opening: oneshot::Sender<()>) -> Result<(), HttpError> {
+        let mut opening = Some(opening);
+        let backoff = Backoff::default();
+        let (mut attempt, mut last_id) = (0, None);
+        loop {
+            let (generation, _) = self.generation();
+            let opened = match self.open(last_id.as_deref()).await {
+                Err(error) if error.ends_session() => return Err(error),
+                opened => opened,
+            };
+            drop(opening.take());
+            let mut asked_for = None;
+            match opened {
+                Ok(Opened::None) => return Ok(()),
+                Ok(Opened::Expired) => {
+                    self.renew(generation).await?;
+                    last_id = None;
+                    attempt += 1;
+                }
+                Ok(Opened::Stream(mut response)) => {
+                    let mut events = Events::new(LONGEST_EVENT);
+                    if self.hear(&mut response, &mut events).await > 0 {
+                        attempt = 0;
+                    }
+                    asked_for = events.retry();
+                    let newest = events.last_id().map(str::to_owned);
+                    if newest.is_none() && last_id.is_none() {
+                        self.replies.missed_news();
+                    }
+                    last_id = newest.or(last_id);
+                    self.replies.doubt();
+                }
+                Err(_cut) => self.replies.doubt(),
+            }
+            let wait = asked_for.unwrap_or_else(|| RESUME.max(backoff.delay(attempt, jitter())));
+            attempt += 1;
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// Hears a stream to its end; returns how many events it had.
+    async fn hear(&self, response: &mut Response, events: &mut Events) -> usize {
+        let mut heard = 0;
+        while let Ok(Some(piece)) = chunk(&self.remote.origin, response).await {
+            events.push(&piece);
+            loop {
+                match events.next() {
+                    Ok(Some(event)) => {
+                        heard += 1;
+                        deliver(event, |message| self.replies.line(message));
+                    }
+                    Ok(None) => break,
+                    Err(_endless) => return heard,
+                }
+            }
+        }
+        heard
+    }
+
+    /// Asks for a stream: the server's own, or the rest of one after an event.
+    async fn open(&self, after: Option<&str>) -> Result<Opened, HttpError> {
+        let mut asking = Asking::events(&self.remote.url);
+        asking.within = Some(UNAWAITED);
+        self.name_session(&mut asking);
+        if let Some(id) = after {
+            asking.set("last-event-id", id);
+        }
+        let names_session = asking.headers.contains_key("mcp-session-id");
+        let response = self.remote.send(&asking).await?;
+        self.check(&response, "")?;
+        match response.status() {
+            status if status.is_success() && Content::of(&response) == Content::Events => {
+                Ok(Opened::Stream(response))
+            }
+            StatusCode::NOT_FOUND if names_session => Ok(Opened::Expired),
+            StatusCode::UNAUTHORIZED => Err(self.remote.unusable(response).await),
+            status if status.is_server_error() => Err(self.remote.unusable(response).await),
+            _ => Ok(Opened::None),
+        }
+    }
+}
+
+/// Hands over the messages of an event; other events than messages are not for us.
+fn deliver(event: Event, take: impl FnMut(bytes::Bytes)) {
+    if matches!(event.name.as_str(), "" | "message") && !event.data.is_empty() {
+        each_message(event.data, take);
+    }
+}

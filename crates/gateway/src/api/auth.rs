@@ -1,0 +1,194 @@
+//! Signing in to remote servers: `/api/v1/mcp/servers/{server}/auth` for administrators, and
+//! `/oauth/callback`, where a browser brings the answer.
+//!
+//! The callback is public: what lets an answer in is its `state`, which was given to nobody but who
+//! asked for the link, is good once and for ten minutes. Shows no token, ever.
+
+use axum::Router;
+use axum::extract::{Query, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use gantry_engine::{EngineError, SignInAnswer, SignInError};
+use http::header::HOST;
+use http::{HeaderMap, StatusCode};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::body::json;
+use super::views::{Link, SignInStatus};
+use super::{Api, Named, Who, html};
+use crate::http::error::{Problem, ProblemDocument};
+
+/// Where browsers bring the answers of authorization servers.
+pub(crate) const CALLBACK: &str = "/oauth/callback";
+
+/// Returns the routes, for administrators only.
+pub(super) fn routes() -> Router<Api> {
+    Router::new().route(
+        "/api/v1/mcp/servers/{server}/auth",
+        get(show).post(begin).delete(end),
+    )
+}
+
+/// Returns the route that browsers come to, which needs no key.
+pub(super) fn public_routes() -> Router<Api> {
+    Router::new().route("/oauth/callback", get(callback))
+}
+
+/// Makes a link at which a person signs in to a remote server. Its answer comes to
+/// `/oauth/callback` under the name that this request was addressed to.
+#[utoipa::path(post, path = "/api/v1/mcp/servers/{server}/auth", tag = "servers", operation_id = "sign_in",
+    params(("server" = String, Path, description = "Its name or id.")), responses(
+    (status = 201, description = "The link.", body = Link),
+    (status = 404, description = "`server.unknown`: there is none.", body = ProblemDocument<'static>,
+        content_type = "application/problem+json"),
+    (status = 409, description = "`sign_in.not_taken`: the server takes no sign-in.",
+        body = ProblemDocument<'static>, content_type = "application/problem+json"),
+    (status = 502, description = "`sign_in.unavailable`: its authorization server cannot be used.",
+        body = ProblemDocument<'static>, content_type = "application/problem+json"),
+))]
+pub(super) async fn begin(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Named(server): Named,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let redirect_uri = redirect_uri(&headers);
+    let begun = api
+        .engine()
+        .begin_sign_in(&caller, &server, &redirect_uri)
+        .await?;
+    Ok(json(StatusCode::CREATED, &Link::of(begun)))
+}
+
+/// Shows where a server's sign-in stands.
+#[utoipa::path(get, path = "/api/v1/mcp/servers/{server}/auth", tag = "servers", operation_id = "sign_in_status",
+    params(("server" = String, Path, description = "Its name or id.")), responses(
+    (status = 200, description = "Where it stands.", body = SignInStatus),
+    (status = 404, description = "`server.unknown`: there is none.", body = ProblemDocument<'static>,
+        content_type = "application/problem+json"),
+))]
+pub(super) async fn show(
+    State(api): State<Api>,
+    Named(server): Named,
+) -> Result<Response, Problem> {
+    let view = api.engine().sign_in(&server)?;
+    Ok(json(StatusCode::OK, &SignInStatus::of(view)))
+}
+
+/// Forgets a server's tokens, and has them revoked if its authorization server can do that.
+#[utoipa::path(delete, path = "/api/v1/mcp/servers/{server}/auth", tag = "servers", operation_id = "sign_out",
+    params(("server" = String, Path, description = "Its name or id.")), responses(
+    (status = 204, description = "Nothing is kept any more."),
+    (status = 404, description = "`server.unknown`: there is none.", body = ProblemDocument<'static>,
+        content_type = "application/problem+json"),
+    (status = 409, description = "`sign_in.not_taken`: the server takes no sign-in.",
+        body = ProblemDocument<'static>, content_type = "application/problem+json"),
+))]
+pub(super) async fn end(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Named(server): Named,
+) -> Result<Response, Problem> {
+    api.engine().sign_out(&caller, &server).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// What an authorization server sends a browser back with (RFC 6749, 9207).
+#[derive(Deserialize, IntoParams)]
+pub(super) struct Brought {
+    /// Which sign-in it belongs to.
+    #[serde(default)]
+    state: String,
+    /// The code to exchange.
+    code: Option<String>,
+    /// Who answers.
+    iss: Option<String>,
+    /// What went wrong.
+    error: Option<String>,
+    /// The same in words.
+    error_description: Option<String>,
+}
+
+/// Takes what a browser brings back from an authorization server, once, and shows what came of it.
+/// Needs no key: its `state` was given to nobody but who asked for the link.
+#[utoipa::path(get, path = "/oauth/callback", tag = "about", operation_id = "sign_in_callback", params(Brought),
+    responses(
+    (status = 200, description = "Signed in: a page that says so.", body = String, content_type = "text/html"),
+))]
+pub(super) async fn callback(
+    State(api): State<Api>,
+    brought: Result<Query<Brought>, axum::extract::rejection::QueryRejection>,
+) -> Response {
+    let finished = match brought {
+        Ok(Query(brought)) => {
+            let answer = SignInAnswer {
+                state: brought.state,
+                code: brought.code,
+                issuer: brought.iss,
+                error: brought.error,
+                error_description: brought.error_description,
+            };
+            api.engine().finish_sign_in(answer).await
+        }
+        Err(_unreadable) => Err(EngineError::from(SignInError::Unknown)),
+    };
+    match finished {
+        Ok(server) => {
+            let body = format!(
+                "<h1>Signed in</h1>\n<p>Gantry is signed in to {}. This page can be closed.</p>",
+                html::prose(&format!("`{server}`"))
+            );
+            html::page(StatusCode::OK, "Gantry: signed in", &body)
+        }
+        Err(error) => {
+            let problem = Problem::from(error);
+            let hint = problem.hint().map(html::prose).unwrap_or_default();
+            let body = format!(
+                "<h1>Not signed in</h1>\n<p>{}</p>\n<p class=\"note\">{hint}</p>\n\
+                 <p class=\"note\"><a href=\"/errors/{code}\"><code>{code}</code></a></p>",
+                html::prose(problem.detail()),
+                code = problem.code(),
+            );
+            html::page(problem.status(), "Gantry: not signed in", &body)
+        }
+    }
+}
+
+/// Returns where the answer comes to: us, under the name that the request was addressed to. Names
+/// that lead out of this machine are reached through something that speaks TLS.
+fn redirect_uri(headers: &HeaderMap) -> String {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let host = host.unwrap_or("127.0.0.1");
+    let name = host.rsplit_once(':').map_or(host, |(name, port)| {
+        if port.bytes().all(|byte| byte.is_ascii_digit()) {
+            name
+        } else {
+            host
+        }
+    });
+    let local = matches!(name, "localhost" | "127.0.0.1" | "[::1]");
+    let scheme = if local { "http" } else { "https" };
+    format!("{scheme}://{host}{CALLBACK}")
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_comes_to_where_the_request_went() {
+        let to = |host: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, HeaderValue::from_static(host));
+            redirect_uri(&headers)
+        };
+        assert_eq!(to("127.0.0.1:4180"), "http://127.0.0.1:4180/oauth/callback");
+        assert_eq!(to("[::1]:4180"), "http://[::1]:4180/oauth/callback");
+        assert_eq!(to("localhost"), "http://localhost/oauth/callback");
+        let public = "https://gantry.example.com/oauth/callback";
+        assert_eq!(to("gantry.example.com"), public);
+    }
+}

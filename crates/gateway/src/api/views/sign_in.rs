@@ -1,0 +1,68 @@
+//! The view of a sign-in to a remote server; of tokens only when they end.
+
+use gantry_engine::{SignInLink, SignInView};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::rfc3339;
+
+/// A link that waits for a person.
+#[derive(Serialize, ToSchema)]
+pub(in crate::api) struct Link {
+    /// The page of the authorization server.
+    link: String,
+    /// Until when its answer is taken.
+    until: String,
+    until_ms: u64,
+}
+
+impl Link {
+    /// Shows a link.
+    pub(in crate::api) fn of(link: SignInLink) -> Self {
+        Self {
+            link: link.link,
+            until: rfc3339(link.until_ms),
+            until_ms: link.until_ms,
+        }
+    }
+}
+
+/// Where a server's sign-in stands.
+#[derive(Serialize, ToSchema)]
+pub(in crate::api) struct SignInStatus {
+    /// `not_taken`, `signed_out`, `waiting` for a person at `link`, or `signed_in`.
+    state: &'static str,
+    /// The link that waits for a person.
+    link: Option<Link>,
+    /// Who gave the tokens.
+    issuer: Option<String>,
+    /// What was granted.
+    scopes: Vec<String>,
+    /// What the server wanted beyond that; the next sign-in asks for it.
+    missing_scopes: Vec<String>,
+    /// When a person last signed in since the gateway started.
+    signed_in_ms: Option<u64>,
+    /// When the token ends.
+    token_ends: Option<String>,
+    /// Whether it is renewed without a person.
+    renewable: bool,
+    /// Why the last sign-in or renewal came to nothing.
+    failure: Option<String>,
+}
+
+impl SignInStatus {
+    /// Shows everything but tokens.
+    pub(in crate::api) fn of(view: SignInView) -> Self {
+        Self {
+            state: view.state.as_str(),
+            link: view.link.map(Link::of),
+            issuer: view.issuer,
+            scopes: view.scopes,
+            missing_scopes: view.missing_scopes,
+            signed_in_ms: view.signed_in_ms,
+            token_ends: view.token_ends_ms.map(rfc3339),
+            renewable: view.renewable,
+            failure: view.failure,
+        }
+    }
+}

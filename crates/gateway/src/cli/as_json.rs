@@ -1,0 +1,47 @@
+//! `--json`, as the verbs over one kind of thing take it, and what it makes of their lists and of a
+//! line that says what was done. Entry point: [`AsJson`].
+
+use clap::Args;
+use serde_json::Value;
+
+use super::format::{list, pretty};
+use super::screen::Screen;
+
+/// Whether JSON is wanted.
+#[derive(Debug, Clone, Copy, Args)]
+pub(super) struct AsJson {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl AsJson {
+    /// Prints a list as it came, or as rows under a heading.
+    pub(super) fn list(
+        self,
+        screen: &Screen,
+        answer: &Value,
+        heading: &[&str],
+        row: impl Fn(&Value) -> Vec<String>,
+    ) {
+        if self.json {
+            return screen.line(&pretty(answer));
+        }
+        let rows: Vec<Vec<String>> = list(answer, "/items").iter().map(row).collect();
+        screen.table(heading, &rows);
+    }
+
+    /// Prints a value, or says it in words.
+    pub(super) fn done(self, screen: &Screen, value: &Value, said: &str) {
+        if self.json {
+            screen.line(&pretty(value));
+        } else {
+            screen.line(&Screen::safe(said));
+        }
+    }
+
+    /// Tells whether JSON is wanted.
+    pub(super) fn is_wanted(self) -> bool {
+        self.json
+    }
+}

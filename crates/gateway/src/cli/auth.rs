@@ -1,0 +1,164 @@
+//! `gantry auth SERVER`: signs in to a remote server, or out of it.
+//!
+//! The gateway makes the link and takes the answer; this verb shows the link, opens a browser if a
+//! person is there, and waits for what comes of it. No shell ever sees the link (CVE-2025-6514).
+
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::Surroundings;
+use super::client::{Client, segment};
+use super::failure::{Exit, Failure};
+use super::find::Role;
+use super::format::{list, number, text, time_span};
+use super::screen::Screen;
+
+/// How often the gateway is asked.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// What `gantry auth` takes.
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// The server, by name or id
+    server: String,
+    /// Sign out: forget the tokens, and have them revoked
+    #[arg(long, conflicts_with_all = ["no_browser", "wait"])]
+    remove: bool,
+    /// Show the link and open no browser
+    #[arg(long)]
+    no_browser: bool,
+    /// How long the person may take
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time_span)]
+    wait: Duration,
+    /// Print JSON, a line for the link and a line for what came of it
+    #[arg(long)]
+    json: bool,
+}
+
+/// Signs in or out; a sign-in that comes to nothing exits with 1.
+pub(super) async fn run(
+    options: &Options,
+    surroundings: &Surroundings,
+) -> Result<ExitCode, Failure> {
+    let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
+    let path = format!("/api/v1/mcp/servers/{}/auth", segment(&options.server));
+    if options.remove {
+        client.delete(&path).await?;
+        let told = match options.json {
+            true => json!({"server": options.server, "state": "signed_out"}).to_string(),
+            false => format!("signed out of {}", Screen::safe(&options.server)),
+        };
+        screen.line(&told);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let before = number(&client.get(&path).await?, "/signed_in_ms");
+    let begun = client.post(&path, None).await?;
+    let link = text(&begun, "/link");
+    show(&link, &begun, options, screen);
+    let status = signed_in(&client, &path, before, options).await?;
+    if options.json {
+        screen.line(&json!({"server": options.server, "status": status}).to_string());
+    } else {
+        let scopes: Vec<&str> = list(&status, "/scopes")
+            .iter()
+            .filter_map(Value::as_str)
+            .collect();
+        let granted = match scopes.is_empty() {
+            true => String::new(),
+            false => format!(" for {}", scopes.join(", ")),
+        };
+        let line = format!("signed in to {}{granted}", options.server);
+        screen.line(&Screen::safe(&line));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(link: &str, begun: &Value, options: &Options, screen: &Screen) {
+    if options.json {
+        return screen.line(&begun.to_string());
+    }
+    screen.error_line(&format!(
+        "sign in to {} here:",
+        Screen::safe(&options.server)
+    ));
+    screen.line(&Screen::safe(link));
+    if screen.is_terminal() && !options.no_browser && is_page(link) {
+        open(link);
+    }
+}
+
+/// Waits until the person has signed in, refused, or taken too long.
+async fn signed_in(
+    client: &Client,
+    path: &str,
+    before: Option<u64>,
+    options: &Options,
+) -> Result<Value, Failure> {
+    let deadline = Instant::now() + options.wait;
+    let server = &options.server;
+    loop {
+        let status = client.get(path).await?;
+        let since = number(&status, "/signed_in_ms");
+        if since.is_some() && since != before {
+            return Ok(status);
+        }
+        let failure = text(&status, "/failure");
+        if !failure.is_empty() {
+            let message = format!("the sign-in to `{server}` came to nothing");
+            return Err(Failure::new(Exit::Failed, message).cause(failure));
+        }
+        if Instant::now() >= deadline {
+            let message = format!(
+                "nobody has signed in to `{server}` within {:?}",
+                options.wait
+            );
+            let hint = "the link stays good for ten minutes; `gantry status` tells what came of it";
+            return Err(Failure::new(Exit::Failed, message).hint(hint));
+        }
+        sleep(LOOK).await;
+    }
+}
+
+/// Tells whether a link leads to a page and holds nothing that is no link.
+fn is_page(link: &str) -> bool {
+    let scheme = link.starts_with("https://") || link.starts_with("http://");
+    scheme && link.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// Opens a browser, if there is a program for that; the link is its one argument.
+fn open(link: &str) {
+    let program = if cfg!(target_os = "macos") {
+        "open"
+    } else {
+        "xdg-open"
+    };
+    let mut command = Command::new(program);
+    command.arg(link).stdin(Stdio::null());
+    let started = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    // Who has no browser here opens the link elsewhere.
+    drop(started);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_pages_are_opened() {
+        // fault U9
+        assert!(is_page("https://auth.example/authorize?state=a%20b"));
+        for link in [
+            "file:///etc/passwd",
+            "javascript:x",
+            "https://a/$(x) y",
+            "-x",
+            "",
+        ] {
+            assert!(!is_page(link), "{link}");
+        }
+    }
+}

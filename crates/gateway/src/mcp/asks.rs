@@ -1,0 +1,218 @@
+//! What servers ask of clients of the handshake era: requests of ours on the stream of a call, whose
+//! answers the client posts. Only the session that was asked can answer (fault T4), each request
+//! once. Nothing here waits. Entry points: [`Asks::enter`] and [`Asks::answered`].
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use gantry_engine::{Ask, AskAnswer, Said};
+use gantry_model::era::shape;
+use gantry_model::jsonrpc::{self, Outcome, Raw, RawBuf, Response};
+use tokio::sync::oneshot;
+
+use super::sessions::SessionId;
+use super::stream::{event, notification};
+
+/// The requests of ours that wait for a client's answer.
+#[derive(Debug, Default)]
+pub(super) struct Asks {
+    last: AtomicU64,
+    table: Mutex<HashMap<(SessionId, u64), Waiting>>,
+}
+
+/// One request among those of its ask.
+#[derive(Debug)]
+struct Waiting {
+    key: Box<str>,
+    ask: Arc<Mutex<Gathered>>,
+}
+
+/// The answers to one ask, until all are there.
+#[derive(Debug)]
+struct Gathered {
+    missing: usize,
+    said: Vec<Said>,
+    answer: Option<oneshot::Sender<AskAnswer>>,
+}
+
+/// The requests of one ask, taken back when this is dropped.
+#[derive(Debug)]
+pub(super) struct Entered {
+    asks: Arc<Asks>,
+    session: SessionId,
+    ids: Vec<u64>,
+}
+
+impl Asks {
+    /// Enters an ask, and returns what is to be written to the client.
+    pub(super) fn enter(self: &Arc<Self>, session: SessionId, ask: Ask) -> (Entered, Vec<Bytes>) {
+        let gathered = Arc::new(Mutex::new(Gathered {
+            missing: ask.requests.len(),
+            said: Vec::new(),
+            answer: Some(ask.answer),
+        }));
+        let mut table = self.lock();
+        let mut entered = Entered {
+            asks: Arc::clone(self),
+            session,
+            ids: Vec::new(),
+        };
+        let mut events = Vec::new();
+        for request in ask.requests {
+            let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+            let params = request.params.as_ref().map(RawBuf::as_raw);
+            let params = shape::ask_to_legacy(params, &request.key);
+            let mut message = Vec::new();
+            let method = request.method.as_str();
+            jsonrpc::write_request(&mut message, id, method, Some((&params).into()));
+            events.push(event(&message));
+            let waiting = Waiting {
+                key: request.key,
+                ask: Arc::clone(&gathered),
+            };
+            table.insert((session, id), waiting);
+            entered.ids.push(id);
+        }
+        drop(table);
+        (entered, events)
+    }
+
+    /// Takes the answer of a session to a request of ours; tells whether it was waited for.
+    pub(super) fn answered(&self, session: SessionId, response: &Response<'_>) -> bool {
+        let Some(id) = response.id.matches_u64() else {
+            return false;
+        };
+        let Some(waiting) = self.lock().remove(&(session, id)) else {
+            return false;
+        };
+        let outcome = match response.outcome {
+            Outcome::Result(result) if result.is_object() => Ok(result.to_buf()),
+            Outcome::Result(_) => Err(no_object()),
+            Outcome::Error(error) => Err(error.to_buf()),
+        };
+        let mut ask = waiting.ask.lock().unwrap_or_else(PoisonError::into_inner);
+        ask.said.push(Said {
+            key: waiting.key,
+            outcome,
+        });
+        ask.missing = ask.missing.saturating_sub(1);
+        if ask.missing == 0 {
+            let said = std::mem::take(&mut ask.said);
+            if let Some(answer) = ask.answer.take() {
+                // A call that has just ended needs no answer.
+                drop(answer.send(AskAnswer::Said(said)));
+            }
+        }
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<(SessionId, u64), Waiting>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn no_object() -> RawBuf {
+    let mut error = jsonrpc::Edit::new(Raw::EMPTY_OBJECT);
+    error
+        .set_buf("code", RawBuf::integer(jsonrpc::INTERNAL_ERROR))
+        .set_buf(
+            "message",
+            RawBuf::string("the client's answer is no object"),
+        );
+    error.to_buf()
+}
+
+impl Entered {
+    /// Takes back what was not answered, and returns what tells the client so.
+    pub(super) fn withdraw(&mut self) -> Vec<Bytes> {
+        let mut table = self.asks.lock();
+        let session = self.session;
+        let left = self.ids.drain(..);
+        let left = left.filter(|id| table.remove(&(session, *id)).is_some());
+        let told = left.map(|id| {
+            let params = format!("{{\"requestId\":{id},\"reason\":\"the call has ended\"}}");
+            notification("notifications/cancelled", &params)
+        });
+        told.collect()
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.withdraw();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_engine::AskedFor;
+    use gantry_model::jsonrpc::{Limits, Message};
+    use gantry_model::mcp::Method;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    fn session(digit: char) -> SessionId {
+        String::from(digit).repeat(32).parse().unwrap()
+    }
+
+    fn ask(keys: &[&str]) -> (Ask, oneshot::Receiver<AskAnswer>) {
+        let (answer, answered) = oneshot::channel();
+        let requests = keys.iter().map(|key| AskedFor {
+            key: (*key).into(),
+            method: Method::RootsList,
+            params: None,
+        });
+        let ask = Ask {
+            requests: requests.collect(),
+            until: Instant::now(),
+            answer,
+        };
+        (ask, answered)
+    }
+
+    fn answered(asks: &Asks, session: SessionId, text: &str) -> bool {
+        let incoming = jsonrpc::parse(text.as_bytes(), &Limits::default()).unwrap();
+        let Message::Response(response) = incoming.message else {
+            panic!("a response")
+        };
+        asks.answered(session, &response)
+    }
+
+    // fault T4
+    #[tokio::test]
+    async fn only_the_session_that_was_asked_answers_and_once() {
+        let asks = Arc::new(Asks::default());
+        let (ask, said) = ask(&["a", "b"]);
+        let (_entered, events) = asks.enter(session('1'), ask);
+        assert_eq!(events.len(), 2);
+        let first = r#"{"jsonrpc":"2.0","id":1,"result":{"roots":[]}}"#;
+        assert!(!answered(&asks, session('2'), first));
+        assert!(answered(&asks, session('1'), first));
+        assert!(!answered(&asks, session('1'), first));
+        let wrong = r#"{"jsonrpc":"2.0","id":2,"result":7}"#;
+        assert!(answered(&asks, session('1'), wrong));
+        let AskAnswer::Said(said) = said.await.unwrap() else {
+            panic!("answers")
+        };
+        assert!(said[0].outcome.is_ok() && said[1].outcome.is_err());
+        assert!(asks.lock().is_empty());
+    }
+
+    #[test]
+    fn what_is_not_answered_is_taken_back() {
+        let asks = Arc::new(Asks::default());
+        let (ask, _said) = ask(&["a"]);
+        let (mut entered, _) = asks.enter(session('1'), ask);
+        let told = entered.withdraw();
+        let told = std::str::from_utf8(&told[0]).unwrap();
+        assert!(
+            told.contains(r#""method":"notifications/cancelled""#),
+            "{told}"
+        );
+        assert!(asks.lock().is_empty());
+        assert!(entered.withdraw().is_empty());
+    }
+}

@@ -1,0 +1,168 @@
+//! Subscriptions to resources: of a session by `resources/subscribe`, told on its stream; of the
+//! stateless era by `subscriptions/listen`, told on that.
+//!
+//! So many per session and per stream. Who is told is asked again before each word whether it may
+//! read what it speaks of. Entry points: `Endpoint::subscription` and
+//! `Endpoint::subscribe_all`.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use gantry_engine::{CallFailure, Hearer, Lists, Request as EngineRequest, Subscription, Surface};
+use gantry_model::era::Era;
+use gantry_model::jsonrpc::{self, Edit, Raw, RawBuf, Request};
+use http::StatusCode;
+
+use super::answer::Answer;
+use super::ring::{News, Ring};
+use super::sessions::Session;
+use super::{Endpoint, Visit};
+use crate::http::context;
+use crate::http::error::Problem;
+
+/// Resources that one session or stream may listen to.
+const MOST: usize = 256;
+/// How long servers may take to take note of what a stream listens to.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The resources that a session listens to.
+#[derive(Debug, Default)]
+pub(super) struct Subscribed(Mutex<HashMap<Box<str>, Subscription>>);
+
+impl Subscribed {
+    /// Ends all of them.
+    pub(super) fn clear(&self) {
+        self.lock().clear();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Subscription>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Endpoint {
+    /// Answers `resources/subscribe` and `resources/unsubscribe` of the handshake era.
+    pub(super) async fn subscription(
+        &self,
+        visit: &Visit,
+        request: &Request<'_>,
+        session: Option<&Session>,
+    ) -> Option<Result<Answer, Problem>> {
+        match &*request.method {
+            "resources/subscribe" => Some(self.subscribe(visit, request, session).await),
+            "resources/unsubscribe" => Some(unsubscribe(request, session)),
+            _ => None,
+        }
+    }
+
+    /// Begins to tell a session of a resource.
+    async fn subscribe(
+        &self,
+        visit: &Visit,
+        request: &Request<'_>,
+        session: Option<&Session>,
+    ) -> Result<Answer, Problem> {
+        let (session, uri) = named(request, session)?;
+        if session.subscribed.lock().len() >= MOST {
+            return Err(too_many());
+        }
+        let begun = self.begin(visit, request, &uri, &session.ring, None).await;
+        match begun {
+            Ok(subscription) => {
+                let mut subscribed = session.subscribed.lock();
+                if !session.is_ended() {
+                    subscribed.insert(uri.into(), subscription);
+                }
+                Ok(Answer::result(request.id, Raw::EMPTY_OBJECT))
+            }
+            Err(failure) => {
+                let problem = Problem::from(failure);
+                Ok(Answer::failure(request.id, Era::Handshake, problem))
+            }
+        }
+    }
+
+    /// Begins to listen to what a stream of the stateless era asks for; returns what it will hear of.
+    pub(super) async fn subscribe_all(
+        &self,
+        visit: &Visit,
+        request: &Request<'_>,
+        asked: Raw<'_>,
+        ring: &Arc<Ring>,
+    ) -> Result<Vec<(String, Subscription)>, Problem> {
+        let asked = asked.get("resourceSubscriptions");
+        let uris: Vec<_> = asked.into_iter().flat_map(Raw::items).collect();
+        if uris.len() > MOST {
+            return Err(too_many());
+        }
+        let begin = uris.into_iter().filter_map(Raw::string).map(|uri| async {
+            let begun = self.begin(visit, request, &uri, ring, Some(PATIENCE)).await;
+            begun
+                .ok()
+                .map(|subscription| (uri.into_owned(), subscription))
+        });
+        Ok(join_all(begin).await.into_iter().flatten().collect())
+    }
+
+    async fn begin(
+        &self,
+        visit: &Visit,
+        request: &Request<'_>,
+        uri: &str,
+        ring: &Arc<Ring>,
+        timeout: Option<Duration>,
+    ) -> Result<Subscription, CallFailure> {
+        let meta = request.params.and_then(|params| params.get("_meta"));
+        let mut params = Edit::new(Raw::EMPTY_OBJECT);
+        params.set_buf("uri", RawBuf::string(uri));
+        let params = params.to_buf();
+        let ring = Arc::clone(ring);
+        let hearer: Hearer = Arc::new(move |uri| ring.tell(News::Updated(uri.into())));
+        let request = EngineRequest {
+            surface: Surface::Mcp,
+            scope: visit.scope.clone(),
+            method: "resources/subscribe",
+            params: Some(params.as_raw()),
+            context: context::read(&visit.parts.headers, meta).unwrap_or_default(),
+            client: None,
+            timeout,
+            lists: Lists::FromCatalog,
+        };
+        let engine = self.engine();
+        engine.subscribe(&visit.caller, request, hearer).await
+    }
+}
+
+/// Ends a subscription; one that was none is none afterwards too.
+fn unsubscribe(request: &Request<'_>, session: Option<&Session>) -> Result<Answer, Problem> {
+    let (session, uri) = named(request, session)?;
+    session.subscribed.lock().remove(&*uri);
+    Ok(Answer::result(request.id, Raw::EMPTY_OBJECT))
+}
+
+/// Returns what a subscription needs: a session with a stream, and a resource.
+fn named<'s>(
+    request: &Request<'_>,
+    session: Option<&'s Session>,
+) -> Result<(&'s Session, String), Problem> {
+    let session = session.ok_or_else(|| {
+        Problem::new(StatusCode::BAD_REQUEST, "session.missing")
+            .with_detail("changes are told on the stream of a session, and there is none")
+    })?;
+    let uri = request
+        .params
+        .and_then(|params| params.get("uri")?.string());
+    let uri = uri.ok_or_else(|| {
+        Problem::new(StatusCode::BAD_REQUEST, "request.params")
+            .with_rpc(jsonrpc::INVALID_PARAMS, "`uri` must be a text")
+    })?;
+    Ok((session, uri.into_owned()))
+}
+
+fn too_many() -> Problem {
+    Problem::new(StatusCode::TOO_MANY_REQUESTS, "listen.too_many")
+        .with_detail(format!("at most {MOST} resources can be listened to"))
+        .with_retry_after(Duration::from_secs(1))
+}

@@ -1,0 +1,148 @@
+//! A call under way and whoever waits for it now. In the handshake era that is one client on one
+//! stream; in the stateless era the call may be put aside while a person answers, and be waited for
+//! by the next request. Entry points: [`UnderWay`], [`Turn`].
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gantry_engine::{Scope, Word};
+use gantry_model::era::Era;
+use gantry_model::era::meta::Identity;
+use gantry_model::id::{AgentName, KeyId};
+use gantry_model::jsonrpc::{Edit, OwnedRequestId, Raw, RawBuf};
+use gantry_model::mcp::{ClientCan, LogLevel};
+
+use super::answer::Answer;
+use super::forward::{Asked, Outcome};
+use super::inflight::Owner;
+use super::sessions::SessionId;
+use super::stream::notification;
+
+/// The longest progress or log message that is passed on.
+const EVENT_BYTES: usize = 64 << 10;
+
+/// The work on a call; dropping it takes the call back.
+pub(super) type Work = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+
+/// A call, the work on it, and what is said of it meanwhile.
+pub(super) struct UnderWay {
+    pub(super) call: Arc<Called>,
+    pub(super) work: Work,
+    pub(super) words: tokio::sync::mpsc::Receiver<Word>,
+}
+
+/// A request with its own memory, fit to outlive the one it came in.
+#[derive(Debug)]
+pub(super) struct Called {
+    id: OwnedRequestId,
+    pub(super) method: String,
+    pub(super) params: Option<RawBuf>,
+    pub(super) era: Era,
+    owner: Option<Owner>,
+    pub(super) can: ClientCan,
+    level: Option<LogLevel>,
+    pub(super) key: KeyId,
+    pub(super) agent: AgentName,
+    pub(super) scope: Scope,
+}
+
+impl Called {
+    pub(super) fn of(asked: &Asked<'_>, visit: &super::Visit) -> Self {
+        Self {
+            id: asked.id.to_owned(),
+            method: asked.method.to_owned(),
+            params: asked.params.map(Raw::to_buf),
+            era: asked.era,
+            owner: asked.owner,
+            can: asked.can,
+            level: asked.level,
+            key: visit.caller.key,
+            agent: visit.caller.agent.clone(),
+            scope: visit.scope.clone(),
+        }
+    }
+
+    pub(super) fn asked(&self) -> Asked<'_> {
+        Asked {
+            id: self.id.as_id(),
+            method: &self.method,
+            params: self.params.as_ref().map(RawBuf::as_raw),
+            meta: None,
+            era: self.era,
+            owner: self.owner,
+            can: self.can,
+            level: self.level,
+        }
+    }
+
+    /// Makes a call for tests, of the handshake era.
+    #[cfg(test)]
+    pub(super) fn example(id: &OwnedRequestId) -> Self {
+        Self {
+            id: id.clone(),
+            method: "tools/call".to_owned(),
+            params: None,
+            era: Era::Handshake,
+            owner: None,
+            can: ClientCan::NOTHING,
+            level: None,
+            key: KeyId::from_random(1),
+            agent: "a".parse().expect("a name"),
+            scope: Scope::All,
+        }
+    }
+
+    /// Returns the session that asked, if there is one.
+    pub(super) fn session(&self) -> Option<SessionId> {
+        match self.owner? {
+            Owner::Session(session) => Some(session),
+            Owner::Key(_) => None,
+        }
+    }
+}
+
+/// One request that waits for a call.
+#[derive(Debug)]
+pub(super) struct Turn {
+    /// The id that the answer carries.
+    pub(super) id: OwnedRequestId,
+    /// The token of this request, raw, if it is another than the call's first.
+    pub(super) token: Token,
+}
+
+/// Under which token a request hears of progress.
+#[derive(Debug)]
+pub(super) enum Token {
+    /// The one that the call began with.
+    First,
+    /// One of its own, or none: then it hears of none.
+    Own(Option<Box<str>>),
+}
+
+impl Turn {
+    /// Makes the answer to this request.
+    pub(super) fn answer(&self, call: &Called, outcome: Outcome, identity: &Identity) -> Answer {
+        outcome.answer(self.id.as_id(), (&call.method, call.era), identity)
+    }
+
+    /// Returns the event for progress.
+    pub(super) fn progress(&self, params: &str) -> Option<Bytes> {
+        let method = "notifications/progress";
+        match &self.token {
+            _ if params.len() > EVENT_BYTES => None,
+            Token::First => Some(notification(method, params)),
+            Token::Own(None) => None,
+            Token::Own(Some(token)) => {
+                let mut edit = Edit::new(Raw::trusted(params));
+                edit.set("progressToken", Raw::trusted(token));
+                Some(notification(method, edit.to_buf().text()))
+            }
+        }
+    }
+
+    /// Returns the event for a log message.
+    pub(super) fn log(&self, params: &str) -> Option<Bytes> {
+        (params.len() <= EVENT_BYTES).then(|| notification("notifications/message", params))
+    }
+}

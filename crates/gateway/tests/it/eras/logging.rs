@@ -1,0 +1,104 @@
+//! Log messages of servers, from the level on that a client wants: both generations before both.
+
+use gantry_testkit::{Era, fixture};
+use serde_json::{Value, json};
+
+use super::Older;
+use crate::faults_client::Posted;
+use crate::harness::{Answer, Gantry, LONG};
+
+const LEVEL: &str = "io.modelcontextprotocol/logLevel";
+
+fn start(era: Era) -> Gantry {
+    let argv = fixture::argv(era);
+    let entry = json!({"command": argv[0], "args": argv[1..]});
+    let gantry = Gantry::builder().entry("f", entry).start();
+    gantry.wait_state("f", "ready", LONG);
+    gantry
+}
+
+fn params(level: Option<&str>) -> Value {
+    let mut params = json!({"name": "test_tool_with_logging", "arguments": {}});
+    if let Some(level) = level {
+        params["_meta"][LEVEL] = json!(level);
+    }
+    params
+}
+
+/// Returns what the log messages of an answer say.
+fn logged(answer: &Answer) -> Vec<String> {
+    let messages = answer.messages();
+    let (last, before) = messages.split_last().unwrap();
+    assert!(last["result"]["content"].is_array(), "{last:#}");
+    let logs = before.iter();
+    logs.map(|message| {
+        assert_eq!(message["method"], "notifications/message", "{message:#}");
+        message["params"]["data"].as_str().unwrap().to_owned()
+    })
+    .collect()
+}
+
+const ALL: [&str; 3] = [
+    "Tool execution started",
+    "Tool execution processing data",
+    "Tool execution completed",
+];
+
+#[test]
+fn a_client_hears_what_the_server_of_its_call_logs() {
+    for era in [Era::Legacy, Era::Modern] {
+        let gantry = start(era);
+        let older = Older::open(&gantry, "/mcp/servers/f", "2025-06-18");
+        let call = |level| older.send(json!(1), "tools/call", params(level));
+        assert_eq!(
+            logged(&call(None)),
+            [""; 0],
+            "who asks for nothing hears nothing: {era:?}"
+        );
+        assert_eq!(
+            older.result("logging/setLevel", json!({"level": "debug"})),
+            json!({})
+        );
+        assert_eq!(logged(&call(None)), ALL, "{era:?}");
+        older.result("logging/setLevel", json!({"level": "warning"}));
+        assert_eq!(logged(&call(None)), [""; 0], "{era:?}");
+        let wrong = older
+            .send(json!(2), "logging/setLevel", json!({"level": "loud"}))
+            .message();
+        assert_eq!(wrong["error"]["code"], -32602);
+        let newer = |level| {
+            let posted = Posted::stateless(&gantry.agent, "tools/call", params(level));
+            posted.at("/mcp/servers/f").send(&gantry)
+        };
+        assert_eq!(logged(&newer(Some("info"))), ALL, "{era:?}");
+        assert_eq!(logged(&newer(Some("error"))), [""; 0], "{era:?}");
+        assert_eq!(logged(&newer(None)), [""; 0], "{era:?}");
+    }
+}
+
+#[test]
+fn nobody_hears_what_may_be_another_calls() {
+    let gantry = start(Era::Legacy);
+    let older = Older::open(&gantry, "/mcp/servers/f", "2025-06-18");
+    older.result("logging/setLevel", json!({"level": "debug"}));
+    let lines = || {
+        let logs = gantry.rest("GET", "/api/v1/mcp/servers/f/logs?lines=1000", None);
+        logs.text().matches("Tool execution").count()
+    };
+    // A second call is in flight all the time, so that no message can be tied to one.
+    std::thread::scope(|scope| {
+        let both: Vec<_> = (0..2)
+            .map(|n| {
+                let older = &older;
+                scope.spawn(move || older.send(json!(n), "tools/call", params(None)))
+            })
+            .collect();
+        let heard: usize = both
+            .into_iter()
+            .map(|call| logged(&call.join().unwrap()).len())
+            .sum();
+        // What overlaps is told to nobody; what one of them logged alone may be.
+        assert!(heard <= 4, "{heard}");
+    });
+    assert_eq!(lines(), 6, "the server's own log has all of them");
+}

@@ -1,0 +1,342 @@
+//! A client of any generation, as a table of features needs one: it asks, hears what is said before
+//! the answer, answers what it is asked itself, and listens to changes.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::Generation;
+use crate::harness::{Connection, Gantry};
+
+const META: &str = "io.modelcontextprotocol";
+
+/// What a client says to a form, and what it samples.
+pub(super) const SAID: &str = "as the person said";
+
+/// A client and its ways to the gateway.
+pub(super) struct Client<'a> {
+    gantry: &'a Gantry,
+    pub(super) generation: Generation,
+    capabilities: Value,
+    /// Its session, or where it posts.
+    place: String,
+    /// The stream on which it hears what belongs to no request; of HTTP+SSE everything.
+    stream: Option<Stream>,
+    next: u64,
+}
+
+/// What came of a request: what was said before the answer, and the answer.
+pub(super) struct Heard {
+    pub(super) words: Vec<Value>,
+    pub(super) answer: Value,
+}
+
+impl<'a> Client<'a> {
+    /// Connects a client that can do what its generation can.
+    pub(super) fn able(gantry: &'a Gantry, generation: Generation) -> Self {
+        let capabilities = match generation.elicits() {
+            true => json!({"sampling": {}, "elicitation": {}}),
+            false => json!({"sampling": {}}),
+        };
+        Self::connect(gantry, generation, capabilities)
+    }
+
+    /// Connects a client.
+    pub(super) fn connect(gantry: &'a Gantry, generation: Generation, can: Value) -> Self {
+        let mut client = Self {
+            gantry,
+            generation,
+            capabilities: can,
+            place: String::new(),
+            stream: None,
+            next: 0,
+        };
+        if generation == Generation::Stateless {
+            return client;
+        }
+        if generation == Generation::First {
+            let mut stream = Stream::of(client.bare("GET", "/sse"));
+            let (kind, endpoint) = stream.event().expect("a stream begins");
+            assert_eq!(kind, "endpoint");
+            (client.place, client.stream) = (endpoint, Some(stream));
+        }
+        let info = json!({"name": "matrix", "version": "1"});
+        let params = json!({
+            "protocolVersion": generation.version(),
+            "capabilities": client.capabilities,
+            "clientInfo": info,
+        });
+        let hello = client.ask("initialize", params).answer;
+        assert_eq!(
+            hello["result"]["protocolVersion"],
+            generation.version(),
+            "{hello:#}"
+        );
+        client.tell("notifications/initialized", &json!({}));
+        client
+    }
+
+    /// Sends a request, answers what it leads to, and returns all that was heard.
+    pub(super) fn ask(&mut self, method: &str, params: Value) -> Heard {
+        self.next += 1;
+        let id = self.next;
+        let mut words = Vec::new();
+        let mut stream = self.send(id, method, &params);
+        loop {
+            let message = self.message(&mut stream);
+            let is_request = !message["id"].is_null() && !message["method"].is_null();
+            if is_request {
+                let result = said(&message);
+                self.post(&json!({"jsonrpc": "2.0", "id": message["id"], "result": result}));
+            } else if message["method"].is_null() {
+                assert_eq!(message["id"], id, "{message:#}");
+                if message["result"]["resultType"] == "input_required" {
+                    return self.again(method, params, &message["result"]);
+                }
+                return Heard {
+                    words,
+                    answer: message,
+                };
+            } else {
+                words.push(message);
+            }
+        }
+    }
+
+    /// Sends a request again with what it needed.
+    fn again(&mut self, method: &str, mut params: Value, needed: &Value) -> Heard {
+        let requests = needed["inputRequests"].as_object().expect("requests");
+        let answers = requests.iter();
+        let answers = answers.map(|(key, request)| (key.clone(), said(request)));
+        params["inputResponses"] = Value::Object(answers.collect());
+        params["requestState"] = needed["requestState"].clone();
+        self.ask(method, params)
+    }
+
+    /// Calls a tool.
+    pub(super) fn call(&mut self, tool: &str, arguments: Value) -> Heard {
+        self.ask("tools/call", json!({"name": tool, "arguments": arguments}))
+    }
+
+    /// Calls a tool and takes the call back as soon as `begun`.
+    pub(super) fn cancel(&mut self, tool: &str, arguments: Value, begun: impl Fn()) {
+        self.next += 1;
+        let params = json!({"name": tool, "arguments": arguments});
+        let stream = self.send(self.next, "tools/call", &params);
+        begun();
+        match self.generation {
+            // Who goes away takes its call back.
+            Generation::Stateless => drop(stream),
+            _ => {
+                let params = json!({"requestId": self.next, "reason": "enough"});
+                self.tell("notifications/cancelled", &params);
+            }
+        }
+    }
+
+    /// Begins to listen to changed lists and to a resource.
+    pub(super) fn listen(&mut self, uri: &str) {
+        match self.generation {
+            Generation::Stateless => {
+                let wish = json!({"toolsListChanged": true, "resourceSubscriptions": [uri]});
+                self.next += 1;
+                let params = json!({"notifications": wish});
+                let mut stream = self.send(self.next, "subscriptions/listen", &params);
+                let first = self.message(&mut stream);
+                assert_eq!(first["method"], "notifications/subscriptions/acknowledged");
+                assert_eq!(first["params"]["notifications"], wish, "{first:#}");
+                self.stream = stream;
+            }
+            Generation::First => self.subscribe(uri),
+            _ => {
+                let stream = Stream::of(self.bare("GET", "/mcp"));
+                self.subscribe(uri);
+                self.stream = Some(stream);
+            }
+        }
+    }
+
+    fn subscribe(&mut self, uri: &str) {
+        let answer = self.ask("resources/subscribe", json!({"uri": uri})).answer;
+        assert_eq!(answer["result"], json!({}), "{answer:#}");
+    }
+
+    /// Waits for news of this kind on what it listens to.
+    pub(super) fn hears(&mut self, method: &str) -> Value {
+        loop {
+            let stream = self.stream.as_mut().expect("it listens");
+            let message = stream.message().expect("the stream goes on");
+            if message["method"] == method {
+                return message;
+            }
+        }
+    }
+
+    fn tell(&self, method: &str, params: &Value) {
+        self.post(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
+    }
+
+    /// Posts what is not answered.
+    fn post(&self, message: &Value) {
+        let taken = self.write(message, &[]).answer().expect("it is taken");
+        assert_eq!(taken.status, 202, "{}", taken.text());
+    }
+
+    /// Sends a request; what it is answered with comes on the returned stream, or on the client's own.
+    fn send(&mut self, id: u64, method: &str, params: &Value) -> Option<Stream> {
+        let mut params = params.clone();
+        let mut headers = Vec::new();
+        if self.generation == Generation::Stateless {
+            let version = self.generation.version();
+            params["_meta"][format!("{META}/protocolVersion")] = json!(version);
+            params["_meta"][format!("{META}/clientCapabilities")] = self.capabilities.clone();
+            headers.push(("Mcp-Method", method.to_owned()));
+            let name = params["name"].as_str().or(params["uri"].as_str());
+            headers.extend(name.map(|name| ("Mcp-Name", name.to_owned())));
+        }
+        let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        let mut connection = self.write(&message, &headers);
+        if self.generation == Generation::First {
+            let taken = connection.answer().expect("it is taken");
+            assert_eq!(taken.status, 202, "{}", taken.text());
+            return None;
+        }
+        Some(Stream::late(connection))
+    }
+
+    fn message(&mut self, stream: &mut Option<Stream>) -> Value {
+        let stream = stream.as_mut().or(self.stream.as_mut());
+        let stream = stream.expect("there is a stream");
+        let message = stream.message().expect("an answer");
+        if let Some(session) = stream.session.take() {
+            self.place = session;
+        }
+        message
+    }
+
+    fn bare(&self, method: &str, path: &str) -> Connection {
+        let mut connection = self.gantry.connect();
+        let headers = self.headers();
+        let mut headers: Vec<_> = headers.iter().map(|(n, v)| (*n, v.as_str())).collect();
+        headers.push(("Accept", "text/event-stream"));
+        connection.write(method, path, &headers, b"").unwrap();
+        connection
+    }
+
+    fn write(&self, message: &Value, more: &[(&str, String)]) -> Connection {
+        let path = match self.generation {
+            Generation::First => self.place.as_str(),
+            _ => "/mcp",
+        };
+        let own = self.headers();
+        let own = own.iter().map(|(name, value)| (*name, value.as_str()));
+        let more = more.iter().map(|(name, value)| (*name, value.as_str()));
+        let mut headers: Vec<_> = own.chain(more).collect();
+        headers.push(("Content-Type", "application/json"));
+        headers.push(("Accept", "application/json, text/event-stream"));
+        let mut connection = self.gantry.connect();
+        let body = message.to_string();
+        connection
+            .write("POST", path, &headers, body.as_bytes())
+            .unwrap();
+        connection
+    }
+
+    fn headers(&self) -> Vec<(&'static str, String)> {
+        let mut headers = vec![("Authorization", format!("Bearer {}", self.gantry.agent))];
+        if self.generation.has_version_header() {
+            headers.push(("MCP-Protocol-Version", self.generation.version().to_owned()));
+        }
+        let in_session = !matches!(self.generation, Generation::First | Generation::Stateless);
+        if in_session && !self.place.is_empty() {
+            headers.push(("Mcp-Session-Id", self.place.clone()));
+        }
+        headers
+    }
+}
+
+/// Returns what the client says to a request of a server's.
+fn said(request: &Value) -> Value {
+    match request["method"].as_str().unwrap_or_default() {
+        "sampling/createMessage" => {
+            let content = json!({"type": "text", "text": SAID});
+            json!({"role": "assistant", "content": content, "model": "m", "stopReason": "endTurn"})
+        }
+        _ => json!({"action": "accept", "content": {"response": SAID}}),
+    }
+}
+
+/// Messages as they come: an answer in one piece, or events.
+struct Stream {
+    connection: Connection,
+    begun: bool,
+    is_stream: bool,
+    text: String,
+    /// The session that the head names.
+    session: Option<String>,
+}
+
+impl Stream {
+    /// Reads the head at once.
+    fn of(connection: Connection) -> Self {
+        let mut stream = Self::late(connection);
+        stream.begin();
+        assert!(stream.is_stream, "{}", stream.text);
+        stream
+    }
+
+    /// Reads the head when the first message is wanted.
+    fn late(mut connection: Connection) -> Self {
+        let patience = Some(Duration::from_secs(30));
+        connection.socket().set_read_timeout(patience).unwrap();
+        Self {
+            connection,
+            begun: false,
+            is_stream: false,
+            text: String::new(),
+            session: None,
+        }
+    }
+
+    fn begin(&mut self) {
+        if std::mem::replace(&mut self.begun, true) {
+            return;
+        }
+        let head = self.connection.head().expect("the gateway answers");
+        let kind = head.header("content-type").unwrap_or_default();
+        self.is_stream = kind.starts_with("text/event-stream");
+        self.session = head.header("mcp-session-id").map(str::to_owned);
+        if !self.is_stream {
+            let body = self.connection.body_of(&head).expect("a whole answer");
+            self.text = String::from_utf8(body).unwrap();
+        }
+    }
+
+    fn message(&mut self) -> Option<Value> {
+        self.begin();
+        let text = match self.is_stream {
+            true => self.event()?.1,
+            false => std::mem::take(&mut self.text),
+        };
+        Some(serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}")))
+    }
+
+    /// Returns the next event: its kind and its data.
+    fn event(&mut self) -> Option<(String, String)> {
+        self.begin();
+        loop {
+            if let Some((event, rest)) = self.text.split_once("\n\n") {
+                let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
+                let found = field("event: ").zip(field("data: "));
+                let found = found.map(|(kind, data)| (kind.to_owned(), data.to_owned()));
+                self.text = rest.to_owned();
+                match found {
+                    Some(found) => return Some(found),
+                    None => continue,
+                }
+            }
+            let chunk = self.connection.chunk().ok()??;
+            self.text.push_str(std::str::from_utf8(&chunk).unwrap());
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Servers that are somewhere else, as users meet them: reached over streamable HTTP or SSE, lost,
+//! reached again, and kept from doing harm. Each far side is a peer of the test's own, on loopback.
+
+mod bad;
+mod eras;
+mod lost;
+mod net;
+mod peer;
+mod rows;
+mod sse_peer;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::harness::{Builder, Gantry};
+
+/// The name of the far server in most tests.
+const FAR: &str = "far";
+
+/// Returns the members of an entry that make every wait short.
+fn quick() -> Value {
+    json!({
+        "calls": {"timeout": "2s", "timeout_max": "4s"},
+        "life": {"handshake": "3s", "probe": "500ms", "health_every": "300ms", "health_timeout": "1s"},
+        "reconnect": {"first": "50ms", "longest": "200ms", "away": "2s", "steady": "1s"},
+    })
+}
+
+/// Returns the entry of a far server with short waits.
+fn entry(url: &str) -> Value {
+    let mut entry = quick();
+    entry["url"] = url.into();
+    entry
+}
+
+/// Returns an entry with further members.
+fn with(mut entry: Value, members: &Value) -> Value {
+    for (key, value) in members.as_object().unwrap() {
+        entry[key] = value.clone();
+    }
+    entry
+}
+
+/// Describes a gateway with one far server.
+fn gateway(entry: Value) -> Builder {
+    Gantry::builder().entry(FAR, entry)
+}
+
+/// Calls the far server's tool and returns the text that came back, or the error.
+fn echo(gantry: &Gantry, text: &str) -> Result<String, Value> {
+    let answer = gantry.call("far__echo", json!({"text": text}));
+    match answer["result"]["content"][0]["text"].as_str() {
+        Some(text) => Ok(text.to_owned()),
+        None => Err(answer["error"].clone()),
+    }
+}
+
+/// Returns the code of an error as users see it.
+fn code(error: &Value) -> &str {
+    error["data"]["code"].as_str().unwrap_or_default()
+}
+
+/// Returns the names of the tools that are listed.
+fn listed(gantry: &Gantry) -> Vec<String> {
+    let list = gantry.mcp("tools/list", json!({}));
+    let tools = list["result"]["tools"].as_array().unwrap().iter();
+    tools
+        .map(|tool| tool["name"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+const SECOND: Duration = Duration::from_secs(1);

@@ -1,0 +1,293 @@
+//! Rows of the requirements that speak of servers somewhere else.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use gantry_testkit::wait::eventually;
+use serde_json::json;
+
+use super::peer::{Peer, Reply, legacy, modern};
+use super::sse_peer::SsePeer;
+use super::{FAR, SECOND, code, echo, entry, gateway, listed, with};
+use crate::harness::{Gantry, LONG};
+
+#[test]
+fn sse_gets_the_configured_headers_and_posts_where_it_is_told() {
+    // rows 0.6, 2.2, 2.3
+    let far = SsePeer::start("/message?sessionId=1");
+    let headers =
+        json!({"headers": {"Authorization": "Bearer far-secret", "X-Team": "a"}, "type": "sse"});
+    let gantry = gateway(with(entry(&far.peer.url("/sse")), &headers)).start();
+    let status = gantry.wait_state(FAR, "ready", LONG);
+    assert_eq!(status["transport"], "sse");
+    assert_eq!(status["url"], far.peer.url("/sse"));
+    assert_eq!(
+        status["spec"]["headers"],
+        json!(["Authorization", "X-Team"])
+    );
+    assert!(!status.to_string().contains("far-secret"), "{status}");
+    assert_eq!(echo(&gantry, "over sse"), Ok("over sse".to_owned()));
+    let seen = far.peer.seen();
+    assert!(seen.iter().any(|seen| seen.verb == "GET"));
+    assert!(seen.iter().any(|seen| seen.path == "/message?sessionId=1"));
+    for seen in seen {
+        let given = (seen.header("authorization"), seen.header("x-team"));
+        assert_eq!(given, (Some("Bearer far-secret"), Some("a")), "{seen:?}");
+    }
+}
+
+#[test]
+fn a_dropped_stream_fails_calls_at_once_and_is_taken_up_again() {
+    // rows 0.7, 2.12; fault H6
+    let far = SsePeer::start("/message");
+    let slow = json!({"type": "sse", "reconnect": {"first": "1500ms", "longest": "1500ms"}});
+    let gantry = gateway(with(entry(&far.peer.url("/sse")), &slow)).start();
+    gantry.wait_state(FAR, "ready", LONG);
+    let address = far.peer.address;
+    drop(far);
+    let status = gantry.wait_state(FAR, "disconnected", LONG);
+    assert!(
+        status["next_try"].is_object() || status["state"] == "starting",
+        "{status:#}"
+    );
+    assert!(
+        listed(&gantry).is_empty(),
+        "what cannot be reached is not offered"
+    );
+    let begun = Instant::now();
+    let error = echo(&gantry, "x").unwrap_err();
+    assert!(begun.elapsed() < 3 * SECOND);
+    assert_eq!(code(&error), "server.down", "{error}");
+    let far = SsePeer::at(address, "/message");
+    let status = gantry.wait_state(FAR, "ready", LONG);
+    assert!(status["restart_count"].as_u64().unwrap() >= 1);
+    assert_eq!(echo(&gantry, "again"), Ok("again".to_owned()));
+    // The end of the stream alone is enough.
+    far.end_streams();
+    gantry.events(FAR, "disconnected", 2);
+    gantry.wait_state(FAR, "ready", LONG);
+    assert_eq!(echo(&gantry, "and again"), Ok("and again".to_owned()));
+}
+
+#[test]
+fn a_lazy_server_is_reached_once_for_all_who_wait_and_then_reused() {
+    // rows 0.10, 0.11
+    let far = Peer::start(legacy);
+    let gantry = gateway(with(entry(&far.url("/mcp")), &json!({"start": "lazy"}))).start();
+    assert_eq!(gantry.status(FAR)["state"], "idle");
+    assert!(far.seen().is_empty(), "nobody has needed it");
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| assert_eq!(echo(&gantry, "x"), Ok("x".to_owned())));
+        }
+    });
+    assert_eq!(echo(&gantry, "y"), Ok("y".to_owned()));
+    assert_eq!(far.asked("initialize").len(), 1);
+    assert_eq!(far.asked("tools/list").len(), 1);
+    assert_eq!(far.asked("tools/call").len(), 9);
+}
+
+#[test]
+fn after_three_failed_connects_nobody_tries_until_one_probe() {
+    // row 0.12
+    let far = Peer::start(|_| Reply::status(503));
+    let gantry = gateway(entry(&far.url("/mcp"))).start();
+    let away = gantry.wait_status(FAR, LONG, |status| status["breaker"]["state"] == "open");
+    assert_eq!(away["state"], "failed");
+    assert_eq!(away["breaker"]["unanswered"], 3);
+    let tries = far.asked("initialize").len();
+    assert_eq!(tries, 3);
+    let begun = Instant::now();
+    for _ in 0..5 {
+        let error = echo(&gantry, "x").unwrap_err();
+        assert_eq!(code(&error), "server.down");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains("3 failed connects in a row"), "{message}");
+        assert!(message.contains("next try in"), "{message}");
+    }
+    assert!(begun.elapsed() < 2 * SECOND, "they fail at once");
+    // One probe, and it decides.
+    eventually(LONG, || far.asked("initialize").len() > tries).unwrap();
+    gantry.wait_status(FAR, LONG, |status| status["breaker"]["state"] == "open");
+    assert_eq!(far.asked("initialize").len(), tries + 1);
+    let address = far.address;
+    drop(far);
+    let far = Peer::again(address, legacy);
+    gantry.wait_state(FAR, "ready", LONG);
+    assert_eq!(echo(&gantry, "x"), Ok("x".to_owned()));
+    drop(far);
+}
+
+#[test]
+fn a_server_that_stops_answering_is_disconnected_and_reached_again() {
+    // rows 2.11, 2.12
+    let deaf = Arc::new(AtomicUsize::new(0));
+    let pings = Arc::clone(&deaf);
+    let far = Peer::start(move |seen| match seen.method() {
+        "ping" if pings.fetch_add(1, Ordering::SeqCst) == 1 => Reply::Hang,
+        _ => legacy(seen),
+    });
+    let gantry = gateway(entry(&far.url("/mcp"))).start();
+    gantry.wait_state(FAR, "ready", LONG);
+    let told = gantry.events(FAR, "disconnected", 1).remove(0);
+    assert!(told.contains("did not answer a health check"), "{told}");
+    gantry.wait_state(FAR, "ready", LONG);
+    assert_eq!(echo(&gantry, "x"), Ok("x".to_owned()));
+    assert!(deaf.load(Ordering::SeqCst) >= 2);
+}
+
+#[test]
+fn a_stopping_gateway_ends_its_sessions() {
+    // row 2.13
+    let far = Peer::start(legacy);
+    let mut gantry = gateway(entry(&far.url("/mcp"))).start();
+    gantry.wait_state(FAR, "ready", LONG);
+    assert_eq!(gantry.stop(), Some(0));
+    let seen = far.seen();
+    let last = seen.iter().find(|seen| seen.verb == "DELETE").unwrap();
+    assert_eq!(last.header("mcp-session-id"), Some("session-1"));
+}
+
+#[test]
+fn what_cannot_be_greeted_is_hidden_and_tried_again() {
+    // row 3.1: 401, 404, timeout, cut
+    for (name, wrong) in [("401", 401), ("404", 404), ("hang", 0), ("cut", 1)] {
+        let reached = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&reached);
+        let far = Peer::start(move |seen| {
+            if seen.method() == "initialize" {
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+            match (wrong, count.load(Ordering::SeqCst)) {
+                (_, 3..) => legacy(seen),
+                (0, _) => Reply::Hang,
+                (1, _) => Reply::Cut,
+                (status, _) => Reply::status(status),
+            }
+        });
+        let short = json!({"life": {"handshake": "800ms", "probe": "200ms", "health_every": "1s"}, "type": "http"});
+        // One that hangs or cuts at the probe never gets to `initialize`.
+        let mut entry = with(entry(&far.url("/mcp")), &short);
+        entry["reconnect"]["failures"] = 50.into();
+        let gantry = gateway(entry).start();
+        let status = gantry.wait_state(FAR, "failed", LONG);
+        assert!(
+            status["next_try"].is_object() || status["reason"].is_string(),
+            "{name}: {status:#}"
+        );
+        assert!(listed(&gantry).is_empty(), "{name}");
+        if wrong >= 400 && wrong != 401 {
+            gantry.wait_state(FAR, "ready", LONG);
+            assert_eq!(listed(&gantry), ["far__echo"], "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_proxy_on_the_way_is_used() {
+    // row 3.1
+    let far = Peer::start(|_| Reply::status(500));
+    // The proxy answers for a host that only it can reach.
+    let proxy = Peer::start(|seen| {
+        assert!(seen.path.starts_with("http://far.example/mcp"), "{seen:?}");
+        legacy(seen)
+    });
+    let address = proxy.address;
+    let through = json!({"proxy": format!("http://me:proxy-pass@{address}")});
+    let gantry = gateway(with(entry("http://far.example/mcp"), &through)).start();
+    let status = gantry.wait_state(FAR, "ready", LONG);
+    assert_eq!(status["spec"]["proxy"], format!("http://{address}"));
+    assert!(!status.to_string().contains("proxy-pass"));
+    assert_eq!(echo(&gantry, "x"), Ok("x".to_owned()));
+    let login = proxy.seen()[0]
+        .header("proxy-authorization")
+        .map(str::to_owned);
+    assert!(login.is_some_and(|login| login.starts_with("Basic ")));
+    assert!(far.seen().is_empty());
+}
+
+#[test]
+fn a_tool_has_its_own_time_and_may_be_repeated_if_it_is_idempotent() {
+    // row 3.4; faults H6, H13
+    let calls = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&calls);
+    let tools = ["safe", "once", "slow"];
+    let far = Peer::start(move |seen| {
+        let tool = seen.body["params"]["name"].as_str().unwrap_or_default();
+        match (seen.method(), tool) {
+            ("tools/list", _) => {
+                let tool = |name| json!({"name": name, "inputSchema": {"type": "object"}});
+                seen.result(json!({"tools": tools.map(tool)}))
+            }
+            ("tools/call", "slow") => Reply::Hang,
+            ("tools/call", _) if count.fetch_add(1, Ordering::SeqCst) % 2 == 0 => Reply::Cut,
+            _ => legacy(seen),
+        }
+    });
+    let settings = json!({"tools": {"settings": {"safe": {"idempotent": true}, "slow": {"timeout": "300ms"}}}});
+    let gantry = gateway(with(entry(&far.url("/mcp")), &settings)).start();
+    gantry.wait_state(FAR, "ready", LONG);
+    let answer = gantry.call("far__safe", json!({}));
+    assert!(answer["result"].is_object(), "{answer}");
+    assert_eq!(calls.load(Ordering::SeqCst), 2);
+    let answer = gantry.call("far__once", json!({}));
+    assert_eq!(code(&answer["error"]), "remote.cut", "{answer}");
+    assert_eq!(calls.load(Ordering::SeqCst), 3, "it was not sent again");
+    let begun = Instant::now();
+    let answer = gantry.call("far__slow", json!({}));
+    assert_eq!(code(&answer["error"]), "call.timeout", "{answer}");
+    assert!(begun.elapsed() < 2 * SECOND, "{:?}", begun.elapsed());
+    let hint = answer["error"]["data"]["hint"].as_str().unwrap_or_default();
+    assert!(hint.contains("retry"), "{answer}");
+    // Each is one row.
+    assert_eq!(gantry.audit_rows("server=far").len(), 3);
+}
+
+#[test]
+fn one_servers_fault_does_not_touch_its_namesake() {
+    // row 3.6
+    let good = Peer::start(modern);
+    let bad = Peer::start(legacy);
+    let gantry = Gantry::builder()
+        .entry("good", entry(&good.url("/mcp")))
+        .entry("bad", entry(&bad.url("/mcp")))
+        .start();
+    gantry.wait_state("good", "ready", LONG);
+    gantry.wait_state("bad", "ready", LONG);
+    drop(bad);
+    let call = |tool: &str| gantry.call(tool, json!({"text": "x"}));
+    let failed = call("bad__echo");
+    assert!(failed["error"].is_object(), "{failed}");
+    for _ in 0..5 {
+        assert_eq!(call("good__echo")["result"]["content"][0]["text"], "x");
+    }
+    gantry.wait_state("bad", "disconnected", LONG);
+    assert_eq!(gantry.status("good")["state"], "ready");
+    assert_eq!(call("good__echo")["result"]["content"][0]["text"], "x");
+}
+
+#[test]
+fn the_command_line_adds_and_shows_a_far_server() {
+    // rows 3.1, 2.20
+    let far = Peer::start(modern);
+    let gantry = Gantry::builder().start();
+    let url = far.url("/mcp");
+    let added = gantry.cli(&["add", FAR, &url, "--header", "X-Key=cli-secret"]);
+    let text = String::from_utf8_lossy(&added.stdout).into_owned();
+    assert!(added.status.success(), "{added:?}");
+    assert!(text.contains("far is ready, 1 tools"), "{text}");
+    assert!(
+        far.seen()
+            .iter()
+            .all(|seen| seen.header("x-key") == Some("cli-secret"))
+    );
+    for verb in [vec!["ls"], vec!["status", FAR]] {
+        let shown = gantry.cli(&verb);
+        let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+        assert!(text.contains(&url), "{text}");
+        assert!(!text.contains("cli-secret"), "{text}");
+    }
+    let both = gantry.cli(&["add", "x", &url, "--", "true"]);
+    assert_eq!(both.status.code(), Some(2), "{both:?}");
+}

@@ -1,0 +1,230 @@
+//! What a client can do for a server that asks it: sample, elicit, list its roots; and from which
+//! level on it wants to hear what a server logs. Decides only that; who is asked, and how, is not
+//! its business. Entry point: [`ClientCan::read`].
+
+use std::str::FromStr;
+
+use super::Method;
+use crate::jsonrpc::{Edit, Raw, RawBuf};
+
+/// What a client declared that it can do for servers, as far as we interpret it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientCan {
+    /// Samples from its model.
+    pub sample: bool,
+    /// Samples with tools.
+    pub sample_with_tools: bool,
+    /// Adds context of other servers to what it samples.
+    pub sample_with_context: bool,
+    /// Has a person fill in a form.
+    pub elicit_form: bool,
+    /// Sends a person to a URL.
+    pub elicit_url: bool,
+    /// Lists its roots.
+    pub list_roots: bool,
+}
+
+impl ClientCan {
+    /// Nothing.
+    pub const NOTHING: Self = Self {
+        sample: false,
+        sample_with_tools: false,
+        sample_with_context: false,
+        elicit_form: false,
+        elicit_url: false,
+        list_roots: false,
+    };
+
+    /// Reads the capabilities of a client; what is no object says nothing.
+    pub fn read(capabilities: Raw<'_>) -> Self {
+        let mut can = Self::NOTHING;
+        let objects = capabilities.members();
+        for member in objects.filter(|member| member.value.is_object()) {
+            let has = |name| member.value.get(name).is_some_and(Raw::is_object);
+            if member.is("sampling") {
+                can.sample = true;
+                can.sample_with_tools = has("tools");
+                can.sample_with_context = has("context");
+            } else if member.is("elicitation") {
+                can.elicit_url = has("url");
+                // Without a mode it is the one that there was first.
+                can.elicit_form = has("form") || !can.elicit_url;
+            } else if member.is("roots") {
+                can.list_roots = true;
+            }
+        }
+        can
+    }
+
+    /// Tells whether there is anything that a server could ask for.
+    pub fn anything(self) -> bool {
+        self != Self::NOTHING
+    }
+
+    /// Tells whether a server may ask this of the client.
+    pub fn may_be_asked(self, method: Method, params: Option<Raw<'_>>) -> bool {
+        let member = |name| params.and_then(|params| params.get(name));
+        if method == Method::SamplingCreateMessage {
+            let needs_tools = member("tools").is_some() || member("toolChoice").is_some();
+            self.sample && (self.sample_with_tools || !needs_tools)
+        } else if method == Method::ElicitationCreate {
+            match member("mode") {
+                Some(mode) if mode.is_string("url") => self.elicit_url,
+                Some(_) | None => self.elicit_form,
+            }
+        } else {
+            method == Method::RootsList && self.list_roots
+        }
+    }
+
+    /// Returns the capabilities to declare to a server.
+    pub fn capabilities(self) -> RawBuf {
+        let empty = Raw::EMPTY_OBJECT;
+        let object = |parts: [(bool, &'static str); 2]| {
+            let mut edit = Edit::new(empty);
+            for (_, name) in parts.into_iter().filter(|(has, _)| *has) {
+                edit.set(name, empty);
+            }
+            edit.to_buf()
+        };
+        let mut all = Edit::new(empty);
+        if self.sample {
+            let parts = [
+                (self.sample_with_tools, "tools"),
+                (self.sample_with_context, "context"),
+            ];
+            all.set_buf("sampling", object(parts));
+        }
+        if self.elicit_form || self.elicit_url {
+            let parts = [(self.elicit_form, "form"), (self.elicit_url, "url")];
+            all.set_buf("elicitation", object(parts));
+        }
+        if self.list_roots {
+            all.set("roots", empty);
+        }
+        all.to_buf()
+    }
+}
+
+/// Returns the method of a request that a server may ask of its client.
+pub fn asking_method(method: &str) -> Option<Method> {
+    Method::parse(method).filter(|method| {
+        matches!(
+            method,
+            Method::SamplingCreateMessage | Method::ElicitationCreate | Method::RootsList
+        )
+    })
+}
+
+/// Tells whether a server that is asked this may ask the client something first.
+pub fn may_ask_back(method: &str) -> bool {
+    matches!(method, "tools/call" | "prompts/get" | "resources/read")
+}
+
+/// How grave a log message is, from the least to the most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LogLevel {
+    /// For who looks for a fault.
+    Debug,
+    /// What happens in general.
+    Info,
+    /// What happens seldom and is well.
+    Notice,
+    /// What may become a fault.
+    Warning,
+    /// What failed.
+    Error,
+    /// A part that failed.
+    Critical,
+    /// What somebody must act on at once.
+    Alert,
+    /// Nothing works.
+    Emergency,
+}
+
+impl LogLevel {
+    /// All levels, the least first.
+    pub const ALL: [Self; 8] = [
+        Self::Debug,
+        Self::Info,
+        Self::Notice,
+        Self::Warning,
+        Self::Error,
+        Self::Critical,
+        Self::Alert,
+        Self::Emergency,
+    ];
+
+    /// Returns the level's name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Notice => "notice",
+            Self::Warning => "warning",
+            Self::Error => "error",
+            Self::Critical => "critical",
+            Self::Alert => "alert",
+            Self::Emergency => "emergency",
+        }
+    }
+}
+
+/// A level that the protocol does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("unknown log level")]
+pub struct UnknownLevel;
+
+impl FromStr for LogLevel {
+    type Err = UnknownLevel;
+
+    fn from_str(text: &str) -> Result<Self, UnknownLevel> {
+        let found = Self::ALL.into_iter().find(|level| level.as_str() == text);
+        found.ok_or(UnknownLevel)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> ClientCan {
+        ClientCan::read(Raw::trusted(text))
+    }
+
+    #[test]
+    fn capabilities_are_read_and_written_again() {
+        for text in [
+            "{}",
+            r#"{"sampling":{}}"#,
+            r#"{"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}},"roots":{}}"#,
+            r#"{"elicitation":{"url":{}}}"#,
+        ] {
+            assert_eq!(read(text).capabilities().text(), text);
+        }
+        assert!(!read(r#"{"sampling":true,"experimental":{"x":{}}}"#).anything());
+        let old = read(r#"{"elicitation":{},"roots":{"listChanged":true}}"#);
+        assert!(old.elicit_form && !old.elicit_url && old.list_roots);
+    }
+
+    // fault S15
+    #[test]
+    fn a_client_is_asked_only_what_it_declared() {
+        let can = read(r#"{"sampling":{},"elicitation":{}}"#);
+        let asked =
+            |method, params: &'static str| can.may_be_asked(method, Some(Raw::trusted(params)));
+        assert!(asked(Method::SamplingCreateMessage, r#"{"messages":[]}"#));
+        assert!(!asked(Method::SamplingCreateMessage, r#"{"tools":[]}"#));
+        assert!(asked(Method::ElicitationCreate, r#"{"mode":"form"}"#));
+        assert!(!asked(Method::ElicitationCreate, r#"{"mode":"url"}"#));
+        assert!(!asked(Method::RootsList, "{}"));
+        assert!(!asked(Method::ToolsCall, "{}"));
+    }
+
+    #[test]
+    fn levels_have_an_order() {
+        let level = |name: &str| name.parse::<LogLevel>().unwrap();
+        assert!(level("debug") < level("warning"));
+        assert_eq!("loud".parse::<LogLevel>(), Err(UnknownLevel));
+    }
+}

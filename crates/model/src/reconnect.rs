@@ -1,0 +1,206 @@
+//! When a remote server is reached for again: after a wait that doubles and is drawn at random, and
+//! after several failed connects in a row only once in a while, by one try.
+//!
+//! Knows no clock and draws no random number. A connection that does not hold is no success: what it
+//! took is remembered until one has held for a while (fault H13). Entry points: `failed`, `lost` and
+//! `connected`.
+
+use std::time::Duration;
+
+use crate::backoff::Backoff;
+use crate::breaker::{Breaker, State};
+use crate::spec::{ReconnectSpec, period};
+
+/// The longest wait that a server may ask for. fault H9
+const LONGEST_ASKED: Duration = Duration::from_secs(60);
+
+/// What is known of the connections to one remote server.
+#[derive(Debug, Clone)]
+pub struct Reconnect {
+    backoff: Backoff,
+    breaker: Breaker,
+    steady: Duration,
+    /// Connections in a row that failed or did not hold.
+    attempts: u32,
+    connected: Option<Duration>,
+    was_connected: bool,
+}
+
+/// How long to wait before the next try, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wait {
+    /// The wait, from now on.
+    pub delay: Duration,
+    /// Why it is that long, in a few words.
+    pub reason: String,
+    /// Whether so many connects failed that only one try is made after this.
+    pub is_away: bool,
+}
+
+impl Reconnect {
+    /// Begins with what a spec says.
+    pub fn new(spec: &ReconnectSpec) -> Self {
+        Self {
+            backoff: Backoff::new(spec.first, 2.0, spec.longest).unwrap_or_default(),
+            breaker: Breaker::new(spec.failures, spec.away),
+            steady: spec.steady,
+            attempts: 0,
+            connected: None,
+            was_connected: false,
+        }
+    }
+
+    /// Notes that a try begins; after a row of failures it is the one that decides.
+    pub fn begins(&mut self, now: Duration) {
+        // Whether it may is decided by who waits: a person's order overrules the wait.
+        self.breaker.allow(now);
+    }
+
+    /// Notes that the server answers.
+    pub fn connected(&mut self, now: Duration) {
+        self.breaker.success();
+        self.connected = Some(now);
+        self.was_connected = true;
+    }
+
+    /// Decides after a connect that failed; `asked` is what the server asks for. row 0.12
+    pub fn failed(&mut self, now: Duration, asked: Option<Duration>, random: f64) -> Wait {
+        self.connected = None;
+        self.breaker.failure(now);
+        if let State::Open { until } = self.breaker.state() {
+            let delay = until.saturating_sub(now).max(bounded(asked));
+            let failures = self.breaker.threshold();
+            return Wait {
+                reason: format!(
+                    "{failures} failed connects in a row, one try in {}",
+                    period::show(rounded(delay))
+                ),
+                delay,
+                is_away: true,
+            };
+        }
+        self.next(asked, random)
+    }
+
+    /// Decides after a connection was lost. row 0.7
+    pub fn lost(&mut self, now: Duration, asked: Option<Duration>, random: f64) -> Wait {
+        let held = self.connected.take().map(|since| now.saturating_sub(since));
+        if held.is_some_and(|held| held >= self.steady) {
+            self.attempts = 0;
+        }
+        self.next(asked, random)
+    }
+
+    fn next(&mut self, asked: Option<Duration>, random: f64) -> Wait {
+        let ceiling = self.backoff.ceiling(self.attempts);
+        let delay = self.backoff.delay(self.attempts, random);
+        self.attempts = self.attempts.saturating_add(1);
+        let reason = match asked {
+            Some(asked) if asked > delay => {
+                format!(
+                    "it asks to be left alone for {}",
+                    period::show(bounded(Some(asked)))
+                )
+            }
+            Some(_) | None => format!("reconnecting within {}", period::show(ceiling)),
+        };
+        Wait {
+            delay: delay.max(bounded(asked)),
+            reason,
+            is_away: false,
+        }
+    }
+
+    /// Returns how many connects in a row have failed.
+    pub fn failures(&self) -> u32 {
+        match self.breaker.state() {
+            State::Closed { failures } => failures,
+            State::Open { .. } | State::HalfOpen { .. } => self.breaker.threshold(),
+        }
+    }
+
+    /// Tells whether the server has ever answered.
+    pub fn was_connected(&self) -> bool {
+        self.was_connected
+    }
+
+    /// Forgets every failure, as a restart by hand does.
+    pub fn forgive(&mut self) {
+        self.breaker.success();
+        self.attempts = 0;
+    }
+}
+
+fn bounded(asked: Option<Duration>) -> Duration {
+    asked.unwrap_or_default().min(LONGEST_ASKED)
+}
+
+/// Rounds up to a whole second, for people.
+fn rounded(wait: Duration) -> Duration {
+    match wait.subsec_nanos() {
+        0 => wait,
+        _ if wait.as_secs() == 0 => Duration::from_millis(wait.as_millis() as u64),
+        _ => Duration::from_secs(wait.as_secs() + 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn reconnect() -> Reconnect {
+        Reconnect::new(&ReconnectSpec::default())
+    }
+
+    #[test]
+    fn three_failed_connects_are_followed_by_a_minute_and_one_try() {
+        // row 0.12
+        let mut known = reconnect();
+        assert_eq!(known.failed(SECOND, None, 0.5).delay, SECOND / 2);
+        assert_eq!(known.failed(2 * SECOND, None, 0.5).delay, SECOND);
+        let away = known.failed(4 * SECOND, None, 0.5);
+        assert_eq!(
+            (away.delay, away.is_away, known.failures()),
+            (60 * SECOND, true, 3)
+        );
+        known.begins(64 * SECOND);
+        let again = known.failed(65 * SECOND, None, 0.5);
+        assert_eq!((again.delay, again.is_away), (60 * SECOND, true));
+        known.begins(125 * SECOND);
+        known.connected(126 * SECOND);
+        assert_eq!(known.failures(), 0);
+        assert!(!known.failed(127 * SECOND, None, 0.5).is_away);
+    }
+
+    #[test]
+    fn a_peer_that_flaps_is_waited_for_longer_and_longer() {
+        // fault H13
+        let mut known = reconnect();
+        let mut now = SECOND;
+        let mut waits = Vec::new();
+        for _ in 0..8 {
+            known.connected(now);
+            now += SECOND;
+            waits.push(known.lost(now, None, 1.0).delay.as_secs());
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60]);
+        // One that has held is forgiven.
+        known.connected(now);
+        assert_eq!(known.lost(now + 61 * SECOND, None, 1.0).delay, SECOND);
+    }
+
+    #[test]
+    fn a_server_that_asks_for_time_gets_it_within_a_minute() {
+        // fault H9
+        let mut known = reconnect();
+        assert_eq!(
+            known.lost(SECOND, Some(20 * SECOND), 0.1).delay,
+            20 * SECOND
+        );
+        let long = known.lost(SECOND, Some(3600 * SECOND), 0.1);
+        assert_eq!(long.delay, 60 * SECOND);
+        assert_eq!(long.reason, "it asks to be left alone for 1m");
+    }
+}

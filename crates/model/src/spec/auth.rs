@@ -1,0 +1,149 @@
+//! How a remote server is signed in to: part of its spec. Decides nothing about tokens, which are
+//! kept by the engine and never stand in a spec. Entry point: [`RemoteAuth::check`].
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::secret::REDACTED;
+
+/// How a remote server is signed in to.
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RemoteAuth {
+    /// Who signs in, if anybody.
+    pub kind: AuthKind,
+    /// The client that was registered by hand with the authorization server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+    /// Its secret, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_secret: Option<String>,
+    /// Where the document stands that describes this gateway as a client, for authorization
+    /// servers that take its URL for a client id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_metadata_url: Option<String>,
+    /// What is asked for; what the server says it needs, if nothing is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<String>,
+}
+
+/// Who signs in to a remote server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AuthKind {
+    /// A person, once, if the server asks for it.
+    #[default]
+    Auto,
+    /// Nobody: what the server refuses stays refused.
+    None,
+    /// The gateway itself, with a client id and a secret.
+    ClientCredentials,
+}
+
+/// Why a spec's `auth` cannot be taken as it is.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`auth.{field}` {why}")]
+pub struct AuthFieldError {
+    /// Which member.
+    pub field: &'static str,
+    /// What is wrong with it.
+    pub why: &'static str,
+}
+
+impl RemoteAuth {
+    /// Tells whether nothing is said, so that every default holds.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Checks what types cannot say.
+    pub fn check(&self) -> Result<(), AuthFieldError> {
+        let wrong = |field, why| Err(AuthFieldError { field, why });
+        let visible = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic());
+        if self.kind == AuthKind::ClientCredentials {
+            if self.client_id.is_none() {
+                return wrong("client_id", "is needed for client credentials");
+            }
+            if self.client_secret.is_none() {
+                return wrong("client_secret", "is needed for client credentials");
+            }
+        }
+        if self.client_secret.is_some() && self.client_id.is_none() {
+            return wrong("client_secret", "is of no use without `client_id`");
+        }
+        for (field, value) in [
+            ("client_id", &self.client_id),
+            ("client_secret", &self.client_secret),
+        ] {
+            if value.as_deref().is_some_and(|value| !visible(value)) {
+                return wrong(field, "must be visible ASCII without blanks");
+            }
+        }
+        if let Some(url) = &self.client_metadata_url {
+            let rest = url.strip_prefix("https://").unwrap_or_default();
+            let path = rest.split_once('/').map(|(_, path)| path);
+            if !visible(url) || path.is_none_or(str::is_empty) {
+                return wrong("client_metadata_url", "must be an `https` URL with a path");
+            }
+        }
+        if self.scopes.iter().any(|scope| !visible(scope)) {
+            return wrong("scopes", "must be words of visible ASCII");
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for RemoteAuth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteAuth")
+            .field("kind", &self.kind)
+            .field("client_id", &self.client_id)
+            .field(
+                "client_secret",
+                &self.client_secret.as_ref().map(|_| REDACTED),
+            )
+            .field("client_metadata_url", &self.client_metadata_url)
+            .field("scopes", &self.scopes)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn auth(json: serde_json::Value) -> RemoteAuth {
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_by_field() {
+        let field = |json| auth(json).check().unwrap_err().field;
+        let kind = "client_credentials";
+        assert_eq!(field(serde_json::json!({ "kind": kind })), "client_id");
+        let no_secret = serde_json::json!({"kind": kind, "client_id": "a"});
+        assert_eq!(field(no_secret), "client_secret");
+        let alone = serde_json::json!({"client_secret": "s"});
+        assert_eq!(field(alone), "client_secret");
+        for url in ["http://a/b", "https://a", "https://a/", "https://a/b c"] {
+            let document = serde_json::json!({ "client_metadata_url": url });
+            assert_eq!(field(document), "client_metadata_url", "{url}");
+        }
+        assert_eq!(field(serde_json::json!({"scopes": ["a b"]})), "scopes");
+        assert!(RemoteAuth::default().check().is_ok());
+        let whole = serde_json::json!({"kind": kind, "client_id": "a", "client_secret": "s",
+            "client_metadata_url": "https://a/b.json", "scopes": ["x"]});
+        assert!(auth(whole).check().is_ok());
+    }
+
+    #[test]
+    fn the_secret_is_not_seen() {
+        let shown = format!(
+            "{:?}",
+            auth(serde_json::json!({"client_id": "a", "client_secret": "hunter22"}))
+        );
+        assert!(!shown.contains("hunter22"), "{shown}");
+        assert!(RemoteAuth::default().is_default());
+    }
+}

@@ -1,0 +1,337 @@
+//! A server that is somewhere else: its address, how it is spoken to, and how it is reached again.
+//!
+//! What an address may be is checked here as text; what a name resolves to is judged when the
+//! connection is made, by the transport. Entry point: [`RemoteLaunch`].
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::auth::{AuthFieldError, RemoteAuth};
+use super::url::{UrlError, check_url, is_plain_proxy};
+use super::{Written, period};
+
+/// The longest value of a header.
+const LONGEST_VALUE: usize = 16 << 10;
+
+/// Headers that are the transport's own to write. faults H10, H12
+const OWN_HEADERS: [&str; 14] = [
+    "accept",
+    "accept-encoding",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "expect",
+    "host",
+    "last-event-id",
+    "mcp-session-id",
+    "mcp-protocol-version",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// A server at a URL, and how it is reached.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RemoteLaunch {
+    /// Where it is.
+    pub url: String,
+    /// How its messages travel.
+    #[serde(default)]
+    pub transport: TransportWish,
+    /// Headers that go with every request to it, and to nobody else.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// The HTTP proxy on the way to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<String>,
+    /// Whether its name may stand for a private address.
+    #[serde(default)]
+    pub allow_private: bool,
+    /// Certificates, in a PEM file, that are trusted beside the system's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<PathBuf>,
+    /// How it is signed in to.
+    #[serde(default, skip_serializing_if = "RemoteAuth::is_default")]
+    pub auth: RemoteAuth,
+    /// When it is reached for again after the connection was lost.
+    #[serde(default)]
+    pub reconnect: ReconnectSpec,
+    /// What stands in the file where variables were filled; never stored beside what they hold.
+    #[serde(skip)]
+    pub written: Written,
+}
+
+/// How the messages of a remote server are to travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TransportWish {
+    /// As the server wants it: streamable HTTP, else HTTP with SSE.
+    #[default]
+    Auto,
+    /// Streamable HTTP, of either era.
+    StreamableHttp,
+    /// HTTP with SSE, as of 2024-11-05.
+    Sse,
+}
+
+impl TransportWish {
+    /// Returns the wish as it is written everywhere.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::StreamableHttp => "streamable-http",
+            Self::Sse => "sse",
+        }
+    }
+
+    /// Reads a wish in any of the spellings that clients use.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "auto" => Some(Self::Auto),
+            "http" | "streamable-http" | "streamableHttp" | "streamable_http" => {
+                Some(Self::StreamableHttp)
+            }
+            "sse" => Some(Self::Sse),
+            _ => None,
+        }
+    }
+}
+
+/// When a remote server is reached for again. rows 0.7 and 0.12
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReconnectSpec {
+    /// The longest first wait; each wait is drawn between nothing and its bound.
+    #[serde(with = "period")]
+    pub first: Duration,
+    /// The longest wait of all, to which the first doubles.
+    #[serde(with = "period")]
+    pub longest: Duration,
+    /// How many failed connects in a row keep everybody away for a while.
+    pub failures: u32,
+    /// How long that is; then one try decides.
+    #[serde(with = "period")]
+    pub away: Duration,
+    /// How long a connection must hold for its predecessors to be forgotten.
+    #[serde(with = "period")]
+    pub steady: Duration,
+}
+
+impl Default for ReconnectSpec {
+    fn default() -> Self {
+        Self {
+            first: Duration::from_secs(1),
+            longest: Duration::from_secs(60),
+            failures: 3,
+            away: Duration::from_secs(60),
+            steady: Duration::from_secs(60),
+        }
+    }
+}
+
+/// What is wrong with a remote launch.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RemoteError {
+    /// The URL cannot be that of a server.
+    #[error("`url` cannot be used: {0}")]
+    Url(UrlError),
+    /// The URL of the proxy cannot be used.
+    #[error("`proxy` cannot be used: it must be `http://host:port` and nothing else")]
+    Proxy,
+    /// A header's name or value cannot be sent, or is not for the configuration to set.
+    #[error("header `{name}` cannot be used: {why}")]
+    Header {
+        /// Its name, escaped and cut.
+        name: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// What is said of signing in does not fit together.
+    #[error(transparent)]
+    Auth(#[from] AuthFieldError),
+    /// A wait of `reconnect` that makes no sense.
+    #[error("`reconnect` cannot be used: {0}")]
+    Reconnect(&'static str),
+}
+
+impl RemoteError {
+    /// Returns the field that is wrong.
+    pub fn field(&self) -> String {
+        match self {
+            Self::Url(_) => "url".to_owned(),
+            Self::Proxy => "proxy".to_owned(),
+            Self::Header { name, .. } => format!("headers.{name}"),
+            Self::Auth(error) => format!("auth.{}", error.field),
+            Self::Reconnect(_) => "reconnect".to_owned(),
+        }
+    }
+
+    /// Returns what to write instead.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Url(error) => error.hint().to_owned(),
+            Self::Proxy => "write for example `http://proxy.example.com:3128`".to_owned(),
+            Self::Header { .. } => {
+                "write a name of letters, digits and `-`, and a value of one line".to_owned()
+            }
+            Self::Auth(_) => {
+                "`auth` takes `kind`, `client_id`, `client_secret`, `client_metadata_url`, `scopes`"
+                    .to_owned()
+            }
+            Self::Reconnect(_) => {
+                "write waits of 1ms to 24h, `longest` no shorter than `first`, and 1 to 100 failures"
+                    .to_owned()
+            }
+        }
+    }
+}
+
+impl RemoteLaunch {
+    /// Makes a launch of a URL with every default.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            transport: TransportWish::Auto,
+            headers: BTreeMap::new(),
+            proxy: None,
+            allow_private: false,
+            ca_file: None,
+            auth: RemoteAuth::default(),
+            reconnect: ReconnectSpec::default(),
+            written: Written::default(),
+        }
+    }
+
+    /// Returns the proxy without who it is logged in to as.
+    pub fn shown_proxy(&self) -> Option<String> {
+        let proxy = self.proxy.as_deref()?;
+        let (scheme, rest) = proxy.split_once("://")?;
+        let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+        Some(format!("{scheme}://{host}"))
+    }
+
+    /// Checks what the types cannot say.
+    pub fn check(&self) -> Result<(), RemoteError> {
+        check_url(&self.url).map_err(RemoteError::Url)?;
+        if let Some(proxy) = &self.proxy
+            && !is_plain_proxy(proxy)
+        {
+            return Err(RemoteError::Proxy);
+        }
+        for (name, value) in &self.headers {
+            check_header(name, value)?;
+        }
+        self.auth.check()?;
+        self.reconnect.check()
+    }
+}
+
+impl ReconnectSpec {
+    fn check(&self) -> Result<(), RemoteError> {
+        const DAY: Duration = Duration::from_secs(86_400);
+        let waits = [self.first, self.longest, self.away, self.steady];
+        let sane = |wait: &Duration| (Duration::from_millis(1)..=DAY).contains(wait);
+        if !waits.iter().all(sane) {
+            return Err(RemoteError::Reconnect("a wait is not within 1ms and 24h"));
+        }
+        if self.longest < self.first {
+            return Err(RemoteError::Reconnect("`longest` is shorter than `first`"));
+        }
+        if !(1..=100).contains(&self.failures) {
+            return Err(RemoteError::Reconnect("`failures` is not within 1 and 100"));
+        }
+        Ok(())
+    }
+}
+
+fn check_header(name: &str, value: &str) -> Result<(), RemoteError> {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    let is_own = |own: &str| name.eq_ignore_ascii_case(own);
+    let why = if name.is_empty() || name.len() > 128 || !name.bytes().all(is_token) {
+        "it is no name of a header"
+    } else if OWN_HEADERS.iter().any(|own| is_own(own)) || is_mirrored(name) {
+        "Gantry writes it itself"
+    } else if value.len() > LONGEST_VALUE {
+        "its value is over 16 KiB"
+    } else if value
+        .bytes()
+        .any(|byte| !matches!(byte, b'\t' | b' '..=b'~'))
+    {
+        "its value has a line break or a character that is not ASCII"
+    } else {
+        return Ok(());
+    };
+    let name = name.chars().take(60).flat_map(char::escape_debug).collect();
+    Err(RemoteError::Header { name, why })
+}
+
+/// Tells whether a header repeats parts of a request's body.
+fn is_mirrored(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    matches!(name.as_str(), "mcp-method" | "mcp-name") || name.starts_with("mcp-param-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_header(name: &str, value: &str) -> Result<(), RemoteError> {
+        let mut launch = RemoteLaunch::new("https://example.com/mcp");
+        launch.headers.insert(name.to_owned(), value.to_owned());
+        launch.check()
+    }
+
+    #[test]
+    fn headers_cannot_break_out_of_their_line_nor_pose_as_ours() {
+        // faults H10, H12
+        assert_eq!(with_header("Authorization", "Bearer x"), Ok(()));
+        for (name, value) in [
+            ("X-A", "a\r\nX-B: b"),
+            ("X A", "a"),
+            ("", "a"),
+            ("X-A", "ü"),
+            ("Host", "evil"),
+            ("mcp-session-id", "1"),
+            ("Mcp-Param-Region", "eu"),
+            ("Transfer-Encoding", "chunked"),
+        ] {
+            assert!(with_header(name, value).is_err(), "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_holds_no_secret() {
+        let mut launch = RemoteLaunch::new("https://example.com/mcp?key=s3cret");
+        launch.proxy = Some("http://me:s3cret@proxy:3128".to_owned());
+        assert_eq!(launch.check(), Ok(()));
+        assert_eq!(launch.shown_url(), "https://example.com/mcp");
+        assert_eq!(launch.shown_proxy().as_deref(), Some("http://proxy:3128"));
+        launch.proxy = Some("socks5://proxy".to_owned());
+        assert_eq!(launch.check(), Err(RemoteError::Proxy));
+    }
+
+    #[test]
+    fn a_remote_spec_survives_its_stored_form() {
+        let launch = RemoteLaunch::new("https://example.com/mcp");
+        let text = serde_json::to_string(&launch).unwrap();
+        assert_eq!(serde_json::from_str::<RemoteLaunch>(&text).unwrap(), launch);
+        let short: RemoteLaunch = serde_json::from_str(r#"{"url":"https://a/b"}"#).unwrap();
+        assert_eq!(short, RemoteLaunch::new("https://a/b"));
+    }
+
+    #[test]
+    fn every_spelling_of_a_transport_is_known() {
+        for text in ["http", "streamable-http", "streamableHttp"] {
+            assert_eq!(
+                TransportWish::parse(text),
+                Some(TransportWish::StreamableHttp)
+            );
+        }
+        assert_eq!(TransportWish::parse("stdio"), None);
+    }
+}

@@ -1,0 +1,88 @@
+//! What was given out: clients, codes, tokens. Values are random and looked up, never computed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read as _;
+use std::time::{Duration, Instant};
+
+use crate::wait::now;
+
+/// Everything that the authorization server remembers.
+#[derive(Default)]
+pub(super) struct Book {
+    /// Which authorization server the MCP server trusts.
+    pub(super) tenant: u32,
+    /// Ids, with secret and where answers may go.
+    pub(super) registered: BTreeMap<String, Registered>,
+    pub(super) codes: BTreeMap<String, Code>,
+    pub(super) access: BTreeMap<String, Access>,
+    pub(super) refresh: BTreeMap<String, Refresh>,
+    pub(super) requests: Vec<String>,
+    /// Every secret that was ever given out.
+    pub(super) given: Vec<String>,
+}
+
+/// A client that registered itself.
+pub(super) struct Registered {
+    pub(super) secret: Option<String>,
+    pub(super) redirects: Vec<String>,
+}
+
+/// A code that waits to be exchanged.
+pub(super) struct Code {
+    pub(super) tenant: u32,
+    pub(super) client: String,
+    pub(super) redirect: String,
+    pub(super) challenge: String,
+    pub(super) scopes: BTreeSet<String>,
+}
+
+/// What an access token opens.
+pub(super) struct Access {
+    pub(super) until: Instant,
+    pub(super) scopes: BTreeSet<String>,
+}
+
+/// What a refresh token is exchanged for.
+pub(super) struct Refresh {
+    pub(super) tenant: u32,
+    pub(super) client: String,
+    pub(super) scopes: BTreeSet<String>,
+}
+
+impl Book {
+    /// Returns a new secret and remembers that it was given out.
+    pub(super) fn secret(&mut self, kind: &str) -> String {
+        let secret = format!("{kind}-{}", random());
+        self.given.push(secret.clone());
+        secret
+    }
+
+    /// Gives out an access token.
+    pub(super) fn open(&mut self, scopes: BTreeSet<String>, seconds: u64) -> String {
+        let token = self.secret("access");
+        let until = now() + Duration::from_secs(seconds);
+        self.access.insert(token.clone(), Access { until, scopes });
+        token
+    }
+
+    /// Returns what a token opens now.
+    pub(super) fn scopes(&self, token: &str) -> Option<&BTreeSet<String>> {
+        let access = self.access.get(token)?;
+        (now() < access.until).then_some(&access.scopes)
+    }
+}
+
+/// Returns the words of a scope.
+pub(super) fn words(scope: Option<&String>) -> BTreeSet<String> {
+    let words = scope.map(|scope| scope.split_whitespace().map(str::to_owned));
+    words.into_iter().flatten().collect()
+}
+
+/// Returns 128 random bits in hex.
+fn random() -> String {
+    let mut bytes = [0; 16];
+    std::fs::File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut bytes))
+        .expect("the machine has random numbers");
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
