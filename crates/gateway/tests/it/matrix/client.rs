@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::Generation;
-use crate::harness::{Connection, Gantry};
+use crate::harness::{Connection, Gantry, LONG};
 
 const META: &str = "io.modelcontextprotocol";
 
@@ -163,7 +164,9 @@ impl<'a> Client<'a> {
 
     /// Waits for news of this kind on what it listens to.
     pub(super) fn hears(&mut self, method: &str) -> Value {
+        let begun = Instant::now();
         loop {
+            assert!(begun.elapsed() < LONG, "nothing is heard of {method}");
             let stream = self.stream.as_mut().expect("it listens");
             let message = stream.message().expect("the stream goes on");
             if message["method"] == method {
