@@ -26,19 +26,20 @@ pub(super) struct Options {
     /// The name that clients see
     name: ServerName,
     /// Where a remote server is
-    #[arg(required_unless_present = "command", conflicts_with_all = ["command", "env", "cwd", "profile"])]
-    url: Option<String>,
+    #[arg(value_name = "URL", required_unless_present = "command",
+        conflicts_with_all = ["command", "env", "cwd", "profile"])]
+    address: Option<String>,
     /// A header for a remote server; may be given several times
-    #[arg(long, value_name = "NAME=VALUE", requires = "url")]
+    #[arg(long, value_name = "NAME=VALUE", requires = "address")]
     header: Vec<String>,
     /// How a remote server's messages travel
-    #[arg(long, value_enum, default_value_t = TransportFlag::Auto, requires = "url")]
+    #[arg(long, value_enum, default_value_t = TransportFlag::Auto, requires = "address")]
     transport: TransportFlag,
     /// The HTTP proxy on the way to a remote server
-    #[arg(long, value_name = "URL", requires = "url")]
+    #[arg(long, value_name = "URL", requires = "address")]
     proxy: Option<String>,
     /// Let the URL's name stand for a private address
-    #[arg(long, requires = "url")]
+    #[arg(long, requires = "address")]
     allow_private: bool,
     /// A variable of its environment, as `NAME=VALUE`, or as `NAME` with the value that it has here;
     /// may be given several times
@@ -144,7 +145,7 @@ fn body(options: &Options, environment: &Environment) -> Result<Value, Failure> 
         StartFlag::Eager => "eager",
         StartFlag::Lazy => "lazy",
     };
-    let mut body = match &options.url {
+    let mut body = match &options.address {
         Some(url) => json!({
             "name": options.name.as_str(),
             "url": url,

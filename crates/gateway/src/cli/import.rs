@@ -208,10 +208,6 @@ fn take(
     if original != name.as_str() {
         taken.notes.push(format!("it is called `{name}` here"));
     }
-    if normal.members.contains_key("url") {
-        let note = "it is behind a URL, and this version runs commands only: its entry waits";
-        taken.notes.push(note.to_owned());
-    }
     for member in normal.without_effect() {
         taken
             .notes

@@ -39,8 +39,6 @@ pub enum Kind {
     Variable,
     /// Something that is refused for safety's sake unless it is allowed by name.
     Refused,
-    /// A remote server, which this version does not run.
-    Remote,
 }
 
 /// What is wrong at one place of a file.
@@ -206,7 +204,6 @@ impl Diagnose for Mistake {
             Kind::Name => "config.name",
             Kind::Variable => "config.variable",
             Kind::Refused => "config.refused",
-            Kind::Remote => "config.remote",
         }
     }
 

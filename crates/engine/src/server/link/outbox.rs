@@ -1,5 +1,5 @@
 //! The writing end of a link: a child's stdin, or the session of a remote server. A closed set, so
-//! that a call costs no indirection: see ADR 008.
+//! that a call costs no indirection: see ADR 006.
 
 use std::time::Duration;
 

@@ -186,16 +186,10 @@ impl HttpError {
                 let host = host.clone();
                 return Self::Dns { host };
             }
-            if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
-                let why = safe(tls.to_string().as_bytes());
+            if let Some(why) = tls_failure(cause) {
                 return Self::Tls { origin, why };
             }
             if let Some(io) = cause.downcast_ref::<io::Error>() {
-                let inner = io.get_ref();
-                if let Some(tls) = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-                    let why = safe(tls.to_string().as_bytes());
-                    return Self::Tls { origin, why };
-                }
                 match io.kind() {
                     io::ErrorKind::ConnectionRefused => return Self::Refused { origin },
                     io::ErrorKind::UnexpectedEof if error.is_connect() => {
@@ -330,6 +324,15 @@ impl From<SignInError> for HttpError {
             needs_person: error.needs_person(),
         }
     }
+}
+
+/// Returns what TLS has against a connection; its errors hide within one another.
+fn tls_failure(cause: &(dyn Error + 'static)) -> Option<String> {
+    if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
+        return Some(safe(tls.to_string().as_bytes()));
+    }
+    let within = cause.downcast_ref::<io::Error>()?.get_ref()?;
+    tls_failure(within)
 }
 
 /// Returns the beginning of what a server said, on one line and without control characters.

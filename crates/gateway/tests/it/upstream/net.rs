@@ -1,5 +1,5 @@
 //! Where a gateway connects to: a corpus of addresses and names in a network of its own, with no way
-//! out, whose forbidden addresses are held by a dummy link with a counting listener. fault H4
+//! out, which holds the forbidden addresses itself and counts every connection. fault H4
 
 use std::path::Path;
 use std::process::Command;
@@ -85,7 +85,7 @@ fn no_name_and_no_spelling_leads_to_a_private_address() {
         .filter(|address| !address.starts_with("127.") && !address.starts_with("fe80"))
         .map(|address| {
             format!(
-                "ip addr add {address}/{} dev dummy0\n",
+                "ip addr add {address}/{} dev lo\n",
                 if address.contains(':') { 128 } else { 32 }
             )
         })
@@ -95,23 +95,21 @@ fn no_name_and_no_spelling_leads_to_a_private_address() {
         program=$1 home=$2
         mount --bind "$home/hosts" /etc/hosts
         ip link set lo up
-        ip link add dummy0 type dummy
-        ip link set dummy0 up
         {held}
-        # Whatever is connected to, on any port, is counted by the kernel's own books.
-        before=$(awk '/^Tcp:/ {{ n = $6 }} END {{ print n }}' /proc/net/snmp)
+        # Whatever is connected to, on any port, is in the books of this network's kernel.
+        opened() {{ awk '/^Tcp:/ {{ n = $6 }} END {{ print n }}' /proc/net/snmp; }}
+        before=$(opened)
         "$program" up --port 0 --data "$home/data" --config "$home/mcp.json" >"$home/out" 2>"$home/err" &
         pid=$!
         tries=0
-        while [ ! -e "$home/data/gateway.json" ] && [ $tries -lt 300 ]; do tries=$((tries + 1)); sleep 0.1; done
-        tries=0
-        while [ $tries -lt 200 ]; do
-            "$program" --data "$home/data" status --json >"$home/status.json" 2>/dev/null || true
-            if ! grep -q '"state": "starting"' "$home/status.json" && grep -q '"state"' "$home/status.json"; then break; fi
-            tries=$((tries + 1)); sleep 0.2
+        while [ "$(grep -c 'event="start_failed"' "$home/err")" -lt {count} ] && [ $tries -lt 400 ]; do
+            tries=$((tries + 1)); sleep 0.1
         done
+        after=$(opened)
+        "$program" --data "$home/data" status --json >"$home/status.json"
         kill $pid
         wait $pid || true
+        echo "$before $after"
         cat "$home/status.json"
         "#
     );

@@ -1,12 +1,13 @@
 //! A remote server under the test's own hand: every request is seen, every answer is the test's, byte
 //! for byte. Blocking, a thread per connection; gone with its handle, connections and all.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use gantry_testkit::wait::eventually;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
@@ -129,7 +130,13 @@ impl Peer {
         tls: Option<Arc<rustls::ServerConfig>>,
         handler: Box<Handler>,
     ) -> Self {
-        let listener = TcpListener::bind(address).unwrap();
+        // Where another was, its listener may take a moment to go.
+        let mut listener = None;
+        eventually(Duration::from_secs(5), || {
+            listener = TcpListener::bind(address).ok();
+            listener.is_some()
+        });
+        let listener = listener.unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
             handler,
