@@ -128,7 +128,7 @@ impl<'a> Client<'a> {
         match self.generation {
             // Who goes away takes its call back.
             Generation::Stateless => drop(stream),
-            _ => {
+            Generation::First | Generation::March | Generation::June | Generation::November => {
                 let params = json!({"requestId": self.next, "reason": "enough"});
                 self.tell("notifications/cancelled", &params);
             }
@@ -149,7 +149,7 @@ impl<'a> Client<'a> {
                 self.stream = stream;
             }
             Generation::First => self.subscribe(uri),
-            _ => {
+            Generation::March | Generation::June | Generation::November => {
                 let stream = Stream::of(self.bare("GET", "/mcp"));
                 self.subscribe(uri);
                 self.stream = Some(stream);
@@ -229,7 +229,9 @@ impl<'a> Client<'a> {
     fn write(&self, message: &Value, more: &[(&str, String)]) -> Connection {
         let path = match self.generation {
             Generation::First => self.place.as_str(),
-            _ => "/mcp",
+            Generation::March | Generation::June | Generation::November | Generation::Stateless => {
+                "/mcp"
+            }
         };
         let own = self.headers();
         let own = own.iter().map(|(name, value)| (*name, value.as_str()));
