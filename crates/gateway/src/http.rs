@@ -7,6 +7,7 @@
 pub(crate) mod auth;
 pub(crate) mod context;
 pub(crate) mod error;
+mod framing;
 mod hosts;
 pub(crate) mod limits;
 pub(crate) mod media;
@@ -62,14 +63,15 @@ pub(crate) fn service(state: AppState) -> Service {
         .layer(from_fn_with_state(gate.clone(), guard));
     let endpoint = mcp::Endpoint::new(gate, state.sessions, state.version);
     let router = mcp::router(Arc::clone(&endpoint)).merge(api);
-    Arc::new(move |request: Request| {
+    let answer = move |request: Request| -> Answering {
         // Messages to the endpoint are by far the most, and need no router to tell.
         if request.method() == Method::POST && request.uri().path() == mcp::PATH {
             let endpoint = Arc::clone(&endpoint);
             return Box::pin(async move { endpoint.everything(request).await });
         }
         ask(&router, request)
-    })
+    };
+    Arc::new(move |request: Request| framing::judged(request, &answer))
 }
 
 /// Has a router answer.

@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use gantry_model::era::Era;
 use gantry_model::jsonrpc::{Edit, ErrorBody, OwnedRequestId, Raw, RawBuf};
-use gantry_model::mcp::asking_method;
+use gantry_model::mcp::{Method, asking_method};
 use gantry_model::secret::Redactor;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -25,8 +25,6 @@ use crate::server::profiles::Lease;
 
 const INPUT_RESPONSES: &str = "inputResponses";
 const REQUEST_STATE: &str = "requestState";
-/// Under which key of `_meta` a server of the handshake era may name what it asks.
-const NAME: &str = "io.gantry/name";
 
 /// How much a server may need at once.
 const REQUESTS: usize = 16;
@@ -126,17 +124,10 @@ pub(super) fn resume<'a>(
     }
 }
 
-/// Returns what a client has sent with its call, before it was asked.
-pub(super) fn given(params: Raw<'_>) -> Option<Raw<'_>> {
-    params.get(INPUT_RESPONSES)
-}
-
 /// Asks a call's client on behalf of its server.
 pub(super) struct Asker<'a> {
     pub(super) client: &'a Client,
     pub(super) server: &'a ServerHandle,
-    /// What the client has sent with its call already, by name.
-    pub(super) given: Option<Raw<'a>>,
     /// Nobody can answer any more.
     pub(super) draining: &'a CancellationToken,
 }
@@ -182,28 +173,16 @@ impl Asker<'_> {
         mut asked: mpsc::Receiver<Asked>,
     ) -> CallError {
         let mut open = FuturesUnordered::new();
-        let mut names = Names {
-            given: self.given,
-            used: Vec::new(),
-        };
+        let mut count = 0;
         loop {
             tokio::select! {
                 Some(first) = asked.recv() => {
                     sleep(BREATH).await;
                     let rest = std::iter::from_fn(|| asked.try_recv().ok());
-                    let mut missing = Vec::new();
-                    for asked in std::iter::once(first).chain(rest) {
-                        let id = asked.id.clone();
-                        let (asked, given) = names.asked_for(asked, &self.server.redactor);
-                        match given {
-                            Some(given) => lease.link.reply(&id, &Ok(given)),
-                            None => missing.push((id, asked)),
-                        }
-                    }
-                    if !missing.is_empty() {
-                        lease.pause(call, true);
-                        open.push(self.requests(missing));
-                    }
+                    let all: Vec<Asked> = std::iter::once(first).chain(rest).collect();
+                    lease.pause(call, true);
+                    open.push(self.requests(all, count));
+                    count += REQUESTS;
                 }
                 Some(answered) = open.next() => {
                     let answered = match answered {
@@ -223,13 +202,26 @@ impl Asker<'_> {
     /// Asks for all of these at once; each answer comes with the id of its request.
     async fn requests(
         &self,
-        asked: Vec<(OwnedRequestId, AskedFor)>,
+        asked: Vec<Asked>,
+        first: usize,
     ) -> Result<Vec<(OwnedRequestId, Result<RawBuf, RawBuf>)>, CallError> {
-        let requests = asked.iter().map(|(_, asked)| asked.clone());
+        let key = |place: usize, method: Method| {
+            let kind = method.as_str().split('/').next().unwrap_or_default();
+            format!("{kind}-{}", first + place + 1).into_boxed_str()
+        };
+        let requests = asked.iter().enumerate().map(|(place, asked)| AskedFor {
+            key: key(place, asked.method),
+            method: asked.method,
+            params: asked
+                .params
+                .as_ref()
+                .map(|params| clean(params.as_raw(), &self.server.redactor)),
+        });
         let said = self.ask(requests.collect()).await?;
-        let answers = asked.into_iter().filter_map(|(id, asked)| {
-            let said = said.iter().find(|said| said.key == asked.key)?;
-            Some((id, said.outcome.clone()))
+        let answers = asked.into_iter().enumerate().filter_map(|(place, asked)| {
+            let key = key(place, asked.method);
+            let said = said.iter().find(|said| said.key == key)?;
+            Some((asked.id, said.outcome.clone()))
         });
         Ok(answers.collect())
     }
@@ -275,47 +267,6 @@ impl Asker<'_> {
     }
 }
 
-/// The names under which a server of the handshake era asks during one call.
-struct Names<'a> {
-    /// What the client has sent with its call already, by name.
-    given: Option<Raw<'a>>,
-    used: Vec<Box<str>>,
-}
-
-impl Names<'_> {
-    /// Puts a request of the server's into the words of the stateless era, in which it has a name:
-    /// its own, if the server gave it one that is not used yet. The second is the answer, if the
-    /// client has given one under that name.
-    fn asked_for(&mut self, asked: Asked, redactor: &Redactor) -> (AskedFor, Option<RawBuf>) {
-        let params = asked.params.as_ref().map(RawBuf::as_raw);
-        let own = params.and_then(|params| params.get("_meta")?.get(NAME)?.string());
-        let own = own.filter(|own| (1..=64).contains(&own.len()));
-        let is_used = |name: &str| self.used.iter().any(|used| **used == *name);
-        let own = own.filter(|own| !is_used(own));
-        let kind = asked.method.as_str().split('/').next().unwrap_or_default();
-        let given = own.as_ref().and_then(|own| self.given?.get(own));
-        let given = given.filter(|given| given.is_object()).map(Raw::to_buf);
-        let key: Box<str> = match &own {
-            Some(own) => own.as_ref().into(),
-            None => format!("{kind}-{}", self.used.len() + 1).into(),
-        };
-        let params = params.map(|params| {
-            let mut bare = Edit::new(params);
-            if own.is_some() {
-                bare.remove_meta(NAME);
-            }
-            clean(bare.to_buf().as_raw(), redactor)
-        });
-        self.used.push(key.clone());
-        let asked = AskedFor {
-            key,
-            method: asked.method,
-            params,
-        };
-        (asked, given)
-    }
-}
-
 /// Says that a server needs what its client never said that it can do. fault S15
 fn undeclared(server: &ServerHandle) -> CallError {
     broken(server, "it needs something that the client did not declare")
@@ -325,42 +276,5 @@ fn broken(server: &ServerHandle, what: &str) -> CallError {
     CallError::Protocol {
         server: server.name.clone(),
         detail: what.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use gantry_model::jsonrpc::RequestId;
-    use gantry_model::mcp::Method;
-
-    use super::*;
-
-    #[test]
-    fn a_request_of_the_handshake_era_gets_a_name_and_perhaps_its_answer() {
-        let mut names = Names {
-            given: Some(Raw::trusted(r#"{"who":{"action":"accept"},"where":7}"#)),
-            used: Vec::new(),
-        };
-        let mut asked = |params: Option<&str>| {
-            let asked = Asked {
-                id: RequestId::Number("1").to_owned(),
-                method: Method::ElicitationCreate,
-                params: params.map(|params| RawBuf::trusted(params.to_owned())),
-            };
-            let (asked, given) = names.asked_for(asked, &Redactor::default());
-            let params = asked.params.map(RawBuf::into_text);
-            (asked.key.into_string(), params, given.is_some())
-        };
-        let named = |name: &str| format!(r#"{{"message":"m","_meta":{{"{NAME}":"{name}"}}}}"#);
-        let bare = Some(r#"{"message":"m"}"#.to_owned());
-        assert_eq!(
-            asked(Some(&named("who"))),
-            ("who".into(), bare.clone(), true)
-        );
-        assert_eq!(asked(Some(&named("where"))), ("where".into(), bare, false));
-        // A name is good once, and so is its answer.
-        let (key, _, given) = asked(Some(&named("who")));
-        assert_eq!((key.as_str(), given), ("elicitation-3", false));
-        assert_eq!(asked(None), ("elicitation-4".into(), None, false));
     }
 }

@@ -132,7 +132,6 @@ impl<'a> Trip<'a> {
         Asker {
             client,
             server: self.server,
-            given: self.request.params.and_then(asks::given),
             draining: &self.router.draining,
         }
     }

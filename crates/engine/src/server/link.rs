@@ -17,7 +17,7 @@ use gantry_model::era::ProtocolVersion;
 use gantry_model::id::AgentName;
 use gantry_model::jsonrpc::{Limits, OneLine, Payload, RawBuf};
 use gantry_model::mcp::LogLevel;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -90,6 +90,8 @@ pub(crate) struct Link {
     pub(crate) lists_changed: AtomicBool,
     pub(crate) lists_notify: Notify,
     inbound: Mutex<inbox::Budget>,
+    /// The newest request to be told of changes that the server has taken note of.
+    acknowledged: watch::Sender<u64>,
     /// From which level on the server was asked to log.
     log_level: Mutex<Option<LogLevel>>,
     /// Who wants to hear of changed resources, once the server is ready.
@@ -181,6 +183,7 @@ impl Link {
             lists_changed: AtomicBool::new(false),
             lists_notify: Notify::new(),
             inbound: Mutex::new(inbox::Budget::new()),
+            acknowledged: watch::Sender::new(0),
             log_level: Mutex::default(),
             topics: OnceLock::new(),
             tracker,
@@ -191,6 +194,14 @@ impl Link {
     /// Has those hear of changed resources who want to.
     pub(crate) fn tells(&self, topics: &Arc<Topics>) {
         self.topics.get_or_init(|| Arc::clone(topics));
+    }
+
+    /// Waits until the server has taken note of a request to be told of changes.
+    pub(crate) async fn acknowledged(&self, id: u64) {
+        let mut newest = self.acknowledged.subscribe();
+        let noted = newest.wait_for(|newest| *newest >= id).await;
+        // The sender is ours, so that it cannot be gone.
+        drop(noted);
     }
 
     /// Returns a new upstream id, which may also be the call's progress token.
@@ -503,6 +514,11 @@ pub(crate) struct Deadline {
 }
 
 impl InFlight {
+    /// Returns the upstream id.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
     /// Waits for the answer, however long that takes.
     pub(crate) async fn answer(mut self) -> Answer {
         let answer = (&mut self.answer).await;

@@ -1,4 +1,4 @@
-//! Faults A1–A9: clients that dawdle, flood, leave, or say what makes no sense.
+//! Faults A1–A9 and H11: clients that dawdle, flood, leave, or say what makes no sense.
 //!
 //! Each test runs a far server that keeps a journal, so that «nothing was sent» is checked at the
 //! far end, beside a near neighbour that must not notice anything.
@@ -12,6 +12,7 @@ mod posted;
 mod repeated;
 mod schemas;
 mod slow;
+mod smuggled;
 
 use std::thread;
 use std::time::Duration;

@@ -19,6 +19,8 @@ use crate::remote::Remote;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Http,
+    /// As the first protocol version has it.
+    Sse,
     Stdio,
 }
 
@@ -64,6 +66,10 @@ impl Stage {
 
     fn url(&self) -> String {
         format!("http://{}/mcp", self.gantry.authority)
+    }
+
+    fn sse_url(&self) -> String {
+        format!("http://{}/sse", self.gantry.authority)
     }
 
     /// Returns the command that a client starts which only starts programs.

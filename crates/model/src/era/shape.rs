@@ -137,7 +137,7 @@ mod tests {
         let legacy = |text| ask_to_legacy(Some(Raw::trusted(text)), "a-1").into_text();
         assert_eq!(
             legacy(r#"{"mode":"url","url":"https://x"}"#),
-            r#"{"mode":"url","url":"https://x","elicitationId":"a-1"}"#
+            r#"{"elicitationId":"a-1","mode":"url","url":"https://x"}"#
         );
         let own = r#"{"mode":"url","elicitationId":"b"}"#;
         assert_eq!(legacy(own), own);

@@ -43,8 +43,8 @@ fn check_schema(
             return Err("it stands elsewhere than on a property");
         }
         let kind = schema.get("type").and_then(Value::as_str);
-        if !matches!(kind, Some("string" | "integer" | "number" | "boolean")) {
-            return Err("its property is no string, number or boolean");
+        if !matches!(kind, Some("string" | "integer" | "boolean")) {
+            return Err("its property is no string, integer or boolean");
         }
         if !names.insert(name.to_ascii_lowercase()) {
             return Err("two properties have the same");

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use gantry_model::era::meta::SUBSCRIPTION_ID;
 use gantry_model::jsonrpc::{
     self, Edit, INVALID_REQUEST, METHOD_NOT_FOUND, Message, Notification, OneLine, Outcome,
     PARSE_ERROR, Raw, Request, RequestId, Unaddressed, WireError, salvage_id, salvage_id_from_tail,
@@ -236,6 +237,9 @@ impl Link {
             }
             "notifications/progress" if within => self.progressed(notification.params),
             "notifications/resources/updated" if within => self.updated(notification.params),
+            "notifications/subscriptions/acknowledged" if within => {
+                self.noted(notification.params, on);
+            }
             "notifications/message" if within => {
                 if let Some(params) = notification.params {
                     self.logs.line(LogStream::Message, params.text().as_bytes());
@@ -250,6 +254,19 @@ impl Link {
     pub(super) fn lists_changed_now(&self) {
         if !self.lists_changed.swap(true, Ordering::Relaxed) {
             self.lists_notify.notify_one();
+        }
+    }
+
+    /// A request to be told of changes was taken note of.
+    fn noted(&self, params: Option<Raw<'_>>, on: Option<u64>) {
+        let named = params.and_then(|params| params.get("_meta")?.get(SUBSCRIPTION_ID));
+        let named = named.and_then(RequestId::read);
+        if let Some(id) = named.and_then(|id| id.matches_u64()).or(on) {
+            self.acknowledged.send_if_modified(|newest| {
+                let is_newer = id > *newest;
+                *newest = id.max(*newest);
+                is_newer
+            });
         }
     }
 

@@ -234,6 +234,9 @@ async fn asking() -> (
 ) {
     let (link, receiver) = link(2, Redactor::default());
     let mut receiver = BufReader::new(receiver);
+    let writer = Arc::clone(&link);
+    link.tracker
+        .spawn(async move { writer.run_writer(Duration::from_secs(5)).await });
     let (asks, asked) = mpsc::channel(1);
     let (voice, _heard) = voice(r#"{"sampling":{}}"#, Some(asks));
     let id = link.new_id();

@@ -12,7 +12,7 @@ use std::time::Duration;
 use gantry_model::era::Era;
 use gantry_model::era::meta::{Identity, upstream_params};
 use gantry_model::jsonrpc::{ErrorBody, METHOD_NOT_FOUND, Raw, RawBuf};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::{Standing, Topics};
 use crate::server::handshake::{Hello, trusted};
@@ -77,40 +77,51 @@ async fn all_at_once(link: &Arc<Link>, hello: &Hello, topics: &Topics) -> Infall
     loop {
         let wanted = topics.wanted();
         let open = listen(link, hello, if able { &wanted } else { &[] });
-        let standing = match (able, &open) {
-            (true, Some(_)) => Some(Standing::Kept),
-            (true, None) => None,
-            (false, _) => Some(unable()),
-        };
-        for uri in &wanted {
-            if let Some(standing) = &standing {
-                topics.stands(uri, standing);
-            }
-        }
+        let id = open.as_ref().map(InFlight::id);
         let mut ended = Box::pin(async move {
             match open {
                 Some(open) => open.answer().await,
                 None => std::future::pending().await,
             }
         });
-        // Only now, so that no change falls between the two.
-        drop(previous.take());
-        tokio::select! {
-            () = topics.changed.notified() => {
-                sleep(GATHER).await;
-                again = AGAIN.0;
+        let noted = async {
+            if let Some(id) = id {
+                // One that takes no note in words may have all the same.
+                drop(timeout(PATIENCE, link.acknowledged(id)).await);
             }
-            answer = &mut ended => {
-                if let (true, Answer::Error(error)) = (able, answer) {
-                    for uri in &wanted {
-                        topics.stands(uri, &refused(&error));
-                    }
-                }
-                sleep(again).await;
-                again = (again * 2).min(AGAIN.1);
+        };
+        let refusal = tokio::select! {
+            biased; // A refusal is an answer, and comes without a note.
+            answer = &mut ended => Some(answer),
+            () = noted => None,
+        };
+        let standing = match (&refusal, able) {
+            (_, false) => Some(unable()),
+            (Some(Answer::Error(error)), true) => Some(refused(error)),
+            (Some(Answer::Result(_)) | None, true) => id.map(|_| Standing::Kept),
+            // The link is at its end; the next one is told anew.
+            (Some(Answer::Failed(_)), true) => None,
+        };
+        if let Some(standing) = standing {
+            for uri in &wanted {
+                topics.stands(uri, &standing);
             }
         }
-        previous = Some(ended);
+        // Only now, so that no change falls between the two.
+        drop(previous.take());
+        if refusal.is_none() {
+            tokio::select! {
+                () = topics.changed.notified() => {
+                    sleep(GATHER).await;
+                    again = AGAIN.0;
+                    previous = Some(ended);
+                    continue;
+                }
+                _answer = &mut ended => {}
+            }
+        }
+        sleep(again).await;
+        again = (again * 2).min(AGAIN.1);
     }
 }
 

@@ -19,7 +19,7 @@ use crate::server::pending::Failure;
 /// How long a stream is left alone before it is resumed, if the server does not say.
 const RESUME: Duration = Duration::from_secs(1);
 /// How long the first message after the handshake waits for the server's own stream.
-const MOMENT: Duration = Duration::from_millis(500);
+const MOMENT: Duration = Duration::from_millis(250);
 /// How often a call's stream is resumed without a new event.
 const BARREN: u32 = 3;
 

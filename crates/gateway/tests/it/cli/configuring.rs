@@ -130,6 +130,7 @@ fn config_explain() {
         calls.timeout  30s  default
         calls.timeout_max  10m  default
         calls.late_grace  10s  default
+        calls.ask_timeout  10m  default
         calls.pass_context  true  default
         life.handshake  1m  default
         life.probe  1500ms  default
@@ -165,6 +166,7 @@ fn config_explain() {
         calls.timeout  30s  default
         calls.timeout_max  10m  default
         calls.late_grace  10s  default
+        calls.ask_timeout  10m  default
         calls.pass_context  true  default
         life.handshake  1m  default
         life.probe  1500ms  default
@@ -196,6 +198,7 @@ fn config_explain() {
         calls.timeout  30s  default
         calls.timeout_max  10m  default
         calls.late_grace  10s  default
+        calls.ask_timeout  10m  default
         calls.pass_context  true  default
         life.handshake  1m  default
         life.probe  1500ms  default

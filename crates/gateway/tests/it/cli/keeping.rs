@@ -68,9 +68,9 @@ fn a_server_is_added_listed_and_removed() {
         assert_snapshot!(run(&gantry, &["add", "other"]), @"
         --- stderr
         error: the following required arguments were not provided:
-          <COMMAND>...
+          <URL>
 
-        Usage: gantry add <NAME> -- <COMMAND>...
+        Usage: gantry add <NAME> <URL> [-- <COMMAND>...]
 
         For more information, try '--help'.
         --- exit 2

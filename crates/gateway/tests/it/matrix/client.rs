@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::Generation;
-use crate::harness::{Connection, Gantry};
+use crate::harness::{Connection, Gantry, LONG};
 
 const META: &str = "io.modelcontextprotocol";
 
@@ -127,7 +128,7 @@ impl<'a> Client<'a> {
         match self.generation {
             // Who goes away takes its call back.
             Generation::Stateless => drop(stream),
-            _ => {
+            Generation::First | Generation::March | Generation::June | Generation::November => {
                 let params = json!({"requestId": self.next, "reason": "enough"});
                 self.tell("notifications/cancelled", &params);
             }
@@ -148,7 +149,7 @@ impl<'a> Client<'a> {
                 self.stream = stream;
             }
             Generation::First => self.subscribe(uri),
-            _ => {
+            Generation::March | Generation::June | Generation::November => {
                 let stream = Stream::of(self.bare("GET", "/mcp"));
                 self.subscribe(uri);
                 self.stream = Some(stream);
@@ -163,7 +164,9 @@ impl<'a> Client<'a> {
 
     /// Waits for news of this kind on what it listens to.
     pub(super) fn hears(&mut self, method: &str) -> Value {
+        let begun = Instant::now();
         loop {
+            assert!(begun.elapsed() < LONG, "nothing is heard of {method}");
             let stream = self.stream.as_mut().expect("it listens");
             let message = stream.message().expect("the stream goes on");
             if message["method"] == method {
@@ -226,7 +229,9 @@ impl<'a> Client<'a> {
     fn write(&self, message: &Value, more: &[(&str, String)]) -> Connection {
         let path = match self.generation {
             Generation::First => self.place.as_str(),
-            _ => "/mcp",
+            Generation::March | Generation::June | Generation::November | Generation::Stateless => {
+                "/mcp"
+            }
         };
         let own = self.headers();
         let own = own.iter().map(|(name, value)| (*name, value.as_str()));

@@ -114,8 +114,11 @@ fn no_name_and_no_spelling_leads_to_a_private_address() {
         "#
     );
     let text = own_network(&script, home.path());
+    let (opened, text) = text.split_once('\n').unwrap();
+    let (before, after) = opened.split_once(' ').unwrap();
+    assert_eq!(before, after, "connections were opened");
     let status: Value =
-        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
     let items = status["items"].as_array().unwrap();
     assert_eq!(items.len(), count);
     for item in items {

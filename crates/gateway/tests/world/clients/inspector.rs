@@ -24,15 +24,14 @@ impl Inspector {
             "inspector/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js",
         );
         command.arg("--cli");
-        if self.way == Way::Http {
+        let over = match self.way {
+            Way::Http => Some((self.stage.url(), "http")),
+            Way::Sse => Some((self.stage.sse_url(), "sse")),
+            Way::Stdio => None,
+        };
+        if let Some((url, transport)) = over {
             let header = format!("Authorization: Bearer {}", self.stage.gantry.agent);
-            command.args([
-                &self.stage.url(),
-                "--transport",
-                "http",
-                "--header",
-                &header,
-            ]);
+            command.args([&*url, "--transport", transport, "--header", &header]);
         }
         command.args(["--protocol-era", self.era, "--method", method]);
         command.args(arguments).args(["--format", "json", "-q"]);
@@ -171,6 +170,11 @@ fn auto_over_stdio() {
 #[test]
 fn modern_over_stdio() {
     everything("modern", Way::Stdio);
+}
+
+#[test]
+fn legacy_over_sse() {
+    everything("legacy", Way::Sse);
 }
 
 #[test]

@@ -4,6 +4,7 @@ import contextlib
 
 import anyio
 from mcp import ClientSession, StdioServerParameters, types
+from mcp.client.sse import sse_client
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamablehttp_client
 
@@ -51,6 +52,10 @@ async def streams(how, rest):
         url, key = rest
         headers = {"Authorization": f"Bearer {key}"}
         async with streamablehttp_client(url, headers=headers) as (read, write, _):
+            yield read, write
+    elif how == "sse":
+        url, key = rest
+        async with sse_client(url, headers={"Authorization": f"Bearer {key}"}) as (read, write):
             yield read, write
     else:
         async with stdio_client(StdioServerParameters(command=rest[0], args=rest[1:])) as (read, write):

@@ -28,6 +28,7 @@ fn tell_of(behind: Behind, environment: &str, script: &str, mode: &str, way: Way
         .arg(mode);
     match way {
         Way::Http => command.args(["http", &stage.url(), &stage.gantry.agent]),
+        Way::Sse => command.args(["sse", &stage.sse_url(), &stage.gantry.agent]),
         Way::Stdio => command.arg("stdio").args(stage.command()),
     };
     let ran = run(&mut command);
@@ -69,6 +70,11 @@ fn the_first_generation_over_http() {
 #[test]
 fn the_first_generation_over_stdio() {
     tell("mcp-1", "mcp1", "legacy", Way::Stdio, "2025-11-25");
+}
+
+#[test]
+fn the_first_generation_over_sse() {
+    tell("mcp-1", "mcp1", "legacy", Way::Sse, "2025-11-25");
 }
 
 #[test]

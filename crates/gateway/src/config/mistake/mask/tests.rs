@@ -1,3 +1,5 @@
+//! Texts that end anywhere and break anywhere, and show nothing private all the same.
+
 use super::*;
 
 /// Checks that of a file nothing is shown that contains `s3cr3t`, and that places stay.

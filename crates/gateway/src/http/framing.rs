@@ -1,0 +1,46 @@
+//! Where a request ends, if that can be doubted: one in another coding than plain pieces is refused,
+//! and after one in pieces the connection is closed, whatever follows on it.
+//!
+//! Beside the coding hyper ignores and drops a length. A proxy before us might have taken that, and
+//! what we would read as the next request is then the body of this one (fault H11).
+
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use http::header::{CONNECTION, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderValue, StatusCode};
+
+use super::error::Problem;
+use super::{Answering, seal};
+
+/// Answers a request unless its end is in doubt.
+pub(super) fn judged(request: Request, answer: impl FnOnce(Request) -> Answering) -> Answering {
+    if !request.headers().contains_key(TRANSFER_ENCODING) {
+        return answer(request);
+    }
+    let answering = if is_doubtful(request.headers()) {
+        Box::pin(async { doubtful() })
+    } else {
+        answer(request)
+    };
+    Box::pin(async move {
+        let mut response = answering.await;
+        let headers = response.headers_mut();
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        response
+    })
+}
+
+fn is_doubtful(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let is_plain = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"chunked");
+    !codings.next().is_some_and(is_plain) || codings.next().is_some()
+}
+
+fn doubtful() -> Response {
+    let problem = Problem::new(StatusCode::BAD_REQUEST, "http.framing")
+        .with_detail("where the request ends can be read in two ways")
+        .with_hint("send `Content-Length`, or `Transfer-Encoding: chunked` and nothing else in it");
+    let mut response = problem.into_response();
+    seal(response.headers_mut());
+    response
+}
