@@ -100,12 +100,14 @@ impl Events {
             self.after_return = false;
             if self.buffer[0] == b'\n' {
                 self.buffer.advance(1);
+                self.scanned = 0;
             }
         }
         if !self.begun && self.buffer.len() >= 3 {
             self.begun = true;
             if self.buffer.starts_with(b"\xef\xbb\xbf") {
                 self.buffer.advance(3);
+                self.scanned = 0;
             }
         }
         let found = memchr::memchr2(b'\n', b'\r', &self.buffer[self.scanned..]);

@@ -79,8 +79,8 @@ impl<R: Replies> Session<R> {
         let hearing = self.hear(&mut response, &mut events);
         let mut hearing = std::pin::pin!(hearing);
         loop {
+            // In no order: a server that never pauses must not keep calls from being posted.
             tokio::select! {
-                biased; // What was said before the end is heard before it.
                 ended = &mut hearing => return ended,
                 next = out.recv() => match next {
                     Some(Out::Letter(letter)) if letter.head.method.as_ref() == "notifications/initialized" => {

@@ -59,7 +59,7 @@ impl<R: Replies> Session<R> {
     }
 
     /// Keeps a stream of news open; what it missed while it was cut is told as missed.
-    async fn subscribe(&self, letter: &Letter) -> Result<(), Failure> {
+    async fn subscribe(self: &Arc<Self>, letter: &Letter) -> Result<(), Failure> {
         let mut wait = LISTEN_FIRST;
         loop {
             match self.exchange(letter).await {
@@ -73,7 +73,7 @@ impl<R: Replies> Session<R> {
         }
     }
 
-    async fn exchange(&self, letter: &Letter) -> Result<(), Failure> {
+    async fn exchange(self: &Arc<Self>, letter: &Letter) -> Result<(), Failure> {
         let mut renewed = false;
         loop {
             let (generation, has_session) = self.generation();

@@ -1,6 +1,8 @@
 //! What a session of the handshake era remembers, what every request says of it, and how it is made
 //! anew when the server has forgotten it. faults H9, H10
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use gantry_model::era::headers::{METHOD, NAME, PROTOCOL_VERSION, SESSION_ID, encode};
 use gantry_model::era::{Era, ProtocolVersion};
@@ -129,8 +131,17 @@ impl<R: Replies> Session<R> {
         }
     }
 
-    /// Makes the session anew, once for all who found it gone in this generation.
-    pub(super) async fn renew(&self, generation: u64) -> Result<(), HttpError> {
+    /// Makes the session anew, once for all who found it gone in this generation. Whoever leaves
+    /// meanwhile does not leave it half made.
+    pub(super) async fn renew(self: &Arc<Self>, generation: u64) -> Result<(), HttpError> {
+        let session = Arc::clone(self);
+        let renewing = async move { session.renew_now(generation).await };
+        let renewed = self.tracker.spawn(renewing).await;
+        let broken = |_| HttpError::session(&self.remote.origin, "it was not made anew");
+        renewed.map_err(broken)?
+    }
+
+    async fn renew_now(&self, generation: u64) -> Result<(), HttpError> {
         let _turn = self.renewing.lock().await;
         let (greeting, greeted, version) = {
             let state = lock(&self.state);
@@ -142,7 +153,6 @@ impl<R: Replies> Session<R> {
         };
         let gone = |why: &str| HttpError::session(&self.remote.origin, why);
         let greeting = greeting.ok_or_else(|| gone("the server has forgotten it"))?;
-        lock(&self.state).id = None;
         let mut asking = self.asking(&greeting);
         asking.within = Some(UNAWAITED);
         let response = self.remote.send(&asking).await?;

@@ -130,7 +130,7 @@ impl<R: Replies> Session<R> {
 
     /// Listens until the server has no stream to offer; an error ends the session. `opening` is
     /// dropped as soon as the server has answered for the first time.
-    async fn listen(&self, opening: oneshot::Sender<()>) -> Result<(), HttpError> {
+    async fn listen(self: &Arc<Self>, opening: oneshot::Sender<()>) -> Result<(), HttpError> {
         let mut opening = Some(opening);
         let backoff = Backoff::default();
         let (mut attempt, mut last_id) = (0, None);
