@@ -89,7 +89,12 @@ impl Endpoint {
                 if let Some(answer) = own_answer(request, session.as_deref()) {
                     return Ok(answer.into_response());
                 }
-                if let Some(answer) = self.subscription(visit, request, session.as_deref()).await {
+                // Boxed, for few requests are one and none should pay for its size.
+                let subscribes = request.method.starts_with("resources/");
+                if subscribes
+                    && let Some(answer) =
+                        Box::pin(self.subscription(visit, request, session.as_deref())).await
+                {
                     return Ok(answer?.into_response());
                 }
                 let owner = Some(owner(visit, session.as_deref()));
@@ -103,7 +108,9 @@ impl Endpoint {
             }
             Opening::Stateless(sender) => match &*request.method {
                 "server/discover" => return Ok(self.discover(visit, request)?.into_response()),
-                "subscriptions/listen" => return self.listen_on_request(visit, request).await,
+                "subscriptions/listen" => {
+                    return Box::pin(self.listen_on_request(visit, request)).await;
+                }
                 _ => {
                     let mut asked = Asked::of(request, meta, Era::Stateless, None);
                     asked.can = ClientCan::read(sender.capabilities);
