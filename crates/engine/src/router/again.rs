@@ -58,10 +58,10 @@ pub(super) fn is_made_again(server: &ServerHandle, tool: &str, error: &CallError
 
 /// Tells whether nothing is known of what became of a call, or the server failed before it.
 fn was_cut_off(error: &CallError) -> bool {
-    match error {
-        CallError::Remote { error, .. } => error.is_worth_a_retry(),
-        error => matches!(error, CallError::Exited { .. }),
+    if let CallError::Remote { error, .. } = error {
+        return error.is_worth_a_retry();
     }
+    matches!(error, CallError::Exited { .. })
 }
 
 #[cfg(test)]

@@ -86,10 +86,9 @@ impl<'a> Trip<'a> {
         match self.once().await {
             Err(error) if again::is_made_again(self.server, &self.target.item, &error) => {
                 // That it is down by now says less than how the call ended.
-                self.once().await.map_err(|later| match later {
-                    CallError::Down { .. } => error,
-                    later => later,
-                })
+                let is_down = |later: &CallError| matches!(later, CallError::Down { .. });
+                let later = self.once().await;
+                later.map_err(|later| if is_down(&later) { error } else { later })
             }
             made => made,
         }

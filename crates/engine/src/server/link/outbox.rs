@@ -9,6 +9,10 @@ use crate::transport::http::{Head, HttpOutbox};
 use crate::transport::stdio::{Company, LineWriter, SendError, Unheard, Verdict};
 
 /// Where a link's messages go.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one per link, and it stays where it is"
+)]
 pub(crate) enum Outbox {
     /// A child's stdin.
     Pipe(LineWriter),

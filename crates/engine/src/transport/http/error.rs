@@ -190,13 +190,12 @@ impl HttpError {
                 return Self::Tls { origin, why };
             }
             if let Some(io) = cause.downcast_ref::<io::Error>() {
-                match io.kind() {
-                    io::ErrorKind::ConnectionRefused => return Self::Refused { origin },
-                    io::ErrorKind::UnexpectedEof if error.is_connect() => {
-                        let why = "the server ended the connection in the middle of it".to_owned();
-                        return Self::Tls { origin, why };
-                    }
-                    _ => {}
+                if io.kind() == io::ErrorKind::ConnectionRefused {
+                    return Self::Refused { origin };
+                }
+                if io.kind() == io::ErrorKind::UnexpectedEof && error.is_connect() {
+                    let why = "the server ended the connection in the middle of it".to_owned();
+                    return Self::Tls { origin, why };
                 }
             }
             why = cause.to_string();

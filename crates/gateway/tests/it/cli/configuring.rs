@@ -152,6 +152,7 @@ fn config_explain() {
         on_collision  refuse  default
         drain  "5s"  own.toml:2
         kill_after  30s  default
+        connections_per_address  5120  default
 
         a
         KEY  VALUE  FROM
