@@ -286,8 +286,8 @@ mod tests {
             count += 1;
         }
         assert!(count > 20);
-        assert!(
-            !BODY.contains("<script") && !BODY.contains("http://") && !BODY.contains("https://")
-        );
+        // Addresses are named as examples, never loaded or led to.
+        let elsewhere = ["<script", "src=", "href=\"http", "url("];
+        assert!(!elsewhere.iter().any(|word| BODY.contains(word)));
     }
 }
