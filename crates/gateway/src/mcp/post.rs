@@ -21,6 +21,7 @@ use super::forward::Asked;
 use super::inflight::Owner;
 use super::sessions::Session;
 use super::stream::token;
+use super::subscribe::is_subscription;
 use super::{Endpoint, VERSION_HEADER, Visit, values};
 use crate::http::error::Problem;
 use crate::http::limits::{Room, read_body};
@@ -89,8 +90,9 @@ impl Endpoint {
                 if let Some(answer) = own_answer(request, session.as_deref()) {
                     return Ok(answer.into_response());
                 }
-                if let Some(answer) = self.subscription(visit, request, session.as_deref()).await {
-                    return Ok(answer?.into_response());
+                if is_subscription(&request.method) {
+                    let answer = self.subscription(visit, request, session.as_deref());
+                    return Ok(Box::pin(answer).await?.into_response());
                 }
                 let owner = Some(owner(visit, session.as_deref()));
                 let mut asked = Asked::of(request, meta, Era::Handshake, owner);
@@ -103,7 +105,9 @@ impl Endpoint {
             }
             Opening::Stateless(sender) => match &*request.method {
                 "server/discover" => return Ok(self.discover(visit, request)?.into_response()),
-                "subscriptions/listen" => return self.listen_on_request(visit, request).await,
+                "subscriptions/listen" => {
+                    return Box::pin(self.listen_on_request(visit, request)).await;
+                }
                 _ => {
                     let mut asked = Asked::of(request, meta, Era::Stateless, None);
                     asked.can = ClientCan::read(sender.capabilities);

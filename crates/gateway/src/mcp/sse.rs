@@ -186,7 +186,7 @@ impl Endpoint {
         let endpoint = Arc::clone(self);
         self.tasks().spawn(async move {
             let ended = line.ended.clone();
-            let work = endpoint.attend(visit, line, bytes, place);
+            let work = Box::pin(endpoint.attend(visit, line, bytes, place));
             ended.run_until_cancelled(work).await;
         });
         Ok(Answer::nothing().into_response())
@@ -200,7 +200,8 @@ impl Endpoint {
         message: Bytes,
         place: OwnedSemaphorePermit,
     ) {
-        let answer = self.guarded(self.post(&visit, Body::from(message))).await;
+        let posted = Box::pin(self.post(&visit, Body::from(message)));
+        let answer = self.guarded(posted).await;
         let begun = answer.headers().get(SESSION_HEADER).cloned();
         if let Some(name) = &begun {
             let mut session = line.session.lock().unwrap_or_else(PoisonError::into_inner);

@@ -191,7 +191,7 @@ async fn pump(
                     }
                 }
             }
-            word => tell(&tx, &turn, word),
+            word @ (Word::Progress(_) | Word::Log(_)) => tell(&tx, &turn, word),
         }
     };
     for event in asked.iter_mut().flat_map(Entered::withdraw) {
