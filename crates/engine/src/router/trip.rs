@@ -87,7 +87,7 @@ impl<'a> Trip<'a> {
             Err(error) if again::is_made_again(self.server, &self.target.item, &error) => {
                 // That it is down by now says less than how the call ended.
                 let is_down = |later: &CallError| matches!(later, CallError::Down { .. });
-                let later = self.once().await;
+                let later = Box::pin(self.once()).await;
                 later.map_err(|later| if is_down(&later) { error } else { later })
             }
             made => made,
@@ -119,7 +119,7 @@ impl<'a> Trip<'a> {
             let Some((needed, client)) = needed else {
                 return Answered::read(answer, self.server, self.method, era);
             };
-            again = Some(self.asker(client).inputs(needed, round).await?);
+            again = Some(Box::pin(self.asker(client).inputs(needed, round)).await?);
         }
         Err(CallError::Protocol {
             server: self.server.name.clone(),
@@ -207,7 +207,7 @@ impl<'a> Trip<'a> {
                             lease.answered();
                         }
                     }),
-                    error = asker.serve(lease, id, asked) => Err(error),
+                    error = Box::pin(asker.serve(lease, id, asked)) => Err(error),
                 }
             }
             _ => waiting.await,

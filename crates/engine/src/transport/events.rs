@@ -116,7 +116,7 @@ impl Events {
             return None;
         };
         let end = self.scanned + found;
-        self.scanned = 0;
+        (self.scanned, self.begun) = (0, true);
         let mut line = self.buffer.split_to(end + 1);
         self.after_return = line[end] == b'\r';
         line.truncate(end);

@@ -49,7 +49,6 @@ pub(super) struct Register {
     #[serde(default)]
     profile: ProfileName,
     /// Where a remote server is.
-    #[schema(example = "https://example.com/mcp")]
     url: Option<String>,
     /// How a remote server's messages travel.
     #[serde(default)]
@@ -57,7 +56,7 @@ pub(super) struct Register {
     /// Headers for a remote server; their values are never shown.
     #[serde(default)]
     headers: BTreeMap<String, String>,
-    /// The HTTP proxy on the way to a remote server, such as `http://proxy:3128`.
+    /// The HTTP proxy on the way to a remote server, as a URL.
     proxy: Option<String>,
     /// Whether the name in `url` may stand for a private address.
     #[serde(default)]

@@ -200,8 +200,7 @@ impl Endpoint {
         message: Bytes,
         place: OwnedSemaphorePermit,
     ) {
-        let posted = Box::pin(self.post(&visit, Body::from(message)));
-        let answer = self.guarded(posted).await;
+        let answer = Box::pin(self.guarded(self.post(&visit, Body::from(message)))).await;
         let begun = answer.headers().get(SESSION_HEADER).cloned();
         if let Some(name) = &begun {
             let mut session = line.session.lock().unwrap_or_else(PoisonError::into_inner);

@@ -5,10 +5,10 @@ use std::io::Write;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
 
 use gantry_testkit::Evilpeer;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::peer::{Peer, Reply, Seen, event, legacy, modern};
 use super::sse_peer::SsePeer;

@@ -1,10 +1,10 @@
 //! Connections that are cut while calls are on them.
 
 use std::io::Write;
-use std::time::Instant;
 
 use gantry_testkit::wait::eventually;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::peer::{Peer, Reply, event, legacy, modern};
 use super::{FAR, SECOND, code, echo, entry, gateway, with};

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
 
 use gantry_testkit::wait::eventually;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::peer::{Peer, Reply, legacy, modern};
 use super::sse_peer::SsePeer;
@@ -222,7 +222,9 @@ fn a_tool_has_its_own_time_and_may_be_repeated_if_it_is_idempotent() {
                 seen.result(json!({"tools": tools.map(tool)}))
             }
             ("tools/call", "slow") => Reply::Hang,
-            ("tools/call", _) if count.fetch_add(1, Ordering::SeqCst) % 2 == 0 => Reply::Cut,
+            ("tools/call", _) if count.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) => {
+                Reply::Cut
+            }
             _ => legacy(seen),
         }
     });
