@@ -15,6 +15,7 @@ use super::answer::Answer;
 use super::forward::Asked;
 use super::post::{own_answer, owner};
 use super::sessions::Session;
+use super::subscribe::is_subscription;
 use super::{Endpoint, Visit};
 use crate::http::error::Problem;
 
@@ -83,7 +84,8 @@ impl Endpoint {
         if let Some(answer) = own_answer(&request, session) {
             return answer;
         }
-        if let Some(answer) = self.subscription(visit, &request, session).await {
+        if is_subscription(&request.method) {
+            let answer = Box::pin(self.subscription(visit, &request, session)).await;
             return answer.unwrap_or_else(|problem| Answer::problem(Some(request.id), problem));
         }
         let meta = request.params.and_then(|params| params.get("_meta"));

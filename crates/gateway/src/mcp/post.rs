@@ -21,6 +21,7 @@ use super::forward::Asked;
 use super::inflight::Owner;
 use super::sessions::Session;
 use super::stream::token;
+use super::subscribe::is_subscription;
 use super::{Endpoint, VERSION_HEADER, Visit, values};
 use crate::http::error::Problem;
 use crate::http::limits::{Room, read_body};
@@ -89,13 +90,9 @@ impl Endpoint {
                 if let Some(answer) = own_answer(request, session.as_deref()) {
                     return Ok(answer.into_response());
                 }
-                // Boxed, for few requests are one and none should pay for its size.
-                let subscribes = request.method.starts_with("resources/");
-                if subscribes
-                    && let Some(answer) =
-                        Box::pin(self.subscription(visit, request, session.as_deref())).await
-                {
-                    return Ok(answer?.into_response());
+                if is_subscription(&request.method) {
+                    let answer = self.subscription(visit, request, session.as_deref());
+                    return Ok(Box::pin(answer).await?.into_response());
                 }
                 let owner = Some(owner(visit, session.as_deref()));
                 let mut asked = Asked::of(request, meta, Era::Handshake, owner);

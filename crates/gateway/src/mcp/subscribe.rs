@@ -42,6 +42,11 @@ impl Subscribed {
     }
 }
 
+/// Tells whether a method of the handshake era is about subscriptions.
+pub(super) fn is_subscription(method: &str) -> bool {
+    matches!(method, "resources/subscribe" | "resources/unsubscribe")
+}
+
 impl Endpoint {
     /// Answers `resources/subscribe` and `resources/unsubscribe` of the handshake era.
     pub(super) async fn subscription(
@@ -49,11 +54,10 @@ impl Endpoint {
         visit: &Visit,
         request: &Request<'_>,
         session: Option<&Session>,
-    ) -> Option<Result<Answer, Problem>> {
+    ) -> Result<Answer, Problem> {
         match &*request.method {
-            "resources/subscribe" => Some(self.subscribe(visit, request, session).await),
-            "resources/unsubscribe" => Some(unsubscribe(request, session)),
-            _ => None,
+            "resources/subscribe" => self.subscribe(visit, request, session).await,
+            _ => unsubscribe(request, session),
         }
     }
 
