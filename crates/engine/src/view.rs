@@ -53,10 +53,12 @@ impl ServerView {
             .map(|line| line.text)
             .collect();
         let last = stray[stray.len().saturating_sub(20)..].to_vec();
+        // Read once and let go: who reads it twice at a time waits for a writer that waits for them.
+        let status = handle.status.borrow().clone();
         Self {
             id: handle.id,
             spec: Arc::clone(&handle.spec),
-            status: handle.status.borrow().clone(),
+            status,
             queue: handle.queue(),
             breaker: handle.breaker(),
             usage: (handle.usage)(),

@@ -132,13 +132,16 @@ impl ServerHandle {
 
     /// Returns how the breaker of the live link stands.
     pub(crate) fn breaker(&self) -> BreakerView {
-        let status = self.status.borrow();
+        let (failed, is_away) = {
+            let status = self.status.borrow();
+            (status.failed_connects, status.is_away)
+        };
         match &*self.live.borrow() {
             Live::Ready(link) => link.silence.view(),
-            Live::Down(_, next_try) if status.failed_connects > 0 => BreakerView {
-                unanswered: status.failed_connects,
+            Live::Down(_, next_try) if failed > 0 => BreakerView {
+                unanswered: failed,
                 refuses_for: next_try
-                    .filter(|_| status.is_away)
+                    .filter(|_| is_away)
                     .map(|at| at.saturating_duration_since(Instant::now())),
             },
             Live::Cold | Live::Starting | Live::Down(..) => BreakerView::default(),

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use gantry_model::id::ServerName;
+use gantry_model::spec::check_url;
 use serde_json::{Map, Value, json};
 
 use crate::config::env::Environment;
@@ -122,6 +123,14 @@ pub(super) async fn run(
     };
     screen.line(&Screen::safe(&line));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Takes the URL of a server; a command that stands in its place is not one.
+fn web_address(text: &str) -> Result<String, String> {
+    match check_url(text) {
+        Ok(()) => Ok(text.to_owned()),
+        Err(error) => Err(format!("{error}; a command stands after `--`")),
+    }
 }
 
 /// Reads headers, each as `NAME=VALUE`.
