@@ -28,7 +28,7 @@ pub(super) struct Options {
     name: ServerName,
     /// Where a remote server is
     #[arg(value_name = "URL", required_unless_present = "command",
-        conflicts_with_all = ["command", "env", "cwd", "profile"])]
+        conflicts_with_all = ["command", "env", "cwd", "profile"], value_parser = web_address)]
     address: Option<String>,
     /// A header for a remote server; may be given several times
     #[arg(long, value_name = "NAME=VALUE", requires = "address")]
