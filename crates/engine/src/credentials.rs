@@ -32,6 +32,9 @@ use self::sign_in::Pending;
 
 /// How long a renewal, an exchange or the beginning of a sign-in may take.
 const TALK: Duration = Duration::from_secs(30);
+/// How many scopes that a server misses are noted, and how long each may be.
+const MOST_MISSING: usize = 64;
+const LONGEST_SCOPE: usize = 256;
 
 /// What is kept, by name.
 const TOKENS: &str = "oauth.tokens";
@@ -148,7 +151,7 @@ impl Credentials {
     }
 
     /// Returns the value of `Authorization` for the next request, renewed if it ends within a
-    /// minute; `None` if there is nothing to show.
+    /// minute; `None` if there is nothing to show. One that is still valid is better than none.
     pub(crate) async fn bearer(&self) -> Result<Option<HeaderValue>, SignInError> {
         let kind = self.inner.target.auth.kind;
         if kind == AuthKind::None {
@@ -160,11 +163,21 @@ impl Credentials {
             Some(_) | None => {}
         }
         let inner = Arc::clone(&self.inner);
-        self.talk(async move {
+        let renewing = self.talk(async move {
             let mut talk = inner.turn.lock().await;
             inner.renewed(&mut talk, Wanted::Ending).await
-        })
-        .await
+        });
+        let error = match renewing.await {
+            Err(error) if !error.needs_person() => error,
+            renewed => return renewed,
+        };
+        let current = self.inner.held().token.clone();
+        let Some(token) = current.filter(Token::is_valid) else {
+            return Err(error);
+        };
+        let server = &self.inner.target.server;
+        warn!(%server, %error, "the token could not be renewed yet");
+        Ok(Some(token.header))
     }
 
     /// Hears that the server refused a request that was sent with `used`, and tries once to get a
@@ -250,10 +263,11 @@ impl Credentials {
             server: self.inner.target.server.clone(),
             why: format!("no answer within {TALK:?}"),
         };
-        match self.inner.tracker.spawn(timeout(TALK, work)).await {
+        // Only the waiting ends early; each request of the work has an end of its own.
+        match timeout(TALK, self.inner.tracker.spawn(work)).await {
             Ok(Ok(done)) => done,
-            Ok(Err(_elapsed)) => Err(silent()),
-            Err(error) => match error.try_into_panic() {
+            Err(_elapsed) => Err(silent()),
+            Ok(Err(error)) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
                 Err(_cancelled) => Err(silent()),
             },
@@ -262,7 +276,7 @@ impl Credentials {
 }
 
 impl Inner {
-    /// Gets a new token, or says what is in the way; one that is still valid is better than none.
+    /// Gets a new token, or says what is in the way.
     async fn renewed(
         &self,
         talk: &mut Talk,
@@ -270,19 +284,12 @@ impl Inner {
     ) -> Result<Option<HeaderValue>, SignInError> {
         let current = self.held().token.clone();
         let ending = matches!(wanted, Wanted::Ending);
-        if ending && let Some(token) = current.as_ref().filter(|token| token.is_fresh()) {
-            return Ok(Some(token.header.clone()));
+        if ending && let Some(token) = current.filter(Token::is_fresh) {
+            return Ok(Some(token.header));
         }
-        let got = match self.target.auth.kind {
+        match self.target.auth.kind {
             AuthKind::ClientCredentials => self.exchange(talk, wanted.challenge()).await,
             AuthKind::Auto | AuthKind::None => self.refresh(talk, wanted.challenge()).await,
-        };
-        match (got, current.filter(Token::is_valid)) {
-            (Err(error), Some(token)) if ending && !error.needs_person() => {
-                warn!(server = %self.target.server, %error, "the token could not be renewed yet");
-                Ok(Some(token.header))
-            }
-            (got, _) => got,
         }
     }
 
@@ -336,9 +343,8 @@ impl Inner {
                 // The old refresh token may be worth nothing already, so that memory comes first.
                 let header = self.held().take(&stored);
                 let kept = Kept { stored, ..kept };
-                let put = self.drawer.put(TOKENS, &kept).await;
-                talk.kept = Some(kept);
-                if let Err(error) = put {
+                talk.kept = Some(kept.clone());
+                if let Err(error) = self.drawer.put(TOKENS, &kept).await {
                     warn!(server = %self.target.server, %error, "renewed tokens are not kept");
                 }
                 Ok(header)
@@ -417,8 +423,10 @@ impl Held {
     /// Notes what the server wants beyond what was granted; false if that was known.
     fn misses(&mut self, scope: &str) -> bool {
         let before = self.missing.len();
-        for word in scope.split_whitespace() {
-            if !self.missing.iter().any(|known| known == word) {
+        let words = scope.split_whitespace();
+        for word in words.filter(|word| word.len() <= LONGEST_SCOPE) {
+            let is_known = self.missing.iter().any(|known| known == word);
+            if !is_known && self.missing.len() < MOST_MISSING {
                 self.missing.push(word.to_owned());
             }
         }

@@ -6,7 +6,7 @@ use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
@@ -36,6 +36,8 @@ struct Inner {
     file: PathBuf,
     /// Read or made when it is first needed, so that a gateway without tokens has none.
     key: OnceLock<Key>,
+    /// One at a time reads or makes it.
+    making: Mutex<()>,
 }
 
 struct Key {
@@ -52,6 +54,7 @@ impl Vault {
                 project,
                 file: folder.join(FILE),
                 key: OnceLock::new(),
+                making: Mutex::new(()),
             }),
         }
     }
@@ -66,6 +69,11 @@ impl Vault {
     }
 
     fn key(&self) -> Result<&Key, SignInError> {
+        if let Some(key) = self.inner.key.get() {
+            return Ok(key);
+        }
+        let making = self.inner.making.lock();
+        let _turn = making.unwrap_or_else(PoisonError::into_inner);
         if let Some(key) = self.inner.key.get() {
             return Ok(key);
         }

@@ -128,7 +128,8 @@ pub(super) fn hide(mut error: CallError, redactor: &Redactor) -> CallError {
         CallError::Remote { error, .. } => {
             if let HttpError::Status { said, .. }
             | HttpError::Failed { said, .. }
-            | HttpError::Content { said, .. } = error
+            | HttpError::Content { said, .. }
+            | HttpError::Redirect { to: said, .. } = error
             {
                 clean(said);
             }

@@ -28,6 +28,8 @@ const REQUEST_STATE: &str = "requestState";
 
 /// How much a server may need at once.
 const REQUESTS: usize = 16;
+/// How often a server of the handshake era may ask during one call.
+const ROUNDS: usize = 32;
 /// How long to wait for what a server of the handshake era asks in the same breath, so that a
 /// client is asked for all of it at once.
 const BREATH: Duration = Duration::from_millis(20);
@@ -177,6 +179,9 @@ impl Asker<'_> {
         loop {
             tokio::select! {
                 Some(first) = asked.recv() => {
+                    if count >= ROUNDS * REQUESTS {
+                        return broken(self.server, "it asked its client again and again");
+                    }
                     sleep(BREATH).await;
                     let rest = std::iter::from_fn(|| asked.try_recv().ok());
                     let all: Vec<Asked> = std::iter::once(first).chain(rest).collect();

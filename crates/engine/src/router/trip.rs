@@ -196,6 +196,9 @@ impl<'a> Trip<'a> {
         });
         let called = link.call(&self.caller.agent, id, line, voice);
         let call = called.map_err(|refusal| refused(self.server, refusal))?;
+        if let Some((lease, _)) = &served {
+            lease.sent(self.caller.key);
+        }
         let waiting = self.wait(call, longest);
         match (&self.client, served) {
             (Some(client), Some((lease, asked))) => {

@@ -4,6 +4,8 @@
 //! Everything happens under one short lock; nothing here writes or waits. What must be written
 //! (the next call's line when a lane is freed) is returned to the caller of the method.
 
+mod owed;
+
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,6 +16,7 @@ use gantry_model::id::AgentName;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use self::owed::Owed;
 use super::fair::FairQueue;
 use super::link::Voice;
 use crate::transport::http::{Head, HttpError};
@@ -87,10 +90,13 @@ struct State {
     queue: FairQueue<Outgoing>,
     free: u32,
     closed_lanes: u32,
+    owed: Owed,
     ended: Option<Failure>,
 }
 
 struct Entry {
+    /// Whose call it is; nobody's if it is a request of our own.
+    agent: Option<AgentName>,
     /// `None` once the caller has left and only the lane waits for the late answer.
     answer: Option<oneshot::Sender<Answer>>,
     /// How its caller hears of it, and can be asked.
@@ -174,6 +180,7 @@ impl Pending {
                 queue: FairQueue::new(queue),
                 free: lanes,
                 closed_lanes: 0,
+                owed: Owed::default(),
                 ended: None,
             }),
             lanes,
@@ -210,6 +217,7 @@ impl Pending {
         state.entries.insert(
             id,
             Entry {
+                agent: Some(agent.clone()),
                 answer: Some(answer),
                 voice,
                 last_activity,
@@ -232,6 +240,7 @@ impl Pending {
             return Err(failure.clone());
         }
         let entry = Entry {
+            agent: None,
             answer: Some(answer),
             voice: None,
             last_activity: Instant::now(),
@@ -249,6 +258,7 @@ impl Pending {
     /// second is the next call's line, to be written now.
     pub(crate) fn finish(&self, id: u64, answer: Answer) -> (bool, Option<Outgoing>) {
         let mut state = self.lock();
+        state.owed.paid(id);
         let Some(entry) = state.entries.remove(&id) else {
             return (false, None);
         };
@@ -282,6 +292,15 @@ impl Pending {
         (is_sent && sent.next().is_none()).then_some(*id)
     }
 
+    /// Returns the one call that something can be about which the server says of no call: the only
+    /// one, unless it may yet speak of one that another agent has left. fault T4
+    pub(crate) fn sole_call(&self) -> Option<u64> {
+        let call = self.only_call()?;
+        let state = self.lock();
+        let agent = state.entries.get(&call)?.agent.as_ref();
+        (!state.owed.is_to_other_than(agent)).then_some(call)
+    }
+
     /// Tells whether the server was sent something that is none of these and waits for its answer, be
     /// it a call or a request of our own, such as a listing.
     pub(crate) fn has_other_than(&self, unread: &[u64]) -> bool {
@@ -304,6 +323,7 @@ impl Pending {
                 return (false, None);
             }
             Lane::Handed => {
+                state.owes(id, &entry);
                 // Its line may be on its way. A cancellation that overtook it would cancel nothing.
                 let next = state.release(&entry);
                 (entry.lane, entry.answer, entry.voice) = (Lane::Left, None, None);
@@ -312,6 +332,7 @@ impl Pending {
             }
             Lane::None | Lane::Standing | Lane::Left | Lane::Taken => {}
         }
+        state.owes(id, &entry);
         if keep_lane && entry.lane == Lane::Taken {
             entry.answer = None;
             entry.voice = None;
@@ -431,6 +452,13 @@ impl State {
     }
 
     /// Forgets a call whose caller left while its line was handed over.
+    /// Notes that the server may still speak of a call that its caller has left.
+    fn owes(&mut self, id: u64, entry: &Entry) {
+        if let Some(agent) = &entry.agent {
+            self.owed.add(id, agent.clone());
+        }
+    }
+
     fn remove_left(&mut self, id: u64) -> Caller {
         match self.entries.get(&id) {
             Some(entry) if entry.lane == Lane::Left => {

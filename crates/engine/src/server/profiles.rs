@@ -71,13 +71,19 @@ impl Drop for Place {
 }
 
 impl Lease {
+    /// Notes that the server was sent a call of this key's, and may ask for it.
+    pub(crate) fn sent(&self, key: KeyId) {
+        self.owes(Some(key));
+    }
+
     /// Notes that the server has answered: it has nothing more to ask for this call.
     pub(crate) fn answered(&self) {
-        *self
-            .place
-            .unanswered
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = None;
+        self.owes(None);
+    }
+
+    fn owes(&self, key: Option<KeyId>) {
+        let unanswered = self.place.unanswered.lock();
+        *unanswered.unwrap_or_else(PoisonError::into_inner) = key;
     }
 
     /// Stops the clock of a call while its caller is asked, or starts it again.
@@ -135,7 +141,7 @@ impl Profiles {
         let place = |number| Place {
             profiles: Arc::clone(self),
             number,
-            unanswered: Mutex::new(Some(key)),
+            unanswered: Mutex::default(),
         };
         let most = server.spec.concurrency().clamp(FEWEST, MOST) as usize;
         let mut pool = self.lock();

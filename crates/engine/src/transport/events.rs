@@ -37,6 +37,8 @@ pub(crate) struct Events {
     name: String,
     data: BytesMut,
     has_data: bool,
+    /// The id of the event that is being read.
+    next_id: Option<String>,
     limit: usize,
     last_id: Option<String>,
     retry: Option<Duration>,
@@ -53,6 +55,7 @@ impl Events {
             name: String::new(),
             data: BytesMut::new(),
             has_data: false,
+            next_id: None,
             limit,
             last_id: None,
             retry: None,
@@ -64,7 +67,18 @@ impl Events {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Returns the last id that an event had, for resuming after it.
+    /// Forgets what a cut left half, before the bytes of a stream that was opened anew.
+    pub(crate) fn resume(&mut self) {
+        self.buffer.clear();
+        self.scanned = 0;
+        (self.after_return, self.begun) = (false, false);
+        self.name.clear();
+        self.data.clear();
+        self.has_data = false;
+        self.next_id = None;
+    }
+
+    /// Returns the last id that a whole event had, for resuming after it.
     pub(crate) fn last_id(&self) -> Option<&str> {
         self.last_id.as_deref()
     }
@@ -141,7 +155,7 @@ impl Events {
             }
             b"event" => self.name = String::from_utf8_lossy(value).chars().take(64).collect(),
             b"id" if is_id(value) => {
-                self.last_id = std::str::from_utf8(value).ok().map(str::to_owned);
+                self.next_id = std::str::from_utf8(value).ok().map(str::to_owned);
             }
             b"retry" => {
                 let text = std::str::from_utf8(value).ok();
@@ -156,6 +170,9 @@ impl Events {
     /// Ends an event; one without data is none, but its id counts.
     fn dispatch(&mut self) -> Option<Event> {
         let name = std::mem::take(&mut self.name);
+        if let Some(id) = self.next_id.take() {
+            self.last_id = Some(id);
+        }
         if !std::mem::take(&mut self.has_data) {
             return None;
         }
@@ -218,6 +235,26 @@ mod tests {
         events.push(b"retry: 99999999\n");
         assert_eq!(events.next(), Ok(None));
         assert_eq!(events.retry(), Some(LONGEST_RETRY));
+    }
+
+    #[test]
+    fn a_cut_event_counts_for_nothing() {
+        // fault H6
+        let mut events = Events::new(64);
+        events.push(b"id: 7\ndata: a\n\nevent: x\nid: 8\ndata: b\nda");
+        let event = |data: &'static [u8]| Event {
+            name: String::new(),
+            data: Bytes::from_static(data),
+        };
+        assert_eq!(events.next(), Ok(Some(event(b"a"))));
+        assert_eq!(events.next(), Ok(None));
+        assert_eq!(events.last_id(), Some("7"));
+        events.resume();
+        events.push(b"\xef\xbb\xbfdata: c\n\nid: 9\n\n");
+        assert_eq!(events.next(), Ok(Some(event(b"c"))));
+        assert_eq!(events.last_id(), Some("7"));
+        assert_eq!(events.next(), Ok(None));
+        assert_eq!(events.last_id(), Some("9"));
     }
 
     #[test]

@@ -9,17 +9,54 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use gantry_engine::{Ask, AskAnswer, Said};
 use gantry_model::era::shape;
+use gantry_model::id::AgentName;
 use gantry_model::jsonrpc::{self, Outcome, Raw, RawBuf, Response};
 use tokio::sync::oneshot;
 
+use super::held::PER_AGENT;
 use super::sessions::SessionId;
 use super::stream::{event, notification};
 
 /// The requests of ours that wait for a client's answer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Asks {
     last: AtomicU64,
     table: Mutex<HashMap<(SessionId, u64), Waiting>>,
+    /// How many calls of each agent have asked their client something.
+    asking: Mutex<HashMap<AgentName, usize>>,
+}
+
+/// A call's place among those of its agent that ask; free again when it is dropped.
+#[derive(Debug)]
+pub(super) struct Seat {
+    asks: Arc<Asks>,
+    agent: AgentName,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut asking = self.asks.asking();
+        if let Some(count) = asking.get_mut(&self.agent) {
+            *count -= 1;
+            if *count == 0 {
+                asking.remove(&self.agent);
+            }
+        }
+    }
+}
+
+impl Default for Asks {
+    /// Begins at a random number: an answer to a question of a dead gateway must answer none of ours.
+    fn default() -> Self {
+        let mut bits = [0; 8];
+        // Without randomness there is no session either that could be asked.
+        getrandom::fill(&mut bits).unwrap_or_default();
+        Self {
+            last: AtomicU64::new(u64::from_ne_bytes(bits) >> 16),
+            table: Mutex::default(),
+            asking: Mutex::default(),
+        }
+    }
 }
 
 /// One request among those of its ask.
@@ -46,6 +83,24 @@ pub(super) struct Entered {
 }
 
 impl Asks {
+    /// Finds a place for a call that asks; none if its agent has too many.
+    pub(super) fn seat(self: &Arc<Self>, agent: &AgentName) -> Option<Seat> {
+        let mut asking = self.asking();
+        let count = asking.entry(agent.clone()).or_default();
+        if *count >= PER_AGENT {
+            return None;
+        }
+        *count += 1;
+        Some(Seat {
+            asks: Arc::clone(self),
+            agent: agent.clone(),
+        })
+    }
+
+    fn asking(&self) -> MutexGuard<'_, HashMap<AgentName, usize>> {
+        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Enters an ask, and returns what is to be written to the client.
     pub(super) fn enter(self: &Arc<Self>, session: SessionId, ask: Ask) -> (Entered, Vec<Bytes>) {
         let gathered = Arc::new(Mutex::new(Gathered {
@@ -186,14 +241,17 @@ mod tests {
     async fn only_the_session_that_was_asked_answers_and_once() {
         let asks = Arc::new(Asks::default());
         let (ask, said) = ask(&["a", "b"]);
-        let (_entered, events) = asks.enter(session('1'), ask);
+        let (entered, events) = asks.enter(session('1'), ask);
         assert_eq!(events.len(), 2);
-        let first = r#"{"jsonrpc":"2.0","id":1,"result":{"roots":[]}}"#;
-        assert!(!answered(&asks, session('2'), first));
-        assert!(answered(&asks, session('1'), first));
-        assert!(!answered(&asks, session('1'), first));
-        let wrong = r#"{"jsonrpc":"2.0","id":2,"result":7}"#;
-        assert!(answered(&asks, session('1'), wrong));
+        let answer = |place: usize, result: &str| {
+            let id = entered.ids[place];
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
+        };
+        let first = answer(0, r#"{"roots":[]}"#);
+        assert!(!answered(&asks, session('2'), &first));
+        assert!(answered(&asks, session('1'), &first));
+        assert!(!answered(&asks, session('1'), &first));
+        assert!(answered(&asks, session('1'), &answer(1, "7")));
         let AskAnswer::Said(said) = said.await.unwrap() else {
             panic!("answers")
         };

@@ -31,7 +31,7 @@ use crate::http::error::Problem;
 use crate::http::media::Accepts;
 
 /// Calls of one agent that may wait.
-const PER_AGENT: usize = 16;
+pub(super) const PER_AGENT: usize = 16;
 /// How long the end of a call that nobody answered can still be asked for.
 const AFTER_END: Duration = Duration::from_secs(1);
 

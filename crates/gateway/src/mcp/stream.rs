@@ -14,7 +14,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use gantry_engine::{Ask, AskAnswer, Client, Word};
+use gantry_engine::{Ask, AskAnswer, Client, Engine, Word};
 use gantry_model::era::Era;
 use gantry_model::era::meta::{Identity, PROGRESS_TOKEN};
 use gantry_model::jsonrpc::{Raw, RequestId};
@@ -26,9 +26,11 @@ use tokio_util::task::TaskTracker;
 
 use super::asks::{Asks, Entered};
 use super::forward::{Asked, Outcome};
-use super::held::Held;
+use super::held::{Held, PER_AGENT};
+use super::listen::LOOK;
 use super::turn::{Called, Token, Turn, UnderWay};
 use super::{Endpoint, Visit};
+use crate::http::auth::bearer;
 use crate::http::context;
 use crate::http::error::Problem;
 use crate::http::limits::Room;
@@ -73,14 +75,18 @@ impl Endpoint {
         };
         let call = Arc::new(Called::of(asked, visit));
         let (endpoint, caller) = (Arc::clone(self), visit.caller.clone());
+        let key: Box<str> = bearer(&visit.parts.headers, visit.parts.uri.query())?.into();
         let called = Arc::clone(&call);
         let work = Box::pin(async move {
             let _room = room;
             let asked = called.asked();
             let who = (&caller, called.scope.clone());
             let work = asked.forward(&endpoint, who, context, Some(client));
-            // Its own place, since the task that may run it must not die of it.
-            unpanicked(work).await.unwrap_or_else(Outcome::Problem)
+            tokio::select! {
+                // Its own place, since the task that may run it must not die of it.
+                outcome = unpanicked(work) => outcome.unwrap_or_else(Outcome::Problem),
+                () = revoked(endpoint.engine(), &key) => Outcome::TakenBack,
+            }
         });
         let under_way = UnderWay {
             call,
@@ -92,6 +98,16 @@ impl Endpoint {
             token: Token::First,
         };
         Ok(self.desk.attend(under_way, turn, accepts).await)
+    }
+}
+
+/// Waits until a key is taken back: what it began ends with it. fault U6
+async fn revoked(engine: &Engine, key: &str) {
+    loop {
+        sleep(LOOK).await;
+        if engine.authenticate(key).is_none() {
+            return;
+        }
     }
 }
 
@@ -155,6 +171,7 @@ async fn pump(
     alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
     alive.reset();
     let mut asked: Vec<Entered> = Vec::new();
+    let mut seat = None;
     let answer = loop {
         let word = tokio::select! {
             // Fair: a flood of progress must not keep the call from its end, after which the rest of
@@ -183,6 +200,11 @@ async fn pump(
                 let Some(session) = under_way.call.session() else {
                     continue;
                 };
+                seat = seat.or_else(|| desk.asks.seat(&under_way.call.agent));
+                if seat.is_none() {
+                    too_many(ask, PER_AGENT);
+                    continue;
+                }
                 let (entered, events) = desk.asks.enter(session, ask);
                 asked.push(entered);
                 for event in events {

@@ -44,7 +44,7 @@ impl Link {
         let Some(method) = asking_method(&request.method) else {
             return Err("the client has no such method");
         };
-        let call = on.or_else(|| self.pending.only_call());
+        let call = on.or_else(|| self.pending.sole_call());
         let voice = call.and_then(|call| self.pending.voice(call));
         let Some(Voice {
             client,

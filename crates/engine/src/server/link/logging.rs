@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 impl Link {
     /// Hands a log message on: `on` is the call on whose stream it came, if its transport has such.
     pub(super) fn logged(&self, params: Raw<'_>, on: Option<u64>) {
-        let call = on.or_else(|| self.pending.only_call());
+        let call = on.or_else(|| self.pending.sole_call());
         let Some(voice) = call.and_then(|call| self.pending.voice(call)) else {
             return;
         };

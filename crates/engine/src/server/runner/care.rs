@@ -152,7 +152,11 @@ impl ServerRunner {
     pub(super) fn tend(&mut self, care: &mut Care, cared: Cared) -> Option<String> {
         match cared {
             Cared::Tick => self.look_after(care),
-            Cared::Doubted => care.question = Some(self.question(&care.link, false)),
+            Cared::Doubted => {
+                let queue = care.link.queue();
+                let busy = queue.in_flight + queue.waiting > 0;
+                care.question = Some(self.question(&care.link, busy));
+            }
             Cared::Answered(health) => return self.heard_of(&health, care),
             Cared::Changed => self.relist(care),
             Cared::Listed(Ok(listing)) => {

@@ -73,6 +73,7 @@ async fn tell(link: &Arc<Link>, method: &str, uri: &str) -> Option<Standing> {
 async fn all_at_once(link: &Arc<Link>, hello: &Hello, topics: &Topics) -> Infallible {
     let able = hello.subscribes();
     let mut previous = None;
+    let mut kept: Vec<Arc<str>> = Vec::new();
     let mut again = AGAIN.0;
     loop {
         let wanted = topics.wanted();
@@ -95,6 +96,22 @@ async fn all_at_once(link: &Arc<Link>, hello: &Hello, topics: &Topics) -> Infall
             answer = &mut ended => Some(answer),
             () = noted => None,
         };
+        if let (Some(Answer::Error(error)), Some(old)) = (&refusal, previous.as_mut()) {
+            // What is new is refused; what was listened to before goes on as it was.
+            let standing = refused(error);
+            for uri in wanted.iter().filter(|uri| !kept.contains(uri)) {
+                topics.stands(uri, &standing);
+            }
+            let has_ended = tokio::select! {
+                () = topics.changed.notified() => false,
+                _answer = old => true,
+            };
+            if has_ended {
+                previous = None;
+            }
+            sleep(GATHER).await;
+            continue;
+        }
         let standing = match (&refusal, able) {
             (_, false) => Some(unable()),
             (Some(Answer::Error(error)), true) => Some(refused(error)),
@@ -109,6 +126,7 @@ async fn all_at_once(link: &Arc<Link>, hello: &Hello, topics: &Topics) -> Infall
         }
         // Only now, so that no change falls between the two.
         drop(previous.take());
+        kept.clone_from(&wanted);
         if refusal.is_none() {
             tokio::select! {
                 () = topics.changed.notified() => {

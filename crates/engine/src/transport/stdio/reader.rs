@@ -67,6 +67,8 @@ pub(crate) struct LineReader {
     /// What the line that is being read may have: the limit, or more by leave of the inbox.
     allowed: usize,
     overlong: Option<Skipping>,
+    /// Lines handed over, however many reads they came in.
+    lines: usize,
 }
 
 /// An overlong line that is being skipped.
@@ -96,6 +98,7 @@ impl LineReader {
             limit,
             allowed: limit,
             overlong: None,
+            lines: 0,
         }
     }
 
@@ -138,7 +141,6 @@ impl LineReader {
 
     /// Hands over every whole line in the buffer; false if the reading must end.
     async fn hand_over(&mut self, inbox: &impl Inbox) -> bool {
-        let mut lines = 0;
         while let Some(at) = memchr::memchr(b'\n', &self.buffer[self.scanned..]) {
             let line = self.buffer.split_to(self.scanned + at + 1);
             self.scanned = 0;
@@ -164,8 +166,8 @@ impl LineReader {
                 },
                 None => inbox.line(trimmed(line.freeze())),
             }
-            lines += 1;
-            if lines % LINES_PER_TURN == 0 {
+            self.lines = self.lines.wrapping_add(1);
+            if self.lines.is_multiple_of(LINES_PER_TURN) {
                 match inbox.rest() {
                     Some(rest) => tokio::time::sleep(rest).await,
                     None => tokio::task::yield_now().await,

@@ -17,6 +17,8 @@ use crate::server::pending::Failure;
 const SUBSCRIPTION: &str = "subscriptions/listen";
 /// The code with which many servers say that they know no such session.
 const NO_SESSION: i64 = -32000;
+/// The code with which others say so, even in the answer to a call.
+const SESSION_NOT_FOUND: i64 = -32001;
 /// How long after a stream of news was cut the next is asked for, at first and at last.
 const LISTEN_FIRST: Duration = Duration::from_secs(1);
 const LISTEN_LAST: Duration = Duration::from_secs(60);
@@ -25,8 +27,9 @@ const LISTEN_LAST: Duration = Duration::from_secs(60);
 enum Refused {
     /// It is the server's answer all the same, and was delivered.
     Answered,
-    /// The session is not known any more, so that the message was not looked at.
-    Expired,
+    /// The session is not known any more, so that the message was not looked at; with what it means
+    /// for the message alone.
+    Expired(HttpError),
 }
 
 impl<R: Replies> Session<R> {
@@ -79,7 +82,8 @@ impl<R: Replies> Session<R> {
             let (generation, has_session) = self.generation();
             let asking = self.asking(letter);
             let response = self.remote.send(&asking).await.map_err(Failure::Remote)?;
-            let checked = self.check(&response, &letter.head.method);
+            let sent = asking.headers.get("mcp-session-id");
+            let checked = self.check(&response, &letter.head.method, sent);
             checked.map_err(|error| {
                 self.end(error.clone());
                 Failure::Remote(error)
@@ -87,21 +91,18 @@ impl<R: Replies> Session<R> {
             if response.status().is_success() {
                 return self.answered(response, letter).await;
             }
-            let names_session = has_session && asking.headers.contains_key("mcp-session-id");
+            let names_session = has_session && sent.is_some();
             match self.refused(response, letter, names_session).await? {
                 Refused::Answered => return Ok(()),
-                Refused::Expired if !renewed => {
+                Refused::Expired(_) if !renewed => {
                     renewed = true;
                     self.renew(generation).await.map_err(|error| {
                         self.end(error.clone());
                         Failure::Remote(error)
                     })?;
                 }
-                Refused::Expired => {
-                    let why = "the server forgets it at once";
-                    let error = HttpError::session(&self.remote.origin, why);
-                    return Err(Failure::Remote(error));
-                }
+                // The session is new, so that it is this message that the server does not take.
+                Refused::Expired(error) => return Err(Failure::Remote(error)),
             }
         }
     }
@@ -148,14 +149,18 @@ impl<R: Replies> Session<R> {
             return Err(Failure::Remote(self.remote.class(&response, &body)));
         }
         let forgotten = match status {
-            StatusCode::NOT_FOUND => !is_unknown_method(&body),
+            StatusCode::NOT_FOUND => {
+                let is_answered = letter.call.is_some_and(|call| is_error_of(&body, call));
+                !is_answered && !is_unknown_method(&body)
+            }
             StatusCode::BAD_REQUEST => {
                 salvage_unaddressed(&body) == Some(Unaddressed::Error(NO_SESSION))
             }
             _ => false,
         };
         if names_session && forgotten {
-            return Ok(Refused::Expired);
+            let error = self.remote.class(&response, &body);
+            return Ok(Refused::Expired(error));
         }
         if let Some(call) = letter.call
             && is_answer(&body, call)
@@ -180,6 +185,26 @@ fn is_answer(body: &[u8], call: u64) -> bool {
             Message::Request(_) | Message::Notification(_) => false,
         },
         Err(_) => false,
+    }
+}
+
+/// Tells whether a body is an error that answers this very call, and does not say that the session
+/// is gone.
+fn is_error_of(body: &[u8], call: u64) -> bool {
+    let Ok(incoming) = jsonrpc::parse(body, &Limits::default()) else {
+        return false;
+    };
+    let Message::Response(response) = incoming.message else {
+        return false;
+    };
+    if response.id.matches_u64() != Some(call) {
+        return false;
+    }
+    match response.outcome {
+        Outcome::Error(error) => {
+            ErrorBody::read(error).is_some_and(|error| error.code != SESSION_NOT_FOUND)
+        }
+        Outcome::Result(_) => false,
     }
 }
 
@@ -219,5 +244,15 @@ mod tests {
         let unknown = br#"{"jsonrpc":"2.0","error":{"code":-32601,"message":"x"},"id":8}"#;
         assert!(is_unknown_method(unknown));
         assert!(!is_unknown_method(b"Session not found"));
+    }
+
+    #[test]
+    fn an_error_of_a_call_is_no_lost_session() {
+        // fault H9
+        let error = br#"{"jsonrpc":"2.0","error":{"code":-32602,"message":"x"},"id":8}"#;
+        assert!(is_error_of(error, 8) && !is_error_of(error, 7));
+        let gone = br#"{"jsonrpc":"2.0","error":{"code":-32001,"message":"x"},"id":8}"#;
+        assert!(!is_error_of(gone, 8));
+        assert!(!is_error_of(b"Session not found", 8));
     }
 }

@@ -105,8 +105,8 @@ impl<R: Replies> Session<R> {
         }
     }
 
-    /// Judges what an answer says of the session; only a greeting may begin one.
-    pub(super) fn check(&self, response: &Response, method: &str) -> Result<(), HttpError> {
+    /// Returns the id of a session that an answer names, if it is one.
+    fn given(&self, response: &Response) -> Result<Option<HeaderValue>, HttpError> {
         let broken = |why: &str| HttpError::session(&self.remote.origin, why);
         let mut given = response.headers().get_all(SESSION_ID).iter();
         let (given, more) = (given.next(), given.next());
@@ -118,15 +118,29 @@ impl<R: Replies> Session<R> {
         {
             return Err(broken("its id is empty, too long or not visible ASCII"));
         }
-        let mut state = lock(&self.state);
+        Ok(given.cloned())
+    }
+
+    /// Judges what an answer says of the session that its request named; only a greeting may begin
+    /// one.
+    pub(super) fn check(
+        &self,
+        response: &Response,
+        method: &str,
+        sent: Option<&HeaderValue>,
+    ) -> Result<(), HttpError> {
+        let given = self.given(response)?;
         if method == GREETING {
             if response.status().is_success() {
-                state.id = given.cloned();
+                lock(&self.state).id = given;
             }
             return Ok(());
         }
-        match (given, &state.id) {
-            (Some(given), Some(known)) if given != known => Err(broken("its id has changed")),
+        match (given, sent) {
+            (Some(given), Some(sent)) if given != *sent => {
+                let why = "its id has changed";
+                Err(HttpError::session(&self.remote.origin, why))
+            }
             _ => Ok(()),
         }
     }
@@ -159,7 +173,8 @@ impl<R: Replies> Session<R> {
         if !response.status().is_success() {
             return Err(self.remote.unusable(response).await);
         }
-        self.check(&response, GREETING)?;
+        // Nobody else is to use it before the handshake is done.
+        let id = self.given(&response)?;
         let answer = tokio::time::timeout(UNAWAITED, self.first_answer(response)).await;
         let answer = answer.map_err(|_| gone("the server does not answer a new greeting"))??;
         let chosen = agreed(&answer).ok_or_else(|| gone("the server refuses a new greeting"))?;
@@ -169,9 +184,17 @@ impl<R: Replies> Session<R> {
         if let Some(greeted) = greeted {
             let mut asking = self.asking(&greeted);
             asking.within = Some(UNAWAITED);
+            asking.headers.remove("mcp-session-id");
+            if let Some(id) = &id {
+                asking.headers.insert("mcp-session-id", id.clone());
+            }
             drained(self.remote.send(&asking).await?).await;
         }
-        lock(&self.state).generation += 1;
+        {
+            let mut state = lock(&self.state);
+            state.id = id;
+            state.generation += 1;
+        }
         // Whatever the server said meanwhile was said to nobody.
         self.replies.missed_news();
         Ok(())

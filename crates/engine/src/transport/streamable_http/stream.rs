@@ -18,6 +18,8 @@ use crate::server::pending::Failure;
 
 /// How long a stream is left alone before it is resumed, if the server does not say.
 const RESUME: Duration = Duration::from_secs(1);
+/// The shortest wait that a server may ask for.
+const SHORTEST_RETRY: Duration = Duration::from_millis(100);
 /// How long the first message after the handshake waits for the server's own stream.
 const MOMENT: Duration = Duration::from_millis(250);
 /// How often a call's stream is resumed without a new event.
@@ -69,10 +71,18 @@ impl<R: Replies> Session<R> {
                 return Err(Failure::Remote(ended));
             }
             last_id = Some(id.to_owned());
-            tokio::time::sleep(events.retry().unwrap_or(RESUME)).await;
+            let wait = events.retry().unwrap_or(RESUME).max(SHORTEST_RETRY);
+            tokio::time::sleep(wait).await;
+            events.resume();
             response = match self.open(last_id.as_deref()).await {
                 Ok(Opened::Stream(response)) => response,
-                Ok(Opened::None | Opened::Expired) => return Err(Failure::Remote(ended)),
+                // Who does not resume it has cut it for good.
+                Ok(Opened::None | Opened::Expired)
+                | Err(
+                    HttpError::Status { .. }
+                    | HttpError::Forbidden { .. }
+                    | HttpError::Limited { .. },
+                ) => return Err(Failure::Remote(ended)),
                 Err(error) => return Err(Failure::Remote(error)),
             };
         }
@@ -154,7 +164,7 @@ impl<R: Replies> Session<R> {
                     if self.hear(&mut response, &mut events).await > 0 {
                         attempt = 0;
                     }
-                    asked_for = events.retry();
+                    asked_for = events.retry().map(|wait| wait.max(SHORTEST_RETRY));
                     let newest = events.last_id().map(str::to_owned);
                     if newest.is_none() && last_id.is_none() {
                         self.replies.missed_news();
@@ -162,6 +172,17 @@ impl<R: Replies> Session<R> {
                     last_id = newest.or(last_id);
                     self.replies.doubt();
                 }
+                // It may not know the event any more; what came since is missed.
+                Err(HttpError::Status { status: 400, .. }) if last_id.is_some() => {
+                    last_id = None;
+                    self.replies.missed_news();
+                }
+                // It answers, so that it is there.
+                Err(
+                    HttpError::Status { .. }
+                    | HttpError::Forbidden { .. }
+                    | HttpError::Limited { .. },
+                ) => {}
                 Err(_cut) => self.replies.doubt(),
             }
             let wait = asked_for.unwrap_or_else(|| RESUME.max(backoff.delay(attempt, jitter())));
@@ -197,16 +218,20 @@ impl<R: Replies> Session<R> {
         if let Some(id) = after {
             asking.set("last-event-id", id);
         }
-        let names_session = asking.headers.contains_key("mcp-session-id");
+        let sent = asking.headers.get("mcp-session-id");
         let response = self.remote.send(&asking).await?;
-        self.check(&response, "")?;
+        self.check(&response, "", sent)?;
         match response.status() {
             status if status.is_success() && Content::of(&response) == Content::Events => {
                 Ok(Opened::Stream(response))
             }
-            StatusCode::NOT_FOUND if names_session => Ok(Opened::Expired),
-            StatusCode::UNAUTHORIZED => Err(self.remote.unusable(response).await),
-            status if status.is_server_error() => Err(self.remote.unusable(response).await),
+            StatusCode::NOT_FOUND if sent.is_some() => Ok(Opened::Expired),
+            StatusCode::NOT_FOUND
+            | StatusCode::METHOD_NOT_ALLOWED
+            | StatusCode::NOT_IMPLEMENTED => Ok(Opened::None),
+            status if status.is_client_error() || status.is_server_error() => {
+                Err(self.remote.unusable(response).await)
+            }
             _ => Ok(Opened::None),
         }
     }

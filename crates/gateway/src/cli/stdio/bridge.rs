@@ -109,9 +109,11 @@ impl Bridge {
             {
                 self.take_back(&notification);
             }
-            Message::Notification(_) | Message::Response(_) => {
-                self.pass_on(frame.text().to_owned().into());
+            Message::Notification(_) => {
+                self.pass_on(Kind::Notice, frame.text().to_owned().into());
             }
+            // Somebody's call waits for it, so it has the room of a request.
+            Message::Response(_) => self.pass_on(Kind::Batch, frame.text().to_owned().into()),
         }
     }
 
@@ -154,9 +156,9 @@ impl Bridge {
     }
 
     /// Sends what needs no answer: notifications, and answers of the client's. More of them than there
-    /// is room for are left out: the gateway acts on none of them but `cancelled`, which ends here.
-    fn pass_on(self: &Arc<Self>, body: Bytes) {
-        let Some(place) = self.inflight.enter(Kind::Notice, body.len(), &self.stop) else {
+    /// is room for are left out.
+    fn pass_on(self: &Arc<Self>, kind: Kind<'_>, body: Bytes) {
+        let Some(place) = self.inflight.enter(kind, body.len(), &self.stop) else {
             if !self.is_told.swap(true, Ordering::Relaxed) {
                 tracing::warn!("notifications come faster than they go; some are left out");
             }

@@ -104,6 +104,9 @@ impl Bridge {
             return Ok(session.headers());
         }
         let (_, opened) = self.greet(session.hello.clone()).await?;
+        if opened.id.is_none() {
+            return Err(BridgeError::Cut("the gateway opened no session".into()));
+        }
         session.id = opened.id;
         session.version = opened.version;
         let headers = session.headers();

@@ -110,6 +110,18 @@ fn an_agent_has_so_many_calls_that_wait_for_it() {
         assert_eq!(text(&client.go_on(waiting).answer), "LLM response: Paris");
     }
     assert_eq!(rows(&gantry, "server=new&status=ok").len(), 17);
+    // The same in the generations whose calls wait on their streams.
+    let old = Client::open(&gantry, &gantry.agent, Generation::Handshake, everything());
+    let begin = || old.begin("new__test_sampling", json!({"prompt": "?"}));
+    let waiting: Vec<_> = (0..16).map(|_| begin().asked_first()).collect();
+    let refused = begin().done();
+    assert_eq!(
+        refused["error"]["data"]["code"], "call.too_many_held",
+        "{refused:#}"
+    );
+    for waiting in waiting {
+        assert_eq!(text(&old.go_on(waiting).answer), "LLM response: Paris");
+    }
 }
 
 // An older server has a further life for each call that waits for a person, and few of them.
