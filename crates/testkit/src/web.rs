@@ -1,7 +1,7 @@
 //! HTTP for the test servers: a small server of our own, on plain threads, which can also misbehave
 //! on the level of bytes; and MCP on top of it, as streamable HTTP of both eras and as HTTP+SSE.
-//! What is served is behind [`Service`]; the far side of a test holds a [`Served`]. Entry point:
-//! [`serve`].
+//! What is served is behind `Service`; the far side of a test holds a [`Served`]. Entry point:
+//! `serve`.
 
 mod connection;
 mod request;

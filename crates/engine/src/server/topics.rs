@@ -1,7 +1,7 @@
 //! The resources that clients want to hear of: who listens to what, by server.
 //!
 //! Whoever listens holds a [`Subscription`]; with the last one of a resource the server is told that
-//! nobody does. What a server's link must know is kept up to date by [`keep`], so that a server that
+//! nobody does. What a server's link must know is kept up to date by `keep`, so that a server that
 //! was started anew is subscribed to anew. Nothing here waits under its lock.
 
 mod keep;
