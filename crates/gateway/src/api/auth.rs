@@ -116,8 +116,7 @@ pub(super) struct Brought {
 #[utoipa::path(get, path = "/oauth/callback", tag = "about", operation_id = "sign_in_callback", params(Brought),
     responses(
     (status = 200, description = "Signed in: a page that says so.", body = String, content_type = "text/html"),
-    (status = "4XX", description = "Not signed in: a page that says why.", body = String, content_type = "text/html"),
-    (status = "5XX", description = "Not signed in, through no fault of the browser's.", body = String, content_type = "text/html"),
+    (status = 400, description = "Not signed in: a page that says why.", body = String, content_type = "text/html"),
 ))]
 pub(super) async fn callback(
     State(api): State<Api>,
