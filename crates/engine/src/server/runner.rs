@@ -229,6 +229,11 @@ impl ServerRunner {
         } else {
             self.show(Live::Down(Arc::from(reason), Some(next_try)));
         }
+        self.next_try(next_try).await
+    }
+
+    /// Waits for the next try, unless a person orders it now.
+    async fn next_try(&mut self, at: Instant) -> Next {
         tokio::select! {
             biased; // Stop, then a person's order, then the wait.
             () = self.stop.cancelled() => Next::Stop(None),
@@ -239,7 +244,7 @@ impl ServerRunner {
                 }
                 None => Next::Stop(None),
             },
-            () = tokio::time::sleep_until(next_try) => Next::Start,
+            () = tokio::time::sleep_until(at) => Next::Start,
         }
     }
 

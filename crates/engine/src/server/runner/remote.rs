@@ -199,18 +199,7 @@ impl ServerRunner {
             status.next_try_ms = Some(unix_ms().saturating_add(wait));
         });
         self.show(Live::Down(Arc::from(reason), Some(next_try)));
-        tokio::select! {
-            biased; // Stop, then a person's order, then the wait.
-            () = self.stop.cancelled() => Next::Stop(None),
-            order = self.orders.recv() => match order {
-                Some(Order::Restart) => {
-                    self.forgive();
-                    Next::Start
-                }
-                None => Next::Stop(None),
-            },
-            () = tokio::time::sleep_until(next_try) => Next::Start,
-        }
+        self.next_try(next_try).await
     }
 }
 
