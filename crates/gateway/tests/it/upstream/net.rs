@@ -109,7 +109,7 @@ fn the_corpus_is_large_and_its_cases_differ() {
             );
         }
     }
-    assert!(cases.len() >= 300, "{}", cases.len());
+    assert!(cases.len() >= 1200, "{}", cases.len());
     let hosts: HashSet<_> = cases.iter().map(|(_, url)| url).collect();
     assert!(hosts.len() >= 190, "{}", hosts.len());
 }
