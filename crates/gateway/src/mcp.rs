@@ -15,6 +15,7 @@ mod inflight;
 mod listen;
 mod post;
 mod ring;
+mod seats;
 mod sessions;
 mod sse;
 mod stream;
@@ -117,6 +118,7 @@ impl Endpoint {
             identity: identity.clone(),
             asks: Arc::default(),
             held: held::Held::new(),
+            seats: Arc::default(),
             tasks: TaskTracker::new(),
         };
         Arc::new(Self {
@@ -210,6 +212,7 @@ impl Endpoint {
                 .with_detail("`Mcp-Session-Id` must name the session to end")
         })?;
         self.sessions.close(&session);
+        self.desk.asks.forget(session.id);
         Ok(StatusCode::NO_CONTENT.into_response())
     }
 

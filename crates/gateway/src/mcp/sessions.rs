@@ -44,6 +44,11 @@ impl SessionId {
             .map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "gateway.random"))?;
         Ok(Self(u128::from_ne_bytes(bits)))
     }
+
+    /// Returns its bits, by which the engine tells sessions apart.
+    pub(super) fn bits(self) -> u128 {
+        self.0
+    }
 }
 
 impl fmt::Display for SessionId {
