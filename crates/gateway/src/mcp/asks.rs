@@ -118,8 +118,9 @@ impl Asks {
         ask.missing = ask.missing.saturating_sub(1);
         let (Ok(text) | Err(text)) = &outcome;
         // What must wait for other answers takes room; the last one is sent on at once.
+        let is_last = ask.missing == 0;
         let fits = match &mut ask.load {
-            Some(load) if ask.missing > 0 => load.add(text.text().len()).is_ok(),
+            Some(load) if !is_last => load.add(text.text().len()).is_ok(),
             Some(_) | None => true,
         };
         ask.said.push(Said {

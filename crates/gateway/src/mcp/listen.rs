@@ -112,6 +112,7 @@ impl Endpoint {
             retry: RETRY,
             look,
             told: now,
+            is_due: false,
             heard: now,
             waiting: VecDeque::new(),
         })
@@ -197,6 +198,8 @@ struct Ear {
     look: Interval,
     /// When a change was last told.
     told: Instant,
+    /// Lists have changed, which is to be told when its time has come.
+    is_due: bool,
     /// When the client last heard anything.
     heard: Instant,
     waiting: VecDeque<Bytes>,
@@ -225,9 +228,12 @@ impl Ear {
                 continue;
             }
             tokio::select! {
-                changed = self.changes.changed() => {
+                changed = self.changes.changed(), if !self.is_due => {
                     changed.ok()?;
-                    sleep_until(self.told + APART).await;
+                    self.is_due = true;
+                }
+                () = sleep_until(self.told + APART), if self.is_due => {
+                    self.is_due = false;
                     self.seen = *self.changes.borrow_and_update();
                     self.told = Instant::now();
                     self.ring.tell(News::Lists);

@@ -11,7 +11,8 @@ use gantry_model::era::headers::Mirrored;
 use gantry_model::era::opening::{self, Opening};
 use gantry_model::era::{Era, EraError, meta};
 use gantry_model::jsonrpc::{
-    self, Incoming, Limits, Members, Message, Notification, Raw, Request, RequestId, Response, WireError,
+    self, Incoming, Limits, Members, Message, Notification, Raw, Request, RequestId, Response,
+    WireError,
 };
 use gantry_model::mcp::{ClientCan, LogLevel, may_ask_back};
 use http::{HeaderMap, HeaderName};

@@ -57,7 +57,11 @@ impl Seats {
         bytes: usize,
     ) -> Result<Arc<Seat>, AskAnswer> {
         let mut taken = self.lock();
-        if taken.agents.get(agent).is_some_and(|own| own.calls >= PER_AGENT) {
+        if taken
+            .agents
+            .get(agent)
+            .is_some_and(|own| own.calls >= PER_AGENT)
+        {
             return Err(AskAnswer::TooMany { limit: PER_AGENT });
         }
         taken.take(agent, bytes)?;
