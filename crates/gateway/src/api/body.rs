@@ -88,8 +88,15 @@ mod tests {
         struct Shape {
             n: u32,
         }
+        let caller = Caller {
+            project: gantry_model::id::ProjectName::local(),
+            agent: "a".parse().unwrap(),
+            key: gantry_model::id::KeyId::from_random(1),
+            kind: gantry_model::caller::KeyKind::Agent,
+            grants: Default::default(),
+        };
         let request = http::Request::builder().header(CONTENT_TYPE, kind);
-        let request = request.body(Body::from(text)).unwrap();
+        let request = request.extension(caller).body(Body::from(text)).unwrap();
         let body = JsonBody::from_request(request, &()).await;
         let shape = body.and_then(|body| body.read::<Shape>().map(|shape| shape.n));
         shape.map_err(|problem| (problem.status().as_u16(), problem.code()))

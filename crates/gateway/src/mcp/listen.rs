@@ -180,6 +180,16 @@ enum Place {
     ),
 }
 
+impl Place {
+    /// Waits for the end of the session that the stream belongs to.
+    async fn end(&self) {
+        match self {
+            Self::Session(listening) => listening.0.end().await,
+            Self::Request(..) => std::future::pending().await,
+        }
+    }
+}
+
 /// One open stream.
 struct Ear {
     engine: Engine,
@@ -239,6 +249,7 @@ impl Ear {
                     self.ring.tell(News::Lists);
                 }
                 () = self.ring.wait() => {}
+                () = self.place.end() => return None,
                 _ = self.look.tick() => {
                     if self.is_over() {
                         return None;
@@ -285,12 +296,7 @@ impl Ear {
     }
 
     fn is_over(&self) -> bool {
-        let session_ended = match &self.place {
-            Place::Session(listening) => listening.0.is_ended(),
-            Place::Request(..) => false,
-        };
-        let key_revoked = || self.engine.authenticate(&self.key).is_none();
-        session_ended || key_revoked() || self.engine.is_draining()
+        self.engine.authenticate(&self.key).is_none() || self.engine.is_draining()
     }
 
     fn acknowledge(&mut self, uris: &[String]) {

@@ -17,6 +17,7 @@ use gantry_model::id::KeyId;
 use gantry_model::mcp::{ClientCan, LogLevel};
 use http::{HeaderValue, StatusCode};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::inflight::Inflight;
 use super::ring::Ring;
@@ -96,7 +97,7 @@ pub(super) struct Session {
     level: Mutex<Option<LogLevel>>,
     seen_ms: AtomicU64,
     listening: AtomicBool,
-    ended: AtomicBool,
+    ended: CancellationToken,
 }
 
 impl Session {
@@ -118,7 +119,12 @@ impl Session {
 
     /// Tells whether the session was ended.
     pub(super) fn is_ended(&self) -> bool {
-        self.ended.load(Ordering::Acquire)
+        self.ended.is_cancelled()
+    }
+
+    /// Waits until the session is ended.
+    pub(super) async fn end(&self) {
+        self.ended.cancelled().await;
     }
 }
 
@@ -173,7 +179,7 @@ impl Sessions {
             level: Mutex::default(),
             seen_ms: AtomicU64::new(now),
             listening: AtomicBool::new(false),
-            ended: AtomicBool::new(false),
+            ended: CancellationToken::new(),
         });
         let mut ended = match self.is_to_be_swept(now) {
             true => self.sweep(now),
@@ -273,7 +279,7 @@ fn take_idle(table: &mut HashMap<SessionId, Arc<Session>>, now_ms: u64) -> Vec<A
 }
 
 fn end(session: &Session) {
-    session.ended.store(true, Ordering::Release);
+    session.ended.cancel();
     session.subscribed.clear();
 }
 
