@@ -277,6 +277,8 @@ impl Link {
         let named = params.and_then(|params| params.get("_meta")?.get(SUBSCRIPTION_ID));
         let named = named.and_then(RequestId::read);
         if let Some(id) = named.and_then(|id| id.matches_u64()).or(on) {
+            // It has read the request, and what was sent before it.
+            self.doubt.answered(id.saturating_add(1));
             self.acknowledged.send_if_modified(|newest| {
                 let is_newer = id > *newest;
                 *newest = id.max(*newest);

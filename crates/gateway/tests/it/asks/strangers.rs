@@ -9,8 +9,9 @@ use crate::harness::{Gantry, LONG};
 pub(super) fn other_key(gantry: &Gantry) -> String {
     let body = json!({"kind": "agent", "agent": "other"});
     let made = gantry.rest("POST", "/api/v1/keys", Some(&body)).json();
-    let grant = json!({"grants": [{"server": "*", "item": "*"}]});
-    gantry.rest("PATCH", "/api/v1/agents/other", Some(&grant));
+    let grant = json!({"grant": "all"});
+    let granted = gantry.rest("PATCH", "/api/v1/agents/other", Some(&grant));
+    assert_eq!(granted.status, 200, "{}", granted.text());
     made["key"].as_str().unwrap().to_owned()
 }
 

@@ -272,19 +272,14 @@ fn a_second_handshake_ends_the_first_session() {
     // What the first session listened to is told nobody, and what both would hear is told once.
     let touch = json!({"name": "a__touch", "arguments": uri});
     first.request(4, "tools/call", touch);
-    gantry.call("a__grow", json!({}));
-    let told = first.message().unwrap();
-    assert_eq!(
-        told["method"], "notifications/tools/list_changed",
-        "{told:#}"
-    );
-    // The next change is told a second later; a second session would have told this one by then.
-    gantry.call("a__grow", json!({}));
-    let told = first.message().unwrap();
-    assert_eq!(
-        told["method"], "notifications/tools/list_changed",
-        "{told:#}"
-    );
+    for _ in 0..2 {
+        gantry.call("a__grow", json!({}));
+        for list in ["tools", "prompts", "resources"] {
+            let told = first.message().unwrap();
+            let changed = format!("notifications/{list}/list_changed");
+            assert_eq!(told["method"], changed, "{told:#}");
+        }
+    }
     first.request(5, "ping", json!({}));
 }
 

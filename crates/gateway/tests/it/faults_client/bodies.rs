@@ -175,9 +175,10 @@ fn one_agent_takes_half_of_the_room_for_long_bodies_at_most() {
     assert_eq!(rest.send(&rig.gantry).status, 200);
     let body = json!({"kind": "agent", "agent": "other"});
     let made = rig.gantry.rest("POST", "/api/v1/keys", Some(&body)).json();
-    let grant = json!({"grants": [{"server": "*", "item": "*"}]});
-    rig.gantry
-        .rest("PATCH", "/api/v1/agents/other", Some(&grant));
+    let grant = json!({"grant": "all"});
+    let path = "/api/v1/agents/other";
+    let granted = rig.gantry.rest("PATCH", path, Some(&grant));
+    assert_eq!(granted.status, 200, "{}", granted.text());
     let answer = long(made["key"].as_str().unwrap());
     assert_eq!(answer.status, 200, "{}", answer.text());
     drop(held);

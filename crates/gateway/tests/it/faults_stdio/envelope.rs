@@ -251,9 +251,28 @@ fn answers_that_are_none_end_their_call_and_make_up_no_result() {
             "unknown-resulttype",
             Ends::Protocol("its result has the type \"hologram\""),
         ),
-        // Nothing in it tells which of the 20 it answers; that all have got such answers does.
-        ("null-id", Ends::Protocol("member `id` must not be null")),
     ]);
+}
+
+// fault S7
+#[test]
+fn as_many_answers_without_an_id_as_calls_are_theirs() {
+    for era in [Era::Legacy, Era::Modern] {
+        // The first call is answered well: what was sent before it is read.
+        let peer = Evilpeer::new().era(era).fault("null-id").fault_after(1);
+        let rig = Rig::new(&peer, &json!({"calls": {"timeout": "20s"}}));
+        all_echoed(&[rig.call(EVIL, "echo", 0, echo(0))]);
+        let replies = rig.at_once("echo", echo);
+        let why = "server `evil` broke the protocol: member `id` must not be null";
+        for reply in &replies {
+            reply.fails(-31502, why, "server.protocol");
+        }
+        // Long before their time is over.
+        all_within(&replies, 10 * SECOND);
+        rig.never_restarted();
+        let wanted = [(1, "ok", None), (CALLS, "error", Some("server.protocol"))];
+        rig.audited(EVIL, &wanted);
+    }
 }
 
 // fault S7
