@@ -128,6 +128,11 @@ pub fn threads(pid: u32) -> u64 {
     figure(pid, "status", "Threads:")
 }
 
+/// Returns how many bytes the process has written in all, 0 if it is gone.
+pub fn written_bytes(pid: u32) -> u64 {
+    figure(pid, "io", "wchar:")
+}
+
 /// Waits until no process carries the marker and returns how long that took; after `limit`, the
 /// survivors.
 pub fn wait_gone(marker: &str, limit: Duration) -> Result<Duration, Vec<Process>> {

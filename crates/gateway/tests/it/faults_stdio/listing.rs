@@ -48,6 +48,21 @@ fn a_cursor_that_never_ends_is_not_followed_for_ever() {
 
 // fault S19
 #[test]
+fn a_list_whose_pages_never_end_is_read_for_sixty_four_pages() {
+    let rig = Rig::new(&Evilpeer::new().fault("list-loop=new"), &json!({}));
+    let tools = offered(&rig);
+    // The first page has the usual tools, each further page one more.
+    let pages = tools.iter().filter(|tool| tool.starts_with("page_"));
+    assert_eq!(pages.count(), 63);
+    assert!(tools.contains(&"page_64".to_owned()) && tools.contains(&"echo".to_owned()));
+    let status = rig.gantry.status(EVIL);
+    let reason = excluded(&status, "tools/list");
+    assert!(reason.contains("more than 64 pages"), "{reason}");
+    works(&rig);
+}
+
+// fault S19
+#[test]
 fn tools_beyond_the_limit_are_left_out() {
     let peer = Evilpeer::new().fault("list-huge=100000").page(500);
     // The default: a busy machine takes its time to judge 1,024 schemas.
@@ -98,7 +113,14 @@ fn a_list_longer_than_any_list_may_be_is_told_as_the_reason() {
         reason.contains("tools/list") && reason.contains("32 MiB"),
         "{reason}"
     );
-    rig.beside_neighbour(|| ());
+    let replies = rig.at_once("echo", echo);
+    all_within(&replies, SECOND);
+    for reply in &replies {
+        let message = reply.answer["error"]["message"].as_str().unwrap();
+        assert!(message.contains("32 MiB"), "{message}");
+        reply.fails(-31503, message, "server.down");
+    }
+    rig.audited(EVIL, &[(CALLS, "error", Some("server.down"))]);
 }
 
 // fault S19

@@ -199,13 +199,19 @@ fn a_flood_of_requests_is_answered_only_so_often() {
 // fault S16
 #[test]
 fn endless_stderr_is_drained_into_a_small_ring() {
-    let rig = Rig::new(&Evilpeer::new().fault("stderr-flood=256"), &json!({}));
+    const FLOOD: u64 = 2 << 30;
+    let fault = format!("stderr-flood={}", FLOOD >> 20);
+    let rig = Rig::new(&Evilpeer::new().fault(&fault), &json!({}));
     let before = rig.peak();
+    let pid = u32::try_from(rig.gantry.status(EVIL)["pid"].as_u64().unwrap()).unwrap();
     for _ in 0..2 {
         let replies = rig.at_once("echo", echo);
         all_echoed(&replies);
         all_within(&replies, SECOND);
     }
+    // All of it is taken: who does not drain it stops the server at 64 KiB.
+    let drained = eventually(6 * LONG, || procs::written_bytes(pid) > FLOOD);
+    assert!(drained.is_some(), "{} bytes", procs::written_bytes(pid));
     let logs = rig
         .gantry
         .rest("GET", "/api/v1/mcp/servers/evil/logs?lines=10000", None);
