@@ -11,6 +11,9 @@ use crate::wait;
 /// The environment variable by which [`with_marker`] knows the processes of a test.
 pub const MARKER_VARIABLE: &str = "GANTRY_TEST_MARKER";
 
+/// How long a number does not change that rests.
+const RESTS: Duration = Duration::from_millis(100);
+
 /// One process as `/proc` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
@@ -106,6 +109,21 @@ pub fn alive(pid: u32) -> bool {
 /// Returns how many files the process has open, 0 if it is gone.
 pub fn open_fds(pid: u32) -> usize {
     fs::read_dir(file(pid, "fd")).map_or(0, Iterator::count)
+}
+
+/// Returns how many files the process has open once their number has rested for a moment, or as it is
+/// after `limit`.
+pub fn resting_fds(pid: u32, limit: Duration) -> usize {
+    let mut last = open_fds(pid);
+    let mut since = wait::now();
+    wait::eventually(limit, || {
+        let open = open_fds(pid);
+        if open != last {
+            (last, since) = (open, wait::now());
+        }
+        since.elapsed() >= RESTS
+    });
+    last
 }
 
 /// Returns the resident memory in KiB, 0 if the process is gone.

@@ -111,7 +111,7 @@ impl Rig {
     fn of(gantry: Gantry) -> Self {
         gantry.wait_state(GOOD, "ready", LONG);
         let pid = gantry.pid;
-        let at_first = (procs::open_fds(pid), procs::peak_rss_kib(pid));
+        let at_first = (procs::resting_fds(pid, SECOND), procs::peak_rss_kib(pid));
         Self {
             gantry,
             at_first,
@@ -261,7 +261,8 @@ impl Rig {
         let (fds, memory) = self.at_first;
         let more = self.peak().saturating_sub(memory);
         assert!(more <= self.room, "{more} KiB more of {}", self.room);
-        let servers = || self.gantry.rest("GET", "/api/v1/mcp/servers", None).json()["items"].take();
+        let servers =
+            || self.gantry.rest("GET", "/api/v1/mcp/servers", None).json()["items"].take();
         let count = servers().as_array().map_or(0, Vec::len);
         let idle = |server: &Value| {
             let status = self.gantry.status(server["name"].as_str().unwrap());

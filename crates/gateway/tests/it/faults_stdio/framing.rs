@@ -84,7 +84,9 @@ fn an_answer_over_the_limit_fails_at_once_and_alone() {
     let rig = Rig::new(
         &Evilpeer::new(),
         &json!({"calls": {"timeout": "20s", "timeout_max": "30s"}}),
-    );
+    )
+    // The line, the answer made of it, and what is on its way to the client.
+    .with_room(40);
     for bytes in [LIMIT - 1, LIMIT] {
         let reply = rig.call(EVIL, "big_line", 0, json!({"bytes": bytes}));
         let text = reply.text();

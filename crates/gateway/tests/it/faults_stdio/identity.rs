@@ -170,9 +170,17 @@ fn a_thousand_clients_with_one_id_each_get_their_own_answer() {
     let mut ids: Vec<&str> = seen.entries.iter().filter_map(upstream_id).collect();
     ids.sort_unstable();
     ids.dedup();
-    assert_eq!(ids.len(), CLIENTS, "each call has an id of its own upstream");
+    assert_eq!(
+        ids.len(),
+        CLIENTS,
+        "each call has an id of its own upstream"
+    );
     let dropped = eventually(SECOND, || late(&rig, EVIL) == CLIENTS as u64);
-    assert!(dropped.is_some(), "each second answer: {}", late(&rig, EVIL));
+    assert!(
+        dropped.is_some(),
+        "each second answer: {}",
+        late(&rig, EVIL)
+    );
     let echoed = |row: &Value| row["status"] == "ok" && row["tool"] == "echo";
     assert!(rig.rows(EVIL).iter().all(echoed));
     rig.audited(EVIL, &[(CLIENTS, "ok", None)]);

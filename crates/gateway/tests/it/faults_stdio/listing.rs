@@ -106,7 +106,8 @@ fn a_description_longer_than_a_line_may_be_costs_the_tool_and_not_the_server() {
 #[test]
 fn a_list_longer_than_any_list_may_be_is_told_as_the_reason() {
     let peer = Evilpeer::new().fault("list-bigdesc=40000000");
-    let rig = Rig::cold(&peer, &stays_down());
+    // A list may have 32 MiB where a line has 8.
+    let rig = Rig::cold(&peer, &stays_down()).with_room(32 + 24);
     let status = rig.gantry.wait_state(EVIL, "failed", LONG);
     let reason = status["reason"].as_str().unwrap();
     assert!(
