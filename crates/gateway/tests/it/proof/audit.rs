@@ -185,6 +185,17 @@ pub(super) struct Progress {
     pub(super) refused: AtomicUsize,
     /// Whether the texts are long, so that the journal's store of room is soon used up.
     pub(super) long: AtomicBool,
+    /// Whether nobody need go on.
+    over: AtomicBool,
+}
+
+/// Ends the work of all threads when the one that leads them ends, if only by a panic.
+struct Lead<'a>(&'a Progress);
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        self.0.over.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Makes one client's calls and returns its record.
@@ -193,6 +204,9 @@ fn calls_of(mut client: Client, number: usize, progress: &Progress) -> Sent {
     let mut sent = Vec::new();
     let padding = "x".repeat(3_000);
     for count in 0..CALLS / CLIENTS {
+        if progress.over.load(Ordering::Relaxed) {
+            break;
+        }
         let nonce = format!("c{number}-{count}");
         let tool = format!("{}__echo", SERVERS[random.below(SERVERS.len())]);
         let text = match progress.long.load(Ordering::Relaxed) {
@@ -215,7 +229,8 @@ fn calls_of(mut client: Client, number: usize, progress: &Progress) -> Sent {
 }
 
 /// Kills servers at random until told to end, and returns how many.
-fn kill_children(authority: &str, admin: &str, marker: &str, end: &AtomicBool) -> usize {
+fn kill_children(authority: &str, admin: &str, marker: &str, progress: &Progress) -> usize {
+    let end = &progress.over;
     let mut random = Random::new(77);
     let mut killed = 0;
     let bearer = format!("Bearer {admin}");
@@ -259,20 +274,20 @@ pub(super) fn calls_and_kills<T>(
         gantry.wait_state(server, "ready", LONG);
     }
     let progress = Progress::default();
-    let end = AtomicBool::new(false);
     let mut random = Random::new(3);
     let begun = Instant::now();
     let (authority, admin) = (gantry.authority.clone(), gantry.admin.clone());
     let (gantry, sent, killed) = thread::scope(|scope| {
         let mut gantry = gantry;
-        let (progress, end, marker) = (&progress, &end, far.marker.as_str());
+        let (progress, marker) = (&progress, far.marker.as_str());
+        let lead = Lead(progress);
         let clients: Vec<_> = (0..CLIENTS)
             .map(|number| {
                 let client = Client::new(&gantry);
                 scope.spawn(move || calls_of(client, number, progress))
             })
             .collect();
-        let killer = scope.spawn(|| kill_children(&authority, &admin, marker, end));
+        let killer = scope.spawn(|| kill_children(&authority, &admin, marker, progress));
         for kill in 1..=GATEWAY_KILLS {
             let step = CALLS / (GATEWAY_KILLS + 1);
             let at = step * kill + random.below(step / 2);
@@ -288,7 +303,7 @@ pub(super) fn calls_and_kills<T>(
             .into_iter()
             .map(|client| client.join().unwrap())
             .collect();
-        end.store(true, Ordering::Relaxed);
+        drop(lead);
         (gantry, sent, killer.join().unwrap())
     });
     let took = begun.elapsed();
