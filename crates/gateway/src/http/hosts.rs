@@ -39,8 +39,8 @@ impl HostPolicy {
         Self { names, any_address }
     }
 
-    /// Refuses a request that does not name us (400), or that comes from a foreign page, be it one
-    /// whose name was rebound to our address (403). faults U8 and U9
+    /// Refuses a request whose address cannot be read (400), that names another host than us, as a
+    /// rebound name does, or that comes from a foreign page (403). faults U8 and U9
     pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
         let mut hosts = headers.get_all(HOST).iter();
         let host = match (hosts.next(), hosts.next()) {
@@ -50,10 +50,9 @@ impl HostPolicy {
         let Some(host) = host else {
             return Err(foreign(StatusCode::BAD_REQUEST));
         };
-        let is_page = headers.contains_key(ORIGIN);
-        self.judge(host, is_page)?;
+        self.judge(host)?;
         if let Some(authority) = uri.authority() {
-            self.judge(authority.as_str(), is_page)?;
+            self.judge(authority.as_str())?;
         }
         let mut origins = headers.get_all(ORIGIN).iter();
         let Some(origin) = origins.next() else {
@@ -68,11 +67,11 @@ impl HostPolicy {
         Ok(())
     }
 
-    fn judge(&self, authority: &str, is_page: bool) -> Result<(), Problem> {
+    fn judge(&self, authority: &str) -> Result<(), Problem> {
         match host_of(authority) {
             Some(host) if self.admits(host) => Ok(()),
-            Some(_) if is_page => Err(foreign(StatusCode::FORBIDDEN)),
-            Some(_) | None => Err(foreign(StatusCode::BAD_REQUEST)),
+            Some(_) => Err(foreign(StatusCode::FORBIDDEN)),
+            None => Err(foreign(StatusCode::BAD_REQUEST)),
         }
     }
 
@@ -201,6 +200,7 @@ mod tests {
         for host in malformed.into_iter().chain(more) {
             assert_eq!(status("/mcp", &[("host", host)]), 400, "{host}");
         }
+        // fault U9: a name that was rebound to our address
         let others = [
             "evil.example",
             "[::2]",
@@ -209,11 +209,7 @@ mod tests {
             "localhost..",
         ];
         for host in others {
-            assert_eq!(status("/mcp", &[("host", host)]), 400, "{host}");
-            // fault U9: a page whose name was rebound to our address
-            let origin = format!("http://{host}");
-            let page = [("host", host), ("origin", origin.as_str())];
-            assert_eq!(status("/mcp", &page), 403, "{host}");
+            assert_eq!(status("/mcp", &[("host", host)]), 403, "{host}");
         }
         assert_eq!(status("/mcp", &[]), 400);
         assert_eq!(
@@ -231,11 +227,11 @@ mod tests {
         );
         assert_eq!(
             status("http://evil.example/mcp", &[("host", "localhost")]),
-            400
+            403
         );
         assert_eq!(
             status("http://localhost/mcp", &[("host", "evil.example")]),
-            400
+            403
         );
     }
 
@@ -273,15 +269,7 @@ mod tests {
     #[test]
     fn bound_to_everything_any_literal_address_is_us() {
         let policy = HostPolicy::new(&["0.0.0.0:1".parse().unwrap()], &[]);
-        assert!(
-            ["10.1.2.3:80", "[fe80::1]"]
-                .iter()
-                .all(|host| policy.judge(host, false).is_ok())
-        );
-        assert!(
-            ["evil.example", "0x7f.1"]
-                .iter()
-                .all(|host| policy.judge(host, false).is_err())
-        );
+        assert!(policy.judge("10.1.2.3:80").is_ok() && policy.judge("[fe80::1]").is_ok());
+        assert!(policy.judge("evil.example").is_err() && policy.judge("0x7f.1").is_err());
     }
 }
