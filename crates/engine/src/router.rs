@@ -17,7 +17,7 @@ use std::time::Duration;
 use gantry_model::caller::{Caller, KeyKind};
 use gantry_model::era::meta::Identity;
 use gantry_model::event::EventKind;
-use gantry_model::id::{KeyId, ServerName};
+use gantry_model::id::ServerName;
 use gantry_model::mcp::{ClientCan, Method};
 use gantry_model::secret::Redactor;
 use gantry_store::CallStatus;
@@ -33,7 +33,7 @@ use crate::guard;
 use crate::request::{Lists, Reply, Request, Scope};
 use crate::server::handle::ServerHandle;
 use crate::server::link::Link;
-use crate::server::profiles::Lease;
+use crate::server::profiles::{Lease, Party};
 use crate::server::topics::TopicTable;
 use crate::supervisor::Supervisor;
 use crate::telemetry::Figures;
@@ -206,7 +206,7 @@ impl Router {
     async fn own_link(
         &self,
         server: &ServerHandle,
-        who: (ClientCan, KeyId),
+        who: (ClientCan, &Party),
         limit: Limit,
     ) -> Result<Lease, CallError> {
         let within = limit.within(server.spec.life.handshake);
