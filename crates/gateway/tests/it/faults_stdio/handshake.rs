@@ -101,16 +101,16 @@ fn a_server_that_dislikes_the_probe_is_greeted_the_old_way() {
 #[test]
 fn a_thousand_failed_attempts_leave_no_descriptor_and_no_process() {
     let gantry = Gantry::start(&[GOOD]);
-    // Name, attempts, and what goes wrong. One that hangs on the probe is given more than a second
-    // each time, so that it has the fewest.
+    // Name, attempts, and what goes wrong. Those that do not answer the probe in words that can be read
+    // are given more than a second each time, so that they have the fewest.
     let refusal = "no licence key found";
     let kinds: [(&str, u64, Era, &[&str], &str); 5] = [
-        ("never", 150, Era::Dual, &["init-hang"], "did not answer"),
-        ("refused", 290, Era::Dual, &["init-error"], refusal),
-        ("garbage", 280, Era::Dual, &["init-garbage"], "expected"),
+        ("never", 160, Era::Dual, &["init-hang"], "did not answer"),
+        ("refused", 400, Era::Dual, &["init-error"], refusal),
+        ("garbage", 20, Era::Dual, &["init-garbage"], "expected"),
         (
             "foreign",
-            260,
+            400,
             Era::Dual,
             &["init-wrong-version"],
             "1999-01-01",
