@@ -139,6 +139,9 @@ impl Router {
         let redactor = target.redactor();
         let ended = made.map_err(|error| answer::hide(error, &redactor));
         let (status, code, error) = describe(&ended);
+        if matches!(ended, Err(CallError::Panicked)) {
+            self.figures.panicked();
+        }
         let duration = counted.end(status);
         let output = ended.as_ref().ok().map(Answered::text);
         ticket
