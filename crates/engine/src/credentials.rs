@@ -6,6 +6,7 @@
 mod authority;
 mod error;
 mod http;
+mod issuer;
 mod kept;
 mod sign_in;
 mod vault;
@@ -13,6 +14,7 @@ mod vault;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use gantry_model::secret::SecretText;
 use gantry_model::spec::AuthKind;
 use reqwest::header::HeaderValue;
 use rmcp::transport::{StoredCredentials, WWWAuthenticateParams};
@@ -23,15 +25,18 @@ use tracing::{info, warn};
 
 pub(crate) use self::authority::Target;
 pub use self::error::SignInError;
-pub use self::sign_in::{SignInAnswer, SignInLink, SignInState, SignInView};
+pub use self::sign_in::{SignInAnswer, SignInLink, SignInState, SignInTrust, SignInView};
 pub(crate) use self::vault::{Drawer, Vault};
 
 use self::authority::{Authority, Renewal};
+use self::issuer::Bound;
 use self::kept::{Kept, Registration, Token};
 use self::sign_in::Pending;
 
 /// How long a renewal, an exchange or the beginning of a sign-in may take.
 const TALK: Duration = Duration::from_secs(30);
+/// How long the work goes on when nobody waits for it any more; then the next has its turn.
+const LONGEST_TALK: Duration = Duration::from_secs(120);
 /// How many scopes that a server misses are noted, and how long each may be.
 const MOST_MISSING: usize = 64;
 const LONGEST_SCOPE: usize = 256;
@@ -39,6 +44,7 @@ const LONGEST_SCOPE: usize = 256;
 /// What is kept, by name.
 const TOKENS: &str = "oauth.tokens";
 const CLIENT: &str = "oauth.client";
+const ISSUER: &str = "oauth.issuer";
 
 /// What to do about a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,6 +93,8 @@ struct Talk {
     kept: Option<Kept>,
     /// What the next sign-in is made with, if it still fits.
     client: Option<Registration>,
+    /// Which authorization server the configured client is shown to.
+    bound: Option<Bound>,
     /// Found once, and anew after a refusal: a server may have moved to another.
     authority: Option<Authority>,
 }
@@ -114,14 +122,9 @@ impl Credentials {
     pub(crate) async fn open(target: Target, drawer: Drawer, tracker: TaskTracker) -> Self {
         let mut talk = Talk::default();
         let mut held = Held::default();
-        if target.auth.kind == AuthKind::Auto {
-            match read(&drawer).await {
-                Ok((kept, client)) => (talk.kept, talk.client) = (kept, client),
-                Err(error) => {
-                    warn!(server = %target.server, %error, "the sign-in cannot be taken up");
-                    held.failure = Some(error.to_string());
-                }
-            }
+        if let Err(error) = talk.read(&target, &drawer).await {
+            warn!(server = %target.server, %error, "the sign-in cannot be taken up");
+            held.failure = Some(error.to_string());
         }
         if let (Some(kept), Some(id)) = (&mut talk.kept, &target.auth.client_id)
             && kept.client.client_id == *id
@@ -130,12 +133,12 @@ impl Credentials {
             let secret = &target.auth.client_secret;
             kept.client.client_secret.clone_from(secret);
         }
-        let url = target.url.as_str();
-        if talk.kept.as_ref().is_some_and(|kept| kept.url != url) {
+        if talk.kept.as_ref().is_some_and(|kept| !kept.is_of(&target)) {
             info!(server = %target.server, "the server has moved: its tokens are forgotten");
             forget(&drawer, TOKENS).await;
             talk.kept = None;
         }
+        target.known.learn(talk.secrets());
         if let Some(kept) = &talk.kept {
             held.take(&kept.stored);
         }
@@ -215,11 +218,11 @@ impl Credentials {
             }
             (Some(token), _) if token.after_refusal && token.is_new() => {
                 let why = "it refuses the token that was renewed a moment ago";
-                return Err(inner.give_up(why).await);
+                return inner.give_up(used, why).await;
             }
             (Some(token), AuthKind::Auto) if !token.renewable => {
                 let why = "it refuses the token, which cannot be renewed";
-                return Err(inner.give_up(why).await);
+                return inner.give_up(used, why).await;
             }
             (Some(_) | None, AuthKind::Auto | AuthKind::ClientCredentials | AuthKind::None) => {}
         }
@@ -263,15 +266,17 @@ impl Credentials {
             server: self.inner.target.server.clone(),
             why: format!("no answer within {TALK:?}"),
         };
-        // Only the waiting ends early; each request of the work has an end of its own.
-        match timeout(TALK, self.inner.tracker.spawn(work)).await {
-            Ok(Ok(done)) => done,
-            Err(_elapsed) => Err(silent()),
+        // The waiting ends early, the work goes on.
+        let work = self.inner.tracker.spawn(timeout(LONGEST_TALK, work));
+        let done = match timeout(TALK, work).await {
+            Ok(Ok(Ok(done))) => done,
+            Err(_elapsed) | Ok(Ok(Err(_elapsed))) => Err(silent()),
             Ok(Err(error)) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
                 Err(_cancelled) => Err(silent()),
             },
-        }
+        };
+        done.map_err(|error| self.inner.hidden(error))
     }
 }
 
@@ -301,12 +306,19 @@ impl Inner {
     ) -> Result<Option<HeaderValue>, SignInError> {
         let authority = match &mut talk.authority {
             Some(known) => known,
-            none => none.insert(Authority::find(&self.target, challenge).await?),
+            none => {
+                let found = Authority::find(&self.target, challenge).await?;
+                issuer::judge(&self.target, talk.bound.as_ref(), found.issuer())?;
+                none.insert(found)
+            }
         };
         let more = self.held().more();
         let scopes = authority.scopes(&self.target.auth.scopes, &more).await;
-        let (auth, url) = (&self.target.auth, &self.target.url);
-        let stored = authority.credentials(auth, url, &scopes).await?;
+        let stored = authority.credentials(&self.target, &scopes).await?;
+        if let Err(error) = self.bind(talk, stored.issuer.as_deref()).await {
+            warn!(server = %self.target.server, %error, "its authorization server is not kept");
+        }
+        self.target.known.learn(kept::secrets(Some(&stored), []));
         let mut held = self.held();
         let header = held.take(&stored);
         if held.granted.is_empty() {
@@ -338,8 +350,15 @@ impl Inner {
         let Some(authority) = &talk.authority else {
             return Ok(None);
         };
-        match authority.renew(kept.stored.clone()).await {
+        match authority
+            .renew(kept.stored.clone(), &self.target.auth)
+            .await
+        {
             Ok(stored) => {
+                let clients = talk.client.iter().chain([&kept.client]);
+                self.target
+                    .known
+                    .learn(kept::secrets(Some(&stored), clients));
                 // The old refresh token may be worth nothing already, so that memory comes first.
                 let header = self.held().take(&stored);
                 let kept = Kept { stored, ..kept };
@@ -357,28 +376,49 @@ impl Inner {
         }
     }
 
+    /// Remembers which authorization server the configured client was shown to.
+    async fn bind(&self, talk: &mut Talk, issuer: Option<&str>) -> Result<(), SignInError> {
+        let bound = Bound::new(&self.target, issuer);
+        if let Some(bound) = bound.filter(|bound| talk.bound.as_ref() != Some(bound)) {
+            self.drawer.put(ISSUER, &bound).await?;
+            talk.bound = Some(bound);
+        }
+        Ok(())
+    }
+
     /// Forgets tokens that are worth nothing, and says so.
     async fn lose(&self, talk: &mut Talk, why: &str) -> SignInError {
+        let error = self.hidden(self.needed(why));
+        let why = error.to_string();
         info!(server = %self.target.server, why, "the tokens are forgotten");
         talk.kept = None;
         talk.authority = None;
         forget(&self.drawer, TOKENS).await;
         let mut held = self.held();
         held.token = None;
-        held.failure = Some(why.to_owned());
+        held.failure = Some(why);
         drop(held);
-        self.needed(why)
+        error
     }
 
-    /// Gives up on a token that the server refuses for good.
-    async fn give_up(&self, why: &str) -> SignInError {
+    /// Gives up on a token that the server refuses for good, unless there is another meanwhile.
+    async fn give_up(&self, used: Option<&HeaderValue>, why: &str) -> Result<Retry, SignInError> {
         if self.target.auth.kind == AuthKind::ClientCredentials {
             let server = self.target.server.clone();
             let why = why.to_owned();
-            return SignInError::Refused { server, why };
+            return Err(SignInError::Refused { server, why });
         }
         let mut talk = self.turn.lock().await;
-        self.lose(&mut talk, why).await
+        let now = self.held().token.as_ref().map(|now| now.header.clone());
+        if now.as_ref() != used {
+            return Ok(Retry::Now);
+        }
+        Err(self.lose(&mut talk, why).await)
+    }
+
+    /// Takes secrets out of what others said.
+    fn hidden(&self, error: SignInError) -> SignInError {
+        error.hidden(&self.target.known.redactor())
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -434,8 +474,28 @@ impl Held {
     }
 }
 
-async fn read(drawer: &Drawer) -> Result<(Option<Kept>, Option<Registration>), SignInError> {
-    Ok((drawer.get(TOKENS).await?, drawer.get(CLIENT).await?))
+impl Talk {
+    /// Takes up what was kept.
+    async fn read(&mut self, target: &Target, drawer: &Drawer) -> Result<(), SignInError> {
+        if target.auth.client_id.is_some() {
+            self.bound = drawer.get(ISSUER).await?;
+        }
+        if target.auth.kind == AuthKind::Auto {
+            self.kept = drawer.get(TOKENS).await?;
+            self.client = drawer.get(CLIENT).await?;
+        }
+        if let (None, Some(kept)) = (&self.bound, &self.kept) {
+            self.bound = Bound::of_tokens(target, kept);
+        }
+        Ok(())
+    }
+
+    /// Returns everything secret of it.
+    fn secrets(&self) -> Vec<SecretText> {
+        let kept = self.kept.as_ref();
+        let clients = self.client.iter().chain(kept.map(|kept| &kept.client));
+        kept::secrets(kept.map(|kept| &kept.stored), clients)
+    }
 }
 
 async fn forget(drawer: &Drawer, name: &str) {
