@@ -5,6 +5,7 @@
 
 mod authority;
 mod error;
+mod held;
 mod http;
 mod issuer;
 mod kept;
@@ -14,10 +15,9 @@ mod vault;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gantry_model::secret::SecretText;
 use gantry_model::spec::AuthKind;
 use reqwest::header::HeaderValue;
-use rmcp::transport::{StoredCredentials, WWWAuthenticateParams};
+use rmcp::transport::WWWAuthenticateParams;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
@@ -29,17 +29,14 @@ pub use self::sign_in::{SignInAnswer, SignInLink, SignInState, SignInTrust, Sign
 pub(crate) use self::vault::{Drawer, Vault};
 
 use self::authority::{Authority, Renewal};
+use self::held::{Held, Talk};
 use self::issuer::Bound;
-use self::kept::{Kept, Registration, Token};
-use self::sign_in::Pending;
+use self::kept::{Kept, Token};
 
 /// How long a renewal, an exchange or the beginning of a sign-in may take.
 const TALK: Duration = Duration::from_secs(30);
 /// How long the work goes on when nobody waits for it any more; then the next has its turn.
 const LONGEST_TALK: Duration = Duration::from_secs(120);
-/// How many scopes that a server misses are noted, and how long each may be.
-const MOST_MISSING: usize = 64;
-const LONGEST_SCOPE: usize = 256;
 
 /// What is kept, by name.
 const TOKENS: &str = "oauth.tokens";
@@ -69,34 +66,6 @@ struct Inner {
     held: Mutex<Held>,
     /// One talk with the authorization server at a time.
     turn: AsyncMutex<Talk>,
-}
-
-/// What is known of the sign-in.
-#[derive(Default)]
-struct Held {
-    token: Option<Token>,
-    issuer: Option<String>,
-    granted: Vec<String>,
-    /// What the server wanted beyond that.
-    missing: Vec<String>,
-    /// What the server said when it last refused us.
-    challenge: Option<String>,
-    pending: Vec<Pending>,
-    signed_in_ms: Option<u64>,
-    /// Why the last sign-in or renewal came to nothing.
-    failure: Option<String>,
-}
-
-/// What only one talk at a time uses.
-#[derive(Default)]
-struct Talk {
-    kept: Option<Kept>,
-    /// What the next sign-in is made with, if it still fits.
-    client: Option<Registration>,
-    /// Which authorization server the configured client is shown to.
-    bound: Option<Bound>,
-    /// Found once, and anew after a refusal: a server may have moved to another.
-    authority: Option<Authority>,
 }
 
 /// Why a token is wanted now, although there may be one.
@@ -437,64 +406,6 @@ impl Inner {
             server: self.target.server.clone(),
             scope: scope.to_owned(),
         }
-    }
-}
-
-impl Held {
-    /// Takes up tokens and returns what to send.
-    fn take(&mut self, stored: &StoredCredentials) -> Option<HeaderValue> {
-        self.token = Token::of(stored);
-        self.issuer.clone_from(&stored.issuer);
-        self.granted.clone_from(&stored.granted_scopes);
-        self.failure = None;
-        Some(self.token.as_ref()?.header.clone())
-    }
-
-    /// Returns what is to be asked for beside what is needed at first: who asks for more asks for
-    /// what there was, too, since tokens replace each other.
-    fn more(&self) -> Vec<String> {
-        let mut more = self.missing.clone();
-        if !more.is_empty() {
-            more.extend(self.granted.iter().cloned());
-        }
-        more
-    }
-
-    /// Notes what the server wants beyond what was granted; false if that was known.
-    fn misses(&mut self, scope: &str) -> bool {
-        let before = self.missing.len();
-        let words = scope.split_whitespace();
-        for word in words.filter(|word| word.len() <= LONGEST_SCOPE) {
-            let is_known = self.missing.iter().any(|known| known == word);
-            if !is_known && self.missing.len() < MOST_MISSING {
-                self.missing.push(word.to_owned());
-            }
-        }
-        self.missing.len() > before
-    }
-}
-
-impl Talk {
-    /// Takes up what was kept.
-    async fn read(&mut self, target: &Target, drawer: &Drawer) -> Result<(), SignInError> {
-        if target.auth.client_id.is_some() {
-            self.bound = drawer.get(ISSUER).await?;
-        }
-        if target.auth.kind == AuthKind::Auto {
-            self.kept = drawer.get(TOKENS).await?;
-            self.client = drawer.get(CLIENT).await?;
-        }
-        if let (None, Some(kept)) = (&self.bound, &self.kept) {
-            self.bound = Bound::of_tokens(target, kept);
-        }
-        Ok(())
-    }
-
-    /// Returns everything secret of it.
-    fn secrets(&self) -> Vec<SecretText> {
-        let kept = self.kept.as_ref();
-        let clients = self.client.iter().chain(kept.map(|kept| &kept.client));
-        kept::secrets(kept.map(|kept| &kept.stored), clients)
     }
 }
 

@@ -1,5 +1,7 @@
 //! The room against a local authorization server: what is sent when, and to whom.
 
+mod trust;
+
 use gantry_model::id::{ProjectName, ServerId};
 use gantry_model::spec::{RemoteAuth, RemoteLaunch};
 use gantry_store::Store;
