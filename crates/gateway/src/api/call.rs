@@ -69,6 +69,13 @@ pub(super) struct ToolCall<'a> {
 }
 
 /// What a call was answered.
+#[cfg_attr(
+    not(test),
+    expect(
+        dead_code,
+        reason = "for the description; the answer is written around the raw result"
+    )
+)]
 #[derive(Serialize, ToSchema)]
 pub(super) struct Answered {
     /// The call's id in the audit; absent for what was answered from memory.

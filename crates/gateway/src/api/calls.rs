@@ -1,7 +1,7 @@
 //! The audit: `/api/v1/calls`. An administrator sees every call, an agent its own. Calls that nobody
 //! waits for are asked for and taken back here too.
 
-mod export;
+pub(super) mod export;
 
 use axum::Router;
 use axum::extract::State;
@@ -21,8 +21,6 @@ use super::query::{Asked, bad, limit};
 use super::views::{CallPage, CallView};
 use super::{Api, Named, Who};
 use crate::http::error::{Problem, ProblemDocument};
-
-pub(super) use self::export::__path_export;
 
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 

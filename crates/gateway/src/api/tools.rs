@@ -3,7 +3,7 @@
 //!
 //! Names and grants are the engine's business. `call` has the calls.
 
-mod call;
+pub(super) mod call;
 
 use axum::Router;
 use axum::extract::State;
@@ -23,8 +23,6 @@ use super::query::{Asked, Page, Paging};
 use super::views::ToolView;
 use super::{Api, Who};
 use crate::http::error::Problem;
-
-pub(super) use self::call::__path_call;
 
 /// Returns the routes, for any key.
 pub(super) fn routes() -> Router<Api> {

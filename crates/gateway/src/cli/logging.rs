@@ -2,7 +2,9 @@
 
 use std::io::{self, IsTerminal as _};
 
-use tracing_subscriber::EnvFilter;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::{ParseError, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::failure::{Exit, Failure};
 use super::screen::Screen;
@@ -13,8 +15,9 @@ const DEFAULT: &str = "warn,gantry=info,gantry_engine=info,gantry_sandbox=info,g
 /// When a person looks at the terminal, `up` itself tells what happens.
 const TIDY: &str = "warn";
 
-/// What is never logged in more detail.
-const SECRETIVE: [&str; 2] = ["rmcp=warn", "h2=warn"];
+/// Whose lines are never more detailed than warnings: beyond that they would write down the codes and
+/// headers of sign-ins.
+const SECRETIVE: [&str; 2] = ["rmcp", "h2"];
 
 /// Starts logging.
 pub(super) fn start(filter: Option<&str>, screen: &Screen) -> Result<(), Failure> {
@@ -23,21 +26,68 @@ pub(super) fn start(filter: Option<&str>, screen: &Screen) -> Result<(), Failure
     } else {
         DEFAULT
     };
-    let filter = EnvFilter::builder()
-        .parse(filter.unwrap_or(default))
-        .map_err(|error| {
-            Failure::plain(Exit::Usage, "the log filter cannot be understood", &error)
-                .hint("write for example `info`, or `warn,gantry_engine=debug`")
-        })?;
-    // Whatever is asked for: at these levels they would write down codes and headers of sign-ins.
-    let filter = SECRETIVE.iter().fold(filter, |filter, quiet| {
-        filter.add_directive(quiet.parse().expect("the directives are right"))
-    });
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let filter = parse(filter.unwrap_or(default)).map_err(|error| {
+        Failure::plain(Exit::Usage, "the log filter cannot be understood", &error)
+            .hint("write for example `info`, or `warn,gantry_engine=debug`")
+    })?;
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
-        .with_ansi(screen.has_colour() && io::stderr().is_terminal())
-        .finish();
+        .with_ansi(screen.has_colour() && io::stderr().is_terminal());
+    let subscriber = tracing_subscriber::registry().with(filter).with(lines);
     tracing::subscriber::set_global_default(subscriber)
         .map_err(|error| Failure::plain(Exit::Failed, "logging cannot be started", &error))
+}
+
+/// Returns what the filter asks for, less what is never written down.
+fn parse(filter: &str) -> Result<Targets, ParseError> {
+    let asked: Targets = filter.parse()?;
+    let loud = asked.default_level();
+    let allowed = asked
+        .into_iter()
+        .filter(|(target, _)| !is_secretive(target));
+    let quiet = SECRETIVE.map(|target| (target.to_owned(), LevelFilter::WARN));
+    Ok(Targets::new()
+        .with_targets(allowed)
+        .with_targets(quiet)
+        .with_default(loud.unwrap_or(LevelFilter::OFF)))
+}
+
+fn is_secretive(target: &str) -> bool {
+    let library = target.split("::").next();
+    SECRETIVE
+        .iter()
+        .any(|secretive| Some(*secretive) == library)
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+
+    use super::*;
+
+    #[test]
+    fn a_filter_says_who_may_log_what() {
+        let filter = parse("warn,gantry_engine=debug").unwrap();
+        assert!(filter.would_enable("gantry_engine::router", &Level::DEBUG));
+        assert!(!filter.would_enable("gantry_engine::router", &Level::TRACE));
+        assert!(filter.would_enable("hyper", &Level::WARN));
+        assert!(!filter.would_enable("hyper", &Level::INFO));
+        assert!(parse("gantry=loud").is_err());
+        assert!(
+            !parse("gantry=info")
+                .unwrap()
+                .would_enable("hyper", &Level::ERROR)
+        );
+    }
+
+    #[test]
+    fn what_would_write_secrets_down_stays_quiet() {
+        let asked = "trace,rmcp=trace,rmcp::transport::auth=trace,h2=debug";
+        let filter = parse(asked).unwrap();
+        for target in ["rmcp", "rmcp::transport::auth", "h2", "h2::codec"] {
+            assert!(filter.would_enable(target, &Level::WARN), "{target}");
+            assert!(!filter.would_enable(target, &Level::INFO), "{target}");
+        }
+        assert!(filter.would_enable("gantry", &Level::TRACE));
+    }
 }

@@ -1,0 +1,191 @@
+//! The description of the REST API, joined from what stands beside each handler.
+//!
+//! Entry point: [`generated`]. Only tests build it: `docs/openapi.json` has to be the same.
+
+use std::collections::BTreeMap;
+
+use utoipa::openapi::path::Operation;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{
+    ContentBuilder, Ref, RefOr, Response as Described, ResponseBuilder, SecurityRequirement,
+};
+use utoipa::{Modify, OpenApi};
+
+use super::super::{agents, auth, call, calls, errors, health, history, keys, servers, tools};
+
+/// Returns the document as the handlers describe it.
+pub(super) fn generated() -> String {
+    let text = Document::openapi().to_pretty_json();
+    text.expect("a description is always JSON") + "\n"
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Gantry",
+        description = "Runs, connects and guards MCP servers for AI agents.\n\nEvery route but the \
+            public ones takes a key as `Authorization: Bearer KEY`. Refusals and failures are problem \
+            documents (RFC 9457) with a stable `code`; `type` leads to the page about it. Lists come \
+            in pages: `next_cursor` of one page is `cursor` of the next."
+    ),
+    paths(
+        servers::list, servers::register, servers::status, servers::replace, servers::change,
+        servers::remove, servers::restart, servers::preview, servers::test,
+        auth::begin, auth::show, auth::end, auth::callback,
+        history::logs, history::events, history::all_events,
+        tools::list, tools::call::call, call::call_server,
+        calls::list, calls::export::export, calls::one, calls::take_back,
+        agents::list, agents::create, agents::one, agents::change, agents::remove,
+        keys::list, keys::create, keys::revoke,
+        health::alive, health::health, health::metrics,
+        super::openapi, super::docs, errors::list, errors::one,
+    ),
+    components(schemas(call::ToolCall<'static>)),
+    modifiers(&Common),
+    tags(
+        (name = "servers", description = "The servers that the gateway runs. Admin keys only."),
+        (name = "tools", description = "What agents may use, and calls of it. Any key."),
+        (name = "calls", description = "The record of every call. An agent sees its own."),
+        (name = "agents", description = "Who keys speak for, and what they may use. Admin keys only."),
+        (name = "keys", description = "Who may come in. Admin keys only."),
+        (name = "health", description = "How the gateway is."),
+        (name = "about", description = "About this API itself. Public."),
+    )
+)]
+struct Document;
+
+/// Routes that need no key.
+pub(super) const PUBLIC: [&str; 6] = [
+    "/healthz",
+    "/api/v1/openapi.json",
+    "/api/v1/docs",
+    "/errors",
+    "/errors/{code}",
+    "/oauth/callback",
+];
+
+/// Routes that take any key; all that are neither here nor public take admin keys only.
+const ANY_KEY: [&str; 6] = [
+    "/api/v1/tools",
+    "/api/v1/tools/call",
+    "/api/v1/mcp/servers/{server}/call",
+    "/api/v1/calls",
+    "/api/v1/calls/export",
+    "/api/v1/calls/{call}",
+];
+
+/// Routes that call a server.
+const CALLING: [&str; 2] = ["/api/v1/tools/call", "/api/v1/mcp/servers/{server}/call"];
+
+/// How a call fails beside what refuses any request.
+const CALL_FAILURES: [(&str, &str); 5] = [
+    (
+        "404",
+        "`server.unknown`, `tool.unknown`, `item.unknown` or `method.unknown`.",
+    ),
+    ("499", "`call.cancelled`: it was taken back."),
+    (
+        "502",
+        "The server failed: `server.exited`, `server.protocol`, `schema.output` and others.",
+    ),
+    (
+        "503",
+        "`server.down`: it is not running; the detail says why and when the next try is.",
+    ),
+    ("504", "`call.timeout`: no answer in time."),
+];
+
+/// Adds what holds for every operation: keys, and the refusals that stand before all handlers.
+struct Common;
+
+impl Modify for Common {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let bearer = HttpBuilder::new()
+            .scheme(HttpAuthScheme::Bearer)
+            .description(Some("An admin's or an agent's key."))
+            .build();
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme("key", SecurityScheme::Http(bearer));
+        for (path, item) in &mut document.paths.paths {
+            let operations = [
+                &mut item.get,
+                &mut item.put,
+                &mut item.post,
+                &mut item.patch,
+                &mut item.delete,
+            ];
+            for operation in operations.into_iter().flatten() {
+                complete(path, operation);
+            }
+        }
+    }
+}
+
+fn complete(path: &str, operation: &mut Operation) {
+    let mut refusals = BTreeMap::from([
+        (
+            "400",
+            "The request cannot be understood: `http.host`, `request.query`, `wire.*`.",
+        ),
+        (
+            "403",
+            "`http.origin`, `http.host`: it comes from another web page, or names another host.",
+        ),
+        ("default", "Any other refusal or failure."),
+    ]);
+    // Handlers of different nouns may share a name; operations may not.
+    let noun = operation.tags.iter().flatten().next();
+    if let (Some(noun), Some(name)) = (noun, &operation.operation_id) {
+        operation.operation_id = Some(format!("{noun}_{name}"));
+    }
+    if !PUBLIC.contains(&path) {
+        let none: [&str; 0] = [];
+        operation.security = Some(vec![SecurityRequirement::new("key", none)]);
+        refusals.insert(
+            "401",
+            "`auth.no_key`, `auth.wrong_key` and others: no valid key.",
+        );
+        refusals.insert(
+            "429",
+            "`auth.attempts`, `server.busy`, `call.too_many_async`: come again later.",
+        );
+        let not_theirs = match ANY_KEY.contains(&path) {
+            true => {
+                "`http.origin`: it comes from another web page; `grant.unbound`: the agent has no grant."
+            }
+            false => {
+                "`http.origin`: it comes from another web page; `auth.agent_key`: an admin key is needed."
+            }
+        };
+        refusals.insert("403", not_theirs);
+    }
+    if operation.request_body.is_some() {
+        refusals.insert("408", "`http.slow_body`: the body did not arrive in time.");
+        refusals.insert("413", "`http.body_too_large`: the body is over 4 MiB.");
+        refusals.insert(
+            "415",
+            "`http.content_type`: only `application/json` is taken.",
+        );
+        refusals.insert(
+            "422",
+            "The body is JSON, but not what is expected; `issues` names the field.",
+        );
+    }
+    if CALLING.contains(&path) {
+        refusals.extend(CALL_FAILURES);
+    }
+    for (status, what) in refusals {
+        let known = &mut operation.responses.responses;
+        known
+            .entry(status.to_owned())
+            .or_insert_with(|| problem(what));
+    }
+}
+
+fn problem(what: &str) -> RefOr<Described> {
+    let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem")));
+    let response = ResponseBuilder::new()
+        .description(what)
+        .content("application/problem+json", content.build());
+    RefOr::T(response.build())
+}
