@@ -28,7 +28,7 @@ fn begin(gantry: &Gantry, query: &str) -> Answer {
 #[test]
 fn a_configured_client_moves_only_when_a_person_says_so() {
     let peer = knowing();
-    let gantry = gateway(&peer, by_hand(json!({})));
+    let mut gantry = gateway(&peer, by_hand(json!({})));
     gantry.wait_state("safe", "needs_sign_in", LONG);
     sign_in(&gantry);
     peer.move_issuer();
@@ -46,7 +46,8 @@ fn a_configured_client_moves_only_when_a_person_says_so() {
     assert!(told.contains("--again"), "{told}");
     // Nothing was shown to the new one, and the gateway keeps that over its own end.
     assert_eq!(peer.count("POST /tenant-1"), 0);
-    let gantry = gantry.again();
+    assert_eq!(gantry.stop(), Some(0));
+    let gantry = gantry.again_here();
     gantry.wait_state("safe", "needs_sign_in", LONG);
     assert_eq!(begin(&gantry, "").json()["code"], "sign_in.moved");
     assert_eq!(peer.count("POST /tenant-1"), 0);
