@@ -17,9 +17,8 @@ use std::time::Duration;
 use gantry_model::caller::{Caller, KeyKind};
 use gantry_model::era::meta::Identity;
 use gantry_model::event::EventKind;
-use gantry_model::id::{KeyId, ServerName};
+use gantry_model::id::ServerName;
 use gantry_model::mcp::{ClientCan, Method};
-use gantry_model::secret::Redactor;
 use gantry_store::CallStatus;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -33,14 +32,14 @@ use crate::guard;
 use crate::request::{Lists, Reply, Request, Scope};
 use crate::server::handle::ServerHandle;
 use crate::server::link::Link;
-use crate::server::profiles::Lease;
+use crate::server::profiles::{Lease, Party};
 use crate::server::topics::TopicTable;
 use crate::supervisor::Supervisor;
 use crate::telemetry::Figures;
 pub(crate) use answer::Answered;
 use limit::Limit;
 use record::{describe, intent};
-use target::{Place, Target};
+use target::{Place, Target, nothing_hidden};
 use trip::Trip;
 
 /// What a request meets on its way.
@@ -139,6 +138,9 @@ impl Router {
         let redactor = target.redactor();
         let ended = made.map_err(|error| answer::hide(error, &redactor));
         let (status, code, error) = describe(&ended);
+        if matches!(ended, Err(CallError::Panicked)) {
+            self.figures.panicked();
+        }
         let duration = counted.end(status);
         let output = ended.as_ref().ok().map(Answered::text);
         ticket
@@ -203,7 +205,7 @@ impl Router {
     async fn own_link(
         &self,
         server: &ServerHandle,
-        who: (ClientCan, KeyId),
+        who: (ClientCan, &Party),
         limit: Limit,
     ) -> Result<Lease, CallError> {
         let within = limit.within(server.spec.life.handshake);
@@ -236,7 +238,7 @@ impl Router {
         use gantry_model::diagnose::Diagnose;
         let id = self.ids.next(unix_ms());
         let key = caller.key.to_string();
-        let redactor = target.map_or_else(|| Arc::new(Redactor::default()), Target::redactor);
+        let redactor = target.map_or_else(nothing_hidden, Target::redactor);
         let intent = intent(id, caller, &key, request, target, None, &redactor);
         let text = error.to_string();
         let duration = self.figures.begin(begun).end(CallStatus::Refused);

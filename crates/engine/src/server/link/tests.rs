@@ -3,16 +3,17 @@
 use bytes::Bytes;
 use gantry_model::jsonrpc::Raw;
 use gantry_model::mcp::{ClientCan, Method};
-use gantry_model::secret::{Redactor, SecretText};
+use gantry_model::secret::SecretText;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
 
 use super::*;
 use crate::request::{Client, Word};
+use crate::server::known::KnownSecrets;
 use crate::transport::stdio::{Inbox, LineWriter};
 
-fn link(lanes: u32, redactor: Redactor) -> (Arc<Link>, pipe::Receiver) {
+fn link(lanes: u32, known: KnownSecrets) -> (Arc<Link>, pipe::Receiver) {
     let (sender, receiver) = pipe::pipe().unwrap();
     let limits = LinkLimits {
         lanes,
@@ -24,7 +25,7 @@ fn link(lanes: u32, redactor: Redactor) -> (Arc<Link>, pipe::Receiver) {
     };
     let link = Link::new(
         Outbox::Pipe(LineWriter::new(sender, 1 << 20)),
-        Arc::new(Logs::new(Arc::new(redactor))),
+        Arc::new(Logs::new(Arc::new(known))),
         Arc::default(),
         limits,
         1,
@@ -38,6 +39,7 @@ fn voice(can: &str, asks: Option<mpsc::Sender<Asked>>) -> (Voice, mpsc::Receiver
     let (words, heard) = mpsc::channel(4);
     let client = Arc::new(Client {
         can: ClientCan::read(Raw::trusted(can)),
+        session: None,
         progress_token: Some("7".into()),
         log_level: None,
         words,
@@ -65,7 +67,7 @@ fn call(link: &Arc<Link>) -> InFlight {
 
 #[tokio::test]
 async fn a_handshake_is_never_cancelled() {
-    let (link, receiver) = link(1, Redactor::default());
+    let (link, receiver) = link(1, KnownSecrets::default());
     let mut receiver = BufReader::new(receiver);
     for method in ["initialize", "server/discover", "tools/list"] {
         drop(link.ask_begin(method, None).unwrap());
@@ -85,7 +87,7 @@ async fn a_handshake_is_never_cancelled() {
 #[tokio::test]
 async fn what_cannot_be_sent_to_a_closed_input_says_so() {
     // fault P11
-    let (link, receiver) = link(1, Redactor::default());
+    let (link, receiver) = link(1, KnownSecrets::default());
     let first = call(&link);
     let second = call(&link);
     drop(receiver);
@@ -104,7 +106,7 @@ async fn what_cannot_be_sent_to_a_closed_input_says_so() {
 #[tokio::test(start_paused = true)]
 async fn a_server_is_mute_until_it_says_something() {
     // fault P5
-    let (link, _receiver) = link(1, Redactor::default());
+    let (link, _receiver) = link(1, KnownSecrets::default());
     let short = Deadline {
         quiet: Duration::from_secs(1),
         whole: Duration::from_secs(1),
@@ -134,7 +136,7 @@ async fn a_server_is_mute_until_it_says_something() {
 async fn progress_carries_no_secret_of_the_server() {
     // fault K2
     let secret = SecretText::new("hunter22-hunter22".to_owned());
-    let (link, _receiver) = link(1, Redactor::new([&secret]));
+    let (link, _receiver) = link(1, KnownSecrets::new(vec![secret.clone()]));
     let (voice, mut reports) = voice("{}", None);
     let id = link.new_id();
     let line = OneLine::request(id, "tools/call", None);
@@ -155,7 +157,7 @@ async fn progress_carries_no_secret_of_the_server() {
 #[tokio::test]
 async fn a_server_that_has_read_a_call_may_leave_the_others_unread() {
     // fault S13
-    let (link, receiver) = link(4, Redactor::default());
+    let (link, receiver) = link(4, KnownSecrets::default());
     let mut receiver = BufReader::with_capacity(64, receiver);
     let first = call(&link);
     let work = async {
@@ -195,7 +197,7 @@ async fn an_answer_without_an_id_is_for_the_only_call_there_is() {
             "error": {"code": error, "message": "x"}});
         Bytes::from(message.to_string())
     };
-    let (link, _receiver) = link(4, Redactor::default());
+    let (link, _receiver) = link(4, KnownSecrets::default());
     let only = call(&link);
     link.line(null(-32601));
     assert_eq!(link.pending.only_call(), Some(1), "any call may be meant");
@@ -204,25 +206,70 @@ async fn an_answer_without_an_id_is_for_the_only_call_there_is() {
         only.answer().await,
         Answer::Failed(Failure::Protocol(_))
     ));
-    // Of two calls it may be either.
-    let (second, third) = (call(&link), call(&link));
-    link.line(null(-32700));
-    assert_eq!(link.queue().in_flight, 2);
     // A call was taken back, and the server may not have understood that.
+    let (second, third) = (call(&link), call(&link));
     drop(second);
     link.line(null(-32700));
     assert_eq!(link.queue().in_flight, 1);
     // Once it has answered what was sent later, there is no doubt any more.
     let fourth = call(&link);
-    link.line(Bytes::from_static(
-        br#"{"jsonrpc":"2.0","id":4,"result":{}}"#,
-    ));
+    link.line(answered(4));
     assert!(matches!(fourth.answer().await, Answer::Result(_)));
     link.line(null(-32600));
-    assert!(matches!(
-        third.answer().await,
-        Answer::Failed(Failure::Protocol(_))
-    ));
+    assert!(is_lost(third.answer().await));
+}
+
+fn answered(id: u64) -> Bytes {
+    Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#))
+}
+
+fn is_lost(answer: Answer) -> bool {
+    let why = "member `id` must not be null";
+    matches!(answer, Answer::Failed(Failure::Protocol(said)) if said == why)
+}
+
+#[tokio::test]
+async fn an_answer_without_an_id_ends_the_call_that_no_other_answer_comes_for() {
+    // fault S7
+    let null = || Bytes::from_static(br#"{"jsonrpc":"2.0","id":null,"result":{}}"#);
+    let (link, _receiver) = link(8, Redactor::default());
+    let [first, second, third] = [(); 3].map(|()| call(&link));
+    link.line(null());
+    assert_eq!(link.queue().in_flight, 3, "any may be meant");
+    assert_eq!(link.counters.noise.load(Ordering::Relaxed), 1);
+    // What is sent now cannot be meant.
+    let later = call(&link);
+    link.line(answered(1));
+    assert_eq!(link.queue().in_flight, 3);
+    link.line(answered(3));
+    assert!(
+        is_lost(second.answer().await),
+        "none but the second is left"
+    );
+    for call in [first, third] {
+        assert!(matches!(call.answer().await, Answer::Result(_)));
+    }
+    assert_eq!(link.queue().in_flight, 1);
+    link.line(null());
+    assert!(is_lost(later.answer().await));
+    // As many as there are calls: all are meant, at once.
+    let all = [(); 5].map(|()| call(&link));
+    for _ in 0..4 {
+        link.line(null());
+        assert_eq!(link.queue().in_flight, 5);
+    }
+    link.line(null());
+    for call in all {
+        assert!(is_lost(call.answer().await));
+    }
+    // One that was taken back may have been meant: the other goes on.
+    let (left, stays) = (call(&link), call(&link));
+    link.line(null());
+    drop(left);
+    assert_eq!(link.queue().in_flight, 1);
+    let id = stays.id;
+    link.line(answered(id));
+    assert!(matches!(stays.answer().await, Answer::Result(_)));
 }
 
 /// A link of two lanes with a call on it whose caller can sample, and its line read.
@@ -232,7 +279,7 @@ async fn asking() -> (
     InFlight,
     mpsc::Receiver<Asked>,
 ) {
-    let (link, receiver) = link(2, Redactor::default());
+    let (link, receiver) = link(2, KnownSecrets::default());
     let mut receiver = BufReader::new(receiver);
     let writer = Arc::clone(&link);
     link.tracker
