@@ -5,7 +5,9 @@
 
 mod authority;
 mod error;
+mod held;
 mod http;
+mod issuer;
 mod kept;
 mod sign_in;
 mod vault;
@@ -15,7 +17,7 @@ use std::time::Duration;
 
 use gantry_model::spec::AuthKind;
 use reqwest::header::HeaderValue;
-use rmcp::transport::{StoredCredentials, WWWAuthenticateParams};
+use rmcp::transport::WWWAuthenticateParams;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
@@ -23,22 +25,23 @@ use tracing::{info, warn};
 
 pub(crate) use self::authority::Target;
 pub use self::error::SignInError;
-pub use self::sign_in::{SignInAnswer, SignInLink, SignInState, SignInView};
+pub use self::sign_in::{SignInAnswer, SignInLink, SignInState, SignInTrust, SignInView};
 pub(crate) use self::vault::{Drawer, Vault};
 
 use self::authority::{Authority, Renewal};
-use self::kept::{Kept, Registration, Token};
-use self::sign_in::Pending;
+use self::held::{Held, Talk};
+use self::issuer::Bound;
+use self::kept::{Kept, Token};
 
 /// How long a renewal, an exchange or the beginning of a sign-in may take.
 const TALK: Duration = Duration::from_secs(30);
-/// How many scopes that a server misses are noted, and how long each may be.
-const MOST_MISSING: usize = 64;
-const LONGEST_SCOPE: usize = 256;
+/// How long the work goes on when nobody waits for it any more; then the next has its turn.
+const LONGEST_TALK: Duration = Duration::from_secs(120);
 
 /// What is kept, by name.
 const TOKENS: &str = "oauth.tokens";
 const CLIENT: &str = "oauth.client";
+const ISSUER: &str = "oauth.issuer";
 
 /// What to do about a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,32 +68,6 @@ struct Inner {
     turn: AsyncMutex<Talk>,
 }
 
-/// What is known of the sign-in.
-#[derive(Default)]
-struct Held {
-    token: Option<Token>,
-    issuer: Option<String>,
-    granted: Vec<String>,
-    /// What the server wanted beyond that.
-    missing: Vec<String>,
-    /// What the server said when it last refused us.
-    challenge: Option<String>,
-    pending: Vec<Pending>,
-    signed_in_ms: Option<u64>,
-    /// Why the last sign-in or renewal came to nothing.
-    failure: Option<String>,
-}
-
-/// What only one talk at a time uses.
-#[derive(Default)]
-struct Talk {
-    kept: Option<Kept>,
-    /// What the next sign-in is made with, if it still fits.
-    client: Option<Registration>,
-    /// Found once, and anew after a refusal: a server may have moved to another.
-    authority: Option<Authority>,
-}
-
 /// Why a token is wanted now, although there may be one.
 #[derive(Clone, Copy)]
 enum Wanted<'a> {
@@ -114,14 +91,9 @@ impl Credentials {
     pub(crate) async fn open(target: Target, drawer: Drawer, tracker: TaskTracker) -> Self {
         let mut talk = Talk::default();
         let mut held = Held::default();
-        if target.auth.kind == AuthKind::Auto {
-            match read(&drawer).await {
-                Ok((kept, client)) => (talk.kept, talk.client) = (kept, client),
-                Err(error) => {
-                    warn!(server = %target.server, %error, "the sign-in cannot be taken up");
-                    held.failure = Some(error.to_string());
-                }
-            }
+        if let Err(error) = talk.read(&target, &drawer).await {
+            warn!(server = %target.server, %error, "the sign-in cannot be taken up");
+            held.failure = Some(error.to_string());
         }
         if let (Some(kept), Some(id)) = (&mut talk.kept, &target.auth.client_id)
             && kept.client.client_id == *id
@@ -130,12 +102,12 @@ impl Credentials {
             let secret = &target.auth.client_secret;
             kept.client.client_secret.clone_from(secret);
         }
-        let url = target.url.as_str();
-        if talk.kept.as_ref().is_some_and(|kept| kept.url != url) {
+        if talk.kept.as_ref().is_some_and(|kept| !kept.is_of(&target)) {
             info!(server = %target.server, "the server has moved: its tokens are forgotten");
             forget(&drawer, TOKENS).await;
             talk.kept = None;
         }
+        target.known.learn(talk.secrets());
         if let Some(kept) = &talk.kept {
             held.take(&kept.stored);
         }
@@ -215,11 +187,11 @@ impl Credentials {
             }
             (Some(token), _) if token.after_refusal && token.is_new() => {
                 let why = "it refuses the token that was renewed a moment ago";
-                return Err(inner.give_up(why).await);
+                return inner.give_up(used, why).await;
             }
             (Some(token), AuthKind::Auto) if !token.renewable => {
                 let why = "it refuses the token, which cannot be renewed";
-                return Err(inner.give_up(why).await);
+                return inner.give_up(used, why).await;
             }
             (Some(_) | None, AuthKind::Auto | AuthKind::ClientCredentials | AuthKind::None) => {}
         }
@@ -263,15 +235,17 @@ impl Credentials {
             server: self.inner.target.server.clone(),
             why: format!("no answer within {TALK:?}"),
         };
-        // Only the waiting ends early; each request of the work has an end of its own.
-        match timeout(TALK, self.inner.tracker.spawn(work)).await {
-            Ok(Ok(done)) => done,
-            Err(_elapsed) => Err(silent()),
+        // The waiting ends early, the work goes on.
+        let work = self.inner.tracker.spawn(timeout(LONGEST_TALK, work));
+        let done = match timeout(TALK, work).await {
+            Ok(Ok(Ok(done))) => done,
+            Err(_elapsed) | Ok(Ok(Err(_elapsed))) => Err(silent()),
             Ok(Err(error)) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
                 Err(_cancelled) => Err(silent()),
             },
-        }
+        };
+        done.map_err(|error| self.inner.hidden(error))
     }
 }
 
@@ -301,12 +275,19 @@ impl Inner {
     ) -> Result<Option<HeaderValue>, SignInError> {
         let authority = match &mut talk.authority {
             Some(known) => known,
-            none => none.insert(Authority::find(&self.target, challenge).await?),
+            none => {
+                let found = Authority::find(&self.target, challenge).await?;
+                issuer::judge(&self.target, talk.bound.as_ref(), found.issuer())?;
+                none.insert(found)
+            }
         };
         let more = self.held().more();
         let scopes = authority.scopes(&self.target.auth.scopes, &more).await;
-        let (auth, url) = (&self.target.auth, &self.target.url);
-        let stored = authority.credentials(auth, url, &scopes).await?;
+        let stored = authority.credentials(&self.target, &scopes).await?;
+        if let Err(error) = self.bind(talk, stored.issuer.as_deref()).await {
+            warn!(server = %self.target.server, %error, "its authorization server is not kept");
+        }
+        self.target.known.learn(kept::secrets(Some(&stored), []));
         let mut held = self.held();
         let header = held.take(&stored);
         if held.granted.is_empty() {
@@ -338,8 +319,15 @@ impl Inner {
         let Some(authority) = &talk.authority else {
             return Ok(None);
         };
-        match authority.renew(kept.stored.clone()).await {
+        match authority
+            .renew(kept.stored.clone(), &self.target.auth)
+            .await
+        {
             Ok(stored) => {
+                let clients = talk.client.iter().chain([&kept.client]);
+                self.target
+                    .known
+                    .learn(kept::secrets(Some(&stored), clients));
                 // The old refresh token may be worth nothing already, so that memory comes first.
                 let header = self.held().take(&stored);
                 let kept = Kept { stored, ..kept };
@@ -357,28 +345,49 @@ impl Inner {
         }
     }
 
+    /// Remembers which authorization server the configured client was shown to.
+    async fn bind(&self, talk: &mut Talk, issuer: Option<&str>) -> Result<(), SignInError> {
+        let bound = Bound::new(&self.target, issuer);
+        if let Some(bound) = bound.filter(|bound| talk.bound.as_ref() != Some(bound)) {
+            self.drawer.put(ISSUER, &bound).await?;
+            talk.bound = Some(bound);
+        }
+        Ok(())
+    }
+
     /// Forgets tokens that are worth nothing, and says so.
     async fn lose(&self, talk: &mut Talk, why: &str) -> SignInError {
+        let error = self.hidden(self.needed(why));
+        let why = error.to_string();
         info!(server = %self.target.server, why, "the tokens are forgotten");
         talk.kept = None;
         talk.authority = None;
         forget(&self.drawer, TOKENS).await;
         let mut held = self.held();
         held.token = None;
-        held.failure = Some(why.to_owned());
+        held.failure = Some(why);
         drop(held);
-        self.needed(why)
+        error
     }
 
-    /// Gives up on a token that the server refuses for good.
-    async fn give_up(&self, why: &str) -> SignInError {
+    /// Gives up on a token that the server refuses for good, unless there is another meanwhile.
+    async fn give_up(&self, used: Option<&HeaderValue>, why: &str) -> Result<Retry, SignInError> {
         if self.target.auth.kind == AuthKind::ClientCredentials {
             let server = self.target.server.clone();
             let why = why.to_owned();
-            return SignInError::Refused { server, why };
+            return Err(SignInError::Refused { server, why });
         }
         let mut talk = self.turn.lock().await;
-        self.lose(&mut talk, why).await
+        let now = self.held().token.as_ref().map(|now| now.header.clone());
+        if now.as_ref() != used {
+            return Ok(Retry::Now);
+        }
+        Err(self.lose(&mut talk, why).await)
+    }
+
+    /// Takes secrets out of what others said.
+    fn hidden(&self, error: SignInError) -> SignInError {
+        error.hidden(&self.target.known.redactor())
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -398,44 +407,6 @@ impl Inner {
             scope: scope.to_owned(),
         }
     }
-}
-
-impl Held {
-    /// Takes up tokens and returns what to send.
-    fn take(&mut self, stored: &StoredCredentials) -> Option<HeaderValue> {
-        self.token = Token::of(stored);
-        self.issuer.clone_from(&stored.issuer);
-        self.granted.clone_from(&stored.granted_scopes);
-        self.failure = None;
-        Some(self.token.as_ref()?.header.clone())
-    }
-
-    /// Returns what is to be asked for beside what is needed at first: who asks for more asks for
-    /// what there was, too, since tokens replace each other.
-    fn more(&self) -> Vec<String> {
-        let mut more = self.missing.clone();
-        if !more.is_empty() {
-            more.extend(self.granted.iter().cloned());
-        }
-        more
-    }
-
-    /// Notes what the server wants beyond what was granted; false if that was known.
-    fn misses(&mut self, scope: &str) -> bool {
-        let before = self.missing.len();
-        let words = scope.split_whitespace();
-        for word in words.filter(|word| word.len() <= LONGEST_SCOPE) {
-            let is_known = self.missing.iter().any(|known| known == word);
-            if !is_known && self.missing.len() < MOST_MISSING {
-                self.missing.push(word.to_owned());
-            }
-        }
-        self.missing.len() > before
-    }
-}
-
-async fn read(drawer: &Drawer) -> Result<(Option<Kept>, Option<Registration>), SignInError> {
-    Ok((drawer.get(TOKENS).await?, drawer.get(CLIENT).await?))
 }
 
 async fn forget(drawer: &Drawer, name: &str) {

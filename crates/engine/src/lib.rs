@@ -36,7 +36,9 @@ pub use access::{AgentChange, AgentView, FirstKeys, KeyView, NewAgent, NewKey};
 pub use audit::{AuditError, AuditHealth, AuditPolicy, Bodies, Durability};
 pub use catalog::ListedTool;
 pub use config::{EngineConfig, EngineLimits, OnStartFailure, Startup, StopPolicy};
-pub use credentials::{SignInAnswer, SignInError, SignInLink, SignInState, SignInView};
+pub use credentials::{
+    SignInAnswer, SignInError, SignInLink, SignInState, SignInTrust, SignInView,
+};
 pub use engine::Engine;
 pub use error::{CallError, CallFailure, EngineError, Issue};
 pub use gantry_model as model;

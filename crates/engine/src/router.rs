@@ -19,7 +19,6 @@ use gantry_model::era::meta::Identity;
 use gantry_model::event::EventKind;
 use gantry_model::id::ServerName;
 use gantry_model::mcp::{ClientCan, Method};
-use gantry_model::secret::Redactor;
 use gantry_store::CallStatus;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -40,7 +39,7 @@ use crate::telemetry::Figures;
 pub(crate) use answer::Answered;
 use limit::Limit;
 use record::{describe, intent};
-use target::{Place, Target};
+use target::{Place, Target, nothing_hidden};
 use trip::Trip;
 
 /// What a request meets on its way.
@@ -239,7 +238,7 @@ impl Router {
         use gantry_model::diagnose::Diagnose;
         let id = self.ids.next(unix_ms());
         let key = caller.key.to_string();
-        let redactor = target.map_or_else(|| Arc::new(Redactor::default()), Target::redactor);
+        let redactor = target.map_or_else(nothing_hidden, Target::redactor);
         let intent = intent(id, caller, &key, request, target, None, &redactor);
         let text = error.to_string();
         let duration = self.figures.begin(begun).end(CallStatus::Refused);

@@ -32,6 +32,14 @@ pub struct AuthOptions {
     pub issuer_said: IssuerSaid,
     /// Whether the person refuses.
     pub denies: bool,
+    /// Whether the metadata say that PKCE is taken.
+    pub pkce: bool,
+    /// Where the metadata say that tokens are given, if that is elsewhere.
+    pub token_endpoint: Option<String>,
+    /// Whether the MCP server says nothing at all to who shows no token.
+    pub silent: bool,
+    /// Which address of loopback both are at.
+    pub host: &'static str,
 }
 
 impl Default for AuthOptions {
@@ -44,6 +52,10 @@ impl Default for AuthOptions {
             token_seconds: 3600,
             issuer_said: IssuerSaid::Right,
             denies: false,
+            pkce: true,
+            token_endpoint: None,
+            silent: false,
+            host: "127.0.0.1",
         }
     }
 }
@@ -75,7 +87,7 @@ struct Inner {
 impl AuthServer {
     /// Starts on a free port of loopback.
     pub fn start(options: AuthOptions) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
+        let listener = TcpListener::bind((options.host, 0)).expect("loopback has free ports");
         let authority = listener
             .local_addr()
             .expect("a bound socket has an address")
@@ -121,11 +133,33 @@ impl AuthServer {
         self.inner.book().access.clear();
     }
 
+    /// Forgets every client that registered itself.
+    pub fn forget_clients(&self) {
+        self.inner.book().registered.clear();
+    }
+
     /// Has the MCP server trust another authorization server from now on, and no token of the old.
     pub fn move_issuer(&self) {
         let mut book = self.inner.book();
         book.tenant += 1;
         book.access.clear();
+    }
+
+    /// Has the MCP server name this as its authorization server from now on, whatever it is.
+    pub fn name_issuer(&self, issuer: &str) {
+        self.inner.book().named = Some(issuer.to_owned());
+    }
+
+    /// Has a document under `/.well-known/forged` pose as the metadata of another authorization
+    /// server, with endpoints here.
+    pub fn pose_as(&self, issuer: &str) {
+        self.inner.book().posed = Some(issuer.to_owned());
+    }
+
+    /// Returns the name of the authorization server that the MCP server trusts.
+    pub fn issuer(&self) -> String {
+        let tenant = self.inner.book().tenant;
+        self.inner.issuer(tenant)
     }
 
     /// Returns every request so far as `METHOD path`, those for tokens with their grant.
@@ -180,6 +214,7 @@ impl Inner {
         let (path, _) = asked.target();
         match (asked.method.as_str(), path) {
             ("GET", "/.well-known/oauth-protected-resource/mcp") => self.resource_metadata(),
+            ("GET", "/.well-known/forged") => self.forged(),
             ("POST", "/mcp") => self.resource(asked),
             ("GET" | "DELETE", "/mcp") => self.no_stream(asked),
             (method, path) => {

@@ -5,7 +5,6 @@ use gantry_model::grant::Grant;
 use gantry_model::id::{KeyId, ProjectName, ServerId};
 use gantry_model::jsonrpc::Raw;
 use gantry_model::mcp::ListKind as WireList;
-use gantry_model::secret::Redactor;
 use gantry_model::spec::{ProcessLaunch, ServerSpec};
 use gantry_model::status::State as ServerState;
 use serde_json::{Value, json};
@@ -36,7 +35,7 @@ fn handle(name: &str, live: Live) -> ServerHandle {
         logs: Arc::new(Logs::new(Arc::default())),
         counters: Arc::new(Counters::default()),
         usage: Arc::new(|| None),
-        redactor: Arc::new(Redactor::default()),
+        known: Arc::default(),
         waiting: Arc::default(),
         retries: Arc::default(),
         profiles: Arc::default(),

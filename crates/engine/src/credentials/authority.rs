@@ -6,16 +6,24 @@ use std::sync::Arc;
 
 use gantry_model::id::ServerName;
 use gantry_model::spec::RemoteAuth;
-use reqwest::Url;
-use rmcp::transport::auth::{AuthError, AuthorizationMetadata, OAuthClientConfig};
+use reqwest::header::CONTENT_TYPE;
+use reqwest::{Request, Url};
+use rmcp::transport::auth::{
+    AuthError, AuthorizationMetadata, AuthorizationMetadataSource, OAuthClientConfig,
+};
 use rmcp::transport::{
     AuthorizationManager, ClientCredentialsConfig, CredentialStore as _, InMemoryCredentialStore,
     StoredCredentials,
 };
+use tracing::warn;
+use url::form_urlencoded::byte_serialize;
 
+use super::TALK;
 use super::error::{SignInError, short};
 use super::http::Outbound;
+use super::issuer;
 use super::kept::Registration;
+use crate::server::known::KnownSecrets;
 use crate::transport::http::Way;
 
 /// What authorization servers show people that this client is.
@@ -34,6 +42,18 @@ pub(crate) struct Target {
     pub(crate) way: Way,
     /// Whether its spec allows private addresses, any of them.
     pub(crate) private: bool,
+    /// What is taken out of all that it says; tokens are added before they are sent.
+    pub(crate) known: Arc<KnownSecrets>,
+}
+
+impl Target {
+    /// Returns what tokens are asked for. A query may hold a secret of the server's, which is no
+    /// business of an authorization server.
+    fn resource(&self) -> Url {
+        let mut url = self.url.clone();
+        url.set_query(None);
+        url
+    }
 }
 
 /// An authorization server that was found, and the client that we are to it.
@@ -43,16 +63,23 @@ pub(super) struct Authority {
     /// Where the OAuth client puts what it gets; from here it is sealed and kept.
     memory: InMemoryCredentialStore,
     metadata: AuthorizationMetadata,
+    /// Whether it is the server itself, which publishes nothing of itself (2025-03-26).
+    is_unpublished: bool,
 }
 
 impl Authority {
-    /// Finds a server's authorization server, by what the server said when it refused us if it did.
+    /// Finds a server's authorization server, by what the server said when it refused us if it did;
+    /// if the configuration names one, it is that one.
     pub(super) async fn find(
         target: &Target,
         challenge: Option<&str>,
     ) -> Result<Self, SignInError> {
         let failed = |error| SignInError::of(&target.server, error);
-        let url = target.url.clone();
+        let unusable = |why| SignInError::Unavailable {
+            server: target.server.clone(),
+            why,
+        };
+        let url = target.resource();
         let mut manager = if target.private {
             let mut manager = AuthorizationManager::new_allowing_private_addresses(url)
                 .await
@@ -62,21 +89,40 @@ impl Authority {
                 .map_err(failed)?;
             manager
         } else {
-            let outbound = Arc::new(Outbound(target.way.clone()));
-            AuthorizationManager::new_with_oauth_http_client(url, outbound)
+            let outbound = Outbound(target.way.clone());
+            AuthorizationManager::new_with_oauth_http_client(url, Arc::new(outbound))
                 .await
                 .map_err(failed)?
         };
         let memory = InMemoryCredentialStore::new();
         manager.set_credential_store(memory.clone());
-        let found = manager.resolve_metadata_from_challenge(challenge).await;
-        let metadata = found.map_err(unavailable(&target.server))?.metadata;
+        // Bounded as a whole: a server may name any number of places to look at.
+        let finding = manager.resolve_metadata_from_challenge(challenge);
+        let found = tokio::time::timeout(TALK, finding).await;
+        let found = found.map_err(|_elapsed| unusable(format!("it was not found within {TALK:?}")));
+        let found = found?.map_err(unavailable(&target.server))?;
+        let is_named = found.source == AuthorizationMetadataSource::ProtectedResourceMetadata;
+        let named = found.metadata.issuer.as_deref().filter(|_| is_named);
+        let issuer = target.auth.issuer.as_deref();
+        let metadata = match issuer.or(named) {
+            // What it says of itself, and not what others say that it says.
+            Some(issuer) => {
+                let outbound = Outbound(target.way.clone());
+                issuer::published(&outbound, issuer)
+                    .await
+                    .map_err(unusable)?
+            }
+            None => found.metadata,
+        };
+        issuer::check(&metadata).map_err(unusable)?;
         manager.set_metadata(metadata.clone());
+        let is_unpublished = issuer.is_none() && !found.source.is_discovered();
         Ok(Self {
             server: target.server.clone(),
             manager,
             memory,
             metadata,
+            is_unpublished,
         })
     }
 
@@ -94,6 +140,12 @@ impl Authority {
         redirect_uri: &str,
         scopes: &[String],
     ) -> Result<Registration, SignInError> {
+        if !self.is_unpublished && !self.takes_pkce() {
+            return Err(SignInError::Unavailable {
+                server: self.server.clone(),
+                why: "its metadata do not say that it takes PKCE with `S256`".to_owned(),
+            });
+        }
         let made = |client_id: &str, client_secret: Option<&String>| Registration {
             issuer: self.metadata.issuer.clone(),
             client_id: client_id.to_owned(),
@@ -194,11 +246,13 @@ impl Authority {
         self.got().await
     }
 
-    /// Gets new tokens for old ones.
+    /// Gets new tokens for old ones, as the client that they were given to.
     pub(super) async fn renew(
         &self,
         stored: StoredCredentials,
+        auth: &RemoteAuth,
     ) -> Result<StoredCredentials, Renewal> {
+        let is_own_client = auth.client_id.is_none();
         let put = self.memory.save(stored).await;
         put.map_err(|error| Renewal::Failed(SignInError::of(&self.server, error)))?;
         match self.manager.refresh_token().await {
@@ -206,6 +260,10 @@ impl Authority {
             Err(AuthError::TokenRefreshRejected(why)) => Err(Renewal::Rejected(short(&why))),
             Err(AuthError::AuthorizationRequired) => {
                 Err(Renewal::Rejected("there is no refresh token".to_owned()))
+            }
+            // It has forgotten the client that it gave us, so that no renewal will ever do.
+            Err(AuthError::TokenRefreshFailed(why)) if is_own_client && is_forgotten(&why) => {
+                Err(Renewal::Rejected(short(&why)))
             }
             Err(AuthError::TokenRefreshFailed(why)) => {
                 let server = self.server.clone();
@@ -219,15 +277,15 @@ impl Authority {
     /// Signs in as the gateway itself.
     pub(super) async fn credentials(
         &mut self,
-        auth: &RemoteAuth,
-        resource: &Url,
+        target: &Target,
         scopes: &[String],
     ) -> Result<StoredCredentials, SignInError> {
+        let auth = &target.auth;
         let config = ClientCredentialsConfig::ClientSecret {
             client_id: auth.client_id.clone().unwrap_or_default(),
             client_secret: auth.client_secret.clone().unwrap_or_default(),
             scopes: scopes.to_vec(),
-            resource: Some(resource.to_string()),
+            resource: Some(target.resource().to_string()),
         };
         let failed = |error| SignInError::of(&self.server, error);
         self.manager
@@ -243,27 +301,42 @@ impl Authority {
 
     /// Has a token revoked, if the authorization server can (RFC 7009). Best effort: it is
     /// forgotten here in any case.
-    pub(super) async fn revoke(&self, way: &Way, client_id: &str, token: &str) {
-        let endpoint = self.metadata.additional_fields.get("revocation_endpoint");
-        let Some(endpoint) = endpoint.and_then(|endpoint| endpoint.as_str()) else {
+    pub(super) async fn revoke(&self, way: &Way, client: &Registration, token: &str) {
+        let Some(request) = self.revocation(way, client, token) else {
             return;
         };
-        let form = url::form_urlencoded::Serializer::new(String::new())
-            .append_pair("token", token)
-            .append_pair("client_id", client_id)
-            .finish();
-        let request = way
-            .client()
-            .post(endpoint)
-            .header("content-type", "application/x-www-form-urlencoded")
-            .body(form)
-            .build();
-        let Ok(request) = request else {
-            return;
-        };
-        if let Err(error) = way.execute(request).await {
-            tracing::warn!(server = %self.server, %error, "a token could not be revoked");
+        match way.execute(request).await {
+            Ok(answer) if answer.status().is_success() => {}
+            Ok(answer) => {
+                let status = answer.status().as_u16();
+                warn!(server = %self.server, status, "a token could not be revoked");
+            }
+            Err(error) => {
+                warn!(server = %self.server, %error, "a token could not be revoked");
+            }
         }
+    }
+
+    fn revocation(&self, way: &Way, client: &Registration, token: &str) -> Option<Request> {
+        let endpoint = self.metadata.additional_fields.get("revocation_endpoint");
+        let mut request = way.client().post(endpoint?.as_str()?);
+        let mut form = url::form_urlencoded::Serializer::new(String::new());
+        form.append_pair("token", token);
+        match &client.client_secret {
+            Some(secret) if self.takes_basic() => {
+                let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
+                request = request.basic_auth(encoded(&client.client_id), Some(encoded(secret)));
+            }
+            secret => {
+                form.append_pair("client_id", &client.client_id);
+                form.extend_pairs(secret.iter().map(|secret| ("client_secret", secret)));
+            }
+        }
+        request
+            .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .body(form.finish())
+            .build()
+            .ok()
     }
 
     /// Returns what the OAuth client got.
@@ -274,6 +347,24 @@ impl Authority {
         };
         let stored = self.memory.load().await;
         stored.ok().flatten().ok_or_else(nothing)
+    }
+
+    /// Tells whether a client with a secret shows it in a header, which is the rule, or in the form.
+    fn takes_basic(&self) -> bool {
+        let methods = [
+            "revocation_endpoint_auth_methods_supported",
+            "token_endpoint_auth_methods_supported",
+        ];
+        let fields = &self.metadata.additional_fields;
+        let said = methods
+            .iter()
+            .find_map(|name| fields.get(*name)?.as_array());
+        said.is_none_or(|said| said.iter().any(|method| method == "client_secret_basic"))
+    }
+
+    fn takes_pkce(&self) -> bool {
+        let methods = self.metadata.code_challenge_methods_supported.as_deref();
+        methods.is_some_and(|methods| methods.iter().any(|method| method == "S256"))
     }
 
     fn is_same_issuer(&self, known: &Registration) -> bool {
@@ -287,6 +378,11 @@ pub(super) enum Renewal {
     Rejected(String),
     /// It may work later.
     Failed(SignInError),
+}
+
+/// Tells whether an authorization server knows nothing of the client that was shown to it.
+pub(super) fn is_forgotten(why: &str) -> bool {
+    why.contains("invalid_client")
 }
 
 /// Says that an authorization server cannot be found, reached or used.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use gantry_model::diagnose::{Diagnose, Fault};
 use gantry_model::id::ServerName;
+use gantry_model::secret::Redactor;
 use gantry_store::StoreError;
 use rmcp::transport::auth::AuthError;
 
@@ -60,6 +61,32 @@ pub enum SignInError {
         expected: String,
         /// Who answered, as it says.
         received: String,
+    },
+    /// The server names another authorization server than the configured client is bound to.
+    #[error(
+        "server `{server}` has moved from the authorization server `{was}` to `{now}`, which the \
+         configured client is not shown to"
+    )]
+    Moved {
+        /// Which server.
+        server: ServerName,
+        /// Where the client was used first.
+        was: String,
+        /// Who is named now.
+        now: String,
+        /// The option of `gantry auth` that accepts the move.
+        way: &'static str,
+    },
+    /// Nothing says that the configured secret is for the authorization server that is named.
+    #[error(
+        "server `{server}` names the authorization server `{issuer}`, which is not at its own host, \
+         and nothing says that the client secret is for that one"
+    )]
+    Unnamed {
+        /// Which server.
+        server: ServerName,
+        /// Who is named.
+        issuer: String,
     },
     /// No sign-in waits for this answer.
     #[error("no sign-in waits for this answer: it is unknown, was used already, or came too late")]
@@ -120,6 +147,30 @@ impl SignInError {
         }
     }
 
+    /// Takes secrets out of what others said, should they have repeated one.
+    pub(super) fn hidden(mut self, redactor: &Redactor) -> Self {
+        let texts: &mut [&mut String] = match &mut self {
+            Self::Needed { why, .. }
+            | Self::Unavailable { why, .. }
+            | Self::Refused { why, .. } => &mut [why],
+            Self::Scope { scope, .. } => &mut [scope],
+            Self::Issuer {
+                expected, received, ..
+            } => &mut [expected, received],
+            Self::Moved { was, now, .. } => &mut [was, now],
+            Self::Unnamed { issuer, .. } => &mut [issuer],
+            Self::NotTaken { .. }
+            | Self::Unknown
+            | Self::KeyFile { .. }
+            | Self::Sealed { .. }
+            | Self::Store(_) => &mut [],
+        };
+        for text in texts {
+            **text = redactor.redact(text).into_owned();
+        }
+        self
+    }
+
     /// Tells whether only a person can help.
     pub(crate) fn needs_person(&self) -> bool {
         matches!(self, Self::Needed { .. })
@@ -143,6 +194,8 @@ impl Diagnose for SignInError {
             Self::Unavailable { .. } => "sign_in.unavailable",
             Self::Refused { .. } => "sign_in.refused",
             Self::Issuer { .. } => "sign_in.issuer",
+            Self::Moved { .. } => "sign_in.moved",
+            Self::Unnamed { .. } => "sign_in.unnamed",
             Self::Unknown => "sign_in.unknown",
             Self::KeyFile { .. } => "sign_in.key_file",
             Self::Sealed { .. } => "sign_in.sealed",
@@ -157,7 +210,9 @@ impl Diagnose for SignInError {
             | Self::Scope { .. }
             | Self::Unavailable { .. }
             | Self::Refused { .. }
-            | Self::Issuer { .. } => Fault::Server,
+            | Self::Issuer { .. }
+            | Self::Moved { .. }
+            | Self::Unnamed { .. } => Fault::Server,
             Self::KeyFile { .. } | Self::Sealed { .. } => Fault::Gateway,
             Self::Store(error) => error.fault(),
         }
@@ -179,6 +234,14 @@ impl Diagnose for SignInError {
             Self::Refused { server, .. } | Self::Issuer { server, .. } => {
                 Some(format!("start anew with `gantry auth {server}`"))
             }
+            Self::Moved { server, way, .. } => Some(format!(
+                "if the move is right, name the new one in `auth.issuer` of `{server}`, or run \
+                 `gantry auth {server} {way}`"
+            )),
+            Self::Unnamed { server, issuer } => Some(format!(
+                "if the client was registered there, write `\"issuer\": \"{issuer}\"` into `auth` \
+                 of `{server}`"
+            )),
             Self::Unknown => Some("start anew with `gantry auth SERVER`".into()),
             Self::KeyFile { path, .. } => Some(format!(
                 "it must be readable by its owner only, and hold 32 bytes: `{}`",

@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use reqwest::header::CONTENT_TYPE;
+use reqwest::header::{CONTENT_TYPE, LOCATION};
+use reqwest::{Method, Request, Url};
 use rmcp::transport::{
     OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest,
 };
@@ -14,6 +15,8 @@ use crate::transport::http::Way;
 
 /// Documents and answers of authorization servers are small.
 const LONGEST_BODY: usize = 256 << 10;
+/// How many redirects within an origin are followed for a document.
+const MOST_REDIRECTS: usize = 3;
 /// How long one request may take as a whole.
 const ANSWER: Duration = Duration::from_secs(15);
 
@@ -27,22 +30,49 @@ enum OutboundError {
     TooLong,
     #[error("no answer within {ANSWER:?}")]
     Silent,
+    #[error("it leads on and on, or elsewhere")]
+    Redirect,
+}
+
+/// A whole answer.
+type Answered = Result<http::Response<Vec<u8>>, OAuthHttpClientError>;
+
+impl Outbound {
+    /// Gets a document; redirects count only within its origin.
+    pub(super) async fn get(&self, url: &Url) -> Answered {
+        let mut url = url.clone();
+        for _ in 0..=MOST_REDIRECTS {
+            let answer = self.bounded(Request::new(Method::GET, url.clone())).await?;
+            let location = answer.headers().get(LOCATION);
+            let location = location.filter(|_| answer.status().is_redirection());
+            let Some(location) = location else {
+                return Ok(answer);
+            };
+            let next = url.join(location.to_str()?)?;
+            if next.origin() != url.origin() {
+                break;
+            }
+            url = next;
+        }
+        Err(Box::new(OutboundError::Redirect))
+    }
+
+    async fn bounded(&self, request: Request) -> Answered {
+        let answer = tokio::time::timeout(ANSWER, run(&self.0, request)).await;
+        answer.unwrap_or_else(|_elapsed| Err(Box::new(OutboundError::Silent)))
+    }
 }
 
 impl OAuthHttpClient for Outbound {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
         Box::pin(async move {
-            let answer = tokio::time::timeout(ANSWER, run(&self.0, request)).await;
-            answer.unwrap_or_else(|_elapsed| Err(Box::new(OutboundError::Silent)))
+            let request = Request::try_from(request.request)?;
+            self.bounded(request).await
         })
     }
 }
 
-async fn run(
-    way: &Way,
-    request: OAuthHttpRequest,
-) -> Result<http::Response<Vec<u8>>, OAuthHttpClientError> {
-    let request = reqwest::Request::try_from(request.request)?;
+async fn run(way: &Way, request: Request) -> Answered {
     let response = way.execute(request).await?;
     let mut whole = http::Response::new(Vec::new());
     *whole.status_mut() = response.status();

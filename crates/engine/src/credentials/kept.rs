@@ -3,12 +3,17 @@
 
 use std::time::Duration;
 
+use gantry_model::secret::SecretText;
 use reqwest::header::HeaderValue;
 use rmcp::transport::StoredCredentials;
 use serde::{Deserialize, Serialize};
 
+use super::Target;
+use super::issuer::is_same;
 use crate::clock::unix_ms;
 
+/// The longest token that is sent.
+const LONGEST_TOKEN: usize = 64 << 10;
 /// A token that ends within this time is renewed first.
 const SOON: Duration = Duration::from_secs(60);
 
@@ -21,6 +26,16 @@ pub(super) struct Kept {
     pub(super) stored: StoredCredentials,
     /// Whom it was given to.
     pub(super) client: Registration,
+}
+
+impl Kept {
+    /// Tells whether the tokens are for this server, by the authorization server that it may have.
+    pub(super) fn is_of(&self, target: &Target) -> bool {
+        let given = self.stored.issuer.as_deref();
+        let wanted = target.auth.issuer.as_deref();
+        let is_wanted = |wanted| given.is_some_and(|given| is_same(given, wanted));
+        self.url == target.url.as_str() && wanted.is_none_or(is_wanted)
+    }
 }
 
 /// The client that a person's sign-in is made with.
@@ -43,6 +58,13 @@ struct Answer {
     refresh_token: Option<String>,
 }
 
+impl Answer {
+    fn of(stored: &StoredCredentials) -> Option<Self> {
+        let answer = serde_json::to_value(stored.token_response.as_ref()?).ok()?;
+        serde_json::from_value(answer).ok()
+    }
+}
+
 /// A token in use.
 #[derive(Clone)]
 pub(super) struct Token {
@@ -61,9 +83,9 @@ pub(super) struct Token {
 impl Token {
     /// Reads the token of what was stored; `None` if there is none that can be sent.
     pub(super) fn of(stored: &StoredCredentials) -> Option<Self> {
-        let answer = serde_json::to_value(stored.token_response.as_ref()?).ok()?;
-        let answer: Answer = serde_json::from_value(answer).ok()?;
-        if !answer.token_type.eq_ignore_ascii_case("bearer") {
+        let answer = Answer::of(stored)?;
+        let is_bearer = answer.token_type.eq_ignore_ascii_case("bearer");
+        if !is_bearer || answer.access_token.len() > LONGEST_TOKEN {
             return None;
         }
         let mut header = HeaderValue::try_from(format!("Bearer {}", answer.access_token)).ok()?;
@@ -107,9 +129,23 @@ impl Token {
 
 /// Returns the refresh token of what was stored, to have it revoked.
 pub(super) fn refresh_token(stored: &StoredCredentials) -> Option<String> {
-    let answer = serde_json::to_value(stored.token_response.as_ref()?).ok()?;
-    let answer: Answer = serde_json::from_value(answer).ok()?;
+    let answer = Answer::of(stored)?;
     answer.refresh_token.or(Some(answer.access_token))
+}
+
+/// Returns everything secret of what was stored and of clients that were registered.
+pub(super) fn secrets<'a>(
+    stored: Option<&StoredCredentials>,
+    clients: impl IntoIterator<Item = &'a Registration>,
+) -> Vec<SecretText> {
+    let answer = stored.and_then(Answer::of);
+    let tokens = answer.map(|answer| [Some(answer.access_token), answer.refresh_token]);
+    let tokens = tokens.into_iter().flatten().flatten();
+    let clients = clients.into_iter();
+    let clients = clients.filter_map(|client| client.client_secret.clone());
+    let short_enough = |secret: &String| secret.len() <= LONGEST_TOKEN;
+    let all = tokens.chain(clients).filter(short_enough);
+    all.map(SecretText::new).collect()
 }
 
 #[cfg(test)]

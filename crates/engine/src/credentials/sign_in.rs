@@ -10,10 +10,10 @@ use subtle::ConstantTimeEq as _;
 use tokio::time::Instant;
 use tracing::info;
 
-use super::authority::Authority;
+use super::authority::{Authority, is_forgotten};
 use super::error::{SignInError, short};
-use super::kept::{Kept, Registration, refresh_token};
-use super::{CLIENT, Credentials, Inner, TALK, TOKENS, Token};
+use super::kept::{Kept, Registration, refresh_token, secrets};
+use super::{CLIENT, Credentials, ISSUER, Inner, TALK, TOKENS, Token, forget, issuer};
 use crate::clock::unix_ms;
 
 /// How long a link is good for.
@@ -38,6 +38,17 @@ pub struct SignInLink {
     pub link: String,
     /// Until when its answer is taken, in milliseconds since 1970.
     pub until_ms: u64,
+}
+
+/// Which authorization server a person signs in at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SignInTrust {
+    /// If a client is configured, the one that it was used at before and no other.
+    #[default]
+    Remembered,
+    /// The one that the server names now, whichever it was before; a client that was registered
+    /// there is registered anew.
+    Anew,
 }
 
 /// What a browser brings back from the authorization server.
@@ -105,7 +116,11 @@ pub struct SignInView {
 
 impl Credentials {
     /// Makes a link for a person; its answer must come to `redirect_uri`.
-    pub(crate) async fn begin(&self, redirect_uri: &str) -> Result<SignInLink, SignInError> {
+    pub(crate) async fn begin(
+        &self,
+        redirect_uri: &str,
+        trust: SignInTrust,
+    ) -> Result<SignInLink, SignInError> {
         let not_taken = |why| {
             let server = self.inner.target.server.clone();
             Err(SignInError::NotTaken { server, why })
@@ -118,7 +133,7 @@ impl Credentials {
             }
         }
         let (inner, redirect_uri) = (Arc::clone(&self.inner), redirect_uri.to_owned());
-        self.talk(async move { inner.begin(&redirect_uri).await })
+        self.talk(async move { inner.begin(&redirect_uri, trust).await })
             .await
     }
 
@@ -167,7 +182,11 @@ impl Credentials {
 }
 
 impl Inner {
-    async fn begin(&self, redirect_uri: &str) -> Result<SignInLink, SignInError> {
+    async fn begin(
+        &self,
+        redirect_uri: &str,
+        trust: SignInTrust,
+    ) -> Result<SignInLink, SignInError> {
         let mut talk = self.turn.lock().await;
         let (challenge, more) = {
             let held = self.held();
@@ -175,13 +194,30 @@ impl Inner {
         };
         let auth = &self.target.auth;
         let mut authority = Authority::find(&self.target, challenge.as_deref()).await?;
+        let judged = match trust {
+            SignInTrust::Remembered => {
+                issuer::judge(&self.target, talk.bound.as_ref(), authority.issuer())
+            }
+            SignInTrust::Anew => Ok(()),
+        };
+        if let Err(error) = judged {
+            let error = self.hidden(error);
+            let mut held = self.held();
+            // Who has a link in hand waits for what comes of that one.
+            if held.pending.is_empty() {
+                held.failure = Some(error.to_string());
+            }
+            return Err(error);
+        }
         let scopes = authority.scopes(&auth.scopes, &more).await;
         let known = talk.client.clone();
+        let known = known.filter(|_| trust == SignInTrust::Remembered);
         let client = authority.enrol(auth, known, redirect_uri, &scopes).await?;
         // Kept at once: links that nobody follows must not fill the authorization server's list.
         if talk.client.as_ref() != Some(&client) {
             self.drawer.put(CLIENT, &client).await?;
             talk.client = Some(client.clone());
+            self.target.known.learn(talk.secrets());
         }
         let (link, state) = authority.link(&scopes).await?;
         let good_for = u64::try_from(GOOD_FOR.as_millis()).unwrap_or_default();
@@ -217,6 +253,8 @@ impl Inner {
         match self.redeem(&pending, answer).await {
             Ok(kept) => self.signed_in(pending, kept).await,
             Err(error) => {
+                let error = self.hidden(error);
+                self.forget_client(&pending.client, &error).await;
                 self.held().failure = Some(error.to_string());
                 Err(error)
             }
@@ -254,9 +292,28 @@ impl Inner {
         })
     }
 
+    /// Forgets a client of ours that the authorization server knows nothing of, so that the next
+    /// sign-in registers another.
+    async fn forget_client(&self, client: &Registration, error: &SignInError) {
+        let is_own = self.target.auth.client_id.is_none();
+        if !is_own || !is_forgotten(&error.to_string()) {
+            return;
+        }
+        let mut talk = self.turn.lock().await;
+        if talk.client.as_ref() == Some(client) {
+            talk.client = None;
+            forget(&self.drawer, CLIENT).await;
+        }
+    }
+
     /// Store first, memory second.
     async fn signed_in(&self, pending: Pending, kept: Kept) -> Result<(), SignInError> {
         let mut talk = self.turn.lock().await;
+        let clients = talk.client.iter().chain([&kept.client]);
+        self.target
+            .known
+            .learn(secrets(Some(&kept.stored), clients));
+        self.bind(&mut talk, kept.stored.issuer.as_deref()).await?;
         self.drawer.put(TOKENS, &kept).await?;
         let sendable = self.held().take(&kept.stored);
         if sendable.is_none() {
@@ -280,8 +337,10 @@ impl Inner {
         let mut talk = self.turn.lock().await;
         let kept = talk.kept.take();
         talk.client = None;
+        talk.bound = None;
         self.drawer.remove(TOKENS).await?;
         self.drawer.remove(CLIENT).await?;
+        self.drawer.remove(ISSUER).await?;
         let authority = talk.authority.take();
         {
             let mut held = self.held();
@@ -306,8 +365,7 @@ impl Inner {
             // A token is shown to nobody but who gave it.
             if authority.issuer() == kept.stored.issuer.as_deref() {
                 let way = &self.target.way;
-                let client_id = &kept.client.client_id;
-                authority.revoke(way, client_id, &token).await;
+                authority.revoke(way, &kept.client, &token).await;
             }
             Ok::<_, SignInError>(())
         };

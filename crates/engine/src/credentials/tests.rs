@@ -1,5 +1,7 @@
 //! The room against a local authorization server: what is sent when, and to whom.
 
+mod trust;
+
 use gantry_model::id::{ProjectName, ServerId};
 use gantry_model::spec::{RemoteAuth, RemoteLaunch};
 use gantry_store::Store;
@@ -8,6 +10,7 @@ use reqwest::Url;
 use tempfile::TempDir;
 
 use super::*;
+use crate::server::known::KnownSecrets;
 use crate::transport::http::{Clients, Way};
 
 const CALLBACK: &str = "http://127.0.0.1:9/oauth/callback";
@@ -17,6 +20,8 @@ struct Place {
     folder: TempDir,
     store: Store,
     tracker: TaskTracker,
+    /// What is hidden of the one server.
+    known: Arc<KnownSecrets>,
 }
 
 impl Place {
@@ -27,12 +32,14 @@ impl Place {
             folder,
             store,
             tracker: TaskTracker::new(),
+            known: Arc::default(),
         }
     }
 
     /// Opens the credentials of the one server, as a start of the gateway does.
     async fn open(&self, url: &str, auth: serde_json::Value) -> Credentials {
-        let way = Way::new(&Clients::default(), &RemoteLaunch::new(url)).unwrap();
+        let launch = RemoteLaunch::new(url);
+        let way = Way::new(&Clients::default(), &launch).await.unwrap();
         let auth: RemoteAuth = serde_json::from_value(auth).unwrap();
         auth.check().unwrap();
         let target = Target {
@@ -41,6 +48,7 @@ impl Place {
             auth,
             way,
             private: false,
+            known: Arc::clone(&self.known),
         };
         let project = ProjectName::local();
         let vault = Vault::open(self.folder.path(), project, self.store.clone());
@@ -82,8 +90,12 @@ async fn browse(link: &str) -> SignInAnswer {
     brought
 }
 
+async fn begin(credentials: &Credentials) -> Result<SignInLink, SignInError> {
+    credentials.begin(CALLBACK, SignInTrust::Remembered).await
+}
+
 async fn sign_in(credentials: &Credentials) {
-    let begun = credentials.begin(CALLBACK).await.unwrap();
+    let begun = begin(credentials).await.unwrap();
     assert_eq!(credentials.view().link.unwrap().link, begun.link);
     let brought = browse(&begun.link).await;
     assert!(credentials.awaits(&brought.state));
@@ -266,7 +278,7 @@ async fn the_gateway_signs_in_by_itself_with_client_credentials() {
     peer.expire_access_tokens();
     assert_eq!(call(&credentials, &url, "whoami").await.unwrap(), 200);
     assert_eq!(peer.count("POST /tenant-0/token client_credentials"), 3);
-    let link = credentials.begin(CALLBACK).await.unwrap_err();
+    let link = begin(&credentials).await.unwrap_err();
     assert!(matches!(link, SignInError::NotTaken { .. }));
     assert_eq!(credentials.view().state, SignInState::NotTaken);
     let wrong = place.open(&url, auth("guessed")).await;
@@ -288,7 +300,7 @@ async fn a_configured_client_goes_before_a_document_and_that_before_registration
     for (auth, id) in [(by_hand, "by-hand"), (by_document, document)] {
         let place = Place::new().await;
         let credentials = place.open(&url, auth).await;
-        let link = Url::parse(&credentials.begin(CALLBACK).await.unwrap().link).unwrap();
+        let link = Url::parse(&begin(&credentials).await.unwrap().link).unwrap();
         let asked = link.query_pairs().find(|(name, _)| name == "client_id");
         assert_eq!(asked.unwrap().1, id);
         sign_in(&credentials).await;
@@ -311,7 +323,7 @@ async fn an_answer_counts_only_from_who_was_asked() {
         });
         let place = Place::new().await;
         let credentials = place.open(&peer.mcp_url(), auto()).await;
-        let begun = credentials.begin(CALLBACK).await.unwrap();
+        let begun = begin(&credentials).await.unwrap();
         let brought = browse(&begun.link).await;
         let refused = credentials.finish(brought.clone()).await.unwrap_err();
         assert!(matches!(refused, SignInError::Issuer { .. }), "{refused}");
@@ -332,7 +344,7 @@ async fn an_answer_is_taken_once_and_no_other_is() {
     let peer = AuthServer::start(AuthOptions::default());
     let (place, url) = (Place::new().await, peer.mcp_url());
     let credentials = place.open(&url, auto()).await;
-    let begun = credentials.begin(CALLBACK).await.unwrap();
+    let begun = begin(&credentials).await.unwrap();
     let brought = browse(&begun.link).await;
     let mut forged = brought.clone();
     forged.state = "guessed".into();
@@ -353,7 +365,7 @@ async fn a_person_may_say_no() {
     });
     let place = Place::new().await;
     let credentials = place.open(&peer.mcp_url(), auto()).await;
-    let begun = credentials.begin(CALLBACK).await.unwrap();
+    let begun = begin(&credentials).await.unwrap();
     let brought = browse(&begun.link).await;
     let refused = credentials.finish(brought).await.unwrap_err();
     assert!(refused.to_string().contains("access_denied"), "{refused}");

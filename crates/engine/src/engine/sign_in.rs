@@ -9,7 +9,7 @@ use gantry_model::status::State;
 
 use super::Engine;
 use crate::credentials::{
-    Credentials, SignInAnswer, SignInError, SignInLink, SignInState, SignInView,
+    Credentials, SignInAnswer, SignInError, SignInLink, SignInState, SignInTrust, SignInView,
 };
 use crate::error::EngineError;
 use crate::server::handle::{Order, ServerHandle};
@@ -29,13 +29,18 @@ impl Engine {
         by: &Caller,
         server: &str,
         redirect_uri: &str,
+        trust: SignInTrust,
     ) -> Result<SignInLink, EngineError> {
         self.admit()?;
         let handle = self.of_sign_in(server)?;
         let credentials = taken(&handle)?;
-        self.note(by, "server.sign_in", handle.name.as_str(), "")
+        let detail = match trust {
+            SignInTrust::Remembered => "",
+            SignInTrust::Anew => "at whichever authorization server it names",
+        };
+        self.note(by, "server.sign_in", handle.name.as_str(), detail)
             .await?;
-        Ok(credentials.begin(redirect_uri).await?)
+        Ok(credentials.begin(redirect_uri, trust).await?)
     }
 
     /// Takes what a browser brought back, once, and has a server that waited for it started.
@@ -53,7 +58,11 @@ impl Engine {
         events.report(&handle.name, EventKind::SignedIn, what);
         let waits = matches!(
             handle.status.borrow().state,
-            State::NeedsSignIn | State::Failed | State::BackingOff | State::Disconnected
+            State::NeedsSignIn
+                | State::Starting
+                | State::Failed
+                | State::BackingOff
+                | State::Disconnected
         );
         if waits {
             // Further lives that waited, too, begin anew when they are needed.

@@ -63,7 +63,7 @@ pub(super) fn input_required(
         if member.is("inputRequests") {
             for request in member.value.members().take(REQUESTS + 1) {
                 let key = request.key.string().unwrap_or_default();
-                let asked = asked_for(&key, request.value, &server.redactor);
+                let asked = asked_for(&key, request.value, &server.known.redactor());
                 let wrong = || broken(server, "it needs something that no client can do");
                 requests.push(asked.ok_or_else(wrong)?);
             }
@@ -220,7 +220,7 @@ impl Asker<'_> {
             params: asked
                 .params
                 .as_ref()
-                .map(|params| clean(params.as_raw(), &self.server.redactor)),
+                .map(|params| clean(params.as_raw(), &self.server.known.redactor())),
         });
         let said = self.ask(requests.collect()).await?;
         let answers = asked.into_iter().enumerate().filter_map(|(place, asked)| {

@@ -60,6 +60,7 @@ impl Router {
         ticket.on_drop(CallStatus::Cancelled, "call.cancelled");
         let counted = self.figures.begin(begun);
         let joined = self.join(&request, &target, hearer, begun).await;
+        let redactor = target.redactor();
         let joined = joined.map_err(|error| answer::hide(error, &redactor));
         let (status, code, error) = match &joined {
             Ok(_) => (CallStatus::Ok, None, None),

@@ -1,7 +1,7 @@
 //! What a request is for: which server, which tool, prompt or resource, under which grant class.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use gantry_model::caller::{Caller, Context, KeyKind};
 use gantry_model::era::headers::name_of;
@@ -18,6 +18,14 @@ use crate::native::Native;
 use crate::request::{Lists, Request, Scope};
 use crate::server::handle::ServerHandle;
 use crate::transport::http::Head;
+
+/// What hides nothing, for what no server has secrets in.
+static NOTHING_HIDDEN: LazyLock<Arc<Redactor>> = LazyLock::new(Arc::default);
+
+/// Returns what hides nothing.
+pub(super) fn nothing_hidden() -> Arc<Redactor> {
+    Arc::clone(&NOTHING_HIDDEN)
+}
 
 /// Where a call is carried out.
 pub(super) enum Place {
@@ -285,8 +293,8 @@ impl Target<'_> {
 
     pub(super) fn redactor(&self) -> Arc<Redactor> {
         match &self.place {
-            Place::Server(server) => Arc::clone(&server.redactor),
-            Place::Native(_) => Arc::new(Redactor::default()),
+            Place::Server(server) => server.known.shared(),
+            Place::Native(_) => nothing_hidden(),
         }
     }
 

@@ -11,7 +11,6 @@ use gantry_model::event::EventKind;
 use gantry_model::id::ServerId;
 use gantry_model::mcp::ClientCan;
 use gantry_model::restart::History;
-use gantry_model::secret::Redactor;
 use gantry_model::spec::{Launch, ServerSpec};
 use gantry_model::status::State;
 use gantry_sandbox::Meter;
@@ -20,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::handle::{Live, ServerHandle};
+use super::known::KnownSecrets;
 use super::link::Counters;
 use super::logs::Logs;
 use super::profiles::Profiles;
@@ -41,7 +41,8 @@ pub(crate) struct Begins {
     pub(crate) live: Live,
     pub(crate) catalog: Arc<ArcSwap<ServerCatalog>>,
     pub(crate) logs: Arc<Logs>,
-    pub(crate) redactor: Arc<Redactor>,
+    /// What is taken out of all that it says.
+    pub(crate) known: Arc<KnownSecrets>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) stop: CancellationToken,
     /// What the server is told that its client can do.
@@ -83,7 +84,7 @@ impl Begins {
                 let cell = shown_usage.lock().ok()?;
                 cell.as_ref().map(Meter::read)
             }),
-            redactor: self.redactor,
+            known: self.known,
             waiting: Arc::default(),
             credentials: self.credentials.clone(),
             retries: Arc::default(),

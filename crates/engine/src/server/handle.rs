@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use gantry_model::id::{ServerId, ServerName};
-use gantry_model::secret::Redactor;
 use gantry_model::spec::ServerSpec;
 use gantry_model::status::State;
 use gantry_sandbox::Usage;
@@ -15,6 +14,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::known::KnownSecrets;
 use super::link::{BreakerView, Counters, Link};
 use super::logs::Logs;
 use super::pending::QueueView;
@@ -64,7 +64,8 @@ pub(crate) struct ServerHandle {
     pub(crate) logs: Arc<Logs>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) usage: Arc<dyn Fn() -> Option<Usage> + Send + Sync>,
-    pub(crate) redactor: Arc<Redactor>,
+    /// What is taken out of all that it says.
+    pub(crate) known: Arc<KnownSecrets>,
     /// What a remote server is shown of us, unless its spec says that itself.
     pub(crate) credentials: Option<Credentials>,
     /// How many callers wait for the server to come up.

@@ -189,7 +189,7 @@ fn judge_probe(link: &Link, answer: Answer) -> Result<Option<Hello>, GreetError>
         Answer::Failed(failure) => return Err(GreetError::Cut(failure.clone())),
     };
     match classify_probe_answer(outcome) {
-        Probe::Stateless(hello) => Ok(Some(Hello::keep(&hello, link.logs.redactor()))),
+        Probe::Stateless(hello) => Ok(Some(Hello::keep(&hello, &link.logs.redactor()))),
         Probe::Initialize => Ok(None),
         Probe::Failed(error) => Err(error.into()),
     }
@@ -202,7 +202,7 @@ async fn initialize(
     let asked = link.ask_begin("initialize", Some(&initialize_params(identity, can)));
     match asked.map_err(GreetError::Cut)?.answer().await {
         Answer::Result(raw) => {
-            let hello = Hello::keep(&read_initialize(trusted(&raw))?, link.logs.redactor());
+            let hello = Hello::keep(&read_initialize(trusted(&raw))?, &link.logs.redactor());
             link.speak(hello.version);
             link.tell("notifications/initialized", None);
             Ok(hello)

@@ -4,9 +4,11 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use arc_swap::Guard;
 use gantry_model::naming::is_invisible;
 use gantry_model::secret::Redactor;
 
+use super::known::KnownSecrets;
 use crate::clock::unix_ms;
 
 const RING_BYTES: usize = 64 * 1024;
@@ -44,7 +46,7 @@ pub struct LogLine {
 /// The last 64 KiB of what a server said.
 pub(crate) struct Logs {
     state: Mutex<State>,
-    redactor: Arc<Redactor>,
+    known: Arc<KnownSecrets>,
 }
 
 #[derive(Default)]
@@ -58,16 +60,21 @@ struct State {
 }
 
 impl Logs {
-    pub(crate) fn new(redactor: Arc<Redactor>) -> Self {
+    pub(crate) fn new(known: Arc<KnownSecrets>) -> Self {
         Self {
             state: Mutex::default(),
-            redactor,
+            known,
         }
     }
 
     /// Returns what takes the server's secrets out of what it says.
-    pub(crate) fn redactor(&self) -> &Redactor {
-        &self.redactor
+    pub(crate) fn redactor(&self) -> Guard<Arc<Redactor>> {
+        self.known.redactor()
+    }
+
+    /// Returns the secrets that are known of the server.
+    pub(crate) fn known(&self) -> Arc<KnownSecrets> {
+        Arc::clone(&self.known)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -77,19 +84,19 @@ impl Logs {
     /// Notes that what comes now is of a new life of the server.
     pub(crate) fn begin_life(&self) {
         let mut state = self.lock();
-        state.end_line(&self.redactor);
+        state.end_line(&self.redactor());
         state.earlier = state.lines.len();
     }
 
     /// Takes bytes of stderr as they come; a line without an end is cut.
     pub(crate) fn stderr(&self, bytes: &[u8]) {
-        let mut state = self.lock();
+        let (mut state, redactor) = (self.lock(), self.redactor());
         for chunk in bytes.split_inclusive(|byte| *byte == b'\n') {
             let content = chunk.strip_suffix(b"\n");
             escape_into(&mut state.partial, content.unwrap_or(chunk));
-            state.cut(&self.redactor);
+            state.cut(&redactor);
             if content.is_some() {
-                state.end_line(&self.redactor);
+                state.end_line(&redactor);
             }
         }
     }
@@ -107,7 +114,7 @@ impl Logs {
     fn take(&self, stream: LogStream, bytes: &[u8], most: usize) {
         let mut text = String::new();
         escape_into(&mut text, &bytes[..bytes.len().min(most + OVERLAP)]);
-        let mut text = self.redactor.redact(&text).into_owned();
+        let mut text = self.redactor().redact(&text).into_owned();
         text.truncate(text.floor_char_boundary(most));
         self.lock().push(stream, text);
     }
@@ -115,7 +122,7 @@ impl Logs {
     /// Returns the last lines, oldest first.
     pub(crate) fn last(&self, count: usize) -> Vec<LogLine> {
         let state = self.lock();
-        let partial = state.partial_line(&self.redactor);
+        let partial = state.partial_line(&self.redactor());
         let skip = (state.lines.len() + usize::from(partial.is_some())).saturating_sub(count);
         let lines = state.lines.iter().cloned().chain(partial);
         lines.skip(skip).collect()
@@ -124,7 +131,7 @@ impl Logs {
     /// Returns the last lines of stderr of this life as one text, for the reason of a crash.
     pub(crate) fn stderr_tail(&self) -> String {
         let state = self.lock();
-        let partial = state.partial_line(&self.redactor);
+        let partial = state.partial_line(&self.redactor());
         let lines = state.lines.iter().skip(state.earlier).chain(&partial);
         let stderr: Vec<_> = lines
             .filter(|line| line.stream == LogStream::Stderr)
@@ -232,7 +239,7 @@ mod tests {
     fn a_secret_is_not_kept_wherever_a_line_is_cut() {
         // fault K2
         let secret = SecretText::new("hunter22-hunter22".to_owned());
-        let logs = Logs::new(Arc::new(Redactor::new([&secret])));
+        let logs = Logs::new(Arc::new(KnownSecrets::new(vec![secret.clone()])));
         for before in LINE_BYTES - 20..LINE_BYTES + 20 {
             let text = format!(
                 "{}{}{}",

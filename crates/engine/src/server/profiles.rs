@@ -187,7 +187,7 @@ impl Profiles {
             live: Live::Cold,
             catalog: Arc::new(ArcSwap::from_pointee(catalog)),
             logs: Arc::clone(&server.logs),
-            redactor: Arc::clone(&server.redactor),
+            known: Arc::clone(&server.known),
             counters: Arc::clone(&server.counters),
             stop: server.stop.child_token(),
             declares: can,

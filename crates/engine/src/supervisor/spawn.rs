@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use gantry_model::id::ServerId;
 use gantry_model::mcp::ClientCan;
-use gantry_model::secret::Redactor;
+use gantry_model::secret::SecretText;
 use gantry_model::spec::{AuthKind, Launch, ServerSpec, Start};
 use gantry_model::status::State;
 use tracing::warn;
@@ -16,6 +16,7 @@ use crate::catalog::ServerCatalog;
 use crate::credentials::{Credentials, Target};
 use crate::server::begins::Begins;
 use crate::server::handle::{Live, ServerHandle};
+use crate::server::known::KnownSecrets;
 use crate::server::listing::Listing;
 use crate::server::logs::Logs;
 use crate::transport::http::Way;
@@ -41,8 +42,8 @@ impl Supervisor {
                 (State::Starting, Live::Starting, remembered)
             }
         };
-        let redactor = Arc::new(redactor(&spec));
-        let credentials = self.credentials(id, &spec).await;
+        let known = Arc::new(KnownSecrets::new(secrets(&spec)));
+        let credentials = self.credentials(id, &spec, &known).await;
         let tools = remembered.tools.len();
         let begins = Begins {
             id,
@@ -50,8 +51,8 @@ impl Supervisor {
             first,
             live,
             catalog: Arc::new(ArcSwap::from_pointee(remembered)),
-            logs: Arc::new(Logs::new(Arc::clone(&redactor))),
-            redactor,
+            logs: Arc::new(Logs::new(Arc::clone(&known))),
+            known,
             counters: Arc::default(),
             stop: self.stopping.child_token(),
             declares: ClientCan::NOTHING,
@@ -71,7 +72,12 @@ impl Supervisor {
 
     /// Takes up what was kept of the sign-in to a remote server, unless a person's own header or the
     /// spec says that there is none.
-    async fn credentials(&self, id: ServerId, spec: &ServerSpec) -> Option<Credentials> {
+    async fn credentials(
+        &self,
+        id: ServerId,
+        spec: &ServerSpec,
+        known: &Arc<KnownSecrets>,
+    ) -> Option<Credentials> {
         let Launch::Remote(remote) = &spec.launch else {
             return None;
         };
@@ -80,7 +86,7 @@ impl Supervisor {
         if is_off || spec.needs_approval.is_some() {
             return None;
         }
-        let way = match Way::new(&self.around.clients, remote) {
+        let way = match Way::new(&self.around.clients, remote).await {
             Ok(way) => way,
             Err(error) => {
                 warn!(server = %spec.name, %error, "the server cannot be signed in to");
@@ -93,6 +99,7 @@ impl Supervisor {
             auth: remote.auth.clone(),
             way,
             private: remote.allow_private,
+            known: Arc::clone(known),
         };
         let drawer = self.around.vault.drawer(spec.name.clone(), id);
         let tracker = self.around.tracker.clone();
@@ -118,9 +125,9 @@ impl Supervisor {
 }
 
 /// What a server is given may be a secret of its own.
-fn redactor(spec: &ServerSpec) -> Redactor {
+fn secrets(spec: &ServerSpec) -> Vec<SecretText> {
     match &spec.launch {
-        Launch::Process(process) => Redactor::new(&process.secrets()),
-        Launch::Remote(remote) => Redactor::new(&remote.secrets()),
+        Launch::Process(process) => process.secrets(),
+        Launch::Remote(remote) => remote.secrets(),
     }
 }

@@ -3,6 +3,7 @@
 //! origin, and keeps no more of an answer than its bound. Entry points: [`Clients`], [`Remote`].
 
 mod address;
+mod authorities;
 mod body;
 mod client;
 mod error;

@@ -8,13 +8,14 @@ use axum::Router;
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use gantry_engine::{EngineError, SignInAnswer, SignInError};
+use gantry_engine::{EngineError, SignInAnswer, SignInError, SignInTrust};
 use http::header::HOST;
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::body::json;
+use super::query::Asked;
 use super::views::{Link, SignInStatus};
 use super::{Api, Named, Who, html};
 use crate::http::error::{Problem, ProblemDocument};
@@ -35,28 +36,45 @@ pub(super) fn public_routes() -> Router<Api> {
     Router::new().route("/oauth/callback", get(callback))
 }
 
+/// How a sign-in begins.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Beginning {
+    /// Signs in at whichever authorization server the server names now, even if the configured
+    /// client was used at another before.
+    #[serde(default)]
+    again: bool,
+}
+
 /// Makes a link at which a person signs in to a remote server. Its answer comes to
 /// `/oauth/callback` under the name that this request was addressed to.
 #[utoipa::path(post, path = "/api/v1/mcp/servers/{server}/auth", tag = "servers", operation_id = "sign_in",
-    params(("server" = String, Path, description = "Its name or id.")), responses(
+    params(("server" = String, Path, description = "Its name or id."), Beginning), responses(
     (status = 201, description = "The link.", body = Link),
     (status = 404, description = "`server.unknown`: there is none.", body = ProblemDocument<'static>,
         content_type = "application/problem+json"),
     (status = 409, description = "`sign_in.not_taken`: the server takes no sign-in.",
         body = ProblemDocument<'static>, content_type = "application/problem+json"),
-    (status = 502, description = "`sign_in.unavailable`: its authorization server cannot be used.",
+    (status = 502, description = "`sign_in.unavailable`: its authorization server cannot be used; \
+        `sign_in.moved`: it names another than the configured client was used at.",
         body = ProblemDocument<'static>, content_type = "application/problem+json"),
 ))]
 pub(super) async fn begin(
     State(api): State<Api>,
     Who(caller): Who,
     Named(server): Named,
+    Asked(beginning): Asked<Beginning>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let redirect_uri = redirect_uri(&headers);
+    let trust = match beginning.again {
+        true => SignInTrust::Anew,
+        false => SignInTrust::Remembered,
+    };
     let begun = api
         .engine()
-        .begin_sign_in(&caller, &server, &redirect_uri)
+        .begin_sign_in(&caller, &server, &redirect_uri, trust)
         .await?;
     Ok(json(StatusCode::CREATED, &Link::of(begun)))
 }

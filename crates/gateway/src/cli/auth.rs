@@ -26,8 +26,12 @@ pub(super) struct Options {
     /// The server, by name or id
     server: String,
     /// Sign out: forget the tokens, and have them revoked
-    #[arg(long, conflicts_with_all = ["no_browser", "wait"])]
+    #[arg(long, conflicts_with_all = ["again", "no_browser", "wait"])]
     remove: bool,
+    /// Sign in at whichever authorization server the server names now, even if it was another
+    /// before
+    #[arg(long)]
+    again: bool,
     /// Show the link and open no browser
     #[arg(long)]
     no_browser: bool,
@@ -48,15 +52,17 @@ pub(super) async fn run(
     let path = format!("/api/v1/mcp/servers/{}/auth", segment(&options.server));
     if options.remove {
         client.delete(&path).await?;
-        let told = match options.json {
-            true => json!({"server": options.server, "state": "signed_out"}).to_string(),
-            false => format!("signed out of {}", Screen::safe(&options.server)),
-        };
-        screen.line(&told);
+        let value = json!({"server": options.server, "state": "signed_out"});
+        let line = format!("signed out of {}", options.server);
+        screen.outcome(options.json, &value, &line);
         return Ok(ExitCode::SUCCESS);
     }
     let before = number(&client.get(&path).await?, "/signed_in_ms");
-    let begun = client.post(&path, None).await?;
+    let beginning = match options.again {
+        true => format!("{path}?again=true"),
+        false => path.clone(),
+    };
+    let begun = client.post(&beginning, None).await?;
     let link = text(&begun, "/link");
     show(&link, &begun, options, screen);
     let status = signed_in(&client, &path, before, options).await?;

@@ -10,8 +10,7 @@ use super::await_server;
 use super::client::segment;
 use super::failure::Failure;
 use super::find::Role;
-use super::format::{pretty, text, time_span};
-use super::screen::Screen;
+use super::format::{text, time_span};
 
 /// What `gantry restart` takes.
 #[derive(Debug, Args)]
@@ -40,11 +39,7 @@ pub(super) async fn run(
     if !options.no_wait {
         server = await_server::settled(&client, &options.server, screen, options.wait).await?;
     }
-    if options.json {
-        screen.line(&pretty(&server));
-    } else {
-        let line = format!("{} is {}", text(&server, "/name"), text(&server, "/state"));
-        screen.line(&Screen::safe(&line));
-    }
+    let line = format!("{} is {}", text(&server, "/name"), text(&server, "/state"));
+    screen.outcome(options.json, &server, &line);
     Ok(ExitCode::SUCCESS)
 }

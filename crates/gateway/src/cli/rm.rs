@@ -9,8 +9,7 @@ use super::Surroundings;
 use super::client::segment;
 use super::failure::Failure;
 use super::find::Role;
-use super::format::{pretty, text};
-use super::screen::Screen;
+use super::format::text;
 
 /// What `gantry rm` takes.
 #[derive(Debug, Args)]
@@ -32,10 +31,7 @@ pub(super) async fn run(
     let server = client.get(&path).await?;
     client.delete(&path).await?;
     let name = text(&server, "/name");
-    if options.json {
-        screen.line(&pretty(&json!({"removed": name})));
-    } else {
-        screen.line(&Screen::safe(&format!("{name} is removed")));
-    }
+    let line = format!("{name} is removed");
+    screen.outcome(options.json, &json!({"removed": name}), &line);
     Ok(ExitCode::SUCCESS)
 }

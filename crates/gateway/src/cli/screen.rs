@@ -6,6 +6,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 use gantry_model::naming::is_invisible;
+use serde_json::Value;
 
 use crate::config::env::Environment;
 
@@ -58,6 +59,14 @@ impl Screen {
     pub(super) fn is_seen(&self, text: &str) -> bool {
         let mut out = io::stdout().lock();
         writeln!(out, "{text}").and_then(|()| out.flush()).is_ok()
+    }
+
+    /// Prints what came of a verb, as JSON if that is wanted, else as a line, made harmless.
+    pub(super) fn outcome(&self, as_json: bool, value: &Value, line: &str) {
+        match as_json {
+            true => self.line(&format::pretty(value)),
+            false => self.line(&Self::safe(line)),
+        }
     }
 
     /// Prints rows under a heading, as wide as the terminal.

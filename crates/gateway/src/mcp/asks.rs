@@ -202,9 +202,13 @@ mod tests {
     }
 
     fn load() -> Load {
+        loaded(1)
+    }
+
+    fn loaded(bytes: usize) -> Load {
         let seats = Arc::new(Seats::default());
         let seat = seats.seat(&"a".parse().unwrap(), 1).unwrap();
-        seat.load(1).unwrap()
+        seat.load(bytes).unwrap()
     }
 
     fn ask(keys: &[&str]) -> (Ask, oneshot::Receiver<AskAnswer>) {
@@ -257,8 +261,8 @@ mod tests {
     async fn answers_that_wait_for_others_are_bounded() {
         let asks = Arc::new(Asks::default());
         let (ask, said) = ask(&["a", "b"]);
-        let (entered, _) = asks.enter(session('1'), ask, load());
-        let long = "x".repeat(BYTES_PER_AGENT);
+        let (entered, _) = asks.enter(session('1'), ask, loaded(BYTES_PER_AGENT - 9));
+        let long = "x".repeat(9);
         let first = entered.ids[0];
         let first = format!(r#"{{"jsonrpc":"2.0","id":{first},"result":{{"text":"{long}"}}}}"#);
         assert!(answered(&asks, session('1'), &first));

@@ -1,6 +1,9 @@
 //! Signing in to remote servers, through the real binary, against a local authorization server. The
 //! tests play the person's browser: they follow the link and bring the answer back.
 
+mod hidden;
+mod trust;
+
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::url::check_url;
 use crate::secret::REDACTED;
 
 /// How a remote server is signed in to.
@@ -19,6 +20,9 @@ pub struct RemoteAuth {
     /// Its secret, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<String>,
+    /// The authorization server that the client is known to; the client is shown to no other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
     /// Where the document stands that describes this gateway as a client, for authorization
     /// servers that take its URL for a client id.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,7 +64,6 @@ impl RemoteAuth {
     /// Checks what types cannot say.
     pub fn check(&self) -> Result<(), AuthFieldError> {
         let wrong = |field, why| Err(AuthFieldError { field, why });
-        let visible = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic());
         if self.kind == AuthKind::ClientCredentials {
             if self.client_id.is_none() {
                 return wrong("client_id", "is needed for client credentials");
@@ -80,6 +83,10 @@ impl RemoteAuth {
                 return wrong(field, "must be visible ASCII without blanks");
             }
         }
+        if self.issuer.as_deref().is_some_and(|url| !is_issuer(url)) {
+            let why = "must be an `https` URL without a query; `http` only on this machine";
+            return wrong("issuer", why);
+        }
         if let Some(url) = &self.client_metadata_url {
             let rest = url.strip_prefix("https://").unwrap_or_default();
             let path = rest.split_once('/').map(|(_, path)| path);
@@ -94,6 +101,34 @@ impl RemoteAuth {
     }
 }
 
+fn visible(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// Tells whether a text can name an authorization server (RFC 8414, section 2).
+fn is_issuer(url: &str) -> bool {
+    if !visible(url) || url.contains(['?', '#']) || check_url(url).is_err() {
+        return false;
+    }
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return false;
+    };
+    let authority = rest.split('/').next().unwrap_or_default();
+    scheme == "https" || scheme == "http" && is_loopback(authority)
+}
+
+/// Tells whether the host of an authority is this machine itself.
+fn is_loopback(authority: &str) -> bool {
+    let host = match authority.strip_prefix('[') {
+        Some(address) => address.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    };
+    // Unusual spellings of addresses were refused before.
+    let is_number = |text: &str| text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let is_local = host.strip_prefix("127.").is_some_and(is_number);
+    host.eq_ignore_ascii_case("localhost") || host == "::1" || is_local
+}
+
 impl fmt::Debug for RemoteAuth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RemoteAuth")
@@ -103,6 +138,7 @@ impl fmt::Debug for RemoteAuth {
                 "client_secret",
                 &self.client_secret.as_ref().map(|_| REDACTED),
             )
+            .field("issuer", &self.issuer)
             .field("client_metadata_url", &self.client_metadata_url)
             .field("scopes", &self.scopes)
             .finish()
@@ -131,9 +167,30 @@ mod tests {
             assert_eq!(field(document), "client_metadata_url", "{url}");
         }
         assert_eq!(field(serde_json::json!({"scopes": ["a b"]})), "scopes");
+        for url in [
+            "http://login.example",
+            "http://127.login.example",
+            "http://127.1",
+            "https://a/b?c",
+            "https://a/#b",
+            "https://me@a",
+            "ftp://a",
+            "a",
+        ] {
+            let issuer = serde_json::json!({ "issuer": url });
+            assert_eq!(field(issuer), "issuer", "{url}");
+        }
+        for url in [
+            "https://login.example/tenant",
+            "http://127.0.0.1:9/a",
+            "http://[::1]:9",
+        ] {
+            let issuer = serde_json::json!({ "issuer": url });
+            assert!(auth(issuer).check().is_ok(), "{url}");
+        }
         assert!(RemoteAuth::default().check().is_ok());
         let whole = serde_json::json!({"kind": kind, "client_id": "a", "client_secret": "s",
-            "client_metadata_url": "https://a/b.json", "scopes": ["x"]});
+            "issuer": "https://a", "client_metadata_url": "https://a/b.json", "scopes": ["x"]});
         assert!(auth(whole).check().is_ok());
     }
 

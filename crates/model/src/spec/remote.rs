@@ -180,7 +180,8 @@ impl RemoteError {
                 "write a name of letters, digits and `-`, and a value of one line".to_owned()
             }
             Self::Auth(_) => {
-                "`auth` takes `kind`, `client_id`, `client_secret`, `client_metadata_url`, `scopes`"
+                "`auth` takes `kind`, `client_id`, `client_secret`, `issuer`, `client_metadata_url`, \
+                 `scopes`"
                     .to_owned()
             }
             Self::Reconnect(_) => {

@@ -96,10 +96,6 @@ impl RemoteLaunch {
                 take(value);
             }
         }
-        self.auth
-            .client_secret
-            .iter()
-            .for_each(|secret| take(secret));
         let login = self.proxy.as_deref().and_then(userinfo);
         if let Some((_, password)) = login.and_then(|login| login.split_once(':')) {
             take(password);

@@ -11,6 +11,10 @@ use crate::wait::now;
 pub(super) struct Book {
     /// Which authorization server the MCP server trusts.
     pub(super) tenant: u32,
+    /// Which one it names instead.
+    pub(super) named: Option<String>,
+    /// Whom this one pretends to be.
+    pub(super) posed: Option<String>,
     /// Ids, with secret and where answers may go.
     pub(super) registered: BTreeMap<String, Registered>,
     pub(super) codes: BTreeMap<String, Code>,

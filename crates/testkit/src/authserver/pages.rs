@@ -11,10 +11,14 @@ use super::{Inner, IssuerSaid};
 
 impl Inner {
     pub(super) fn resource_metadata(&self) -> Answer {
-        let tenant = self.book().tenant;
+        let (tenant, named) = {
+            let book = self.book();
+            (book.tenant, book.named.clone())
+        };
+        let named = named.unwrap_or_else(|| self.issuer(tenant));
         let document = json!({
             "resource": self.url("/mcp"),
-            "authorization_servers": [self.issuer(tenant)],
+            "authorization_servers": [named],
             "scopes_supported": ["mcp"],
         });
         Answer::json(200, &document)
@@ -24,14 +28,29 @@ impl Inner {
         let Ok(tenant) = tenant.parse() else {
             return Answer::new(404);
         };
+        Answer::json(200, &self.document(tenant))
+    }
+
+    /// Answers with metadata in the name of somebody else.
+    pub(super) fn forged(&self) -> Answer {
+        let Some(posed) = self.book().posed.clone() else {
+            return Answer::new(404);
+        };
+        let mut document = self.document(0);
+        document["issuer"] = posed.into();
+        Answer::json(200, &document)
+    }
+
+    fn document(&self, tenant: u32) -> Value {
         let issuer = self.issuer(tenant);
+        let token = format!("{issuer}/token");
+        let token = self.options.token_endpoint.clone().unwrap_or(token);
         let mut document = json!({
             "issuer": issuer,
             "authorization_endpoint": format!("{issuer}/authorize"),
-            "token_endpoint": format!("{issuer}/token"),
+            "token_endpoint": token,
             "revocation_endpoint": format!("{issuer}/revoke"),
             "response_types_supported": ["code"],
-            "code_challenge_methods_supported": ["S256"],
             "scopes_supported": ["mcp", "admin", "offline_access"],
             "token_endpoint_auth_methods_supported": ["none", "client_secret_post", "client_secret_basic"],
             "authorization_response_iss_parameter_supported": true,
@@ -40,7 +59,10 @@ impl Inner {
         if self.options.registration {
             document["registration_endpoint"] = format!("{issuer}/register").into();
         }
-        Answer::json(200, &document)
+        if self.options.pkce {
+            document["code_challenge_methods_supported"] = json!(["S256"]);
+        }
+        document
     }
 
     pub(super) fn register(&self, asked: &Asked) -> Answer {
@@ -75,7 +97,7 @@ impl Inner {
         let mut book = self.book();
         let known = match book.registered.get(&client) {
             Some(registered) => registered.redirects.contains(&redirect),
-            None => self.is_known(&client) && redirect.starts_with("http://127.0.0.1:"),
+            None => self.is_known(&client) && redirect.starts_with("http://127.0.0."),
         };
         if !known {
             return refusal("unauthorized_client");

@@ -1,16 +1,27 @@
 //! The MCP server that is protected: streamable HTTP of the handshake era, without sessions. Its tool
-//! `whoami` needs the scope `mcp`, `administer` needs `admin` too.
+//! `whoami` needs the scope `mcp`, `administer` needs `admin` too; `parrot` repeats the token that it
+//! was shown, in the way that its argument `how` says.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::Inner;
 use super::wire::{Answer, Asked};
+use crate::wait::eventually;
+
+/// How long who shows no token waits at most.
+const LONGEST_SILENCE: Duration = Duration::from_secs(120);
 
 impl Inner {
     /// Answers a message, if its token opens the door.
     pub(super) fn resource(&self, asked: &Asked) -> Answer {
         let message: Value = serde_json::from_slice(&asked.body).unwrap_or_default();
         let wants_admin = message["params"]["name"] == "administer";
+        if self.options.silent && token(asked).is_empty() {
+            self.say_nothing();
+        }
         let scopes = self.book().scopes(token(asked)).cloned();
         let Some(scopes) = scopes.filter(|scopes| scopes.contains("mcp")) else {
             return self.refused(401, "invalid_token", "mcp");
@@ -24,15 +35,20 @@ impl Inner {
         let result = match message["method"].as_str().unwrap_or_default() {
             "initialize" => json!({
                 "protocolVersion": "2025-11-25",
-                "capabilities": {"tools": {}},
+                "capabilities": {"tools": {}, "logging": {}},
                 "serverInfo": {"name": "protected", "version": "1"},
             }),
-            "tools/list" => json!({"tools": [tool("whoami"), tool("administer")]}),
+            "tools/list" => {
+                json!({"tools": [tool("whoami"), tool("administer"), tool("parrot")]})
+            }
+            "tools/call" if message["params"]["name"] == "parrot" => {
+                return parrot(asked, &message);
+            }
             "tools/call" => {
                 let held: Vec<&String> = scopes.iter().collect();
                 json!({"content": [{"type": "text", "text": json!({ "scopes": held }).to_string()}]})
             }
-            "ping" => json!({}),
+            "ping" | "logging/setLevel" => json!({}),
             method => {
                 let error = json!({"code": -32601, "message": format!("no `{method}` here")});
                 let answer = json!({"jsonrpc": "2.0", "id": message["id"], "error": error});
@@ -56,6 +72,12 @@ impl Inner {
         }
     }
 
+    /// Waits until nobody asks any more.
+    fn say_nothing(&self) {
+        let is_over = || self.over.load(Ordering::Relaxed);
+        eventually(LONGEST_SILENCE, is_over);
+    }
+
     fn refused(&self, status: u16, error: &str, scope: &str) -> Answer {
         let place = self.url("/.well-known/oauth-protected-resource/mcp");
         let challenge =
@@ -67,6 +89,32 @@ impl Inner {
 fn token(asked: &Asked) -> &str {
     let header = asked.header("authorization").unwrap_or_default();
     header.strip_prefix("Bearer ").unwrap_or_default()
+}
+
+/// Repeats the token where the call wants it: in the result, in an error, in the body of a failure,
+/// or in a log message before the result.
+fn parrot(asked: &Asked, message: &Value) -> Answer {
+    let (token, id) = (token(asked), &message["id"]);
+    let said = format!("I was shown {token} and will tell everybody");
+    let result = json!({"jsonrpc": "2.0", "id": id,
+        "result": {"content": [{"type": "text", "text": said}]}});
+    match message["params"]["arguments"]["how"].as_str() {
+        Some("error") => {
+            let error = json!({"code": -32000, "message": said, "data": {"token": said}});
+            Answer::json(200, &json!({"jsonrpc": "2.0", "id": id, "error": error}))
+        }
+        // Longer than what is quoted of a failure, so that a cut goes through the token.
+        Some("failure") => {
+            let before = "x".repeat(180);
+            Answer::json(500, &json!({"detail": format!("{before} {token}")}))
+        }
+        Some("log") => {
+            let log = json!({"jsonrpc": "2.0", "method": "notifications/message",
+                "params": {"level": "error", "data": said}});
+            Answer::events(&[log, result])
+        }
+        _ => Answer::json(200, &result),
+    }
 }
 
 fn tool(name: &str) -> Value {

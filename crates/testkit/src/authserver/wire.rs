@@ -67,6 +67,14 @@ impl Answer {
         answer
     }
 
+    /// Answers with messages as a stream of events.
+    pub(super) fn events(messages: &[Value]) -> Self {
+        let mut answer = Self::new(200).with("Content-Type", "text/event-stream");
+        let event = |message: &Value| format!("event: message\ndata: {message}\n\n");
+        answer.body = messages.iter().map(event).collect();
+        answer
+    }
+
     pub(super) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
         self

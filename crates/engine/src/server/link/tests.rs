@@ -3,16 +3,17 @@
 use bytes::Bytes;
 use gantry_model::jsonrpc::Raw;
 use gantry_model::mcp::{ClientCan, Method};
-use gantry_model::secret::{Redactor, SecretText};
+use gantry_model::secret::SecretText;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
 
 use super::*;
 use crate::request::{Client, Word};
+use crate::server::known::KnownSecrets;
 use crate::transport::stdio::{Inbox, LineWriter};
 
-fn link(lanes: u32, redactor: Redactor) -> (Arc<Link>, pipe::Receiver) {
+fn link(lanes: u32, known: KnownSecrets) -> (Arc<Link>, pipe::Receiver) {
     let (sender, receiver) = pipe::pipe().unwrap();
     let limits = LinkLimits {
         lanes,
@@ -24,7 +25,7 @@ fn link(lanes: u32, redactor: Redactor) -> (Arc<Link>, pipe::Receiver) {
     };
     let link = Link::new(
         Outbox::Pipe(LineWriter::new(sender, 1 << 20)),
-        Arc::new(Logs::new(Arc::new(redactor))),
+        Arc::new(Logs::new(Arc::new(known))),
         Arc::default(),
         limits,
         1,
@@ -66,7 +67,7 @@ fn call(link: &Arc<Link>) -> InFlight {
 
 #[tokio::test]
 async fn a_handshake_is_never_cancelled() {
-    let (link, receiver) = link(1, Redactor::default());
+    let (link, receiver) = link(1, KnownSecrets::default());
     let mut receiver = BufReader::new(receiver);
     for method in ["initialize", "server/discover", "tools/list"] {
         drop(link.ask_begin(method, None).unwrap());
@@ -86,7 +87,7 @@ async fn a_handshake_is_never_cancelled() {
 #[tokio::test]
 async fn what_cannot_be_sent_to_a_closed_input_says_so() {
     // fault P11
-    let (link, receiver) = link(1, Redactor::default());
+    let (link, receiver) = link(1, KnownSecrets::default());
     let first = call(&link);
     let second = call(&link);
     drop(receiver);
@@ -105,7 +106,7 @@ async fn what_cannot_be_sent_to_a_closed_input_says_so() {
 #[tokio::test(start_paused = true)]
 async fn a_server_is_mute_until_it_says_something() {
     // fault P5
-    let (link, _receiver) = link(1, Redactor::default());
+    let (link, _receiver) = link(1, KnownSecrets::default());
     let short = Deadline {
         quiet: Duration::from_secs(1),
         whole: Duration::from_secs(1),
@@ -135,7 +136,7 @@ async fn a_server_is_mute_until_it_says_something() {
 async fn progress_carries_no_secret_of_the_server() {
     // fault K2
     let secret = SecretText::new("hunter22-hunter22".to_owned());
-    let (link, _receiver) = link(1, Redactor::new([&secret]));
+    let (link, _receiver) = link(1, KnownSecrets::new(vec![secret.clone()]));
     let (voice, mut reports) = voice("{}", None);
     let id = link.new_id();
     let line = OneLine::request(id, "tools/call", None);
@@ -156,7 +157,7 @@ async fn progress_carries_no_secret_of_the_server() {
 #[tokio::test]
 async fn a_server_that_has_read_a_call_may_leave_the_others_unread() {
     // fault S13
-    let (link, receiver) = link(4, Redactor::default());
+    let (link, receiver) = link(4, KnownSecrets::default());
     let mut receiver = BufReader::with_capacity(64, receiver);
     let first = call(&link);
     let work = async {
@@ -196,7 +197,7 @@ async fn an_answer_without_an_id_is_for_the_only_call_there_is() {
             "error": {"code": error, "message": "x"}});
         Bytes::from(message.to_string())
     };
-    let (link, _receiver) = link(4, Redactor::default());
+    let (link, _receiver) = link(4, KnownSecrets::default());
     let only = call(&link);
     link.line(null(-32601));
     assert_eq!(link.pending.only_call(), Some(1), "any call may be meant");
@@ -231,7 +232,7 @@ fn is_lost(answer: Answer) -> bool {
 async fn an_answer_without_an_id_ends_the_call_that_no_other_answer_comes_for() {
     // fault S7
     let null = || Bytes::from_static(br#"{"jsonrpc":"2.0","id":null,"result":{}}"#);
-    let (link, _receiver) = link(8, Redactor::default());
+    let (link, _receiver) = link(8, KnownSecrets::default());
     let [first, second, third] = [(); 3].map(|()| call(&link));
     link.line(null());
     assert_eq!(link.queue().in_flight, 3, "any may be meant");
@@ -278,7 +279,7 @@ async fn asking() -> (
     InFlight,
     mpsc::Receiver<Asked>,
 ) {
-    let (link, receiver) = link(2, Redactor::default());
+    let (link, receiver) = link(2, KnownSecrets::default());
     let mut receiver = BufReader::new(receiver);
     let writer = Arc::clone(&link);
     link.tracker

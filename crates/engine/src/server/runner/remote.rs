@@ -15,7 +15,7 @@ use tracing::debug;
 use super::running::{Body, Running, Task};
 use super::{EndKind, Ended, Next, ServerRunner};
 use crate::clock::{jitter, unix_ms};
-use crate::credentials::Credentials;
+use crate::credentials::{Credentials, SignInTrust};
 use crate::server::handle::{Live, Order};
 use crate::server::link::{Link, Outbox};
 use crate::server::pending::Failure;
@@ -85,12 +85,13 @@ impl Far {
 
 impl ServerRunner {
     /// Opens a link to a remote server; nothing is sent before something is asked.
-    pub(super) fn open_remote(
+    pub(super) async fn open_remote(
         &self,
         launch: &RemoteLaunch,
         kind: Kind,
     ) -> Result<Running, HttpError> {
-        let remote = Remote::new(&self.around.clients, launch, self.credentials.clone())?;
+        let (credentials, known) = (self.credentials.clone(), self.logs.known());
+        let remote = Remote::new(&self.around.clients, launch, credentials, known).await?;
         let (outbox, out, closed) = HttpOutbox::new();
         let link = Arc::new(Link::new(
             Outbox::Http(outbox),
@@ -222,7 +223,10 @@ async fn offer_links(
         return std::future::pending().await;
     };
     loop {
-        let wait = match credentials.begin(&redirect_uri).await {
+        let wait = match credentials
+            .begin(&redirect_uri, SignInTrust::Remembered)
+            .await
+        {
             Ok(_link) => NEXT_LINK,
             Err(error) => {
                 debug!(%error, "no link can be offered yet");

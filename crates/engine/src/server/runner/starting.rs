@@ -64,7 +64,7 @@ impl ServerRunner {
             kind = far.first(launch.transport);
         }
         loop {
-            let running = match self.open_remote(launch, kind) {
+            let running = match self.open_remote(launch, kind).await {
                 Ok(running) => running,
                 Err(error) => return failed(error.to_string()),
             };

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 use gantry_model::spec::RemoteLaunch;
@@ -12,6 +12,7 @@ use reqwest::{Certificate, Client, ClientBuilder, Proxy};
 use url::Url;
 
 use super::address::{AddressPolicy, CheckedNames};
+use super::authorities;
 use super::error::HttpError;
 
 /// How long a connection may take, with its name and its encryption. fault H2
@@ -20,8 +21,6 @@ pub(super) const CONNECT: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_secs(30);
 /// How many idle connections are kept for one server.
 const IDLE_MOST: usize = 32;
-/// The longest file of certificates.
-const LONGEST_CA: u64 = 1 << 20;
 
 /// What makes one client different from another.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -39,7 +38,7 @@ pub(crate) struct Clients {
 
 impl Clients {
     /// Returns the client for a server, and the rules that its addresses are judged by.
-    pub(crate) fn client(
+    pub(crate) async fn client(
         &self,
         url: &Url,
         launch: &RemoteLaunch,
@@ -57,20 +56,27 @@ impl Clients {
             proxy: launch.proxy.clone(),
             ca_file: launch.ca_file.clone(),
         };
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = made.get(&key) {
+        // A file of certificates may change; who names one reads it at each start.
+        if let Some(file) = &key.ca_file {
+            let own = authorities::read(file).await;
+            let own = own.map_err(|why| setup(format!("`ca_file` cannot be read: {why}")))?;
+            return Ok((make(&key, own).map_err(setup)?, policy));
+        }
+        if let Some(client) = self.made().get(&key) {
             return Ok((client.clone(), policy));
         }
-        let client = make(&key).map_err(setup)?;
-        // A file of certificates may change; who names one reads it at each start.
-        if key.ca_file.is_none() {
-            made.insert(key, client.clone());
-        }
+        // Made without the lock: who comes second meanwhile throws its own away.
+        let client = make(&key, Vec::new()).map_err(setup)?;
+        let client = self.made().entry(key).or_insert(client).clone();
         Ok((client, policy))
+    }
+
+    fn made(&self) -> MutexGuard<'_, HashMap<Key, Client>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn make(key: &Key) -> Result<Client, String> {
+fn make(key: &Key, own: Vec<Certificate>) -> Result<Client, String> {
     install_provider();
     let builder = || -> Result<ClientBuilder, String> {
         let names = CheckedNames(Arc::new(key.policy.clone()));
@@ -92,10 +98,6 @@ fn make(key: &Key) -> Result<Client, String> {
         }
         Ok(builder)
     };
-    let own = match &key.ca_file {
-        Some(file) => certificates(file)?,
-        None => Vec::new(),
-    };
     match builder()?.tls_certs_merge(own.clone()).build() {
         Ok(client) => Ok(client),
         // A machine without any roots: only the named ones are left, and plain HTTP.
@@ -104,21 +106,6 @@ fn make(key: &Key) -> Result<Client, String> {
             .build()
             .map_err(|_| error.to_string()),
     }
-}
-
-fn certificates(file: &PathBuf) -> Result<Vec<Certificate>, String> {
-    let unreadable = |why: String| format!("`ca_file` cannot be read: {why}");
-    let size = std::fs::metadata(file).map_err(|error| unreadable(error.to_string()))?;
-    if size.len() > LONGEST_CA {
-        return Err(unreadable("it is over 1 MiB".into()));
-    }
-    let text = std::fs::read(file).map_err(|error| unreadable(error.to_string()))?;
-    let found =
-        Certificate::from_pem_bundle(&text).map_err(|error| unreadable(error.to_string()))?;
-    if found.is_empty() {
-        return Err(unreadable("it holds no certificate".into()));
-    }
-    Ok(found)
 }
 
 /// Makes ring the provider of TLS for the whole process; whoever came first stays.
@@ -133,27 +120,37 @@ fn install_provider() {
 mod tests {
     use super::*;
 
-    #[test]
-    fn servers_of_one_kind_share_a_client_and_others_do_not() {
+    #[tokio::test]
+    async fn servers_of_one_kind_share_a_client_and_others_do_not() {
         let clients = Clients::default();
-        let of = |url: &str, proxy: Option<&str>| {
+        let kinds = [
+            ("https://a.example/mcp", None, 1),
+            ("https://b.example/mcp", None, 1),
+            ("http://127.0.0.1/mcp", None, 2),
+            ("https://a.example/mcp", Some("http://proxy:1"), 3),
+        ];
+        for (url, proxy, made) in kinds {
             let mut launch = RemoteLaunch::new(url);
             launch.proxy = proxy.map(str::to_owned);
-            clients.client(&Url::parse(url).unwrap(), &launch).unwrap();
-            clients.made.lock().unwrap().len()
-        };
-        assert_eq!(of("https://a.example/mcp", None), 1);
-        assert_eq!(of("https://b.example/mcp", None), 1);
-        assert_eq!(of("http://127.0.0.1/mcp", None), 2);
-        assert_eq!(of("https://a.example/mcp", Some("http://proxy:1")), 3);
+            let url = Url::parse(url).unwrap();
+            clients.client(&url, &launch).await.unwrap();
+            assert_eq!(clients.made().len(), made, "{url}");
+        }
     }
 
-    #[test]
-    fn a_file_without_certificates_is_named() {
+    #[tokio::test]
+    async fn a_file_without_certificates_is_named() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join("ca.pem");
+        std::fs::write(&file, "nothing").unwrap();
         let mut launch = RemoteLaunch::new("https://a.example/mcp");
-        launch.ca_file = Some("/dev/null".into());
+        launch.ca_file = Some(file);
         let url = Url::parse(&launch.url).unwrap();
-        let error = Clients::default().client(&url, &launch).unwrap_err();
-        assert!(error.to_string().contains("`ca_file`"), "{error}");
+        let error = Clients::default().client(&url, &launch).await.unwrap_err();
+        let told = error.to_string();
+        assert!(
+            told.contains("`ca_file`") && told.contains("no certificate"),
+            "{told}"
+        );
     }
 }

@@ -2,6 +2,7 @@
 //! through [`Remote::send`], which judges the address, follows redirects within the origin only,
 //! and classes what goes wrong. The headers never leave the origin. faults H3, H4
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,13 +19,14 @@ use super::body::{Body, whole};
 use super::client::{CONNECT, Clients};
 use super::error::{HttpError, safe};
 use crate::credentials::{Credentials, Retry};
+use crate::server::known::KnownSecrets;
 
 /// How many redirects within the origin are followed.
 const MOST_REDIRECTS: usize = 3;
 /// How long a server may ask to be left alone. fault H9
 const LONGEST_AWAY: Duration = Duration::from_secs(60);
 /// How much is read of an answer that is quoted.
-const QUOTABLE: usize = 1024;
+const QUOTABLE: usize = 8 << 10;
 /// How long that may take.
 const QUOTING: Duration = Duration::from_secs(2);
 
@@ -37,6 +39,8 @@ pub(crate) struct Remote {
     headers: HeaderMap,
     /// What it is shown of us, unless the headers say that.
     credentials: Option<Credentials>,
+    /// What is taken out of what it says before that is cut.
+    known: Arc<KnownSecrets>,
 }
 
 /// One request to a remote server.
@@ -89,10 +93,11 @@ impl<'a> Asking<'a> {
 
 impl Remote {
     /// Prepares the way to a server.
-    pub(crate) fn new(
+    pub(crate) async fn new(
         clients: &Clients,
         launch: &RemoteLaunch,
         credentials: Option<Credentials>,
+        known: Arc<KnownSecrets>,
     ) -> Result<Self, HttpError> {
         let shown = launch.shown_url();
         let setup = |why: String| HttpError::Setup {
@@ -100,7 +105,7 @@ impl Remote {
             why,
         };
         let url = Url::parse(&launch.url).map_err(|error| setup(error.to_string()))?;
-        let (client, policy) = clients.client(&url, launch)?;
+        let (client, policy) = clients.client(&url, launch).await?;
         let mut headers = HeaderMap::new();
         for (name, value) in &launch.headers {
             let name = HeaderName::from_bytes(name.as_bytes());
@@ -118,6 +123,7 @@ impl Remote {
             url,
             headers,
             credentials,
+            known,
         })
     }
 
@@ -282,7 +288,8 @@ impl Remote {
             .and_then(|text| text.trim().parse().ok())
             .map(|seconds| Duration::from_secs(seconds).min(LONGEST_AWAY));
         let challenge = text(&WWW_AUTHENTICATE);
-        let said = safe(said);
+        let said = String::from_utf8_lossy(said);
+        let said = safe(self.known.redactor().redact(&said).as_bytes());
         match status {
             401 => HttpError::Unauthorized { origin, challenge },
             403 => HttpError::Forbidden { origin, challenge },

@@ -29,13 +29,13 @@ pub(crate) enum WayError {
 
 impl Way {
     /// Prepares the way of a server.
-    pub(crate) fn new(clients: &Clients, launch: &RemoteLaunch) -> Result<Self, HttpError> {
+    pub(crate) async fn new(clients: &Clients, launch: &RemoteLaunch) -> Result<Self, HttpError> {
         let unusable = |error: url::ParseError| HttpError::Setup {
             origin: launch.shown_url(),
             why: error.to_string(),
         };
         let url = Url::parse(&launch.url).map_err(unusable)?;
-        let (client, policy) = clients.client(&url, launch)?;
+        let (client, policy) = clients.client(&url, launch).await?;
         Ok(Self { client, policy })
     }
 
@@ -58,9 +58,10 @@ mod tests {
     #[tokio::test]
     async fn a_server_cannot_send_us_to_addresses_that_nobody_named() {
         // fault H4
-        let way = |url: &str| Way::new(&Clients::default(), &RemoteLaunch::new(url)).unwrap();
+        let clients = Clients::default();
+        let way = async |url: &str| Way::new(&clients, &RemoteLaunch::new(url)).await.unwrap();
         let ask = |to: &str| Request::new(reqwest::Method::GET, Url::parse(to).unwrap());
-        let public = way("https://example.com/mcp");
+        let public = way("https://example.com/mcp").await;
         for to in [
             "http://127.0.0.1:9/token",
             "http://169.254.169.254/latest/meta-data",
@@ -75,7 +76,7 @@ mod tests {
         let named = public.execute(ask("http://localhost:9/")).await;
         let said = format!("{:?}", named.unwrap_err());
         assert!(said.contains("NotPublic"), "{said}");
-        let own = way("http://127.0.0.1:9/mcp");
+        let own = way("http://127.0.0.1:9/mcp").await;
         let refused = own.execute(ask("http://127.0.0.1:9/token")).await;
         assert!(
             matches!(refused, Err(WayError::Failed(_))),

@@ -65,6 +65,8 @@ pub(super) struct AuthBody {
     client_id: Option<String>,
     /// Its secret, which is never shown.
     client_secret: Option<String>,
+    /// The authorization server that the client is known to; the client is shown to no other.
+    issuer: Option<String>,
     /// Where the document stands that describes this gateway as a client.
     client_metadata_url: Option<String>,
     /// What is asked for; what the server says it needs, if this is left out.
@@ -89,6 +91,7 @@ impl AuthBody {
             },
             client_id: self.client_id,
             client_secret: self.client_secret,
+            issuer: self.issuer,
             client_metadata_url: self.client_metadata_url,
             scopes: self.scopes,
         }
@@ -103,6 +106,7 @@ impl AuthBody {
             },
             client_id: spec.client_id.clone(),
             client_secret: spec.client_secret.clone(),
+            issuer: spec.issuer.clone(),
             client_metadata_url: spec.client_metadata_url.clone(),
             scopes: spec.scopes.clone(),
         }

@@ -41,6 +41,7 @@ struct AuthView {
     kind: &'static str,
     client_id: Option<String>,
     has_secret: bool,
+    issuer: Option<String>,
     client_metadata_url: Option<String>,
     scopes: Vec<String>,
 }
@@ -93,6 +94,7 @@ impl SpecView {
                 },
                 client_id: remote.auth.client_id.clone(),
                 has_secret: remote.auth.client_secret.is_some(),
+                issuer: remote.auth.issuer.clone(),
                 client_metadata_url: remote.auth.client_metadata_url.clone(),
                 scopes: remote.auth.scopes.clone(),
             }),

@@ -18,10 +18,11 @@ pub(in crate::config) const RECONNECT: [&str; 5] =
     ["first", "longest", "failures", "away", "steady"];
 
 /// The keys of `auth`; the last two are one client's own spelling.
-pub(in crate::config) const AUTH: [&str; 7] = [
+pub(in crate::config) const AUTH: [&str; 8] = [
     "kind",
     "client_id",
     "client_secret",
+    "issuer",
     "client_metadata_url",
     "scopes",
     "CLIENT_ID",
@@ -120,6 +121,7 @@ fn auth(fields: &mut Fields<'_, '_>) -> RemoteAuth {
         client_secret: auth
             .text("client_secret")
             .or_else(|| auth.text("CLIENT_SECRET")),
+        issuer: auth.text("issuer"),
         client_metadata_url: auth.text("client_metadata_url"),
         scopes: auth.texts("scopes").unwrap_or_default(),
     }

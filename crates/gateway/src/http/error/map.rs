@@ -217,6 +217,8 @@ fn sign_in_status(error: &SignInError) -> StatusCode {
         }
         SignInError::Needed { .. }
         | SignInError::Scope { .. }
+        | SignInError::Moved { .. }
+        | SignInError::Unnamed { .. }
         | SignInError::Unavailable { .. } => StatusCode::BAD_GATEWAY,
         SignInError::KeyFile { .. } | SignInError::Sealed { .. } | SignInError::Store(_) => {
             StatusCode::INTERNAL_SERVER_ERROR

@@ -27,6 +27,22 @@ fn everywhere(handler: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Peer 
     Peer::again(SocketAddr::from(([0_u16; 8], PORT)), handler)
 }
 
+/// Has a connection serve nothing more after this answer.
+fn closing(reply: Reply) -> Reply {
+    let close = ("Connection", "close".to_owned());
+    match reply {
+        Reply::Json(body) => {
+            let kind = ("Content-Type", "application/json".to_owned());
+            Reply::Status(200, vec![kind, close], body.to_string())
+        }
+        Reply::Status(status, mut headers, body) => {
+            headers.push(close);
+            Reply::Status(status, headers, body)
+        }
+        reply @ (Reply::Events(_) | Reply::Raw(_) | Reply::Hang | Reply::Cut) => reply,
+    }
+}
+
 /// Returns the addresses that a server was reached at.
 fn reached(peer: &Peer) -> Vec<IpAddr> {
     peer.reached().into_iter().map(|(to, _)| to).collect()
@@ -49,22 +65,7 @@ fn a_name_that_alternates_is_followed_to_its_public_side_only() {
             _ => vec![ip(private)],
         });
         // Each connection serves one request, so that each request asks for the name anew.
-        let far = everywhere(|seen| {
-            let mut reply = legacy(seen);
-            if let Reply::Status(_, headers, _) = &mut reply {
-                headers.push(("Connection", "close".to_owned()));
-            }
-            match reply {
-                Reply::Json(body) => {
-                    let headers = vec![
-                        ("Content-Type", "application/json".to_owned()),
-                        ("Connection", "close".to_owned()),
-                    ];
-                    Reply::Status(200, headers, body.to_string())
-                }
-                reply => reply,
-            }
-        });
+        let far = everywhere(|seen| closing(legacy(seen)));
         let gantry = gateway(&space, "flip.example");
         let status = gantry.wait_status(FAR, LONG, |status| {
             let reason = status["reason"].as_str().unwrap_or_default();

@@ -1,0 +1,109 @@
+//! What is held of a server's sign-in while the gateway runs: what every request reads, and what
+//! only one talk with the authorization server at a time uses. Sends nothing. Entry points: [`Held`]
+//! and [`Talk`].
+
+use gantry_model::secret::SecretText;
+use gantry_model::spec::AuthKind;
+use reqwest::header::HeaderValue;
+use rmcp::transport::StoredCredentials;
+
+use super::authority::Authority;
+use super::error::SignInError;
+use super::issuer::Bound;
+use super::kept::{self, Kept, Registration, Token};
+use super::sign_in::Pending;
+use super::{CLIENT, Drawer, ISSUER, TOKENS, Target};
+
+/// How many scopes that a server misses are noted, and how long each may be.
+const MOST_MISSING: usize = 64;
+const LONGEST_SCOPE: usize = 256;
+
+/// What is known of the sign-in.
+#[derive(Default)]
+pub(super) struct Held {
+    pub(super) token: Option<Token>,
+    pub(super) issuer: Option<String>,
+    pub(super) granted: Vec<String>,
+    /// What the server wanted beyond that.
+    pub(super) missing: Vec<String>,
+    /// What the server said when it last refused us.
+    pub(super) challenge: Option<String>,
+    pub(super) pending: Vec<Pending>,
+    pub(super) signed_in_ms: Option<u64>,
+    /// Why the last sign-in or renewal came to nothing.
+    pub(super) failure: Option<String>,
+}
+
+/// What only one talk at a time uses.
+#[derive(Default)]
+pub(super) struct Talk {
+    pub(super) kept: Option<Kept>,
+    /// What the next sign-in is made with, if it still fits.
+    pub(super) client: Option<Registration>,
+    /// Which authorization server the configured client is shown to.
+    pub(super) bound: Option<Bound>,
+    /// Found once, and anew after a refusal: a server may have moved to another.
+    pub(super) authority: Option<Authority>,
+}
+
+impl Held {
+    /// Takes up tokens and returns what to send.
+    pub(super) fn take(&mut self, stored: &StoredCredentials) -> Option<HeaderValue> {
+        self.token = Token::of(stored);
+        self.issuer.clone_from(&stored.issuer);
+        self.granted.clone_from(&stored.granted_scopes);
+        self.failure = None;
+        Some(self.token.as_ref()?.header.clone())
+    }
+
+    /// Returns what is to be asked for beside what is needed at first: who asks for more asks for
+    /// what there was, too, since tokens replace each other.
+    pub(super) fn more(&self) -> Vec<String> {
+        let mut more = self.missing.clone();
+        if !more.is_empty() {
+            more.extend(self.granted.iter().cloned());
+        }
+        more
+    }
+
+    /// Notes what the server wants beyond what was granted; false if that was known.
+    pub(super) fn misses(&mut self, scope: &str) -> bool {
+        let before = self.missing.len();
+        let words = scope.split_whitespace();
+        for word in words.filter(|word| word.len() <= LONGEST_SCOPE) {
+            let is_known = self.missing.iter().any(|known| known == word);
+            if !is_known && self.missing.len() < MOST_MISSING {
+                self.missing.push(word.to_owned());
+            }
+        }
+        self.missing.len() > before
+    }
+}
+
+impl Talk {
+    /// Takes up what was kept.
+    pub(super) async fn read(
+        &mut self,
+        target: &Target,
+        drawer: &Drawer,
+    ) -> Result<(), SignInError> {
+        if target.auth.client_id.is_some() {
+            self.bound = drawer.get(ISSUER).await?;
+        }
+        if target.auth.kind == AuthKind::Auto {
+            self.kept = drawer.get(TOKENS).await?;
+            self.client = drawer.get(CLIENT).await?;
+        }
+        if let (None, Some(kept)) = (&self.bound, &self.kept) {
+            self.bound = Bound::of_tokens(target, kept);
+        }
+        Ok(())
+    }
+
+    /// Returns everything secret of it.
+    pub(super) fn secrets(&self) -> Vec<SecretText> {
+        let kept = self.kept.as_ref();
+        let clients = self.client.iter().chain(kept.map(|kept| &kept.client));
+        kept::secrets(kept.map(|kept| &kept.stored), clients)
+    }
+}

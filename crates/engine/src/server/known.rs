@@ -1,0 +1,88 @@
+//! The secrets that are known of one server: those of its spec, which stay, and those that a sign-in
+//! brings, which come and go. Readers take the redactor of the moment and never wait; the last few
+//! sets of tokens stay hidden, since a server may still repeat one that was replaced. Never shows or
+//! keeps a secret anywhere else. Entry points: [`KnownSecrets::redactor`], [`KnownSecrets::learn`].
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::{ArcSwap, Guard};
+use gantry_model::secret::{Redactor, SecretText};
+
+/// How many sets of tokens are hidden: the ones in use and those before them.
+const MOST_SETS: usize = 3;
+
+/// What is taken out of everything that a server says.
+#[derive(Default)]
+pub(crate) struct KnownSecrets {
+    own: Vec<SecretText>,
+    brought: Mutex<VecDeque<Vec<SecretText>>>,
+    current: ArcSwap<Redactor>,
+}
+
+impl KnownSecrets {
+    /// Begins with the secrets of a server's spec.
+    pub(crate) fn new(own: Vec<SecretText>) -> Self {
+        let current = ArcSwap::from_pointee(Redactor::new(&own));
+        Self {
+            own,
+            brought: Mutex::default(),
+            current,
+        }
+    }
+
+    /// Returns what hides all that is known now; to be held for a moment only.
+    pub(crate) fn redactor(&self) -> Guard<Arc<Redactor>> {
+        self.current.load()
+    }
+
+    /// Returns the same, to be held for as long as is needed.
+    pub(crate) fn shared(&self) -> Arc<Redactor> {
+        self.current.load_full()
+    }
+
+    /// Takes up a set of secrets before any of them is sent; the oldest set goes.
+    pub(crate) fn learn(&self, set: Vec<SecretText>) {
+        let mut brought = self.brought.lock().unwrap_or_else(PoisonError::into_inner);
+        if set.is_empty() || brought.back() == Some(&set) {
+            return;
+        }
+        brought.push_back(set);
+        if brought.len() > MOST_SETS {
+            brought.pop_front();
+        }
+        let all = self.own.iter().chain(brought.iter().flatten());
+        self.current.store(Arc::new(Redactor::new(all)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret(text: &str) -> SecretText {
+        SecretText::new(text.to_owned())
+    }
+
+    #[test]
+    fn the_last_few_sets_are_hidden_beside_what_stays() {
+        let known = KnownSecrets::new(vec![secret("of-the-spec")]);
+        let hides = |text: &str| known.redactor().redact(text) == "[redacted]";
+        assert!(hides("of-the-spec") && !hides("access-1"));
+        for number in 1..=5 {
+            let set = || ["access", "refresh"].map(|kind| secret(&format!("{kind}-{number}")));
+            known.learn(set().into());
+            // The same once more takes nobody's place.
+            known.learn(set().into());
+        }
+        assert!(hides("of-the-spec"));
+        for number in 3..=5 {
+            assert!(hides(&format!("access-{number}")) && hides(&format!("refresh-{number}")));
+        }
+        assert!(!hides("access-2"), "bounded");
+        let held = known.shared();
+        known.learn(vec![secret("access-6")]);
+        assert_eq!(held.redact("access-6"), "access-6", "as it was then");
+        assert!(hides("access-6"));
+    }
+}
