@@ -144,7 +144,7 @@ fn a_thousand_failed_attempts_leave_no_descriptor_and_no_process() {
     let mut attempts = 0;
     for (name, least, .., why) in kinds {
         let often = |status: &Value| status["restart_count"].as_u64() >= Some(least);
-        let status = rig.gantry.wait_status(name, 6 * LONG, often);
+        let status = rig.gantry.wait_status(name, 20 * LONG, often);
         assert!(status["health_warning"].as_bool().unwrap());
         let path = format!("/api/v1/mcp/servers/{name}/events?limit=10");
         let events = rig.gantry.rest("GET", &path, None).text();
