@@ -201,6 +201,12 @@ pub enum CallError {
         /// How many may wait.
         limit: usize,
     },
+    /// The calls that wait for answers would hold too many bytes with this one.
+    #[error("the calls that wait for answers hold too many bytes; those of one agent at most {} MiB", limit >> 20)]
+    TooMuchHeld {
+        /// How many bytes those of one agent may hold.
+        limit: usize,
+    },
     /// The call cannot be recorded, so it is not made.
     #[error("the call cannot be recorded")]
     Audit(#[source] AuditError),
@@ -247,6 +253,7 @@ impl Diagnose for CallError {
             Self::Unanswered { .. } => "call.unanswered",
             Self::Declined { .. } => "call.declined",
             Self::TooManyHeld { .. } => "call.too_many_held",
+            Self::TooMuchHeld { .. } => "call.too_much_held",
             Self::Audit(_) => "audit.unavailable",
             Self::Stopping => "gateway.stopping",
             Self::Panicked => "gateway.panic",
@@ -266,6 +273,7 @@ impl Diagnose for CallError {
             | Self::Unanswered { .. }
             | Self::Declined { .. }
             | Self::TooManyHeld { .. }
+            | Self::TooMuchHeld { .. }
             | Self::Cancelled => Fault::Client,
             Self::Output { .. }
             | Self::Down { .. }
@@ -300,7 +308,9 @@ impl Diagnose for CallError {
                 "`gantry status {server}` and `gantry logs {server}` say more"
             )),
             Self::Remote { error, .. } => error.hint(),
-            Self::TooManyHeld { .. } => Some("answer or give up one of them first".into()),
+            Self::TooManyHeld { .. } | Self::TooMuchHeld { .. } => {
+                Some("answer or give up one of them first".into())
+            }
             Self::Audit(error) => error.hint(),
             Self::Unanswered { .. }
             | Self::Declined { .. }

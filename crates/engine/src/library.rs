@@ -278,6 +278,7 @@ fn advice(error: &CallError) -> Option<String> {
         | CallError::Unanswered { .. }
         | CallError::Declined { .. }
         | CallError::TooManyHeld { .. }
+        | CallError::TooMuchHeld { .. }
         | CallError::Rpc { .. }
         | CallError::Protocol { .. }
         | CallError::ResponseTooLarge { .. }

@@ -58,6 +58,9 @@ pub struct Request<'a> {
 pub struct Client {
     /// What the caller can do for a server that asks it.
     pub can: ClientCan,
+    /// The session it speaks in, if it has one: what concerns a call of one session is never told
+    /// to another, nor asked of it, even if both have the same key.
+    pub session: Option<u128>,
     /// The caller's own progress token, raw JSON, put back into each notification; none if it wants
     /// no progress.
     pub progress_token: Option<Box<str>>,
@@ -109,6 +112,11 @@ pub enum AskAnswer {
     /// So many calls of the caller wait for answers already that this one cannot.
     TooMany {
         /// How many may wait.
+        limit: usize,
+    },
+    /// The calls that wait for answers would hold too many bytes with this one.
+    TooMuch {
+        /// How many bytes those of one agent may hold.
         limit: usize,
     },
 }

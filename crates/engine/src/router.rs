@@ -17,7 +17,7 @@ use std::time::Duration;
 use gantry_model::caller::{Caller, KeyKind};
 use gantry_model::era::meta::Identity;
 use gantry_model::event::EventKind;
-use gantry_model::id::{KeyId, ServerName};
+use gantry_model::id::ServerName;
 use gantry_model::mcp::{ClientCan, Method};
 use gantry_store::CallStatus;
 use tokio::time::Instant;
@@ -32,7 +32,7 @@ use crate::guard;
 use crate::request::{Lists, Reply, Request, Scope};
 use crate::server::handle::ServerHandle;
 use crate::server::link::Link;
-use crate::server::profiles::Lease;
+use crate::server::profiles::{Lease, Party};
 use crate::server::topics::TopicTable;
 use crate::supervisor::Supervisor;
 use crate::telemetry::Figures;
@@ -138,6 +138,9 @@ impl Router {
         let redactor = target.redactor();
         let ended = made.map_err(|error| answer::hide(error, &redactor));
         let (status, code, error) = describe(&ended);
+        if matches!(ended, Err(CallError::Panicked)) {
+            self.figures.panicked();
+        }
         let duration = counted.end(status);
         let output = ended.as_ref().ok().map(Answered::text);
         ticket
@@ -202,7 +205,7 @@ impl Router {
     async fn own_link(
         &self,
         server: &ServerHandle,
-        who: (ClientCan, KeyId),
+        who: (ClientCan, &Party),
         limit: Limit,
     ) -> Result<Lease, CallError> {
         let within = limit.within(server.spec.life.handshake);

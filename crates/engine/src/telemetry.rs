@@ -26,6 +26,7 @@ pub(crate) struct Figures {
     /// One rendering at a time, since the servers are counted anew for each.
     rendering: Mutex<()>,
     wrong_keys: Counter<u64, AtomicU64>,
+    panics: Counter<u64, AtomicU64>,
 }
 
 /// A call on its way; dropped before its end, it counts as cancelled, or as failed by a panic.
@@ -49,7 +50,10 @@ impl Drop for Begun<'_> {
     fn drop(&mut self) {
         if self.open {
             let status = match std::thread::panicking() {
-                true => CallStatus::Error,
+                true => {
+                    self.figures.panicked();
+                    CallStatus::Error
+                }
                 false => CallStatus::Cancelled,
             };
             self.figures.call(status, self.at.elapsed());
@@ -94,6 +98,8 @@ impl Figures {
             "Requests with a wrong key",
             wrong_keys.clone(),
         );
+        let panics = Counter::default();
+        registry.register("panics", "Calls that a panic ended", panics.clone());
         Self {
             registry,
             by_status,
@@ -101,6 +107,7 @@ impl Figures {
             servers,
             rendering: Mutex::default(),
             wrong_keys,
+            panics,
         }
     }
 
@@ -116,6 +123,11 @@ impl Figures {
     /// Counts a request with a wrong key.
     pub(crate) fn wrong_key(&self) {
         self.wrong_keys.inc();
+    }
+
+    /// Counts a call that a panic ended, of ours or of a native tool's. fault P12
+    pub(crate) fn panicked(&self) {
+        self.panics.inc();
     }
 
     /// Counts a call that ended.
@@ -166,6 +178,7 @@ mod tests {
             "gantry_calls_total{status=\"error\"} 1",
             "gantry_servers{state=\"ready\"} 2",
             "gantry_auth_failures_total 1",
+            "gantry_panics_total 1",
         ] {
             assert!(text.contains(line), "{line} in {text}");
         }

@@ -3,6 +3,7 @@
 
 pub(crate) mod events;
 pub(crate) mod http;
+mod pace;
 pub(crate) mod sse;
 pub(crate) mod stdio;
 pub(crate) mod streamable_http;

@@ -15,6 +15,7 @@ mod inflight;
 mod listen;
 mod post;
 mod ring;
+mod seats;
 mod sessions;
 mod sse;
 mod stream;
@@ -117,6 +118,7 @@ impl Endpoint {
             identity: identity.clone(),
             asks: Arc::default(),
             held: held::Held::new(),
+            seats: Arc::default(),
             tasks: TaskTracker::new(),
         };
         Arc::new(Self {
@@ -209,8 +211,14 @@ impl Endpoint {
             Problem::new(StatusCode::BAD_REQUEST, "session.missing")
                 .with_detail("`Mcp-Session-Id` must name the session to end")
         })?;
-        self.sessions.close(&session);
+        self.end_session(&session);
         Ok(StatusCode::NO_CONTENT.into_response())
+    }
+
+    /// Ends a session, and the calls of it that wait for its client's answers.
+    fn end_session(&self, session: &Session) {
+        self.sessions.close(session);
+        self.desk.asks.forget(session.id);
     }
 
     /// Returns the session that the request names, if it names one. fault T4

@@ -11,6 +11,9 @@ use crate::wait;
 /// The environment variable by which [`with_marker`] knows the processes of a test.
 pub const MARKER_VARIABLE: &str = "GANTRY_TEST_MARKER";
 
+/// How long a number does not change that rests.
+const RESTS: Duration = Duration::from_millis(100);
+
 /// One process as `/proc` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
@@ -108,6 +111,21 @@ pub fn open_fds(pid: u32) -> usize {
     fs::read_dir(file(pid, "fd")).map_or(0, Iterator::count)
 }
 
+/// Returns how many files the process has open once their number has rested for a moment, or as it is
+/// after `limit`.
+pub fn resting_fds(pid: u32, limit: Duration) -> usize {
+    let mut last = open_fds(pid);
+    let mut since = wait::now();
+    wait::eventually(limit, || {
+        let open = open_fds(pid);
+        if open != last {
+            (last, since) = (open, wait::now());
+        }
+        since.elapsed() >= RESTS
+    });
+    last
+}
+
 /// Returns the resident memory in KiB, 0 if the process is gone.
 pub fn rss_kib(pid: u32) -> u64 {
     figure(pid, "status", "VmRSS:")
@@ -126,6 +144,11 @@ pub fn pss_kib(pid: u32) -> u64 {
 /// Returns the number of threads, 0 if the process is gone.
 pub fn threads(pid: u32) -> u64 {
     figure(pid, "status", "Threads:")
+}
+
+/// Returns how many bytes the process has written in all, 0 if it is gone.
+pub fn written_bytes(pid: u32) -> u64 {
+    figure(pid, "io", "wchar:")
 }
 
 /// Waits until no process carries the marker and returns how long that took; after `limit`, the

@@ -147,6 +147,7 @@ pub(super) fn hide(mut error: CallError, redactor: &Redactor) -> CallError {
         | CallError::Unanswered { .. }
         | CallError::Declined { .. }
         | CallError::TooManyHeld { .. }
+        | CallError::TooMuchHeld { .. }
         | CallError::Cancelled
         | CallError::NotReading { .. }
         | CallError::ResponseTooLarge { .. }

@@ -82,6 +82,7 @@ fn is_refusal(error: &CallError) -> bool {
         error,
         CallError::Busy { .. }
             | CallError::TooManyHeld { .. }
+            | CallError::TooMuchHeld { .. }
             | CallError::UnknownTool { .. }
             | CallError::UnknownServer { .. }
             | CallError::Unbound { .. }

@@ -23,7 +23,7 @@ use crate::request::{Client, Request};
 use crate::server::handle::ServerHandle;
 use crate::server::link::{Addressed, Deadline, InFlight, Link, Refusal, Voice};
 use crate::server::pending::Answer;
-use crate::server::profiles::Lease;
+use crate::server::profiles::{Lease, Party};
 
 /// How often a server may need something of the client before it answers one call.
 const ROUNDS: u32 = 10;
@@ -147,13 +147,23 @@ impl<'a> Trip<'a> {
         client.map_or(ClientCan::NOTHING, |client| client.can)
     }
 
+    /// Returns for whom the call is made.
+    fn party(&self) -> Party {
+        Party {
+            agent: self.caller.agent.clone(),
+            key: self.caller.key,
+            session: self.client.as_ref().and_then(|client| client.session),
+        }
+    }
+
     /// Chooses the link: a server of the handshake era is told what its client can do when the link
     /// is opened, so clients that can the same share one.
     async fn road(&self, shared: Arc<Link>, version: ProtocolVersion) -> Result<Road, CallError> {
         let can = self.can();
         let way = match version.era() {
             Era::Handshake if can.anything() => {
-                let who = (can, self.caller.key);
+                let party = self.party();
+                let who = (can, &party);
                 Way::Own(self.router.own_link(self.server, who, self.limit).await?)
             }
             Era::Handshake | Era::Stateless => Way::Shared(shared),
@@ -197,7 +207,7 @@ impl<'a> Trip<'a> {
         let called = link.call(&self.caller.agent, id, line, voice);
         let call = called.map_err(|refusal| refused(self.server, refusal))?;
         if let Some((lease, _)) = &served {
-            lease.sent(self.caller.key);
+            lease.sent(self.party());
         }
         let waiting = self.wait(call, longest);
         match (&self.client, served) {

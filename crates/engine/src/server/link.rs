@@ -28,7 +28,7 @@ pub(crate) use self::outbox::Outbox;
 pub use self::silence::BreakerView;
 use self::silence::{Admitted, Silence};
 use super::logs::{LogStream, Logs};
-use super::pending::{Answer, Caller, Entered, Failure, Outgoing, Pending, QueueView};
+use super::pending::{Answer, Caller, Entered, Failure, Finished, Outgoing, Pending, QueueView};
 use super::topics::Topics;
 use crate::transport::http::Head;
 use crate::transport::stdio::{Company, SendError, Unheard, Verdict};
@@ -291,18 +291,22 @@ impl Link {
                     }
                     None
                 }
-                Err(error) => self.pending.finish(id, Answer::Failed(unsent(error))).1,
+                Err(error) => {
+                    let finished = self.pending.finish(id, Answer::Failed(unsent(error)));
+                    finished.next
+                }
             };
         }
     }
 
     /// Ends a call with what came for it; counts what nobody waited for.
     fn finish(&self, id: u64, answer: Answer) {
-        let (waited, next) = self.pending.finish(id, answer);
+        let Finished { waited, next, lost } = self.pending.finish(id, answer);
         self.write_next(next);
         if !waited {
             self.counters.late.fetch_add(1, Ordering::Relaxed);
         }
+        self.end_lost(&lost);
     }
 
     /// Asks the server something of our own, past the lanes; bounded by `within`.

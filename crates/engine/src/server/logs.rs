@@ -188,6 +188,12 @@ impl State {
 
 /// Makes bytes safe to show: invalid UTF-8 replaced, control characters as `\u{..}`.
 fn escape_into(out: &mut String, bytes: &[u8]) {
+    // Nearly everything is plain, and a flood of it costs little then. fault S16
+    let is_plain = bytes.is_ascii() && !bytes.iter().any(u8::is_ascii_control);
+    if is_plain && let Ok(text) = std::str::from_utf8(bytes) {
+        out.push_str(text);
+        return;
+    }
     for character in String::from_utf8_lossy(bytes).chars() {
         match character {
             '\t' => out.push(' '),

@@ -4,6 +4,7 @@
 //! Everything happens under one short lock; nothing here writes or waits. What must be written
 //! (the next call's line when a lane is freed) is returned to the caller of the method.
 
+mod lost;
 mod owed;
 
 use std::collections::HashMap;
@@ -16,6 +17,7 @@ use gantry_model::id::AgentName;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use self::lost::Lost;
 use self::owed::Owed;
 use super::fair::FairQueue;
 use super::link::Voice;
@@ -67,6 +69,17 @@ pub(crate) enum Entered {
     Ended(Failure),
 }
 
+/// What follows the end of a call.
+#[derive(Default)]
+pub(crate) struct Finished {
+    /// Somebody waited for it.
+    pub(crate) waited: bool,
+    /// The next call's line, to be written now.
+    pub(crate) next: Option<Outgoing>,
+    /// Calls of which it is certain now that their answers were lost, to be ended. fault S7
+    pub(crate) lost: Vec<u64>,
+}
+
 /// How many calls there are on a link.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct QueueView {
@@ -91,12 +104,20 @@ struct State {
     free: u32,
     closed_lanes: u32,
     owed: Owed,
+    /// How many calls the server was sent.
+    turns: u64,
+    lost: Lost,
     ended: Option<Failure>,
 }
 
+/// Whose call it is: of which agent, and of which session of it, if it has one.
+type Party = (AgentName, Option<u128>);
+
 struct Entry {
     /// Whose call it is; nobody's if it is a request of our own.
-    agent: Option<AgentName>,
+    party: Option<Party>,
+    /// The how manieth of the calls it was that the server was sent; 0 if it was sent none.
+    turn: u64,
     /// `None` once the caller has left and only the lane waits for the late answer.
     answer: Option<oneshot::Sender<Answer>>,
     /// How its caller hears of it, and can be asked.
@@ -181,6 +202,8 @@ impl Pending {
                 free: lanes,
                 closed_lanes: 0,
                 owed: Owed::default(),
+                turns: 0,
+                lost: Lost::default(),
                 ended: None,
             }),
             lanes,
@@ -214,10 +237,17 @@ impl Pending {
             }
         };
         let last_activity = Instant::now();
+        let session = voice.as_ref().and_then(|voice| voice.client.session);
+        let turn = if lane == Lane::Taken {
+            state.next_turn()
+        } else {
+            0
+        };
         state.entries.insert(
             id,
             Entry {
-                agent: Some(agent.clone()),
+                party: Some((agent.clone(), session)),
+                turn,
                 answer: Some(answer),
                 voice,
                 last_activity,
@@ -240,7 +270,8 @@ impl Pending {
             return Err(failure.clone());
         }
         let entry = Entry {
-            agent: None,
+            party: None,
+            turn: 0,
             answer: Some(answer),
             voice: None,
             last_activity: Instant::now(),
@@ -254,20 +285,20 @@ impl Pending {
         Ok(receiver)
     }
 
-    /// Ends a call with its answer. The first value tells whether anybody waited for it; the
-    /// second is the next call's line, to be written now.
-    pub(crate) fn finish(&self, id: u64, answer: Answer) -> (bool, Option<Outgoing>) {
+    /// Ends a call with its answer.
+    pub(crate) fn finish(&self, id: u64, answer: Answer) -> Finished {
         let mut state = self.lock();
         state.owed.paid(id);
         let Some(entry) = state.entries.remove(&id) else {
-            return (false, None);
+            return Finished::default();
         };
         let next = state.release(&entry);
+        let lost = state.certainly_lost();
         drop(state);
         let waited = entry
             .answer
             .is_some_and(|waiting| waiting.send(answer).is_ok());
-        (waited, next)
+        Finished { waited, next, lost }
     }
 
     /// Tells whether a call is pending.
@@ -292,13 +323,22 @@ impl Pending {
         (is_sent && sent.next().is_none()).then_some(*id)
     }
 
+    /// Notes that the server answered one of the calls it was sent without saying which, and returns
+    /// those of which it is certain by now that they get no other answer. fault S7
+    pub(crate) fn answer_lost(&self) -> Vec<u64> {
+        let mut state = self.lock();
+        let turns = state.turns;
+        state.lost.add(turns);
+        state.certainly_lost()
+    }
+
     /// Returns the one call that something can be about which the server says of no call: the only
-    /// one, unless it may yet speak of one that another agent has left. fault T4
+    /// one, unless it may yet speak of one that another agent or session has left. fault T4
     pub(crate) fn sole_call(&self) -> Option<u64> {
         let call = self.only_call()?;
         let state = self.lock();
-        let agent = state.entries.get(&call)?.agent.as_ref();
-        (!state.owed.is_to_other_than(agent)).then_some(call)
+        let party = state.entries.get(&call)?.party.as_ref();
+        (!state.owed.is_to_other_than(party)).then_some(call)
     }
 
     /// Tells whether the server was sent something that is none of these and waits for its answer, be
@@ -327,6 +367,7 @@ impl Pending {
                 // Its line may be on its way. A cancellation that overtook it would cancel nothing.
                 let next = state.release(&entry);
                 (entry.lane, entry.answer, entry.voice) = (Lane::Left, None, None);
+                entry.turn = 0;
                 state.entries.insert(id, entry);
                 return (false, next);
             }
@@ -433,6 +474,24 @@ impl Pending {
 }
 
 impl State {
+    fn next_turn(&mut self) -> u64 {
+        self.turns += 1;
+        self.turns
+    }
+
+    /// Returns the calls of which it is certain that their answers were lost. fault S7
+    fn certainly_lost(&mut self) -> Vec<u64> {
+        if self.lost.is_empty() {
+            return Vec::new();
+        }
+        let sent = self.entries.iter().filter(|(_, entry)| entry.turn > 0);
+        let mut sent: Vec<(u64, u64)> = sent.map(|(id, entry)| (entry.turn, *id)).collect();
+        sent.sort_unstable();
+        let turns: Vec<u64> = sent.iter().map(|(turn, _)| *turn).collect();
+        let count = self.lost.certain(&turns);
+        sent[..count].iter().map(|(_, id)| *id).collect()
+    }
+
     /// Gives the entry's lane to the next call in the queue, or back.
     fn release(&mut self, entry: &Entry) -> Option<Outgoing> {
         if !matches!(entry.lane, Lane::Handed | Lane::Taken) {
@@ -442,8 +501,10 @@ impl State {
             self.closed_lanes = self.closed_lanes.saturating_sub(1);
         }
         while let Some(next) = self.queue.pop() {
+            let turn = self.turns + 1;
             if let Some(waiting) = self.entries.get_mut(&next.id) {
-                waiting.lane = Lane::Handed;
+                (waiting.lane, waiting.turn) = (Lane::Handed, turn);
+                self.turns = turn;
                 return Some(next);
             }
         }
@@ -451,14 +512,15 @@ impl State {
         None
     }
 
-    /// Forgets a call whose caller left while its line was handed over.
     /// Notes that the server may still speak of a call that its caller has left.
     fn owes(&mut self, id: u64, entry: &Entry) {
-        if let Some(agent) = &entry.agent {
-            self.owed.add(id, agent.clone());
+        if let Some(party) = &entry.party {
+            self.owed.add(id, party.clone());
         }
+        self.lost.explained(entry.turn);
     }
 
+    /// Forgets a call whose caller left while its line was handed over.
     fn remove_left(&mut self, id: u64) -> Caller {
         match self.entries.get(&id) {
             Some(entry) if entry.lane == Lane::Left => {

@@ -4,8 +4,8 @@
 //! Where a request of the server's does not say which call it is for, a life has one call at a time.
 //! A life whose call waits for its client is passed by: the next call gets another; one that still
 //! owes an answer serves only whom it owes, lest it ask somebody else. Lives begin when they are
-//! needed and end when idle; there are few. What the server offers is not asked here. Entry
-//! point: [`Profiles::link`].
+//! needed and end when idle; there are few, of which one agent has half at most. What the server
+//! offers is not asked here. Entry point: [`Profiles::link`].
 
 mod pool;
 
@@ -13,7 +13,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use gantry_model::id::KeyId;
 use gantry_model::mcp::ClientCan;
 use gantry_model::spec::{ServerSpec, Start};
 use gantry_model::status::State;
@@ -22,6 +21,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub(crate) use self::pool::Party;
 use self::pool::{Found, Pool};
 use super::begins::Begins;
 use super::handle::{Live, ServerHandle};
@@ -57,13 +57,13 @@ struct Place {
     profiles: Arc<Profiles>,
     number: u64,
     /// Whose call it is, until the server has answered it.
-    unanswered: Mutex<Option<KeyId>>,
+    unanswered: Mutex<Option<Party>>,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let unanswered = self.unanswered.get_mut();
-        let unanswered = unanswered.map_or_else(|error| *error.into_inner(), |key| *key);
+        let unanswered = unanswered.unwrap_or_else(PoisonError::into_inner).take();
         let now = Instant::now();
         self.profiles.lock().leave(self.number, unanswered, now);
         self.profiles.changed.notify_waiters();
@@ -71,9 +71,9 @@ impl Drop for Place {
 }
 
 impl Lease {
-    /// Notes that the server was sent a call of this key's, and may ask for it.
-    pub(crate) fn sent(&self, key: KeyId) {
-        self.owes(Some(key));
+    /// Notes that the server was sent a call of this client's, and may ask for it.
+    pub(crate) fn sent(&self, party: Party) {
+        self.owes(Some(party));
     }
 
     /// Notes that the server has answered: it has nothing more to ask for this call.
@@ -81,9 +81,9 @@ impl Lease {
         self.owes(None);
     }
 
-    fn owes(&self, key: Option<KeyId>) {
+    fn owes(&self, party: Option<Party>) {
         let unanswered = self.place.unanswered.lock();
-        *unanswered.unwrap_or_else(PoisonError::into_inner) = key;
+        *unanswered.unwrap_or_else(PoisonError::into_inner) = party;
     }
 
     /// Stops the clock of a call while its caller is asked, or starts it again.
@@ -112,14 +112,14 @@ impl Profiles {
     pub(crate) async fn link(
         self: &Arc<Self>,
         server: &ServerHandle,
-        (can, key): (ClientCan, KeyId),
+        (can, party): (ClientCan, &Party),
         within: Duration,
     ) -> Result<Lease, CallError> {
         let until = Instant::now() + server.spec.calls.timeout.min(within);
         let _seat = server.seat()?;
         loop {
             let changed = self.changed.notified();
-            if let Some((place, handle)) = self.take(server, (can, key))? {
+            if let Some((place, handle)) = self.take(server, (can, party))? {
                 let link = handle.link(within).await?;
                 return Ok(Lease { link, place });
             }
@@ -132,7 +132,7 @@ impl Profiles {
     fn take(
         self: &Arc<Self>,
         server: &ServerHandle,
-        (can, key): (ClientCan, KeyId),
+        (can, party): (ClientCan, &Party),
     ) -> Result<Option<(Place, ServerHandle)>, CallError> {
         let around = self.around.upgrade().ok_or(CallError::Stopping)?;
         if server.stop.is_cancelled() || self.tasks.is_closed() {
@@ -145,7 +145,7 @@ impl Profiles {
         };
         let most = server.spec.concurrency().clamp(FEWEST, MOST) as usize;
         let mut pool = self.lock();
-        let number = match pool.find((can, key), most, Instant::now()) {
+        let number = match pool.find(can, party, most, Instant::now()) {
             Found::Free(number, handle) => {
                 let handle = handle.clone();
                 return Ok(Some((place(number), handle)));
@@ -160,7 +160,8 @@ impl Profiles {
         };
         let handle = self.begin(&around, server, (can, number));
         let shares = server.status.borrow().transport == Some("streamable-http");
-        pool.insert(number, can, shares, handle.clone(), Instant::now());
+        let whose = (can, &party.agent);
+        pool.insert(number, whose, shares, handle.clone(), Instant::now());
         Ok(Some((place(number), handle)))
     }
 

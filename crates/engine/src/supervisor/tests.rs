@@ -1,4 +1,7 @@
-//! A runner that panics: its calls are answered, its process is gone, and it starts anew.
+//! A runner that panics: its calls are answered, its process is gone, and it starts anew. Orders that
+//! cross each other are in `orders`.
+
+mod orders;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};

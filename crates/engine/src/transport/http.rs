@@ -20,6 +20,8 @@ pub(crate) use outbox::{Head, HttpOutbox, Letter, Out};
 pub(crate) use remote::{Asking, Content, Remote, said};
 pub(crate) use way::Way;
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use crate::server::pending::Failure;
@@ -40,6 +42,9 @@ pub(crate) trait Replies: Clone + Send + Sync + 'static {
 
     /// Returns how long the answer to a call may be.
     fn most_bytes(&self, call: u64) -> usize;
+
+    /// Returns how long nothing more is read, of a server that says too much that nobody asked for.
+    fn rest(&self) -> Option<Duration>;
 
     /// Hears that the server may have told news that got lost.
     fn missed_news(&self);

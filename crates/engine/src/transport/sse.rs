@@ -17,6 +17,7 @@ use super::events::Events;
 use super::http::{
     Asking, Content, HttpError, Letter, Out, Remote, Replies, chunk, drained, each_message,
 };
+use super::pace::Pace;
 use crate::server::pending::Failure;
 
 /// How long the head of the stream, and then its first event, may take.
@@ -149,13 +150,16 @@ impl<R: Replies> Session<R> {
     /// Hears the stream to its end, and says how it ended.
     async fn hear(&self, response: &mut Response, events: &mut Events) -> HttpError {
         let origin = &self.remote.origin;
+        let mut pace = Pace::default();
         loop {
             loop {
                 match events.next() {
-                    Ok(Some(event)) if matches!(event.name.as_str(), "" | "message") => {
-                        each_message(event.data, |message| self.replies.line(message));
+                    Ok(Some(event)) => {
+                        if matches!(event.name.as_str(), "" | "message") {
+                            each_message(event.data, |message| self.replies.line(message));
+                        }
+                        pace.took(|| self.replies.rest()).await;
                     }
-                    Ok(Some(_)) => {}
                     Ok(None) => break,
                     Err(_endless) => {
                         let why = "it sent an event over 16 MiB";

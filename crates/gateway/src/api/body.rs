@@ -8,6 +8,7 @@ use axum::body::Body;
 use axum::extract::{FromRequest, Request};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use gantry_model::caller::Caller;
 use gantry_model::jsonrpc::{self, Limits, Raw, WireError};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
@@ -26,7 +27,9 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
         media::json_only(&parts.headers)?;
-        let (bytes, room) = limits::read_body(&parts.headers, body).await?;
+        let caller = parts.extensions.get::<Caller>();
+        let caller = caller.ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, "auth.no_key"))?;
+        let (bytes, room) = limits::read_body(&parts.headers, body, &caller.agent).await?;
         let text = std::str::from_utf8(&bytes).map_err(|error| WireError::NotUtf8 {
             at: error.valid_up_to(),
         })?;
@@ -85,8 +88,15 @@ mod tests {
         struct Shape {
             n: u32,
         }
+        let caller = Caller {
+            project: gantry_model::id::ProjectName::local(),
+            agent: "a".parse().unwrap(),
+            key: gantry_model::id::KeyId::from_random(1),
+            kind: gantry_model::caller::KeyKind::Agent,
+            grants: Default::default(),
+        };
         let request = http::Request::builder().header(CONTENT_TYPE, kind);
-        let request = request.body(Body::from(text)).unwrap();
+        let request = request.extension(caller).body(Body::from(text)).unwrap();
         let body = JsonBody::from_request(request, &()).await;
         let shape = body.and_then(|body| body.read::<Shape>().map(|shape| shape.n));
         shape.map_err(|problem| (problem.status().as_u16(), problem.code()))

@@ -29,7 +29,12 @@ pub(super) async fn settled(
     let mut progress = Progress::new(screen);
     loop {
         let status = client.get(&path).await?;
-        let (name, state) = (text(&status, "/name"), text(&status, "/state"));
+        let (name, mut state) = (text(&status, "/name"), text(&status, "/state"));
+        // One that failed and is tried again this moment has not settled: what it waits for comes yet.
+        let is_tried_now = status.pointer("/next_try/in_ms") == Some(&Value::from(0));
+        if is_tried_now && matches!(state.as_str(), "failed" | "backing_off" | "disconnected") {
+            "restarting".clone_into(&mut state);
+        }
         match state.as_str() {
             "ready" | "idle" => return Ok(status),
             "starting" | "restarting" | "stopping" if Instant::now() < deadline => {

@@ -2,14 +2,16 @@
 //!
 //! A declared length over the limit is refused before a byte is read, an undeclared one the moment
 //! it passes the limit; a body that trickles in is cut off. Never holds more than the limit in
-//! memory, and all long bodies together no more than a budget, of which each keeps its [`Room`]
-//! until it is answered. Entry point: [`read_body`].
+//! memory, and all long bodies together no more than a budget, those of one agent no more than half
+//! of it; each keeps its [`Room`] until it is answered. Entry point: [`read_body`].
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
+use gantry_model::id::AgentName;
 use http::header::{CONTENT_LENGTH, EXPECT};
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
@@ -37,43 +39,108 @@ const DRAIN_PAUSE: Duration = Duration::from_millis(50);
 /// The code of a body that ended before its time.
 const BODY_CUT: &str = "http.body_cut";
 
-static BUDGET: Semaphore = Semaphore::const_new(BUDGET_KIB);
+static BUDGET: Budget = Budget::new(BUDGET_KIB);
+
+/// What long bodies may take together.
+struct Budget {
+    all: Semaphore,
+    /// What one agent may take, in KiB.
+    share: usize,
+    /// What each agent has taken, in KiB.
+    taken: Mutex<BTreeMap<AgentName, usize>>,
+}
+
+impl Budget {
+    const fn new(kib: usize) -> Self {
+        Self {
+            all: Semaphore::const_new(kib),
+            share: kib / 2,
+            taken: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    /// Takes so much of an agent's share.
+    fn share(&'static self, agent: &AgentName, kib: usize) -> Option<Share> {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = taken.get(agent).copied().unwrap_or_default();
+        if own + kib > self.share {
+            return None;
+        }
+        taken.insert(agent.clone(), own + kib);
+        Some(Share {
+            budget: self,
+            agent: agent.clone(),
+            kib,
+        })
+    }
+}
+
+/// What a body takes of its agent's share.
+struct Share {
+    budget: &'static Budget,
+    agent: AgentName,
+    kib: usize,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let taken = self.budget.taken.lock();
+        let mut taken = taken.unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = taken.get_mut(&self.agent) {
+            *own = own.saturating_sub(self.kib);
+            if *own == 0 {
+                taken.remove(&self.agent);
+            }
+        }
+    }
+}
 
 /// What a long body takes of the budget, given back with the last clone.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Room {
     #[expect(dead_code, reason = "held for its drop")]
-    permit: Option<Arc<SemaphorePermit<'static>>>,
+    taken: Option<Arc<(Share, SemaphorePermit<'static>)>>,
 }
 
 impl Room {
     /// Takes room for a body of this length. fault A3
-    fn take(budget: &'static Semaphore, length: usize) -> Result<Self, Problem> {
+    fn take(budget: &'static Budget, agent: &AgentName, length: usize) -> Result<Self, Problem> {
         if length <= SMALL {
             return Ok(Self::default());
         }
-        let permit = budget.try_acquire_many(length.div_ceil(1024) as u32);
+        let kib = length.div_ceil(1024);
+        let share = budget.share(agent, kib).ok_or_else(|| {
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, "http.bodies_share")
+                .with_detail(format!(
+                    "the long bodies of this agent's requests take {} MiB already",
+                    budget.share >> 10
+                ))
+                .with_retry_after(COME_AGAIN)
+        })?;
+        let permit = budget.all.try_acquire_many(kib as u32);
         let permit = permit.map_err(|_| {
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "http.bodies_full")
                 .with_retry_after(COME_AGAIN)
         })?;
         Ok(Self {
-            permit: Some(Arc::new(permit)),
+            taken: Some(Arc::new((share, permit))),
         })
     }
 }
 
-/// Reads a body of at most [`BODY_BYTES`]; its room must be kept until it is answered. fault A3
+/// Reads a body of at most [`BODY_BYTES`], sent by this agent; its room must be kept until it is
+/// answered. fault A3
 pub(crate) async fn read_body(
     headers: &HeaderMap,
     mut body: Body,
+    agent: &AgentName,
 ) -> Result<(Bytes, Room), Problem> {
     let declared = headers
         .get(CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok()?.parse().ok());
     let room = match declared {
         Some(length) if length > BODY_BYTES as u64 => Err(too_large()),
-        Some(length) => Room::take(&BUDGET, length as usize),
+        Some(length) => Room::take(&BUDGET, agent, length as usize),
         None => Ok(Room::default()),
     };
     let mut room = match room {
@@ -98,7 +165,7 @@ pub(crate) async fn read_body(
         while whole.len() <= BODY_BYTES {
             if !is_covered && whole.len() > SMALL {
                 // It may become as long as any.
-                room = Room::take(&BUDGET, BODY_BYTES)?;
+                room = Room::take(&BUDGET, agent, BODY_BYTES)?;
                 is_covered = true;
             }
             match next(&mut body).await? {
@@ -165,6 +232,10 @@ mod tests {
 
     use super::*;
 
+    fn agent(name: &str) -> AgentName {
+        name.parse().unwrap()
+    }
+
     fn chunks(sizes: &[usize]) -> Body {
         let chunks: Vec<_> = sizes
             .iter()
@@ -178,7 +249,7 @@ mod tests {
         if let Some(length) = length {
             headers.insert(CONTENT_LENGTH, length.parse().unwrap());
         }
-        let read = read_body(&headers, body).await;
+        let read = read_body(&headers, body, &agent("a")).await;
         read.map(|(bytes, _)| bytes.len())
             .map_err(|problem| problem.status().as_u16())
     }
@@ -206,18 +277,23 @@ mod tests {
     // fault A3
     #[test]
     fn long_bodies_share_a_budget() {
-        static FOUR_KIB_MORE: Semaphore = Semaphore::const_new(2 * (SMALL >> 10) + 4);
-        let budget = &FOUR_KIB_MORE;
-        let first = Room::take(budget, SMALL + 1).unwrap();
-        let second = Room::take(budget, SMALL + 1024).unwrap();
-        let refused = Room::take(budget, SMALL + 1024).unwrap_err();
+        static BUDGET: Budget = Budget::new(4 * (SMALL >> 10));
+        let half = 2 * SMALL;
+        let take = |name: &str, length| Room::take(&BUDGET, &agent(name), length);
+        let first = take("a", SMALL + 1).unwrap();
+        let over = take("a", SMALL + 1).err().unwrap();
+        assert_eq!(over.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(over.code(), "http.bodies_share");
+        assert!(take("a", SMALL).is_ok(), "small ones need none");
+        let second = take("b", half).unwrap();
+        let refused = take("c", half).err().unwrap();
         assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(refused.code(), "http.bodies_full");
-        assert!(Room::take(budget, SMALL).is_ok(), "small ones need none");
         let clone = first.clone();
         drop(first);
-        assert!(Room::take(budget, SMALL + 1024).is_err());
+        assert!(take("c", half).is_err());
         drop((clone, second));
-        assert!(Room::take(budget, 2 * SMALL).is_ok());
+        assert!(take("c", half).is_ok());
+        assert!(BUDGET.taken.lock().unwrap().is_empty());
     }
 }

@@ -9,11 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use gantry_engine::{Ask, AskAnswer, Said};
 use gantry_model::era::shape;
-use gantry_model::id::AgentName;
 use gantry_model::jsonrpc::{self, Outcome, Raw, RawBuf, Response};
 use tokio::sync::oneshot;
 
-use super::held::PER_AGENT;
+use super::seats::Load;
 use super::sessions::SessionId;
 use super::stream::{event, notification};
 
@@ -22,27 +21,6 @@ use super::stream::{event, notification};
 pub(super) struct Asks {
     last: AtomicU64,
     table: Mutex<HashMap<(SessionId, u64), Waiting>>,
-    /// How many calls of each agent have asked their client something.
-    asking: Mutex<HashMap<AgentName, usize>>,
-}
-
-/// A call's place among those of its agent that ask; free again when it is dropped.
-#[derive(Debug)]
-pub(super) struct Seat {
-    asks: Arc<Asks>,
-    agent: AgentName,
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        let mut asking = self.asks.asking();
-        if let Some(count) = asking.get_mut(&self.agent) {
-            *count -= 1;
-            if *count == 0 {
-                asking.remove(&self.agent);
-            }
-        }
-    }
 }
 
 impl Default for Asks {
@@ -54,7 +32,6 @@ impl Default for Asks {
         Self {
             last: AtomicU64::new(u64::from_ne_bytes(bits) >> 16),
             table: Mutex::default(),
-            asking: Mutex::default(),
         }
     }
 }
@@ -72,6 +49,8 @@ struct Gathered {
     missing: usize,
     said: Vec<Said>,
     answer: Option<oneshot::Sender<AskAnswer>>,
+    /// The bytes of what was asked and answered.
+    load: Option<Load>,
 }
 
 /// The requests of one ask, taken back when this is dropped.
@@ -83,30 +62,18 @@ pub(super) struct Entered {
 }
 
 impl Asks {
-    /// Finds a place for a call that asks; none if its agent has too many.
-    pub(super) fn seat(self: &Arc<Self>, agent: &AgentName) -> Option<Seat> {
-        let mut asking = self.asking();
-        let count = asking.entry(agent.clone()).or_default();
-        if *count >= PER_AGENT {
-            return None;
-        }
-        *count += 1;
-        Some(Seat {
-            asks: Arc::clone(self),
-            agent: agent.clone(),
-        })
-    }
-
-    fn asking(&self) -> MutexGuard<'_, HashMap<AgentName, usize>> {
-        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Enters an ask, and returns what is to be written to the client.
-    pub(super) fn enter(self: &Arc<Self>, session: SessionId, ask: Ask) -> (Entered, Vec<Bytes>) {
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        session: SessionId,
+        ask: Ask,
+        load: Load,
+    ) -> (Entered, Vec<Bytes>) {
         let gathered = Arc::new(Mutex::new(Gathered {
             missing: ask.requests.len(),
             said: Vec::new(),
             answer: Some(ask.answer),
+            load: Some(load),
         }));
         let mut table = self.lock();
         let mut entered = Entered {
@@ -144,17 +111,28 @@ impl Asks {
         };
         let outcome = match response.outcome {
             Outcome::Result(result) if result.is_object() => Ok(result.to_buf()),
-            Outcome::Result(_) => Err(no_object()),
+            Outcome::Result(_) => Err(unfit("the client's answer is no object")),
             Outcome::Error(error) => Err(error.to_buf()),
         };
         let mut ask = waiting.ask.lock().unwrap_or_else(PoisonError::into_inner);
+        ask.missing = ask.missing.saturating_sub(1);
+        let (Ok(text) | Err(text)) = &outcome;
+        // What must wait for other answers takes room; the last one is sent on at once.
+        let is_last = ask.missing == 0;
+        let fits = match &mut ask.load {
+            Some(load) if !is_last => load.add(text.text().len()).is_ok(),
+            Some(_) | None => true,
+        };
         ask.said.push(Said {
             key: waiting.key,
-            outcome,
+            outcome: match fits {
+                true => outcome,
+                false => Err(unfit("the client's answers take too much room")),
+            },
         });
-        ask.missing = ask.missing.saturating_sub(1);
         if ask.missing == 0 {
             let said = std::mem::take(&mut ask.said);
+            ask.load = None;
             if let Some(answer) = ask.answer.take() {
                 // A call that has just ended needs no answer.
                 drop(answer.send(AskAnswer::Said(said)));
@@ -163,19 +141,28 @@ impl Asks {
         true
     }
 
+    /// Takes back all that a session was asked that has ended: nobody can answer it any more, and the
+    /// calls end.
+    pub(super) fn forget(&self, session: SessionId) {
+        let forgotten: Vec<Waiting> = {
+            let mut table = self.lock();
+            let asked = table.extract_if(|(asked, _), _| *asked == session);
+            asked.map(|(_, waiting)| waiting).collect()
+        };
+        drop(forgotten);
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<(SessionId, u64), Waiting>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn no_object() -> RawBuf {
+/// Makes the error that stands for an answer which cannot be passed on.
+fn unfit(why: &str) -> RawBuf {
     let mut error = jsonrpc::Edit::new(Raw::EMPTY_OBJECT);
     error
         .set_buf("code", RawBuf::integer(jsonrpc::INTERNAL_ERROR))
-        .set_buf(
-            "message",
-            RawBuf::string("the client's answer is no object"),
-        );
+        .set_buf("message", RawBuf::string(why));
     error.to_buf()
 }
 
@@ -207,10 +194,21 @@ mod tests {
     use gantry_model::mcp::Method;
     use tokio::time::Instant;
 
+    use super::super::seats::{BYTES_PER_AGENT, Seats};
     use super::*;
 
     fn session(digit: char) -> SessionId {
         String::from(digit).repeat(32).parse().unwrap()
+    }
+
+    fn load() -> Load {
+        loaded(1)
+    }
+
+    fn loaded(bytes: usize) -> Load {
+        let seats = Arc::new(Seats::default());
+        let seat = seats.seat(&"a".parse().unwrap(), 1).unwrap();
+        seat.load(bytes).unwrap()
     }
 
     fn ask(keys: &[&str]) -> (Ask, oneshot::Receiver<AskAnswer>) {
@@ -241,7 +239,7 @@ mod tests {
     async fn only_the_session_that_was_asked_answers_and_once() {
         let asks = Arc::new(Asks::default());
         let (ask, said) = ask(&["a", "b"]);
-        let (entered, events) = asks.enter(session('1'), ask);
+        let (entered, events) = asks.enter(session('1'), ask, load());
         assert_eq!(events.len(), 2);
         let answer = |place: usize, result: &str| {
             let id = entered.ids[place];
@@ -259,11 +257,42 @@ mod tests {
         assert!(asks.lock().is_empty());
     }
 
+    #[tokio::test]
+    async fn answers_that_wait_for_others_are_bounded() {
+        let asks = Arc::new(Asks::default());
+        let (ask, said) = ask(&["a", "b"]);
+        let (entered, _) = asks.enter(session('1'), ask, loaded(BYTES_PER_AGENT - 9));
+        let long = "x".repeat(9);
+        let first = entered.ids[0];
+        let first = format!(r#"{{"jsonrpc":"2.0","id":{first},"result":{{"text":"{long}"}}}}"#);
+        assert!(answered(&asks, session('1'), &first));
+        let last = entered.ids[1];
+        let last = format!(r#"{{"jsonrpc":"2.0","id":{last},"result":{{}}}}"#);
+        assert!(answered(&asks, session('1'), &last));
+        let AskAnswer::Said(said) = said.await.unwrap() else {
+            panic!("answers")
+        };
+        let refused = said[0].outcome.as_ref().unwrap_err();
+        assert!(refused.text().contains("too much room"), "{refused:?}");
+        assert!(said[1].outcome.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_session_that_ends_leaves_no_question_open() {
+        let asks = Arc::new(Asks::default());
+        let ((one, gone), (other, _stays)) = (ask(&["a", "b"]), ask(&["c"]));
+        let (_entered, _) = asks.enter(session('1'), one, load());
+        let (_other, _) = asks.enter(session('2'), other, load());
+        asks.forget(session('1'));
+        assert!(gone.await.is_err());
+        assert_eq!(asks.lock().len(), 1);
+    }
+
     #[test]
     fn what_is_not_answered_is_taken_back() {
         let asks = Arc::new(Asks::default());
         let (ask, _said) = ask(&["a"]);
-        let (mut entered, _) = asks.enter(session('1'), ask);
+        let (mut entered, _) = asks.enter(session('1'), ask, load());
         let told = entered.withdraw();
         let told = std::str::from_utf8(&told[0]).unwrap();
         assert!(

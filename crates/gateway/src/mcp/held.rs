@@ -1,9 +1,9 @@
 //! Calls that wait for a client of the stateless era to come back with answers.
 //!
 //! The call goes on being waited for by a task of its own; the client has a sealed state that names
-//! it, good for one return by the same key with the same request (fault T4). Bounded: so many per
-//! agent, none longer than its server lets it be asked. Entry points: [`Held::admit`],
-//! `Endpoint::resume`.
+//! it, good for one return by the same key with the same request (fault T4). Each has its seat among
+//! the calls that wait, and none waits longer than its server lets it be asked. Entry points:
+//! [`Held::admit`], `Endpoint::resume`.
 
 mod state;
 
@@ -12,10 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
-use gantry_engine::{Ask, AskAnswer, AskedFor, Said};
+use gantry_engine::{Ask, AskAnswer, AskedFor, CallError, CallFailure, Said};
 use gantry_model::era::meta::SERVER_INFO;
 use gantry_model::era::shape;
-use gantry_model::id::AgentName;
 use gantry_model::jsonrpc::{self, Edit, Raw, RawBuf};
 use http::StatusCode;
 use tokio::sync::oneshot;
@@ -24,14 +23,13 @@ use tokio::time::{Instant, sleep_until};
 use self::state::{Seal, State, binding};
 use super::answer::Answer;
 use super::forward::Asked;
+use super::seats::{BYTES_PER_AGENT, Load};
 use super::stream::{Desk, token};
-use super::turn::{Called, Token, Turn, UnderWay};
+use super::turn::{Token, Turn, UnderWay};
 use super::{Endpoint, Visit};
 use crate::http::error::Problem;
 use crate::http::media::Accepts;
 
-/// Calls of one agent that may wait.
-pub(super) const PER_AGENT: usize = 16;
 /// How long the end of a call that nobody answered can still be asked for.
 const AFTER_END: Duration = Duration::from_secs(1);
 
@@ -43,7 +41,6 @@ pub(super) struct Held {
 
 /// A call that waits.
 struct Entry {
-    agent: AgentName,
     /// The one state that is good now.
     nonce: u64,
     requests: Vec<AskedFor>,
@@ -52,10 +49,12 @@ struct Entry {
     /// Has the call handed over.
     wanted: oneshot::Sender<oneshot::Sender<UnderWay>>,
     until: Instant,
+    /// The bytes of what is asked and was answered.
+    load: Load,
 }
 
 /// A place for one call.
-pub(super) struct Seat {
+pub(super) struct Place {
     held: Arc<Held>,
     number: u64,
     wanted: oneshot::Receiver<oneshot::Sender<UnderWay>>,
@@ -74,31 +73,25 @@ impl Held {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Finds a place for a call whose server asks something, or says how many may wait.
-    pub(super) fn admit(self: &Arc<Self>, call: &Called, ask: Ask) -> Result<Seat, (Ask, usize)> {
-        let mut table = self.lock();
-        let own = table.values().filter(|entry| entry.agent == call.agent);
-        if own.count() >= PER_AGENT {
-            return Err((ask, PER_AGENT));
-        }
+    /// Enters a call whose server asks something.
+    pub(super) fn admit(self: &Arc<Self>, ask: Ask, load: Load) -> Place {
         let number = state::random();
         let (tx, wanted) = oneshot::channel();
         let entry = Entry {
-            agent: call.agent.clone(),
             nonce: state::random(),
             requests: ask.requests,
             said: Vec::new(),
             answer: ask.answer,
             wanted: tx,
             until: ask.until,
+            load,
         };
-        table.insert(number, entry);
-        drop(table);
-        Ok(Seat {
+        self.lock().insert(number, entry);
+        Place {
             held: Arc::clone(self),
             number,
             wanted,
-        })
+        }
     }
 
     /// Takes the answers of a client that has come back. What it did not answer is asked again.
@@ -117,6 +110,8 @@ impl Held {
         let entry = table.get_mut(&state.number);
         let entry = entry.filter(|entry| entry.nonce == state.nonce);
         let entry = entry.ok_or_else(|| refused("was used already, or has expired"))?;
+        let before = entry.said.len();
+        let mut bytes = 0;
         for response in responses.into_iter().flat_map(Raw::members) {
             let asked = entry.requests.iter();
             let mut asked = asked.filter(|asked| response.is(&asked.key));
@@ -126,10 +121,15 @@ impl Held {
                     key: asked.key.clone(),
                     outcome: Ok(response.value.to_buf()),
                 };
+                bytes += response.value.text().len();
                 entry.said.push(said);
             }
         }
         if entry.said.len() < entry.requests.len() && !entry.answer.is_closed() {
+            if entry.load.add(bytes).is_err() {
+                entry.said.truncate(before);
+                return Err(too_much());
+            }
             entry.nonce = state::random();
             let asked = entry.asked(&self.seal, state.number, state.binding);
             return Ok(Taken::Again(asked));
@@ -137,6 +137,7 @@ impl Held {
         let entry = table.remove(&state.number);
         drop(table);
         let entry = entry.ok_or_else(|| refused("was used already, or has expired"))?;
+        drop(entry.load);
         // A call that has ended meanwhile tells so itself.
         drop(entry.answer.send(AskAnswer::Said(entry.said)));
         let (tx, rx) = oneshot::channel();
@@ -180,7 +181,7 @@ impl Entry {
     }
 }
 
-impl Seat {
+impl Place {
     /// Puts the call aside and returns what its client is asked.
     pub(super) fn hold(self, desk: &Desk, under_way: UnderWay, turn: &Turn) -> Answer {
         let call = Arc::clone(&under_way.call);
@@ -263,6 +264,15 @@ impl Endpoint {
             }
         }
     }
+}
+
+/// Refuses answers that would take too much room until the rest is there.
+fn too_much() -> Problem {
+    let limit = BYTES_PER_AGENT;
+    Problem::from(CallFailure {
+        call: None,
+        error: CallError::TooMuchHeld { limit },
+    })
 }
 
 /// Refuses a state. fault T4

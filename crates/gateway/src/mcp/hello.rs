@@ -9,7 +9,7 @@ use gantry_engine::{Capabilities, Scope};
 use gantry_model::era::{ProtocolVersion, negotiate, shape};
 use gantry_model::jsonrpc::{self, Edit, Raw, RawBuf, Request};
 use gantry_model::mcp::{ClientCan, Method};
-use http::{HeaderValue, StatusCode};
+use http::StatusCode;
 
 use super::answer::{Answer, TTL_MS};
 use super::{Endpoint, SESSION_HEADER, Visit, unknown_server};
@@ -47,7 +47,7 @@ impl Endpoint {
             .sessions
             .open(visit.caller.key, visit.scope.clone(), (version, can))?;
         let mut response = Answer::result(request.id, &result).into_response();
-        let name = HeaderValue::try_from(session.id.to_string()).expect("hex digits are a value");
+        let name = session.id.header();
         response.headers_mut().insert(SESSION_HEADER, name);
         Ok(response)
     }

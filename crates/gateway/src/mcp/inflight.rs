@@ -22,6 +22,16 @@ pub(super) enum Owner {
     Key(KeyId),
 }
 
+impl Owner {
+    /// Returns the session, if it is one.
+    pub(super) fn session(self) -> Option<SessionId> {
+        match self {
+            Self::Session(session) => Some(session),
+            Self::Key(_) => None,
+        }
+    }
+}
+
 type Place = (Owner, Box<str>);
 
 #[derive(Debug)]

@@ -112,6 +112,7 @@ impl Endpoint {
             retry: RETRY,
             look,
             told: now,
+            is_due: false,
             heard: now,
             waiting: VecDeque::new(),
         })
@@ -179,6 +180,16 @@ enum Place {
     ),
 }
 
+impl Place {
+    /// Waits for the end of the session that the stream belongs to.
+    async fn end(&self) {
+        match self {
+            Self::Session(listening) => listening.0.end().await,
+            Self::Request(..) => std::future::pending().await,
+        }
+    }
+}
+
 /// One open stream.
 struct Ear {
     engine: Engine,
@@ -197,6 +208,8 @@ struct Ear {
     look: Interval,
     /// When a change was last told.
     told: Instant,
+    /// Lists have changed, which is to be told when its time has come.
+    is_due: bool,
     /// When the client last heard anything.
     heard: Instant,
     waiting: VecDeque<Bytes>,
@@ -225,14 +238,18 @@ impl Ear {
                 continue;
             }
             tokio::select! {
-                changed = self.changes.changed() => {
+                changed = self.changes.changed(), if !self.is_due => {
                     changed.ok()?;
-                    sleep_until(self.told + APART).await;
+                    self.is_due = true;
+                }
+                () = sleep_until(self.told + APART), if self.is_due => {
+                    self.is_due = false;
                     self.seen = *self.changes.borrow_and_update();
                     self.told = Instant::now();
                     self.ring.tell(News::Lists);
                 }
                 () = self.ring.wait() => {}
+                () = self.place.end() => return None,
                 _ = self.look.tick() => {
                     if self.is_over() {
                         return None;
@@ -279,12 +296,7 @@ impl Ear {
     }
 
     fn is_over(&self) -> bool {
-        let session_ended = match &self.place {
-            Place::Session(listening) => listening.0.is_ended(),
-            Place::Request(..) => false,
-        };
-        let key_revoked = || self.engine.authenticate(&self.key).is_none();
-        session_ended || key_revoked() || self.engine.is_draining()
+        self.engine.authenticate(&self.key).is_none() || self.engine.is_draining()
     }
 
     fn acknowledge(&mut self, uris: &[String]) {

@@ -11,7 +11,8 @@ use gantry_model::era::headers::Mirrored;
 use gantry_model::era::opening::{self, Opening};
 use gantry_model::era::{Era, EraError, meta};
 use gantry_model::jsonrpc::{
-    self, Limits, Members, Message, Notification, Raw, Request, RequestId, Response, WireError,
+    self, Incoming, Limits, Members, Message, Notification, Raw, Request, RequestId, Response,
+    WireError,
 };
 use gantry_model::mcp::{ClientCan, LogLevel, may_ask_back};
 use http::{HeaderMap, HeaderName};
@@ -41,11 +42,23 @@ impl Endpoint {
         let headers = &visit.parts.headers;
         media::json_only(headers)?;
         let accepts = Accepts::of(headers).any()?;
-        let (bytes, room) = read_body(headers, body).await?;
-        match jsonrpc::parse(&bytes, &Limits::default()) {
+        let (bytes, room) = read_body(headers, body, &visit.caller.agent).await?;
+        let read = jsonrpc::parse(&bytes, &Limits::default());
+        self.posted(visit, (&bytes, read), accepts, &room).await
+    }
+
+    /// Answers a message that was read; `room` is what its bytes take of the budget.
+    pub(super) async fn posted(
+        self: &Arc<Self>,
+        visit: &Visit,
+        (bytes, read): (&[u8], Result<Incoming<'_>, WireError>),
+        accepts: Accepts,
+        room: &Room,
+    ) -> Result<HttpResponse, Problem> {
+        match read {
             Ok(incoming) => match incoming.message {
                 Message::Request(request) => {
-                    let answered = unpanicked(self.request(visit, &request, accepts, &room)).await;
+                    let answered = unpanicked(self.request(visit, &request, accepts, room)).await;
                     Ok(answered
                         .and_then(|answer| answer)
                         .unwrap_or_else(|problem| {
@@ -63,7 +76,7 @@ impl Endpoint {
                     Ok(Answer::nothing().into_response())
                 }
             },
-            Err(WireError::Batch) => Box::pin(self.batch(visit, &bytes)).await,
+            Err(WireError::Batch) => Box::pin(self.batch(visit, bytes)).await,
             Err(error) => Err(error.into()),
         }
     }

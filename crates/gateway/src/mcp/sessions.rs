@@ -1,7 +1,7 @@
 //! The sessions of protocol generations that have them, sealed to the key that opened them.
 //!
 //! Bounded: so many in all, so many per key (its least used one then ends), and none that was idle
-//! for an hour. A session id under another key is as unknown as one that never was (fault T4).
+//! for an hour; what one listened to ends with it, outside of the table's lock. A session id under another key is as unknown as one that never was (fault T4).
 //! Never held across an await. Entry points: [`Sessions::open`] and [`Sessions::find`].
 
 use std::collections::HashMap;
@@ -15,8 +15,9 @@ use gantry_engine::Scope;
 use gantry_model::era::ProtocolVersion;
 use gantry_model::id::KeyId;
 use gantry_model::mcp::{ClientCan, LogLevel};
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::inflight::Inflight;
 use super::ring::Ring;
@@ -43,6 +44,16 @@ impl SessionId {
         getrandom::fill(&mut bits)
             .map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "gateway.random"))?;
         Ok(Self(u128::from_ne_bytes(bits)))
+    }
+
+    /// Returns the header's value.
+    pub(super) fn header(self) -> HeaderValue {
+        HeaderValue::try_from(self.to_string()).expect("hex digits are a value")
+    }
+
+    /// Returns its bits, by which the engine tells sessions apart.
+    pub(super) fn bits(self) -> u128 {
+        self.0
     }
 }
 
@@ -86,7 +97,7 @@ pub(super) struct Session {
     level: Mutex<Option<LogLevel>>,
     seen_ms: AtomicU64,
     listening: AtomicBool,
-    ended: AtomicBool,
+    ended: CancellationToken,
 }
 
 impl Session {
@@ -108,7 +119,12 @@ impl Session {
 
     /// Tells whether the session was ended.
     pub(super) fn is_ended(&self) -> bool {
-        self.ended.load(Ordering::Acquire)
+        self.ended.is_cancelled()
+    }
+
+    /// Waits until the session is ended.
+    pub(super) async fn end(&self) {
+        self.ended.cancelled().await;
     }
 }
 
@@ -163,13 +179,13 @@ impl Sessions {
             level: Mutex::default(),
             seen_ms: AtomicU64::new(now),
             listening: AtomicBool::new(false),
-            ended: AtomicBool::new(false),
+            ended: CancellationToken::new(),
         });
+        let mut ended = match self.is_to_be_swept(now) {
+            true => self.sweep(now),
+            false => Vec::new(),
+        };
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        if table.len() >= SESSIONS || now >= self.swept_ms.load(Ordering::Relaxed) + ms(SWEEP) {
-            self.swept_ms.store(now, Ordering::Relaxed);
-            table.retain(|_, session| !is_idle(session, now) || !end(session));
-        }
         let own = || table.values().filter(|session| session.key == key);
         let least_used = match own().count() {
             0..PER_KEY => None,
@@ -178,26 +194,54 @@ impl Sessions {
                 .cloned(),
         };
         if let Some(session) = least_used {
-            end(&session);
             table.remove(&session.id);
+            ended.push(session);
         }
         if table.len() >= SESSIONS {
+            ended.extend(take_idle(&mut table, now));
+        }
+        let is_full = table.len() >= SESSIONS;
+        if !is_full {
+            table.insert(session.id, Arc::clone(&session));
+        }
+        drop(table);
+        ended.iter().for_each(|session| end(session));
+        if is_full {
             return Err(
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, "session.full")
                     .with_retry_after(SWEEP),
             );
         }
-        table.insert(session.id, Arc::clone(&session));
         Ok(session)
+    }
+
+    /// Tells, once in a while, that idle sessions are to be looked for.
+    fn is_to_be_swept(&self, now: u64) -> bool {
+        let swept = self.swept_ms.load(Ordering::Relaxed);
+        let is_time = now >= swept + ms(SWEEP);
+        let ours = |()| {
+            let (old, new) = (Ordering::Relaxed, Ordering::Relaxed);
+            self.swept_ms.compare_exchange(swept, now, old, new).is_ok()
+        };
+        is_time.then_some(()).is_some_and(ours)
+    }
+
+    /// Takes idle sessions out; they are still to be ended.
+    fn sweep(&self, now: u64) -> Vec<Arc<Session>> {
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        take_idle(&mut table, now)
     }
 
     /// Returns the session of that name, if this key opened it at this endpoint.
     pub(super) fn find(&self, id: SessionId, key: KeyId, scope: &Scope) -> Option<Arc<Session>> {
+        let now = self.now_ms();
+        if self.is_to_be_swept(now) {
+            self.sweep(now).iter().for_each(|session| end(session));
+        }
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let session = table
             .get(&id)
             .filter(|session| session.key == key && session.scope == *scope)?;
-        let now = self.now_ms();
         if is_idle(session, now) {
             return None;
         }
@@ -207,9 +251,11 @@ impl Sessions {
 
     /// Ends a session; its streams close, its calls go on.
     pub(super) fn close(&self, session: &Session) {
-        end(session);
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        table.remove(&session.id);
+        let ended = table.remove(&session.id);
+        drop(table);
+        drop(ended);
+        end(session);
     }
 
     /// Returns the requests in flight.
@@ -227,10 +273,14 @@ fn is_idle(session: &Session, now_ms: u64) -> bool {
     !listens && now_ms.saturating_sub(session.seen_ms.load(Ordering::Relaxed)) > ms(IDLE)
 }
 
-fn end(session: &Session) -> bool {
-    session.ended.store(true, Ordering::Release);
+fn take_idle(table: &mut HashMap<SessionId, Arc<Session>>, now_ms: u64) -> Vec<Arc<Session>> {
+    let idle = table.extract_if(|_, session| is_idle(session, now_ms));
+    idle.map(|(_, session)| session).collect()
+}
+
+fn end(session: &Session) {
+    session.ended.cancel();
     session.subscribed.clear();
-    true
 }
 
 fn ms(time: Duration) -> u64 {
@@ -281,8 +331,11 @@ mod tests {
         assert!(sessions.find(listening.id, key(1), &Scope::All).is_some());
         drop(guard);
         assert!(listening.listen().is_some());
-        open(&sessions, 2);
+        tokio::time::advance(SWEEP).await;
+        // Whoever comes next, the idle ones go.
+        assert!(sessions.find(idle.id, key(2), &Scope::All).is_none());
         assert!(idle.is_ended());
+        open(&sessions, 2);
         assert_eq!(sessions.table.read().unwrap().len(), 2);
     }
 

@@ -2,9 +2,10 @@
 //! post, and answers that come on it.
 //!
 //! A posted message goes the way of any other and what it is answered with, a document or a stream,
-//! is poured onto the client's one stream; so is what its session is told. A stream belongs to the
-//! key that opened it (fault T4), and with it everything ends that it began. So many per key, so many messages at a
-//! time. Entry points: `Endpoint::open_stream` and `Endpoint::take_message`.
+//! is poured onto the client's one stream; so is what its session is told. What is refused before
+//! that is told in the answer to the POST. A stream belongs to the key that opened it (fault T4),
+//! has one session at a time, and with it everything ends that it began. So many per key, so many
+//! messages at a time. Entry points: `Endpoint::open_stream` and `Endpoint::take_message`.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -18,21 +19,23 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use gantry_engine::Scope;
 use gantry_model::id::KeyId;
+use gantry_model::jsonrpc::{self, Limits, Message, OwnedRequestId, WireError};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderValue, Method, StatusCode};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::answer::Answer;
 use super::listen::{LOOK, Seat};
-use super::sessions::SessionId;
+use super::sessions::{Session, SessionId};
 use super::stream::{KEEP_ALIVE, event, event_stream};
 use super::{Endpoint, SESSION_HEADER, Visit, wrong_method};
 use crate::http::auth::bearer;
 use crate::http::error::Problem;
-use crate::http::limits::read_body;
+use crate::http::limits::{Room, read_body};
 use crate::http::media::{Accepts, json_only};
+use crate::http::unpanicked;
 
 /// Events that wait for a client.
 const WAITING: usize = 16;
@@ -40,6 +43,8 @@ const WAITING: usize = 16;
 const AT_A_TIME: usize = 64;
 /// How long a client may leave an event unread.
 const UNREAD: Duration = Duration::from_secs(30);
+/// What a client of these streams takes as an answer.
+const BOTH: &str = "application/json, text/event-stream";
 /// The longest answer.
 const ANSWER: usize = 64 << 20;
 
@@ -58,16 +63,15 @@ impl Streams {
 struct Line {
     key: KeyId,
     events: mpsc::Sender<Bytes>,
-    /// The session that the client has begun on it.
-    session: Mutex<Option<HeaderValue>>,
-    room: Arc<Semaphore>,
+    /// The session that the client has begun on it last.
+    session: Mutex<Option<Arc<Session>>>,
+    room: Semaphore,
     ended: CancellationToken,
 }
 
 impl Line {
-    fn session(&self) -> Option<HeaderValue> {
-        let session = self.session.lock();
-        session.unwrap_or_else(PoisonError::into_inner).clone()
+    fn session(&self) -> MutexGuard<'_, Option<Arc<Session>>> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sends an event; a client that does not read is cut off.
@@ -78,26 +82,28 @@ impl Line {
         }
     }
 
-    /// Pours an answer onto the stream.
-    async fn pour(&self, answer: Response) {
+    /// Pours an answer onto the stream; tells whether it could be.
+    async fn pour(&self, answer: Response) -> bool {
         let kind = answer.headers().get(CONTENT_TYPE);
         let is_stream = kind.is_some_and(|kind| kind == "text/event-stream");
         let body = answer.into_body();
         if body.is_end_stream() {
-            return;
+            return true;
         }
         if !is_stream {
-            if let Ok(whole) = axum::body::to_bytes(body, ANSWER).await
-                && !whole.is_empty()
-            {
+            let Ok(whole) = axum::body::to_bytes(body, ANSWER).await else {
+                return false;
+            };
+            if !whole.is_empty() {
                 self.say(event(&whole)).await;
             }
-            return;
+            return true;
         }
         let mut pieces = body.into_data_stream();
         while let Some(Ok(piece)) = pieces.next().await {
             self.say(piece).await;
         }
+        true
     }
 }
 
@@ -129,7 +135,7 @@ impl Endpoint {
             key: visit.caller.key,
             events,
             session: Mutex::default(),
-            room: Arc::new(Semaphore::new(AT_A_TIME)),
+            room: Semaphore::new(AT_A_TIME),
             ended: CancellationToken::new(),
         });
         self.streams.lock().insert(name, Arc::clone(&line));
@@ -164,57 +170,93 @@ impl Endpoint {
         let named = visit.parts.uri.query().and_then(session_of);
         let line = named.and_then(|name| self.streams.lock().get(&name).cloned());
         let line = line.filter(|line| line.key == visit.caller.key);
-        let line = line.ok_or_else(|| {
-            Problem::new(StatusCode::NOT_FOUND, "session.unknown")
-                .with_detail("this stream has ended, or never was")
-                .with_hint("open another at `/sse`")
-        })?;
+        let line = line.ok_or_else(no_stream)?;
         json_only(&visit.parts.headers)?;
-        let (bytes, _room) = read_body(&visit.parts.headers, body).await?;
-        let place = Arc::clone(&line.room).try_acquire_owned().map_err(|_| {
-            Problem::new(StatusCode::TOO_MANY_REQUESTS, "listen.too_many")
-                .with_detail(format!("{AT_A_TIME} messages of this stream wait already"))
-                .with_retry_after(Duration::from_secs(1))
-        })?;
+        let (bytes, room) = read_body(&visit.parts.headers, body, &visit.caller.agent).await?;
         let headers = &mut visit.parts.headers;
-        let both = HeaderValue::from_static("application/json, text/event-stream");
-        headers.insert(ACCEPT, both);
+        headers.insert(ACCEPT, HeaderValue::from_static(BOTH));
         headers.remove(SESSION_HEADER);
-        if let Some(session) = line.session() {
-            headers.insert(SESSION_HEADER, session);
+        if let Some(session) = &*line.session() {
+            headers.insert(SESSION_HEADER, session.id.header());
         }
         let endpoint = Arc::clone(self);
+        let (told, taken) = oneshot::channel();
         self.tasks().spawn(async move {
             let ended = line.ended.clone();
-            let work = Box::pin(endpoint.attend(visit, line, bytes, place));
+            let work = Box::pin(endpoint.attend(visit, line, (bytes, room), told));
             ended.run_until_cancelled(work).await;
         });
-        Ok(Answer::nothing().into_response())
+        taken.await.map_err(|_| no_stream())
     }
 
-    /// Has a message answered and pours the answer onto the client's stream.
+    /// Says whether a message is taken, has it answered, and pours the answer onto its client's stream.
     async fn attend(
         self: Arc<Self>,
         mut visit: Visit,
         line: Arc<Line>,
-        message: Bytes,
-        place: OwnedSemaphorePermit,
+        (bytes, room): (Bytes, Room),
+        told: oneshot::Sender<Response>,
     ) {
-        let answer = Box::pin(self.guarded(self.post(&visit, Body::from(message)))).await;
-        let begun = answer.headers().get(SESSION_HEADER).cloned();
-        if let Some(name) = &begun {
-            let mut session = line.session.lock().unwrap_or_else(PoisonError::into_inner);
-            *session = Some(name.clone());
+        let read = jsonrpc::parse(&bytes, &Limits::default());
+        let id = match &read {
+            Ok(incoming) => match &incoming.message {
+                Message::Request(request) => Some(request.id.to_owned()),
+                Message::Notification(_) | Message::Response(_) => None,
+            },
+            Err(WireError::Batch) => None,
+            Err(error) => {
+                let problem = Problem::from(error.clone());
+                return tell(told, Answer::problem(None, problem));
+            }
+        };
+        let is_batch = read.is_err();
+        let id = id.as_ref().map(OwnedRequestId::as_id);
+        let Ok(place) = line.room.try_acquire() else {
+            return tell(told, Answer::problem(id, busy()));
+        };
+        tell(told, Answer::nothing());
+        let accepts = Accepts::of(&visit.parts.headers);
+        let work = self.posted(&visit, (&bytes, read), accepts, &room);
+        let answered = Box::pin(unpanicked(work)).await.and_then(|answer| answer);
+        drop((bytes, room));
+        let answer = match answered {
+            Ok(answer) => answer,
+            // To what was no request nothing is answered.
+            Err(_) if id.is_none() && !is_batch => return,
+            Err(problem) => Answer::problem(id, problem).into_response(),
+        };
+        let begun = self.begun(&visit, &line, &answer);
+        if !line.pour(answer).await {
+            let problem = Problem::new(StatusCode::BAD_GATEWAY, "server.response_too_large");
+            let answer = Answer::problem(id, problem).into_response();
+            line.pour(answer).await;
         }
-        line.pour(answer).await;
         drop(place);
-        if let Some(name) = begun {
+        if let Some(session) = begun {
             // What the session is told outside of its requests comes the same way, to the end.
-            visit.parts.headers.insert(SESSION_HEADER, name);
+            let headers = &mut visit.parts.headers;
+            headers.insert(SESSION_HEADER, session.id.header());
             if let Ok(stream) = self.get(&visit) {
                 line.pour(stream).await;
             }
         }
+    }
+
+    /// Returns the session that an answer begins. The one that the line had before ends at once: it
+    /// has no other way to its client.
+    fn begun(&self, visit: &Visit, line: &Line, answer: &Response) -> Option<Arc<Session>> {
+        let name = answer.headers().get(SESSION_HEADER)?;
+        let id = name.to_str().ok()?.parse().ok()?;
+        let session = self.sessions.find(id, visit.caller.key, &Scope::All)?;
+        let before = line.session().replace(Arc::clone(&session));
+        if let Some(before) = before {
+            self.end_session(&before);
+        }
+        // Who ends the line looks for its session afterwards, or has just done so.
+        if line.ended.is_cancelled() {
+            self.end_session(&session);
+        }
+        Some(session)
     }
 
     /// Says who comes to the endpoint of everything.
@@ -227,6 +269,23 @@ impl Endpoint {
             parts,
         })
     }
+}
+
+/// Answers a POST; a client that is gone by then needs no answer.
+fn tell(told: oneshot::Sender<Response>, answer: Answer) {
+    drop(told.send(answer.into_response()));
+}
+
+fn no_stream() -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, "session.unknown")
+        .with_detail("this stream has ended, or never was")
+        .with_hint("open another at `/sse`")
+}
+
+fn busy() -> Problem {
+    Problem::new(StatusCode::TOO_MANY_REQUESTS, "listen.too_many")
+        .with_detail(format!("{AT_A_TIME} messages of this stream wait already"))
+        .with_retry_after(Duration::from_secs(1))
 }
 
 /// Returns the stream that a query names.
@@ -277,12 +336,9 @@ impl Drop for Outlet {
     fn drop(&mut self) {
         self.endpoint.streams.lock().remove(&self.name);
         self.line.ended.cancel();
-        let session = self.line.session();
-        let session = session.and_then(|name| name.to_str().ok()?.parse().ok());
-        let sessions = &self.endpoint.sessions;
-        let session = session.and_then(|id| sessions.find(id, self.line.key, &Scope::All));
+        let session = self.line.session().take();
         if let Some(session) = session {
-            sessions.close(&session);
+            self.endpoint.end_session(&session);
         }
     }
 }

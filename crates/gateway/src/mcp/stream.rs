@@ -26,8 +26,11 @@ use tokio_util::task::TaskTracker;
 
 use super::asks::{Asks, Entered};
 use super::forward::{Asked, Outcome};
-use super::held::{Held, PER_AGENT};
+use super::held::Held;
+use super::inflight::Owner;
 use super::listen::LOOK;
+use super::seats::Seats;
+use super::sessions::SessionId;
 use super::turn::{Called, Token, Turn, UnderWay};
 use super::{Endpoint, Visit};
 use crate::http::auth::bearer;
@@ -52,6 +55,8 @@ pub(super) struct Desk {
     pub(super) asks: Arc<Asks>,
     /// The calls that wait for a client of the stateless era.
     pub(super) held: Arc<Held>,
+    /// How much may wait for clients.
+    pub(super) seats: Arc<Seats>,
     /// Who moves what is said to the clients.
     pub(super) tasks: TaskTracker,
 }
@@ -69,6 +74,7 @@ impl Endpoint {
         let (words, heard) = mpsc::channel(WAITING);
         let client = Client {
             can: asked.can,
+            session: asked.owner.and_then(Owner::session).map(SessionId::bits),
             progress_token: token(asked.meta).filter(|_| accepts.events),
             log_level: asked.level,
             words,
@@ -78,7 +84,6 @@ impl Endpoint {
         let key: Box<str> = bearer(&visit.parts.headers, visit.parts.uri.query())?.into();
         let called = Arc::clone(&call);
         let work = Box::pin(async move {
-            let _room = room;
             let asked = called.asked();
             let who = (&caller, called.scope.clone());
             let work = asked.forward(&endpoint, who, context, Some(client));
@@ -92,6 +97,8 @@ impl Endpoint {
             call,
             work,
             words: heard,
+            room,
+            seat: None,
         };
         let turn = Turn {
             id: asked.id.to_owned(),
@@ -131,9 +138,12 @@ impl Desk {
                 biased; // What is said before the end, or a quick call would lose it.
                 Some(word) = under_way.words.recv() => match word {
                     Word::Ask(ask) if under_way.call.era == Era::Stateless => {
-                        match self.held.admit(&under_way.call, ask) {
-                            Ok(seat) => return seat.hold(self, under_way, &turn).into_response(),
-                            Err((ask, limit)) => too_many(ask, limit),
+                        match under_way.sit(&self.seats, &ask) {
+                            Ok(load) => {
+                                let place = self.held.admit(ask, load);
+                                return place.hold(self, under_way, &turn).into_response();
+                            }
+                            Err(full) => refuse(ask, full),
                         }
                     }
                     word if accepts.events => first = Some(word),
@@ -153,10 +163,10 @@ impl Desk {
     }
 }
 
-/// Lets a call end because its client has too many that wait for it.
-fn too_many(ask: Ask, limit: usize) {
+/// Lets a call end because too much waits for clients already.
+fn refuse(ask: Ask, full: AskAnswer) {
     // A call that has just ended needs no answer.
-    drop(ask.answer.send(AskAnswer::TooMany { limit }));
+    drop(ask.answer.send(full));
 }
 
 /// Moves what is said and, last, the answer to the client; ends early when the client is gone.
@@ -171,7 +181,6 @@ async fn pump(
     alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
     alive.reset();
     let mut asked: Vec<Entered> = Vec::new();
-    let mut seat = None;
     let answer = loop {
         let word = tokio::select! {
             // Fair: a flood of progress must not keep the call from its end, after which the rest of
@@ -182,6 +191,8 @@ async fn pump(
                 while let Some(word) = first.take().or_else(|| under_way.words.try_recv().ok()) {
                     tell(&tx, &turn, word);
                 }
+                // Given back before the answer: a client that has it may begin the next call.
+                (under_way.room, under_way.seat) = (Room::default(), None);
                 break turn.answer(&under_way.call, outcome, &desk.identity);
             }
             _ = alive.tick() => {
@@ -191,21 +202,26 @@ async fn pump(
         };
         match word {
             Word::Ask(ask) if under_way.call.era == Era::Stateless => {
-                match desk.held.admit(&under_way.call, ask) {
-                    Ok(seat) => break seat.hold(&desk, under_way, &turn),
-                    Err((ask, limit)) => too_many(ask, limit),
+                match under_way.sit(&desk.seats, &ask) {
+                    Ok(load) => {
+                        let place = desk.held.admit(ask, load);
+                        break place.hold(&desk, under_way, &turn);
+                    }
+                    Err(full) => refuse(ask, full),
                 }
             }
             Word::Ask(ask) => {
                 let Some(session) = under_way.call.session() else {
                     continue;
                 };
-                seat = seat.or_else(|| desk.asks.seat(&under_way.call.agent));
-                if seat.is_none() {
-                    too_many(ask, PER_AGENT);
-                    continue;
-                }
-                let (entered, events) = desk.asks.enter(session, ask);
+                let load = match under_way.sit(&desk.seats, &ask) {
+                    Ok(load) => load,
+                    Err(full) => {
+                        refuse(ask, full);
+                        continue;
+                    }
+                };
+                let (entered, events) = desk.asks.enter(session, ask, load);
                 asked.push(entered);
                 for event in events {
                     if !deliver(&tx, event).await {
@@ -323,6 +339,7 @@ mod tests {
             identity: Identity::gantry(),
             asks: Arc::default(),
             held: Held::new(),
+            seats: Arc::default(),
             tasks: TaskTracker::new(),
         };
         let id = RequestId::Number("1").to_owned();
@@ -330,6 +347,8 @@ mod tests {
             call: Arc::new(Called::example(&id)),
             work,
             words,
+            room: Room::default(),
+            seat: None,
         };
         let token = Token::First;
         (Arc::new(desk), under_way, Turn { id, token })

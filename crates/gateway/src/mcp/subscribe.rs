@@ -5,6 +5,7 @@
 //! read what it speaks of. Entry points: `Endpoint::subscription` and
 //! `Endpoint::subscribe_all`.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,6 +25,8 @@ use crate::http::error::Problem;
 
 /// Resources that one session or stream may listen to.
 const MOST: usize = 256;
+/// The longest name of a resource that can be listened to: it is kept as long as that.
+const URI_BYTES: usize = 8 << 10;
 /// How long servers may take to take note of what a stream listens to.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -34,7 +37,31 @@ pub(super) struct Subscribed(Mutex<HashMap<Box<str>, Subscription>>);
 impl Subscribed {
     /// Ends all of them.
     pub(super) fn clear(&self) {
-        self.lock().clear();
+        let ended = std::mem::take(&mut *self.lock());
+        drop(ended);
+    }
+
+    /// Begins to listen, if there is room and the session has not ended meanwhile.
+    fn insert(&self, session: &Session, uri: &str, new: Subscription) -> Result<(), Problem> {
+        let mut listens = self.lock();
+        let mut unwanted = Some(new);
+        let is_full = listens.len() >= MOST && !listens.contains_key(uri);
+        if !is_full && !session.is_ended() {
+            let new = unwanted.take();
+            unwanted = new.and_then(|new| listens.insert(uri.into(), new));
+        }
+        // Its end takes locks of the server's.
+        drop(listens);
+        drop(unwanted);
+        match is_full {
+            true => Err(too_many()),
+            false => Ok(()),
+        }
+    }
+
+    fn is_full_for(&self, uri: &str) -> bool {
+        let listens = self.lock();
+        listens.len() >= MOST && !listens.contains_key(uri)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Subscription>> {
@@ -69,16 +96,13 @@ impl Endpoint {
         session: Option<&Session>,
     ) -> Result<Answer, Problem> {
         let (session, uri) = named(request, session)?;
-        if session.subscribed.lock().len() >= MOST {
+        if session.subscribed.is_full_for(&uri) {
             return Err(too_many());
         }
         let begun = self.begin(visit, request, &uri, &session.ring, None).await;
         match begun {
             Ok(subscription) => {
-                let mut subscribed = session.subscribed.lock();
-                if !session.is_ended() {
-                    subscribed.insert(uri.into(), subscription);
-                }
+                session.subscribed.insert(session, &uri, subscription)?;
                 Ok(Answer::result(request.id, Raw::EMPTY_OBJECT))
             }
             Err(failure) => {
@@ -101,7 +125,9 @@ impl Endpoint {
         if uris.len() > MOST {
             return Err(too_many());
         }
-        let begin = uris.into_iter().filter_map(Raw::string).map(|uri| async {
+        let fits = |uri: &Cow<'_, str>| uri.len() <= URI_BYTES;
+        let uris = uris.into_iter().filter_map(Raw::string).filter(fits);
+        let begin = uris.map(|uri| async {
             let begun = self.begin(visit, request, &uri, ring, Some(PATIENCE)).await;
             begun
                 .ok()
@@ -142,7 +168,8 @@ impl Endpoint {
 /// Ends a subscription; one that was none is none afterwards too.
 fn unsubscribe(request: &Request<'_>, session: Option<&Session>) -> Result<Answer, Problem> {
     let (session, uri) = named(request, session)?;
-    session.subscribed.lock().remove(&*uri);
+    let ended = session.subscribed.lock().remove(&*uri);
+    drop(ended);
     Ok(Answer::result(request.id, Raw::EMPTY_OBJECT))
 }
 
@@ -158,9 +185,10 @@ fn named<'s>(
     let uri = request
         .params
         .and_then(|params| params.get("uri")?.string());
-    let uri = uri.ok_or_else(|| {
+    let uri = uri.filter(|uri| uri.len() <= URI_BYTES).ok_or_else(|| {
+        let why = format!("`uri` must be a text of at most {URI_BYTES} bytes");
         Problem::new(StatusCode::BAD_REQUEST, "request.params")
-            .with_rpc(jsonrpc::INVALID_PARAMS, "`uri` must be a text")
+            .with_rpc(jsonrpc::INVALID_PARAMS, why)
     })?;
     Ok((session, uri.into_owned()))
 }

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gantry_engine::{Scope, Word};
+use gantry_engine::{Ask, AskAnswer, Scope, Word};
 use gantry_model::era::Era;
 use gantry_model::era::meta::Identity;
 use gantry_model::id::{AgentName, KeyId};
@@ -16,8 +16,10 @@ use gantry_model::mcp::{ClientCan, LogLevel};
 use super::answer::Answer;
 use super::forward::{Asked, Outcome};
 use super::inflight::Owner;
+use super::seats::{Load, Seat, Seats};
 use super::sessions::SessionId;
 use super::stream::notification;
+use crate::http::limits::Room;
 
 /// The longest progress or log message that is passed on.
 const EVENT_BYTES: usize = 64 << 10;
@@ -30,6 +32,30 @@ pub(super) struct UnderWay {
     pub(super) call: Arc<Called>,
     pub(super) work: Work,
     pub(super) words: tokio::sync::mpsc::Receiver<Word>,
+    /// What it takes of the budget for bodies, until it has a seat.
+    pub(super) room: Room,
+    /// Its place among the calls that wait for their clients, once its server has asked.
+    pub(super) seat: Option<Arc<Seat>>,
+}
+
+impl UnderWay {
+    /// Finds the call a seat, and room there for what its server asks; else says what is full.
+    pub(super) fn sit(&mut self, seats: &Arc<Seats>, ask: &Ask) -> Result<Load, AskAnswer> {
+        let seat = match self.seat.take() {
+            Some(seat) => seat,
+            None => {
+                let params = self.call.params.as_ref();
+                let bytes = params.map_or(0, |params| params.text().len());
+                seats.seat(&self.call.agent, bytes)?
+            }
+        };
+        self.room = Room::default();
+        let length = |params: &Option<RawBuf>| params.as_ref().map_or(0, |raw| raw.text().len());
+        let asked = ask.requests.iter().map(|asked| length(&asked.params)).sum();
+        let load = seat.load(asked);
+        self.seat = Some(seat);
+        load
+    }
 }
 
 /// A request with its own memory, fit to outlive the one it came in.
@@ -95,10 +121,7 @@ impl Called {
 
     /// Returns the session that asked, if there is one.
     pub(super) fn session(&self) -> Option<SessionId> {
-        match self.owner? {
-            Owner::Session(session) => Some(session),
-            Owner::Key(_) => None,
-        }
+        self.owner.and_then(Owner::session)
     }
 }
 

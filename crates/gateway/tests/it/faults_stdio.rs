@@ -2,7 +2,9 @@
 //!
 //! The standard test is [`Rig::at_once`]: 20 calls on the evil server and 20 on the neighbour, all at
 //! the same time. The neighbour's must succeed in its time whatever the other does. Each test
-//! then asserts the answer, the deadline, what is held, and the rows of the audit.
+//! then asserts the answer, the deadline and the rows of the audit; when its [`Rig`] goes, what the
+//! gateway holds is compared with what it held at the beginning: descriptors, memory, processes,
+//! calls in flight.
 
 mod envelope;
 mod framing;
@@ -16,6 +18,7 @@ mod silence;
 use std::thread;
 use std::time::Duration;
 
+use gantry_testkit::wait::eventually;
 use gantry_testkit::{Evilpeer, procs};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -34,9 +37,19 @@ const EVIL: &str = "evil";
 /// Its healthy neighbour.
 const GOOD: &str = "good";
 
+/// What the gateway may have needed at most beyond what it needed at the start, in KiB: a line as long
+/// as one may be, and 8 MiB.
+const ROOM: u64 = (8 + 8) << 10;
+/// Descriptors that may come late and stay: a server's own that was not up yet, and the store's.
+const LATE_FDS: usize = 12;
+
 /// A gateway with evil servers and one good one.
 struct Rig {
     gantry: Gantry,
+    /// Descriptors, and the most memory so far in KiB, when all was ready.
+    at_first: (usize, u64),
+    /// What it may need beyond that, in KiB.
+    room: u64,
 }
 
 /// What came of one call, and how long it took.
@@ -89,16 +102,33 @@ fn beside_good() -> Builder {
 impl Rig {
     /// Starts a gateway with one evil server and waits until both are ready.
     fn new(evil: &Evilpeer, more: &Value) -> Self {
-        let rig = Self::cold(evil, more);
-        rig.gantry.wait_state(EVIL, "ready", LONG);
+        let gantry = beside_good().server_with(EVIL, evil, &short(more)).start();
+        gantry.wait_state(EVIL, "ready", LONG);
+        Self::of(gantry)
+    }
+
+    /// Takes a gateway as it is, as soon as the neighbour is ready.
+    fn of(gantry: Gantry) -> Self {
+        gantry.wait_state(GOOD, "ready", LONG);
+        let pid = gantry.pid;
+        let at_first = (procs::resting_fds(pid, SECOND), procs::peak_rss_kib(pid));
+        Self {
+            gantry,
+            at_first,
+            room: ROOM,
+        }
+    }
+
+    /// Lets it need so many MiB more than at the start; whoever says so says why.
+    fn with_room(self, mib: u64) -> Self {
+        let mut rig = self;
+        rig.room = mib << 10;
         rig
     }
 
     /// Starts a gateway with one evil server that need not become ready.
     fn cold(evil: &Evilpeer, more: &Value) -> Self {
-        let gantry = beside_good().server_with(EVIL, evil, &short(more)).start();
-        gantry.wait_state(GOOD, "ready", LONG);
-        Self { gantry }
+        Self::of(beside_good().server_with(EVIL, evil, &short(more)).start())
     }
 
     /// Starts a gateway with one server per kind of fault, each named after its place in the table.
@@ -108,11 +138,10 @@ impl Rig {
             builder = builder.server_with(&table_name(place), &peer(row), &short(more));
         }
         let gantry = builder.start();
-        gantry.wait_state(GOOD, "ready", LONG);
         for place in 0..rows.len() {
             gantry.wait_state(&table_name(place), "ready", LONG);
         }
-        Self { gantry }
+        Self::of(gantry)
     }
 
     /// The standard test: calls a tool of the evil server 20 times at once.
@@ -225,11 +254,41 @@ impl Rig {
     fn peak(&self) -> u64 {
         procs::peak_rss_kib(self.gantry.pid)
     }
+
+    /// Asserts that the gateway holds no more than it did: what every fault's contract asks.
+    fn holds_nothing(&self) {
+        let pid = self.gantry.pid;
+        let (fds, memory) = self.at_first;
+        let more = self.peak().saturating_sub(memory);
+        assert!(more <= self.room, "{more} KiB more of {}", self.room);
+        let servers =
+            || self.gantry.rest("GET", "/api/v1/mcp/servers", None).json()["items"].take();
+        let count = servers().as_array().map_or(0, Vec::len);
+        let idle = |server: &Value| {
+            let status = self.gantry.status(server["name"].as_str().unwrap());
+            status["queue"]["in_flight"] == 0 && status["queue"]["waiting"] == 0
+        };
+        let settled = eventually(LONG, || {
+            procs::open_fds(pid) <= fds + LATE_FDS
+                && procs::zombies_of(pid).is_empty()
+                // Each server and its init.
+                && procs::descendants_of(pid).len() <= 2 * count
+                && servers().as_array().unwrap().iter().all(idle)
+        });
+        assert!(
+            settled.is_some(),
+            "{fds} descriptors at first, {} now; zombies {:?}; {count} servers with {:#?}",
+            procs::open_fds(pid),
+            procs::zombies_of(pid),
+            procs::descendants_of(pid),
+        );
+    }
 }
 
 impl Drop for Rig {
     fn drop(&mut self) {
         if !thread::panicking() {
+            self.holds_nothing();
             let log = self.gantry.stderr();
             assert!(
                 !log.contains("panicked"),

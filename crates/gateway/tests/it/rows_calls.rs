@@ -2,6 +2,7 @@
 
 mod lanes;
 mod names;
+mod native;
 mod resources;
 mod schemas;
 

@@ -3,6 +3,8 @@
 
 mod bad;
 mod eras;
+mod flapping;
+mod listening;
 mod lost;
 mod net;
 mod peer;

@@ -16,6 +16,9 @@ pub(crate) fn tools(peer: &Peer, params: &Value) -> Answer {
         return RpcError::new(-32603, "the tool list is on strike").into();
     }
     let all = tools::all(peer);
+    if faults.is(Fault::ListLoop, "new") {
+        return endless(all, params);
+    }
     if faults.has(Fault::ListLoop) {
         return Answer::Result(json!({"tools": all, "nextCursor": LOOP}));
     }
@@ -38,4 +41,17 @@ pub(crate) fn tools(peer: &Peer, params: &Value) -> Answer {
         result["nextCursor"] = json!(format!("{CURSOR}{end}"));
     }
     Answer::Result(result)
+}
+
+/// Returns the next page of a list without end: all tools first, then one new tool a page.
+fn endless(all: Vec<Value>, params: &Value) -> Answer {
+    let cursor = params["cursor"].as_str();
+    let number = cursor.and_then(|cursor| cursor.strip_prefix(CURSOR)?.parse().ok());
+    let page: u64 = number.unwrap_or(1);
+    let tools = match page {
+        1 => all,
+        _ => vec![json!({"name": format!("page_{page}"), "inputSchema": {"type": "object"}})],
+    };
+    let next = format!("{CURSOR}{}", page + 1);
+    Answer::Result(json!({"tools": tools, "nextCursor": next}))
 }

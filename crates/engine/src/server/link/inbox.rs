@@ -140,8 +140,15 @@ impl Link {
             Err(WireError::NullId) if let Some((call, error)) = unaddressed(line, on) => {
                 self.finish(call, Answer::Error(error));
             }
-            Err(error @ WireError::NullId) if let Some(id) = self.meant(line) => {
-                self.finish(id, Answer::Failed(Failure::Protocol(error.to_string())));
+            Err(error @ WireError::NullId) => {
+                if !self.is_unaddressed_answer(line) {
+                    return self.no_message(line, &error.to_string());
+                }
+                let lost = self.pending.answer_lost();
+                if lost.is_empty() {
+                    self.no_message(line, &error.to_string());
+                }
+                self.end_lost(&lost);
             }
             Err(error) => self.no_message(line, &error.to_string()),
         }
@@ -181,16 +188,24 @@ impl Link {
         self.counters.late.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the call that an answer without an id must be meant for. JSON-RPC answers so where
-    /// an id could not be read; with one call in flight, and nothing else that the server may not
-    /// have read yet, there is no doubt.
-    fn meant(&self, line: &[u8]) -> Option<u64> {
-        let is_answer = match salvage_unaddressed(line)? {
-            Unaddressed::Result => true,
-            Unaddressed::Error(code) => matches!(code, PARSE_ERROR | INVALID_REQUEST),
+    /// Tells whether a message without an id can only be the answer to a call. JSON-RPC answers so
+    /// where an id could not be read; where nothing else was sent that the server may not have read
+    /// yet, a call is meant. Which one is known to `pending`, as soon as it can be only one. fault S7
+    fn is_unaddressed_answer(&self, line: &[u8]) -> bool {
+        let is_answer = match salvage_unaddressed(line) {
+            Some(Unaddressed::Result) => true,
+            Some(Unaddressed::Error(code)) => matches!(code, PARSE_ERROR | INVALID_REQUEST),
+            None => false,
         };
-        let only = || self.pending.only_call();
-        (is_answer && self.doubt.is_settled()).then(only).flatten()
+        is_answer && self.doubt.is_settled()
+    }
+
+    /// Ends calls whose answers came without their ids. fault S7
+    pub(super) fn end_lost(&self, calls: &[u64]) {
+        for id in calls {
+            let why = WireError::NullId.to_string();
+            self.finish(*id, Answer::Failed(Failure::Protocol(why)));
+        }
     }
 
     /// A line that is no message: the answer to a call of ours gone wrong, or noise.
@@ -262,6 +277,8 @@ impl Link {
         let named = params.and_then(|params| params.get("_meta")?.get(SUBSCRIPTION_ID));
         let named = named.and_then(RequestId::read);
         if let Some(id) = named.and_then(|id| id.matches_u64()).or(on) {
+            // It has read the request, and what was sent before it.
+            self.doubt.answered(id.saturating_add(1));
             self.acknowledged.send_if_modified(|newest| {
                 let is_newer = id > *newest;
                 *newest = id.max(*newest);

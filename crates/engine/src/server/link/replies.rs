@@ -2,12 +2,14 @@
 //! the call on whose own stream it came.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::{LISTING_LINES, Link};
 use crate::server::pending::{Answer, Failure};
 use crate::transport::http::Replies;
+use crate::transport::stdio::Inbox;
 
 impl Replies for Arc<Link> {
     fn line(&self, line: Bytes) {
@@ -33,6 +35,10 @@ impl Replies for Arc<Link> {
             true => LISTING_LINES * self.limits.line_bytes,
             false => self.limits.line_bytes,
         }
+    }
+
+    fn rest(&self) -> Option<Duration> {
+        Inbox::rest(self)
     }
 
     fn missed_news(&self) {

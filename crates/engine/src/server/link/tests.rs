@@ -39,6 +39,7 @@ fn voice(can: &str, asks: Option<mpsc::Sender<Asked>>) -> (Voice, mpsc::Receiver
     let (words, heard) = mpsc::channel(4);
     let client = Arc::new(Client {
         can: ClientCan::read(Raw::trusted(can)),
+        session: None,
         progress_token: Some("7".into()),
         log_level: None,
         words,
@@ -205,25 +206,70 @@ async fn an_answer_without_an_id_is_for_the_only_call_there_is() {
         only.answer().await,
         Answer::Failed(Failure::Protocol(_))
     ));
-    // Of two calls it may be either.
-    let (second, third) = (call(&link), call(&link));
-    link.line(null(-32700));
-    assert_eq!(link.queue().in_flight, 2);
     // A call was taken back, and the server may not have understood that.
+    let (second, third) = (call(&link), call(&link));
     drop(second);
     link.line(null(-32700));
     assert_eq!(link.queue().in_flight, 1);
     // Once it has answered what was sent later, there is no doubt any more.
     let fourth = call(&link);
-    link.line(Bytes::from_static(
-        br#"{"jsonrpc":"2.0","id":4,"result":{}}"#,
-    ));
+    link.line(answered(4));
     assert!(matches!(fourth.answer().await, Answer::Result(_)));
     link.line(null(-32600));
-    assert!(matches!(
-        third.answer().await,
-        Answer::Failed(Failure::Protocol(_))
-    ));
+    assert!(is_lost(third.answer().await));
+}
+
+fn answered(id: u64) -> Bytes {
+    Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#))
+}
+
+fn is_lost(answer: Answer) -> bool {
+    let why = "member `id` must not be null";
+    matches!(answer, Answer::Failed(Failure::Protocol(said)) if said == why)
+}
+
+#[tokio::test]
+async fn an_answer_without_an_id_ends_the_call_that_no_other_answer_comes_for() {
+    // fault S7
+    let null = || Bytes::from_static(br#"{"jsonrpc":"2.0","id":null,"result":{}}"#);
+    let (link, _receiver) = link(8, Redactor::default());
+    let [first, second, third] = [(); 3].map(|()| call(&link));
+    link.line(null());
+    assert_eq!(link.queue().in_flight, 3, "any may be meant");
+    assert_eq!(link.counters.noise.load(Ordering::Relaxed), 1);
+    // What is sent now cannot be meant.
+    let later = call(&link);
+    link.line(answered(1));
+    assert_eq!(link.queue().in_flight, 3);
+    link.line(answered(3));
+    assert!(
+        is_lost(second.answer().await),
+        "none but the second is left"
+    );
+    for call in [first, third] {
+        assert!(matches!(call.answer().await, Answer::Result(_)));
+    }
+    assert_eq!(link.queue().in_flight, 1);
+    link.line(null());
+    assert!(is_lost(later.answer().await));
+    // As many as there are calls: all are meant, at once.
+    let all = [(); 5].map(|()| call(&link));
+    for _ in 0..4 {
+        link.line(null());
+        assert_eq!(link.queue().in_flight, 5);
+    }
+    link.line(null());
+    for call in all {
+        assert!(is_lost(call.answer().await));
+    }
+    // One that was taken back may have been meant: the other goes on.
+    let (left, stays) = (call(&link), call(&link));
+    link.line(null());
+    drop(left);
+    assert_eq!(link.queue().in_flight, 1);
+    let id = stays.id;
+    link.line(answered(id));
+    assert!(matches!(stays.answer().await, Answer::Result(_)));
 }
 
 /// A link of two lanes with a call on it whose caller can sample, and its line read.

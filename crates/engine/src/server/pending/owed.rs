@@ -4,8 +4,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use gantry_model::id::AgentName;
 use tokio::time::Instant;
+
+use super::Party;
 
 /// How many are remembered.
 const MOST: usize = 256;
@@ -13,15 +14,15 @@ const MOST: usize = 256;
 const LONGEST: Duration = Duration::from_secs(600);
 
 #[derive(Default)]
-pub(super) struct Owed(VecDeque<(u64, AgentName, Instant)>);
+pub(super) struct Owed(VecDeque<(u64, Party, Instant)>);
 
 impl Owed {
     /// Remembers a call whose caller has left.
-    pub(super) fn add(&mut self, id: u64, agent: AgentName) {
+    pub(super) fn add(&mut self, id: u64, party: Party) {
         if self.0.len() >= MOST {
             self.0.pop_front();
         }
-        self.0.push_back((id, agent, Instant::now()));
+        self.0.push_back((id, party, Instant::now()));
     }
 
     /// Forgets a call that the server has answered all the same.
@@ -32,9 +33,9 @@ impl Owed {
     }
 
     /// Tells whether the server may still speak of a call of somebody else's.
-    pub(super) fn is_to_other_than(&self, agent: Option<&AgentName>) -> bool {
-        let is_theirs = |(_, whose, since): &(u64, AgentName, Instant)| {
-            Some(whose) != agent && since.elapsed() < LONGEST
+    pub(super) fn is_to_other_than(&self, party: Option<&Party>) -> bool {
+        let is_theirs = |(_, whose, since): &(u64, Party, Instant)| {
+            Some(whose) != party && since.elapsed() < LONGEST
         };
         self.0.iter().any(is_theirs)
     }

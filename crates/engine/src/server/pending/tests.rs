@@ -29,7 +29,7 @@ async fn one_lane_lets_one_call_through_at_a_time() {
     let (_third, _) = pending.enter(&agent("a"), call(3), None);
     let (fourth, _) = pending.enter(&agent("a"), call(4), None);
     assert!(matches!(fourth, Entered::Full)); // fault A5
-    let (waited, next) = pending.finish(1, result());
+    let Finished { waited, next, .. } = pending.finish(1, result());
     assert!(waited);
     assert_eq!(next.unwrap().id, 2);
     assert!(matches!(first_answer.await, Ok(Answer::Result(_))));
@@ -45,9 +45,9 @@ async fn an_answer_reaches_its_call_once_and_no_other() {
     // fault S9
     let pending = Pending::new(4, 4);
     let (_, first) = pending.enter(&agent("a"), call(1), None);
-    assert!(!pending.finish(9, result()).0);
-    assert!(pending.finish(1, result()).0);
-    assert!(!pending.finish(1, result()).0);
+    assert!(!pending.finish(9, result()).waited);
+    assert!(pending.finish(1, result()).waited);
+    assert!(!pending.finish(1, result()).waited);
     assert!(first.await.is_ok());
 }
 
@@ -60,7 +60,7 @@ async fn a_lane_stays_closed_for_the_late_answer() {
     let (sent, next) = pending.abandon(1, true);
     assert!(sent && next.is_none());
     assert_eq!(pending.view().closed_lanes, 1);
-    let (waited, next) = pending.finish(1, result());
+    let Finished { waited, next, .. } = pending.finish(1, result());
     assert!(!waited);
     assert_eq!(next.unwrap().id, 2);
     assert_eq!(pending.view().closed_lanes, 0);
@@ -73,7 +73,7 @@ async fn a_call_that_leaves_the_queue_takes_no_lane() {
     let (_, _second) = pending.enter(&agent("a"), call(2), None);
     let (_, _third) = pending.enter(&agent("a"), call(3), None);
     assert!(!pending.abandon(2, false).0);
-    assert_eq!(pending.finish(1, result()).1.unwrap().id, 3);
+    assert_eq!(pending.finish(1, result()).next.unwrap().id, 3);
     assert_eq!(
         pending.view(),
         QueueView {
@@ -92,7 +92,7 @@ async fn a_caller_that_leaves_while_its_line_is_handed_over_is_told_of_after_the
     let (_, _first) = pending.enter(&agent("a"), call(1), None);
     let (_, _second) = pending.enter(&agent("a"), call(2), None);
     let (_, _third) = pending.enter(&agent("a"), call(3), None);
-    assert_eq!(pending.finish(1, result()).1.unwrap().id, 2);
+    assert_eq!(pending.finish(1, result()).next.unwrap().id, 2);
     // Its line is not written yet: there is nothing to cancel, and its lane goes on.
     let (sent, next) = pending.abandon(2, false);
     assert!(!sent);
@@ -117,7 +117,7 @@ async fn a_line_whose_caller_left_before_it_was_written_is_not_written() {
     let pending = Pending::new(1, 4);
     let (_, _first) = pending.enter(&agent("a"), call(1), None);
     let (_, _second) = pending.enter(&agent("a"), call(2), None);
-    assert_eq!(pending.finish(1, result()).1.unwrap().id, 2);
+    assert_eq!(pending.finish(1, result()).next.unwrap().id, 2);
     assert!(!pending.abandon(2, true).0);
     assert_eq!(pending.view().closed_lanes, 0);
     assert_eq!(pending.before_writing(2), Caller::HasLeft);
@@ -137,6 +137,6 @@ async fn a_listing_in_flight_keeps_a_server_busy() {
     assert!(pending.has_other_than(&[2]));
     // One that lies unread itself is no sign of work.
     assert!(!pending.has_other_than(&[1, 2]));
-    assert!(pending.finish(1, result()).0);
+    assert!(pending.finish(1, result()).waited);
     assert!(!pending.has_other_than(&[2]));
 }

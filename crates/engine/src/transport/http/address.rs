@@ -60,7 +60,7 @@ impl AddressPolicy {
             Some(Host::Domain(_)) | None => return Ok(()),
         };
         // What hands out credentials of the machine itself is not named in passing.
-        let named = self.named.as_ref() == Some(&text) && !is_link_local(address);
+        let named = self.named.as_ref() == Some(&text) && !is_of_the_machine(address);
         if self.allow_private || named || is_public(address) {
             return Ok(());
         }
@@ -116,15 +116,29 @@ fn is_localhost(name: &str) -> bool {
         .eq_ignore_ascii_case("localhost")
 }
 
+/// Where clouds hand out a machine's own credentials, beside the link-local addresses.
+const METADATA_V4: [Ipv4Addr; 3] = [
+    Ipv4Addr::new(100, 100, 100, 200),
+    Ipv4Addr::new(192, 0, 0, 192),
+    // Of a public range, and yet of the machine's own host.
+    Ipv4Addr::new(168, 63, 129, 16),
+];
+const METADATA_V6: [Ipv6Addr; 2] = [
+    Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
+    Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
+];
+
 /// Tells whether an address is of those that only the machine itself or its cloud answers at.
-fn is_link_local(address: IpAddr) -> bool {
+fn is_of_the_machine(address: IpAddr) -> bool {
     match address {
-        IpAddr::V4(address) => address.is_link_local() || address.is_unspecified(),
+        IpAddr::V4(address) => {
+            address.is_link_local() || address.octets()[0] == 0 || METADATA_V4.contains(&address)
+        }
         IpAddr::V6(address) => {
             address.is_unicast_link_local()
                 || address.is_unspecified()
                 || embedded(address).is_some()
-                || address == Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)
+                || METADATA_V6.contains(&address)
         }
     }
 }
@@ -153,7 +167,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         || (a, b) == (198, 19)
         || a == 100 && b & 0xc0 == 64
         || (a, b, c) == (192, 0, 0)
-        || (a, b, c) == (192, 88, 99);
+        || (a, b, c) == (192, 88, 99)
+        || METADATA_V4.contains(&address);
     !special
 }
 
@@ -198,6 +213,7 @@ mod tests {
             "100.64.0.1",
             "127.0.0.1",
             "127.255.255.254",
+            "168.63.129.16",
             "169.254.169.254",
             "172.16.0.1",
             "172.31.255.255",
@@ -253,9 +269,19 @@ mod tests {
         assert!(!judged("https://example.com", "http://10.0.0.1/", false));
         assert!(judged("https://example.com", "http://10.0.0.1/", true));
         // Links that would hand out the machine's own credentials need the explicit word.
-        let metadata = "http://169.254.169.254/latest";
-        assert!(!judged(metadata, metadata, false));
-        assert!(judged(metadata, metadata, true));
+        for host in [
+            "169.254.169.254",
+            "100.100.100.200",
+            "192.0.0.192",
+            "168.63.129.16",
+            "[fd00:ec2::254]",
+            "[fd20:ce::254]",
+            "0.0.0.0",
+        ] {
+            let metadata = format!("http://{host}/latest");
+            assert!(!judged(&metadata, &metadata, false), "{host}");
+            assert!(judged(&metadata, &metadata, true), "{host}");
+        }
         let mapped = "http://[::ffff:127.0.0.1]/";
         assert!(!judged(mapped, mapped, false));
     }

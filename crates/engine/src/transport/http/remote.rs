@@ -239,7 +239,7 @@ impl Remote {
         };
         let location = response.headers().get(LOCATION);
         let target = location
-            .and_then(|to| to.to_str().ok())
+            .and_then(|to| std::str::from_utf8(to.as_bytes()).ok())
             .and_then(|to| from.join(to).ok());
         let Some(target) = target else {
             return Ok(None);

@@ -9,8 +9,8 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::time::Instant;
 
-/// Lines handled before other tasks get a turn.
-const LINES_PER_TURN: usize = 128;
+use crate::transport::pace::Pace;
+
 const SMALL_BUFFER: usize = 8 * 1024;
 const LARGE_BUFFER: usize = 256 * 1024;
 /// A line that has grown so long gets all the room that one may have at once: growing step by step,
@@ -67,8 +67,7 @@ pub(crate) struct LineReader {
     /// What the line that is being read may have: the limit, or more by leave of the inbox.
     allowed: usize,
     overlong: Option<Skipping>,
-    /// Lines handed over, however many reads they came in.
-    lines: usize,
+    pace: Pace,
 }
 
 /// An overlong line that is being skipped.
@@ -98,7 +97,7 @@ impl LineReader {
             limit,
             allowed: limit,
             overlong: None,
-            lines: 0,
+            pace: Pace::default(),
         }
     }
 
@@ -166,13 +165,7 @@ impl LineReader {
                 },
                 None => inbox.line(trimmed(line.freeze())),
             }
-            self.lines = self.lines.wrapping_add(1);
-            if self.lines.is_multiple_of(LINES_PER_TURN) {
-                match inbox.rest() {
-                    Some(rest) => tokio::time::sleep(rest).await,
-                    None => tokio::task::yield_now().await,
-                }
-            }
+            self.pace.took(|| inbox.rest()).await;
         }
         self.scanned = self.buffer.len();
         self.bound(inbox)

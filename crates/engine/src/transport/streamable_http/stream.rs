@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 
 use super::super::events::{Event, Events};
 use super::super::http::{Asking, Content, HttpError, Replies, chunk, drained, each_message};
+use super::super::pace::Pace;
 use super::{LONGEST_EVENT, Session, UNAWAITED};
 use crate::clock::jitter;
 use crate::server::pending::Failure;
@@ -77,12 +78,8 @@ impl<R: Replies> Session<R> {
             response = match self.open(last_id.as_deref()).await {
                 Ok(Opened::Stream(response)) => response,
                 // Who does not resume it has cut it for good.
-                Ok(Opened::None | Opened::Expired)
-                | Err(
-                    HttpError::Status { .. }
-                    | HttpError::Forbidden { .. }
-                    | HttpError::Limited { .. },
-                ) => return Err(Failure::Remote(ended)),
+                Ok(Opened::None | Opened::Expired) => return Err(Failure::Remote(ended)),
+                Err(error) if is_there(&error) => return Err(Failure::Remote(ended)),
                 Err(error) => return Err(Failure::Remote(error)),
             };
         }
@@ -95,6 +92,7 @@ impl<R: Replies> Session<R> {
         call: u64,
     ) -> Result<Read, Failure> {
         let origin = &self.remote.origin;
+        let mut pace = Pace::default();
         loop {
             let piece = match chunk(origin, response).await {
                 Ok(Some(piece)) => piece,
@@ -109,6 +107,7 @@ impl<R: Replies> Session<R> {
                 match events.next() {
                     Ok(Some(event)) => {
                         deliver(event, |message| self.replies.line_of(call, message));
+                        pace.took(|| self.replies.rest()).await;
                     }
                     Ok(None) => break,
                     Err(_endless) => return Err(Failure::TooLarge(LONGEST_EVENT)),
@@ -151,7 +150,7 @@ impl<R: Replies> Session<R> {
                 opened => opened,
             };
             drop(opening.take());
-            let mut asked_for = None;
+            let (mut asked_for, mut least) = (None, None);
             match opened {
                 Ok(Opened::None) => return Ok(()),
                 Ok(Opened::Expired) => {
@@ -177,23 +176,23 @@ impl<R: Replies> Session<R> {
                     last_id = None;
                     self.replies.missed_news();
                 }
-                // It answers, so that it is there.
-                Err(
-                    HttpError::Status { .. }
-                    | HttpError::Forbidden { .. }
-                    | HttpError::Limited { .. },
-                ) => {}
-                Err(_cut) => self.replies.doubt(),
+                Err(error) => {
+                    // Who says when to come again is not asked before. fault H9
+                    least = error.retry_after();
+                    if !is_there(&error) {
+                        self.replies.doubt();
+                    }
+                }
             }
             let wait = asked_for.unwrap_or_else(|| RESUME.max(backoff.delay(attempt, jitter())));
             attempt += 1;
-            tokio::time::sleep(wait).await;
+            tokio::time::sleep(wait.max(least.unwrap_or_default())).await;
         }
     }
 
     /// Hears a stream to its end; returns how many events it had.
     async fn hear(&self, response: &mut Response, events: &mut Events) -> usize {
-        let mut heard = 0;
+        let (mut heard, mut pace) = (0, Pace::default());
         while let Ok(Some(piece)) = chunk(&self.remote.origin, response).await {
             events.push(&piece);
             loop {
@@ -201,6 +200,7 @@ impl<R: Replies> Session<R> {
                     Ok(Some(event)) => {
                         heard += 1;
                         deliver(event, |message| self.replies.line(message));
+                        pace.took(|| self.replies.rest()).await;
                     }
                     Ok(None) => break,
                     Err(_endless) => return heard,
@@ -235,6 +235,14 @@ impl<R: Replies> Session<R> {
             _ => Ok(Opened::None),
         }
     }
+}
+
+/// Tells whether a server that did not open a stream answers all the same.
+fn is_there(error: &HttpError) -> bool {
+    matches!(
+        error,
+        HttpError::Status { .. } | HttpError::Forbidden { .. } | HttpError::Limited { .. }
+    )
 }
 
 /// Hands over the messages of an event; other events than messages are not for us.

@@ -98,6 +98,7 @@ impl From<CallFailure> for Problem {
             | CallError::Unanswered { .. }
             | CallError::Declined { .. }
             | CallError::TooManyHeld { .. }
+            | CallError::TooMuchHeld { .. }
             | CallError::Cancelled
             | CallError::NotReading { .. }
             | CallError::Protocol { .. }
@@ -137,7 +138,9 @@ fn place(error: &CallError) -> (StatusCode, Carrier) {
             (StatusCode::GATEWAY_TIMEOUT, Carrier::Answer)
         }
         CallError::Declined { .. } => (StatusCode::UNPROCESSABLE_ENTITY, Carrier::Answer),
-        CallError::TooManyHeld { .. } => (StatusCode::TOO_MANY_REQUESTS, Carrier::Status),
+        CallError::TooManyHeld { .. } | CallError::TooMuchHeld { .. } => {
+            (StatusCode::TOO_MANY_REQUESTS, Carrier::Status)
+        }
         CallError::Cancelled => (client_closed_request(), Carrier::Answer),
         CallError::Rpc { code, .. } => (rpc_status(*code), Carrier::Answer),
         CallError::Audit(_) | CallError::Stopping => {

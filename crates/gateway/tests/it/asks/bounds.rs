@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::client::{Client, Generation, answer, everything};
+use super::strangers::other_key;
 use super::{BOTH, as_other, fixtures, recorded, rows, started, text};
 use crate::harness::LONG;
 
@@ -124,6 +125,59 @@ fn an_agent_has_so_many_calls_that_wait_for_it() {
     }
 }
 
+// issue 4, bridging: the bytes of held calls are capped per agent, and keep no body out; fault T7
+#[test]
+fn calls_that_wait_hold_so_many_bytes() {
+    let gantry = started(&json!({}));
+    let key = other_key(&gantry);
+    // Once in the call, once in what the server asks.
+    let prompt = "x".repeat(3 << 20);
+    for generation in BOTH {
+        let client = Client::open(&gantry, &gantry.agent, generation, everything());
+        let other = Client::open(&gantry, &key, generation, everything());
+        let begin =
+            |client: &Client<'_>| client.begin("new__test_sampling", json!({"prompt": prompt}));
+        let waiting = [begin(&client).asked_first(), begin(&client).asked_first()];
+        let refused = begin(&client).done();
+        assert_eq!(refused["error"]["code"], -31429, "{refused:#}");
+        let told = &refused["error"]["data"]["code"];
+        assert_eq!(told, "call.too_much_held", "{refused:#}");
+        // It is the agent's own bound.
+        let theirs = begin(&other).asked_first();
+        assert_eq!(text(&other.go_on(theirs).answer), "LLM response: Paris");
+        for waiting in waiting {
+            assert_eq!(text(&client.go_on(waiting).answer), "LLM response: Paris");
+        }
+        let again = begin(&client).asked_first();
+        assert_eq!(text(&client.go_on(again).answer), "LLM response: Paris");
+    }
+    let refused = rows(&gantry, "server=new&status=refused");
+    let row = ("refused".to_owned(), json!("call.too_much_held"));
+    assert_eq!(refused, [row.clone(), row]);
+    assert_eq!(rows(&gantry, "server=new&status=ok").len(), 8);
+}
+
+// A session that ends takes back what it was asked.
+#[test]
+fn a_call_that_waits_for_a_session_ends_with_it() {
+    let gantry = started(&json!({}));
+    for server in ["old", "new"] {
+        let client = Client::open(&gantry, &gantry.agent, Generation::Handshake, everything());
+        let tool = format!("{server}__test_sampling");
+        let waiting = client.begin(&tool, json!({"prompt": "?"})).asked_first();
+        let begun = Instant::now();
+        assert_eq!(client.leave(), 204);
+        let ended = waiting.begun.done();
+        assert_eq!(
+            ended["error"]["data"]["code"], "call.cancelled",
+            "{ended:#}"
+        );
+        assert!(begun.elapsed() < 10 * SECOND, "{:?}", begun.elapsed());
+        let code = recorded(&gantry, &format!("server={server}"), "cancelled", LONG);
+        assert_eq!(code, "call.cancelled");
+    }
+}
+
 // An older server has a further life for each call that waits for a person, and few of them.
 #[test]
 fn a_call_that_waits_for_a_person_keeps_nobody_else_waiting() {
@@ -133,11 +187,21 @@ fn a_call_that_waits_for_a_person_keeps_nobody_else_waiting() {
     let mut waiting = vec![begin().asked_first()];
     let plain = client.call("old__test_simple_text", json!({}));
     assert!(text(&plain.answer).starts_with("This is a simple text"));
-    waiting.extend((0..3).map(|_| begin().asked_first()));
+    // One agent has half of the four at most.
+    waiting.push(begin().asked_first());
+    let busy = begin().done();
+    assert_eq!(busy["error"]["data"]["code"], "server.busy", "{busy:#}");
+    let key = other_key(&gantry);
+    let other = Client::open(&gantry, &key, Generation::Stateless, everything());
+    let begin = || other.begin("old__test_sampling", json!({"prompt": "?"}));
+    let theirs: Vec<_> = (0..2).map(|_| begin().asked_first()).collect();
     let busy = begin().done();
     assert_eq!(busy["error"]["data"]["code"], "server.busy", "{busy:#}");
     for waiting in waiting {
         assert_eq!(text(&client.go_on(waiting).answer), "LLM response: Paris");
+    }
+    for waiting in theirs {
+        assert_eq!(text(&other.go_on(waiting).answer), "LLM response: Paris");
     }
     let done = client.call("old__test_sampling", json!({"prompt": "?"}));
     assert_eq!(text(&done.answer), "LLM response: Paris");

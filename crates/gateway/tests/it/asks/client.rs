@@ -205,6 +205,19 @@ impl<'a> Client<'a> {
         posted.send(self.gantry).status
     }
 
+    /// Ends the client's session.
+    pub(super) fn leave(&self) -> u16 {
+        let session = self.session.as_deref().unwrap();
+        let bearer = format!("Bearer {}", self.key);
+        let headers = [
+            ("Authorization", bearer.as_str()),
+            ("Mcp-Session-Id", session),
+        ];
+        let mut connection = self.gantry.connect();
+        let left = connection.request("DELETE", "/mcp", &headers, b"");
+        left.unwrap().status
+    }
+
     fn finish(&self, mut begun: Begun) -> Done {
         loop {
             match begun.next() {

@@ -6,11 +6,12 @@ use super::client::{Client, Generation, answer, everything};
 use super::{as_other, recorded, started, text};
 use crate::harness::{Gantry, LONG};
 
-fn other_key(gantry: &Gantry) -> String {
+pub(super) fn other_key(gantry: &Gantry) -> String {
     let body = json!({"kind": "agent", "agent": "other"});
     let made = gantry.rest("POST", "/api/v1/keys", Some(&body)).json();
-    let grant = json!({"grants": [{"server": "*", "item": "*"}]});
-    gantry.rest("PATCH", "/api/v1/agents/other", Some(&grant));
+    let grant = json!({"grant": "all"});
+    let granted = gantry.rest("PATCH", "/api/v1/agents/other", Some(&grant));
+    assert_eq!(granted.status, 200, "{}", granted.text());
     made["key"].as_str().unwrap().to_owned()
 }
 
@@ -33,6 +34,31 @@ fn only_the_session_that_was_asked_answers() {
     // Once answered it is answered.
     assert_eq!(asked.respond(&wrong), 202);
     assert_eq!(recorded(&gantry, "server=old", "ok", LONG), Value::Null);
+}
+
+// fault T4: two clients that share a key are two
+#[test]
+fn a_process_that_owes_one_session_an_answer_asks_no_other() {
+    let gantry = started(&json!({}));
+    let open = || Client::open(&gantry, &gantry.agent, Generation::Handshake, everything());
+    let (left, other) = (open(), open());
+    let tool = "old__test_sampling";
+    gantry.events("old", "starting", 1);
+    drop(left.begin(tool, json!({"prompt": "?"})).asked_first());
+    recorded(&gantry, "server=old", "cancelled", LONG);
+    gantry.events("old", "starting", 2);
+    // The first process may still ask for the call that was left.
+    let done = other.call(tool, json!({"prompt": "?"}));
+    assert_eq!(text(&done.answer), "LLM response: Paris");
+    gantry.events("old", "starting", 3);
+    // Whom it owes it serves.
+    let done = left.call(tool, json!({"prompt": "?"}));
+    assert_eq!(text(&done.answer), "LLM response: Paris");
+    let starting = gantry.events("old", "starting", 3);
+    let further = starting
+        .iter()
+        .filter(|told| told.contains("for clients with"));
+    assert_eq!(further.count(), 2, "{starting:#?}");
 }
 
 // fault T4

@@ -1,5 +1,6 @@
 //! HTTP+SSE, as clients of the first protocol version speak it.
 
+use std::io::Write as _;
 use std::time::Duration;
 
 use gantry_testkit::Evilpeer;
@@ -8,6 +9,7 @@ use gantry_testkit::wait::eventually;
 use serde_json::{Value, json};
 
 use super::SECOND;
+use crate::faults_client::Posted;
 use crate::harness::{Answer, Connection, Gantry, LONG};
 
 /// A client with its stream.
@@ -62,15 +64,18 @@ impl<'a> First<'a> {
     }
 
     fn post(&self, key: &str, message: &Value) -> Answer {
+        self.post_text(key, &message.to_string())
+    }
+
+    fn post_text(&self, key: &str, text: &str) -> Answer {
         let bearer = format!("Bearer {key}");
         let headers = [
             ("Authorization", bearer.as_str()),
             ("Content-Type", "application/json"),
         ];
-        let body = message.to_string();
         let mut connection = self.gantry.connect();
         connection
-            .request("POST", &self.endpoint, &headers, body.as_bytes())
+            .request("POST", &self.endpoint, &headers, text.as_bytes())
             .unwrap()
     }
 
@@ -191,6 +196,91 @@ fn a_stream_is_its_keys_and_ends_what_it_began() {
     };
     let late = late.post(&gantry.agent, &message);
     assert_eq!(late.status, 404);
+}
+
+// A POST is answered with what its client can match to its request; on the stream stands nothing
+// without an id.
+#[test]
+fn what_is_refused_is_told_at_once_and_under_its_id() {
+    const AT_A_TIME: u32 = 64;
+    let gantry = Gantry::start(&["a"]);
+    let mut first = First::ready(&gantry);
+    let broken = first.post_text(first.key, "{\"jsonrpc\":");
+    assert_eq!(broken.status, 400, "{}", broken.text());
+    assert_eq!(broken.json()["error"]["code"], -32700);
+    let batch = json!([{"jsonrpc": "2.0", "id": 1, "method": "ping"}]);
+    assert_eq!(first.post(first.key, &batch).status, 202);
+    assert_eq!(first.message().unwrap()["error"]["code"], -32600);
+    let slow = json!({"name": "a__slow", "arguments": {"ms": 60_000}});
+    for id in 1..=AT_A_TIME {
+        first.send(id, "tools/call", slow.clone());
+    }
+    let over = json!({"jsonrpc": "2.0", "id": "over", "method": "ping"});
+    let over = first.post(first.key, &over);
+    assert_eq!(over.status, 429, "{}", over.text());
+    assert_eq!(over.json()["id"], "over");
+    assert_eq!(over.json()["error"]["data"]["code"], "listen.too_many");
+    // One that ends makes room.
+    gantry.rest("POST", "/api/v1/mcp/servers/a/restart", None);
+    let ended = first.message().unwrap();
+    assert!(ended["id"].as_u64().is_some(), "{ended:#}");
+}
+
+// A long message takes its room once.
+#[test]
+fn a_long_message_is_answered_when_there_is_just_room_for_it() {
+    const LONG_BODY: usize = 4 << 20;
+    // One less than an agent's share of the room.
+    const OTHERS: usize = 15;
+    let gantry = Gantry::start(&["a"]);
+    let mut first = First::ready(&gantry);
+    let posted = Posted::new(&gantry.agent, "/mcp", &Value::Null);
+    let head = posted.head(&gantry.authority, &format!("Content-Length: {LONG_BODY}"));
+    let held: Vec<Connection> = (0..OTHERS)
+        .map(|_| {
+            let mut connection = gantry.connect();
+            connection.socket().write_all(&head).unwrap();
+            connection
+        })
+        .collect();
+    let params = json!({"name": "a__echo", "arguments": {"text": "long"}});
+    let message = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params});
+    let mut text = message.to_string();
+    text.push_str(&" ".repeat(LONG_BODY - text.len()));
+    // Whether the others are there yet or not, there is room; twice there would not be.
+    for _ in 0..3 {
+        let taken = first.post_text(first.key, &text);
+        assert_eq!(taken.status, 202, "{}", taken.text());
+        let answer = first.message().unwrap();
+        assert_eq!(answer["id"], 7, "{answer:#}");
+        assert_eq!(answer["result"]["content"][0]["text"], "long", "{answer:#}");
+    }
+    drop(held);
+}
+
+// Of two handshakes on one stream the second counts, and the first leaves nothing behind.
+#[test]
+fn a_second_handshake_ends_the_first_session() {
+    let gantry = Gantry::start(&["a"]);
+    let mut first = First::ready(&gantry);
+    let uri = json!({"uri": "test://static-text"});
+    first.request(1, "resources/subscribe", uri.clone());
+    let info = json!({"name": "first", "version": "2"});
+    let params = json!({"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": info});
+    first.request(2, "initialize", params);
+    first.request(3, "ping", json!({}));
+    // What the first session listened to is told nobody, and what both would hear is told once.
+    let touch = json!({"name": "a__touch", "arguments": uri});
+    first.request(4, "tools/call", touch);
+    for _ in 0..2 {
+        gantry.call("a__grow", json!({}));
+        for list in ["tools", "prompts", "resources"] {
+            let told = first.message().unwrap();
+            let changed = format!("notifications/{list}/list_changed");
+            assert_eq!(told["method"], changed, "{told:#}");
+        }
+    }
+    first.request(5, "ping", json!({}));
 }
 
 // fault U6

@@ -4,11 +4,12 @@ use std::io::{Read as _, Write as _};
 use std::thread;
 
 use gantry_testkit::Evilpeer;
+use gantry_testkit::wait::eventually;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{Posted, Rig, SECOND};
-use crate::harness::Answer;
+use crate::harness::{Answer, Connection, LONG};
 
 /// The largest body that is read.
 const LIMIT: usize = 4 << 20;
@@ -135,6 +136,54 @@ fn endless_chunks_are_cut_off_within_bounded_memory() {
     );
     rig.wait_fds(fds, SECOND);
     rig.nothing_happened();
+}
+
+/// Begins requests of an agent's that announce long bodies and do not send them.
+fn announced(rig: &Rig, count: usize) -> Vec<Connection> {
+    let posted = &calls(rig, "announced")[0];
+    let framing = format!("Content-Length: {LIMIT}");
+    let head = posted.head(&rig.gantry.authority, &framing);
+    let begin = |_| {
+        let mut connection = rig.gantry.connect();
+        connection.socket().write_all(&head).unwrap();
+        connection
+    };
+    (0..count).map(begin).collect()
+}
+
+// fault A3, T7
+#[test]
+fn one_agent_takes_half_of_the_room_for_long_bodies_at_most() {
+    // 64 MiB of 128.
+    const SHARE: usize = 16;
+    let rig = Rig::new(&Evilpeer::new(), &json!({}));
+    let [mcp, rest] = calls(&rig, "whole");
+    let message = {
+        let params = json!({"name": "far__echo", "arguments": {"text": "x", "nonce": "whole"}});
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string()
+    };
+    let long = |key: &str| {
+        let posted = Posted::new(key, "/mcp", &Value::Null);
+        posted.body(padded(&message, LIMIT)).send(&rig.gantry)
+    };
+    let held = announced(&rig, SHARE);
+    let full = || long(&rig.gantry.agent).status == 429;
+    assert!(eventually(LONG, full).is_some());
+    refused(&long(&rig.gantry.agent), 429, "http.bodies_share");
+    // Short bodies need no room, and others have theirs.
+    assert_eq!(mcp.send(&rig.gantry).status, 200);
+    assert_eq!(rest.send(&rig.gantry).status, 200);
+    let body = json!({"kind": "agent", "agent": "other"});
+    let made = rig.gantry.rest("POST", "/api/v1/keys", Some(&body)).json();
+    let grant = json!({"grant": "all"});
+    let path = "/api/v1/agents/other";
+    let granted = rig.gantry.rest("PATCH", path, Some(&grant));
+    assert_eq!(granted.status, 200, "{}", granted.text());
+    let answer = long(made["key"].as_str().unwrap());
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    drop(held);
+    let free = || long(&rig.gantry.agent).status == 200;
+    assert!(eventually(LONG, free).is_some());
 }
 
 // fault A3

@@ -146,6 +146,7 @@ fn a_clock_that_jumps_by_a_day_moves_no_wait_and_no_order() {
         .collect();
     assert_eq!(tools, wanted);
     assert_eq!(seqs.len(), 13);
+    assert!(seqs.windows(2).all(|pair| pair[0] < pair[1]), "{seqs:?}");
     audited(&gantry, "loop", &[(3, "error", Some("server.exited"))]);
     audited(
         &gantry,

@@ -161,6 +161,13 @@ fn every_exit_counts_and_climbs_the_ladder() {
             (27_000..=33_000).contains(&whole),
             "30 s ± 10 %: {whole} ms"
         );
+        let begun = Instant::now();
+        let answer = gantry.call(&format!("{name}__echo"), json!({"text": "x"}));
+        assert!(begun.elapsed() <= SECOND, "{:?}", begun.elapsed());
+        let message = answer["error"]["message"].as_str().unwrap_or_default();
+        assert!(message.contains("; next try in "), "{message}");
+        fails(&answer, -31503, message, "server.down");
+        audited(&gantry, name, &[(1, "error", Some("server.down"))]);
         // By hand it begins anew.
         let restarted = gantry.rest("POST", &format!("/api/v1/mcp/servers/{name}/restart"), None);
         assert_eq!(restarted.status, 200, "{}", restarted.text());

@@ -1,5 +1,7 @@
 //! Envelopes that are not: broken text, hostile numbers, members too many, too few, twice.
 
+use std::thread;
+
 use gantry_testkit::journal::{Entry, Journal};
 use gantry_testkit::{Era, Evilpeer};
 use serde_json::{Value, json};
@@ -7,7 +9,7 @@ use serde_json::{Value, json};
 use super::{
     CALLS, EVIL, Reply, Rig, SECOND, all_echoed, all_within, echo, gives_up_after, table_name,
 };
-use crate::harness::modern;
+use crate::harness::{LONG, modern};
 
 /// What a spoiled answer leads to.
 #[derive(Debug, Clone, Copy)]
@@ -249,9 +251,66 @@ fn answers_that_are_none_end_their_call_and_make_up_no_result() {
             "unknown-resulttype",
             Ends::Protocol("its result has the type \"hologram\""),
         ),
-        // With 20 calls in flight nothing in it tells which of them it answers.
-        ("null-id", Ends::Timeout),
     ]);
+}
+
+// fault S7
+#[test]
+fn as_many_answers_without_an_id_as_calls_are_theirs() {
+    for era in [Era::Legacy, Era::Modern] {
+        // The first call is answered well: what was sent before it is read.
+        let peer = Evilpeer::new().era(era).fault("null-id").fault_after(1);
+        let rig = Rig::new(&peer, &json!({"calls": {"timeout": "20s"}}));
+        all_echoed(&[rig.call(EVIL, "echo", 0, echo(0))]);
+        let replies = rig.at_once("echo", echo);
+        let why = "server `evil` broke the protocol: member `id` must not be null";
+        for reply in &replies {
+            reply.fails(-31502, why, "server.protocol");
+        }
+        // Long before their time is over.
+        all_within(&replies, 10 * SECOND);
+        rig.never_restarted();
+        let wanted = [(1, "ok", None), (CALLS, "error", Some("server.protocol"))];
+        rig.audited(EVIL, &wanted);
+    }
+}
+
+// fault S7
+#[test]
+fn an_answer_without_an_id_ends_its_call_once_all_others_have_theirs() {
+    for era in [Era::Legacy, Era::Modern] {
+        let peer = Evilpeer::new().era(era).fault("null-id");
+        let peer = peer.fault_after(1).fault_calls(1);
+        let rig = Rig::new(&peer, &json!({"calls": {"timeout": "20s"}}));
+        all_echoed(&[rig.call(EVIL, "echo", 0, echo(0))]);
+        let slow = |number: usize, ms: u32| rig.call(EVIL, "slow", number, json!({ "ms": ms }));
+        let (lost, others) = thread::scope(|scope| {
+            let lost = scope.spawn(|| slow(1, 1500));
+            let sent = |count: u32| {
+                let sent = |status: &Value| status["queue"]["in_flight"] == count;
+                rig.gantry.wait_status(EVIL, LONG, sent);
+            };
+            sent(1);
+            let others: Vec<_> = (2..5)
+                .map(|number| scope.spawn(move || slow(number, 3000)))
+                .collect();
+            let others: Vec<Reply> = others
+                .into_iter()
+                .map(|call| call.join().unwrap())
+                .collect();
+            (lost.join().unwrap(), others)
+        });
+        let why = "server `evil` broke the protocol: member `id` must not be null";
+        lost.fails(-31502, why, "server.protocol");
+        // Long before its time is over.
+        all_within(&[lost], 10 * SECOND);
+        for reply in &others {
+            assert_eq!(reply.text(), "slept 3000 ms");
+        }
+        rig.never_restarted();
+        let wanted = [(4, "ok", None), (1, "error", Some("server.protocol"))];
+        rig.audited(EVIL, &wanted);
+    }
 }
 
 // fault S7

@@ -67,8 +67,15 @@ fn a_line_without_end_in_the_handshake_is_told_as_the_reason() {
     );
     let gone = procs::wait_gone("flooder-start-s2", SECOND);
     assert_eq!(gone.map(|_| ()), Ok(()));
-    rig.beside_neighbour(|| ());
+    let replies = rig.at_once("echo", echo);
+    all_within(&replies, SECOND);
+    for reply in &replies {
+        let message = reply.answer["error"]["message"].as_str().unwrap();
+        assert!(message.contains("wrote a line over 8 MiB"), "{message}");
+        reply.fails(-31503, message, "server.down");
+    }
     assert!(rig.peak() - before <= (LIMIT >> 10) + (8 << 10));
+    rig.audited(EVIL, &[(CALLS, "error", Some("server.down"))]);
 }
 
 // fault S3
@@ -77,7 +84,9 @@ fn an_answer_over_the_limit_fails_at_once_and_alone() {
     let rig = Rig::new(
         &Evilpeer::new(),
         &json!({"calls": {"timeout": "20s", "timeout_max": "30s"}}),
-    );
+    )
+    // The line, the answer made of it, and what is on its way to the client.
+    .with_room(40);
     for bytes in [LIMIT - 1, LIMIT] {
         let reply = rig.call(EVIL, "big_line", 0, json!({"bytes": bytes}));
         let text = reply.text();

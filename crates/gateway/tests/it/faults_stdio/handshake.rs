@@ -51,10 +51,7 @@ fn a_failed_handshake_leaves_nothing_but_its_reason() {
         let peer = Evilpeer::new().name("lost-s18").era(*era).fault(fault);
         builder = builder.server_with(&table_name(place), &peer, &members);
     }
-    let rig = Rig {
-        gantry: builder.start(),
-    };
-    rig.gantry.wait_state(GOOD, "ready", LONG);
+    let rig = Rig::of(builder.start());
     for (place, (_, fault, why)) in rows.iter().enumerate() {
         let server = table_name(place);
         let status = rig.gantry.wait_state(&server, "failed", LONG);
@@ -104,31 +101,59 @@ fn a_server_that_dislikes_the_probe_is_greeted_the_old_way() {
 #[test]
 fn a_thousand_failed_attempts_leave_no_descriptor_and_no_process() {
     let gantry = Gantry::start(&[GOOD]);
-    let peer = Evilpeer::new().name("lost-again-s18").fault("init-error");
-    let argv = peer.argv();
-    let settled = |count: usize| eventually(LONG, || procs::open_fds(gantry.pid) == count);
-    // One connection of ours is open while we look, or none: what counts is that it settles.
-    gantry.status(GOOD);
-    let before = procs::open_fds(gantry.pid);
-    assert!(settled(before).is_some());
+    // Name, attempts, and what goes wrong. Those that do not answer the probe in words that can be read
+    // are given more than a second each time, so that they have the fewest.
+    let refusal = "no licence key found";
+    let kinds: [(&str, u64, Era, &[&str], &str); 5] = [
+        ("never", 160, Era::Dual, &["init-hang"], "did not answer"),
+        ("refused", 400, Era::Dual, &["init-error"], refusal),
+        ("garbage", 20, Era::Dual, &["init-garbage"], "expected"),
+        (
+            "foreign",
+            400,
+            Era::Dual,
+            &["init-wrong-version"],
+            "1999-01-01",
+        ),
+        (
+            "probed",
+            20,
+            Era::Legacy,
+            &["discover-hang", "init-error"],
+            refusal,
+        ),
+    ];
+    let before = procs::resting_fds(gantry.pid, LONG);
     let restart = json!({"at_once": 0, "window": "1m", "ladder": ["1ms"], "reset_after": "10m"});
-    let (servers, attempts) = (["lost1", "lost2", "lost3", "lost4", "lost5"], 200);
-    for name in servers {
+    for (name, _, era, faults, _) in kinds {
+        let peer = Evilpeer::new().name("lost-again-s18").era(era);
+        let argv = faults
+            .iter()
+            .fold(peer, |peer, fault| peer.fault(fault))
+            .argv();
+        // Who never answers is given up soon, so that many attempts fit.
+        let patience = if name == "never" { "100ms" } else { "60s" };
         let body = json!({
             "name": name, "command": argv[0], "args": argv[1..], "profile": "local",
-            "start": "eager", "restart": restart,
+            "start": "eager", "restart": restart, "handshake_timeout": patience,
         });
         let registered = gantry.rest("POST", "/api/v1/mcp/servers", Some(&body));
         assert_eq!(registered.status, 201, "{}", registered.text());
     }
-    let rig = Rig { gantry };
-    for name in servers {
-        let often = |status: &Value| status["restart_count"].as_u64().unwrap() >= attempts;
-        let status = rig.gantry.wait_status(name, 2 * LONG, often);
+    let rig = Rig::of(gantry);
+    let mut attempts = 0;
+    for (name, least, .., why) in kinds {
+        let often = |status: &Value| status["restart_count"].as_u64() >= Some(least);
+        let status = rig.gantry.wait_status(name, 6 * LONG, often);
         assert!(status["health_warning"].as_bool().unwrap());
+        let path = format!("/api/v1/mcp/servers/{name}/events?limit=10");
+        let events = rig.gantry.rest("GET", &path, None).text();
+        assert!(events.contains(why), "{events}");
+        attempts += status["restart_count"].as_u64().unwrap();
     }
+    assert!(attempts >= 1_000, "{attempts}");
     rig.beside_neighbour(|| ());
-    for name in servers {
+    for (name, ..) in kinds {
         let path = format!("/api/v1/mcp/servers/{name}");
         assert_eq!(rig.gantry.rest("DELETE", &path, None).status, 204);
     }
@@ -139,10 +164,17 @@ fn a_thousand_failed_attempts_leave_no_descriptor_and_no_process() {
     let level = eventually(LONG, || procs::open_fds(rig.gantry.pid) <= before);
     assert!(
         level.is_some(),
-        "{before} descriptors before, {} after",
+        "{before} descriptors before, {} after {attempts} attempts",
         procs::open_fds(rig.gantry.pid)
     );
     assert!(procs::zombies_of(rig.gantry.pid).is_empty());
+}
+
+// fault S18
+#[test]
+fn a_handshake_has_a_minute_unless_told() {
+    let rig = Rig::new(&Evilpeer::new(), &json!({}));
+    assert_eq!(rig.gantry.status(GOOD)["spec"]["handshake_timeout"], "1m");
 }
 
 // fault S20
@@ -156,10 +188,7 @@ fn a_server_that_echoes_is_no_server() {
     let builder = beside_good()
         .entry(EVIL, tee)
         .server_with("cat", &cat, &short(&stays_down()));
-    let rig = Rig {
-        gantry: builder.start(),
-    };
-    rig.gantry.wait_state(GOOD, "ready", LONG);
+    let rig = Rig::of(builder.start());
     for server in [EVIL, "cat"] {
         let status = rig.gantry.wait_state(server, "failed", LONG);
         let reason = status["reason"].as_str().unwrap();

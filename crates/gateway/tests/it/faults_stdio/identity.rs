@@ -128,6 +128,7 @@ fn a_late_answer_is_dropped_and_reaches_no_later_call() {
 // fault S10
 #[test]
 fn a_thousand_clients_with_one_id_each_get_their_own_answer() {
+    const CLIENTS: usize = 1000;
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal");
     let peer = Evilpeer::new()
@@ -137,29 +138,32 @@ fn a_thousand_clients_with_one_id_each_get_their_own_answer() {
         .journal(&journal);
     let rig = Rig::new(
         &peer,
-        &json!({"concurrency": 1000, "calls": {"queue": 1000}}),
-    );
-    let clients = 1000;
-    let each = 1;
+        &json!({"concurrency": CLIENTS, "calls": {"timeout": "60s", "timeout_max": "60s"}}),
+    )
+    // A thousand connections with a call each.
+    .with_room(64);
     rig.beside_neighbour(|| {
         thread::scope(|scope| {
-            for client in 0..clients {
+            for client in 0..CLIENTS {
                 let rig = &rig;
                 scope.spawn(move || {
+                    // The harness always says `"id": 1`.
+                    let wanted = canary(client);
+                    // Long enough that all are there before the first is answered, and in an order
+                    // that has nothing to do with that in which they came.
+                    let delay = 8_000 + client * 7_919 % 1_000;
+                    let arguments = json!({"text": wanted, "delay_ms": delay});
+                    let params = json!({"name": "evil__echo", "arguments": arguments});
+                    let agent = &rig.gantry.agent;
                     let mut connection = rig.gantry.connect();
-                    for call in 0..each {
-                        // The harness always says `"id": 1`.
-                        let wanted = canary(client * each + call);
-                        let arguments = json!({"text": wanted, "delay_ms": 300});
-                        let params = json!({"name": "evil__echo", "arguments": arguments});
-                        let agent = &rig.gantry.agent;
-                        let answer = modern(&mut connection, agent, "/mcp", "tools/call", params);
-                        let answer = answer.message();
-                        assert_eq!(answer["id"], 1);
-                        assert_eq!(answer["result"]["content"][0]["text"], wanted);
-                    }
+                    let answer = modern(&mut connection, agent, "/mcp", "tools/call", params);
+                    let answer = answer.message();
+                    assert_eq!(answer["id"], 1);
+                    assert_eq!(answer["result"]["content"][0]["text"], wanted);
                 });
             }
+            let all = |status: &Value| status["queue"]["in_flight"] == CLIENTS;
+            rig.gantry.wait_status(EVIL, LONG, all);
         });
     });
     let seen = Journal::read(&journal).unwrap();
@@ -168,12 +172,18 @@ fn a_thousand_clients_with_one_id_each_get_their_own_answer() {
     ids.dedup();
     assert_eq!(
         ids.len(),
-        clients * each,
+        CLIENTS,
         "each call has an id of its own upstream"
+    );
+    let dropped = eventually(SECOND, || late(&rig, EVIL) == CLIENTS as u64);
+    assert!(
+        dropped.is_some(),
+        "each second answer: {}",
+        late(&rig, EVIL)
     );
     let echoed = |row: &Value| row["status"] == "ok" && row["tool"] == "echo";
     assert!(rig.rows(EVIL).iter().all(echoed));
-    rig.audited(EVIL, &[(clients * each, "ok", None)]);
+    rig.audited(EVIL, &[(CLIENTS, "ok", None)]);
 }
 
 fn upstream_id(entry: &Entry) -> Option<&str> {

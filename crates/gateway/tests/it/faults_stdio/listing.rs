@@ -48,6 +48,21 @@ fn a_cursor_that_never_ends_is_not_followed_for_ever() {
 
 // fault S19
 #[test]
+fn a_list_whose_pages_never_end_is_read_for_sixty_four_pages() {
+    let rig = Rig::new(&Evilpeer::new().fault("list-loop=new"), &json!({}));
+    let tools = offered(&rig);
+    // The first page has the usual tools, each further page one more.
+    let pages = tools.iter().filter(|tool| tool.starts_with("page_"));
+    assert_eq!(pages.count(), 63);
+    assert!(tools.contains(&"page_64".to_owned()) && tools.contains(&"echo".to_owned()));
+    let status = rig.gantry.status(EVIL);
+    let reason = excluded(&status, "tools/list");
+    assert!(reason.contains("more than 64 pages"), "{reason}");
+    works(&rig);
+}
+
+// fault S19
+#[test]
 fn tools_beyond_the_limit_are_left_out() {
     let peer = Evilpeer::new().fault("list-huge=100000").page(500);
     // The default: a busy machine takes its time to judge 1,024 schemas.
@@ -91,14 +106,22 @@ fn a_description_longer_than_a_line_may_be_costs_the_tool_and_not_the_server() {
 #[test]
 fn a_list_longer_than_any_list_may_be_is_told_as_the_reason() {
     let peer = Evilpeer::new().fault("list-bigdesc=40000000");
-    let rig = Rig::cold(&peer, &stays_down());
+    // A list may have 32 MiB where a line has 8.
+    let rig = Rig::cold(&peer, &stays_down()).with_room(32 + 24);
     let status = rig.gantry.wait_state(EVIL, "failed", LONG);
     let reason = status["reason"].as_str().unwrap();
     assert!(
         reason.contains("tools/list") && reason.contains("32 MiB"),
         "{reason}"
     );
-    rig.beside_neighbour(|| ());
+    let replies = rig.at_once("echo", echo);
+    all_within(&replies, SECOND);
+    for reply in &replies {
+        let message = reply.answer["error"]["message"].as_str().unwrap();
+        assert!(message.contains("32 MiB"), "{message}");
+        reply.fails(-31503, message, "server.down");
+    }
+    rig.audited(EVIL, &[(CALLS, "error", Some("server.down"))]);
 }
 
 // fault S19

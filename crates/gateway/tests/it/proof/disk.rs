@@ -1,5 +1,5 @@
 //! Must show 5, with the disk filled on the way: calls are refused, none is lost, and when there is
-//! room again they go on by themselves.
+//! room again they go on by themselves; and the same with everybody killed as well.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -12,7 +12,7 @@ use gantry_testkit::wait::eventually;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::audit::{FarEnd, Sent, compare, rows};
+use super::audit::{FarEnd, Sent, calls_and_kills, compare, rows};
 use super::client::{Client, Fate};
 use crate::harness::{Gantry, LONG, needs_root};
 
@@ -46,14 +46,25 @@ impl SmallDisk {
         }
     }
 
-    /// Takes all the room there is and returns the file that has it.
-    fn fill(&self) -> PathBuf {
-        let ballast = self.place.join("ballast");
-        let mut file = File::create(&ballast).unwrap();
+    /// Takes all the room there is; it comes back when what is returned goes.
+    fn fill(&self) -> Ballast {
+        let place = self.place.join("ballast");
+        let mut file = File::create(&place).unwrap();
         for size in [1 << 20, 4096] {
             while file.write_all(&vec![0; size]).is_ok() {}
         }
-        ballast
+        Ballast { place }
+    }
+}
+
+/// A file that takes all the room of a disk.
+struct Ballast {
+    place: PathBuf,
+}
+
+impl Drop for Ballast {
+    fn drop(&mut self) {
+        fs::remove_file(&self.place).ok();
     }
 }
 
@@ -97,6 +108,28 @@ fn health(gantry: &Gantry) -> Value {
     gantry.rest("GET", "/api/v1/health", None).json()
 }
 
+/// Asserts that the health says why calls are refused.
+fn is_full(gantry: &Gantry) {
+    let full = health(gantry);
+    assert_eq!(
+        (&full["ok"], &full["audit"]["writable"]),
+        (&false.into(), &false.into()),
+        "{full:#}"
+    );
+    let reason = full["audit"]["reason"].as_str().unwrap();
+    assert!(reason.contains("No space left on device"), "{reason}");
+}
+
+/// Asserts that nothing is wrong with the audit.
+fn is_healthy(gantry: &Gantry) {
+    let healthy = health(gantry);
+    assert_eq!(
+        (&healthy["ok"], &healthy["audit"]["writable"]),
+        (&true.into(), &true.into()),
+        "{healthy:#}"
+    );
+}
+
 // fault F1
 #[test]
 fn a_full_disk_refuses_calls_and_loses_none() {
@@ -133,21 +166,14 @@ fn a_full_disk_refuses_calls_and_loses_none() {
         reached(&progress.answered, FILLED_AT, "answered");
         let ballast = disk.fill();
         reached(&progress.refused, REFUSED, "refused");
-        let full = health(&gantry);
-        assert_eq!(
-            (&full["ok"], &full["audit"]["writable"]),
-            (&false.into(), &false.into()),
-            "{full:#}"
-        );
-        let reason = full["audit"]["reason"].as_str().unwrap();
-        assert!(reason.contains("No space left on device"), "{reason}");
+        is_full(&gantry);
         assert_eq!(
             gantry.status("a")["state"],
             "ready",
             "only the calls are refused"
         );
         let so_far = progress.answered.load(Ordering::Relaxed);
-        fs::remove_file(ballast).unwrap();
+        drop(ballast);
         reached(&progress.answered, so_far + 500, "answered");
         clients
             .into_iter()
@@ -171,10 +197,37 @@ fn a_full_disk_refuses_calls_and_loses_none() {
         1,
         "whatever was recorded was answered well: {kinds:?}"
     );
-    let healthy = health(&gantry);
-    assert_eq!(
-        (&healthy["ok"], &healthy["audit"]["writable"]),
-        (&true.into(), &true.into()),
-        "{healthy:#}"
-    );
+    is_healthy(&gantry);
+}
+
+// fault F1, fault A11, fault P11
+#[test]
+fn every_call_is_recorded_once_whoever_is_killed_and_however_full_the_disk() {
+    needs_root();
+    let home = tempfile::tempdir().unwrap();
+    let far = FarEnd::new("full");
+    // The disk goes before the gateway, whose home it is in.
+    let (gantry, disk) = {
+        let disk = SmallDisk::mount(&home.path().join("data"), "512m");
+        let builder = far.servers(Gantry::builder(), &super::audit::SERVERS);
+        (builder.start_in(home), disk)
+    };
+    // Four times the gateway dies with the disk full, and comes back when it no longer is; not near the
+    // end, since what the journal has in store takes some thousand calls to use up.
+    let gantry = calls_and_kills(&far, gantry, |kill, progress, gantry| {
+        let fills = [3, 7, 11, 15].contains(&kill);
+        progress.long.store(fills, Ordering::Relaxed);
+        fills.then(|| {
+            let ballast = disk.fill();
+            let before = progress.refused.load(Ordering::Relaxed);
+            let refused = eventually(3 * LONG, || {
+                progress.refused.load(Ordering::Relaxed) >= before + REFUSED
+            });
+            assert!(refused.is_some(), "{:#}", health(gantry));
+            is_full(gantry);
+            progress.long.store(false, Ordering::Relaxed);
+            ballast
+        })
+    });
+    is_healthy(&gantry);
 }

@@ -1,10 +1,11 @@
 //! Must show 6: 200,000 calls of 200 clients that all use the id 1, answered late, twice and in any
-//! order, and each answer reaches its own call.
+//! order, and each answer reaches its own call. And fault S9's run of ten million answers, nearly all
+//! of them to nobody.
 
 use std::collections::BTreeMap;
 use std::thread;
 
-use gantry_testkit::Evilpeer;
+use gantry_testkit::{Evilpeer, procs};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -61,6 +62,76 @@ fn client(gantry: &Gantry, number: usize) -> Tally {
         }
     }
     tally
+}
+
+/// Answers to ids that were never asked, before each call's own; they carry its text, so that one
+/// which reached another call would be seen.
+const STRAYS: usize = 500;
+/// Clients of the run with strays, and how often each calls: 10,000,000 strays in all.
+const STRAY_CLIENTS: usize = 40;
+const STRAY_CALLS_EACH: usize = 500;
+
+// fault S9
+#[test]
+fn ten_million_answers_to_nobody_reach_nobody() {
+    let servers = ["ghosts", "more-ghosts"];
+    let members = json!({"concurrency": 64, "calls": {"queue": 512, "timeout": "120s"}});
+    let mut builder = Gantry::builder();
+    for (seed, server) in (1..).zip(servers) {
+        // Written in large pieces: what is measured is the reader.
+        let peer = Evilpeer::new()
+            .fault(&format!("unknown-id={STRAYS}"))
+            .fault("twice")
+            .fault("burst=1000")
+            .seed(seed);
+        builder = builder.server_with(server, &peer, &members);
+    }
+    let gantry = builder.start();
+    for server in servers {
+        gantry.wait_state(server, "ready", LONG);
+    }
+    let memory = procs::rss_kib(gantry.pid);
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        for number in 0..STRAY_CLIENTS {
+            let gantry = &gantry;
+            scope.spawn(move || {
+                let mut client = Client::new(gantry);
+                let tool = format!("{}__echo", servers[number % servers.len()]);
+                for count in 0..STRAY_CALLS_EACH {
+                    let canary = format!("client {number} call {count}");
+                    let fate = client.call(&tool, &format!(r#"{{"text":"{canary}"}}"#));
+                    assert_eq!(
+                        fate,
+                        Fate::Result(canary),
+                        "an answer reached the wrong call"
+                    );
+                }
+            });
+        }
+    });
+    let calls = STRAY_CLIENTS * STRAY_CALLS_EACH;
+    let answers = calls * (STRAYS + 2);
+    eprintln!(
+        "{answers} answers to {calls} calls in {:?}",
+        begun.elapsed()
+    );
+    assert!(answers >= 10_000_000);
+    // Each of them was counted, and none was kept.
+    let each = (calls / servers.len()) as u64;
+    for server in servers {
+        let dropped = each * (STRAYS as u64 + 1);
+        let counted = |status: &Value| status["late_replies"].as_u64() == Some(dropped);
+        let status = gantry.wait_status(server, LONG, counted);
+        assert_eq!(
+            (&status["restart_count"], &status["queue"]["in_flight"]),
+            (&json!(0), &json!(0))
+        );
+        assert_eq!(count(&gantry, &format!("server={server}&status=ok")), each);
+    }
+    assert_eq!(count(&gantry, ""), calls as u64);
+    let grown = procs::rss_kib(gantry.pid).saturating_sub(memory);
+    assert!(grown <= 32 << 10, "{grown} KiB more");
 }
 
 fn count(gantry: &Gantry, query: &str) -> u64 {

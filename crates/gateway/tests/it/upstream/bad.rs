@@ -10,7 +10,7 @@ use gantry_testkit::Evilpeer;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::peer::{Peer, Reply, Seen, event, legacy, modern};
+use super::peer::{Peer, Reply, Seen, event, held_port, legacy, modern};
 use super::sse_peer::SsePeer;
 use super::{FAR, SECOND, code, echo, entry, gateway, with};
 use crate::harness::LONG;
@@ -50,10 +50,7 @@ fn call(reply: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> (String, Valu
 #[test]
 fn what_cannot_be_connected_to_is_classed() {
     // fault H1
-    let free = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let free = held_port();
     let refused = reason(entry(&format!("http://{free}/mcp")));
     assert!(refused.contains("refused the connection"), "{refused}");
     let unknown = reason(entry("http://no-such-host.invalid/mcp"));
@@ -302,10 +299,7 @@ fn an_sse_server_may_name_places_of_its_own_origin_only() {
     }
     assert!(elsewhere.seen().is_empty());
     // An absolute place of the same origin is fine.
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let port = held_port();
     let far = SsePeer::at(port, &format!("http://{port}/message?s=1"));
     let gantry = gateway(with(entry(&far.peer.url("/sse")), &json!({"type": "sse"}))).start();
     gantry.wait_state(FAR, "ready", LONG);

@@ -2,12 +2,14 @@
 //! for byte. Blocking, a thread per connection; gone with its handle, connections and all.
 
 use std::io::{self, BufRead, BufReader, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gantry_testkit::wait::eventually;
+use rustix::net;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
@@ -82,6 +84,7 @@ struct Shared {
     handler: Box<Handler>,
     seen: Mutex<Vec<Seen>>,
     open: Mutex<Vec<TcpStream>>,
+    reached: Mutex<Vec<(IpAddr, SocketAddr)>>,
     closed: AtomicBool,
     tls: Option<Arc<rustls::ServerConfig>>,
 }
@@ -95,8 +98,7 @@ pub(super) struct Peer {
 impl Peer {
     /// Starts a server on any free port.
     pub(super) fn start(handler: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self {
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        Self::at(any, None, Box::new(handler))
+        Self::at(held_port(), None, Box::new(handler))
     }
 
     /// Starts a server where another was.
@@ -121,8 +123,7 @@ impl Peer {
             .with_no_client_auth()
             .with_single_cert(chain, key)
             .unwrap();
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        Self::at(any, Some(Arc::new(tls)), Box::new(handler))
+        Self::at(held_port(), Some(Arc::new(tls)), Box::new(handler))
     }
 
     fn at(
@@ -142,6 +143,7 @@ impl Peer {
             handler,
             seen: Mutex::default(),
             open: Mutex::default(),
+            reached: Mutex::default(),
             closed: AtomicBool::new(false),
             tls,
         });
@@ -152,11 +154,7 @@ impl Peer {
                     return;
                 }
                 let Ok(stream) = stream else { return };
-                serving
-                    .open
-                    .lock()
-                    .unwrap()
-                    .push(stream.try_clone().unwrap());
+                serving.note(&stream);
                 let serving = Arc::clone(&serving);
                 std::thread::spawn(move || drop(serving.connection(stream)));
             }
@@ -185,12 +183,37 @@ impl Peer {
         seen
     }
 
+    /// Returns to which of its addresses it was connected to, and from where, in that order.
+    pub(super) fn reached(&self) -> Vec<(IpAddr, SocketAddr)> {
+        self.shared.reached.lock().unwrap().clone()
+    }
+
+    /// Returns the same, and begins to count anew.
+    pub(super) fn forget(&self) -> Vec<(IpAddr, SocketAddr)> {
+        std::mem::take(&mut *self.shared.reached.lock().unwrap())
+    }
+
     /// Cuts every connection there is, and goes on listening.
     pub(super) fn cut(&self) {
         for stream in self.shared.open.lock().unwrap().drain(..) {
             drop(stream.shutdown(Shutdown::Both));
         }
     }
+}
+
+/// Returns an address where nobody listens, and which is nobody else's until this process ends: a
+/// port that was merely free a moment ago may be somebody's the next, even that of a connection which
+/// is only on its way out.
+pub(super) fn held_port() -> SocketAddr {
+    static HELD: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let held = net::socket(net::AddressFamily::INET, net::SocketType::STREAM, None).unwrap();
+    // With this, who listens there may share it, as long as this one does not.
+    net::sockopt::set_socket_reuseaddr(&held, true).unwrap();
+    net::bind(&held, &any).unwrap();
+    let address = net::getsockname(&held).unwrap().try_into().unwrap();
+    HELD.lock().unwrap().push(held);
+    address
 }
 
 impl Drop for Peer {
@@ -205,6 +228,17 @@ impl Drop for Peer {
 }
 
 impl Shared {
+    fn note(&self, stream: &TcpStream) {
+        if let (Ok(to), Ok(from)) = (stream.local_addr(), stream.peer_addr()) {
+            let from = SocketAddr::new(from.ip().to_canonical(), from.port());
+            let reached = (to.ip().to_canonical(), from);
+            self.reached.lock().unwrap().push(reached);
+        }
+        if let Ok(stream) = stream.try_clone() {
+            self.open.lock().unwrap().push(stream);
+        }
+    }
+
     fn connection(&self, stream: TcpStream) -> io::Result<()> {
         stream.set_nodelay(true)?;
         match &self.tls {
@@ -245,7 +279,10 @@ impl Shared {
                 to.write_all(body.as_bytes())?;
             }
             Reply::Events(writing) => {
-                let kind = [("Content-Type", "text/event-stream".to_owned())];
+                let kind = [
+                    ("Content-Type", "text/event-stream".to_owned()),
+                    ("Connection", "close".to_owned()),
+                ];
                 write_head(to, 200, &kind, None)?;
                 writing(to)?;
                 return Ok(false);

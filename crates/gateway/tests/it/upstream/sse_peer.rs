@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use super::peer::{Peer, Reply, Seen, event, finish, legacy};
+use super::peer::{Peer, Reply, Seen, event, finish, held_port, legacy};
 
 /// What one open stream is told: an event, or its end.
 type Streams = Arc<Mutex<Vec<Sender<Option<String>>>>>;
@@ -19,7 +19,7 @@ pub(super) struct SsePeer {
 impl SsePeer {
     /// Starts a server whose stream names this place to post to.
     pub(super) fn start(place: &str) -> Self {
-        Self::at(SocketAddr::from(([127, 0, 0, 1], 0)), place)
+        Self::at(held_port(), place)
     }
 
     /// Starts a server where another was.

@@ -187,7 +187,7 @@ pub(crate) const CATALOGUE: &[Spec] = &[
     spec(Fault::InitWrongVersion, "init-wrong-version", Plain, "S18", "answers the handshake with version 1999-01-01"),
     spec(Fault::DiscoverHang, "discover-hang", Plain, "S18", "never answers `server/discover`; `initialize` works"),
     spec(Fault::DiscoverExit, "discover-exit", Plain, "S18", "exits with code 1 on `server/discover` before `initialize`"),
-    spec(Fault::ListLoop, "list-loop", Plain, "S19", "`tools/list` gives the same cursor for ever"),
+    spec(Fault::ListLoop, "list-loop", Choice(&["same", "new"]), "S19", "`tools/list` gives the same cursor for ever, or always a new one with one more tool `page_N`"),
     spec(Fault::ListHuge, "list-huge", Number("COUNT", 100_000), "S19", "that many tools"),
     spec(Fault::ListBigDesc, "list-bigdesc", Number("BYTES", 10_000_000), "S19", "a tool `verbose` with a description that long"),
     spec(Fault::ListBadSchema, "list-badschema", Plain, "S19", "tools with broken, missing and hostile schemas"),
