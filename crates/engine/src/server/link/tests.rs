@@ -232,7 +232,7 @@ fn is_lost(answer: Answer) -> bool {
 async fn an_answer_without_an_id_ends_the_call_that_no_other_answer_comes_for() {
     // fault S7
     let null = || Bytes::from_static(br#"{"jsonrpc":"2.0","id":null,"result":{}}"#);
-    let (link, _receiver) = link(8, Redactor::default());
+    let (link, _receiver) = link(8, KnownSecrets::default());
     let [first, second, third] = [(); 3].map(|()| call(&link));
     link.line(null());
     assert_eq!(link.queue().in_flight, 3, "any may be meant");
