@@ -1,6 +1,7 @@
 //! Signing in to remote servers, through the real binary, against a local authorization server. The
 //! tests play the person's browser: they follow the link and bring the answer back.
 
+mod files;
 mod hidden;
 mod trust;
 
