@@ -24,7 +24,9 @@ const LONGEST_BODY: usize = 64 << 20;
 /// Pages of one list that are asked for at most, of 1,000 items each.
 const MOST_PAGES: usize = 100;
 
-/// Runs a verb on a small runtime of its own.
+/// Runs a verb on a small runtime of its own. Each has a frame of its own, too: joined in one, the
+/// stack of every verb would have room for all of them.
+#[inline(never)]
 pub(super) fn block_on<T>(verb: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
