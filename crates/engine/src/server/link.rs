@@ -268,18 +268,17 @@ impl Link {
         };
         self.outbox
             .send(Some(id), call.line, call.head, company)
-            .inspect_err(|_| {
-                let (_, next) = self.pending.abandon(id, false);
-                self.write_next(next);
-            })
+            // Of what was never sent the server owes nothing.
+            .inspect_err(|error| self.finish(id, Answer::Failed(unsent(*error))))
     }
 
     /// Writes the calls that freed lanes let through.
     fn write_next(&self, mut next: Option<Outgoing>) {
+        let mut lost = Vec::new();
         while let Some(call) = next {
             let id = call.id;
             if self.pending.before_writing(id) == Caller::HasLeft {
-                return;
+                break;
             }
             let sent = self
                 .outbox
@@ -293,10 +292,12 @@ impl Link {
                 }
                 Err(error) => {
                     let finished = self.pending.finish(id, Answer::Failed(unsent(error)));
+                    lost.extend(finished.lost);
                     finished.next
                 }
             };
         }
+        self.end_lost(&lost);
     }
 
     /// Ends a call with what came for it; counts what nobody waited for.

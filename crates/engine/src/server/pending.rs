@@ -292,6 +292,10 @@ impl Pending {
         let Some(entry) = state.entries.remove(&id) else {
             return Finished::default();
         };
+        if matches!(answer, Answer::Failed(Failure::Remote(_))) {
+            // It ends without an answer: one that was lost may have been its.
+            state.lost.explained(entry.turn);
+        }
         let next = state.release(&entry);
         let lost = state.certainly_lost();
         drop(state);
@@ -324,9 +328,14 @@ impl Pending {
     }
 
     /// Notes that the server answered one of the calls it was sent without saying which, and returns
-    /// those of which it is certain by now that they get no other answer. fault S7
+    /// those of which it is certain by now that they get no other answer. While something else may be
+    /// meant, a call that was left or a request of our own, nothing is noted. fault S7
     pub(crate) fn answer_lost(&self) -> Vec<u64> {
         let mut state = self.lock();
+        let is_own = |entry: &Entry| entry.lane == Lane::None;
+        if state.owed.is_any() || state.entries.values().any(is_own) {
+            return Vec::new();
+        }
         let turns = state.turns;
         state.lost.add(turns);
         state.certainly_lost()

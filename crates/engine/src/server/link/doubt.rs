@@ -2,7 +2,8 @@
 //!
 //! Servers answer so to whatever they could not read, notifications too. What was sent may be
 //! meant until something sent after it has been answered: a server reads its lines in order.
-//! Decides only that; which calls there are is known to `pending`.
+//! Decides only that; which calls there are, which were left and what of our own is open is known to
+//! `pending`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

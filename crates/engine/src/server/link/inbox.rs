@@ -137,11 +137,11 @@ impl Link {
                 Message::Notification(notification) => self.heard(&notification, on),
                 Message::Request(request) => self.asked(&request, on),
             },
-            Err(WireError::NullId) if let Some((call, error)) = unaddressed(line, on) => {
-                self.finish(call, Answer::Error(error));
+            Err(WireError::NullId) if let Some((call, answer)) = unaddressed(line, on) => {
+                self.finish(call, answer);
             }
             Err(error @ WireError::NullId) => {
-                if !self.is_unaddressed_answer(line) {
+                if on.is_some() || !self.is_unaddressed_answer(line) {
                     return self.no_message(line, &error.to_string());
                 }
                 let lost = self.pending.answer_lost();
@@ -165,15 +165,23 @@ fn slice(line: &Bytes, raw: Raw<'_>) -> Bytes {
     line.slice_ref(raw.text().as_bytes())
 }
 
-/// Returns the error of an answer without an id that came on a call's own stream: it is that call's.
-fn unaddressed(line: &Bytes, on: Option<u64>) -> Option<(u64, Bytes)> {
+/// Returns what an answer without an id means that came on a call's own stream: it is that call's.
+/// Its error is told as it is; a result that does not say whose it is, is none. fault S7
+fn unaddressed(line: &Bytes, on: Option<u64>) -> Option<(u64, Answer)> {
     let call = on?;
-    let Unaddressed::Error(_) = salvage_unaddressed(line)? else {
-        return None;
+    let answer = match salvage_unaddressed(line)? {
+        Unaddressed::Result => lost(),
+        Unaddressed::Error(_) => {
+            let text = std::str::from_utf8(line).ok()?;
+            Answer::Error(slice(line, Raw::trusted(text).get("error")?))
+        }
     };
-    let text = std::str::from_utf8(line).ok()?;
-    let error = Raw::trusted(text).get("error")?;
-    Some((call, slice(line, error)))
+    Some((call, answer))
+}
+
+/// Returns how a call ends whose answer came without its id.
+fn lost() -> Answer {
+    Answer::Failed(Failure::Protocol(WireError::NullId.to_string()))
 }
 
 /// Returns an object without the byte order mark or the bracket of a batch before it: whose answer
@@ -203,8 +211,7 @@ impl Link {
     /// Ends calls whose answers came without their ids. fault S7
     pub(super) fn end_lost(&self, calls: &[u64]) {
         for id in calls {
-            let why = WireError::NullId.to_string();
-            self.finish(*id, Answer::Failed(Failure::Protocol(why)));
+            self.finish(*id, lost());
         }
     }
 

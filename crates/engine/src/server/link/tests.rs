@@ -215,8 +215,43 @@ async fn an_answer_without_an_id_is_for_the_only_call_there_is() {
     let fourth = call(&link);
     link.line(answered(4));
     assert!(matches!(fourth.answer().await, Answer::Result(_)));
+    // The one that was taken back may be meant, until its answer comes all the same.
+    link.line(null(-32600));
+    assert_eq!(link.queue().in_flight, 1);
+    link.line(answered(2));
     link.line(null(-32600));
     assert!(is_lost(third.answer().await));
+}
+
+#[tokio::test]
+async fn an_answer_without_an_id_on_a_calls_own_stream_is_that_calls() {
+    // fault S7
+    let null = Bytes::from_static(br#"{"jsonrpc":"2.0","id":null,"result":{}}"#);
+    let (link, _receiver) = link(4, KnownSecrets::default());
+    let (first, second) = (call(&link), call(&link));
+    link.read(&null, Some(1));
+    assert!(is_lost(first.answer().await));
+    // Nothing is held against the other, however the stream ends, and whatever comes on it yet.
+    link.read(&null, Some(1));
+    assert_eq!(link.queue().in_flight, 1);
+    link.line(answered(2));
+    assert!(matches!(second.answer().await, Answer::Result(_)));
+}
+
+#[tokio::test]
+async fn a_call_whose_answer_was_lost_ends_when_the_last_other_could_not_be_sent() {
+    // fault S7
+    let (link, receiver) = link(2, KnownSecrets::default());
+    let (_first, second, _third) = (call(&link), call(&link), call(&link));
+    let next = link.pending.finish(1, Answer::Result(Bytes::new())).next;
+    link.line(Bytes::from_static(
+        br#"{"jsonrpc":"2.0","id":null,"result":{}}"#,
+    ));
+    assert_eq!(link.queue().in_flight, 2, "any may be meant");
+    drop(receiver);
+    link.close_input();
+    link.write_next(next);
+    assert!(is_lost(second.answer().await));
 }
 
 fn answered(id: u64) -> Bytes {

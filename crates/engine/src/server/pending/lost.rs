@@ -2,7 +2,10 @@
 //! the server had been sent by then; which one is found by elimination: as soon as no more calls
 //! wait than answers were lost, it was theirs.
 //!
-//! Never guesses: a call ends only if no other can be meant. Bounded in number.
+//! Relies on a server answering each call once. Knows nothing of calls that were left before, nor of
+//! requests of our own: while one of those may be meant, `pending` adds nothing here, and no call
+//! ends for another's answer. One that ends without an answer explains one that was lost. Bounded in
+//! number. Entry points: [`Lost::add`] and [`Lost::certain`].
 
 /// How many are remembered; beyond that calls end by their deadlines.
 const MOST: usize = 1_024;

@@ -1,5 +1,6 @@
 //! Calls that a server was sent and whose callers have left: it may still speak of them, and what it
-//! says then is for nobody else's ears (fault T4). Bounded in number and in time.
+//! says then is for nobody else's ears (fault T4), nor is it about anybody else's call (fault S7).
+//! Bounded in number and in time. Entry points: [`Owed::is_to_other_than`] and [`Owed::is_any`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,21 +15,27 @@ const MOST: usize = 256;
 const LONGEST: Duration = Duration::from_secs(600);
 
 #[derive(Default)]
-pub(super) struct Owed(VecDeque<(u64, Party, Instant)>);
+pub(super) struct Owed {
+    calls: VecDeque<(u64, Party, Instant)>,
+    /// When the newest of those was left that there was no room for.
+    forgotten: Option<Instant>,
+}
 
 impl Owed {
     /// Remembers a call whose caller has left.
     pub(super) fn add(&mut self, id: u64, party: Party) {
-        if self.0.len() >= MOST {
-            self.0.pop_front();
+        if self.calls.len() >= MOST
+            && let Some((.., since)) = self.calls.pop_front()
+        {
+            self.forgotten = Some(since);
         }
-        self.0.push_back((id, party, Instant::now()));
+        self.calls.push_back((id, party, Instant::now()));
     }
 
     /// Forgets a call that the server has answered all the same.
     pub(super) fn paid(&mut self, id: u64) {
-        if !self.0.is_empty() {
-            self.0.retain(|(owed, ..)| *owed != id);
+        if !self.calls.is_empty() {
+            self.calls.retain(|(owed, ..)| *owed != id);
         }
     }
 
@@ -37,6 +44,13 @@ impl Owed {
         let is_theirs = |(_, whose, since): &(u64, Party, Instant)| {
             Some(whose) != party && since.elapsed() < LONGEST
         };
-        self.0.iter().any(is_theirs)
+        self.calls.iter().any(is_theirs)
+    }
+
+    /// Tells whether the server may still speak of any such call.
+    pub(super) fn is_any(&self) -> bool {
+        let left = self.calls.iter().map(|(.., since)| since);
+        let mut left = left.chain(&self.forgotten);
+        left.any(|since| since.elapsed() < LONGEST)
     }
 }

@@ -140,3 +140,49 @@ async fn a_listing_in_flight_keeps_a_server_busy() {
     assert!(pending.finish(1, result()).waited);
     assert!(!pending.has_other_than(&[2]));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_without_an_id_that_may_be_for_one_who_left_is_nobodys() {
+    // fault S7
+    let pending = Pending::new(4, 4);
+    let (_, _first) = pending.enter(&agent("a"), call(1), None);
+    let (_, _second) = pending.enter(&agent("b"), call(2), None);
+    assert!(pending.abandon(1, false).0);
+    assert!(pending.answer_lost().is_empty());
+    // It comes all the same, so that none but the second can be meant by the next.
+    assert!(!pending.finish(1, result()).waited);
+    assert_eq!(pending.answer_lost(), [2]);
+    assert!(pending.abandon(2, false).0);
+    let (_, _third) = pending.enter(&agent("a"), call(3), None);
+    assert!(pending.answer_lost().is_empty());
+    // After a while it goes on with it no more.
+    tokio::time::advance(Duration::from_secs(601)).await;
+    assert_eq!(pending.answer_lost(), [3]);
+}
+
+#[tokio::test]
+async fn an_answer_without_an_id_that_may_be_for_a_request_of_our_own_is_no_calls() {
+    // fault S7
+    let pending = Pending::new(4, 4);
+    let (_, _call) = pending.enter(&agent("a"), call(1), None);
+    let _subscription = pending.enter_own(2, "subscriptions/listen");
+    let _listing = pending.enter_own(3, "tools/list");
+    assert!(pending.answer_lost().is_empty());
+    assert!(pending.finish(3, result()).lost.is_empty());
+    assert_eq!(pending.answer_lost(), [1]);
+}
+
+#[tokio::test]
+async fn a_call_that_a_remote_server_left_without_an_answer_explains_one_that_was_lost() {
+    // fault S7
+    let pending = Pending::new(4, 4);
+    let (_, _first) = pending.enter(&agent("a"), call(1), None);
+    let (_, _second) = pending.enter(&agent("a"), call(2), None);
+    assert!(pending.answer_lost().is_empty(), "any may be meant");
+    let cut = HttpError::Refused {
+        origin: "there".to_owned(),
+    };
+    let ended = pending.finish(1, Answer::Failed(Failure::Remote(cut)));
+    assert!(ended.waited && ended.lost.is_empty());
+    assert!(pending.contains(2));
+}

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gantry_testkit::Evilpeer;
+use gantry_testkit::wait::eventually;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::peer::{Peer, Reply, Seen, event, held_port, legacy, modern};
+use super::peer::{Peer, Reply, Seen, event, finish, held_port, legacy, modern};
 use super::sse_peer::SsePeer;
 use super::{FAR, SECOND, code, echo, entry, gateway, with};
 use crate::harness::LONG;
@@ -362,4 +363,47 @@ fn what_a_server_says_of_keeping_is_bounded_and_private() {
             .as_i64()
             .is_some_and(|ttl| (0..=300_000).contains(&ttl))
     );
+}
+
+#[test]
+fn an_answer_without_an_id_ends_the_call_it_came_on_and_no_other() {
+    // fault S7, over streamable HTTP
+    let ended = Arc::new(AtomicUsize::new(0));
+    let rounds = Arc::clone(&ended);
+    let far = Peer::start(move |seen| {
+        let text = seen.body["params"]["arguments"]["text"].as_str();
+        let lost = json!({"jsonrpc": "2.0", "id": null, "result": {"content": []}});
+        match (seen.method(), text) {
+            ("tools/call", Some("document")) => Reply::Json(lost),
+            ("tools/call", Some("event")) => Reply::Events(Box::new(move |to: &mut dyn Write| {
+                event(to, &format!("event: message\ndata: {lost}\n\n"))?;
+                finish(to)
+            })),
+            ("tools/call", Some(kept)) => {
+                let round = kept.parse().unwrap();
+                let is_over = || rounds.load(Ordering::SeqCst) > round;
+                eventually(LONG, is_over).expect("the other call ends first");
+                legacy(seen)
+            }
+            _ => legacy(seen),
+        }
+    });
+    let patient = json!({"calls": {"timeout": "40s", "timeout_max": "60s"}});
+    let gantry = gateway(with(entry(&far.url("/mcp")), &patient)).start();
+    gantry.wait_state(FAR, "ready", LONG);
+    for (round, lost) in ["document", "event"].into_iter().enumerate() {
+        std::thread::scope(|scope| {
+            let gantry = &gantry;
+            let kept = scope.spawn(move || echo(gantry, &round.to_string()));
+            let sent = || far.asked("tools/call").len() == 2 * round + 1;
+            eventually(LONG, sent).expect("the first call is sent");
+            let error = echo(gantry, lost);
+            ended.fetch_add(1, Ordering::SeqCst);
+            let error = error.unwrap_err();
+            assert_eq!(code(&error), "server.protocol", "{error}");
+            let why = "member `id` must not be null";
+            assert!(error.to_string().contains(why), "{error}");
+            assert_eq!(kept.join().unwrap(), Ok(round.to_string()));
+        });
+    }
 }
