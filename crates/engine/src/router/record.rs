@@ -81,8 +81,6 @@ fn is_refusal(error: &CallError) -> bool {
     matches!(
         error,
         CallError::Busy { .. }
-            | CallError::TooManyHeld { .. }
-            | CallError::TooMuchHeld { .. }
             | CallError::UnknownTool { .. }
             | CallError::UnknownServer { .. }
             | CallError::Unbound { .. }

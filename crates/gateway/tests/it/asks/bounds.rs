@@ -101,7 +101,8 @@ fn an_agent_has_so_many_calls_that_wait_for_it() {
     let refused = begin().done();
     assert_eq!(refused["error"]["code"], -31429, "{refused:#}");
     assert_eq!(refused["error"]["data"]["code"], "call.too_many_held");
-    let code = recorded(&gantry, "server=new&status=refused", "refused", LONG);
+    // Its server was sent it, so that it is no refusal.
+    let code = recorded(&gantry, "server=new&status=error", "error", LONG);
     assert_eq!(code, "call.too_many_held");
     // One that is answered makes room.
     let first = waiting.pop().unwrap();
@@ -151,9 +152,9 @@ fn calls_that_wait_hold_so_many_bytes() {
         let again = begin(&client).asked_first();
         assert_eq!(text(&client.go_on(again).answer), "LLM response: Paris");
     }
-    let refused = rows(&gantry, "server=new&status=refused");
-    let row = ("refused".to_owned(), json!("call.too_much_held"));
-    assert_eq!(refused, [row.clone(), row]);
+    let ended = rows(&gantry, "server=new&status=error");
+    let row = ("error".to_owned(), json!("call.too_much_held"));
+    assert_eq!(ended, [row.clone(), row]);
     assert_eq!(rows(&gantry, "server=new&status=ok").len(), 8);
 }
 
