@@ -116,6 +116,7 @@ impl Endpoint {
         let identity = Identity::new("gantry", version);
         let desk = Desk {
             identity: identity.clone(),
+            sessions: Arc::clone(&sessions),
             asks: Arc::default(),
             held: held::Held::new(),
             seats: Arc::default(),
@@ -211,14 +212,8 @@ impl Endpoint {
             Problem::new(StatusCode::BAD_REQUEST, "session.missing")
                 .with_detail("`Mcp-Session-Id` must name the session to end")
         })?;
-        self.end_session(&session);
+        self.sessions.close(&session);
         Ok(StatusCode::NO_CONTENT.into_response())
-    }
-
-    /// Ends a session, and the calls of it that wait for its client's answers.
-    fn end_session(&self, session: &Session) {
-        self.sessions.close(session);
-        self.desk.asks.forget(session.id);
     }
 
     /// Returns the session that the request names, if it names one. fault T4

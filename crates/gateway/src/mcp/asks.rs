@@ -141,17 +141,6 @@ impl Asks {
         true
     }
 
-    /// Takes back all that a session was asked that has ended: nobody can answer it any more, and the
-    /// calls end.
-    pub(super) fn forget(&self, session: SessionId) {
-        let forgotten: Vec<Waiting> = {
-            let mut table = self.lock();
-            let asked = table.extract_if(|(asked, _), _| *asked == session);
-            asked.map(|(_, waiting)| waiting).collect()
-        };
-        drop(forgotten);
-    }
-
     fn lock(&self) -> MutexGuard<'_, HashMap<(SessionId, u64), Waiting>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -192,6 +181,7 @@ mod tests {
     use gantry_engine::AskedFor;
     use gantry_model::jsonrpc::{Limits, Message};
     use gantry_model::mcp::Method;
+    use tokio::sync::oneshot::error::TryRecvError::Closed;
     use tokio::time::Instant;
 
     use super::super::seats::{BYTES_PER_AGENT, Seats};
@@ -277,21 +267,10 @@ mod tests {
         assert!(said[1].outcome.is_ok());
     }
 
-    #[tokio::test]
-    async fn a_session_that_ends_leaves_no_question_open() {
-        let asks = Arc::new(Asks::default());
-        let ((one, gone), (other, _stays)) = (ask(&["a", "b"]), ask(&["c"]));
-        let (_entered, _) = asks.enter(session('1'), one, load());
-        let (_other, _) = asks.enter(session('2'), other, load());
-        asks.forget(session('1'));
-        assert!(gone.await.is_err());
-        assert_eq!(asks.lock().len(), 1);
-    }
-
     #[test]
     fn what_is_not_answered_is_taken_back() {
         let asks = Arc::new(Asks::default());
-        let (ask, _said) = ask(&["a"]);
+        let (ask, mut said) = ask(&["a"]);
         let (mut entered, _) = asks.enter(session('1'), ask, load());
         let told = entered.withdraw();
         let told = std::str::from_utf8(&told[0]).unwrap();
@@ -300,6 +279,7 @@ mod tests {
             "{told}"
         );
         assert!(asks.lock().is_empty());
+        assert!(said.try_recv().is_err_and(|error| error == Closed));
         assert!(entered.withdraw().is_empty());
     }
 }

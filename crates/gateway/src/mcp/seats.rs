@@ -1,10 +1,12 @@
 //! How much may wait for clients: so many calls of one agent, and so many bytes of them, with what
-//! their servers ask and what was answered so far; so many bytes in all.
+//! their servers ask and what was answered so far; so many bytes in all. A call counts while something
+//! that its client was asked is open; its own bytes from its first question to its end.
 //!
 //! A call that has a seat needs no room of the budget for bodies, so that none who waits for a person
 //! keeps others out. Nothing here waits. Entry points: [`Seats::seat`] and [`Seat::load`].
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gantry_engine::AskAnswer;
@@ -30,19 +32,23 @@ struct Taken {
 /// What one agent has.
 #[derive(Debug, Default)]
 struct Own {
+    /// Calls whose clients are asked something just now.
     calls: usize,
     bytes: usize,
 }
 
-/// The place of one call from its first question to its end.
+/// The bytes of one call from its first question to its end.
 #[derive(Debug)]
 pub(super) struct Seat {
     seats: Arc<Seats>,
     agent: AgentName,
     bytes: usize,
+    /// How many loads it has; changes only while the seats are locked.
+    loads: AtomicUsize,
 }
 
-/// Bytes that a call holds beside its own while it waits, given back with this.
+/// A call's place among those that wait, and the bytes that it holds beside its own meanwhile; given
+/// back with this.
 #[derive(Debug)]
 pub(super) struct Load {
     seat: Arc<Seat>,
@@ -50,27 +56,18 @@ pub(super) struct Load {
 }
 
 impl Seats {
-    /// Finds a place for a call of this length; else says what is full.
+    /// Finds room for a call of this length; else says what is full.
     pub(super) fn seat(
         self: &Arc<Self>,
         agent: &AgentName,
         bytes: usize,
     ) -> Result<Arc<Seat>, AskAnswer> {
-        let mut taken = self.lock();
-        if taken
-            .agents
-            .get(agent)
-            .is_some_and(|own| own.calls >= PER_AGENT)
-        {
-            return Err(AskAnswer::TooMany { limit: PER_AGENT });
-        }
-        taken.take(agent, bytes)?;
-        taken.agents.entry(agent.clone()).or_default().calls += 1;
-        drop(taken);
+        self.lock().take(agent, bytes, 0)?;
         Ok(Arc::new(Seat {
             seats: Arc::clone(self),
             agent: agent.clone(),
             bytes,
+            loads: AtomicUsize::new(0),
         }))
     }
 
@@ -80,14 +77,22 @@ impl Seats {
 }
 
 impl Taken {
-    fn take(&mut self, agent: &AgentName, bytes: usize) -> Result<(), AskAnswer> {
-        let own = self.agents.get(agent).map_or(0, |own| own.bytes);
-        if own + bytes > BYTES_PER_AGENT || self.bytes + bytes > BYTES {
+    fn take(&mut self, agent: &AgentName, bytes: usize, calls: usize) -> Result<(), AskAnswer> {
+        let own = self.agents.get(agent);
+        let (own_bytes, own_calls) = own.map_or((0, 0), |own| (own.bytes, own.calls));
+        if calls > 0 && own_calls + calls > PER_AGENT {
+            return Err(AskAnswer::TooMany { limit: PER_AGENT });
+        }
+        if own_bytes + bytes > BYTES_PER_AGENT || self.bytes + bytes > BYTES {
             let limit = BYTES_PER_AGENT;
             return Err(AskAnswer::TooMuch { limit });
         }
         self.bytes += bytes;
-        self.agents.entry(agent.clone()).or_default().bytes += bytes;
+        if bytes + calls > 0 {
+            let own = self.agents.entry(agent.clone()).or_default();
+            own.bytes += bytes;
+            own.calls += calls;
+        }
         Ok(())
     }
 
@@ -96,7 +101,7 @@ impl Taken {
         if let Some(own) = self.agents.get_mut(agent) {
             own.bytes = own.bytes.saturating_sub(bytes);
             own.calls = own.calls.saturating_sub(calls);
-            if own.calls == 0 {
+            if own.calls == 0 && own.bytes == 0 {
                 self.agents.remove(agent);
             }
         }
@@ -104,9 +109,13 @@ impl Taken {
 }
 
 impl Seat {
-    /// Takes so many bytes more; else says what is full.
+    /// Finds a place for what the call's client is asked, of this length; else says what is full.
     pub(super) fn load(self: &Arc<Self>, bytes: usize) -> Result<Load, AskAnswer> {
-        self.seats.lock().take(&self.agent, bytes)?;
+        let mut taken = self.seats.lock();
+        let is_first = self.loads.load(Ordering::Relaxed) == 0;
+        taken.take(&self.agent, bytes, usize::from(is_first))?;
+        self.loads.fetch_add(1, Ordering::Relaxed);
+        drop(taken);
         Ok(Load {
             seat: Arc::clone(self),
             bytes,
@@ -117,7 +126,7 @@ impl Seat {
 impl Load {
     /// Takes so many bytes more; else says what is full.
     pub(super) fn add(&mut self, bytes: usize) -> Result<(), AskAnswer> {
-        self.seat.seats.lock().take(&self.seat.agent, bytes)?;
+        self.seat.seats.lock().take(&self.seat.agent, bytes, 0)?;
         self.bytes += bytes;
         Ok(())
     }
@@ -126,13 +135,15 @@ impl Load {
 impl Drop for Load {
     fn drop(&mut self) {
         let seat = &self.seat;
-        seat.seats.lock().give(&seat.agent, self.bytes, 0);
+        let mut taken = seat.seats.lock();
+        let was_last = seat.loads.fetch_sub(1, Ordering::Relaxed) == 1;
+        taken.give(&seat.agent, self.bytes, usize::from(was_last));
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.seats.lock().give(&self.agent, self.bytes, 1);
+        self.seats.lock().give(&self.agent, self.bytes, 0);
     }
 }
 
@@ -148,16 +159,39 @@ mod tests {
     fn an_agent_has_so_many_places_and_bytes_and_gives_them_back() {
         let seats = Arc::new(Seats::default());
         let (one, other) = (agent("one"), agent("other"));
-        let mut taken: Vec<_> = (0..PER_AGENT).map(|_| seats.seat(&one, 9)).collect();
+        let wait = |agent| seats.seat(agent, 9).unwrap().load(1);
+        let mut taken: Vec<_> = (0..PER_AGENT).map(|_| wait(&one)).collect();
         assert!(taken.iter().all(Result::is_ok));
-        let full = seats.seat(&one, 9).unwrap_err();
+        let full = wait(&one).unwrap_err();
         assert!(matches!(full, AskAnswer::TooMany { limit: PER_AGENT }));
-        assert!(seats.seat(&other, 9).is_ok());
+        assert!(wait(&other).is_ok());
         drop(taken.pop());
         let much = seats.seat(&one, BYTES_PER_AGENT).unwrap_err();
         assert!(matches!(much, AskAnswer::TooMuch { .. }));
-        assert!(seats.seat(&one, 9).is_ok());
+        assert!(wait(&one).is_ok());
         drop(taken);
+        assert!(seats.lock().agents.is_empty());
+        assert_eq!(seats.lock().bytes, 0);
+    }
+
+    #[test]
+    fn a_call_counts_once_and_only_while_its_client_is_asked() {
+        let seats = Arc::new(Seats::default());
+        let one = agent("one");
+        let calls: Vec<_> = (0..=PER_AGENT)
+            .map(|_| seats.seat(&one, 9).unwrap())
+            .collect();
+        let mut asked: Vec<_> = calls[1..].iter().map(|call| call.load(1)).collect();
+        assert!(asked.iter().all(Result::is_ok));
+        // What a call asks beside its first question takes no further place.
+        let beside = calls[1].load(1).unwrap();
+        assert!(calls[0].load(1).is_err());
+        drop(asked.remove(0));
+        assert!(calls[0].load(1).is_err(), "it still waits");
+        drop(beside);
+        // It goes on, and nothing waits.
+        drop(calls[0].load(1).unwrap());
+        drop((asked, calls));
         assert!(seats.lock().agents.is_empty());
         assert_eq!(seats.lock().bytes, 0);
     }

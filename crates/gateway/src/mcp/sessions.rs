@@ -1,8 +1,9 @@
 //! The sessions of protocol generations that have them, sealed to the key that opened them.
 //!
 //! Bounded: so many in all, so many per key (its least used one then ends), and none that was idle
-//! for an hour; what one listened to ends with it, outside of the table's lock. A session id under another key is as unknown as one that never was (fault T4).
-//! Never held across an await. Entry points: [`Sessions::open`] and [`Sessions::find`].
+//! for an hour; what one listened to ends with it, outside of the table's lock. A session id under
+//! another key is as unknown as one that never was (fault T4). Never held across an await. Entry
+//! points: [`Sessions::open`] and [`Sessions::find`].
 
 use std::collections::HashMap;
 use std::fmt;
@@ -249,7 +250,13 @@ impl Sessions {
         Some(Arc::clone(session))
     }
 
-    /// Ends a session; its streams close, its calls go on.
+    /// Returns the session of that name whose request is under way, if it has not ended.
+    pub(super) fn under_way(&self, id: SessionId) -> Option<Arc<Session>> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.get(&id).cloned()
+    }
+
+    /// Ends a session; its streams close, its calls go on, unless they wait for its client's answers.
     pub(super) fn close(&self, session: &Session) {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         let ended = table.remove(&session.id);

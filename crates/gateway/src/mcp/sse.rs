@@ -250,11 +250,11 @@ impl Endpoint {
         let session = self.sessions.find(id, visit.caller.key, &Scope::All)?;
         let before = line.session().replace(Arc::clone(&session));
         if let Some(before) = before {
-            self.end_session(&before);
+            self.sessions.close(&before);
         }
         // Who ends the line looks for its session afterwards, or has just done so.
         if line.ended.is_cancelled() {
-            self.end_session(&session);
+            self.sessions.close(&session);
         }
         Some(session)
     }
@@ -338,7 +338,7 @@ impl Drop for Outlet {
         self.line.ended.cancel();
         let session = self.line.session().take();
         if let Some(session) = session {
-            self.endpoint.end_session(&session);
+            self.endpoint.sessions.close(&session);
         }
     }
 }

@@ -30,7 +30,7 @@ use super::held::Held;
 use super::inflight::Owner;
 use super::listen::LOOK;
 use super::seats::Seats;
-use super::sessions::SessionId;
+use super::sessions::{Session, SessionId, Sessions};
 use super::turn::{Called, Token, Turn, UnderWay};
 use super::{Endpoint, Visit};
 use crate::http::auth::bearer;
@@ -51,7 +51,9 @@ const UNREAD: Duration = Duration::from_secs(30);
 pub(super) struct Desk {
     /// Who we are.
     pub(super) identity: Identity,
-    /// What clients of the handshake era are asked.
+    /// The sessions in which clients of the handshake era are asked.
+    pub(super) sessions: Arc<Sessions>,
+    /// What they are asked.
     pub(super) asks: Arc<Asks>,
     /// The calls that wait for a client of the stateless era.
     pub(super) held: Arc<Held>,
@@ -181,6 +183,7 @@ async fn pump(
     alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
     alive.reset();
     let mut asked: Vec<Entered> = Vec::new();
+    let mut asked_in: Option<Arc<Session>> = None;
     let answer = loop {
         let word = tokio::select! {
             // Fair: a flood of progress must not keep the call from its end, after which the rest of
@@ -199,6 +202,12 @@ async fn pump(
                 drop(tx.try_send(Bytes::from_static(b":\n\n")));
                 continue;
             }
+            () = end_of(asked_in.as_deref()) => {
+                // Nobody can answer any more, and the call ends.
+                asked_in = None;
+                asked.clear();
+                continue;
+            }
         };
         match word {
             Word::Ask(ask) if under_way.call.era == Era::Stateless => {
@@ -211,7 +220,10 @@ async fn pump(
                 }
             }
             Word::Ask(ask) => {
-                let Some(session) = under_way.call.session() else {
+                let session = under_way.call.session();
+                // One that ends from here on is seen by the next turn of this loop.
+                let session = session.and_then(|id| desk.sessions.under_way(id));
+                let Some(session) = session else {
                     continue;
                 };
                 let load = match under_way.sit(&desk.seats, &ask) {
@@ -221,8 +233,9 @@ async fn pump(
                         continue;
                     }
                 };
-                let (entered, events) = desk.asks.enter(session, ask, load);
+                let (entered, events) = desk.asks.enter(session.id, ask, load);
                 asked.push(entered);
+                asked_in = Some(session);
                 for event in events {
                     if !deliver(&tx, event).await {
                         return;
@@ -239,6 +252,14 @@ async fn pump(
         && !deliver(&tx, event(&message)).await
     {
         tracing::debug!("a client did not read its answer and is cut off");
+    }
+}
+
+/// Waits for the end of a session, if there is one.
+async fn end_of(session: Option<&Session>) {
+    match session {
+        Some(session) => session.end().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -312,127 +333,4 @@ pub(super) fn event_stream(body: Body) -> Response {
 }
 
 #[cfg(test)]
-mod tests {
-    use gantry_engine::Reply;
-
-    use super::super::turn::Work;
-    use super::*;
-
-    fn text(bytes: &Bytes) -> &str {
-        std::str::from_utf8(bytes).unwrap()
-    }
-
-    #[test]
-    fn a_message_is_one_event_whatever_it_holds() {
-        assert_eq!(text(&event(b"{}")), "event: message\ndata: {}\n\n");
-        // fault S21
-        assert_eq!(text(&event(b"{\n\r\n}")), "event: message\ndata: {}\n\n");
-        assert_eq!(
-            text(&notification("notifications/progress", r#"{"progress":1}"#)),
-            "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progress\":1}}\n\n",
-        );
-    }
-
-    /// A desk, and a call whose words come from the channel.
-    fn desk(words: mpsc::Receiver<Word>, work: Work) -> (Arc<Desk>, UnderWay, Turn) {
-        let desk = Desk {
-            identity: Identity::gantry(),
-            asks: Arc::default(),
-            held: Held::new(),
-            seats: Arc::default(),
-            tasks: TaskTracker::new(),
-        };
-        let id = RequestId::Number("1").to_owned();
-        let under_way = UnderWay {
-            call: Arc::new(Called::example(&id)),
-            work,
-            words,
-            room: Room::default(),
-            seat: None,
-        };
-        let token = Token::First;
-        (Arc::new(desk), under_way, Turn { id, token })
-    }
-
-    async fn pumped(words: mpsc::Receiver<Word>, work: Work, tx: mpsc::Sender<Bytes>) {
-        let (desk, under_way, turn) = desk(words, work);
-        pump(desk, under_way, turn, None, tx).await;
-    }
-
-    fn done() -> Outcome {
-        Outcome::Reply(Reply {
-            call: None,
-            result: Bytes::from_static(b"{}"),
-            upstream: None,
-            is_error: false,
-        })
-    }
-
-    // fault A1
-    #[tokio::test(start_paused = true)]
-    async fn a_slow_reader_loses_progress_and_gets_the_answer() {
-        let (words, heard) = mpsc::channel(100);
-        for n in 0..100 {
-            let progress = Word::Progress(format!("{{\"progress\":{n}}}").into());
-            words.try_send(progress).unwrap();
-        }
-        let (tx, mut rx) = mpsc::channel(WAITING);
-        let work: Work = Box::pin(async { done() });
-        drop(words);
-        let reading = async {
-            sleep(Duration::from_secs(1)).await;
-            let mut last = None;
-            let mut count = 0;
-            while let Some(event) = rx.recv().await {
-                (last, count) = (Some(event), count + 1);
-            }
-            (last, count)
-        };
-        let ((), (last, count)) = tokio::join!(pumped(heard, work, tx), reading);
-        assert_eq!(count, WAITING + 1);
-        assert!(text(&last.unwrap()).contains("\"result\":{}"));
-    }
-
-    // fault A4
-    #[tokio::test]
-    async fn a_client_that_is_gone_ends_the_work() {
-        let (_words, heard) = mpsc::channel(1);
-        let (tx, rx) = mpsc::channel(1);
-        let (dropped, gone) = tokio::sync::oneshot::channel::<()>();
-        let work: Work = Box::pin(async move {
-            let _held = dropped;
-            std::future::pending().await
-        });
-        drop(rx);
-        pumped(heard, work, tx).await;
-        assert!(gone.await.is_err());
-    }
-
-    // fault A1
-    #[tokio::test(start_paused = true)]
-    async fn a_client_that_never_reads_is_cut_off() {
-        let (_words, heard) = mpsc::channel(1);
-        let (tx, _rx) = mpsc::channel(1);
-        tx.try_send(Bytes::new()).unwrap();
-        let before = tokio::time::Instant::now();
-        pumped(heard, Box::pin(async { done() }), tx).await;
-        assert_eq!(before.elapsed(), UNREAD);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_quiet_stream_shows_that_it_lives() {
-        let (_words, heard) = mpsc::channel(1);
-        let (tx, mut rx) = mpsc::channel(4);
-        let work: Work = Box::pin(async {
-            sleep(KEEP_ALIVE * 2 + Duration::from_secs(1)).await;
-            Outcome::TakenBack
-        });
-        pumped(heard, work, tx).await;
-        let mut comments = 0;
-        while let Some(event) = rx.recv().await {
-            assert_eq!(text(&event), ":\n\n");
-            comments += 1;
-        }
-        assert_eq!(comments, 2);
-    }
-}
+mod tests;

@@ -34,12 +34,12 @@ pub(super) struct UnderWay {
     pub(super) words: tokio::sync::mpsc::Receiver<Word>,
     /// What it takes of the budget for bodies, until it has a seat.
     pub(super) room: Room,
-    /// Its place among the calls that wait for their clients, once its server has asked.
+    /// Its room among the calls that wait for their clients, once its server has asked.
     pub(super) seat: Option<Arc<Seat>>,
 }
 
 impl UnderWay {
-    /// Finds the call a seat, and room there for what its server asks; else says what is full.
+    /// Finds the call a seat, and a place there for what its server asks; else says what is full.
     pub(super) fn sit(&mut self, seats: &Arc<Seats>, ask: &Ask) -> Result<Load, AskAnswer> {
         let seat = match self.seat.take() {
             Some(seat) => seat,
@@ -104,13 +104,13 @@ impl Called {
 
     /// Makes a call for tests, of the handshake era.
     #[cfg(test)]
-    pub(super) fn example(id: &OwnedRequestId) -> Self {
+    pub(super) fn example(id: &OwnedRequestId, owner: Option<Owner>) -> Self {
         Self {
             id: id.clone(),
             method: "tools/call".to_owned(),
             params: None,
             era: Era::Handshake,
-            owner: None,
+            owner,
             can: ClientCan::NOTHING,
             level: None,
             key: KeyId::from_random(1),

@@ -1,0 +1,181 @@
+//! What a client hears of its call, and what becomes of the call when it does not.
+
+use gantry_engine::{AskedFor, Reply, Scope};
+use gantry_model::era::ProtocolVersion;
+use gantry_model::id::KeyId;
+use gantry_model::mcp::{ClientCan, Method};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::*;
+use crate::mcp::turn::Work;
+
+fn text(bytes: &Bytes) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn a_message_is_one_event_whatever_it_holds() {
+    assert_eq!(text(&event(b"{}")), "event: message\ndata: {}\n\n");
+    // fault S21
+    assert_eq!(text(&event(b"{\n\r\n}")), "event: message\ndata: {}\n\n");
+    assert_eq!(
+        text(&notification("notifications/progress", r#"{"progress":1}"#)),
+        "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progress\":1}}\n\n",
+    );
+}
+
+/// A desk, and a call whose words come from the channel.
+fn desk(words: mpsc::Receiver<Word>, work: Work) -> (Arc<Desk>, UnderWay, Turn) {
+    let desk = Desk {
+        identity: Identity::gantry(),
+        sessions: Arc::default(),
+        asks: Arc::default(),
+        held: Held::new(),
+        seats: Arc::default(),
+        tasks: TaskTracker::new(),
+    };
+    let id = RequestId::Number("1").to_owned();
+    let under_way = UnderWay {
+        call: Arc::new(Called::example(&id, None)),
+        work,
+        words,
+        room: Room::default(),
+        seat: None,
+    };
+    let token = Token::First;
+    (Arc::new(desk), under_way, Turn { id, token })
+}
+
+async fn pumped(words: mpsc::Receiver<Word>, work: Work, tx: mpsc::Sender<Bytes>) {
+    let (desk, under_way, turn) = desk(words, work);
+    pump(desk, under_way, turn, None, tx).await;
+}
+
+fn done() -> Outcome {
+    Outcome::Reply(Reply {
+        call: None,
+        result: Bytes::from_static(b"{}"),
+        upstream: None,
+        is_error: false,
+    })
+}
+
+// fault A1
+#[tokio::test(start_paused = true)]
+async fn a_slow_reader_loses_progress_and_gets_the_answer() {
+    let (words, heard) = mpsc::channel(100);
+    for n in 0..100 {
+        let progress = Word::Progress(format!("{{\"progress\":{n}}}").into());
+        words.try_send(progress).unwrap();
+    }
+    let (tx, mut rx) = mpsc::channel(WAITING);
+    let work: Work = Box::pin(async { done() });
+    drop(words);
+    let reading = async {
+        sleep(Duration::from_secs(1)).await;
+        let mut last = None;
+        let mut count = 0;
+        while let Some(event) = rx.recv().await {
+            (last, count) = (Some(event), count + 1);
+        }
+        (last, count)
+    };
+    let ((), (last, count)) = tokio::join!(pumped(heard, work, tx), reading);
+    assert_eq!(count, WAITING + 1);
+    assert!(text(&last.unwrap()).contains("\"result\":{}"));
+}
+
+// fault A4
+#[tokio::test]
+async fn a_client_that_is_gone_ends_the_work() {
+    let (_words, heard) = mpsc::channel(1);
+    let (tx, rx) = mpsc::channel(1);
+    let (dropped, gone) = oneshot::channel::<()>();
+    let work: Work = Box::pin(async move {
+        let _held = dropped;
+        std::future::pending().await
+    });
+    drop(rx);
+    pumped(heard, work, tx).await;
+    assert!(gone.await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_ends_leaves_no_question_open() {
+    let (desk, _, _) = desk(mpsc::channel(1).1, Box::pin(async { done() }));
+    let open = || {
+        let told = (ProtocolVersion::V2025_11_25, ClientCan::NOTHING);
+        let key = KeyId::from_random(1);
+        desk.sessions.open(key, Scope::All, told).unwrap()
+    };
+    let session = open();
+    // In the second round the session has ended before its client is asked.
+    for questions in [1, 0] {
+        let (words, heard) = mpsc::channel(1);
+        let (answer, said) = oneshot::channel();
+        let request = AskedFor {
+            key: "a".into(),
+            method: Method::RootsList,
+            params: None,
+        };
+        let ask = Ask {
+            requests: vec![request],
+            until: Instant::now(),
+            answer,
+        };
+        words.try_send(Word::Ask(ask)).unwrap();
+        let work: Work = Box::pin(async move {
+            assert!(said.await.is_err(), "nobody can answer");
+            done()
+        });
+        let (_, mut under_way, turn) = self::desk(heard, work);
+        let owner = Some(Owner::Session(session.id));
+        under_way.call = Arc::new(Called::example(&turn.id, owner));
+        let (tx, mut rx) = mpsc::channel(WAITING);
+        let reading = async {
+            for _ in 0..questions {
+                let asked = rx.recv().await.unwrap();
+                assert!(text(&asked).contains("roots/list"));
+                tokio::time::advance(Duration::from_millis(1)).await;
+                // Others of its key take its place.
+                while !session.is_ended() {
+                    open();
+                }
+            }
+            let answer = rx.recv().await.unwrap();
+            assert!(text(&answer).contains("\"result\":{}"));
+        };
+        let pumping = pump(Arc::clone(&desk), under_way, turn, None, tx);
+        let both = async { tokio::join!(pumping, reading) };
+        timeout(KEEP_ALIVE, both).await.expect("the call ends");
+    }
+}
+
+// fault A1
+#[tokio::test(start_paused = true)]
+async fn a_client_that_never_reads_is_cut_off() {
+    let (_words, heard) = mpsc::channel(1);
+    let (tx, _rx) = mpsc::channel(1);
+    tx.try_send(Bytes::new()).unwrap();
+    let before = Instant::now();
+    pumped(heard, Box::pin(async { done() }), tx).await;
+    assert_eq!(before.elapsed(), UNREAD);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_stream_shows_that_it_lives() {
+    let (_words, heard) = mpsc::channel(1);
+    let (tx, mut rx) = mpsc::channel(4);
+    let work: Work = Box::pin(async {
+        sleep(KEEP_ALIVE * 2 + Duration::from_secs(1)).await;
+        Outcome::TakenBack
+    });
+    pumped(heard, work, tx).await;
+    let mut comments = 0;
+    while let Some(event) = rx.recv().await {
+        assert_eq!(text(&event), ":\n\n");
+        comments += 1;
+    }
+    assert_eq!(comments, 2);
+}
