@@ -152,7 +152,7 @@ fn unavailable(number: usize, message: &str) -> &str {
 }
 
 /// Asserts that no link was given for want of an authorization server, and returns why.
-fn no_link<'a>(number: usize, said: &'a Value) -> &'a str {
+fn no_link(number: usize, said: &Value) -> &str {
     assert_eq!(said["code"], "sign_in.unavailable", "{said}");
     unavailable(number, said["detail"].as_str().unwrap())
 }
