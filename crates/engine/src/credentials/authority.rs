@@ -60,6 +60,8 @@ impl Target {
 pub(super) struct Authority {
     server: ServerName,
     manager: AuthorizationManager,
+    /// What the manager's requests go through, unless any address is allowed.
+    outbound: Arc<Outbound>,
     /// Where the OAuth client puts what it gets; from here it is sealed and kept.
     memory: InMemoryCredentialStore,
     metadata: AuthorizationMetadata,
@@ -74,6 +76,7 @@ impl Authority {
         target: &Target,
         challenge: Option<&str>,
     ) -> Result<Self, SignInError> {
+        let outbound = Arc::new(Outbound::new(target.way.clone()));
         let failed = |error| SignInError::of(&target.server, error);
         let unusable = |why| SignInError::Unavailable {
             server: target.server.clone(),
@@ -89,8 +92,8 @@ impl Authority {
                 .map_err(failed)?;
             manager
         } else {
-            let outbound = Outbound(target.way.clone());
-            AuthorizationManager::new_with_oauth_http_client(url, Arc::new(outbound))
+            let outbound = Arc::clone(&outbound);
+            AuthorizationManager::new_with_oauth_http_client(url, outbound)
                 .await
                 .map_err(failed)?
         };
@@ -100,18 +103,15 @@ impl Authority {
         let finding = manager.resolve_metadata_from_challenge(challenge);
         let found = tokio::time::timeout(TALK, finding).await;
         let found = found.map_err(|_elapsed| unusable(format!("it was not found within {TALK:?}")));
-        let found = found?.map_err(unavailable(&target.server))?;
+        let found = found?.map_err(|error| unavailable(&target.server, &outbound, &error))?;
         let is_named = found.source == AuthorizationMetadataSource::ProtectedResourceMetadata;
         let named = found.metadata.issuer.as_deref().filter(|_| is_named);
         let issuer = target.auth.issuer.as_deref();
         let metadata = match issuer.or(named) {
             // What it says of itself, and not what others say that it says.
-            Some(issuer) => {
-                let outbound = Outbound(target.way.clone());
-                issuer::published(&outbound, issuer)
-                    .await
-                    .map_err(unusable)?
-            }
+            Some(issuer) => issuer::published(&outbound, issuer)
+                .await
+                .map_err(|why| unusable(outbound.refusal().unwrap_or(why)))?,
             None => found.metadata,
         };
         issuer::check(&metadata).map_err(unusable)?;
@@ -120,6 +120,7 @@ impl Authority {
         Ok(Self {
             server: target.server.clone(),
             manager,
+            outbound,
             memory,
             metadata,
             is_unpublished,
@@ -171,7 +172,9 @@ impl Authority {
             let registering = self
                 .manager
                 .register_client(CLIENT_NAME, redirect_uri, &scopes);
-            let config = registering.await.map_err(unavailable(&self.server))?;
+            let config = registering
+                .await
+                .map_err(|error| self.unavailable(&error))?;
             made(&config.client_id, config.client_secret.as_ref())
         };
         self.speak_as(&registration)?;
@@ -187,7 +190,7 @@ impl Authority {
         }
         self.manager
             .configure_client(config)
-            .map_err(unavailable(&self.server))
+            .map_err(|error| self.unavailable(&error))
     }
 
     /// Returns what to ask for: what was configured, else what the server says it needs, and in any
@@ -215,7 +218,7 @@ impl Authority {
     pub(super) async fn link(&self, scopes: &[String]) -> Result<(String, String), SignInError> {
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let link = self.manager.get_authorization_url(&scopes).await;
-        let link = link.map_err(unavailable(&self.server))?;
+        let link = link.map_err(|error| self.unavailable(&error))?;
         let wrong = || SignInError::Unavailable {
             server: self.server.clone(),
             why: "its authorization endpoint is no URL for a browser".to_owned(),
@@ -240,9 +243,7 @@ impl Authority {
         let exchange = self
             .manager
             .exchange_code_for_token_with_issuer(code, state, issuer);
-        exchange
-            .await
-            .map_err(|error| SignInError::of(&self.server, error))?;
+        exchange.await.map_err(|error| self.failed(error))?;
         self.got().await
     }
 
@@ -254,7 +255,7 @@ impl Authority {
     ) -> Result<StoredCredentials, Renewal> {
         let is_own_client = auth.client_id.is_none();
         let put = self.memory.save(stored).await;
-        put.map_err(|error| Renewal::Failed(SignInError::of(&self.server, error)))?;
+        put.map_err(|error| Renewal::Failed(self.failed(error)))?;
         match self.manager.refresh_token().await {
             Ok(_) => self.got().await.map_err(Renewal::Failed),
             Err(AuthError::TokenRefreshRejected(why)) => Err(Renewal::Rejected(short(&why))),
@@ -267,10 +268,10 @@ impl Authority {
             }
             Err(AuthError::TokenRefreshFailed(why)) => {
                 let server = self.server.clone();
-                let why = short(&why);
+                let why = self.outbound.refusal().unwrap_or_else(|| short(&why));
                 Err(Renewal::Failed(SignInError::Unavailable { server, why }))
             }
-            Err(error) => Err(Renewal::Failed(SignInError::of(&self.server, error))),
+            Err(error) => Err(Renewal::Failed(self.failed(error))),
         }
     }
 
@@ -287,15 +288,14 @@ impl Authority {
             scopes: scopes.to_vec(),
             resource: Some(target.resource().to_string()),
         };
-        let failed = |error| SignInError::of(&self.server, error);
         self.manager
             .validate_client_credentials_metadata(&config)
-            .map_err(failed)?;
+            .map_err(|error| self.failed(error))?;
         self.manager
             .configure_client_credentials(&config)
-            .map_err(failed)?;
+            .map_err(|error| self.failed(error))?;
         let exchanged = self.manager.exchange_client_credentials(&config).await;
-        exchanged.map_err(failed)?;
+        exchanged.map_err(|error| self.failed(error))?;
         self.got().await
     }
 
@@ -349,6 +349,21 @@ impl Authority {
         stored.ok().flatten().ok_or_else(nothing)
     }
 
+    /// Says what the OAuth client said, unless it was never let to ask.
+    fn failed(&self, error: AuthError) -> SignInError {
+        match self.outbound.refusal() {
+            Some(why) => SignInError::Unavailable {
+                server: self.server.clone(),
+                why,
+            },
+            None => SignInError::of(&self.server, error),
+        }
+    }
+
+    fn unavailable(&self, error: &AuthError) -> SignInError {
+        unavailable(&self.server, &self.outbound, error)
+    }
+
     /// Tells whether a client with a secret shows it in a header, which is the rule, or in the form.
     fn takes_basic(&self) -> bool {
         let methods = [
@@ -385,11 +400,12 @@ pub(super) fn is_forgotten(why: &str) -> bool {
     why.contains("invalid_client")
 }
 
-/// Says that an authorization server cannot be found, reached or used.
-fn unavailable(server: &ServerName) -> impl Fn(AuthError) -> SignInError {
-    let server = server.clone();
-    move |error| SignInError::Unavailable {
+/// Says that an authorization server cannot be found, reached or used, and where it may not lead if
+/// that is why.
+fn unavailable(server: &ServerName, outbound: &Outbound, error: &AuthError) -> SignInError {
+    let refusal = outbound.refusal();
+    SignInError::Unavailable {
         server: server.clone(),
-        why: short(&error.to_string()),
+        why: refusal.unwrap_or_else(|| short(&error.to_string())),
     }
 }
