@@ -229,21 +229,23 @@ impl Credentials {
 
     /// Talks with the authorization server to the end, whether or not who asked still waits: a
     /// refresh token that was used and whose successor nobody took would end the sign-in. The work
-    /// as a whole has no bound, each of its steps has one.
-    async fn talk<T: Send + 'static>(
+    /// begins at once; as a whole it has no bound, each of its steps has one.
+    fn talk<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, SignInError>> + Send + 'static,
-    ) -> Result<T, SignInError> {
+    ) -> impl Future<Output = Result<T, SignInError>> {
         let work = self.inner.tracker.spawn(work);
-        let done = match timeout(TALK, work).await {
-            Ok(Ok(done)) => done,
-            Err(_elapsed) => Err(self.inner.silent(TALK)),
-            Ok(Err(error)) => match error.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_cancelled) => Err(self.inner.silent(TALK)),
-            },
-        };
-        done.map_err(|error| self.inner.hidden(error))
+        async move {
+            let done = match timeout(TALK, work).await {
+                Ok(Ok(done)) => done,
+                Err(_elapsed) => Err(self.inner.silent(TALK)),
+                Ok(Err(error)) => match error.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    Err(_cancelled) => Err(self.inner.silent(TALK)),
+                },
+            };
+            done.map_err(|error| self.inner.hidden(error))
+        }
     }
 }
 
