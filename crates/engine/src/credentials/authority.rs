@@ -64,6 +64,8 @@ impl Target {
 pub(super) struct Authority {
     server: ServerName,
     manager: AuthorizationManager,
+    /// What the manager's requests go through, unless any address is allowed.
+    outbound: Arc<Outbound>,
     /// Where the OAuth client puts what it gets; from here it is sealed and kept.
     memory: InMemoryCredentialStore,
     metadata: AuthorizationMetadata,
@@ -78,6 +80,7 @@ impl Authority {
         target: &Target,
         challenge: Option<&str>,
     ) -> Result<Self, SignInError> {
+        let outbound = Arc::new(Outbound::new(target.way.clone()));
         let failed = |error| SignInError::of(&target.server, error);
         let unusable = |why| SignInError::Unavailable {
             server: target.server.clone(),
@@ -93,8 +96,8 @@ impl Authority {
             manager.with_client(client.clone()).map_err(failed)?;
             manager
         } else {
-            let outbound = Outbound(target.way.clone());
-            AuthorizationManager::new_with_oauth_http_client(url, Arc::new(outbound))
+            let outbound = Arc::clone(&outbound);
+            AuthorizationManager::new_with_oauth_http_client(url, outbound)
                 .await
                 .map_err(failed)?
         };
@@ -103,10 +106,9 @@ impl Authority {
         let late = |_elapsed| unusable(format!("it was not found within {TALK:?}"));
         // What it says of itself, and not what others say that it says.
         let published = async |issuer: &str| {
-            let outbound = Outbound(target.way.clone());
             let asking = issuer::published(&outbound, issuer);
             let published = timeout(TALK, asking).await.map_err(late)?;
-            published.map_err(unusable)
+            published.map_err(|why| unusable(outbound.refusal().unwrap_or(why)))
         };
         // Bounded as a whole: a server may name any number of places to look at.
         let finding = manager.resolve_metadata_from_challenge(challenge);
@@ -117,10 +119,11 @@ impl Authority {
                 Ok(Err(error)) => debug!(server = %target.server, %error, "it names nobody"),
                 Err(_elapsed) => debug!(server = %target.server, "it names nobody in time"),
             }
+            drop(outbound.refusal());
             (published(issuer).await?, false)
         } else {
             let found = timeout(TALK, finding).await.map_err(late)?;
-            let found = found.map_err(unavailable(&target.server))?;
+            let found = found.map_err(|error| unavailable(&target.server, &outbound, &error))?;
             // What the server publishes itself, at its own address.
             let is_own = matches!(
                 found.source,
@@ -142,6 +145,7 @@ impl Authority {
         Ok(Self {
             server: target.server.clone(),
             manager,
+            outbound,
             memory,
             metadata,
             is_unpublished,
@@ -193,7 +197,9 @@ impl Authority {
             let registering = self
                 .manager
                 .register_client(CLIENT_NAME, redirect_uri, &scopes);
-            let config = registering.await.map_err(unavailable(&self.server))?;
+            let config = registering
+                .await
+                .map_err(|error| self.unavailable(&error))?;
             made(&config.client_id, config.client_secret.as_ref())
         };
         self.speak_as(&registration)?;
@@ -209,7 +215,7 @@ impl Authority {
         }
         self.manager
             .configure_client(config)
-            .map_err(unavailable(&self.server))
+            .map_err(|error| self.unavailable(&error))
     }
 
     /// Returns what to ask for: what was configured, else what the server says it needs, and in any
@@ -237,7 +243,7 @@ impl Authority {
     pub(super) async fn link(&self, scopes: &[String]) -> Result<(String, String), SignInError> {
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let link = self.manager.get_authorization_url(&scopes).await;
-        let link = link.map_err(unavailable(&self.server))?;
+        let link = link.map_err(|error| self.unavailable(&error))?;
         let wrong = || SignInError::Unavailable {
             server: self.server.clone(),
             why: "its authorization endpoint is no URL for a browser".to_owned(),
@@ -262,9 +268,7 @@ impl Authority {
         let exchange = self
             .manager
             .exchange_code_for_token_with_issuer(code, state, issuer);
-        exchange
-            .await
-            .map_err(|error| SignInError::of(&self.server, error))?;
+        exchange.await.map_err(|error| self.failed(error))?;
         self.got().await
     }
 
@@ -276,7 +280,7 @@ impl Authority {
     ) -> Result<StoredCredentials, Renewal> {
         let is_own_client = auth.client_id.is_none();
         let put = self.memory.save(stored).await;
-        put.map_err(|error| Renewal::Failed(SignInError::of(&self.server, error)))?;
+        put.map_err(|error| Renewal::Failed(self.failed(error)))?;
         match self.manager.refresh_token().await {
             Ok(_) => self.got().await.map_err(Renewal::Failed),
             Err(AuthError::TokenRefreshRejected(why)) => Err(Renewal::Rejected(short(&why))),
@@ -289,10 +293,10 @@ impl Authority {
             }
             Err(AuthError::TokenRefreshFailed(why)) => {
                 let server = self.server.clone();
-                let why = short(&why);
+                let why = self.outbound.refusal().unwrap_or_else(|| short(&why));
                 Err(Renewal::Failed(SignInError::Unavailable { server, why }))
             }
-            Err(error) => Err(Renewal::Failed(SignInError::of(&self.server, error))),
+            Err(error) => Err(Renewal::Failed(self.failed(error))),
         }
     }
 
@@ -309,15 +313,14 @@ impl Authority {
             scopes: scopes.to_vec(),
             resource: Some(target.resource().to_string()),
         };
-        let failed = |error| SignInError::of(&self.server, error);
         self.manager
             .validate_client_credentials_metadata(&config)
-            .map_err(failed)?;
+            .map_err(|error| self.failed(error))?;
         self.manager
             .configure_client_credentials(&config)
-            .map_err(failed)?;
+            .map_err(|error| self.failed(error))?;
         let exchanged = self.manager.exchange_client_credentials(&config).await;
-        exchanged.map_err(failed)?;
+        exchanged.map_err(|error| self.failed(error))?;
         self.got().await
     }
 
@@ -378,6 +381,21 @@ impl Authority {
         stored.ok().flatten().ok_or_else(nothing)
     }
 
+    /// Says what the OAuth client said, unless it was never let to ask.
+    fn failed(&self, error: AuthError) -> SignInError {
+        match self.outbound.refusal() {
+            Some(why) => SignInError::Unavailable {
+                server: self.server.clone(),
+                why,
+            },
+            None => SignInError::of(&self.server, error),
+        }
+    }
+
+    fn unavailable(&self, error: &AuthError) -> SignInError {
+        unavailable(&self.server, &self.outbound, error)
+    }
+
     /// Tells whether a client with a secret shows it in a header, which is the rule, or in the form.
     fn takes_basic(&self) -> bool {
         let methods = [
@@ -414,11 +432,12 @@ pub(super) fn is_forgotten(why: &str) -> bool {
     why.contains("invalid_client")
 }
 
-/// Says that an authorization server cannot be found, reached or used.
-fn unavailable(server: &ServerName) -> impl Fn(AuthError) -> SignInError {
-    let server = server.clone();
-    move |error| SignInError::Unavailable {
+/// Says that an authorization server cannot be found, reached or used, and where it may not lead if
+/// that is why.
+fn unavailable(server: &ServerName, outbound: &Outbound, error: &AuthError) -> SignInError {
+    let refusal = outbound.refusal();
+    SignInError::Unavailable {
         server: server.clone(),
-        why: short(&error.to_string()),
+        why: refusal.unwrap_or_else(|| short(&error.to_string())),
     }
 }

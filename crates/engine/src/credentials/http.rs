@@ -2,11 +2,12 @@
 //! rules for addresses, as the server's own transport. Never follows a redirect by itself, reads no
 //! endless body. Entry point: [`Outbound`].
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use reqwest::header::{CONTENT_TYPE, LOCATION};
-use reqwest::{Method, Request, Url};
+use reqwest::{Method, Request, Response, Url};
 use rmcp::transport::{
     OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest,
 };
@@ -20,8 +21,12 @@ const MOST_REDIRECTS: usize = 3;
 /// How long one request may take as a whole.
 const ANSWER: Duration = Duration::from_secs(15);
 
-/// Runs the requests of the OAuth client.
-pub(super) struct Outbound(pub(super) Way);
+/// Runs the requests of the OAuth client, one at a time.
+pub(super) struct Outbound {
+    way: Way,
+    /// Why the last request was not even sent, which the OAuth client does not pass on.
+    refusal: Mutex<Option<String>>,
+}
 
 /// What an answer must not be.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +43,23 @@ enum OutboundError {
 type Answered = Result<http::Response<Vec<u8>>, OAuthHttpClientError>;
 
 impl Outbound {
+    /// Makes requests on the way of a server.
+    pub(super) fn new(way: Way) -> Self {
+        Self {
+            way,
+            refusal: Mutex::default(),
+        }
+    }
+
+    /// Returns why the last request was not sent, if it was an address that nobody may be led to.
+    pub(super) fn refusal(&self) -> Option<String> {
+        self.last().take()
+    }
+
+    fn last(&self) -> MutexGuard<'_, Option<String>> {
+        self.refusal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Gets a document; redirects count only within its origin.
     pub(super) async fn get(&self, url: &Url) -> Answered {
         let mut url = url.clone();
@@ -58,8 +80,19 @@ impl Outbound {
     }
 
     async fn bounded(&self, request: Request) -> Answered {
-        let answer = tokio::time::timeout(ANSWER, run(&self.0, request)).await;
+        let answer = tokio::time::timeout(ANSWER, self.run(request)).await;
         answer.unwrap_or_else(|_elapsed| Err(Box::new(OutboundError::Silent)))
+    }
+
+    async fn run(&self, request: Request) -> Answered {
+        *self.last() = None;
+        match self.way.execute(request).await {
+            Ok(response) => whole(response).await,
+            Err(error) => {
+                *self.last() = error.refused().map(ToString::to_string);
+                Err(Box::new(error))
+            }
+        }
     }
 }
 
@@ -72,8 +105,8 @@ impl OAuthHttpClient for Outbound {
     }
 }
 
-async fn run(way: &Way, request: Request) -> Answered {
-    let response = way.execute(request).await?;
+/// Reads an answer to its end.
+async fn whole(response: Response) -> Answered {
     let mut whole = http::Response::new(Vec::new());
     *whole.status_mut() = response.status();
     *whole.headers_mut() = response.headers().clone();

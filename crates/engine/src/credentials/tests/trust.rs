@@ -1,5 +1,7 @@
 //! Whom clients and tokens are shown to, and who gets to see them.
 
+use gantry_model::diagnose::Diagnose as _;
+
 use super::*;
 
 /// A client that was registered by hand, with a secret.
@@ -156,6 +158,30 @@ async fn an_authorization_server_that_cannot_be_trusted_with_a_code_gets_none() 
         assert!(refused.to_string().contains(why), "{refused}");
         assert_eq!(peer.registered(), 0);
     }
+}
+
+#[tokio::test]
+async fn a_code_and_a_secret_go_to_no_private_address_and_the_error_says_so() {
+    // fault H4
+    let peer = AuthServer::start(AuthOptions {
+        token_endpoint: Some("https://169.254.169.254/token".into()),
+        ..knows_by_hand()
+    });
+    let (place, url) = (Place::new().await, peer.mcp_url());
+    let auth = by_hand(&peer, serde_json::json!({}));
+    let credentials = place.open(&url, auth).await;
+    let begun = begin(&credentials).await.unwrap();
+    let brought = browse(&begun.link).await;
+    let told = "the authorization server of `a` cannot be used: `169.254.169.254` leads to \
+                `169.254.169.254`, which is no public address";
+    let refused = credentials.finish(brought).await.unwrap_err();
+    assert_eq!(refused.code(), "sign_in.unavailable");
+    assert_eq!(refused.to_string(), told);
+    let auth = by_hand(&peer, serde_json::json!({"kind": "client_credentials"}));
+    let credentials = place.open(&url, auth).await;
+    let refused = call(&credentials, &url, "whoami").await.unwrap_err();
+    assert_eq!(refused.code(), "sign_in.unavailable");
+    assert_eq!(refused.to_string(), told);
 }
 
 #[tokio::test]

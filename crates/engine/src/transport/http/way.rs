@@ -38,6 +38,19 @@ pub(crate) enum WayError {
     Failed(#[from] reqwest::Error),
 }
 
+impl WayError {
+    /// Returns the address that was refused, if that is why; a name's is deep within.
+    pub(crate) fn refused(&self) -> Option<&NotPublic> {
+        let error = match self {
+            Self::Address(refused) => return Some(refused),
+            Self::Setup(_) => return None,
+            Self::Failed(error) => error as &(dyn std::error::Error + 'static),
+        };
+        let mut causes = std::iter::successors(Some(error), |error| error.source());
+        causes.find_map(|cause| cause.downcast_ref())
+    }
+}
+
 impl Way {
     /// Prepares the way of a server.
     pub(crate) fn new(clients: &Arc<Clients>, launch: &RemoteLaunch) -> Result<Self, HttpError> {
@@ -91,17 +104,21 @@ mod tests {
         ] {
             let refused = public.execute(ask(to)).await.unwrap_err();
             assert!(matches!(refused, WayError::Address(_)), "{to}: {refused}");
+            assert!(refused.refused().is_some(), "{to}");
         }
         // A name is judged by where it leads.
         let named = public.execute(ask("http://localhost:9/")).await;
-        let said = format!("{:?}", named.unwrap_err());
-        assert!(said.contains("NotPublic"), "{said}");
-        let own = way("http://127.0.0.1:9/mcp");
-        let refused = own.execute(ask("http://127.0.0.1:9/token")).await;
+        let named = named.unwrap_err();
+        let refused = named.refused();
         assert!(
-            matches!(refused, Err(WayError::Failed(_))),
-            "nobody listens"
+            refused.is_some_and(|refused| refused.host == "localhost"),
+            "{named}"
         );
+        let own = way("http://127.0.0.1:9/mcp");
+        let failed = own.execute(ask("http://127.0.0.1:9/token")).await;
+        let failed = failed.unwrap_err();
+        assert!(matches!(failed, WayError::Failed(_)), "nobody listens");
+        assert!(failed.refused().is_none(), "{failed}");
         let other = own.execute(ask("http://169.254.169.254/")).await;
         assert!(matches!(other, Err(WayError::Address(_))));
     }

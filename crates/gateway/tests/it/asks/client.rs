@@ -298,16 +298,20 @@ impl Begun {
             }
         };
         assert!(is_stream);
+        // What was looked through already is not looked through again: events may be long.
+        let mut seen = 0;
         loop {
-            if let Some((event, rest)) = self.text.split_once("\n\n") {
-                let data = event.strip_prefix("event: message\ndata: ");
+            if let Some(end) = self.text[seen..].find("\n\n").map(|end| seen + end) {
+                let data = self.text[..end].strip_prefix("event: message\ndata: ");
                 let message = data.map(|data| serde_json::from_str(data).unwrap());
-                self.text = rest.to_owned();
+                self.text.drain(..end + 2);
+                seen = 0;
                 match message {
                     Some(message) => return message,
                     None => continue,
                 }
             }
+            seen = self.text.trim_end_matches('\n').len();
             let chunk = self
                 .connection
                 .chunk()

@@ -8,9 +8,7 @@ use gantry_testkit::{Era, Evilpeer, procs};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{
-    CALLS, EVIL, GOOD, Rig, SECOND, all_echoed, all_within, beside_good, canary, echo, stays_down,
-};
+use super::{CALLS, EVIL, Rig, SECOND, all_echoed, all_within, echo, stays_down};
 use crate::harness::LONG;
 
 // fault S1
@@ -97,64 +95,6 @@ fn a_storm_of_notifications_is_dropped_beyond_its_budget() {
         "the storm does not reach our log"
     );
     rig.audited(EVIL, &[(3 * CALLS, "ok", None)]);
-}
-
-/// How long the neighbour's tool works. Of so long a call a fifth is more than a busy machine takes
-/// from one process or another.
-const WORK_MS: u64 = 150;
-/// How often each server is called 20 times at once for one figure.
-const BURSTS: usize = 5;
-
-/// Returns the 99th percentile of the neighbour's calls while the evil server is called as often.
-fn neighbours_p99(rig: &Rig) -> Duration {
-    let work = |number: usize| json!({"text": canary(number), "delay_ms": WORK_MS});
-    let mut took = Vec::new();
-    for _ in 0..BURSTS {
-        std::thread::scope(|scope| {
-            let neighbour = scope.spawn(|| rig.burst(GOOD, CALLS, "echo", &work));
-            all_echoed(&rig.burst(EVIL, CALLS, "echo", &echo));
-            let replies = neighbour.join().unwrap();
-            all_echoed(&replies);
-            took.extend(replies.iter().map(|reply| reply.took));
-        });
-    }
-    took.sort_unstable();
-    took[took.len() * 99 / 100 - 1]
-}
-
-// fault S14
-#[test]
-fn a_storm_moves_the_neighbours_p99_by_no_more_than_a_fifth() {
-    let rig = Rig::of(beside_good().start());
-    let server = "/api/v1/mcp/servers/evil";
-    let p99_beside = |peer: Evilpeer| {
-        let argv = peer.argv();
-        let body = json!({
-            "name": EVIL, "command": argv[0], "args": argv[1..], "profile": "local",
-            "start": "eager",
-        });
-        let registered = rig.gantry.rest("POST", "/api/v1/mcp/servers", Some(&body));
-        assert_eq!(registered.status, 201, "{}", registered.text());
-        rig.gantry.wait_state(EVIL, "ready", LONG);
-        let p99 = neighbours_p99(&rig);
-        rig.never_restarted();
-        assert_eq!(rig.gantry.rest("DELETE", server, None).status, 204);
-        p99
-    };
-    // The machine may be busy with something else: of three measurements, each beside its own control,
-    // one must hold. A gateway that let the storm in would miss all three.
-    let mut rounds = Vec::new();
-    let holds = (0..3).any(|_| {
-        let calm = p99_beside(Evilpeer::new());
-        let storm = p99_beside(Evilpeer::new().fault("storm=message"));
-        rounds.push((calm, storm));
-        storm.as_secs_f64() <= 1.2 * calm.as_secs_f64()
-    });
-    eprintln!("p99 beside a calm server and beside a storm: {rounds:?}");
-    assert!(holds, "{rounds:?}");
-    let calls = 2 * rounds.len() * BURSTS * CALLS;
-    rig.audited(EVIL, &[(calls, "ok", None)]);
-    rig.audited(GOOD, &[(calls, "ok", None)]);
 }
 
 // fault S14
@@ -271,7 +211,7 @@ fn endless_stderr_is_drained_into_a_small_ring() {
     }
     // All of it is taken: who does not drain it stops the server at 64 KiB.
     let begun = Instant::now();
-    let drained = eventually(6 * LONG, || procs::written_bytes(pid) > FLOOD);
+    let drained = eventually(24 * LONG, || procs::written_bytes(pid) > FLOOD);
     eprintln!("{FLOOD} bytes of stderr in {:?}", begun.elapsed());
     assert!(drained.is_some(), "{} bytes", procs::written_bytes(pid));
     let logs = rig

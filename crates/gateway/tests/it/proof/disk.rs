@@ -206,12 +206,9 @@ fn every_call_is_recorded_once_whoever_is_killed_and_however_full_the_disk() {
     needs_root();
     let home = tempfile::tempdir().unwrap();
     let far = FarEnd::new("full");
-    // The disk goes before the gateway, whose home it is in.
-    let (gantry, disk) = {
-        let disk = SmallDisk::mount(&home.path().join("data"), "512m");
-        let builder = far.servers(Gantry::builder(), &super::audit::SERVERS);
-        (builder.start_in(home), disk)
-    };
+    let disk = SmallDisk::mount(&home.path().join("data"), "512m");
+    let builder = far.servers(Gantry::builder(), &super::audit::SERVERS);
+    let gantry = builder.start_in(home);
     // Four times the gateway dies with the disk full, and comes back when it no longer is; not near the
     // end, since what the journal has in store takes some thousand calls to use up.
     let gantry = calls_and_kills(&far, gantry, |kill, progress, gantry| {
@@ -230,4 +227,6 @@ fn every_call_is_recorded_once_whoever_is_killed_and_however_full_the_disk() {
         })
     });
     is_healthy(&gantry);
+    // The disk goes before the gateway, whose home it is in.
+    drop(disk);
 }

@@ -192,7 +192,8 @@ fn a_panic_fails_its_own_call_is_counted_and_ends_nothing_else() {
     let panics = json!({"left": "panic", "right": "b"});
     let begun = Instant::now();
     let answer = served.call("native:join", panics.clone());
-    assert!(begun.elapsed() <= Duration::from_secs(1));
+    // The first panic of a process reads its symbols, to print where it was.
+    assert!(begun.elapsed() <= Duration::from_secs(5));
     let message = answer.message();
     let error = &message["error"];
     assert_eq!(

@@ -51,10 +51,15 @@ fn tried_once(url: &str) -> Value {
 /// Starts a gateway with a server for each case, waits until each has been tried, and returns why it
 /// failed; nobody may have been connected to but the public server, which one more server is at.
 fn reasons(space: &Space, entries: Vec<Value>) -> (Gantry, Vec<String>) {
+    reasons_beside(space, tried_once(&far("/control")), entries)
+}
+
+/// Does the same beside another server that must become ready.
+fn reasons_beside(space: &Space, control: Value, entries: Vec<Value>) -> (Gantry, Vec<String>) {
     let reachable = space.reachable(&corpus::ADDRESSES);
     assert!(reachable.len() > 40, "only these are held: {reachable:?}");
     let count = entries.len();
-    let mut gateway = Gantry::builder().entry("control", tried_once(&far("/control")));
+    let mut gateway = Gantry::builder().entry("control", control);
     for (number, entry) in entries.into_iter().enumerate() {
         gateway = gateway.entry(&format!("s{number}"), entry);
     }
@@ -99,8 +104,8 @@ fn the_corpus_is_large_and_its_cases_differ() {
         ("an event `endpoint`", led_to()),
         ("the URL of the resource's metadata", oauth::targets()),
         ("an authorization server", oauth::targets()),
-        ("a registration endpoint", oauth::targets()),
-        ("a token endpoint", oauth::targets()),
+        ("a registration endpoint", oauth::encrypted_targets()),
+        ("a token endpoint", oauth::encrypted_targets()),
     ] {
         for case in urls {
             assert!(

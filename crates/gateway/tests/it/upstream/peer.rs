@@ -114,6 +114,15 @@ impl Peer {
         certificate: &str,
         handler: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
     ) -> Self {
+        Self::encrypted_at(held_port(), certificate, handler)
+    }
+
+    /// Starts such a server at an address of the test's choice.
+    pub(super) fn encrypted_at(
+        address: SocketAddr,
+        certificate: &str,
+        handler: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
         let key = PrivateKeyDer::from_pem_slice(include_bytes!("tls/server.key")).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -123,7 +132,7 @@ impl Peer {
             .with_no_client_auth()
             .with_single_cert(chain, key)
             .unwrap();
-        Self::at(held_port(), Some(Arc::new(tls)), Box::new(handler))
+        Self::at(address, Some(Arc::new(tls)), Box::new(handler))
     }
 
     fn at(
