@@ -18,7 +18,7 @@ use std::time::Duration;
 use gantry_model::spec::AuthKind;
 use reqwest::header::HeaderValue;
 use rmcp::transport::WWWAuthenticateParams;
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard};
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
@@ -28,15 +28,17 @@ pub use self::error::SignInError;
 pub use self::sign_in::{SignInAnswer, SignInLink, SignInState, SignInTrust, SignInView};
 pub(crate) use self::vault::{Drawer, Vault};
 
-use self::authority::{Authority, Renewal};
+use self::authority::{Authority, Renewal, is_forgotten};
 use self::held::{Held, Talk};
-use self::issuer::Bound;
-use self::kept::{Kept, Token};
+use self::issuer::{Binding, Bound};
+use self::kept::{Kept, Registration, Token};
 
-/// How long a renewal, an exchange or the beginning of a sign-in may take.
+/// How long who asks waits for a renewal, an exchange or the beginning of a sign-in; the work goes
+/// on after that.
 const TALK: Duration = Duration::from_secs(30);
-/// How long the work goes on when nobody waits for it any more; then the next has its turn.
-const LONGEST_TALK: Duration = Duration::from_secs(120);
+/// How long one step of that work may take, from its own beginning: what is asked for late has as
+/// much time as what is asked for at once.
+const STEP: Duration = Duration::from_secs(60);
 
 /// What is kept, by name.
 const TOKENS: &str = "oauth.tokens";
@@ -136,7 +138,7 @@ impl Credentials {
         }
         let inner = Arc::clone(&self.inner);
         let renewing = self.talk(async move {
-            let mut talk = inner.turn.lock().await;
+            let mut talk = inner.turn().await?;
             inner.renewed(&mut talk, Wanted::Ending).await
         });
         let error = match renewing.await {
@@ -198,7 +200,7 @@ impl Credentials {
         let (inner, used) = (Arc::clone(inner), used.cloned());
         let challenge = challenge.map(str::to_owned);
         self.talk(async move {
-            let mut talk = inner.turn.lock().await;
+            let mut talk = inner.turn().await?;
             let now = inner.held().token.as_ref().map(|now| now.header.clone());
             if now != used {
                 return Ok(Retry::Now);
@@ -226,30 +228,44 @@ impl Credentials {
     }
 
     /// Talks with the authorization server to the end, whether or not who asked still waits: a
-    /// refresh token that was used and whose successor nobody took would end the sign-in.
-    async fn talk<T: Send + 'static>(
+    /// refresh token that was used and whose successor nobody took would end the sign-in. The work
+    /// begins at once; as a whole it has no bound, each of its steps has one.
+    fn talk<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, SignInError>> + Send + 'static,
-    ) -> Result<T, SignInError> {
-        let silent = || SignInError::Unavailable {
-            server: self.inner.target.server.clone(),
-            why: format!("no answer within {TALK:?}"),
-        };
-        // The waiting ends early, the work goes on.
-        let work = self.inner.tracker.spawn(timeout(LONGEST_TALK, work));
-        let done = match timeout(TALK, work).await {
-            Ok(Ok(Ok(done))) => done,
-            Err(_elapsed) | Ok(Ok(Err(_elapsed))) => Err(silent()),
-            Ok(Err(error)) => match error.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_cancelled) => Err(silent()),
-            },
-        };
-        done.map_err(|error| self.inner.hidden(error))
+    ) -> impl Future<Output = Result<T, SignInError>> {
+        let work = self.inner.tracker.spawn(work);
+        async move {
+            let done = match timeout(TALK, work).await {
+                Ok(Ok(done)) => done,
+                Err(_elapsed) => Err(self.inner.silent(TALK)),
+                Ok(Err(error)) => match error.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    Err(_cancelled) => Err(self.inner.silent(TALK)),
+                },
+            };
+            done.map_err(|error| self.inner.hidden(error))
+        }
     }
 }
 
 impl Inner {
+    /// Waits for the turn to talk, as long as somebody may wait for what comes of it: who has not
+    /// begun by then has nothing to lose.
+    async fn turn(&self) -> Result<AsyncMutexGuard<'_, Talk>, SignInError> {
+        let turn = timeout(TALK, self.turn.lock()).await;
+        turn.map_err(|_elapsed| self.silent(TALK))
+    }
+
+    /// Bounds one step of a talk.
+    async fn step<T>(
+        &self,
+        step: impl Future<Output = Result<T, SignInError>>,
+    ) -> Result<T, SignInError> {
+        let done = timeout(STEP, step).await;
+        done.map_err(|_elapsed| self.silent(STEP))?
+    }
+
     /// Gets a new token, or says what is in the way.
     async fn renewed(
         &self,
@@ -273,17 +289,19 @@ impl Inner {
         talk: &mut Talk,
         challenge: Option<&str>,
     ) -> Result<Option<HeaderValue>, SignInError> {
-        let authority = match &mut talk.authority {
-            Some(known) => known,
-            none => {
-                let found = Authority::find(&self.target, challenge).await?;
-                issuer::judge(&self.target, talk.bound.as_ref(), found.issuer())?;
-                none.insert(found)
-            }
+        if talk.authority.is_none() {
+            let found = Authority::find(&self.target, challenge).await?;
+            let bound = talk.bound(&self.target, &self.drawer).await?;
+            issuer::judge(&self.target, bound, found.issuer())?;
+            talk.authority = Some(found);
+        }
+        let Some(authority) = &mut talk.authority else {
+            return Ok(None);
         };
         let more = self.held().more();
         let scopes = authority.scopes(&self.target.auth.scopes, &more).await;
-        let stored = authority.credentials(&self.target, &scopes).await?;
+        let exchanging = authority.credentials(&self.target, &scopes);
+        let stored = self.step(exchanging).await?;
         if let Err(error) = self.bind(talk, stored.issuer.as_deref()).await {
             warn!(server = %self.target.server, %error, "its authorization server is not kept");
         }
@@ -319,10 +337,9 @@ impl Inner {
         let Some(authority) = &talk.authority else {
             return Ok(None);
         };
-        match authority
-            .renew(kept.stored.clone(), &self.target.auth)
-            .await
-        {
+        let renewing = authority.renew(kept.stored.clone(), &self.target.auth);
+        let renewed = timeout(STEP, renewing).await;
+        match renewed.unwrap_or_else(|_elapsed| Err(Renewal::Failed(self.silent(STEP)))) {
             Ok(stored) => {
                 let clients = talk.client.iter().chain([&kept.client]);
                 self.target
@@ -332,12 +349,13 @@ impl Inner {
                 let header = self.held().take(&stored);
                 let kept = Kept { stored, ..kept };
                 talk.kept = Some(kept.clone());
-                if let Err(error) = self.drawer.put(TOKENS, &kept).await {
+                if let Err(error) = self.step(self.drawer.put(TOKENS, &kept)).await {
                     warn!(server = %self.target.server, %error, "renewed tokens are not kept");
                 }
                 Ok(header)
             }
             Err(Renewal::Rejected(why)) => {
+                self.forget_client(talk, &kept.client, &why).await;
                 let why = format!("the sign-in has ended: {why}");
                 Err(self.lose(talk, &why).await)
             }
@@ -348,11 +366,21 @@ impl Inner {
     /// Remembers which authorization server the configured client was shown to.
     async fn bind(&self, talk: &mut Talk, issuer: Option<&str>) -> Result<(), SignInError> {
         let bound = Bound::new(&self.target, issuer);
-        if let Some(bound) = bound.filter(|bound| talk.bound.as_ref() != Some(bound)) {
-            self.drawer.put(ISSUER, &bound).await?;
-            talk.bound = Some(bound);
+        if let Some(bound) = bound.filter(|bound| !talk.binding.is(bound)) {
+            self.step(self.drawer.put(ISSUER, &bound)).await?;
+            talk.binding = Binding::To(bound);
         }
         Ok(())
+    }
+
+    /// Forgets a client of ours that the authorization server knows nothing of, so that the next
+    /// sign-in registers another.
+    async fn forget_client(&self, talk: &mut Talk, client: &Registration, why: &str) {
+        let is_own = self.target.auth.client_id.is_none();
+        if is_own && is_forgotten(why) && talk.client.as_ref() == Some(client) {
+            talk.client = None;
+            forget(&self.drawer, CLIENT).await;
+        }
     }
 
     /// Forgets tokens that are worth nothing, and says so.
@@ -398,6 +426,13 @@ impl Inner {
         SignInError::Needed {
             server: self.target.server.clone(),
             why: why.to_owned(),
+        }
+    }
+
+    fn silent(&self, within: Duration) -> SignInError {
+        SignInError::Unavailable {
+            server: self.target.server.clone(),
+            why: format!("no answer within {within:?}"),
         }
     }
 

@@ -151,7 +151,7 @@ impl AuthServer {
     }
 
     /// Has a document under `/.well-known/forged` pose as the metadata of another authorization
-    /// server, with endpoints here.
+    /// server, with endpoints here; as the metadata of nobody, if the name is empty.
     pub fn pose_as(&self, issuer: &str) {
         self.inner.book().posed = Some(issuer.to_owned());
     }

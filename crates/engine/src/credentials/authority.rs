@@ -3,11 +3,12 @@
 //! nothing. Entry point: [`Authority::find`].
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use gantry_model::id::ServerName;
 use gantry_model::spec::RemoteAuth;
 use reqwest::header::CONTENT_TYPE;
-use reqwest::{Request, Url};
+use reqwest::{Client, Request, Url};
 use rmcp::transport::auth::{
     AuthError, AuthorizationMetadata, AuthorizationMetadataSource, OAuthClientConfig,
 };
@@ -15,7 +16,8 @@ use rmcp::transport::{
     AuthorizationManager, ClientCredentialsConfig, CredentialStore as _, InMemoryCredentialStore,
     StoredCredentials,
 };
-use tracing::warn;
+use tokio::time::timeout;
+use tracing::{debug, warn};
 use url::form_urlencoded::byte_serialize;
 
 use super::TALK;
@@ -28,6 +30,8 @@ use crate::transport::http::Way;
 
 /// What authorization servers show people that this client is.
 const CLIENT_NAME: &str = "Gantry";
+/// How long a server is asked for scopes whose authorization server the configuration names.
+const ASIDE: Duration = Duration::from_secs(5);
 
 /// The remote server that tokens are for.
 #[derive(Clone)]
@@ -84,12 +88,12 @@ impl Authority {
         };
         let url = target.resource();
         let mut manager = if target.private {
+            let client = target.way.client().await;
+            let client = client.map_err(|error| unusable(error.to_string()))?;
             let mut manager = AuthorizationManager::new_allowing_private_addresses(url)
                 .await
                 .map_err(failed)?;
-            manager
-                .with_client(target.way.client().clone())
-                .map_err(failed)?;
+            manager.with_client(client.clone()).map_err(failed)?;
             manager
         } else {
             let outbound = Arc::clone(&outbound);
@@ -99,24 +103,45 @@ impl Authority {
         };
         let memory = InMemoryCredentialStore::new();
         manager.set_credential_store(memory.clone());
+        let late = |_elapsed| unusable(format!("it was not found within {TALK:?}"));
+        // What it says of itself, and not what others say that it says.
+        let published = async |issuer: &str| {
+            let asking = issuer::published(&outbound, issuer);
+            let published = timeout(TALK, asking).await.map_err(late)?;
+            published.map_err(|why| unusable(outbound.refusal().unwrap_or(why)))
+        };
         // Bounded as a whole: a server may name any number of places to look at.
         let finding = manager.resolve_metadata_from_challenge(challenge);
-        let found = tokio::time::timeout(TALK, finding).await;
-        let found = found.map_err(|_elapsed| unusable(format!("it was not found within {TALK:?}")));
-        let found = found?.map_err(|error| unavailable(&target.server, &outbound, &error))?;
-        let is_named = found.source == AuthorizationMetadataSource::ProtectedResourceMetadata;
-        let named = found.metadata.issuer.as_deref().filter(|_| is_named);
-        let issuer = target.auth.issuer.as_deref();
-        let metadata = match issuer.or(named) {
-            // What it says of itself, and not what others say that it says.
-            Some(issuer) => issuer::published(&outbound, issuer)
-                .await
-                .map_err(|why| unusable(outbound.refusal().unwrap_or(why)))?,
-            None => found.metadata,
+        let (metadata, is_unpublished) = if let Some(issuer) = &target.auth.issuer {
+            // The server is asked for the scopes that it needs, and for nothing else.
+            match timeout(ASIDE, finding).await {
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => debug!(server = %target.server, %error, "it names nobody"),
+                Err(_elapsed) => debug!(server = %target.server, "it names nobody in time"),
+            }
+            drop(outbound.refusal());
+            (published(issuer).await?, false)
+        } else {
+            let found = timeout(TALK, finding).await.map_err(late)?;
+            let found = found.map_err(|error| unavailable(&target.server, &outbound, &error))?;
+            // What the server publishes itself, at its own address.
+            let is_own = matches!(
+                found.source,
+                AuthorizationMetadataSource::AuthorizationServerMetadata
+                    | AuthorizationMetadataSource::LegacyEndpointFallback
+            );
+            if is_own {
+                let is_unpublished = !found.source.is_discovered();
+                (found.metadata, is_unpublished)
+            } else {
+                let nameless = "what it publishes does not say who it is (`issuer`)";
+                let issuer = found.metadata.issuer;
+                let issuer = issuer.ok_or_else(|| unusable(nameless.to_owned()))?;
+                (published(&issuer).await?, false)
+            }
         };
         issuer::check(&metadata).map_err(unusable)?;
         manager.set_metadata(metadata.clone());
-        let is_unpublished = issuer.is_none() && !found.source.is_discovered();
         Ok(Self {
             server: target.server.clone(),
             manager,
@@ -302,7 +327,14 @@ impl Authority {
     /// Has a token revoked, if the authorization server can (RFC 7009). Best effort: it is
     /// forgotten here in any case.
     pub(super) async fn revoke(&self, way: &Way, client: &Registration, token: &str) {
-        let Some(request) = self.revocation(way, client, token) else {
+        let speaker = match way.client().await {
+            Ok(speaker) => speaker,
+            Err(error) => {
+                warn!(server = %self.server, %error, "a token could not be revoked");
+                return;
+            }
+        };
+        let Some(request) = self.revocation(speaker, client, token) else {
             return;
         };
         match way.execute(request).await {
@@ -317,9 +349,9 @@ impl Authority {
         }
     }
 
-    fn revocation(&self, way: &Way, client: &Registration, token: &str) -> Option<Request> {
+    fn revocation(&self, speaker: &Client, client: &Registration, token: &str) -> Option<Request> {
         let endpoint = self.metadata.additional_fields.get("revocation_endpoint");
-        let mut request = way.client().post(endpoint?.as_str()?);
+        let mut request = speaker.post(endpoint?.as_str()?);
         let mut form = url::form_urlencoded::Serializer::new(String::new());
         form.append_pair("token", token);
         match &client.client_secret {

@@ -220,9 +220,11 @@ impl Diagnose for SignInError {
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Needed { server, .. } | Self::Sealed { server } => {
-                Some(format!("run `gantry auth {server}`"))
-            }
+            Self::Needed { server, .. } => Some(format!("run `gantry auth {server}`")),
+            Self::Sealed { server } => Some(format!(
+                "put the old `data.key` back, or forget what was kept with \
+                 `gantry auth {server} --remove`"
+            )),
             Self::Scope { server, .. } => Some(format!(
                 "run `gantry auth {server}`, which asks for it in addition"
             )),

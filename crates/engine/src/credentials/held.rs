@@ -9,7 +9,7 @@ use rmcp::transport::StoredCredentials;
 
 use super::authority::Authority;
 use super::error::SignInError;
-use super::issuer::Bound;
+use super::issuer::{Binding, Bound};
 use super::kept::{self, Kept, Registration, Token};
 use super::sign_in::Pending;
 use super::{CLIENT, Drawer, ISSUER, TOKENS, Target};
@@ -41,7 +41,7 @@ pub(super) struct Talk {
     /// What the next sign-in is made with, if it still fits.
     pub(super) client: Option<Registration>,
     /// Which authorization server the configured client is shown to.
-    pub(super) bound: Option<Bound>,
+    pub(super) binding: Binding,
     /// Found once, and anew after a refusal: a server may have moved to another.
     pub(super) authority: Option<Authority>,
 }
@@ -81,23 +81,42 @@ impl Held {
 }
 
 impl Talk {
-    /// Takes up what was kept.
+    /// Takes up what was kept. What cannot be read keeps nothing else from being taken up.
     pub(super) async fn read(
         &mut self,
         target: &Target,
         drawer: &Drawer,
     ) -> Result<(), SignInError> {
-        if target.auth.client_id.is_some() {
-            self.bound = drawer.get(ISSUER).await?;
-        }
+        let bound = self.bound(target, drawer).await.map(drop);
         if target.auth.kind == AuthKind::Auto {
             self.kept = drawer.get(TOKENS).await?;
             self.client = drawer.get(CLIENT).await?;
         }
-        if let (None, Some(kept)) = (&self.bound, &self.kept) {
-            self.bound = Bound::of_tokens(target, kept);
+        bound
+    }
+
+    /// Returns which authorization server the configured client is bound to, if it is; an error if
+    /// nobody can tell, since a client that was bound must not seem to be free.
+    pub(super) async fn bound(
+        &mut self,
+        target: &Target,
+        drawer: &Drawer,
+    ) -> Result<Option<&Bound>, SignInError> {
+        if matches!(self.binding, Binding::Unread) {
+            let mut bound = None;
+            if target.auth.client_id.is_some() {
+                bound = drawer.get(ISSUER).await?;
+            }
+            if bound.is_none() && target.auth.kind == AuthKind::Auto {
+                let kept: Option<Kept> = drawer.get(TOKENS).await?;
+                bound = kept.and_then(|kept| Bound::of_tokens(target, &kept));
+            }
+            self.binding = bound.map_or(Binding::Free, Binding::To);
         }
-        Ok(())
+        Ok(match &self.binding {
+            Binding::To(bound) => Some(bound),
+            Binding::Free | Binding::Unread => None,
+        })
     }
 
     /// Returns everything secret of it.

@@ -13,6 +13,25 @@ use super::error::{SignInError, short};
 use super::http::Outbound;
 use super::{Target, kept};
 
+/// What is known of the authorization server that the configured client is bound to.
+#[derive(Default)]
+pub(super) enum Binding {
+    /// Nothing: what was kept could not be read yet.
+    #[default]
+    Unread,
+    /// There is none yet.
+    Free,
+    /// It is bound to this one.
+    To(Bound),
+}
+
+impl Binding {
+    /// Tells whether it is bound like this.
+    pub(super) fn is(&self, bound: &Bound) -> bool {
+        matches!(self, Self::To(known) if known == bound)
+    }
+}
+
 /// Which authorization server the configured client was shown to first.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Bound {

@@ -10,10 +10,11 @@ use subtle::ConstantTimeEq as _;
 use tokio::time::Instant;
 use tracing::info;
 
-use super::authority::{Authority, is_forgotten};
+use super::authority::Authority;
 use super::error::{SignInError, short};
+use super::issuer::{self, Binding};
 use super::kept::{Kept, Registration, refresh_token, secrets};
-use super::{CLIENT, Credentials, ISSUER, Inner, TALK, TOKENS, Token, forget, issuer};
+use super::{CLIENT, Credentials, ISSUER, Inner, TALK, TOKENS, Token};
 use crate::clock::unix_ms;
 
 /// How long a link is good for.
@@ -187,7 +188,7 @@ impl Inner {
         redirect_uri: &str,
         trust: SignInTrust,
     ) -> Result<SignInLink, SignInError> {
-        let mut talk = self.turn.lock().await;
+        let mut talk = self.turn().await?;
         let (challenge, more) = {
             let held = self.held();
             (held.challenge.clone(), held.more())
@@ -196,7 +197,8 @@ impl Inner {
         let mut authority = Authority::find(&self.target, challenge.as_deref()).await?;
         let judged = match trust {
             SignInTrust::Remembered => {
-                issuer::judge(&self.target, talk.bound.as_ref(), authority.issuer())
+                let bound = talk.bound(&self.target, &self.drawer).await;
+                bound.and_then(|bound| issuer::judge(&self.target, bound, authority.issuer()))
             }
             SignInTrust::Anew => Ok(()),
         };
@@ -212,10 +214,11 @@ impl Inner {
         let scopes = authority.scopes(&auth.scopes, &more).await;
         let known = talk.client.clone();
         let known = known.filter(|_| trust == SignInTrust::Remembered);
-        let client = authority.enrol(auth, known, redirect_uri, &scopes).await?;
+        let enrolling = authority.enrol(auth, known, redirect_uri, &scopes);
+        let client = self.step(enrolling).await?;
         // Kept at once: links that nobody follows must not fill the authorization server's list.
         if talk.client.as_ref() != Some(&client) {
-            self.drawer.put(CLIENT, &client).await?;
+            self.step(self.drawer.put(CLIENT, &client)).await?;
             talk.client = Some(client.clone());
             self.target.known.learn(talk.secrets());
         }
@@ -254,8 +257,10 @@ impl Inner {
             Ok(kept) => self.signed_in(pending, kept).await,
             Err(error) => {
                 let error = self.hidden(error);
-                self.forget_client(&pending.client, &error).await;
-                self.held().failure = Some(error.to_string());
+                let mut talk = self.turn.lock().await;
+                let why = error.to_string();
+                self.forget_client(&mut talk, &pending.client, &why).await;
+                self.held().failure = Some(why);
                 Err(error)
             }
         }
@@ -287,26 +292,12 @@ impl Inner {
         let redeeming = pending.authority.redeem(&code, &answer.state, issuer);
         Ok(Kept {
             url: self.target.url.to_string(),
-            stored: redeeming.await?,
+            stored: self.step(redeeming).await?,
             client: pending.client.clone(),
         })
     }
 
-    /// Forgets a client of ours that the authorization server knows nothing of, so that the next
-    /// sign-in registers another.
-    async fn forget_client(&self, client: &Registration, error: &SignInError) {
-        let is_own = self.target.auth.client_id.is_none();
-        if !is_own || !is_forgotten(&error.to_string()) {
-            return;
-        }
-        let mut talk = self.turn.lock().await;
-        if talk.client.as_ref() == Some(client) {
-            talk.client = None;
-            forget(&self.drawer, CLIENT).await;
-        }
-    }
-
-    /// Store first, memory second.
+    /// Store first, memory second. Its turn is waited for as long as it takes: the code is used up.
     async fn signed_in(&self, pending: Pending, kept: Kept) -> Result<(), SignInError> {
         let mut talk = self.turn.lock().await;
         let clients = talk.client.iter().chain([&kept.client]);
@@ -314,7 +305,7 @@ impl Inner {
             .known
             .learn(secrets(Some(&kept.stored), clients));
         self.bind(&mut talk, kept.stored.issuer.as_deref()).await?;
-        self.drawer.put(TOKENS, &kept).await?;
+        self.step(self.drawer.put(TOKENS, &kept)).await?;
         let sendable = self.held().take(&kept.stored);
         if sendable.is_none() {
             return Err(SignInError::Unavailable {
@@ -333,14 +324,15 @@ impl Inner {
         Ok(())
     }
 
+    /// Store first, memory second.
     async fn sign_out(&self) -> Result<(), SignInError> {
-        let mut talk = self.turn.lock().await;
+        let mut talk = self.turn().await?;
+        for name in [TOKENS, CLIENT, ISSUER] {
+            self.step(self.drawer.remove(name)).await?;
+        }
         let kept = talk.kept.take();
         talk.client = None;
-        talk.bound = None;
-        self.drawer.remove(TOKENS).await?;
-        self.drawer.remove(CLIENT).await?;
-        self.drawer.remove(ISSUER).await?;
+        talk.binding = Binding::Free;
         let authority = talk.authority.take();
         {
             let mut held = self.held();

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::server::known::KnownSecrets;
-use crate::transport::http::{Clients, Way};
+use crate::transport::http::Way;
 
 const CALLBACK: &str = "http://127.0.0.1:9/oauth/callback";
 
@@ -39,7 +39,9 @@ impl Place {
     /// Opens the credentials of the one server, as a start of the gateway does.
     async fn open(&self, url: &str, auth: serde_json::Value) -> Credentials {
         let launch = RemoteLaunch::new(url);
-        let way = Way::new(&Clients::default(), &launch).await.unwrap();
+        let way = Way::new(&Arc::default(), &launch).unwrap();
+        // Makes the provider of TLS known, which the tests' own clients need, too.
+        way.client().await.unwrap();
         let auth: RemoteAuth = serde_json::from_value(auth).unwrap();
         auth.check().unwrap();
         let target = Target {
@@ -202,6 +204,33 @@ async fn a_caller_that_leaves_does_not_lose_the_renewed_token() {
     assert!(left.is_err(), "it takes longer than no time");
     // The old refresh token is used up; the new one must have been taken.
     assert!(credentials.bearer().await.unwrap().is_some());
+    assert_eq!(call(&credentials, &url, "whoami").await.unwrap(), 200);
+    assert_eq!(peer.count("POST /tenant-0/token refresh_token"), 1);
+}
+
+#[tokio::test]
+async fn who_waits_too_long_for_its_turn_uses_up_no_refresh_token() {
+    let peer = AuthServer::start(AuthOptions::default());
+    let (place, url) = (Place::new().await, peer.mcp_url());
+    let credentials = place.open(&url, auto()).await;
+    sign_in(&credentials).await;
+    credentials.inner.held().token.as_mut().unwrap().received_ms -= 3_610_000;
+    let turn = credentials.inner.turn.lock().await;
+    let mut waiting = Box::pin(credentials.bearer());
+    let early = timeout(Duration::from_millis(20), &mut waiting).await;
+    assert!(early.is_err(), "it waits for its turn");
+    tokio::time::pause();
+    tokio::time::advance(TALK + Duration::from_secs(1)).await;
+    tokio::time::resume();
+    let late = waiting.await.unwrap_err();
+    assert!(matches!(late, SignInError::Unavailable { .. }), "{late}");
+    // Nothing is left of it that could begin when nobody waits any more.
+    place.tracker.close();
+    let ended = timeout(Duration::from_secs(20), place.tracker.wait()).await;
+    ended.unwrap();
+    drop(turn);
+    assert_eq!(peer.count("POST /tenant-0/token refresh_token"), 0);
+    place.tracker.reopen();
     assert_eq!(call(&credentials, &url, "whoami").await.unwrap(), 200);
     assert_eq!(peer.count("POST /tenant-0/token refresh_token"), 1);
 }

@@ -86,7 +86,7 @@ impl Supervisor {
         if is_off || spec.needs_approval.is_some() {
             return None;
         }
-        let way = match Way::new(&self.around.clients, remote).await {
+        let way = match Way::new(&self.around.clients, remote) {
             Ok(way) => way,
             Err(error) => {
                 warn!(server = %spec.name, %error, "the server cannot be signed in to");

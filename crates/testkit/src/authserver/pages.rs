@@ -37,7 +37,10 @@ impl Inner {
             return Answer::new(404);
         };
         let mut document = self.document(0);
-        document["issuer"] = posed.into();
+        document["issuer"] = match posed.as_str() {
+            "" => Value::Null,
+            posed => posed.into(),
+        };
         Answer::json(200, &document)
     }
 

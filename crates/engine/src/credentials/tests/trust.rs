@@ -277,8 +277,85 @@ async fn a_client_that_was_forgotten_is_registered_anew() {
     peer.expire_access_tokens();
     let refused = call(&credentials, &url, "whoami").await.unwrap_err();
     assert!(refused.needs_person(), "{refused}");
-    let begun = credentials.begin(CALLBACK, SignInTrust::Anew).await;
-    let brought = browse(&begun.unwrap().link).await;
-    credentials.finish(brought).await.unwrap();
+    // Neither in memory nor after a restart is it offered again.
+    let restarted = place.open(&url, auto()).await;
+    assert!(restarted.inner.turn.lock().await.client.is_none());
+    sign_in(&credentials).await;
     assert_eq!(call(&credentials, &url, "whoami").await.unwrap(), 200);
+}
+
+#[tokio::test]
+async fn a_client_whose_authorization_server_cannot_be_read_is_shown_to_nobody() {
+    for kind in ["auto", "client_credentials"] {
+        let peer = AuthServer::start(knows_by_hand());
+        let (place, url) = (Place::new().await, peer.mcp_url());
+        let auth = by_hand(&peer, serde_json::json!({ "kind": kind }));
+        let is_auto = kind == "auto";
+        let credentials = place.open(&url, auth.clone()).await;
+        if is_auto {
+            sign_in(&credentials).await;
+        }
+        assert_eq!(call(&credentials, &url, "whoami").await.unwrap(), 200);
+        let scope = ServerId::from_random(1).to_string();
+        let project = ProjectName::local();
+        let good = place.store.sealed(&project, &scope, ISSUER).await.unwrap();
+        let good = good.unwrap();
+        let mut bad = good.clone();
+        bad.ciphertext[0] ^= 1;
+        place.store.put_sealed(&bad).await.unwrap();
+        peer.move_issuer();
+        let credentials = place.open(&url, auth).await;
+        let ask = async || match is_auto {
+            true => begin(&credentials).await.map(drop),
+            false => call(&credentials, &url, "whoami").await.map(drop),
+        };
+        let refused = ask().await.unwrap_err();
+        assert!(matches!(refused, SignInError::Sealed { .. }), "{refused}");
+        // It is read again, and then it is known that the server has moved.
+        place.store.put_sealed(&good).await.unwrap();
+        let refused = ask().await.unwrap_err();
+        assert!(matches!(refused, SignInError::Moved { .. }), "{refused}");
+        assert_eq!(peer.count("POST /tenant-1"), 0);
+    }
+}
+
+#[tokio::test]
+async fn metadata_without_a_name_count_for_nothing() {
+    let peer = AuthServer::start(knows_by_hand());
+    let evil = AuthServer::start(AuthOptions::default());
+    let url = peer.mcp_url();
+    evil.pose_as("");
+    peer.name_issuer(&format!("http://{}/.well-known/forged", evil.authority()));
+    let auth = by_hand(&peer, serde_json::json!({"kind": "client_credentials"}));
+    for auth in [auto(), auth] {
+        let place = Place::new().await;
+        let credentials = place.open(&url, auth.clone()).await;
+        let refused = match auth["kind"].is_null() {
+            true => begin(&credentials).await.map(drop),
+            false => call(&credentials, &url, "whoami").await.map(drop),
+        };
+        let refused = refused.unwrap_err();
+        assert!(refused.to_string().contains("who it is"), "{refused}");
+    }
+    assert!(evil.count("GET /.well-known/forged") > 0, "it was asked");
+    assert_eq!(evil.count("POST "), 0);
+}
+
+#[tokio::test]
+async fn a_configured_authorization_server_needs_nothing_of_the_server() {
+    let peer = AuthServer::start(knows_by_hand());
+    let (place, url) = (Place::new().await, peer.mcp_url());
+    let auth = by_hand(&peer, serde_json::json!({ "issuer": peer.issuer() }));
+    // Named is one that cannot be reached.
+    peer.name_issuer("http://10.0.0.1/login");
+    let lost = place.open(&url, auto()).await;
+    let refused = begin(&lost).await.unwrap_err();
+    assert!(
+        matches!(refused, SignInError::Unavailable { .. }),
+        "{refused}"
+    );
+    let credentials = place.open(&url, auth).await;
+    sign_in(&credentials).await;
+    assert_eq!(call(&credentials, &url, "whoami").await.unwrap(), 200);
+    assert_eq!(credentials.view().scopes, ["mcp", "offline_access"]);
 }

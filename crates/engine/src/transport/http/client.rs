@@ -12,7 +12,7 @@ use reqwest::{Certificate, Client, ClientBuilder, Proxy};
 use url::Url;
 
 use super::address::{AddressPolicy, CheckedNames};
-use super::authorities;
+use super::authorities::Readings;
 use super::error::HttpError;
 
 /// How long a connection may take, with its name and its encryption. fault H2
@@ -34,6 +34,7 @@ struct Key {
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     made: Mutex<HashMap<Key, Client>>,
+    readings: Readings,
 }
 
 impl Clients {
@@ -48,9 +49,7 @@ impl Clients {
             origin: origin.clone(),
             why,
         };
-        let proxy = launch.proxy.as_deref().map(Url::parse).transpose();
-        let proxy = proxy.map_err(|error| setup(format!("`proxy` is no URL: {error}")))?;
-        let policy = AddressPolicy::of(url, proxy.as_ref(), launch.allow_private);
+        let policy = policy(url, launch)?;
         let key = Key {
             policy: policy.clone(),
             proxy: launch.proxy.clone(),
@@ -58,7 +57,7 @@ impl Clients {
         };
         // A file of certificates may change; who names one reads it at each start.
         if let Some(file) = &key.ca_file {
-            let own = authorities::read(file).await;
+            let own = self.readings.read(file).await;
             let own = own.map_err(|why| setup(format!("`ca_file` cannot be read: {why}")))?;
             return Ok((make(&key, own).map_err(setup)?, policy));
         }
@@ -74,6 +73,16 @@ impl Clients {
     fn made(&self) -> MutexGuard<'_, HashMap<Key, Client>> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the rules that the addresses of a server are judged by.
+pub(super) fn policy(url: &Url, launch: &RemoteLaunch) -> Result<AddressPolicy, HttpError> {
+    let proxy = launch.proxy.as_deref().map(Url::parse).transpose();
+    let proxy = proxy.map_err(|error| HttpError::Setup {
+        origin: url.origin().ascii_serialization(),
+        why: format!("`proxy` is no URL: {error}"),
+    })?;
+    Ok(AddressPolicy::of(url, proxy.as_ref(), launch.allow_private))
 }
 
 fn make(key: &Key, own: Vec<Certificate>) -> Result<Client, String> {

@@ -1,18 +1,26 @@
 //! The way to places that a remote server only names, such as its authorization server: the same
-//! client and the same judgement of addresses as the server's own, but none of its headers. fault H4
+//! client and the same judgement of addresses as the server's own, but none of its headers. Reads
+//! nothing before it is used. fault H4
+
+use std::sync::Arc;
 
 use gantry_model::spec::RemoteLaunch;
 use reqwest::{Client, Request, Response};
+use tokio::sync::OnceCell;
 use url::Url;
 
 use super::address::{AddressPolicy, NotPublic};
-use super::client::Clients;
+use super::client::{self, Clients};
 use super::error::HttpError;
 
 /// The way to places that a remote server names.
 #[derive(Debug, Clone)]
 pub(crate) struct Way {
-    client: Client,
+    clients: Arc<Clients>,
+    launch: Arc<RemoteLaunch>,
+    url: Url,
+    /// Made when it is needed: a file of certificates may hang.
+    made: Arc<OnceCell<Client>>,
     policy: AddressPolicy,
 }
 
@@ -22,6 +30,9 @@ pub(crate) enum WayError {
     /// It is at an address that is not public and was not named.
     #[error(transparent)]
     Address(#[from] NotPublic),
+    /// What is needed to reach it is not there.
+    #[error(transparent)]
+    Setup(#[from] HttpError),
     /// It did not answer.
     #[error(transparent)]
     Failed(#[from] reqwest::Error),
@@ -32,6 +43,7 @@ impl WayError {
     pub(crate) fn refused(&self) -> Option<&NotPublic> {
         let error = match self {
             Self::Address(refused) => return Some(refused),
+            Self::Setup(_) => return None,
             Self::Failed(error) => error as &(dyn std::error::Error + 'static),
         };
         let mut causes = std::iter::successors(Some(error), |error| error.source());
@@ -41,25 +53,34 @@ impl WayError {
 
 impl Way {
     /// Prepares the way of a server.
-    pub(crate) async fn new(clients: &Clients, launch: &RemoteLaunch) -> Result<Self, HttpError> {
+    pub(crate) fn new(clients: &Arc<Clients>, launch: &RemoteLaunch) -> Result<Self, HttpError> {
         let unusable = |error: url::ParseError| HttpError::Setup {
             origin: launch.shown_url(),
             why: error.to_string(),
         };
         let url = Url::parse(&launch.url).map_err(unusable)?;
-        let (client, policy) = clients.client(&url, launch).await?;
-        Ok(Self { client, policy })
+        Ok(Self {
+            clients: Arc::clone(clients),
+            launch: Arc::new(launch.clone()),
+            made: Arc::default(),
+            policy: client::policy(&url, launch)?,
+            url,
+        })
     }
 
     /// Sends a request, if its address may be reached; follows no redirect.
     pub(crate) async fn execute(&self, request: Request) -> Result<Response, WayError> {
         self.policy.judge(request.url())?;
-        Ok(self.client.execute(request).await?)
+        Ok(self.client().await?.execute(request).await?)
     }
 
     /// Returns the client, for requests whose addresses need no judgement.
-    pub(crate) fn client(&self) -> &Client {
-        &self.client
+    pub(crate) async fn client(&self) -> Result<&Client, HttpError> {
+        let making = async || {
+            let (client, _) = self.clients.client(&self.url, &self.launch).await?;
+            Ok(client)
+        };
+        self.made.get_or_try_init(making).await
     }
 }
 
@@ -70,10 +91,10 @@ mod tests {
     #[tokio::test]
     async fn a_server_cannot_send_us_to_addresses_that_nobody_named() {
         // fault H4
-        let clients = Clients::default();
-        let way = async |url: &str| Way::new(&clients, &RemoteLaunch::new(url)).await.unwrap();
+        let clients = Arc::default();
+        let way = |url: &str| Way::new(&clients, &RemoteLaunch::new(url)).unwrap();
         let ask = |to: &str| Request::new(reqwest::Method::GET, Url::parse(to).unwrap());
-        let public = way("https://example.com/mcp").await;
+        let public = way("https://example.com/mcp");
         for to in [
             "http://127.0.0.1:9/token",
             "http://169.254.169.254/latest/meta-data",
@@ -93,12 +114,24 @@ mod tests {
             refused.is_some_and(|refused| refused.host == "localhost"),
             "{named}"
         );
-        let own = way("http://127.0.0.1:9/mcp").await;
+        let own = way("http://127.0.0.1:9/mcp");
         let failed = own.execute(ask("http://127.0.0.1:9/token")).await;
         let failed = failed.unwrap_err();
         assert!(matches!(failed, WayError::Failed(_)), "nobody listens");
         assert!(failed.refused().is_none(), "{failed}");
         let other = own.execute(ask("http://169.254.169.254/")).await;
         assert!(matches!(other, Err(WayError::Address(_))));
+    }
+
+    #[tokio::test]
+    async fn a_file_of_certificates_is_read_when_the_way_is_used() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut launch = RemoteLaunch::new("http://127.0.0.1:9/mcp");
+        launch.ca_file = Some(temp.path().join("ca.pem"));
+        let way = Way::new(&Arc::default(), &launch).unwrap();
+        let ask = || Request::new(reqwest::Method::GET, way.url.clone());
+        let early = way.execute(ask()).await.unwrap_err();
+        assert!(matches!(early, WayError::Setup(_)), "{early}");
+        assert!(early.to_string().contains("`ca_file`"), "{early}");
     }
 }
