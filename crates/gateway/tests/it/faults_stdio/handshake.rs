@@ -132,7 +132,11 @@ fn a_thousand_failed_attempts_leave_no_descriptor_and_no_process() {
             .fold(peer, |peer, fault| peer.fault(fault))
             .argv();
         // Who never answers is given up soon, so that many attempts fit.
-        let patience = if name == "never" { "100ms" } else { "60s" };
+        let patience = match name {
+            "never" => "100ms",
+            "probed" => "2s",
+            _ => "60s",
+        };
         let body = json!({
             "name": name, "command": argv[0], "args": argv[1..], "profile": "local",
             "start": "eager", "restart": restart, "handshake_timeout": patience,
