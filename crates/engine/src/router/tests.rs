@@ -36,7 +36,8 @@ async fn engine(folder: &std::path::Path, argv: &[String]) -> Engine {
     let engine = Engine::start(EngineConfig::new(folder.join("data")))
         .await
         .unwrap();
-    let launch = json!({"command": argv[0], "args": argv[1..]});
+    // Local: the program may lie in a home that is closed to others.
+    let launch = json!({"command": argv[0], "args": argv[1..], "profile": "local"});
     let launch: ProcessLaunch = serde_json::from_value(launch).unwrap();
     let mut spec = ServerSpec::process("a".parse().unwrap(), launch);
     spec.calls.queue = 2;
