@@ -92,13 +92,19 @@ fn a_clock_that_jumps_by_a_day_moves_no_wait_and_no_order() {
         gantry.wait_state("loop", "backing_off", LONG);
         let (answer, late) = thread::scope(|scope| {
             let gantry = &gantry;
+            let in_flight = |count: u64| {
+                let holds = move |now: &Value| now["queue"]["in_flight"] == count;
+                gantry.wait_status("good", LONG, holds);
+            };
+            // One after the other: of calls that come at once, either may be the first.
             let call = scope.spawn(move || gantry.call("good__slow", json!({"ms": 1500})));
+            in_flight(1);
             let late = scope.spawn(move || {
                 let begun = Instant::now();
                 let answer = gantry.call("good__slow", json!({"ms": 60_000}));
                 (answer, begun.elapsed())
             });
-            gantry.wait_status("good", LONG, |now| now["queue"]["in_flight"] == 2);
+            in_flight(2);
             clock.set(offset);
             (call.join().unwrap(), late.join().unwrap())
         });
