@@ -12,6 +12,7 @@ use gantry_store::StoreError;
 
 use crate::audit::AuditError;
 use crate::credentials::SignInError;
+use crate::request::HeldBytes;
 use crate::transport::http::HttpError;
 
 /// A request that did not get an answer of the server's, and the call it was.
@@ -202,10 +203,10 @@ pub enum CallError {
         limit: usize,
     },
     /// The calls that wait for answers would hold too many bytes with this one.
-    #[error("the calls that wait for answers hold too many bytes; those of one agent at most {} MiB", limit >> 20)]
+    #[error("the calls that wait for answers may hold only so many bytes: {limit}")]
     TooMuchHeld {
-        /// How many bytes those of one agent may hold.
-        limit: usize,
+        /// How many, and of whose calls.
+        limit: HeldBytes,
     },
     /// The call cannot be recorded, so it is not made.
     #[error("the call cannot be recorded")]
@@ -308,6 +309,9 @@ impl Diagnose for CallError {
                 "`gantry status {server}` and `gantry logs {server}` say more"
             )),
             Self::Remote { error, .. } => error.hint(),
+            Self::TooMuchHeld {
+                limit: HeldBytes::OfAll(_),
+            } => Some("try again in a while, or with less".into()),
             Self::TooManyHeld { .. } | Self::TooMuchHeld { .. } => {
                 Some("answer or give up one of them first".into())
             }

@@ -1,5 +1,6 @@
 //! What comes into the engine and what goes out: requests of any surface and their replies.
 
+use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -115,10 +116,26 @@ pub enum AskAnswer {
         limit: usize,
     },
     /// The calls that wait for answers would hold too many bytes with this one.
-    TooMuch {
-        /// How many bytes those of one agent may hold.
-        limit: usize,
-    },
+    TooMuch(HeldBytes),
+}
+
+/// How many bytes calls may hold while they wait for their callers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeldBytes {
+    /// So many those of one agent.
+    OfAgent(usize),
+    /// So many those of all agents.
+    OfAll(usize),
+}
+
+impl Display for HeldBytes {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        let (whose, limit) = match self {
+            Self::OfAgent(limit) => ("this agent", limit),
+            Self::OfAll(limit) => ("all agents together", limit),
+        };
+        write!(formatter, "those of {whose} at most {} MiB", limit >> 20)
+    }
 }
 
 /// What a caller said to one request.

@@ -285,7 +285,7 @@ async fn admitted(caller: &Caller, target: &Target<'_>) -> Result<(), CallError>
     judge(caller, target).await?;
     match &target.place {
         // Known before the record, so that a flood is counted and not recorded one by one.
-        Place::Server(server) if !server.has_room() => Err(server.busy()),
+        Place::Server(server) if !server.has_room(&caller.agent) => Err(server.busy()),
         Place::Server(_) | Place::Native(_) => Ok(()),
     }
 }

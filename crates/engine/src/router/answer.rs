@@ -179,9 +179,10 @@ fn rpc_error(server: &ServerHandle, method: Option<Method>, error: &Bytes) -> Ca
 }
 
 /// Says why there is no answer of the server's.
-pub(super) fn failed(server: &ServerHandle, failure: Failure) -> CallError {
-    let server = server.name.clone();
+pub(super) fn failed(handle: &ServerHandle, failure: Failure) -> CallError {
+    let server = handle.name.clone();
     match failure {
+        Failure::Displaced => handle.busy(),
         Failure::Protocol(detail) => CallError::Protocol { server, detail },
         Failure::TooLarge(limit) => CallError::ResponseTooLarge { server, limit },
         Failure::Exited(how) => CallError::Exited { server, how },

@@ -252,7 +252,7 @@ impl Asker<'_> {
         match asked {
             Ok(Some(AskAnswer::Said(said))) => Ok(said),
             Ok(Some(AskAnswer::TooMany { limit })) => Err(CallError::TooManyHeld { limit }),
-            Ok(Some(AskAnswer::TooMuch { limit })) => Err(CallError::TooMuchHeld { limit }),
+            Ok(Some(AskAnswer::TooMuch(limit))) => Err(CallError::TooMuchHeld { limit }),
             Ok(None) => Err(CallError::Cancelled),
             Err(_elapsed) => Err(CallError::Unanswered {
                 server: self.server.name.clone(),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use gantry_model::id::{ServerId, ServerName};
+use gantry_model::id::{AgentName, ServerId, ServerName};
 use gantry_model::spec::ServerSpec;
 use gantry_model::status::State;
 use gantry_sandbox::Usage;
@@ -102,10 +102,10 @@ impl ServerHandle {
         self.come_up(within).await
     }
 
-    /// Tells whether a call would find room now; another may take it in the meantime.
-    pub(crate) fn has_room(&self) -> bool {
+    /// Tells whether a call of the agent's would find room now; another may take it in the meantime.
+    pub(crate) fn has_room(&self, agent: &AgentName) -> bool {
         match &*self.live.borrow() {
-            Live::Ready(link) => !link.is_full(),
+            Live::Ready(link) => link.has_room(agent),
             Live::Cold | Live::Starting => {
                 self.waiting.load(Ordering::Relaxed) < self.spec.calls.queue
             }

@@ -10,7 +10,7 @@ use gantry_model::era::handshake::{
 };
 use gantry_model::era::meta::Identity;
 use gantry_model::era::{Era, ProtocolVersion};
-use gantry_model::jsonrpc::{ErrorBody, Outcome, Raw, RawBuf};
+use gantry_model::jsonrpc::{ErrorBody, METHOD_NOT_FOUND, Outcome, Raw, RawBuf};
 use gantry_model::mcp::ClientCan;
 use gantry_model::secret::Redactor;
 use serde::{Deserialize, Serialize};
@@ -104,7 +104,7 @@ impl Hello {
 }
 
 /// Why a server could not be greeted.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum GreetError {
     #[error("did not answer `initialize` within {0:?}")]
     Silent(Duration),
@@ -133,24 +133,32 @@ pub(crate) async fn greet(
                 .map_err(GreetError::Cut)?,
         ),
     };
+    let mut refused = None;
     let greeting = async {
         match probe {
             None => initialize(link, (&identity, can)).await,
-            Some(probe) => probed(link, (&identity, can), probe, probe_wait).await,
+            Some(probe) => {
+                let who = (&identity, can);
+                probed(link, who, probe, probe_wait, &mut refused).await
+            }
         }
     };
     let waited = tokio::time::timeout_at(deadline, greeting).await;
-    let hello = waited.unwrap_or_else(|_| Err(GreetError::Silent(begun.elapsed())))?;
+    // Who refused `initialize` and let the probe hang has said why it cannot be greeted.
+    let silent = |_| Err(refused.unwrap_or(GreetError::Silent(begun.elapsed())));
+    let hello = waited.unwrap_or_else(silent)?;
     link.speak(hello.version);
     Ok(hello)
 }
 
-/// Waits a moment for the probe alone, then sends `initialize` beside it.
+/// Waits a moment for the probe alone, then sends `initialize` beside it; if that is `refused`, the
+/// probe may yet be answered.
 async fn probed(
     link: &Arc<Link>,
     who: (&Identity, ClientCan),
     probe: InFlight,
     probe_wait: Duration,
+    refused: &mut Option<GreetError>,
 ) -> Result<Hello, GreetError> {
     let mut probe = std::pin::pin!(probe.answer());
     match tokio::time::timeout(probe_wait, &mut probe).await {
@@ -164,8 +172,9 @@ async fn probed(
                 biased;
                 hello = &mut initialize => match hello {
                     // A stateless server that takes its time does not know the method.
-                    Err(refused @ GreetError::Refused { .. }) => {
-                        judge_probe(link, probe.await)?.ok_or(refused)
+                    Err(error @ GreetError::Refused { code, .. }) => {
+                        *refused = Some(error.clone()).filter(|_| code != METHOD_NOT_FOUND);
+                        judge_probe(link, probe.await)?.ok_or(error)
                     }
                     hello => hello,
                 },

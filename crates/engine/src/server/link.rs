@@ -473,9 +473,9 @@ impl Link {
         self.pending.view()
     }
 
-    /// Tells whether a call would be refused now, for all lanes and places in the queue are taken.
-    pub(crate) fn is_full(&self) -> bool {
-        self.pending.is_full()
+    /// Tells whether a call of the agent's would get a lane now, or a place in the queue.
+    pub(crate) fn has_room(&self, agent: &AgentName) -> bool {
+        self.pending.has_room(agent)
     }
 
     /// Takes what the runner must look at, if there is something.

@@ -423,6 +423,7 @@ pub(crate) fn describe(failure: &Failure) -> String {
         Failure::TooLarge(limit) => format!("its answer is over {} MiB", limit >> 20),
         Failure::Exited(how) => how.clone(),
         Failure::NotReading => "it does not read its input".to_owned(),
+        Failure::Displaced => "too many calls wait for it".to_owned(),
         Failure::Remote(error) => error.to_string(),
     }
 }

@@ -45,6 +45,8 @@ pub(crate) enum Failure {
     Exited(String),
     /// The server does not read what it is sent.
     NotReading,
+    /// It waited for a lane, and gave its place up to an agent that has fewer calls there.
+    Displaced,
     /// The remote server could not be reached, or not be understood.
     Remote(HttpError),
 }
@@ -232,7 +234,10 @@ impl Pending {
             (Entered::Write(call, state.entries.len()), Lane::Taken)
         } else {
             match state.queue.push(agent, call) {
-                Ok(()) => (Entered::Queued, Lane::Waiting),
+                Ok(displaced) => {
+                    state.displace(displaced);
+                    (Entered::Queued, Lane::Waiting)
+                }
                 Err(_) => return (Entered::Full, receiver),
             }
         };
@@ -462,10 +467,10 @@ impl Pending {
         }
     }
 
-    /// Tells whether a call that is entered now would be refused.
-    pub(crate) fn is_full(&self) -> bool {
+    /// Tells whether a call of the agent's that is entered now would get a lane or wait for one.
+    pub(crate) fn has_room(&self, agent: &AgentName) -> bool {
         let state = self.lock();
-        state.free == 0 && state.queue.is_full()
+        state.free > 0 || state.queue.has_room(agent)
     }
 
     pub(crate) fn view(&self) -> QueueView {
@@ -483,6 +488,15 @@ impl Pending {
 }
 
 impl State {
+    /// Ends a call that was taken out of the queue; the server has never heard of it.
+    fn displace(&mut self, call: Option<Outgoing>) {
+        let entry = call.and_then(|call| self.entries.remove(&call.id));
+        if let Some(answer) = entry.and_then(|entry| entry.answer) {
+            // A caller that has just left needs no answer.
+            drop(answer.send(Answer::Failed(Failure::Displaced)));
+        }
+    }
+
     fn next_turn(&mut self) -> u64 {
         self.turns += 1;
         self.turns

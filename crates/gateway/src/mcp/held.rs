@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
-use gantry_engine::{Ask, AskAnswer, AskedFor, CallError, CallFailure, Said};
+use gantry_engine::{Ask, AskAnswer, AskedFor, CallError, CallFailure, HeldBytes, Said};
 use gantry_model::era::meta::SERVER_INFO;
 use gantry_model::era::shape;
 use gantry_model::jsonrpc::{self, Edit, Raw, RawBuf};
@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep_until};
 use self::state::{Seal, State, binding};
 use super::answer::Answer;
 use super::forward::Asked;
-use super::seats::{BYTES_PER_AGENT, Load};
+use super::seats::Load;
 use super::stream::{Desk, token};
 use super::turn::{Token, Turn, UnderWay};
 use super::{Endpoint, Visit};
@@ -126,9 +126,9 @@ impl Held {
             }
         }
         if entry.said.len() < entry.requests.len() && !entry.answer.is_closed() {
-            if entry.load.add(bytes).is_err() {
+            if let Err(limit) = entry.load.add(bytes) {
                 entry.said.truncate(before);
-                return Err(too_much());
+                return Err(too_much(limit));
             }
             entry.nonce = state::random();
             let asked = entry.asked(&self.seal, state.number, state.binding);
@@ -267,8 +267,7 @@ impl Endpoint {
 }
 
 /// Refuses answers that would take too much room until the rest is there.
-fn too_much() -> Problem {
-    let limit = BYTES_PER_AGENT;
+fn too_much(limit: HeldBytes) -> Problem {
     Problem::from(CallFailure {
         call: None,
         error: CallError::TooMuchHeld { limit },

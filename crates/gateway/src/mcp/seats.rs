@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gantry_engine::AskAnswer;
+use gantry_engine::{AskAnswer, HeldBytes};
 use gantry_model::id::AgentName;
 
 /// Calls of one agent that may wait.
@@ -78,20 +78,28 @@ impl Seats {
 
 impl Taken {
     fn take(&mut self, agent: &AgentName, bytes: usize, calls: usize) -> Result<(), AskAnswer> {
-        let own = self.agents.get(agent);
-        let (own_bytes, own_calls) = own.map_or((0, 0), |own| (own.bytes, own.calls));
+        let own_calls = self.agents.get(agent).map_or(0, |own| own.calls);
         if calls > 0 && own_calls + calls > PER_AGENT {
             return Err(AskAnswer::TooMany { limit: PER_AGENT });
         }
-        if own_bytes + bytes > BYTES_PER_AGENT || self.bytes + bytes > BYTES {
-            let limit = BYTES_PER_AGENT;
-            return Err(AskAnswer::TooMuch { limit });
+        self.take_bytes(agent, bytes).map_err(AskAnswer::TooMuch)?;
+        if calls > 0 {
+            self.agents.entry(agent.clone()).or_default().calls += calls;
+        }
+        Ok(())
+    }
+
+    fn take_bytes(&mut self, agent: &AgentName, bytes: usize) -> Result<(), HeldBytes> {
+        let own_bytes = self.agents.get(agent).map_or(0, |own| own.bytes);
+        if own_bytes + bytes > BYTES_PER_AGENT {
+            return Err(HeldBytes::OfAgent(BYTES_PER_AGENT));
+        }
+        if self.bytes + bytes > BYTES {
+            return Err(HeldBytes::OfAll(BYTES));
         }
         self.bytes += bytes;
-        if bytes + calls > 0 {
-            let own = self.agents.entry(agent.clone()).or_default();
-            own.bytes += bytes;
-            own.calls += calls;
+        if bytes > 0 {
+            self.agents.entry(agent.clone()).or_default().bytes += bytes;
         }
         Ok(())
     }
@@ -125,8 +133,8 @@ impl Seat {
 
 impl Load {
     /// Takes so many bytes more; else says what is full.
-    pub(super) fn add(&mut self, bytes: usize) -> Result<(), AskAnswer> {
-        self.seat.seats.lock().take(&self.seat.agent, bytes, 0)?;
+    pub(super) fn add(&mut self, bytes: usize) -> Result<(), HeldBytes> {
+        self.seat.seats.lock().take_bytes(&self.seat.agent, bytes)?;
         self.bytes += bytes;
         Ok(())
     }
@@ -167,7 +175,8 @@ mod tests {
         assert!(wait(&other).is_ok());
         drop(taken.pop());
         let much = seats.seat(&one, BYTES_PER_AGENT).unwrap_err();
-        assert!(matches!(much, AskAnswer::TooMuch { .. }));
+        let own = HeldBytes::OfAgent(BYTES_PER_AGENT);
+        assert!(matches!(much, AskAnswer::TooMuch(limit) if limit == own));
         assert!(wait(&one).is_ok());
         drop(taken);
         assert!(seats.lock().agents.is_empty());
@@ -211,7 +220,8 @@ mod tests {
         let all: Vec<_> = names
             .map(|name| seats.seat(&name, BYTES_PER_AGENT - 1).unwrap())
             .collect();
-        assert!(seats.seat(&agent("late"), full).is_err());
+        let much = seats.seat(&agent("late"), full).unwrap_err();
+        assert!(matches!(much, AskAnswer::TooMuch(HeldBytes::OfAll(BYTES))));
         assert!(seats.seat(&agent("late"), full - 1).is_ok());
         drop((seat, all));
         assert!(seats.lock().agents.is_empty());

@@ -5,11 +5,13 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use gantry_testkit::wait::eventually;
+use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 
 /// Longer than any of them takes on a busy machine.
@@ -44,7 +46,8 @@ pub(crate) fn node(script: &str) -> Command {
     command
 }
 
-/// A program of somebody else's that runs; killed with this value.
+/// A program of somebody else's that runs; killed with this value, and with it what it started, as
+/// `npx` does the server.
 pub(crate) struct Running {
     child: Child,
     kept: TempDir,
@@ -70,6 +73,7 @@ impl Running {
             .stdin(Stdio::null())
             .stdout(file("stdout"))
             .stderr(file("stderr"))
+            .process_group(0)
             .spawn();
         let child = child.unwrap_or_else(|error| panic!("{command:?}: {error}"));
         Self { child, kept }
@@ -103,16 +107,21 @@ impl Running {
     }
 
     /// Kills it, as a person does who has waited long enough.
-    pub(crate) fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+    pub(crate) fn kill(self) {
+        drop(self);
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
+        // Only while it is not reaped is its number certainly its own.
+        if let Ok(None) = self.child.try_wait() {
+            let group = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+            if let Some(group) = group {
+                kill_process_group(group, Signal::KILL).ok();
+            }
+            drop(self.child.wait());
+        }
     }
 }
 

@@ -166,7 +166,8 @@ impl ServerRunner {
                     Failure::Protocol(_)
                     | Failure::TooLarge(_)
                     | Failure::Exited(_)
-                    | Failure::NotReading => None,
+                    | Failure::NotReading
+                    | Failure::Displaced => None,
                 };
                 let next = match &why {
                     Failure::Remote(error) if needs_person(error) => {
@@ -176,7 +177,8 @@ impl ServerRunner {
                     | Failure::Protocol(_)
                     | Failure::TooLarge(_)
                     | Failure::Exited(_)
-                    | Failure::NotReading => Next::Crashed(Ended {
+                    | Failure::NotReading
+                    | Failure::Displaced => Next::Crashed(Ended {
                         how: describe(&why),
                         kind: EndKind::Start,
                         retry_after,

@@ -49,7 +49,8 @@ impl<R: Replies> Session<R> {
             Failure::Protocol(_)
             | Failure::TooLarge(_)
             | Failure::Exited(_)
-            | Failure::NotReading => None,
+            | Failure::NotReading
+            | Failure::Displaced => None,
         };
         if let Some(call) = letter.call {
             self.replies.fail(call, failure);

@@ -120,7 +120,7 @@ fn a_thousand_failed_attempts_leave_no_descriptor_and_no_process() {
             20,
             Era::Legacy,
             &["discover-hang", "init-error"],
-            "did not answer",
+            refusal,
         ),
     ];
     let before = procs::resting_fds(gantry.pid, LONG);

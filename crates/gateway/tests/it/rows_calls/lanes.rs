@@ -142,6 +142,56 @@ fn calls_to_one_lane_go_one_at_a_time_and_fair_between_agents() {
 
 // row 1.7
 #[test]
+fn who_fills_the_queue_gives_way_to_the_other_agents() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("journal");
+    let members = json!({"concurrency": 1, "calls": {"queue": 2}});
+    let gantry = with_journal(&journal, Evilpeer::new(), &members);
+    let call = |key: &str, nonce: &str| {
+        let arguments = json!({"text": "x", "delay_ms": 1000, "nonce": nonce});
+        let params = json!({"name": "echo", "arguments": arguments});
+        let body = json!({"method": "tools/call", "params": params});
+        gantry.rest_as(key, "POST", "/api/v1/mcp/servers/a/call", Some(&body))
+    };
+    let waiting = |count: u64| {
+        let holds = move |status: &Value| status["queue"]["waiting"] == count;
+        gantry.wait_status("a", LONG, holds);
+    };
+    thread::scope(|scope| {
+        let (call, agent, admin) = (&call, &*gantry.agent, &*gantry.admin);
+        let first = scope.spawn(move || call(agent, "first"));
+        gantry.wait_status("a", LONG, |status| status["queue"]["in_flight"] == 1);
+        let second = scope.spawn(move || call(agent, "second"));
+        waiting(1);
+        let third = scope.spawn(move || call(agent, "third"));
+        waiting(2);
+        let theirs = scope.spawn(move || call(admin, "theirs"));
+        // The newest of those that fill it is told at once, and was never sent.
+        let begun = Instant::now();
+        let displaced = third.join().unwrap();
+        assert!(begun.elapsed() <= SECOND, "{:?}", begun.elapsed());
+        assert_eq!(displaced.status, 429, "{}", displaced.text());
+        assert_eq!(displaced.header("retry-after"), Some("1"));
+        assert_eq!(displaced.json()["code"], "server.busy");
+        // Now both have one place, and neither keeps the other out.
+        let busy = call(agent, "fourth");
+        assert_eq!(busy.status, 429, "{}", busy.text());
+        for answered in [first, second, theirs] {
+            let answer = answered.join().unwrap();
+            assert_eq!(answer.status, 200, "{}", answer.text());
+        }
+    });
+    let seen = Journal::read(&journal).unwrap();
+    assert_eq!(seen.nonces(), ["first", "second", "theirs"]);
+    let ended = |status: &str| gantry.audit_rows(&format!("server=a&status={status}"));
+    assert_eq!(ended("ok").len(), 3);
+    let refused = ended("refused");
+    assert_eq!(refused.len(), 2, "{refused:#?}");
+    assert!(refused.iter().all(|row| row["code"] == "server.busy"));
+}
+
+// row 1.7
+#[test]
 fn a_full_queue_answers_busy_at_once() {
     let members = json!({"concurrency": 1, "calls": {"queue": 2}});
     let gantry = Gantry::builder()
