@@ -177,7 +177,7 @@ impl Router {
         limit: Limit,
     ) -> Result<Answered, CallError> {
         if let Some(server) = target.guessed() {
-            self.link(server, limit).await?;
+            self.link(caller, server, limit).await?;
             *target = self.learned(caller, &request, method)?;
             judge(caller, target).await?;
         }
@@ -193,8 +193,14 @@ impl Router {
     }
 
     /// Returns a server's link, waiting for one that is on its way up.
-    async fn link(&self, server: &ServerHandle, limit: Limit) -> Result<Arc<Link>, CallError> {
-        let linked = server.link(limit.within(server.spec.life.handshake)).await;
+    async fn link(
+        &self,
+        caller: &Caller,
+        server: &ServerHandle,
+        limit: Limit,
+    ) -> Result<Arc<Link>, CallError> {
+        let within = limit.within(server.spec.life.handshake);
+        let linked = server.link(&caller.agent, within).await;
         match (linked, limit.passed()) {
             (Err(CallError::Down { .. }), Some(after)) => Err(self.timed_out(server, after)),
             (linked, _) => linked,

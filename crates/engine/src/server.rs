@@ -15,3 +15,4 @@ pub(crate) mod profiles;
 pub(crate) mod runner;
 pub(crate) mod status;
 pub(crate) mod topics;
+pub(crate) mod waiting;

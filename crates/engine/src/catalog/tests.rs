@@ -16,6 +16,7 @@ use crate::native::NativeOutput;
 use crate::server::link::Counters;
 use crate::server::logs::Logs;
 use crate::server::status::ServerStatus;
+use crate::server::waiting::Waiting;
 
 fn handle(name: &str, live: Live) -> ServerHandle {
     let launch: ProcessLaunch = serde_json::from_value(json!({"command": "true"})).unwrap();
@@ -36,7 +37,7 @@ fn handle(name: &str, live: Live) -> ServerHandle {
         counters: Arc::new(Counters::default()),
         usage: Arc::new(|| None),
         known: Arc::default(),
-        waiting: Arc::default(),
+        waiting: Arc::new(Waiting::new(1)),
         retries: Arc::default(),
         profiles: Arc::default(),
         credentials: None,

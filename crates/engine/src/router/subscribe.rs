@@ -59,7 +59,7 @@ impl Router {
         })?;
         ticket.on_drop(CallStatus::Cancelled, "call.cancelled");
         let counted = self.figures.begin(begun);
-        let joined = self.join(&request, &target, hearer, begun).await;
+        let joined = self.join((caller, &request), &target, hearer, begun).await;
         let redactor = target.redactor();
         let joined = joined.map_err(|error| answer::hide(error, &redactor));
         let (status, code, error) = match &joined {
@@ -83,7 +83,7 @@ impl Router {
 
     async fn join(
         &self,
-        request: &Request<'_>,
+        (caller, request): (&Caller, &Request<'_>),
         target: &Target<'_>,
         hearer: Hearer,
         begun: Instant,
@@ -98,7 +98,7 @@ impl Router {
                 });
             }
         };
-        self.link(server, limit).await?;
+        self.link(caller, server, limit).await?;
         let topics = self.topics.of(&server.name);
         let joined = topics.join(&target.item, hearer);
         let mut joined = joined.ok_or_else(|| server.busy())?;

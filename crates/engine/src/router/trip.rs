@@ -95,7 +95,10 @@ impl<'a> Trip<'a> {
     }
 
     async fn once(&self) -> Result<Answered, CallError> {
-        let shared = self.router.link(self.server, self.limit).await?;
+        let shared = self
+            .router
+            .link(self.caller, self.server, self.limit)
+            .await?;
         let hello = self.server.catalog.load().hello.clone();
         let era = hello.as_deref().map(|hello| hello.era);
         let logs = hello.as_deref().is_some_and(|hello| hello.has("logging"));

@@ -26,6 +26,7 @@ use super::profiles::Profiles;
 use super::runner::remote::Far;
 use super::runner::{ServerRunner, Surroundings, UsageCell};
 use super::status::ServerStatus;
+use super::waiting::Waiting;
 use crate::catalog::ServerCatalog;
 use crate::clock::Stopwatch;
 use crate::credentials::Credentials;
@@ -85,7 +86,7 @@ impl Begins {
                 cell.as_ref().map(Meter::read)
             }),
             known: self.known,
-            waiting: Arc::default(),
+            waiting: Arc::new(Waiting::new(spec.calls.queue)),
             credentials: self.credentials.clone(),
             retries: Arc::default(),
             profiles: Arc::new(Profiles::new(around)),

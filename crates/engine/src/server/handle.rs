@@ -2,7 +2,6 @@
 //! here has a deadline of the caller's, and no more callers wait than may queue.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -20,6 +19,7 @@ use super::logs::Logs;
 use super::pending::QueueView;
 use super::profiles::Profiles;
 use super::status::ServerStatus;
+use super::waiting::{Seat, Waiting};
 use crate::catalog::ServerCatalog;
 use crate::clock::unix_ms;
 use crate::credentials::Credentials;
@@ -68,8 +68,8 @@ pub(crate) struct ServerHandle {
     pub(crate) known: Arc<KnownSecrets>,
     /// What a remote server is shown of us, unless its spec says that itself.
     pub(crate) credentials: Option<Credentials>,
-    /// How many callers wait for the server to come up.
-    pub(crate) waiting: Arc<AtomicU32>,
+    /// Callers that wait for the server to come up.
+    pub(crate) waiting: Arc<Waiting>,
     /// How many calls may be made once more after they were cut off.
     pub(crate) retries: Arc<RetryBudget>,
     /// Its further lives, each for all clients that can the same.
@@ -83,32 +83,26 @@ const COME_AGAIN: Duration = Duration::from_secs(1);
 pub(crate) const UNANSWERED: &str =
     "the last three calls in a row got no answer and no sign of life";
 
-/// A place among those who wait for a server to come up, free again when it is dropped.
-pub(super) struct Seat<'a>(&'a AtomicU32);
-
-impl Drop for Seat<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl ServerHandle {
     /// Returns the live link at once if there is one; wakes or waits for a server that is coming.
-    pub(crate) async fn link(&self, within: Duration) -> Result<Arc<Link>, CallError> {
+    pub(crate) async fn link(
+        &self,
+        agent: &AgentName,
+        within: Duration,
+    ) -> Result<Arc<Link>, CallError> {
         if let Live::Ready(link) = &*self.live.borrow() {
             return Ok(Arc::clone(link));
         }
-        let _seat = self.seat()?;
-        self.come_up(within).await
+        let seat = self.seat(agent)?;
+        let come_up = seat.wait_for(self.come_up(within)).await;
+        come_up.unwrap_or_else(|| Err(self.busy()))
     }
 
     /// Tells whether a call of the agent's would find room now; another may take it in the meantime.
     pub(crate) fn has_room(&self, agent: &AgentName) -> bool {
         match &*self.live.borrow() {
             Live::Ready(link) => link.has_room(agent),
-            Live::Cold | Live::Starting => {
-                self.waiting.load(Ordering::Relaxed) < self.spec.calls.queue
-            }
+            Live::Cold | Live::Starting => self.waiting.has_room(agent),
             Live::Down(..) => true,
         }
     }
@@ -150,13 +144,8 @@ impl ServerHandle {
     }
 
     /// Takes a place among those who wait for the server to come up.
-    pub(super) fn seat(&self) -> Result<Seat<'_>, CallError> {
-        let limit = self.spec.calls.queue;
-        let one_more = |waiting: u32| (waiting < limit).then_some(waiting + 1);
-        self.waiting
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
-            .map_err(|_| self.busy())?;
-        Ok(Seat(&self.waiting))
+    pub(super) fn seat(&self, agent: &AgentName) -> Result<Seat<'_>, CallError> {
+        self.waiting.seat(agent).ok_or_else(|| self.busy())
     }
 
     async fn come_up(&self, within: Duration) -> Result<Arc<Link>, CallError> {

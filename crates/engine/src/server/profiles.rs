@@ -116,15 +116,21 @@ impl Profiles {
         within: Duration,
     ) -> Result<Lease, CallError> {
         let until = Instant::now() + server.spec.calls.timeout.min(within);
-        let _seat = server.seat()?;
+        let mut seat = None;
         loop {
             let changed = self.changed.notified();
             if let Some((place, handle)) = self.take(server, (can, party))? {
-                let link = handle.link(within).await?;
+                let link = handle.link(&party.agent, within).await?;
                 return Ok(Lease { link, place });
             }
-            let waited = timeout_at(until, changed).await;
-            waited.map_err(|_elapsed| server.busy())?;
+            // Only who has to wait needs a place among those who do.
+            let seat = match &mut seat {
+                Some(seat) => seat,
+                none => none.insert(server.seat(&party.agent)?),
+            };
+            let Some(Ok(())) = seat.wait_for(timeout_at(until, changed)).await else {
+                return Err(server.busy());
+            };
         }
     }
 

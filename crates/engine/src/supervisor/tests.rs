@@ -20,6 +20,7 @@ use super::*;
 use crate::config::EngineLimits;
 use crate::driver::process::ProcessDriver;
 use crate::events::Events;
+use crate::server::link::InFlight;
 use crate::server::pending::{Answer, Failure};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -81,6 +82,17 @@ async fn ready(handle: &ServerHandle) -> u32 {
     status.unwrap().unwrap().pid.unwrap()
 }
 
+/// Calls a tool that takes so long.
+async fn slow(handle: &ServerHandle, ms: u64) -> InFlight {
+    let agent: AgentName = "default".parse().unwrap();
+    let link = handle.link(&agent, LONG).await.unwrap();
+    let id = link.new_id();
+    let params = serde_json::json!({"name": "slow", "arguments": {"ms": ms}});
+    let params = RawBuf::serialize(&params).unwrap();
+    let line = OneLine::request(id, "tools/call", Some(Payload::from(&params)));
+    link.call(&agent, id, line, None).ok().unwrap()
+}
+
 // fault P12
 #[tokio::test]
 async fn a_runner_that_panics_answers_its_calls_and_starts_anew() {
@@ -89,13 +101,12 @@ async fn a_runner_that_panics_answers_its_calls_and_starts_anew() {
     let supervisor = supervisor(folder.path(), &armed).await;
     let handle = supervisor.register(spec()).await.unwrap();
     let first = ready(&handle).await;
-    let link = handle.link(LONG).await.unwrap();
-    let id = link.new_id();
-    let params = r#"{"name":"slow","arguments":{"ms":60000}}"#;
-    let params = RawBuf::serialize(&serde_json::from_str::<serde_json::Value>(params).unwrap());
-    let line = OneLine::request(id, "tools/call", Some(Payload::from(&params.unwrap())));
-    let agent: AgentName = "default".parse().unwrap();
-    let call = link.call(&agent, id, line, None).ok().unwrap();
+    let mut other = spec();
+    other.name = "b".parse().unwrap();
+    let neighbour = supervisor.register(other).await.unwrap();
+    let neighbours = ready(&neighbour).await;
+    let call = slow(&handle, 60_000).await;
+    let beside = slow(&neighbour, 500).await;
     armed.store(true, Ordering::Relaxed);
     let begun = Instant::now();
     handle.orders.send(Order::Restart).await.unwrap();
@@ -104,6 +115,8 @@ async fn a_runner_that_panics_answers_its_calls_and_starts_anew() {
         panic!("{answer:?} after {:?}", begun.elapsed());
     };
     assert_eq!(how, "the gateway failed while it ran the server");
+    let answer = tokio::time::timeout(LONG, beside.answer()).await.unwrap();
+    assert!(matches!(answer, Answer::Result(_)), "{answer:?}");
     let mut status = handle.status.clone();
     let anew = tokio::time::timeout(
         LONG,
@@ -119,6 +132,13 @@ async fn a_runner_that_panics_answers_its_calls_and_starts_anew() {
         .await
         .unwrap()
         .unwrap();
+    // All of that was nothing to the one beside it.
+    let (state, pid, restarts) = {
+        let now = neighbour.status.borrow();
+        (now.state, now.pid, now.restarts)
+    };
+    assert_eq!((state, pid, restarts), (State::Ready, Some(neighbours), 0));
+    assert!(procs::alive(neighbours));
 }
 
 // fault P12

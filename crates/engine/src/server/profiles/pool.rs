@@ -25,7 +25,7 @@ pub(crate) struct Party {
 struct Life<T> {
     number: u64,
     can: ClientCan,
-    /// Whose call it had last, or has.
+    /// Whose call it had last, or has; who began it, if it is shared.
     agent: AgentName,
     /// Its transport says which call a request of the server's is for.
     shares: bool,
