@@ -32,7 +32,8 @@ fn redacted<'a>(redactor: &Redactor, body: &'a str, longest: usize) -> Cow<'a, s
     if redactor.is_empty() {
         return masked(cut(body, longest), longest);
     }
-    let window = cut(body, longest + MARGIN);
+    let margin = MARGIN.max(redactor.longest());
+    let window = cut(body, longest + margin);
     let cleaned = redactor.redact_json(window);
     // The end of the window may be the beginning of a secret, and what was redacted before it may
     // have brought it nearer: as much as a secret can take goes, however short the rest is.
@@ -40,7 +41,7 @@ fn redacted<'a>(redactor: &Redactor, body: &'a str, longest: usize) -> Cow<'a, s
     let safe = if whole {
         cleaned.len()
     } else {
-        cleaned.len().saturating_sub(MARGIN)
+        cleaned.len().saturating_sub(margin)
     };
     match cleaned {
         Cow::Borrowed(text) => masked(cut(text, longest.min(safe)), longest),

@@ -129,9 +129,13 @@ pub(super) fn hide(mut error: CallError, redactor: &Redactor) -> CallError {
             if let HttpError::Status { said, .. }
             | HttpError::Failed { said, .. }
             | HttpError::Content { said, .. }
+            | HttpError::SignIn { why: said, .. }
             | HttpError::Redirect { to: said, .. } = error
             {
                 clean(said);
+            }
+            if let HttpError::Content { found, .. } = error {
+                clean(found);
             }
         }
         // Texts of the caller's and of our own.

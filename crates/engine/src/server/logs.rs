@@ -112,10 +112,19 @@ impl Logs {
     }
 
     fn take(&self, stream: LogStream, bytes: &[u8], most: usize) {
+        let redactor = self.redactor();
+        let overlap = overlap(&redactor);
+        let window = bytes.len().min(most + overlap);
         let mut text = String::new();
-        escape_into(&mut text, &bytes[..bytes.len().min(most + OVERLAP)]);
-        let mut text = self.redactor().redact(&text).into_owned();
-        text.truncate(text.floor_char_boundary(most));
+        escape_into(&mut text, &bytes[..window]);
+        let mut text = redactor.redact(&text).into_owned();
+        // The end of the window may be the beginning of a secret, which what was redacted before it
+        // has brought nearer.
+        let safe = match window == bytes.len() {
+            true => text.len(),
+            false => text.len().saturating_sub(overlap),
+        };
+        text.truncate(text.floor_char_boundary(most.min(safe)));
         self.lock().push(stream, text);
     }
 
@@ -163,9 +172,15 @@ impl State {
     /// Cuts a line that goes on and on. What lies behind the cut stays, so that a secret that lies
     /// across the next one is found whole.
     fn cut(&mut self, redactor: &Redactor) {
-        while self.partial.len() >= LINE_BYTES + OVERLAP {
-            let mut text = redactor.redact(&self.partial).into_owned();
-            self.partial = text.split_off(text.floor_char_boundary(LINE_BYTES));
+        let most = LINE_BYTES + overlap(redactor);
+        if self.partial.len() < most {
+            return;
+        }
+        self.partial = redactor.redact(&self.partial).into_owned();
+        while self.partial.len() >= most {
+            let end = self.partial.floor_char_boundary(LINE_BYTES);
+            let rest = self.partial.split_off(end);
+            let text = std::mem::replace(&mut self.partial, rest);
             self.push(LogStream::Stderr, text);
         }
     }
@@ -184,6 +199,11 @@ impl State {
             self.earlier = self.earlier.saturating_sub(1);
         }
     }
+}
+
+/// Returns how much behind a cut is looked at, so that a secret that lies across it is found whole.
+fn overlap(redactor: &Redactor) -> usize {
+    OVERLAP.max(redactor.longest())
 }
 
 /// Makes bytes safe to show: invalid UTF-8 replaced, control characters as `\u{..}`.
@@ -255,6 +275,33 @@ mod tests {
             logs.stray(&text.as_bytes()[before - STRAY_BYTES + 5..]);
             let kept = logs.last(usize::MAX);
             let leaks = |line: &&LogLine| line.text.contains("hunter") || line.text.contains("22");
+            assert_eq!(kept.iter().find(leaks), None);
+        }
+    }
+
+    #[test]
+    fn no_part_of_a_secret_that_is_longer_than_a_line_is_kept() {
+        // fault K2
+        let secret: String = (0..1000).map(|n| format!("{n:05}")).collect();
+        let secret = SecretText::new(secret);
+        let texts = [
+            secret.expose().to_owned(),
+            format!("{}{}", "x".repeat(1500), secret.expose()),
+            format!("{0} {0} {0}", secret.expose()),
+        ];
+        for text in texts {
+            let logs = Logs::new(Arc::new(KnownSecrets::new(vec![secret.clone()])));
+            logs.line(LogStream::Gantry, text.as_bytes());
+            logs.stray(text.as_bytes());
+            logs.stray(format!("{0}{0}", text).as_bytes());
+            for chunk in format!("{text}{}\n", "y".repeat(20_000))
+                .as_bytes()
+                .chunks(700)
+            {
+                logs.stderr(chunk);
+            }
+            let kept = logs.last(usize::MAX);
+            let leaks = |line: &&LogLine| line.text.bytes().any(|byte| byte.is_ascii_digit());
             assert_eq!(kept.iter().find(leaks), None);
         }
     }

@@ -55,6 +55,13 @@ impl Redactor {
         self.forms.is_empty()
     }
 
+    /// Returns the length of the longest form in which something is found. Who cuts a text must look
+    /// at as much behind the cut, or the beginning of a secret stays.
+    pub fn longest(&self) -> usize {
+        let lengths = self.forms.iter().map(|form| form.needle().len());
+        lengths.max().unwrap_or(0)
+    }
+
     /// Returns the text without the secrets; it is copied only if there are any in it.
     ///
     /// The text may be plain or the inside of a JSON string, whose escapes stay whole. Use
