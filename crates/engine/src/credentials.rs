@@ -182,6 +182,7 @@ impl Credentials {
             (None, AuthKind::Auto) => return Err(inner.needed("nobody has signed in")),
             (Some(_), _) if wants_scope => {
                 let scope = said.and_then(|said| said.scope).unwrap_or_default();
+                let scope = inner.target.known.redactor().redact(&scope).into_owned();
                 let is_news = inner.held().misses(&scope);
                 if kind == AuthKind::Auto || !is_news {
                     return Err(inner.scope(&scope));
@@ -214,6 +215,11 @@ impl Credentials {
             Ok(Retry::Now)
         })
         .await
+    }
+
+    /// Returns how often somebody has signed in since the gateway started.
+    pub(crate) fn sign_ins(&self) -> u64 {
+        self.inner.held().sign_ins
     }
 
     /// Hears that the server took what was shown, so that a later refusal of it is news.
@@ -390,11 +396,13 @@ impl Inner {
         info!(server = %self.target.server, why, "the tokens are forgotten");
         talk.kept = None;
         talk.authority = None;
+        // Memory first: who is cancelled while the store is slow leaves no token that is worth nothing.
+        {
+            let mut held = self.held();
+            held.token = None;
+            held.failure = Some(why);
+        }
         forget(&self.drawer, TOKENS).await;
-        let mut held = self.held();
-        held.token = None;
-        held.failure = Some(why);
-        drop(held);
         error
     }
 
@@ -405,7 +413,7 @@ impl Inner {
             let why = why.to_owned();
             return Err(SignInError::Refused { server, why });
         }
-        let mut talk = self.turn.lock().await;
+        let mut talk = self.turn().await?;
         let now = self.held().token.as_ref().map(|now| now.header.clone());
         if now.as_ref() != used {
             return Ok(Retry::Now);

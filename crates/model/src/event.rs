@@ -37,7 +37,7 @@ pub enum EventKind {
     SignedIn,
     /// Its tokens were forgotten by order.
     SignedOut,
-    /// The connection to it was lost.
+    /// The connection to it was lost, or it no longer answered.
     Disconnected,
     /// It will be started again after a wait.
     BackingOff,

@@ -21,7 +21,8 @@ pub enum State {
     Restarting,
     /// It will be started again after a wait.
     BackingOff,
-    /// The connection to it was lost; it will be reached for again after a wait.
+    /// The connection to it was lost, or it stopped answering; it will be reached for again, or started
+    /// again, after a wait.
     Disconnected,
     /// It could not be started, or not be listed; it will be tried again after a wait.
     Failed,

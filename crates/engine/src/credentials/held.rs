@@ -30,6 +30,8 @@ pub(super) struct Held {
     pub(super) challenge: Option<String>,
     pub(super) pending: Vec<Pending>,
     pub(super) signed_in_ms: Option<u64>,
+    /// How often somebody has signed in.
+    pub(super) sign_ins: u64,
     /// Why the last sign-in or renewal came to nothing.
     pub(super) failure: Option<String>,
 }
@@ -102,11 +104,12 @@ impl Talk {
         target: &Target,
         drawer: &Drawer,
     ) -> Result<Option<&Bound>, SignInError> {
+        // Nobody is held to it, so that what is sealed with a lost key is in nobody's way.
+        if target.auth.client_id.is_none() || target.auth.issuer.is_some() {
+            return Ok(None);
+        }
         if matches!(self.binding, Binding::Unread) {
-            let mut bound = None;
-            if target.auth.client_id.is_some() {
-                bound = drawer.get(ISSUER).await?;
-            }
+            let mut bound = drawer.get(ISSUER).await?;
             if bound.is_none() && target.auth.kind == AuthKind::Auto {
                 let kept: Option<Kept> = drawer.get(TOKENS).await?;
                 bound = kept.and_then(|kept| Bound::of_tokens(target, &kept));

@@ -206,6 +206,7 @@ impl Inner {
             let error = self.hidden(error);
             let mut held = self.held();
             // Who has a link in hand waits for what comes of that one.
+            held.pending.retain(|open| Instant::now() < open.until);
             if held.pending.is_empty() {
                 held.failure = Some(error.to_string());
             }
@@ -253,17 +254,17 @@ impl Inner {
         if pending.until <= Instant::now() {
             return Err(SignInError::Unknown);
         }
-        match self.redeem(&pending, answer).await {
+        let done = match self.redeem(&pending, answer).await {
             Ok(kept) => self.signed_in(pending, kept).await,
             Err(error) => {
-                let error = self.hidden(error);
                 let mut talk = self.turn.lock().await;
                 let why = error.to_string();
                 self.forget_client(&mut talk, &pending.client, &why).await;
-                self.held().failure = Some(why);
                 Err(error)
             }
-        }
+        };
+        let done = done.map_err(|error| self.hidden(error));
+        done.inspect_err(|error| self.held().failure = Some(error.to_string()))
     }
 
     async fn redeem(&self, pending: &Pending, answer: SignInAnswer) -> Result<Kept, SignInError> {
@@ -304,19 +305,21 @@ impl Inner {
         self.target
             .known
             .learn(secrets(Some(&kept.stored), clients));
-        self.bind(&mut talk, kept.stored.issuer.as_deref()).await?;
-        self.step(self.drawer.put(TOKENS, &kept)).await?;
-        let sendable = self.held().take(&kept.stored);
-        if sendable.is_none() {
+        // What cannot be sent must not take the place of what can.
+        if Token::of(&kept.stored).is_none() {
             return Err(SignInError::Unavailable {
                 server: self.target.server.clone(),
                 why: "what it gave is no bearer token".to_owned(),
             });
         }
+        self.bind(&mut talk, kept.stored.issuer.as_deref()).await?;
+        self.step(self.drawer.put(TOKENS, &kept)).await?;
         let mut held = self.held();
+        drop(held.take(&kept.stored));
         held.missing.clear();
         held.pending.clear();
         held.signed_in_ms = Some(unix_ms());
+        held.sign_ins += 1;
         drop(held);
         talk.kept = Some(kept);
         talk.authority = Some(pending.authority);

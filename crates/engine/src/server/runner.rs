@@ -121,6 +121,8 @@ enum EndKind {
     Start,
     /// It ran and ended.
     Exit,
+    /// It ran and no longer answered, so that it was ended.
+    Silence,
 }
 
 impl ServerRunner {
@@ -189,8 +191,9 @@ impl ServerRunner {
         let next_try = Instant::now() + decision.delay;
         let state = match ended.kind {
             EndKind::Start => State::Failed,
-            EndKind::Exit if decision.delay.is_zero() => State::Restarting,
+            EndKind::Exit | EndKind::Silence if decision.delay.is_zero() => State::Restarting,
             EndKind::Exit => State::BackingOff,
+            EndKind::Silence => State::Disconnected,
         };
         let crash = Crash {
             at_ms: unix_ms(),
@@ -209,6 +212,7 @@ impl ServerRunner {
         let kind = match ended.kind {
             EndKind::Start => EventKind::StartFailed,
             EndKind::Exit => EventKind::Exited,
+            EndKind::Silence => EventKind::Disconnected,
         };
         self.around.events.report(&name, kind, detail);
         if decision.health_warning {
@@ -224,7 +228,7 @@ impl ServerRunner {
             let wait = u64::try_from(decision.delay.as_millis()).unwrap_or(u64::MAX);
             status.next_try_ms = Some(unix_ms().saturating_add(wait));
         });
-        if decision.delay.is_zero() && ended.kind == EndKind::Exit {
+        if state == State::Restarting {
             self.show(Live::Starting);
         } else {
             self.show(Live::Down(Arc::from(reason), Some(next_try)));

@@ -135,6 +135,15 @@ mod tests {
     }
 
     #[test]
+    fn the_short_list_is_the_documented_one() {
+        // row 4.9
+        let docs = include_str!("../../../../docs/configuration.md");
+        let list = GIVEN_TO_SERVERS.map(|name| format!("`{name}`")).join(", ");
+        let told = format!("what the gateway itself has of {list}, and then its `env`");
+        assert!(docs.contains(&told), "{told}");
+    }
+
+    #[test]
     fn servers_get_the_short_list_only() {
         // row 4.9
         let ours = environment(&[("PATH", "/bin"), ("AWS_SECRET", "x"), ("HOME", "/h")]);

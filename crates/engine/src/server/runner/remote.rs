@@ -48,6 +48,8 @@ pub(crate) struct Far {
     pub(crate) reconnect: Reconnect,
     /// What was learnt of the server's transport; only a hint, a mismatch drops it.
     learnt: Option<Kind>,
+    /// How often somebody had signed in when this life began.
+    sign_ins: u64,
 }
 
 impl Far {
@@ -55,6 +57,7 @@ impl Far {
         Self {
             reconnect: Reconnect::new(&launch.reconnect),
             learnt: None,
+            sign_ins: 0,
         }
     }
 
@@ -149,6 +152,14 @@ impl ServerRunner {
         events.report(name, EventKind::NeedsSignIn, reason.clone());
         self.publish(State::NeedsSignIn, Some(reason.clone()));
         self.show(Live::Down(Arc::from(reason), None));
+        // Who signed in while the life that was refused came to its end found nobody waiting.
+        if self
+            .far
+            .as_ref()
+            .is_some_and(|far| far.sign_ins < self.sign_ins())
+        {
+            return Next::Start;
+        }
         tokio::select! {
             biased; // Stop, then the order that follows a sign-in.
             () = self.stop.cancelled() => Next::Stop(None),
@@ -163,6 +174,19 @@ impl ServerRunner {
         }
     }
 
+    /// Notes how often somebody had signed in when a life begins.
+    pub(super) fn note_sign_ins(&mut self) {
+        let sign_ins = self.sign_ins();
+        if let Some(far) = &mut self.far {
+            far.sign_ins = sign_ins;
+        }
+    }
+
+    fn sign_ins(&self) -> u64 {
+        let credentials = self.credentials.as_ref();
+        credentials.map_or(0, Credentials::sign_ins)
+    }
+
     /// Waits before a remote server is reached for again, and says why and how long.
     pub(super) async fn reaching_again(&mut self, ended: Ended) -> Next {
         let how = self.logs.redactor().redact(&ended.how).into_owned();
@@ -172,7 +196,9 @@ impl ServerRunner {
         };
         let wait = match ended.kind {
             EndKind::Start => far.reconnect.failed(now, ended.retry_after, jitter()),
-            EndKind::Exit => far.reconnect.lost(now, ended.retry_after, jitter()),
+            EndKind::Exit | EndKind::Silence => {
+                far.reconnect.lost(now, ended.retry_after, jitter())
+            }
         };
         let (failures, was_connected) = (far.reconnect.failures(), far.reconnect.was_connected());
         let reason = format!("{how}; {}", wait.reason);
@@ -183,7 +209,7 @@ impl ServerRunner {
         };
         let kind = match ended.kind {
             EndKind::Start => EventKind::StartFailed,
-            EndKind::Exit => EventKind::Disconnected,
+            EndKind::Exit | EndKind::Silence => EventKind::Disconnected,
         };
         let events = &self.around.events;
         events.report(&self.spec.name, kind, reason.clone());

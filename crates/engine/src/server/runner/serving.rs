@@ -54,7 +54,7 @@ impl ServerRunner {
                 () = link.input_closed.notified() => return self.deaf(running).await,
                 () = link.troubled.notified() => {
                     if let Some(what) = link.take_trouble() {
-                        return self.cut(running, what).await;
+                        return self.cut(running, what, EndKind::Exit).await;
                     }
                 }
                 order = self.orders.recv() => match order {
@@ -68,7 +68,7 @@ impl ServerRunner {
                 never = &mut keeping => match never {},
                 cared = care.next() => {
                     if let Some(why) = self.tend(&mut care, cared) {
-                        return self.cut(running, why).await;
+                        return self.cut(running, why, EndKind::Silence).await;
                     }
                 }
             }
@@ -128,9 +128,10 @@ impl ServerRunner {
         self.exited(running, how).await
     }
 
-    /// Ends a server that misbehaves. That a remote one is not there any more is told with the wait.
-    async fn cut(&mut self, mut running: Running, what: String) -> Next {
-        if !running.is_remote() {
+    /// Ends a server that misbehaves, or does not answer. That a remote one is not there any more is
+    /// told with the wait.
+    async fn cut(&mut self, mut running: Running, what: String, kind: EndKind) -> Next {
+        if !running.is_remote() && kind == EndKind::Exit {
             self.around
                 .events
                 .report(&self.spec.name, EventKind::ProtocolError, what.clone());
@@ -143,7 +144,7 @@ impl ServerRunner {
         running.close(&failure).await;
         Next::Crashed(Ended {
             how: what,
-            kind: EndKind::Exit,
+            kind,
             retry_after: None,
         })
     }

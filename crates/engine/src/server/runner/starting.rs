@@ -36,6 +36,7 @@ impl ServerRunner {
         self.publish(State::Starting, None);
         self.show(Live::Starting);
         self.logs.begin_life();
+        self.note_sign_ins();
         self.around
             .events
             .report(&self.spec.name, EventKind::Starting, "starting");
@@ -327,7 +328,7 @@ impl From<GreetError> for Greeted {
         match error {
             GreetError::Cut(failure @ Failure::Remote(_)) => Self::Lost(failure),
             GreetError::Cut(_) => Self::Cut(error.to_string()),
-            GreetError::Silent(_) | GreetError::Refused { .. } | GreetError::NotUnderstood(_) => {
+            GreetError::Silent(..) | GreetError::Refused { .. } | GreetError::NotUnderstood(_) => {
                 Self::Refused(error.to_string())
             }
         }
