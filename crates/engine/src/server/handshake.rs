@@ -106,8 +106,8 @@ impl Hello {
 /// Why a server could not be greeted.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum GreetError {
-    #[error("did not answer `initialize` within {0:?}")]
-    Silent(Duration),
+    #[error("did not answer `{0}` within {1:?}")]
+    Silent(&'static str, Duration),
     #[error("answered `initialize` with error {code}: {message}")]
     Refused { code: i64, message: String },
     #[error("{0}")]
@@ -144,9 +144,17 @@ pub(crate) async fn greet(
         }
     };
     let waited = tokio::time::timeout_at(deadline, greeting).await;
-    // Who refused `initialize` and let the probe hang has said why it cannot be greeted.
-    let silent = |_| Err(refused.unwrap_or(GreetError::Silent(begun.elapsed())));
-    let hello = waited.unwrap_or_else(silent)?;
+    let silent = |method| GreetError::Silent(method, begun.elapsed());
+    let hello = waited.unwrap_or_else(|_| {
+        Err(match refused {
+            // Who does not know `initialize` is of the other era, and let its probe hang.
+            Some(GreetError::Refused { code, .. }) if code == METHOD_NOT_FOUND => {
+                silent("server/discover")
+            }
+            Some(refused) => refused,
+            None => silent("initialize"),
+        })
+    })?;
     link.speak(hello.version);
     Ok(hello)
 }
@@ -172,8 +180,8 @@ async fn probed(
                 biased;
                 hello = &mut initialize => match hello {
                     // A stateless server that takes its time does not know the method.
-                    Err(error @ GreetError::Refused { code, .. }) => {
-                        *refused = Some(error.clone()).filter(|_| code != METHOD_NOT_FOUND);
+                    Err(error @ GreetError::Refused { .. }) => {
+                        *refused = Some(error.clone());
                         judge_probe(link, probe.await)?.ok_or(error)
                     }
                     hello => hello,

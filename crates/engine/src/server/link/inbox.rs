@@ -21,13 +21,14 @@ use crate::transport::stdio::{Inbox, Overflow, Overlong};
 
 /// Stray bytes a server may write per second before it is ended.
 const NOISE_BYTES_PER_SECOND: usize = 1 << 20;
-/// Notifications and requests that are looked at per second; the rest is counted and dropped.
+/// Notifications that are looked at per second; the rest is dropped and not counted. That lists have
+/// changed is always heard: it sets one flag however often it is said.
 const HEARD_PER_SECOND: u32 = 2_000;
 /// What a server may write unasked in each [`SLOT`]; then nothing is read until the slot is over, so
 /// that a flood costs its own server and no other. fault S14
 const UNASKED_PER_SLOT: u32 = 1_000;
 const SLOT: Duration = Duration::from_millis(50);
-/// Requests of the server's that are answered per second.
+/// Requests of the server's that are answered per second; the rest is counted as refused, and dropped.
 const ANSWERED_PER_SECOND: u32 = 20;
 
 /// What a server has used of its allowance in the current second.

@@ -44,13 +44,18 @@ impl Owed {
         let is_theirs = |(_, whose, since): &(u64, Party, Instant)| {
             Some(whose) != party && since.elapsed() < LONGEST
         };
-        self.calls.iter().any(is_theirs)
+        // Whose those were that there was no room for is not known.
+        self.calls.iter().any(is_theirs) || self.has_forgotten()
+    }
+
+    fn has_forgotten(&self) -> bool {
+        let forgotten = self.forgotten;
+        forgotten.is_some_and(|since| since.elapsed() < LONGEST)
     }
 
     /// Tells whether the server may still speak of any such call.
     pub(super) fn is_any(&self) -> bool {
-        let left = self.calls.iter().map(|(.., since)| since);
-        let mut left = left.chain(&self.forgotten);
-        left.any(|since| since.elapsed() < LONGEST)
+        let mut left = self.calls.iter().map(|(.., since)| since);
+        left.any(|since| since.elapsed() < LONGEST) || self.has_forgotten()
     }
 }

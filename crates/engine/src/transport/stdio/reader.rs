@@ -235,6 +235,7 @@ fn trimmed(mut line: Bytes) -> Bytes {
 mod tests {
     use std::cell::RefCell;
 
+    use proptest::prelude::{Just, Strategy, any, prop_assert_eq, prop_oneof, proptest};
     use tokio::io::AsyncWriteExt;
 
     use super::*;
@@ -299,6 +300,79 @@ mod tests {
             let (kept, end) = read(text.chunks(size).map(<[u8]>::to_vec).collect(), 1000).await;
             assert_eq!(*kept.lines.borrow(), expected);
             assert_eq!(end, End::Eof);
+        }
+    }
+
+    /// What a line may have where lines are cut anywhere.
+    const SHORT: usize = 20;
+
+    /// Returns lines of all lengths around the limit, with carriage returns anywhere. None is so long
+    /// that it could be taken for an endless one.
+    fn short_lines() -> impl Strategy<Value = Vec<Vec<u8>>> {
+        let byte = prop_oneof![Just(b'\r'), b' '..=u8::MAX];
+        let line = proptest::collection::vec(byte, 0..=2 * SHORT);
+        proptest::collection::vec(line, 0..12)
+    }
+
+    /// Cuts a text into pieces of these lengths, over and over.
+    fn cut(text: &[u8], lengths: &[usize]) -> Vec<Vec<u8>> {
+        let mut rest = text;
+        let mut pieces = Vec::new();
+        for length in lengths.iter().cycle() {
+            if rest.is_empty() {
+                break;
+            }
+            let (piece, tail) = rest.split_at(rest.len().min(*length));
+            pieces.push(piece.to_vec());
+            rest = tail;
+        }
+        pieces
+    }
+
+    /// Returns what is to be heard of a text, with no reader between.
+    fn heard(text: &[u8]) -> Kept {
+        let kept = Kept::default();
+        for line in text.split_inclusive(|byte| *byte == b'\n') {
+            if line.len() > SHORT {
+                kept.overlong(Overlong::Begins {
+                    bytes: line,
+                    allowed: SHORT,
+                });
+                if line.ends_with(b"\n") {
+                    kept.overlong(Overlong::Ends(line));
+                }
+            } else {
+                let line = line.strip_suffix(b"\n").unwrap_or(line);
+                let line = line.strip_suffix(b"\r").unwrap_or(line);
+                kept.line(Bytes::copy_from_slice(line));
+            }
+        }
+        kept
+    }
+
+    proptest! {
+        // fault S4
+        #[test]
+        fn lines_are_the_same_wherever_they_are_cut(
+            lines in short_lines(),
+            is_ended in any::<bool>(),
+            lengths in proptest::collection::vec(1..=3 * SHORT, 1..12),
+        ) {
+            let mut text = lines.join(&b'\n');
+            if is_ended {
+                text.push(b'\n');
+            }
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                // How long an overlong line goes on is not asked here.
+                .start_paused(true)
+                .build()
+                .unwrap();
+            let (kept, end) = runtime.block_on(read(cut(&text, &lengths), SHORT));
+            let wanted = heard(&text);
+            prop_assert_eq!(kept.lines, wanted.lines);
+            prop_assert_eq!(kept.overlong, wanted.overlong);
+            prop_assert_eq!(end, End::Eof);
         }
     }
 
