@@ -211,8 +211,11 @@ impl Endpoint {
         };
         let is_batch = read.is_err();
         let id = id.as_ref().map(OwnedRequestId::as_id);
-        let Ok(place) = line.room.try_acquire() else {
-            return tell(told, Answer::problem(id, busy()));
+        // What ends a call, or answers what it waits for, must come through when all places are taken.
+        let wants_place = id.is_some() || is_batch;
+        let place = match wants_place.then(|| line.room.try_acquire()).transpose() {
+            Ok(place) => place,
+            Err(_full) => return tell(told, Answer::problem(id, busy())),
         };
         tell(told, Answer::nothing());
         let accepts = Accepts::of(&visit.parts.headers);
