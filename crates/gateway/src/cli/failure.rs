@@ -89,6 +89,7 @@ impl Failure {
 
     /// Prints it to stderr and returns the exit code.
     pub(super) fn show(&self, screen: &Screen) -> ExitCode {
+        let screen = screen.for_errors();
         if let Some(report) = &self.report {
             screen.error_line(report);
             return ExitCode::from(self.exit as u8);

@@ -126,9 +126,10 @@ pub(super) fn show(file: &Unapproved, screen: &Screen) {
 
 /// Makes a failure of mistakes, each shown in its file.
 pub(super) fn refused(mistakes: &[Mistake], screen: &Screen) -> Failure {
+    let colour = screen.for_errors().has_colour();
     let shown: Vec<String> = mistakes
         .iter()
-        .map(|mistake| mistake.render(screen.has_colour()).trim_end().to_owned())
+        .map(|mistake| mistake.render(colour).trim_end().to_owned())
         .collect();
     Failure::report(Exit::Usage, shown.join("\n\n"))
 }

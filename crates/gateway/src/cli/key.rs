@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 use super::Surroundings;
 use super::as_json::AsJson;
-use super::client::segment;
+use super::client::{Client, segment};
 use super::failure::{Exit, Failure};
 use super::find::Role;
-use super::format::{number, pretty, text, time};
+use super::format::{list, number, pretty, text, time};
 
 /// What `gantry key` takes.
 #[derive(Debug, Args)]
@@ -106,6 +106,7 @@ pub(super) async fn run(
             }
         }
         Action::Revoke { key, shown } => {
+            known(&client, key).await?;
             client
                 .delete(&format!("/api/v1/keys/{}", segment(key)))
                 .await?;
@@ -114,6 +115,17 @@ pub(super) async fn run(
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses an id that no key has: who mistypes one is not told that the key opens nothing.
+async fn known(client: &Client, id: &str) -> Result<(), Failure> {
+    let keys = client.get_all("/api/v1/keys").await?;
+    let mut ids = list(&keys, "/items").iter().map(|key| text(key, "/id"));
+    match ids.any(|known| known == id) {
+        true => Ok(()),
+        false => Err(Failure::new(Exit::Failed, format!("no key `{id}`"))
+            .hint("`gantry key ls` lists the keys that open something, by their id")),
+    }
 }
 
 /// Puts keys in the order of whom they are for, the oldest first.

@@ -58,7 +58,7 @@ pub(super) fn man(
     screen: &Screen,
 ) -> Result<ExitCode, Failure> {
     let page = match &options.verb {
-        None => page(&command.disable_help_subcommand(true), "gantry")?,
+        None => page(&command, "gantry")?,
         Some(verb) => {
             let found = verbs(&command)
                 .into_iter()
@@ -125,8 +125,10 @@ fn verbs(command: &Command) -> Vec<Command> {
 
 fn page(command: &Command, name: &str) -> Result<String, Failure> {
     let mut page = Vec::new();
+    // The verb `help` has no page that could be named.
     let named = command
         .clone()
+        .disable_help_subcommand(true)
         .display_name(name.to_owned())
         .bin_name(name.replace('-', " "));
     let page_of = clap_mangen::Man::new(named).title(name).date("");

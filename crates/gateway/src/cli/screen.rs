@@ -16,6 +16,8 @@ use super::format;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Screen {
     colour: bool,
+    /// The same for stderr, which may go elsewhere.
+    error_colour: bool,
     terminal: bool,
     /// How wide tables may be; without a terminal they are as wide as what is in them.
     width: Option<usize>,
@@ -27,8 +29,12 @@ impl Screen {
         let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
         let shown = size.map(|size| usize::from(size.ws_col));
         let shown = shown.filter(|width| terminal && *width >= 20);
+        let coloured = |terminal: bool| {
+            environment.forces_colour() || (environment.wants_colour() && terminal)
+        };
         Self {
-            colour: environment.forces_colour() || (environment.wants_colour() && terminal),
+            colour: coloured(terminal),
+            error_colour: coloured(io::stderr().is_terminal()),
             terminal,
             width: shown.or_else(|| environment.columns()),
         }
@@ -42,6 +48,14 @@ impl Screen {
     /// Tells whether colours are shown.
     pub(super) fn has_colour(&self) -> bool {
         self.colour
+    }
+
+    /// Returns it as it is for what goes to stderr.
+    pub(super) fn for_errors(self) -> Self {
+        Self {
+            colour: self.error_colour,
+            ..self
+        }
     }
 
     /// Returns how wide the text may be.

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use crate::harness::{Gantry, PROGRAM};
 
 /// Returns what a verb printed and how it ended.
-fn told(output: &Output) -> String {
+pub(crate) fn told(output: &Output) -> String {
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
     if !errors.is_empty() {
@@ -36,8 +36,21 @@ fn told(output: &Output) -> String {
 }
 
 /// Runs a verb against a gateway and returns what it told.
-fn run(gantry: &Gantry, arguments: &[&str]) -> String {
+pub(crate) fn run(gantry: &Gantry, arguments: &[&str]) -> String {
     told(&gantry.cli(arguments))
+}
+
+/// Leaves out how far a server came between two looks, which differs.
+fn without_progress(told: &str) -> String {
+    let states = [
+        " is starting",
+        " is restarting",
+        " is stopping",
+        "--- stderr",
+    ];
+    let is_over = |line: &&str| !states.iter().any(|state| line.ends_with(state));
+    let lines: Vec<&str> = told.lines().filter(is_over).collect();
+    lines.join("\n")
 }
 
 /// Runs the program by itself, in an empty folder.
@@ -56,7 +69,7 @@ fn alone(arguments: &[&str]) -> String {
 }
 
 /// Makes what differs from run to run the same.
-fn settings() -> insta::Settings {
+pub(crate) fn settings() -> insta::Settings {
     let mut settings = insta::Settings::clone_current();
     for (pattern, stand_in) in [
         (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", "[time]"),

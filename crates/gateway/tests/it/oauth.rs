@@ -4,6 +4,7 @@
 mod files;
 mod hidden;
 mod trust;
+mod verb;
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};

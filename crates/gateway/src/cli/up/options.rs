@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use gantry_engine::{Durability, EngineConfig, OnStartFailure, Startup};
+use gantry_engine::{Durability, EngineConfig, OnStartFailure, Startup, StopPolicy};
 use gantry_model::naming::{Expose, OnCollision};
 use gantry_model::spec::period;
 
@@ -150,6 +150,8 @@ impl Flags {
             let value = flag?.to_possible_value()?;
             Some(value.get_name().to_owned())
         }
+        let stop = StopPolicy::default();
+        let (drain, kill_after) = (period::show(stop.drain), period::show(stop.kill_after));
         let flags = [
             (
                 "listen",
@@ -162,8 +164,12 @@ impl Flags {
             ("audit", named(self.audit), "os"),
             ("expose", named(self.expose), "qualified"),
             ("on_collision", named(self.on_collision), "refuse"),
-            ("drain", self.drain.map(period::show), "10s"),
-            ("kill_after", self.kill_after.map(period::show), "30s"),
+            ("drain", self.drain.map(period::show), drain.as_str()),
+            (
+                "kill_after",
+                self.kill_after.map(period::show),
+                kill_after.as_str(),
+            ),
             ("connections_per_address", None, "5120"),
         ];
         let rows =
@@ -236,4 +242,23 @@ impl Options {
 
 fn time(text: &str) -> Result<Duration, String> {
     period::parse(text).ok_or_else(|| "write for example `500ms`, `10s` or `2m`".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // fault P4
+    #[test]
+    fn the_help_names_the_defaults_of_stopping() {
+        let command = Flags::augment_args(clap::Command::new("up"));
+        let stop = StopPolicy::default();
+        for (name, time) in [("drain", stop.drain), ("kill_after", stop.kill_after)] {
+            let mut flags = command.get_arguments();
+            let flag = flags.find(|flag| flag.get_id().as_str() == name).unwrap();
+            let help = flag.get_help().unwrap().to_string();
+            let default = format!(" [default: {}]", period::show(time));
+            assert!(help.ends_with(&default), "{name}: {help}");
+        }
+    }
 }

@@ -178,19 +178,36 @@ fn bench_tells_how_fast_the_answers_are() {
     );
     assert_eq!(count.json()["total"], calls);
 
-    let told = run(&gantry, &["bench", "--for", "100ms", "a__echo", "text=x"]);
-    for label in ["calls/s", "p50", "p99", "--- exit 0"] {
-        assert!(told.contains(label), "{told}");
-    }
-    let told = run(
-        &gantry,
-        &["bench", "--for", "100ms", "a__fail", "--message", "no"],
-    );
-    assert!(
-        told.contains("calls failed\n  because: no\n--- exit 1"),
-        "{told}"
-    );
-    settings().bind(|| {
+    let fails = ["bench", "--for", "100ms", "a__fail", "--message", "no"];
+    let mut settings = settings();
+    settings.add_filter(r"  (calls|calls/s|errors)  [1-9][\d.]*", "  $1  [figure]");
+    settings.add_filter(r"error: \d+ calls", "error: [figure] calls");
+    settings.bind(|| {
+        assert_snapshot!(run(&gantry, &["bench", "--for", "100ms", "a__echo", "text=x"]), @"
+        a__echo, 8 at once, [duration]
+          calls  [figure]
+          errors  0
+          calls/s  [figure]
+          p50  [duration]
+          p90  [duration]
+          p99  [duration]
+          max  [duration]
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &fails), @"
+        a__fail, 8 at once, [duration]
+          calls  0
+          errors  [figure]
+          calls/s  0.0
+          p50  –
+          p90  –
+          p99  –
+          max  –
+        --- stderr
+        error: [figure] calls failed
+          because: no
+        --- exit 1
+        ");
         assert_snapshot!(run(&gantry, &["bench", "nothing"]), @"
         --- stderr
         error: no tool `nothing`

@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
+use gantry_engine::StopPolicy;
+use gantry_model::spec::period;
 use insta::assert_snapshot;
 use serde_json::json;
 
@@ -221,6 +223,25 @@ fn config_explain() {
         --- exit 2
         ");
     });
+}
+
+// fault P4
+#[test]
+fn config_explain_shows_how_stopping_is_bounded_by_default() {
+    let told = run(&folder(), &["config", "explain"]);
+    let words = |line: &str| -> Vec<String> {
+        let words = line.split_whitespace();
+        words.map(str::to_owned).collect()
+    };
+    let stop = StopPolicy::default();
+    for (key, time) in [("drain", stop.drain), ("kill_after", stop.kill_after)] {
+        let row = told
+            .lines()
+            .map(words)
+            .find(|row| row.first().is_some_and(|first| first == key));
+        let wanted = [key, &period::show(time), "default"].map(str::to_owned);
+        assert_eq!(row, Some(wanted.to_vec()), "{told}");
+    }
 }
 
 #[test]

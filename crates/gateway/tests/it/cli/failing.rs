@@ -5,7 +5,7 @@ use std::fs;
 use gantry_testkit::Evilpeer;
 use insta::assert_snapshot;
 
-use super::{alone, run, settings, stays_down};
+use super::{alone, run, settings, stays_down, without_progress};
 use crate::harness::{Gantry, LONG};
 
 #[test]
@@ -28,6 +28,8 @@ fn without_a_gateway_every_verb_says_so_and_exits_with_3() {
         &["calls", "-f"],
         &["restart", "a"],
         &["add", "a", "--", "x"],
+        &["auth", "a"],
+        &["auth", "a", "--remove"],
         &["ls"],
         &["rm", "a"],
         &["key", "ls"],
@@ -38,6 +40,7 @@ fn without_a_gateway_every_verb_says_so_and_exits_with_3() {
         &["agent", "rm", "x"],
         &["bench", "a__echo"],
         &["why", "x", "a__echo"],
+        &["stdio", "--no-start"],
     ] {
         let told = alone(verb);
         assert!(
@@ -113,6 +116,30 @@ fn wrong_usage_exits_with_2() {
         assert_snapshot!(alone(&["up", "--drain", "soon"]), @"
         --- stderr
         error: invalid value 'soon' for '--drain <TIME>': write for example `500ms`, `10s` or `2m`
+
+        For more information, try '--help'.
+        --- exit 2
+        ");
+        assert_snapshot!(alone(&["tools", "--shape", "x"]), @"
+        --- stderr
+        error: invalid value 'x' for '--shape <SHAPE>'
+          [possible values: mcp, anthropic, openai, openai-responses, gemini]
+
+        For more information, try '--help'.
+        --- exit 2
+        ");
+        assert_snapshot!(alone(&["bench", "--for", "1h", "a__echo"]), @"
+        --- stderr
+        error: invalid value '1h' for '--for <TIME>': write a time up to `10m`
+
+        For more information, try '--help'.
+        --- exit 2
+        ");
+        assert_snapshot!(alone(&["auth", "a", "--remove", "--again"]), @"
+        --- stderr
+        error: the argument '--remove' cannot be used with '--again'
+
+        Usage: gantry auth --remove <SERVER>
 
         For more information, try '--help'.
         --- exit 2
@@ -216,6 +243,14 @@ fn what_the_gateway_refuses_exits_with_1_and_names_the_reason() {
           because: code `server.unknown`
         --- exit 1
         ");
+        assert_snapshot!(without_progress(&run(&gantry, &["restart", "down"])), @"
+        error: server `down` is failed
+          because: backing off 60s: 1 failure within 60s: ended during the handshake: exit code 7
+          because: next try in [duration]
+          because: it wrote: boom
+        hint: `gantry logs down` and `gantry status down` say more
+        --- exit 1
+        ");
         assert_snapshot!(run(&gantry, &["calls", "--status", "splendid"]), @"
         --- stderr
         error: invalid value 'splendid' for '--status <STATUS>'
@@ -240,12 +275,17 @@ fn a_wrong_key_exits_with_1() {
           because: code `auth.wrong_key`
         --- exit 1
         ");
-        assert_snapshot!(run(&gantry, &["restart", "a", "--key-file", agent.to_str().unwrap()]), @"
-        --- stderr
-        error: this route needs an admin key
-          because: code `auth.agent_key`
-        --- exit 1
-        ");
+        insta::allow_duplicates! {
+            for verb in [&["restart", "a"][..], &["ls"], &["key", "ls"], &["auth", "a"]] {
+                let words = [verb, &["--key-file", agent.to_str().unwrap()]].concat();
+                assert_snapshot!(run(&gantry, &words), @"
+                --- stderr
+                error: this route needs an admin key
+                  because: code `auth.agent_key`
+                --- exit 1
+                ");
+            }
+        }
     });
     assert_eq!(gantry.status("a")["restart_count"], 0);
 }

@@ -7,16 +7,8 @@ use gantry_testkit::{Evilpeer, bin};
 use insta::assert_snapshot;
 use serde_json::Value;
 
-use super::{run, settings, told};
+use super::{run, settings, told, without_progress};
 use crate::harness::{Gantry, LONG, PROGRAM};
-
-fn without_progress(told: &str) -> String {
-    // How far a server came between two looks differs.
-    let states = [" is starting", " is restarting", "--- stderr"];
-    let is_over = |line: &&str| !states.iter().any(|state| line.ends_with(state));
-    let lines: Vec<&str> = told.lines().filter(is_over).collect();
-    lines.join("\n")
-}
 
 #[test]
 fn a_server_is_added_listed_and_removed() {
@@ -167,6 +159,7 @@ fn keys_are_made_listed_and_revoked() {
         --- exit 1
         ");
     });
+    a_key_is_not_revoked(&gantry);
     let file = gantry.data().join("new.key");
     let made = gantry.cli(&["key", "new", "--json", "--out", file.to_str().unwrap()]);
     let made: Value = serde_json::from_slice(&made.stdout).unwrap();
@@ -186,6 +179,12 @@ fn keys_are_made_listed_and_revoked() {
         [key] opens nothing any more
         --- exit 0
         ");
+        assert_snapshot!(run(&gantry, &["key", "revoke", id]), @"
+        --- stderr
+        error: no key `[key]`
+        hint: `gantry key ls` lists the keys that open something, by their id
+        --- exit 1
+        ");
         assert_snapshot!(run(&gantry, &with_key), @"
         --- stderr
         error: this key is not known, or was revoked
@@ -198,6 +197,28 @@ fn keys_are_made_listed_and_revoked() {
         [key]  agent  default  [time]  first start
         [key]  agent  default  [time]  laptop
         --- exit 0
+        ");
+    });
+}
+
+/// Tries what no key is revoked by: what is no id, and the last key that can make others.
+fn a_key_is_not_revoked(gantry: &Gantry) {
+    let keys: Value = serde_json::from_slice(&gantry.cli(&["key", "ls", "--json"]).stdout).unwrap();
+    let mut keys = keys["items"].as_array().unwrap().iter();
+    let admin = keys.find(|key| key["kind"] == "admin").unwrap()["id"].as_str();
+    settings().bind(|| {
+        assert_snapshot!(run(gantry, &["key", "revoke", "laptop"]), @"
+        --- stderr
+        error: no key `laptop`
+        hint: `gantry key ls` lists the keys that open something, by their id
+        --- exit 1
+        ");
+        assert_snapshot!(run(gantry, &["key", "revoke", admin.unwrap()]), @"
+        --- stderr
+        error: this would end the last admin key
+          because: code `key.last_admin`
+        hint: make another admin key first: POST /api/v1/keys
+        --- exit 1
         ");
     });
 }

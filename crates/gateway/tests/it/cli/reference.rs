@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use insta::assert_snapshot;
+
 use super::alone;
 
 fn pages(folder: &Path) -> BTreeMap<String, String> {
@@ -34,50 +36,117 @@ fn help_and_man_pages_are_committed_as_the_program_has_them() {
     assert!(made.len() > 20);
 }
 
-#[test]
-fn every_verb_has_help_and_a_page() {
+/// Returns the verbs that the help names.
+fn verbs() -> Vec<String> {
     let help = alone(&["--help"]);
-    let verbs = help
-        .split("Commands:")
-        .nth(1)
-        .unwrap()
-        .split("\n\n")
-        .next()
-        .unwrap();
-    let verbs: Vec<&str> = verbs
-        .lines()
-        .filter_map(|line| line.split_whitespace().next())
+    let verbs = help.split("Commands:").nth(1).unwrap();
+    let verbs = verbs.split("\n\n").next().unwrap().lines();
+    let verbs = verbs.filter_map(|line| line.split_whitespace().next());
+    let verbs: Vec<String> = verbs
+        .filter(|verb| *verb != "help")
+        .map(str::to_owned)
         .collect();
     assert!(verbs.len() > 15, "{help}");
-    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md"))
-        .unwrap();
-    for verb in verbs.into_iter().filter(|verb| *verb != "help") {
-        let told = alone(&[verb, "--help"]);
+    verbs
+}
+
+#[test]
+fn every_verb_has_help_and_a_page() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let committed = pages(&docs);
+    let page = |name: &str| format!("{}\n--- exit 0", committed[name].trim_end());
+    assert_eq!(alone(&["man"]), page("gantry.1"));
+    for verb in verbs() {
+        let told = alone(&[verb.as_str(), "--help"]);
         assert!(
             told.contains("Usage: gantry") && told.ends_with("--- exit 0"),
             "{told}"
         );
-        assert!(page.contains(&format!("\n## gantry {verb}\n")), "{verb}");
-        let page = alone(&["man", verb]);
-        assert!(page.contains(&format!(".TH gantry-{verb} 1")), "{page}");
+        let section = format!("\n## gantry {verb}\n");
+        assert!(committed["cli.md"].contains(&section), "{verb}");
+        assert_eq!(
+            alone(&["man", &verb]),
+            page(&format!("gantry-{verb}.1")),
+            "{verb}"
+        );
     }
-    let told = alone(&["man", "fly"]);
-    assert!(
-        told.contains("there is no verb `fly`") && told.ends_with("--- exit 2"),
-        "{told}"
-    );
+    assert_snapshot!(alone(&["man", "fly"]), @"
+    --- stderr
+    error: there is no verb `fly`
+    hint: `gantry --help` lists them
+    --- exit 2
+    ");
+}
+
+#[test]
+fn a_page_names_only_pages_that_are_there() {
+    let committed = pages(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs"));
+    for (name, text) in &committed {
+        let named = text.lines().filter_map(|line| line.strip_suffix("(1)"));
+        for other in named.map(|other| other.replace(r"\-", "-")) {
+            let there = committed.contains_key(&format!("{other}.1"));
+            assert!(there, "`{name}` names `{other}`");
+        }
+    }
 }
 
 #[test]
 fn completions_are_for_three_shells_and_more() {
-    for (shell, part) in [
-        ("bash", "complete -F _gantry"),
-        ("zsh", "#compdef gantry"),
-        ("fish", "complete -c gantry"),
-    ] {
-        let told = alone(&["completions", shell]);
-        assert!(told.contains(part) && told.contains("restart"), "{shell}");
-        assert!(told.ends_with("--- exit 0"));
+    let [bash, zsh, fish] = ["bash", "zsh", "fish"].map(|shell| alone(&["completions", shell]));
+    assert_snapshot!(ends(&bash, 6), @r#"
+    _gantry() {
+        local i cur prev opts cmd
+        COMPREPLY=()
+    ...
+    if [[ "${BASH_VERSINFO[0]}" -eq 4 && "${BASH_VERSINFO[1]}" -ge 4 || "${BASH_VERSINFO[0]}" -gt 4 ]]; then
+        complete -F _gantry -o nosort -o bashdefault -o default gantry
+    else
+        complete -F _gantry -o bashdefault -o default gantry
+    fi
+    --- exit 0
+    "#);
+    assert_snapshot!(ends(&zsh, 6), @r#"
+    #compdef gantry
+
+    autoload -U is-at-least
+    ...
+    if [ "$funcstack[1]" = "_gantry" ]; then
+        _gantry "$@"
+    else
+        compdef _gantry gantry
+    fi
+    --- exit 0
+    "#);
+    assert_snapshot!(ends(&fish, 1), @r"
+    # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+    function __fish_gantry_global_optspecs
+        string join \n data= url= key-file= log= h/help V/version
+    ...
+    --- exit 0
+    ");
+    for verb in verbs() {
+        assert!(has_line(&bash, &format!("gantry,{verb})")), "{verb}");
+        assert!(has_line(&zsh, &format!("({verb})")), "{verb}");
+        let offered = format!(r#""__fish_gantry_needs_command" -f -a "{verb}" -d "#);
+        assert!(fish.contains(&offered), "{verb}");
     }
-    assert!(alone(&["completions", "cmd.exe"]).ends_with("--- exit 2"));
+    assert_snapshot!(alone(&["completions", "cmd.exe"]), @"
+    --- stderr
+    error: invalid value 'cmd.exe' for '<SHELL>'
+      [possible values: bash, elvish, fish, powershell, zsh]
+
+    For more information, try '--help'.
+    --- exit 2
+    ");
+}
+
+fn has_line(text: &str, wanted: &str) -> bool {
+    text.lines().any(|line| line.trim() == wanted)
+}
+
+/// Returns how a script begins, and its last lines.
+fn ends(told: &str, last: usize) -> String {
+    let lines: Vec<&str> = told.lines().collect();
+    let (first, last) = (&lines[..3], &lines[lines.len() - last..]);
+    format!("{}\n...\n{}", first.join("\n"), last.join("\n"))
 }

@@ -1,6 +1,7 @@
 //! How output looks: as wide as the terminal, coloured only where that is wanted.
 
-use std::process::Command;
+use std::fs;
+use std::process::{Command, Stdio};
 
 use crate::harness::{Gantry, PROGRAM};
 
@@ -18,6 +19,31 @@ fn shown(gantry: &Gantry, variables: &[(&str, &str)], words: &[&str]) -> String 
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// Has a shell run a line in a terminal, `gantry` in it being the program, and returns all that was
+/// on the screen.
+fn on_a_terminal(gantry: &Gantry, variables: &[(&str, &str)], line: &str) -> String {
+    let program = format!("{PROGRAM} --data {}", gantry.data().display());
+    let line = line.replace("gantry", &program);
+    let mut terminal = Command::new("script")
+        .args(["--quiet", "--flush", "--return", "--command", &line])
+        .arg("/dev/null")
+        .env_clear()
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .env("SHELL", "/bin/sh")
+        .env("TERM", "xterm")
+        .envs(variables.iter().copied())
+        .current_dir(gantry.data())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("`script` of util-linux is there");
+    // Nobody types, and nobody goes.
+    let keyboard = terminal.stdin.take();
+    let output = terminal.wait_with_output().unwrap();
+    drop(keyboard);
+    String::from_utf8(output.stdout).unwrap()
+}
+
 #[test]
 fn colours_are_for_terminals_unless_they_are_forced() {
     let gantry = Gantry::start(&["a"]);
@@ -27,6 +53,66 @@ fn colours_are_for_terminals_unless_they_are_forced() {
     assert!(!shown(&gantry, &[("CLICOLOR_FORCE", "0")], &words).contains('\x1b'));
     let both = [("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")];
     assert!(!shown(&gantry, &both, &words).contains('\x1b'));
+}
+
+#[test]
+fn a_terminal_gets_colours_unless_they_are_not_wanted() {
+    let gantry = Gantry::start(&["a"]);
+    // What a verb lists, what it fails with, and what is no verb.
+    for (line, plain, coloured) in [
+        ("gantry ls", "SERVER  STATE", "\x1b[1mSERVER  STATE"),
+        (
+            "gantry status nobody",
+            "error: no server `nobody`",
+            "\x1b[31merror:\x1b[0m no server `nobody`",
+        ),
+        (
+            "gantry fly",
+            "error: unrecognized subcommand 'fly'",
+            "\x1b[31merror:\x1b[0m unrecognized subcommand",
+        ),
+    ] {
+        let seen = on_a_terminal(&gantry, &[], line);
+        assert!(seen.contains(coloured), "{line}: {seen:?}");
+        for variable in [("NO_COLOR", "1"), ("TERM", "dumb")] {
+            let seen = on_a_terminal(&gantry, &[variable], line);
+            assert!(seen.starts_with(plain), "{line}, {variable:?}: {seen:?}");
+            assert!(!seen.contains('\x1b'), "{line}, {variable:?}: {seen:?}");
+        }
+    }
+}
+
+#[test]
+fn what_leaves_the_terminal_has_no_colours() {
+    let gantry = Gantry::start(&["a"]);
+    let listed = on_a_terminal(&gantry, &[], "gantry ls | cat");
+    assert!(listed.starts_with("SERVER  STATE"), "{listed:?}");
+    assert!(!listed.contains('\x1b'), "{listed:?}");
+    // stdout and stderr may go different ways.
+    let file = gantry.data().join("errors");
+    let seen = on_a_terminal(&gantry, &[], "gantry status nobody 2>errors");
+    let kept = fs::read_to_string(&file).unwrap();
+    assert_eq!(seen, "");
+    assert!(kept.starts_with("error: no server `nobody`\n"), "{kept:?}");
+    let failed = on_a_terminal(&gantry, &[], "gantry status nobody | cat");
+    assert!(
+        failed.starts_with("\x1b[31merror:\x1b[0m no server"),
+        "{failed:?}"
+    );
+    // So is a mistake in a file, which is shown with the lines around it.
+    fs::write(gantry.data().join("broken.json"), "{").unwrap();
+    let check = "gantry config check --config broken.json";
+    let seen = on_a_terminal(&gantry, &[], check);
+    assert!(
+        seen.contains('\x1b') && seen.contains("this is no JSON"),
+        "{seen:?}"
+    );
+    on_a_terminal(&gantry, &[], &format!("{check} 2>errors"));
+    let kept = fs::read_to_string(&file).unwrap();
+    assert!(
+        kept.contains("this is no JSON") && !kept.contains('\x1b'),
+        "{kept:?}"
+    );
 }
 
 #[test]

@@ -1,15 +1,18 @@
 //! `gantry stdio` where no gateway runs: it starts one, shares it, and the last one out ends it.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
 use gantry_testkit::procs::alive;
 use gantry_testkit::wait::eventually;
+use insta::assert_snapshot;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::{Client, text};
+use crate::cli::{settings, told};
 use crate::harness::{LONG, PROGRAM};
 
 fn running(data: &Path) -> Option<u32> {
@@ -73,19 +76,44 @@ fn a_gateway_is_started_shared_and_ended_by_the_last() {
 fn a_gateway_that_cannot_start_says_why() {
     let home = tempfile::tempdir().unwrap();
     let data = home.path().join("data");
+    let tried = || {
+        let output = Command::new(PROGRAM)
+            .args(["stdio", "--log", "warn", "--data"])
+            .arg(&data)
+            .env_clear()
+            .env("HOME", home.path())
+            .env("NO_COLOR", "1")
+            .current_dir(home.path())
+            .output()
+            .unwrap();
+        assert!(output.stdout.is_empty(), "stdout is for messages");
+        told(&output)
+    };
     fs::create_dir(&data).unwrap();
-    let output = Command::new(PROGRAM)
-        .args(["stdio", "--data"])
-        .arg(&data)
-        .env("HOME", home.path())
-        .current_dir(home.path())
-        .output()
-        .unwrap();
-    // Made with the usual mode, which lets others in.
-    assert_eq!(output.status.code(), Some(1));
-    assert!(output.stdout.is_empty(), "stdout is for messages");
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(told.contains("is open to others"), "{told}");
+    fs::set_permissions(&data, fs::Permissions::from_mode(0o755)).unwrap();
+    settings().bind(|| {
+        assert_snapshot!(tried(), @"
+        --- stderr
+        error: the data folder `[home]/data` is open to others (mode 0755), and keys are kept there
+        hint: run `chmod 700 '[home]/data'`
+        --- exit 1
+        ");
+        fs::set_permissions(&data, fs::Permissions::from_mode(0o700)).unwrap();
+        // The person's own file, which nobody has to approve.
+        fs::write(home.path().join(".kode.json"), "{\n").unwrap();
+        assert_snapshot!(tried(), @"
+        --- stderr
+        error: the gateway for `[home]/data` did not start (exit status: 2)
+          because:  ╭─[[home]/.kode.json:1:1]
+          because:  1 │ {
+          because:  · ┬
+          because:  · ╰── here
+          because:  ╰────
+          because:  help: close the object with `}`
+        hint: run `gantry up` in the same folder to see all of it
+        --- exit 3
+        ");
+    });
 }
 
 #[test]

@@ -4,11 +4,12 @@ use std::fs;
 use std::time::Duration;
 
 use gantry_testkit::wait::eventually;
+use insta::assert_snapshot;
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::{Client, text};
-use crate::cli::alone;
+use crate::cli::{alone, run, settings};
 use crate::harness::{Gantry, LONG};
 
 #[test]
@@ -104,21 +105,43 @@ fn a_wrong_key_is_an_answer_and_a_missing_gateway_an_exit_code() {
     fs::write(&wrong, "gantry_agent_wrong\n").unwrap();
     let mut client = Client::start(&gantry.data(), &["--key-file", wrong.to_str().unwrap()]);
     let refused = client.stateless(json!("x"), "tools/list", json!({}));
-    assert_eq!(
-        refused["error"]["data"]["code"], "auth.wrong_key",
-        "{refused:#}"
-    );
+    assert_snapshot!(refused, @r#"{"jsonrpc":"2.0","id":"x","error":{"code":-31401,"message":"this key is not known, or was revoked","data":{"code":"auth.wrong_key"}}}"#);
     assert!(client.close().success());
+    fs::write(&wrong, "two\nlines\n").unwrap();
+    settings().bind(|| {
+        assert_snapshot!(run(&gantry, &["stdio", "--key-file", wrong.to_str().unwrap()]), @"
+        --- stderr
+        error: the key file holds something that is no key
+        hint: name another with `--key-file FILE`
+        --- exit 1
+        ");
+        assert_snapshot!(run(&gantry, &["stdio", "--key-file", "/nowhere/key"]), @"
+        --- stderr
+        error: cannot read the key in `/nowhere/key`
+          because: No such file or directory (os error 2)
+        hint: name another with `--key-file FILE`
+        --- exit 1
+        ");
+        assert_snapshot!(alone(&["stdio", "--no-start"]), @"
+        --- stderr
+        error: no gateway is running in `[home]`
+        hint: start it with `gantry up`, or name another with `--data DIR` or `--url URL`
+        --- exit 3
+        ");
+        assert_snapshot!(alone(&["stdio", "--folder", "/nowhere"]), @"
+        --- stderr
+        error: cannot use the folder `/nowhere`
+          because: No such file or directory (os error 2)
+        --- exit 2
+        ");
+        assert_snapshot!(alone(&["stdio", "--server", "a b"]), @"
+        --- stderr
+        error: invalid value 'a b' for '--server <NAME>': server name `a b` contains ` `; allowed are letters, digits, `.`, `_` and `-`
 
-    let told = alone(&["stdio", "--no-start"]);
-    assert!(
-        told.starts_with("--- stderr\nerror: no gateway is running in `/"),
-        "{told}"
-    );
-    assert!(told.ends_with("--- exit 3"), "{told}");
-    let told = alone(&["stdio", "--folder", "/nowhere"]);
-    assert!(told.contains("cannot use the folder `/nowhere`"), "{told}");
-    assert!(told.ends_with("--- exit 2"), "{told}");
+        For more information, try '--help'.
+        --- exit 2
+        ");
+    });
 }
 
 #[test]
