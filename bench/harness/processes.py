@@ -44,6 +44,19 @@ def pss_mib(root: int, without: str) -> float:
     return total / 1024
 
 
+def written(root: int, name: str, argument: str) -> int:
+    """Bytes that the processes of a tree have written which have this name and this argument."""
+    total = 0
+    for pid in (pid for pid, (found, _) in tree(root).items() if found == name):
+        try:
+            if argument in Path(f"/proc/{pid}/cmdline").read_text().split("\0"):
+                counts = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+                total += int(counts["wchar"])
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # it has ended meanwhile
+    return total
+
+
 class Others:
     """Measures the part of the machine that neither we nor the trees used meanwhile."""
 

@@ -1,5 +1,6 @@
 """What is measured: the gateway, the floor, and the bare pipe, all in front of the same backend."""
 
+import http.client
 import json
 import os
 import shutil
@@ -16,6 +17,17 @@ PATIENCE = 60  # seconds for a start, in which 50 servers may have to come up
 
 class Failed(Exception):
     """A measurement that could not be made."""
+
+
+def child(programs: Path, tools: int = 1, vice: str = "") -> list[str]:
+    """The command of a backend; with a vice it is a bad neighbour."""
+    return [str(programs / BACKEND), str(tools), *([vice] if vice else [])]
+
+
+def backend(programs: Path, tools: int = 1, vice: str = "") -> dict:
+    """The entry of a backend."""
+    command, *arguments = child(programs, tools, vice)
+    return {"command": command, "args": arguments}
 
 
 def load(programs: Path, target: dict, plan: dict, **how) -> dict:
@@ -44,7 +56,7 @@ class Pipe:
     name, pid = "pipe", None
 
     def __init__(self, programs: Path, servers: int, tools: int):
-        self.programs, self.servers, self.backend = programs, servers, [str(programs / BACKEND), str(tools)]
+        self.programs, self.servers, self.backend = programs, servers, child(programs, tools)
 
     def run(self, **what) -> dict:
         target = {"pipe": {"command": self.backend, "children": self.servers if "tools" in what else 1}}
@@ -131,16 +143,11 @@ class Served:
 class Floor(Served):
     """The minimal bridge: always one child, which has all the tools."""
 
-    name = "floor"
+    name, vice = "floor", ""
 
     def command(self) -> list[str]:
-        backend = [str(self.programs / BACKEND), str(self.servers * self.tools)]
-        return [str(self.programs / "floor"), str(self.port), *backend]
-
-
-def backend(programs: Path, tools: int = 1, vice: str = "") -> dict:
-    """The entry of a backend; with a vice it is a bad neighbour."""
-    return {"command": str(programs / BACKEND), "args": [str(tools), vice] if vice else [str(tools)]}
+        behind = child(self.programs, self.servers * self.tools, self.vice)
+        return [str(self.programs / "floor"), str(self.port), *behind]
 
 
 class Remote(Served):
@@ -178,3 +185,19 @@ class Gantry(Served):
         keys = self.folder / "data/keys"
         admin = {"admin_key": str(keys / "admin.key")} if audit else {}
         return {"http": {"port": self.port, "key": str(keys / "agent.key"), **admin}}
+
+    def ask(self, path: str) -> dict:
+        """What it answers its administrator."""
+        key = (self.folder / "data/keys/admin.key").read_text().strip()
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        try:
+            connection.request("GET", path, headers={"Authorization": f"Bearer {key}"})
+            response = connection.getresponse()
+            body = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise Failed(f"`{path}` was not answered: {error}") from error
+        finally:
+            connection.close()
+        if response.status != 200:
+            raise Failed(f"`{path}` was answered with status {response.status}: {body[:300]!r}")
+        return json.loads(body)
