@@ -151,6 +151,11 @@ pub fn written_bytes(pid: u32) -> u64 {
     figure(pid, "io", "wchar:")
 }
 
+/// Returns how often the process has written, whatever and however much, 0 if it is gone.
+pub fn writes(pid: u32) -> u64 {
+    figure(pid, "io", "syscw:")
+}
+
 /// Waits until no process carries the marker and returns how long that took; after `limit`, the
 /// survivors.
 pub fn wait_gone(marker: &str, limit: Duration) -> Result<Duration, Vec<Process>> {

@@ -1,11 +1,13 @@
 //! Faults A1–A9 and H11: clients that dawdle, flood, leave, or say what makes no sense.
 //!
 //! Each test runs a far server that keeps a journal, so that «nothing was sent» is checked at the
-//! far end, beside a near neighbour that must not notice anything.
+//! far end, beside a near neighbour that must not notice anything. When its [`Rig`] goes, what the
+//! gateway holds is compared with what it held at the beginning.
 
 mod bodies;
 mod crowd;
 mod gone;
+mod holdings;
 mod hung;
 mod malformed;
 mod posted;
@@ -24,6 +26,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::Instant;
 
+pub(crate) use self::holdings::{Holdings, ROOM};
 pub(crate) use self::posted::Posted;
 pub(crate) use self::schemas::server_with;
 use crate::harness::{Gantry, LONG};
@@ -44,6 +47,10 @@ const NEAR: &str = "near";
 struct Rig {
     gantry: Gantry,
     folder: TempDir,
+    /// What the gateway held when all was ready.
+    at_first: Holdings,
+    /// What it may need beyond that, in MiB.
+    room: u64,
 }
 
 impl Rig {
@@ -57,7 +64,20 @@ impl Rig {
             .start();
         gantry.wait_state(FAR, "ready", LONG);
         gantry.wait_state(NEAR, "ready", LONG);
-        Self { gantry, folder }
+        let at_first = Holdings::of(&gantry);
+        Self {
+            gantry,
+            folder,
+            at_first,
+            room: ROOM,
+        }
+    }
+
+    /// Lets it need so many MiB more than at the start; whoever says so says why.
+    fn with_room(self, mib: u64) -> Self {
+        let mut rig = self;
+        rig.room = mib;
+        rig
     }
 
     /// Describes a call of the far server's.
@@ -70,15 +90,22 @@ impl Rig {
         Journal::read(&self.folder.path().join("journal")).unwrap()
     }
 
-    /// Asserts that no call reached the far server, and that none is recorded.
+    /// Returns all that is recorded, of whichever server or of none, but for the neighbour's own calls.
+    fn rows(&self) -> Vec<Value> {
+        let mut rows = self.gantry.audit_rows("");
+        rows.retain(|row| !is_neighbours(row));
+        rows
+    }
+
+    /// Asserts that no call reached the far server, and that nothing is recorded.
     fn nothing_happened(&self) {
         assert_eq!(self.journal().calls(), 0);
         self.audited(&[]);
     }
 
-    /// Asserts that the audit has exactly these rows of the far server: how many, status, code.
+    /// Asserts that the audit has exactly these rows beside the neighbour's: how many, status, code.
     fn audited(&self, wanted: &[(usize, &str, Option<&str>)]) {
-        let rows = self.gantry.audit_rows(&format!("server={FAR}"));
+        let rows = self.rows();
         let total: usize = wanted.iter().map(|(count, ..)| count).sum();
         assert_eq!(rows.len(), total, "{rows:#?}");
         for (count, status, code) in wanted {
@@ -167,6 +194,7 @@ impl Rig {
 impl Drop for Rig {
     fn drop(&mut self) {
         if !thread::panicking() {
+            self.at_first.are_all(self.room);
             let log = self.gantry.stderr();
             assert!(
                 !log.contains("panicked"),
@@ -174,4 +202,9 @@ impl Drop for Rig {
             );
         }
     }
+}
+
+/// Tells whether a row is of a call by which [`Rig::neighbour_holds`] sees that the neighbour is well.
+fn is_neighbours(row: &Value) -> bool {
+    row["server"] == NEAR && row["tool"] == "echo" && row["status"] == "ok"
 }

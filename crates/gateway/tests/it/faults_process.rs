@@ -18,9 +18,52 @@ use gantry_testkit::wait::eventually;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::harness::Gantry;
+use crate::harness::{Gantry, LONG};
 
 const SECOND: Duration = Duration::from_secs(1);
+/// Descriptors that come late and stay: the store opens its second reader when two ask at once, and
+/// that one holds the file and its log.
+const LATE_FDS: usize = 2;
+/// Descriptors of one server that runs: its three pipes, and the socket and the handle of its init.
+const SERVER_FDS: usize = 5;
+
+/// What a gateway holds while it rests.
+struct Held {
+    fds: usize,
+}
+
+impl Held {
+    /// Counts what a gateway holds as soon as it rests.
+    fn of(gantry: &Gantry) -> Self {
+        // One that answers has opened whatever it opens at its start.
+        let health = gantry.rest("GET", "/api/v1/health", None);
+        assert_eq!(health.status, 200, "{}", health.text());
+        Self {
+            fds: procs::resting_fds(gantry.pid, LONG),
+        }
+    }
+
+    /// Returns what a gateway holds while so many servers run: those, and what one without any holds.
+    fn with_servers(count: usize) -> Self {
+        let none = Self::of(&Gantry::start(&[]));
+        Self {
+            fds: none.fds + count * SERVER_FDS,
+        }
+    }
+
+    /// Asserts that a gateway holds no more than this, or will in a moment.
+    fn compare(&self, gantry: &Gantry) {
+        // One that is gone holds nothing.
+        let fits = 1..=self.fds + LATE_FDS;
+        let settled = eventually(LONG, || fits.contains(&procs::open_fds(gantry.pid)));
+        assert!(
+            settled.is_some(),
+            "{} descriptors before, {} now",
+            self.fds,
+            procs::open_fds(gantry.pid)
+        );
+    }
+}
 
 /// Returns a text that no other test's processes carry.
 fn own_marker(what: &str) -> String {
@@ -75,6 +118,25 @@ fn fails(answer: &Value, code: i64, message: &str, name: &str) {
     );
     assert_eq!(error["data"]["code"], name, "{answer:#}");
     assert!(error["data"]["call"].is_string(), "{answer:#}");
+}
+
+/// Asserts an error as [`fails`] does; each `#` in its message stands for a number that the moment
+/// decides.
+fn fails_about(answer: &Value, code: i64, message: &str, name: &str) {
+    let told = answer["error"]["message"].as_str().unwrap_or_default();
+    let mut parts = message.split('#');
+    let mut rest = parts.next().and_then(|first| told.strip_prefix(first));
+    for part in parts {
+        rest = rest.and_then(|text| after_number(text)?.strip_prefix(part));
+    }
+    assert_eq!(rest, Some(""), "`{told}` is not `{message}`");
+    fails(answer, code, told, name);
+}
+
+/// Returns what follows the number that a text begins with.
+fn after_number(text: &str) -> Option<&str> {
+    let rest = text.trim_start_matches(|letter: char| letter.is_ascii_digit());
+    (rest.len() < text.len()).then_some(rest)
 }
 
 fn echoes(gantry: &Gantry, server: &str) {

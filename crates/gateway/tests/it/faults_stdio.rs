@@ -241,6 +241,13 @@ impl Rig {
         }
     }
 
+    /// Returns the id of the evil server's process.
+    fn pid(&self) -> u32 {
+        let status = self.gantry.status(EVIL);
+        let pid = status["pid"].as_u64().and_then(|pid| pid.try_into().ok());
+        pid.unwrap_or_else(|| panic!("it has no process: {status:#}"))
+    }
+
     /// Asserts that the evil server was never started again.
     fn never_restarted(&self) {
         let status = self.gantry.status(EVIL);

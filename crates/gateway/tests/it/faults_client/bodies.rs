@@ -44,7 +44,8 @@ fn padded(text: &str, bytes: usize) -> Vec<u8> {
 // fault A3
 #[test]
 fn a_body_is_read_up_to_four_mebibytes_and_not_a_byte_further() {
-    let rig = Rig::new(&Evilpeer::new(), &json!({}));
+    // Whole bodies, as they come and as they are read.
+    let rig = Rig::new(&Evilpeer::new(), &json!({})).with_room(64);
     let arguments = json!({"text": "x", "nonce": "n"});
     let rest = json!({"name": "far__echo", "arguments": arguments}).to_string();
     let rest_call = Posted::new(&rig.gantry.agent, "/api/v1/tools/call", &Value::Null);
@@ -111,7 +112,8 @@ fn endless(rig: &Rig, posted: &Posted) -> (String, usize) {
 #[test]
 fn endless_chunks_are_cut_off_within_bounded_memory() {
     const CLIENTS: usize = 8;
-    let rig = Rig::new(&Evilpeer::new(), &json!({}));
+    // What is asserted below, and the calls that follow.
+    let rig = Rig::new(&Evilpeer::new(), &json!({})).with_room(96);
     let (fds, before) = (rig.quiet_fds(), rig.memory());
     let posted = calls(&rig, "endless");
     thread::scope(|scope| {
@@ -156,7 +158,8 @@ fn announced(rig: &Rig, count: usize) -> Vec<Connection> {
 fn one_agent_takes_half_of_the_room_for_long_bodies_at_most() {
     // 64 MiB of 128.
     const SHARE: usize = 16;
-    let rig = Rig::new(&Evilpeer::new(), &json!({}));
+    // As much as one agent's bodies may take, of which none comes but one after the other.
+    let rig = Rig::new(&Evilpeer::new(), &json!({})).with_room(64);
     let [mcp, rest] = calls(&rig, "whole");
     let message = {
         let params = json!({"name": "far__echo", "arguments": {"text": "x", "nonce": "whole"}});

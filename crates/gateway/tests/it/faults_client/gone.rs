@@ -8,7 +8,7 @@ use gantry_testkit::{Era, Evilpeer};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Posted, Rig, SECOND};
+use super::{Holdings, Posted, ROOM, Rig, SECOND};
 use crate::harness::{Gantry, LONG};
 
 /// How a client speaks.
@@ -88,6 +88,9 @@ fn a_call_whose_client_leaves_is_cancelled_upstream_in_both_generations() {
     let gantry = builder.start();
     for (server, _) in servers {
         gantry.wait_state(server, "ready", LONG);
+    }
+    let at_first = Holdings::of(&gantry);
+    for (server, _) in servers {
         for way in WAYS {
             leave(&gantry, way, server, &journal(server));
         }
@@ -112,6 +115,7 @@ fn a_call_whose_client_leaves_is_cancelled_upstream_in_both_generations() {
             "it was never killed"
         );
     }
+    at_first.are_all(ROOM);
 }
 
 // fault A4

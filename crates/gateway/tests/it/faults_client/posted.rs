@@ -91,6 +91,12 @@ impl Posted {
         self
     }
 
+    /// Fills the body up to so many bytes with blanks, which are no part of its message.
+    pub(crate) fn padded(mut self, bytes: usize) -> Self {
+        self.body.resize(bytes, b' ');
+        self
+    }
+
     /// Returns the request's head as bytes, with a line that says how the body is framed.
     pub(crate) fn head(&self, host: &str, framing: &str) -> Vec<u8> {
         let mut head = format!(

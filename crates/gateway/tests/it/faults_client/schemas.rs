@@ -10,12 +10,15 @@ use gantry_testkit::Evilpeer;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{NEAR, Rig, SECOND};
+use super::{Holdings, NEAR, ROOM, Rig, SECOND};
 use crate::harness::{Gantry, LONG};
 
 /// What a check may take, 50 ms, and some time to get there and back on a busy machine. A check
 /// without a budget would take longer by orders.
 const SOON: Duration = Duration::from_secs(2);
+
+/// What checks may need at once, in MiB: each has a value in hand, and the reasons why it does not fit.
+const CHECKS: u64 = 64;
 
 /// Calls and returns the answer, which must come soon.
 fn soon(gantry: &Gantry, tool: &str, arguments: Value) -> Value {
@@ -38,7 +41,7 @@ fn is_refused(answer: &Value, words: &str) {
 // fault A9
 #[test]
 fn odd_schemas_are_checked_in_bounded_time() {
-    let rig = Rig::new(&Evilpeer::new().fault("list-badschema"), &json!({}));
+    let rig = Rig::new(&Evilpeer::new().fault("list-badschema"), &json!({})).with_room(CHECKS);
     let gantry = &rig.gantry;
     // Exponential for a backtracking matcher.
     let almost = format!("{}!", "a".repeat(50_000));
@@ -169,6 +172,8 @@ fn nothing_is_fetched_and_what_could_explode_is_left_out() {
     let status = gantry.wait_state("odd", "ready", LONG);
     assert!(begun.elapsed() <= 5 * SECOND, "{:?}", begun.elapsed());
     assert_eq!(status["tools"], 1, "{status:#}");
+    gantry.wait_state(NEAR, "ready", LONG);
+    let at_first = Holdings::of(&gantry);
     assert_eq!(
         soon(&gantry, "odd__plain", json!({"x": "y"}))["result"]["content"][0]["text"],
         "called"
@@ -204,6 +209,7 @@ fn nothing_is_fetched_and_what_could_explode_is_left_out() {
     let fetched = trap.accept();
     assert!(fetched.is_err(), "a schema was fetched: {fetched:?}");
     assert!(gantry_testkit::procs::peak_rss_kib(gantry.pid) <= 128 << 10);
+    at_first.are_all(ROOM);
     let log = gantry.stderr();
     assert!(!log.contains("panicked"), "{log}");
 }
@@ -223,6 +229,7 @@ fn costly_checks_end_within_their_budget_and_hold_up_nobody() {
         .start();
     gantry.wait_state("odd", "ready", LONG);
     gantry.wait_state(NEAR, "ready", LONG);
+    let at_first = Holdings::of(&gantry);
     let costly = json!({"x": vec![json!({}); 20_000]});
     std::thread::scope(|scope| {
         let callers: Vec<_> = (0..8)
@@ -248,6 +255,9 @@ fn costly_checks_end_within_their_budget_and_hold_up_nobody() {
     assert_eq!(rows.len(), 8);
     let refused = |row: &Value| row["status"] == "refused" && row["code"] == "schema.input";
     assert!(rows.iter().all(refused), "{rows:#?}");
+    at_first.are_all(CHECKS);
+    let log = gantry.stderr();
+    assert!(!log.contains("panicked"), "{log}");
 }
 
 /// Moves the definitions of the items to the top, where references look for them.

@@ -56,7 +56,8 @@ fn trickle(rig: &Rig) -> (u16, String, Duration) {
 // fault A1, fault A2
 #[test]
 fn who_neither_reads_nor_sends_for_thirty_seconds_is_cut_off_and_hurts_nobody() {
-    let rig = Rig::new(&Evilpeer::new(), &json!({}));
+    // Six results of 7 MiB pass through several hands before they wait for their readers.
+    let rig = Rig::new(&Evilpeer::new(), &json!({})).with_room(256);
     let (fds, before) = (rig.quiet_fds(), rig.memory());
     thread::scope(|scope| {
         let trickling = scope.spawn(|| trickle(&rig));

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{SECOND, audited, echoes, fails, own_marker, pid_of, signal, stays_down, tidy};
+use super::{Held, SECOND, audited, echoes, fails, own_marker, pid_of, signal, stays_down, tidy};
 use crate::harness::{Gantry, LONG};
 
 const CALLS: usize = 20;
@@ -24,7 +24,10 @@ fn callers_of_a_server_that_dies_are_told_at_once_and_nothing_is_retried() {
         .server("a", &peer)
         .server("b", &Evilpeer::new())
         .start();
-    gantry.wait_state("b", "ready", LONG);
+    for name in ["a", "b"] {
+        gantry.wait_state(name, "ready", LONG);
+    }
+    let held = Held::of(&gantry);
     let deaths = [
         ("exit code 3", None),
         ("signal 9 (SIGKILL)", Some(Signal::KILL)),
@@ -87,7 +90,12 @@ fn callers_of_a_server_that_dies_are_told_at_once_and_nothing_is_retried() {
     echoes(&gantry, "b");
     assert_eq!(gantry.status("b")["restart_count"], 0);
     gantry.events("a", "exited", 2);
+    let status = gantry.status("a");
+    let queue = &status["queue"];
+    assert_eq!(queue["in_flight"], 0, "{status:#}");
+    assert_eq!(queue["waiting"], 0, "{status:#}");
     tidy(&gantry);
+    held.compare(&gantry);
 }
 
 // fault P3, fault A11

@@ -9,7 +9,7 @@ use gantry_testkit::{Evilpeer, procs};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::{SECOND, audited, echoes, pid_of, signal, stays_down, tidy};
+use super::{Held, SECOND, audited, echoes, pid_of, signal, stays_down, tidy};
 use crate::harness::{Gantry, LONG, needs_root};
 
 /// Calls a tool without arguments and returns the JSON in its text.
@@ -95,6 +95,7 @@ fn a_process_number_that_was_reused_is_never_hit() {
             .start();
         gantry.wait_state("neighbour", "ready", LONG);
         let pid = pid_of(&gantry.wait_state("a", "ready", LONG));
+        let held = Held::of(&gantry);
         // The server ends and its number is given away before the gateway can look.
         signal(gantry.pid, Signal::STOP);
         signal(pid, Signal::KILL);
@@ -127,5 +128,11 @@ fn a_process_number_that_was_reused_is_never_hit() {
         innocent.wait().unwrap();
         echoes(&gantry, "neighbour");
         tidy(&gantry);
+        // Of the one that was removed nothing is held.
+        let held = match act {
+            "DELETE" => Held::with_servers(1),
+            _ => held,
+        };
+        held.compare(&gantry);
     }
 }

@@ -9,7 +9,7 @@ use gantry_testkit::wait::eventually;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{SECOND, audited, echoes, fails, restarts, tidy};
+use super::{Held, SECOND, audited, echoes, fails, fails_about, restarts, tidy};
 use crate::harness::{Gantry, LONG, PROGRAM};
 
 // fault P1
@@ -53,6 +53,8 @@ fn a_command_that_cannot_run_is_named_and_does_not_spin() {
             format!("working directory `{}` does not exist", path("gone")),
         ),
     ];
+    // Those that cannot run hold nothing: it is as with the good one alone.
+    let held = Held::with_servers(1);
     let mut builder = Gantry::builder().server("good", &Evilpeer::new());
     for (name, entry, _) in &cases {
         builder = builder.entry(name, entry.clone());
@@ -100,6 +102,7 @@ fn a_command_that_cannot_run_is_named_and_does_not_spin() {
     echoes(&gantry, "good");
     assert_eq!(gantry.status("good")["restart_count"], 0);
     tidy(&gantry);
+    held.compare(&gantry);
 }
 
 // fault P2
@@ -128,6 +131,8 @@ fn every_exit_counts_and_climbs_the_ladder() {
             "exit code 1",
         ),
     ];
+    // Those that have ended hold nothing: it is as without any server.
+    let held = Held::with_servers(0);
     let mut builder = Gantry::builder();
     for (name, peer, ..) in &cases {
         builder = builder.server_with(name, peer, &restarts(&ladder));
@@ -175,11 +180,15 @@ fn every_exit_counts_and_climbs_the_ladder() {
         assert!(again["restart_count"].as_u64() < Some(8), "{again:#}");
     }
     tidy(&gantry);
+    // The last one lives a second at a time, and waits in between.
+    held.compare(&gantry);
 }
 
 // fault P14
 #[test]
 fn fifty_servers_start_side_by_side_and_three_bad_ones_hurt_nobody() {
+    // The hanging one runs, too; those that end hold nothing.
+    let held = Held::with_servers(48);
     let mut builder = Gantry::builder();
     for number in 0..50 {
         let peer = match number {
@@ -226,10 +235,22 @@ fn fifty_servers_start_side_by_side_and_three_bad_ones_hurt_nobody() {
         audited(&gantry, &format!("s{number}"), &[(1, "ok", None)]);
     }
     assert_eq!(gantry.status("s7")["state"], "starting", "it has its time");
+    // Not in the moment in which it is tried again.
+    let waits = |status: &Value| status["next_try"]["in_ms"].as_u64() > Some(2000);
+    gantry.wait_status("s21", LONG, waits);
+    let asked = Instant::now();
     let down = gantry.call("s21__echo", json!({"text": "x"}));
-    assert_eq!(down["error"]["data"]["code"], "server.down", "{down:#}");
+    assert!(asked.elapsed() <= SECOND, "{:?}", asked.elapsed());
+    fails_about(
+        &down,
+        -31503,
+        "server `s21` is down: backing off #s: # failures within 60s: \
+         ended during the handshake: exit code 1; next try in # s",
+        "server.down",
+    );
     audited(&gantry, "s21", &[(1, "error", Some("server.down"))]);
     tidy(&gantry);
+    held.compare(&gantry);
 }
 
 // fault P15

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{SECOND, audited, echoes, fails, own_marker, pid_of, signal, tidy};
+use super::{Held, SECOND, audited, echoes, fails, own_marker, pid_of, signal, tidy};
 use crate::harness::{Connection, Gantry, LONG};
 
 // fault P4
@@ -120,6 +120,7 @@ fn a_stopped_child_is_marked_kept_and_can_still_be_stopped() {
     gantry.wait_state("other", "ready", LONG);
     let first = gantry.wait_state("frozen", "ready", LONG);
     let pid = pid_of(&first);
+    let held = Held::of(&gantry);
     signal(pid, Signal::STOP);
     let status = gantry.wait_state("frozen", "unresponsive", 3 * SECOND);
     assert_eq!(
@@ -130,13 +131,16 @@ fn a_stopped_child_is_marked_kept_and_can_still_be_stopped() {
         status["reason"],
         "did not answer a health check within 300ms"
     );
+    let begun = Instant::now();
     let answer = gantry.call("frozen__echo", json!({"text": "x"}));
+    let took = begun.elapsed();
     fails(
         &answer,
         -31504,
         "server `frozen` did not answer within 1s",
         "call.timeout",
     );
+    assert!(took >= SECOND && took <= 2 * SECOND, "{took:?}");
     echoes(&gantry, "other");
     gantry.events("frozen", "unresponsive", 1);
     gantry.events("frozen", "exited", 0);
@@ -157,6 +161,7 @@ fn a_stopped_child_is_marked_kept_and_can_still_be_stopped() {
     signal(pid_of(&second), Signal::STOP);
     audited(&gantry, "frozen", &[(1, "timeout", Some("call.timeout"))]);
     tidy(&gantry);
+    held.compare(&gantry);
     let mut gantry = gantry;
     let begun = Instant::now();
     assert_eq!(gantry.stop(), Some(0), "{}", gantry.stderr());

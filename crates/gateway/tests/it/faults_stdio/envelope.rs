@@ -7,7 +7,7 @@ use gantry_testkit::{Era, Evilpeer};
 use serde_json::{Value, json};
 
 use super::{
-    CALLS, EVIL, Reply, Rig, SECOND, all_echoed, all_within, echo, gives_up_after, table_name,
+    CALLS, EVIL, GOOD, Reply, Rig, SECOND, all_echoed, all_within, echo, gives_up_after, table_name,
 };
 use crate::harness::{LONG, modern};
 
@@ -228,6 +228,10 @@ fn what_is_judged_is_what_is_sent() {
     assert_eq!(seen.calls(), CALLS);
     rig.never_restarted();
     rig.audited(EVIL, &[(CALLS, "ok", None)]);
+    // What was refused has left no row, not even one that names no server.
+    let rows = rig.gantry.audit_rows("");
+    let others = rows.iter().filter(|row| row["server"] != GOOD);
+    assert_eq!(others.count(), CALLS, "{rows:#?}");
 }
 
 // fault S7

@@ -1,16 +1,28 @@
 //! Lines: without end, too long, in pieces, in bursts, with breaks where none belong.
 
 use std::thread;
+use std::time::Duration;
 
 use gantry_testkit::journal::{Entry, Journal};
+use gantry_testkit::wait::eventually;
 use gantry_testkit::{Era, Evilpeer, procs};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{CALLS, EVIL, GOOD, Rig, SECOND, all_echoed, all_within, echo, stays_down, table_name};
+use super::{
+    CALLS, EVIL, GOOD, Rig, SECOND, all_echoed, all_within, canary, echo, stays_down, table_name,
+};
 use crate::harness::{LONG, modern};
 
 const LIMIT: u64 = 8 << 20;
+
+/// How many answers come at once.
+const BURST: usize = 1000;
+/// How long the server thinks about each. It stands still as long, which is less than the 5 seconds
+/// for which it may leave its input unread.
+const THINKS_MS: u64 = 4_000;
+const THINKS: Duration = Duration::from_millis(THINKS_MS);
 
 // fault S2
 #[test]
@@ -144,6 +156,54 @@ fn pieces_bursts_and_line_ends_change_no_result() {
         assert_eq!(rig.gantry.status(&server)["noise"]["lines"], 0, "{row:?}");
         rig.audited(&server, &[(CALLS + 1, "ok", None)]);
     }
+}
+
+fn signal(pid: u32, signal: Signal) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).unwrap();
+    kill_process(pid, signal).unwrap();
+}
+
+/// Returns the arguments of an echo that the server thinks about.
+fn considered(number: usize) -> Value {
+    json!({"text": canary(number), "delay_ms": THINKS_MS})
+}
+
+// fault S4
+#[test]
+fn a_thousand_answers_in_one_write_are_a_thousand_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("journal");
+    let fault = format!("burst={BURST}");
+    let peer = Evilpeer::new().fault(&fault).journal(&journal);
+    let patient = json!({"concurrency": BURST, "calls": {"timeout": "60s", "timeout_max": "60s"}});
+    // A thousand connections with a call each.
+    let rig = Rig::new(&peer, &patient).with_room(64);
+    let pid = rig.pid();
+    let before = procs::writes(pid);
+    let replies = thread::scope(|scope| {
+        let calls = scope.spawn(|| rig.burst(EVIL, BURST, "echo", &considered));
+        // Each call that it reads is one write to its journal, and no answer is due yet.
+        let all_read = || procs::writes(pid) - before >= BURST as u64;
+        eventually(THINKS - SECOND / 2, all_read);
+        // When it goes on, all that it has read is due at the same time.
+        signal(pid, Signal::STOP);
+        thread::sleep(THINKS);
+        rig.beside_neighbour(|| {
+            signal(pid, Signal::CONT);
+            calls.join().unwrap()
+        })
+    });
+    all_echoed(&replies);
+    assert_eq!(Journal::read(&journal).unwrap().calls(), BURST);
+    // One, unless the machine was too busy for all calls to come before the first was due.
+    let answers = procs::writes(pid) - before - BURST as u64;
+    assert!(
+        (1..=10).contains(&answers),
+        "{BURST} answers in {answers} writes"
+    );
+    assert_eq!(rig.gantry.status(EVIL)["noise"]["lines"], 0);
+    rig.never_restarted();
+    rig.audited(EVIL, &[(BURST, "ok", None)]);
 }
 
 // fault S4

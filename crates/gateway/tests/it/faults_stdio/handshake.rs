@@ -1,6 +1,7 @@
 //! Servers that do not get through the handshake, and one that only echoes.
 
 use std::fs;
+use std::time::Duration;
 
 use gantry_testkit::wait::eventually;
 use gantry_testkit::{Era, Evilpeer, procs};
@@ -11,6 +12,24 @@ use super::{
     stays_down, table_name,
 };
 use crate::harness::{Gantry, LONG};
+
+/// What a handshake may take here, and what a probe may before `initialize` follows it.
+const HANDSHAKE: Duration = Duration::from_millis(1500);
+const PROBE: Duration = Duration::from_millis(300);
+
+/// Returns how long a server's only start took until it ended in an event of this kind.
+fn start_took(rig: &Rig, server: &str, kind: &str) -> Duration {
+    rig.gantry.events(server, "starting", 1);
+    rig.gantry.events(server, kind, 1);
+    let path = format!("/api/v1/mcp/servers/{server}/events?limit=1000");
+    let events = rig.gantry.rest("GET", &path, None).json();
+    let at = |kind: &str| {
+        let mut items = events["items"].as_array().unwrap().iter();
+        let found = items.find(|event| event["kind"] == kind);
+        found.and_then(|event| event["at_ms"].as_u64()).unwrap()
+    };
+    Duration::from_millis(at(kind) - at("starting"))
+}
 
 // fault S18
 #[test]
@@ -57,6 +76,8 @@ fn a_failed_handshake_leaves_nothing_but_its_reason() {
         let status = rig.gantry.wait_state(&server, "failed", LONG);
         let reason = status["reason"].as_str().unwrap();
         assert!(reason.contains(why), "{fault}: {reason}");
+        let took = start_took(&rig, &server, "start_failed");
+        assert!(took <= HANDSHAKE + SECOND, "{fault}: {took:?}");
         let shown = status["next_try"]["text"].as_str().unwrap();
         assert!(shown.starts_with("next try in "), "{shown}");
         assert_eq!(status["pid"], Value::Null);
@@ -87,7 +108,9 @@ fn a_failed_handshake_leaves_nothing_but_its_reason() {
 fn a_server_that_dislikes_the_probe_is_greeted_the_old_way() {
     let faults = ["discover-hang", "discover-exit"];
     let peer = |fault: &&str| Evilpeer::new().era(Era::Legacy).fault(fault);
-    let rig = Rig::table(&faults, peer, &json!({}));
+    let rig = Rig::table(&faults, peer, &json!({"life": {"probe": "300ms"}}));
+    let took = start_took(&rig, &table_name(0), "ready");
+    assert!((PROBE..=PROBE + SECOND).contains(&took), "{took:?}");
     for place in 0..faults.len() {
         let server = table_name(place);
         let status = rig.gantry.status(&server);

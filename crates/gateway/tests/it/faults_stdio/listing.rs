@@ -159,6 +159,10 @@ fn broken_schemas_are_left_out_with_their_reason() {
     // What is left out cannot be called by its name either.
     let reply = rig.call(EVIL, "bad_type", 0, json!({}));
     reply.fails(-32602, "Unknown tool: evil__bad_type", "tool.unknown");
+    // Its row names no server: there is none that offers such a tool.
+    let rows = rig.gantry.audit_rows("code=tool.unknown");
+    assert_eq!(rows.len(), 1, "{rows:#?}");
+    assert_eq!(rows[0]["status"], "refused");
     works(&rig);
 }
 

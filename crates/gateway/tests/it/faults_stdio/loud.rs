@@ -1,5 +1,6 @@
 //! Servers that say more than they should: on stdout, on stderr, by notification, by request.
 
+use std::thread;
 use std::time::Duration;
 
 use gantry_testkit::journal::Journal;
@@ -10,6 +11,14 @@ use tokio::time::Instant;
 
 use super::{CALLS, EVIL, Rig, SECOND, all_echoed, all_within, echo, stays_down};
 use crate::harness::LONG;
+
+/// In what pieces of time a server's unasked lines are counted.
+const SLOT: Duration = Duration::from_millis(50);
+/// How many of them are read in each: 1,000, and the turn of 128 that ends behind them.
+const LINES_PER_SLOT: u64 = 1_000 + 128;
+/// What may be written and not be judged yet: 256 KiB in the pipe, and what is in one read and in one
+/// write.
+const ON_THE_WAY: u64 = (256 + 64) << 10;
 
 // fault S1
 #[test]
@@ -74,6 +83,54 @@ fn more_than_a_mebibyte_of_noise_a_second_ends_the_server() {
     rig.audited(EVIL, &[(CALLS, "error", Some("server.down"))]);
 }
 
+/// Returns how many bytes one line of a storm of messages has.
+fn storm_line() -> u64 {
+    let params = json!({"level": "info", "data": "one of very many"});
+    let line = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params});
+    line.to_string().len() as u64 + 1
+}
+
+/// Asserts that a storm is read at its pace: the server cannot write what nobody reads.
+fn storm_is_paced(rig: &Rig) {
+    let pid = rig.pid();
+    let (begun, before) = (Instant::now(), procs::written_bytes(pid));
+    thread::sleep(2 * SECOND);
+    let written = procs::written_bytes(pid) - before;
+    let whole = begun.elapsed().as_millis() / SLOT.as_millis();
+    // One slot had begun before, and one is not over.
+    let slots = u64::try_from(whole).unwrap() + 2;
+    let most = slots * LINES_PER_SLOT * storm_line() + ON_THE_WAY;
+    assert!(
+        (ON_THE_WAY..=most).contains(&written),
+        "{written} bytes, at most {most}"
+    );
+}
+
+/// Asserts that only so much of a storm is heard in a second: for the rest of it the storm is read as
+/// before, and no line of it gets into the log.
+fn storm_is_dropped(rig: &Rig) {
+    let pid = rig.pid();
+    let newest = || {
+        let path = "/api/v1/mcp/servers/evil/logs?lines=1";
+        let logs = rig.gantry.rest("GET", path, None).json();
+        assert_eq!(logs["items"][0]["stream"], "message", "{logs:#}");
+        logs["items"][0]["at_ms"].as_u64().unwrap()
+    };
+    let mut seen = Vec::new();
+    let dropped = eventually(LONG, || {
+        let (heard, before) = (newest(), procs::written_bytes(pid));
+        thread::sleep(Duration::from_millis(400));
+        let written = procs::written_bytes(pid) - before;
+        let later = newest() - heard;
+        seen.push((written, later));
+        written > ON_THE_WAY && later == 0
+    });
+    assert!(
+        dropped.is_some(),
+        "bytes written, and milliseconds to the newest line: {seen:?}"
+    );
+}
+
 // fault S14
 #[test]
 fn a_storm_of_notifications_is_dropped_beyond_its_budget() {
@@ -84,6 +141,8 @@ fn a_storm_of_notifications_is_dropped_beyond_its_budget() {
         all_echoed(&replies);
         all_within(&replies, SECOND);
     }
+    storm_is_paced(&rig);
+    storm_is_dropped(&rig);
     rig.never_restarted();
     assert!(
         rig.peak() - before < 16 << 10,
@@ -203,7 +262,7 @@ fn endless_stderr_is_drained_into_a_small_ring() {
     let fault = format!("stderr-flood={}", FLOOD >> 20);
     let rig = Rig::new(&Evilpeer::new().fault(&fault), &json!({}));
     let before = rig.peak();
-    let pid = u32::try_from(rig.gantry.status(EVIL)["pid"].as_u64().unwrap()).unwrap();
+    let pid = rig.pid();
     for _ in 0..2 {
         let replies = rig.at_once("echo", echo);
         all_echoed(&replies);

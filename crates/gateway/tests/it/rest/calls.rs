@@ -110,7 +110,6 @@ fn one_agent_cannot_take_all_the_room_for_later_answers() {
     assert_eq!(other.status, 202, "{}", other.text());
 }
 
-// row 4.12
 #[test]
 fn the_audit_is_filtered_and_exported() {
     let gantry = Gantry::start(&["a", "b"]);

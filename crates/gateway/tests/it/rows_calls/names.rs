@@ -3,6 +3,7 @@
 use gantry_testkit::journal::Journal;
 use gantry_testkit::wait::eventually;
 use gantry_testkit::{Era, Evilpeer};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::{SECOND, rest_call};
@@ -210,6 +211,46 @@ fn with_last_wins_the_later_in_the_file_wins_with_a_warning() {
             .any(|text| text.contains("echo") && text.contains("first")),
         "{told:?}"
     );
+}
+
+// row 3.6
+#[test]
+fn of_two_servers_with_one_name_the_binding_of_the_agent_decides() {
+    let (gantry, _) = bare(Gantry::builder());
+    let bound = |server: &str| {
+        let agent = json!({"name": format!("of-{server}"), "grant": [format!("{server}:*")]});
+        let made = gantry.rest("POST", "/api/v1/agents", Some(&agent));
+        assert_eq!(made.status, 201, "{}", made.text());
+        let key = json!({"kind": "agent", "agent": agent["name"]});
+        let key = gantry.rest("POST", "/api/v1/keys", Some(&key)).json();
+        (server.to_owned(), key["key"].as_str().unwrap().to_owned())
+    };
+    let [first, second] = ["first", "second"].map(bound);
+    // Calls both ways, and looks where the calls went.
+    let calls = |(server, key): &(String, String), before: usize| {
+        let params = json!({"name": "echo", "arguments": {"text": server}});
+        let mut connection = gantry.connect();
+        let mcp = modern(&mut connection, key, "/mcp", "tools/call", params.clone()).message();
+        assert_eq!(mcp["result"]["content"][0]["text"], **server, "{mcp:#}");
+        let rest = gantry.rest_as(key, "POST", "/api/v1/tools/call", Some(&params));
+        assert_eq!(rest.status, 200, "{}", rest.text());
+        let rows = gantry.audit_rows(&format!("agent=of-{server}"));
+        assert_eq!(rows.len(), before + 2);
+        assert!(
+            rows.iter().all(|row| row["server"] == **server),
+            "{rows:#?}"
+        );
+    };
+    calls(&first, 0);
+    calls(&second, 0);
+    // Nor does the name go over to the other while its own server is gone.
+    let pid = gantry.status("first")["pid"].as_i64().unwrap();
+    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    gantry.wait_status("first", LONG, |status| status["restart_count"] == 1);
+    calls(&second, 2);
+    gantry.wait_state("first", "ready", LONG);
+    calls(&first, 2);
 }
 
 // row 4.6, row 4.8

@@ -201,6 +201,9 @@ fn a_panic_fails_its_own_call_is_counted_and_ends_nothing_else() {
         (500, &json!(-32603), &json!("gateway.panic")),
         "{message:#}"
     );
+    // Clients are told no more of a fault of ours.
+    let told = "the gateway failed; its log knows more under this code";
+    assert_eq!(error["message"], told, "{message:#}");
     assert!(error["data"]["call"].is_string(), "{message:#}");
     let body = json!({"name": "native:join", "arguments": panics});
     let problem = served.rest(&served.keys.agent, "POST", "/api/v1/tools/call", &body);
@@ -208,6 +211,7 @@ fn a_panic_fails_its_own_call_is_counted_and_ends_nothing_else() {
         (problem.status, &problem.json()["code"]),
         (500, &json!("gateway.panic"))
     );
+    assert_eq!(problem.json()["detail"], told, "{}", problem.text());
     let answer = served.call("native:join", json!({"left": "a", "right": "b"}));
     assert_eq!(answer.message()["result"]["content"][0]["text"], "ab");
     let figures = served.admin("GET", "/metrics", &Value::Null).text();

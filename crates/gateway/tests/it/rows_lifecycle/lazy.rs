@@ -116,6 +116,33 @@ fn a_listing_waits_three_seconds_for_an_unknown_server_and_no_longer() {
             .any(|tool| tool["name"] == format!("{server}__echo"))
     };
     assert!(of("a") && !of("slow"), "the others are listed");
+    assert_eq!(
+        list["result"]["_meta"]["io.gantry/not-listed"],
+        json!(["slow"]),
+        "and who is missing is said"
+    );
+}
+
+// row 0.10
+#[test]
+fn a_cold_server_with_another_spec_is_asked_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("journal");
+    let gantry = Gantry::start(&[]);
+    let peer = || Evilpeer::new().journal(&journal);
+    register(&gantry, "lazy", &peer(), &json!({}));
+    echoes(&gantry, "lazy");
+    let patch = json!({"args": peer().tools(1).argv()[1..]});
+    let patched = gantry.rest("PATCH", "/api/v1/mcp/servers/lazy", Some(&patch));
+    assert_eq!(patched.status, 200, "{}", patched.text());
+    assert_eq!(patched.json()["state"], "idle");
+    let list = gantry.mcp("tools/list", json!({}));
+    let tools = list["result"]["tools"].as_array().unwrap();
+    assert!(
+        tools.iter().any(|tool| tool["name"] == "lazy__tool_0001"),
+        "what the former one offered says nothing of this one: {list:#}"
+    );
+    assert_eq!(Journal::read(&journal).unwrap().starts(), 2);
 }
 
 // row 0.11
@@ -136,7 +163,14 @@ fn one_process_serves_all_agents_of_the_project() {
             .unwrap()
             .to_owned()
     };
+    let made = json!({"name": "second", "grant": "all"});
+    let made = gantry.rest("POST", "/api/v1/agents", Some(&made));
+    assert_eq!(made.status, 201, "{}", made.text());
+    let key = json!({"kind": "agent", "agent": "second"});
+    let key = gantry.rest("POST", "/api/v1/keys", Some(&key)).json();
+    let second = key["key"].as_str().unwrap();
     assert_eq!(pid(&gantry.agent), pid(&gantry.admin));
+    assert_eq!(pid(&gantry.agent), pid(second));
     let mut sessions = [gantry.initialize(), gantry.initialize()];
     for session in &mut sessions {
         let params = json!({"name": "a__pid", "arguments": {}});
@@ -149,8 +183,7 @@ fn one_process_serves_all_agents_of_the_project() {
         .iter()
         .map(|row| row["agent"].clone())
         .collect();
-    assert!(
-        agents.contains(&json!("default")) && agents.contains(&json!("operator")),
-        "{agents:?}"
-    );
+    for agent in ["default", "second", "operator"] {
+        assert!(agents.contains(&json!(agent)), "{agents:?}");
+    }
 }
