@@ -13,6 +13,7 @@ use gantry_model::era::{Era, ProtocolVersion};
 use gantry_model::jsonrpc::{ErrorBody, METHOD_NOT_FOUND, Outcome, Raw, RawBuf};
 use gantry_model::mcp::ClientCan;
 use gantry_model::secret::Redactor;
+use gantry_model::spec::period;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -106,7 +107,7 @@ impl Hello {
 /// Why a server could not be greeted.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum GreetError {
-    #[error("did not answer `{0}` within {1:?}")]
+    #[error("did not answer `{0}` within {waited}", waited = period::about(*.1))]
     Silent(&'static str, Duration),
     #[error("answered `initialize` with error {code}: {message}")]
     Refused { code: i64, message: String },

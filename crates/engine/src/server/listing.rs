@@ -13,7 +13,7 @@ use gantry_model::era::Era;
 use gantry_model::era::meta::{Identity, upstream_params};
 use gantry_model::jsonrpc::{ErrorBody, Limits, METHOD_NOT_FOUND, Raw, RawBuf, validate};
 use gantry_model::mcp::{ListKind, Page, ShapeError, next_cursor_params};
-use gantry_model::spec::ToolFilter;
+use gantry_model::spec::{ToolFilter, period};
 use gantry_store::CatalogRow;
 use tokio::time::Instant;
 use tracing::warn;
@@ -47,7 +47,7 @@ pub(crate) struct Listing {
 /// Why a server's list could not be had.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ListingError {
-    #[error("did not answer `{method}` within {waited:?}")]
+    #[error("did not answer `{method}` within {}", period::about(*waited))]
     Silent {
         method: &'static str,
         waited: Duration,

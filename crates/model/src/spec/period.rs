@@ -33,6 +33,16 @@ pub fn show(period: Duration) -> String {
     }
 }
 
+/// Shows a time that was measured: to a tenth of a second, which is what a reader needs of it.
+pub fn about(period: Duration) -> String {
+    let ms = u64::try_from(period.as_millis()).unwrap_or(u64::MAX);
+    let rounded = match ms {
+        0..100 => ms,
+        _ => ms.saturating_add(50) / 100 * 100,
+    };
+    show(Duration::from_millis(rounded))
+}
+
 /// Writes a duration as `show` does.
 pub fn serialize<S: Serializer>(period: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&show(*period))

@@ -11,7 +11,7 @@ use std::time::Duration;
 use gantry_model::era::Era;
 use gantry_model::event::EventKind;
 use gantry_model::id::ServerId;
-use gantry_model::spec::{LifePolicy, ServerSpec, WhenUnresponsive};
+use gantry_model::spec::{LifePolicy, ServerSpec, WhenUnresponsive, period};
 use gantry_model::status::State;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tracing::warn;
@@ -21,6 +21,7 @@ use crate::server::handshake::{self, Hello};
 use crate::server::link::Link;
 use crate::server::listing::{self, Listing, ListingError};
 use crate::server::pending::{Answer, Failure, QueueView};
+use crate::transport::http::HttpError;
 
 /// `list_changed` is heeded at most this often.
 const REFRESH_EVERY: Duration = Duration::from_secs(1);
@@ -64,6 +65,8 @@ pub(super) struct Health {
     is_there: bool,
     /// There were calls on it, which may be why it did not answer.
     busy: bool,
+    /// How it could not be asked, if that is known.
+    why: Option<HttpError>,
 }
 
 impl Care {
@@ -198,14 +201,16 @@ impl ServerRunner {
             let (method, params) = handshake::health_question(era);
             let answer = link.ask(method, params.as_ref(), within).await;
             let unheard = Failure::NotReading;
-            let answers = match answer {
-                Ok(Answer::Failed(Failure::Exited(_) | Failure::Remote(_))) | Err(_) => false,
-                Ok(Answer::Failed(failure)) => failure != unheard,
-                Ok(Answer::Result(_) | Answer::Error(_)) => true,
+            let (answers, why) = match answer {
+                Ok(Answer::Failed(Failure::Remote(error))) => (false, Some(error)),
+                Ok(Answer::Failed(Failure::Exited(_))) | Err(_) => (false, None),
+                Ok(Answer::Failed(failure)) => (failure != unheard, None),
+                Ok(Answer::Result(_) | Answer::Error(_)) => (true, None),
             };
             Health {
                 is_there: answers || busy && link.lines() != lines,
                 busy,
+                why,
             }
         })
     }
@@ -216,7 +221,13 @@ impl ServerRunner {
             return None;
         }
         let within = self.spec.life.health_timeout;
-        let how = format!("did not answer a health check within {within:?}");
+        let how = match &health.why {
+            Some(why) => format!("failed a health check: {why}"),
+            None => format!(
+                "did not answer a health check within {}",
+                period::show(within)
+            ),
+        };
         // Long work is no reason to end a server, unless it outlasts what its callers wait.
         let is_lost = !health.busy || care.link.is_mute();
         match self.spec.when_unresponsive() {

@@ -15,6 +15,8 @@ use crate::credentials::SignInError;
 
 /// How much of what a server said is quoted. fault H8
 const QUOTED: usize = 200;
+/// What a place did not do that nobody could connect to.
+const NO_CONNECTION: &str = "took no connection";
 
 /// Why a remote server could not be reached, or not be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,6 +47,16 @@ pub enum HttpError {
         /// Where.
         origin: String,
         /// What the network says.
+        why: String,
+    },
+    /// The proxy on the way to it is not there, or does not let us through.
+    #[error("the proxy {proxy} on the way to {origin} {why}")]
+    Proxy {
+        /// The proxy, without our login.
+        proxy: String,
+        /// Where to.
+        origin: String,
+        /// What it did.
         why: String,
     },
     /// The encrypted connection was not agreed on.
@@ -203,7 +215,7 @@ impl HttpError {
         }
         let why = safe(why.as_bytes());
         if error.is_connect() && error.is_timeout() {
-            let (what, after) = ("took no connection", connect);
+            let (what, after) = (NO_CONNECTION, connect);
             return Self::Silent {
                 origin,
                 what,
@@ -217,6 +229,27 @@ impl HttpError {
             return Self::Setup { origin, why };
         }
         Self::Cut { origin, why }
+    }
+
+    /// Says that it was the proxy on the way that could not be reached, which is all that is ever
+    /// connected to.
+    pub(super) fn on_the_way(self, proxy: Option<&str>) -> Self {
+        let Some(proxy) = proxy else { return self };
+        let (origin, why) = match self {
+            Self::Refused { origin } => (origin, "refused the connection".to_owned()),
+            Self::Unreachable { origin, why } => (origin, format!("cannot be passed: {why}")),
+            Self::Silent {
+                origin,
+                what: NO_CONNECTION,
+                after,
+            } => {
+                let after = period::show(after);
+                (origin, format!("{NO_CONNECTION} within {after}"))
+            }
+            other => return other,
+        };
+        let proxy = proxy.to_owned();
+        Self::Proxy { proxy, origin, why }
     }
 
     /// Says that what was said ended too early.
@@ -242,12 +275,13 @@ impl HttpError {
             | Self::Address { .. }
             | Self::Refused { .. }
             | Self::Unreachable { .. }
+            | Self::Proxy { .. }
             | Self::Tls { .. }
             | Self::Unauthorized { .. }
             | Self::Session { .. }
             | Self::Setup { .. } => true,
             Self::SignIn { only_this, .. } => !only_this,
-            Self::Silent { what, .. } => *what == "took no connection",
+            Self::Silent { what, .. } => *what == NO_CONNECTION,
             Self::Cut { .. }
             | Self::Forbidden { .. }
             | Self::Limited { .. }
@@ -266,6 +300,7 @@ impl HttpError {
             | Self::Address { .. }
             | Self::Refused { .. }
             | Self::Unreachable { .. }
+            | Self::Proxy { .. }
             | Self::Tls { .. }
             | Self::Silent { .. }
             | Self::Cut { .. }
@@ -298,6 +333,7 @@ impl HttpError {
             | Self::Address { .. }
             | Self::Refused { .. }
             | Self::Unreachable { .. }
+            | Self::Proxy { .. }
             | Self::Tls { .. }
             | Self::Silent { .. }
             | Self::Cut { .. }
@@ -354,6 +390,7 @@ impl Diagnose for HttpError {
             Self::Address { .. } => "remote.address",
             Self::Refused { .. } => "remote.refused",
             Self::Unreachable { .. } => "remote.unreachable",
+            Self::Proxy { .. } => "remote.proxy",
             Self::Tls { .. } => "remote.tls",
             Self::Silent { .. } => "remote.timeout",
             Self::Cut { .. } => "remote.cut",
@@ -385,6 +422,7 @@ impl Diagnose for HttpError {
             Self::Refused { .. } | Self::Unreachable { .. } => {
                 "is the server running, and is the port in `url` right?"
             }
+            Self::Proxy { .. } => "look at `proxy` of the server, and at the login in it",
             Self::Tls { .. } => {
                 "if its certificate is of your own authority, name that in `ca_file`"
             }

@@ -36,6 +36,8 @@ pub(crate) struct Remote {
     policy: AddressPolicy,
     pub(crate) url: Url,
     pub(crate) origin: String,
+    /// The proxy on the way, without our login.
+    proxy: Option<String>,
     headers: HeaderMap,
     /// What it is shown of us, unless the headers say that.
     credentials: Option<Credentials>,
@@ -121,6 +123,7 @@ impl Remote {
             policy,
             origin: url.origin().ascii_serialization(),
             url,
+            proxy: launch.shown_proxy(),
             headers,
             credentials,
             known,
@@ -207,7 +210,8 @@ impl Remote {
             .headers(headers)
             .body(asking.body.clone());
         let sent = request.send().await;
-        sent.map_err(|error| HttpError::of(&self.origin, &error, CONNECT))
+        let proxy = self.proxy.as_deref();
+        sent.map_err(|error| HttpError::of(&self.origin, &error, CONNECT).on_the_way(proxy))
     }
 
     /// Judges where a request goes: the origin only, and no address that was not named.
@@ -290,20 +294,25 @@ impl Remote {
         let challenge = text(&WWW_AUTHENTICATE);
         let said = String::from_utf8_lossy(said);
         let said = safe(self.known.redactor().redact(&said).as_bytes());
-        match status {
-            401 => HttpError::Unauthorized { origin, challenge },
-            403 => HttpError::Forbidden { origin, challenge },
-            429 => HttpError::Limited {
+        match (status, &self.proxy) {
+            (407, Some(proxy)) => HttpError::Proxy {
+                proxy: proxy.clone(),
+                origin,
+                why: "answered 407: it wants another login".to_owned(),
+            },
+            (401, _) => HttpError::Unauthorized { origin, challenge },
+            (403, _) => HttpError::Forbidden { origin, challenge },
+            (429, _) => HttpError::Limited {
                 origin,
                 retry_after: retry_after.unwrap_or(Duration::from_secs(1)),
             },
-            500..=599 => HttpError::Failed {
+            (500..=599, _) => HttpError::Failed {
                 origin,
                 status,
                 said,
                 retry_after,
             },
-            200..=299 => HttpError::Content {
+            (200..=299, _) => HttpError::Content {
                 origin,
                 status,
                 found: text(&CONTENT_TYPE).map_or_else(
