@@ -8,8 +8,13 @@ mod listening;
 mod lost;
 mod net;
 mod peer;
+mod proxied;
+mod registered;
 mod rows;
+mod scene;
+mod slow;
 mod sse_peer;
+mod unwell;
 
 use std::time::Duration;
 
@@ -19,6 +24,12 @@ use crate::harness::{Builder, Gantry};
 
 /// The name of the far server in most tests.
 const FAR: &str = "far";
+
+/// The authority that has signed every certificate of these tests.
+const AUTHORITY: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/tests/it/upstream/tls/authority.pem"
+);
 
 /// Returns the members of an entry that make every wait short.
 fn quick() -> Value {

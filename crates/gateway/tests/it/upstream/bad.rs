@@ -13,23 +13,18 @@ use tokio::time::Instant;
 
 use super::peer::{Peer, Reply, Seen, event, finish, held_port, legacy, modern};
 use super::sse_peer::SsePeer;
-use super::{FAR, SECOND, code, echo, entry, gateway, with};
+use super::{AUTHORITY, FAR, SECOND, code, echo, entry, gateway, with};
 use crate::harness::LONG;
 
-const AUTHORITY: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/tests/it/upstream/tls/authority.pem"
-);
-
 /// Starts a gateway whose far server cannot be reached, and returns what its status says.
-fn reason(entry: Value) -> String {
+pub(super) fn reason(entry: Value) -> String {
     let gantry = gateway(entry).start();
     let status = gantry.wait_state(FAR, "failed", LONG);
     status["reason"].as_str().unwrap().to_owned()
 }
 
 /// Starts a gateway whose far server answers calls like this, and returns the code of the error.
-fn call(reply: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> (String, Value) {
+pub(super) fn call(reply: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> (String, Value) {
     let far = Peer::start(move |seen| match seen.method() {
         "tools/call" => reply(seen),
         _ => legacy(seen),
@@ -97,28 +92,12 @@ fn certificates_must_be_known_valid_and_of_that_name() {
 }
 
 #[test]
-fn a_server_that_accepts_and_is_silent_costs_its_own_callers_only() {
-    // faults H2, H7
-    let (silent, _) = call(|_| Reply::Hang);
-    assert_eq!(silent, "call.timeout");
-    let (comments, _) = call(|_| {
-        Reply::Events(Box::new(|to: &mut dyn Write| {
-            loop {
-                event(to, ": still here\n\n")?;
-                std::thread::park_timeout(SECOND / 10);
-            }
-        }))
-    });
-    assert_eq!(comments, "call.timeout", "comments are no progress");
-}
-
-#[test]
 fn an_answer_without_end_is_given_up() {
     // fault H5
     let (endless, error) = call(|_| {
         let mut head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n\"".to_vec();
         head.resize(head.len() + (9 << 20), b'x');
-        Reply::Raw(head)
+        Reply::bytes(head)
     });
     assert_eq!(endless, "server.response_too_large", "{error}");
     let (event_bomb, error) = call(|_| {
@@ -146,7 +125,7 @@ fn a_compressed_bomb_is_measured_when_it_is_unpacked() {
         )
         .into_bytes();
         answer.extend_from_slice(&bomb);
-        Reply::Raw(answer)
+        Reply::bytes(answer)
     });
     assert_eq!(bombed, "server.response_too_large", "{error}");
 }
@@ -233,7 +212,7 @@ fn a_session_id_that_breaks_the_rules_is_refused() {
     }
     // One with a line break ends the header for any HTTP client.
     let far = Peer::start(|seen| match seen.method() {
-        "initialize" => Reply::Raw(
+        "initialize" => Reply::bytes(
             b"HTTP/1.1 200 OK\r\nMcp-Session-Id: a\r\n b\0c\r\nContent-Length: 0\r\n\r\n".to_vec(),
         ),
         _ => legacy(seen),

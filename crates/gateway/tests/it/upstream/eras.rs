@@ -167,6 +167,39 @@ fn an_expired_session_is_made_anew_once_and_no_client_notices() {
 }
 
 #[test]
+fn a_session_that_takes_no_call_is_made_anew_once_for_each_and_not_for_ever() {
+    // fault H9
+    for (forgotten, class) in [(404, "remote.not_found"), (400, "remote.status")] {
+        let far = Peer::start(move |seen| match (seen.method(), forgotten) {
+            ("tools/call", 404) => Reply::status(404),
+            ("tools/call", _) => not_initialized(),
+            _ => legacy(seen),
+        });
+        let gantry = gateway(entry(&far.url("/mcp"))).start();
+        gantry.wait_state(FAR, "ready", LONG);
+        for call in 1..=2 {
+            let error = echo(&gantry, "x").unwrap_err();
+            assert_eq!(code(&error), class, "{error}");
+            assert_eq!(far.asked("initialize").len(), 1 + call, "{forgotten}");
+            assert_eq!(far.asked("tools/call").len(), 2 * call, "{forgotten}");
+        }
+        // The last session is kept: health checks go on in it.
+        let pings = far.asked("ping").len();
+        eventually(LONG, || far.asked("ping").len() >= pings + 3).unwrap();
+        let asked = |method| far.asked(method).len();
+        assert_eq!((asked("initialize"), asked("tools/call")), (3, 4));
+        let status = gantry.status(FAR);
+        assert_eq!(
+            (&status["state"], &status["restart_count"]),
+            (&json!("ready"), &json!(0))
+        );
+        let rows = gantry.audit_rows("server=far");
+        assert_eq!(rows.len(), 2);
+        assert!(rows.iter().all(|row| row["code"] == class), "{rows:?}");
+    }
+}
+
+#[test]
 fn a_stream_that_was_cut_after_an_event_is_resumed() {
     // 2025-11-25 (polling); fault H6
     let far = Peer::start(|seen| match (seen.verb.as_str(), seen.method()) {

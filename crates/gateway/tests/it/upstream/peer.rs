@@ -52,8 +52,8 @@ pub(super) enum Reply {
     Status(u16, Vec<(&'static str, String)>, String),
     /// 200 with a stream of events, written by the test; what it leaves open is cut.
     Events(Writing),
-    /// Whatever bytes.
-    Raw(Vec<u8>),
+    /// Whatever the test writes, head and all, at its own pace; then the connection is closed.
+    Raw(Writing),
     /// Nothing, for as long as the other side waits.
     Hang,
     /// The connection is closed without an answer.
@@ -63,6 +63,11 @@ pub(super) enum Reply {
 impl Reply {
     pub(super) fn status(status: u16) -> Self {
         Self::Status(status, Vec::new(), String::new())
+    }
+
+    /// Answers with these bytes.
+    pub(super) fn bytes(bytes: Vec<u8>) -> Self {
+        Self::Raw(Box::new(move |to: &mut dyn Write| to.write_all(&bytes)))
     }
 }
 
@@ -296,8 +301,8 @@ impl Shared {
                 writing(to)?;
                 return Ok(false);
             }
-            Reply::Raw(bytes) => {
-                to.write_all(&bytes)?;
+            Reply::Raw(writing) => {
+                writing(to)?;
                 to.flush()?;
                 return Ok(false);
             }
@@ -333,7 +338,7 @@ fn write_head(
 }
 
 /// Reads one request; nothing at the end of the connection.
-fn request(from: &mut impl BufRead) -> io::Result<Option<Seen>> {
+pub(super) fn request(from: &mut impl BufRead) -> io::Result<Option<Seen>> {
     let mut line = String::new();
     if from.read_line(&mut line)? == 0 {
         return Ok(None);

@@ -24,10 +24,32 @@ impl SsePeer {
 
     /// Starts a server where another was.
     pub(super) fn at(address: SocketAddr, place: &str) -> Self {
+        Self::open(address, place, |_| None)
+    }
+
+    /// Starts a server that answers what the test wants otherwise: what is JSON, on the stream.
+    pub(super) fn with(otherwise: impl Fn(&Seen) -> Option<Reply> + Send + Sync + 'static) -> Self {
+        Self::open(held_port(), "/message", otherwise)
+    }
+
+    fn open(
+        address: SocketAddr,
+        place: &str,
+        otherwise: impl Fn(&Seen) -> Option<Reply> + Send + Sync + 'static,
+    ) -> Self {
         let streams = Streams::default();
         let (open, place) = (Arc::clone(&streams), place.to_owned());
-        let peer = Peer::again(address, move |seen| handle(seen, &open, &place));
+        let peer = Peer::again(address, move |seen| {
+            handle(seen, &open, &place, otherwise(seen))
+        });
         Self { peer, streams }
+    }
+
+    /// Says that it is still there, and no more.
+    pub(super) fn comment(&self) {
+        if let Some(stream) = self.streams.lock().unwrap().last() {
+            drop(stream.send(Some(": still here\n\n".to_owned())));
+        }
     }
 
     /// Ends every stream in the proper way.
@@ -38,33 +60,46 @@ impl SsePeer {
     }
 }
 
-fn handle(seen: &Seen, streams: &Streams, place: &str) -> Reply {
+fn handle(seen: &Seen, streams: &Streams, place: &str, otherwise: Option<Reply>) -> Reply {
     if seen.verb == "GET" {
-        let (sender, events) = channel();
-        streams.lock().unwrap().push(sender);
-        let first = format!("event: endpoint\ndata: {place}\n\n");
-        return Reply::Events(Box::new(move |to: &mut dyn Write| {
-            event(to, &first)?;
-            event(to, ": keep alive\n\n")?;
-            while let Ok(Some(next)) = events.recv() {
-                event(to, &next)?;
-            }
-            finish(to)
-        }));
+        return otherwise.unwrap_or_else(|| stream(streams, place));
     }
-    if !seen.path.starts_with("/message") {
-        return Reply::status(404);
-    }
-    let answer = match legacy(seen) {
-        Reply::Json(answer) => Some(answer.to_string()),
-        Reply::Status(200, _, answer) => Some(answer),
-        Reply::Status(..) | Reply::Events(_) | Reply::Raw(_) | Reply::Hang | Reply::Cut => None,
+    // Who stands for a proxy is asked for whole URLs.
+    let path = seen.path.trim_start_matches("http://far.example");
+    let answer = match otherwise {
+        Some(Reply::Json(answer)) => Some(answer.to_string()),
+        Some(reply) => return reply,
+        None if !path.starts_with("/message") => return Reply::status(404),
+        None => match legacy(seen) {
+            Reply::Json(answer) => Some(answer.to_string()),
+            Reply::Status(200, _, answer) => Some(answer),
+            Reply::Status(..) | Reply::Events(_) | Reply::Raw(_) | Reply::Hang | Reply::Cut => None,
+        },
     };
     if let Some(answer) = answer {
-        let text = format!("event: message\ndata: {answer}\n\n");
-        if let Some(stream) = streams.lock().unwrap().last() {
-            drop(stream.send(Some(text)));
-        }
+        tell(streams, &answer);
     }
     Reply::Status(202, Vec::new(), "Accepted".to_owned())
+}
+
+/// Opens a stream that names the place to post to.
+fn stream(streams: &Streams, place: &str) -> Reply {
+    let (sender, events) = channel();
+    streams.lock().unwrap().push(sender);
+    let first = format!("event: endpoint\ndata: {place}\n\n");
+    Reply::Events(Box::new(move |to: &mut dyn Write| {
+        event(to, &first)?;
+        event(to, ": keep alive\n\n")?;
+        while let Ok(Some(next)) = events.recv() {
+            event(to, &next)?;
+        }
+        finish(to)
+    }))
+}
+
+/// Sends a message on the newest stream.
+fn tell(streams: &Streams, message: &str) {
+    if let Some(stream) = streams.lock().unwrap().last() {
+        drop(stream.send(Some(format!("event: message\ndata: {message}\n\n"))));
+    }
 }
