@@ -187,7 +187,7 @@ impl HttpError {
     /// Classes what the HTTP client says.
     pub(super) fn of(origin: &str, error: &reqwest::Error, connect: Duration) -> Self {
         let origin = origin.to_owned();
-        let mut why = String::new();
+        let (mut why, mut in_tunnel) = (String::new(), false);
         let mut link: Option<&(dyn Error + 'static)> = Some(error);
         while let Some(cause) = link {
             if let Some(NotPublic { host, address }) = cause.downcast_ref() {
@@ -202,15 +202,17 @@ impl HttpError {
                 return Self::Tls { origin, why };
             }
             if let Some(io) = cause.downcast_ref::<io::Error>() {
-                if io.kind() == io::ErrorKind::ConnectionRefused {
+                let kind = innermost(io).kind();
+                if kind == io::ErrorKind::ConnectionRefused {
                     return Self::Refused { origin };
                 }
-                if io.kind() == io::ErrorKind::UnexpectedEof && error.is_connect() {
+                if is_end(kind) && error.is_connect() && !in_tunnel {
                     let why = "the server ended the connection in the middle of it".to_owned();
                     return Self::Tls { origin, why };
                 }
             }
             why = cause.to_string();
+            in_tunnel |= why.starts_with("tunnel error");
             link = cause.source();
         }
         let why = safe(why.as_bytes());
@@ -359,6 +361,25 @@ impl From<SignInError> for HttpError {
             needs_person: error.needs_person(),
         }
     }
+}
+
+/// Returns what went wrong at last; errors hide within one another.
+fn innermost(error: &io::Error) -> &io::Error {
+    match error.get_ref().and_then(|within| within.downcast_ref()) {
+        Some(within) => innermost(within),
+        None => error,
+    }
+}
+
+/// Tells whether the other side has ended a connection; with what we said unread, that is a reset.
+fn is_end(kind: io::ErrorKind) -> bool {
+    matches!(
+        kind,
+        io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+    )
 }
 
 /// Returns what TLS has against a connection; its errors hide within one another.

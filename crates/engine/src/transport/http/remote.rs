@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use gantry_model::spec::RemoteLaunch;
 use reqwest::header::{
-    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
-    WWW_AUTHENTICATE,
+    ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+    LOCATION, RETRY_AFTER, TRANSFER_ENCODING, WWW_AUTHENTICATE,
 };
 use reqwest::{Client, Method, Response, StatusCode};
 use url::Url;
@@ -211,7 +211,15 @@ impl Remote {
             .body(asking.body.clone());
         let sent = request.send().await;
         let proxy = self.proxy.as_deref();
-        sent.map_err(|error| HttpError::of(&self.origin, &error, CONNECT).on_the_way(proxy))
+        let response =
+            sent.map_err(|error| HttpError::of(&self.origin, &error, CONNECT).on_the_way(proxy))?;
+        // What ends in two ways is not read, so that its connection is not used again. fault H11
+        let headers = response.headers();
+        if headers.contains_key(TRANSFER_ENCODING) && headers.contains_key(CONTENT_LENGTH) {
+            let why = "the answer says in two ways where it ends";
+            return Err(HttpError::cut(&self.origin, why));
+        }
+        Ok(response)
     }
 
     /// Judges where a request goes: the origin only, and no address that was not named.
