@@ -35,6 +35,14 @@ impl Holdings {
         }
     }
 
+    /// Takes what one gateway held at rest as what another, which never rests, may hold.
+    pub(crate) fn but_of(self, other: &Gantry) -> Self {
+        Self {
+            pid: other.pid,
+            ..self
+        }
+    }
+
     /// Asserts that it holds no more than it did, and never needed more than so many MiB beyond it. One
     /// that has ended holds nothing.
     pub(crate) fn are_all(&self, room: u64) {

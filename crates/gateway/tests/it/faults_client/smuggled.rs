@@ -67,6 +67,8 @@ fn a_request_with_two_ends_is_refused_or_read_one_way_and_the_connection_closed(
         ("Transfer-Encoding : chunked\r\n".to_owned(), "400"),
         ("X: a\r\n Transfer-Encoding: chunked\r\n".to_owned(), "400"),
         ("X: a\rTransfer-Encoding: chunked\r\n".to_owned(), "400"),
+        // Lines that end with a line feed alone are lines, and say as much as any.
+        (format!("{length}X: a\nTransfer-Encoding: chunked\n"), "401"),
     ];
     for (framing, wanted) in rows {
         let said = exchanged(&rig, (post(&framing, pieces) + &hidden).as_bytes());

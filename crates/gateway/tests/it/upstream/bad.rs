@@ -1,19 +1,20 @@
 //! Far servers that answer badly, or not at all: each class of failure has its name, its bound and no
 //! effect beside itself.
 
-use std::io::Write;
+use std::io::{Read as _, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use gantry_testkit::Evilpeer;
 use gantry_testkit::wait::eventually;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::peer::{Peer, Reply, Seen, event, finish, held_port, legacy, modern};
+use super::scene::{Failed, Scene};
 use super::sse_peer::SsePeer;
 use super::{AUTHORITY, FAR, SECOND, code, echo, entry, gateway, with};
+use crate::faults_client::ROOM;
 use crate::harness::LONG;
 
 /// Starts a gateway whose far server cannot be reached, and returns what its status says.
@@ -23,24 +24,31 @@ pub(super) fn reason(entry: Value) -> String {
     status["reason"].as_str().unwrap().to_owned()
 }
 
-/// Starts a gateway whose far server answers calls like this, and returns the code of the error.
-pub(super) fn call(reply: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> (String, Value) {
-    let far = Peer::start(move |seen| match seen.method() {
-        "tools/call" => reply(seen),
-        _ => legacy(seen),
+/// How a far server answers calls.
+type Answers = Box<dyn Fn(&Seen) -> Reply + Send + Sync>;
+
+/// Starts a gateway with a far server for each of these, named so, which answers calls so; calls each,
+/// which must fail with this code, and returns what was said.
+fn fail(rows: Vec<(&'static str, &'static str, Answers)>, room: u64) -> Vec<Failed> {
+    let far = |(name, wanted, answers): (&'static str, &'static str, Answers)| {
+        let far = Peer::start(move |seen| match seen.method() {
+            "tools/call" => answers(seen),
+            _ => legacy(seen),
+        });
+        (name, wanted, far)
+    };
+    let far: Vec<_> = rows.into_iter().map(far).collect();
+    let entry = |(name, _, far): &(&'static str, _, Peer)| (*name, entry(&far.url("/mcp")));
+    let entries: Vec<_> = far.iter().map(entry).collect();
+    let scene = Scene::new(&entries);
+    let failed = far.iter().map(|(name, wanted, _)| {
+        let failed = scene.fails(name, "error", wanted);
+        assert!(failed.took < 8 * SECOND, "`{name}`: {:?}", failed.took);
+        failed
     });
-    let near = Evilpeer::new().name("near");
-    let gantry = gateway(entry(&far.url("/mcp")))
-        .server("near", &near)
-        .start();
-    gantry.wait_state(FAR, "ready", LONG);
-    gantry.wait_state("near", "ready", LONG);
-    let begun = Instant::now();
-    let error = echo(&gantry, "x").unwrap_err();
-    assert!(begun.elapsed() < 8 * SECOND, "{error}");
-    let neighbour = gantry.call("near__echo", json!({"text": "y"}));
-    assert!(neighbour["result"].is_object(), "{neighbour}");
-    (code(&error).to_owned(), error)
+    let failed = failed.collect();
+    scene.is_over(room);
+    failed
 }
 
 #[test]
@@ -51,14 +59,21 @@ fn what_cannot_be_connected_to_is_classed() {
     assert!(refused.contains("refused the connection"), "{refused}");
     let unknown = reason(entry("http://no-such-host.invalid/mcp"));
     assert!(unknown.contains("cannot be resolved"), "{unknown}");
-    let closing = TcpListener::bind("127.0.0.1:0").unwrap();
-    let place = closing.local_addr().unwrap();
-    std::thread::spawn(move || closing.incoming().take(20).for_each(drop));
-    let closed = reason(entry(&format!("https://{place}/mcp")));
-    assert!(
-        closed.contains("TLS") || closed.contains("cut") || closed.contains("reached"),
-        "{closed}"
-    );
+    // Closed in the middle of the handshake, with what we said read or unread.
+    for heard in [0, 1 << 10] {
+        let closing = TcpListener::bind("127.0.0.1:0").unwrap();
+        let place = closing.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for mut stream in closing.incoming().flatten() {
+                let mut hello = vec![0; heard];
+                drop(stream.read(&mut hello));
+            }
+        });
+        let closed = reason(entry(&format!("https://{place}/mcp")));
+        let why = "the server ended the connection in the middle of it";
+        let expected = format!("TLS with https://{place} failed: {why}; ");
+        assert!(closed.starts_with(&expected), "{heard}: {closed}");
+    }
 }
 
 #[test]
@@ -92,102 +107,90 @@ fn certificates_must_be_known_valid_and_of_that_name() {
 }
 
 #[test]
-fn an_answer_without_end_is_given_up() {
-    // fault H5
-    let (endless, error) = call(|_| {
-        let mut head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n\"".to_vec();
-        head.resize(head.len() + (9 << 20), b'x');
-        Reply::bytes(head)
-    });
-    assert_eq!(endless, "server.response_too_large", "{error}");
-    let (event_bomb, error) = call(|_| {
-        Reply::Events(Box::new(|to: &mut dyn Write| {
-            let line = format!("data: {}\n", "x".repeat(1 << 20));
-            (0..20).try_for_each(|_| event(to, &line))
-        }))
-    });
-    assert_eq!(event_bomb, "server.response_too_large", "{error}");
-}
-
-#[test]
-fn a_compressed_bomb_is_measured_when_it_is_unpacked() {
-    // fault H5: 64 MiB of zeros in 64 KiB.
-    let bomb = std::process::Command::new("sh")
-        .args(["-c", "head -c 67108864 /dev/zero | gzip -9"])
-        .output()
-        .unwrap()
-        .stdout;
-    assert!(bomb.len() < 1 << 20);
-    let (bombed, error) = call(move |_| {
-        let mut answer = format!(
-            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
-            bomb.len()
-        )
-        .into_bytes();
-        answer.extend_from_slice(&bomb);
-        Reply::bytes(answer)
-    });
-    assert_eq!(bombed, "server.response_too_large", "{error}");
-}
-
-#[test]
 fn what_is_no_answer_is_quoted_safely() {
     // fault H8
+    let json = || vec![("Content-Type", "application/json".to_owned())];
     let page = "<html>\u{1b}[31m`evil`".to_owned() + &"x".repeat(1000);
     let html = move |_: &Seen| {
-        Reply::Status(
-            200,
-            vec![("Content-Type", "text/html".to_owned())],
-            page.clone(),
-        )
+        let kind = vec![("Content-Type", "text/html".to_owned())];
+        Reply::Status(200, kind, page.clone())
     };
-    let (wrong, error) = call(html);
-    assert_eq!(wrong, "remote.content_type");
-    let message = error["message"].as_str().unwrap();
-    assert!(
-        message.contains("<html>") && message.len() < 400,
-        "{message}"
+    let foreign = |_: &Seen| Reply::Json(json!({"jsonrpc": "2.0", "id": "another", "result": {}}));
+    let class = "remote.content_type";
+    let failed = fail(
+        vec![
+            ("page", class, Box::new(html)),
+            ("taken", class, Box::new(|_| Reply::status(202))),
+            ("nothing", class, Box::new(|_| Reply::status(204))),
+            ("bare", class, Box::new(|_| Reply::status(200))),
+            (
+                "empty",
+                class,
+                Box::new(move |_| Reply::Status(200, json(), String::new())),
+            ),
+            (
+                "garbage",
+                class,
+                Box::new(move |_| Reply::Status(200, json(), "nonsense".to_owned())),
+            ),
+            ("foreign", class, Box::new(foreign)),
+        ],
+        ROOM,
     );
-    assert!(!message.contains('\u{1b}'), "{message}");
-    for status in [202, 204] {
-        let (nothing, error) = call(move |_| Reply::status(status));
-        assert_eq!(nothing, "remote.content_type", "{error}");
+    let told: Vec<&str> = failed.iter().map(Failed::message).collect();
+    let quoted = [
+        "<html>\u{fffd}[31m\u{fffd}evil",
+        "",
+        "",
+        "",
+        "",
+        "nonsense",
+        "{\"jsonrpc\":\"2.0\",\"id\":\"another\"",
+    ];
+    for (told, quoted) in told.iter().zip(quoted) {
+        assert!(
+            told.contains(&format!("where a message is expected: `{quoted}")),
+            "{told}"
+        );
+        assert!(told.len() < 400 && !told.contains('\u{1b}'), "{told}");
     }
-    let (garbage, _) = call(|_| {
-        Reply::Status(
-            200,
-            vec![("Content-Type", "application/json".to_owned())],
-            "nonsense".to_owned(),
-        )
-    });
-    assert_eq!(garbage, "remote.content_type");
-    let (foreign, _) =
-        call(|_| Reply::Json(json!({"jsonrpc": "2.0", "id": "another", "result": {}})));
-    assert_eq!(foreign, "remote.content_type");
+    assert!(
+        told[3].contains("answered 200 with `nothing` where"),
+        "{}",
+        told[3]
+    );
+    assert!(
+        told[4].contains("answered 200 with `application/json` where"),
+        "{}",
+        told[4]
+    );
 }
 
 #[test]
 fn statuses_have_their_meaning() {
     // fault H9
     let expected = [
-        (401, "remote.unauthorized"),
-        (403, "remote.forbidden"),
-        (405, "remote.method"),
-        (418, "remote.status"),
-        (429, "remote.limited"),
-        (500, "remote.failed"),
-        (503, "remote.failed"),
+        ("s401", 401, "remote.unauthorized"),
+        ("s403", 403, "remote.forbidden"),
+        ("s405", 405, "remote.method"),
+        ("s418", 418, "remote.status"),
+        ("s429", 429, "remote.limited"),
+        ("s500", 500, "remote.failed"),
+        ("s503", 503, "remote.failed"),
     ];
-    for (status, class) in expected {
+    let row = |(name, status, class)| {
         let later = ("Retry-After", "86400".to_owned());
-        let (found, error) =
-            call(move |_| Reply::Status(status, vec![later.clone()], String::new()));
-        assert_eq!(found, class, "{error}");
-        if status == 429 {
-            let message = error["message"].as_str().unwrap();
-            assert!(message.contains("for 1m"), "capped: {message}");
-        }
+        let answers = move |_: &Seen| Reply::Status(status, vec![later.clone()], String::new());
+        let answers: Answers = Box::new(answers);
+        (name, class, answers)
+    };
+    let failed = fail(expected.map(row).into(), ROOM);
+    for (failed, (_, status, _)) in failed.iter().zip(expected) {
+        let said = format!(" answered {status}: ");
+        assert!(failed.message().contains(&said), "{}", failed.error);
     }
+    let limited = failed[4].message();
+    assert!(limited.contains("for 1m"), "capped: {limited}");
 }
 
 #[test]
@@ -219,15 +222,17 @@ fn a_session_id_that_breaks_the_rules_is_refused() {
     });
     reason(entry(&far.url("/mcp")));
     // Changed in mid-session.
-    let (changed, error) = call(|seen| {
+    let changed = |seen: &Seen| {
         let answer = json!({"jsonrpc": "2.0", "id": seen.body["id"], "result": {}});
         let headers = vec![
             ("Content-Type", "application/json".to_owned()),
             ("Mcp-Session-Id", "another".to_owned()),
         ];
         Reply::Status(200, headers, answer.to_string())
-    });
-    assert_eq!(changed, "remote.session", "{error}");
+    };
+    let failed = fail(vec![("changed", "remote.session", Box::new(changed))], ROOM);
+    let told = failed[0].message();
+    assert!(told.contains("cannot go on: its id has changed"), "{told}");
 }
 
 #[test]
@@ -244,6 +249,22 @@ fn redirects_stay_at_home_and_so_do_secrets() {
         let told = reason(with(entry(&far.url("/mcp")), &secret));
         assert!(told.contains("is not followed"), "{told}");
         assert!(!told.contains("redirect-secret"));
+    }
+    assert!(elsewhere.seen().is_empty(), "{:?}", elsewhere.seen());
+    // Nor is one that leaves the encryption, at the same host.
+    for status in [307, 308] {
+        let to = target.clone();
+        let far = Peer::encrypted(include_str!("tls/good.pem"), move |_| {
+            Reply::Status(status, vec![("Location", to.clone())], String::new())
+        });
+        let secret = json!({"headers": {"Authorization": "Bearer redirect-secret"},
+            "ca_file": AUTHORITY});
+        let told = reason(with(entry(&far.url("/mcp")), &secret));
+        let expected = format!(
+            "{} leads on to `{target}`, which is not followed",
+            far.url("")
+        );
+        assert!(told.starts_with(&expected), "{told}");
     }
     assert!(elsewhere.seen().is_empty(), "{:?}", elsewhere.seen());
     // Within the origin a redirect that keeps the request is followed.

@@ -165,7 +165,7 @@ fn many_callers_at_the_moment_of_the_probe_are_one_connection() {
     });
     let herd = json!({"type": "http",
         "life": {"handshake": "20s", "probe": "20s", "health_every": "60s"},
-        "reconnect": {"first": "20ms", "longest": "50ms", "failures": 3, "away": "2s"}});
+        "reconnect": {"first": "20ms", "longest": "50ms", "failures": 3, "away": "10s"}});
     let gantry = gateway(with(entry(&far.url("/mcp")), &herd)).start();
     gantry.wait_status(FAR, LONG, |status| status["breaker"]["state"] == "open");
     assert_eq!(

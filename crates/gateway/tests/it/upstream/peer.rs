@@ -128,15 +128,7 @@ impl Peer {
         certificate: &str,
         handler: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
     ) -> Self {
-        let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
-        let key = PrivateKeyDer::from_pem_slice(include_bytes!("tls/server.key")).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let tls = rustls::ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
-            .unwrap();
+        let tls = tls(certificate);
         Self::at(address, Some(Arc::new(tls)), Box::new(handler))
     }
 
@@ -335,6 +327,19 @@ fn write_head(
     }
     to.write_all(head.as_bytes())?;
     to.flush()
+}
+
+/// Returns how a server with this certificate encrypts.
+pub(super) fn tls(certificate: &str) -> rustls::ServerConfig {
+    let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
+    let key = PrivateKeyDer::from_pem_slice(include_bytes!("tls/server.key")).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap()
 }
 
 /// Reads one request; nothing at the end of the connection.

@@ -31,18 +31,32 @@ pub(super) struct Failed {
 impl Scene {
     /// Starts a gateway with these far servers and waits until all are ready.
     pub(super) fn new(entries: &[(&str, Value)]) -> Self {
+        let gantry = Self::started(entries);
+        for (name, _) in entries {
+            gantry.wait_state(name, "ready", LONG);
+        }
+        let at_first = Holdings::of(&gantry);
+        Self { gantry, at_first }
+    }
+
+    /// Starts a gateway that never reaches a far server for long, so that it never rests either; what
+    /// it holds is what one holds that has only the neighbour.
+    pub(super) fn beside(entries: &[(&str, Value)]) -> Self {
+        let at_first = Holdings::of(&Self::started(&[]));
+        let gantry = Self::started(entries);
+        let at_first = at_first.but_of(&gantry);
+        Self { gantry, at_first }
+    }
+
+    fn started(entries: &[(&str, Value)]) -> Gantry {
         let near = Evilpeer::new().name("near");
         let mut gateway = Gantry::builder().server("near", &near);
         for (name, entry) in entries {
             gateway = gateway.entry(name, entry.clone());
         }
         let gantry = gateway.start();
-        for (name, _) in entries {
-            gantry.wait_state(name, "ready", LONG);
-        }
         gantry.wait_state("near", "ready", LONG);
-        let at_first = Holdings::of(&gantry);
-        Self { gantry, at_first }
+        gantry
     }
 
     /// Calls a far server, which must fail and leave one row with this status and code, and the
