@@ -106,3 +106,66 @@ fn without_progress_the_answer_is_one_document_unless_only_events_are_taken() {
     assert_eq!(events.next().unwrap()["error"]["code"], 5);
     assert!(events.next().is_none());
 }
+
+#[test]
+fn callers_with_one_token_hear_of_their_own_call_only() {
+    // fault A10
+    let gantry = Gantry::builder()
+        .server("old", &Evilpeer::new().era(Era::Legacy))
+        .server("new", &Evilpeer::new().era(Era::Modern))
+        .start();
+    for server in ["old", "new"] {
+        gantry.wait_state(server, "ready", LONG);
+        let (one, two) = (
+            Older::open(&gantry, "/mcp", "2025-06-18"),
+            Older::open(&gantry, "/mcp", "2025-11-25"),
+        );
+        let params = |steps: u64| {
+            json!({
+                "name": format!("{server}__slow"),
+                "arguments": {"ms": 2000, "progress": steps},
+                "_meta": {"progressToken": "shared"},
+            })
+        };
+        // Two sessions, one of them twice, and somebody without a session; all with one key.
+        let call = |session: &Older<'_>, id: u64, steps: u64| {
+            let message = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
+                "params": params(steps)});
+            (steps, session.posted(&message).open(&gantry))
+        };
+        let stateless = Posted::stateless(&gantry.agent, "tools/call", params(7)).open(&gantry);
+        let calls = [
+            call(&one, 1, 4),
+            call(&one, 2, 5),
+            call(&two, 1, 6),
+            (7, stateless),
+        ];
+        gantry.wait_status(server, LONG, |status| status["queue"]["in_flight"] == 4);
+        // What a client says of somebody's token is nobody's progress.
+        let told = json!({"jsonrpc": "2.0", "method": "notifications/progress",
+            "params": {"progressToken": "shared", "progress": 99, "total": 99}});
+        for session in [&one, &two] {
+            assert_eq!(session.posted(&told).send(&gantry).status, 202);
+        }
+        let bare = Posted::new(&gantry.agent, "/mcp", &told);
+        assert_eq!(bare.send(&gantry).status, 202);
+        for (steps, connection) in calls {
+            let mut events = Events::of(connection);
+            for step in 1..=steps {
+                let message = events.next().unwrap();
+                let wanted = json!({"progressToken": "shared", "progress": step, "total": steps,
+                    "message": format!("step {step} of {steps}")});
+                assert_eq!(message["params"], wanted, "{server}: {message:#}");
+            }
+            let answer = events.next().unwrap();
+            assert_eq!(
+                answer["result"]["content"][0]["text"], "slept 2000 ms",
+                "{server}: {answer:#}"
+            );
+            assert!(events.next().is_none(), "the stream ends with the answer");
+        }
+        let rows = gantry.audit_rows(&format!("server={server}"));
+        assert_eq!(rows.len(), 4);
+        assert!(rows.iter().all(|row| row["status"] == "ok"), "{rows:#?}");
+    }
+}

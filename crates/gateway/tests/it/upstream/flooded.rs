@@ -38,7 +38,7 @@ type Flood = fn() -> (Vec<u8>, Vec<u8>);
 const FLOODS: [(&str, Flood); 4] = [
     // A head that goes on for ever: one field after the other, 8 KiB each.
     ("continued", || {
-        let field = [&[0, 1, b'a', 0x7f, 0x81, 0x3e][..], &[b'x'; 8192]].concat();
+        let field = [&[0, 1, b'a', 0x7f, 0x81, 0x3f][..], &[b'x'; 8192]].concat();
         (frame(1, 0, 1, &[0x88]), frame(9, 0, 1, &field))
     }),
     ("reset", || (Vec::new(), frame(3, 0, 1, &[0, 0, 0, 8]))),
