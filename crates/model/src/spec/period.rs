@@ -119,6 +119,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_was_measured_is_shown_to_a_tenth_of_a_second() {
+        let shown = [
+            (7, "7ms"),
+            (983, "1s"),
+            (1_004, "1s"),
+            (1_449, "1400ms"),
+            (59_980, "1m"),
+        ];
+        for (ms, text) in shown {
+            let measured = Duration::from_millis(ms) + Duration::from_nanos(857_362);
+            assert_eq!(about(measured), text);
+        }
+    }
+
+    #[test]
     fn durations_survive_their_text() {
         for text in ["500ms", "30s", "2m", "1h", "1500ms", "90s"] {
             assert_eq!(show(parse(text).unwrap()), text);

@@ -237,18 +237,20 @@ impl HttpError {
     /// connected to.
     pub(super) fn on_the_way(self, proxy: Option<&str>) -> Self {
         let Some(proxy) = proxy else { return self };
-        let (origin, why) = match self {
-            Self::Refused { origin } => (origin, "refused the connection".to_owned()),
-            Self::Unreachable { origin, why } => (origin, format!("cannot be passed: {why}")),
-            Self::Silent {
-                origin,
-                what: NO_CONNECTION,
-                after,
-            } => {
-                let after = period::show(after);
-                (origin, format!("{NO_CONNECTION} within {after}"))
-            }
-            other => return other,
+        let (origin, why) = if let Self::Refused { origin } = self {
+            (origin, "refused the connection".to_owned())
+        } else if let Self::Unreachable { origin, why } = self {
+            (origin, format!("cannot be passed: {why}"))
+        } else if let Self::Silent {
+            origin,
+            what: NO_CONNECTION,
+            after,
+        } = self
+        {
+            let after = period::show(after);
+            (origin, format!("{NO_CONNECTION} within {after}"))
+        } else {
+            return self;
         };
         let proxy = proxy.to_owned();
         Self::Proxy { proxy, origin, why }
@@ -477,5 +479,27 @@ mod tests {
         let quoted = safe(page.as_bytes());
         assert!(quoted.starts_with("<html> "));
         assert!(quoted.len() <= 210 && !quoted.contains(['\n', '\x1b', '`']));
+    }
+
+    #[test]
+    fn with_a_proxy_on_the_way_it_is_the_proxy_that_is_not_reached() {
+        // row 3.1
+        let origin = || "https://far.example".to_owned();
+        let told = |error: HttpError| error.on_the_way(Some("http://proxy:1")).to_string();
+        let refused = told(HttpError::Refused { origin: origin() });
+        let expected =
+            "the proxy http://proxy:1 on the way to https://far.example refused the connection";
+        assert_eq!(refused, expected);
+        let silent = |what| HttpError::Silent {
+            origin: origin(),
+            what,
+            after: Duration::from_secs(5),
+        };
+        assert!(told(silent(NO_CONNECTION)).ends_with("far.example took no connection within 5s"));
+        // What happened behind it is not its fault.
+        let behind = silent("did not answer");
+        assert_eq!(told(behind.clone()), behind.to_string());
+        let refused = HttpError::Refused { origin: origin() };
+        assert_eq!(refused.clone().on_the_way(None), refused);
     }
 }

@@ -12,6 +12,7 @@ use super::peer::{
 };
 use super::sse_peer::SsePeer;
 use super::{FAR, SECOND, code, echo, entry, gateway, with};
+use crate::faults_client::Posted;
 use crate::harness::LONG;
 
 #[test]
@@ -303,4 +304,29 @@ fn a_call_is_taken_back_in_the_words_of_its_era() {
         // The server is not held to be gone for it.
         assert_eq!(gantry.status(FAR)["state"], "ready", "{era}");
     }
+}
+
+#[test]
+fn what_a_client_says_of_progress_or_cancels_without_a_call_is_not_passed_on() {
+    // fault A10
+    let far = Peer::start(legacy);
+    let gantry = gateway(entry(&far.url("/mcp"))).start();
+    gantry.wait_state(FAR, "ready", LONG);
+    let said = [
+        (
+            "notifications/progress",
+            json!({"progressToken": 1, "progress": 9}),
+        ),
+        ("notifications/cancelled", json!({"requestId": 1})),
+    ];
+    for (method, params) in &said {
+        let told = json!({"jsonrpc": "2.0", "method": method, "params": params});
+        let taken = Posted::new(&gantry.agent, "/mcp", &told).send(&gantry);
+        assert_eq!(taken.status, 202, "{method}");
+    }
+    assert_eq!(echo(&gantry, "x"), Ok("x".to_owned()));
+    for (method, _) in said {
+        assert!(far.asked(method).is_empty(), "{method}");
+    }
+    assert_eq!(gantry.audit_rows("").len(), 1);
 }

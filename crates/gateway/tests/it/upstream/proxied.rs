@@ -120,26 +120,28 @@ fn carry(mut from: &TcpStream, mut to: &TcpStream) -> io::Result<()> {
 fn https_goes_through_a_tunnel_that_learns_no_more_than_the_host() {
     // row 3.1
     let far = Peer::encrypted(include_str!("tls/far.pem"), legacy);
-    let proxy = Tunnels::to(far.address);
-    let members = json!({"ca_file": CERTIFICATE, "type": "http",
-        "headers": {"Authorization": "Bearer far-secret"}});
-    let gantry = gateway(behind(proxy.address, "https://far.example/mcp", &members)).start();
-    gantry.wait_state(FAR, "ready", LONG);
-    assert_eq!(echo(&gantry, "through"), Ok("through".to_owned()));
-    for seen in proxy.asked.lock().unwrap().iter() {
-        assert_eq!(
-            (seen.verb.as_str(), seen.path.as_str()),
-            ("CONNECT", "far.example:443")
-        );
-        assert_eq!(seen.header("proxy-authorization"), Some(LOGIN));
-        assert_eq!(seen.header("authorization"), None, "{seen:?}");
+    let sse = SsePeer::encrypted(include_str!("tls/far.pem"));
+    for (far, kind, path) in [(&far, "http", "/mcp"), (&sse.peer, "sse", "/sse")] {
+        let proxy = Tunnels::to(far.address);
+        let members = json!({"ca_file": CERTIFICATE, "type": kind,
+            "headers": {"Authorization": "Bearer far-secret"}});
+        let url = format!("https://far.example{path}");
+        let gantry = gateway(behind(proxy.address, &url, &members)).start();
+        gantry.wait_state(FAR, "ready", LONG);
+        assert_eq!(echo(&gantry, "through"), Ok("through".to_owned()), "{kind}");
+        for seen in proxy.asked.lock().unwrap().iter() {
+            let asked = (seen.verb.as_str(), seen.path.as_str());
+            assert_eq!(asked, ("CONNECT", "far.example:443"));
+            assert_eq!(seen.header("proxy-authorization"), Some(LOGIN));
+            assert_eq!(seen.header("authorization"), None, "{seen:?}");
+        }
+        // And the server behind it does not learn the proxy's login.
+        for seen in far.seen() {
+            assert_eq!(seen.header("proxy-authorization"), None, "{seen:?}");
+            assert_eq!(seen.header("authorization"), Some("Bearer far-secret"));
+        }
+        login_is_hidden(&gantry, proxy.address);
     }
-    // And the server behind it does not learn the proxy's login.
-    for seen in far.seen() {
-        assert_eq!(seen.header("proxy-authorization"), None, "{seen:?}");
-        assert_eq!(seen.header("authorization"), Some("Bearer far-secret"));
-    }
-    login_is_hidden(&gantry, proxy.address);
     // The certificate is the server's, not the proxy's, to show.
     let other = Peer::encrypted(include_str!("tls/other-name.pem"), legacy);
     let proxy = Tunnels::to(other.address);

@@ -12,6 +12,9 @@ use super::sse_peer::SsePeer;
 use super::{FAR, SECOND, code, echo, entry, gateway, listed, with};
 use crate::harness::{Gantry, LONG};
 
+/// How a server of one era answers.
+type Answers = fn(&Seen) -> Reply;
+
 #[test]
 fn sse_gets_the_configured_headers_and_posts_where_it_is_told() {
     // rows 0.6, 2.2, 2.3
@@ -146,7 +149,7 @@ fn who_says_nothing_else_waits_a_minute_after_three_failed_connects() {
 #[test]
 fn a_server_that_stops_answering_is_disconnected_and_reached_again() {
     // rows 2.11, 2.12: asked in the words of its era
-    let eras: [(&str, fn(&Seen) -> Reply); 2] = [("ping", legacy), ("server/discover", modern)];
+    let eras: [(&str, Answers); 2] = [("ping", legacy), ("server/discover", modern)];
     for (question, answers) in eras {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);

@@ -16,6 +16,9 @@ use super::{SECOND, code, entry, gateway, with};
 use crate::faults_client::ROOM;
 use crate::harness::LONG;
 
+/// How a server answers in its own time.
+type Slowly = fn() -> Reply;
+
 /// How long a call may take in these tests, unless the server says that it goes on.
 const DEADLINE: Duration = Duration::from_secs(2);
 /// How often something trickles in.
@@ -41,7 +44,7 @@ fn calm(url: &str) -> Value {
 }
 
 /// Answers calls like this, and everything else as it should be.
-fn slow_to_call(reply: fn() -> Reply) -> Peer {
+fn slow_to_call(reply: Slowly) -> Peer {
     Peer::start(move |seen| match seen.method() {
         "tools/call" => reply(),
         _ => legacy(seen),
@@ -51,7 +54,7 @@ fn slow_to_call(reply: fn() -> Reply) -> Peer {
 #[test]
 fn whatever_trickles_in_a_call_ends_at_its_deadline() {
     // faults H2, H7
-    let slow: [(&str, fn() -> Reply); 5] = [
+    let slow: [(&str, Slowly); 5] = [
         ("silent", || Reply::Hang),
         ("head", || {
             Reply::Raw(Box::new(|to: &mut dyn Write| {

@@ -32,6 +32,16 @@ impl SsePeer {
         Self::open(held_port(), "/message", otherwise)
     }
 
+    /// Starts a server with a certificate.
+    pub(super) fn encrypted(certificate: &str) -> Self {
+        let streams = Streams::default();
+        let open = Arc::clone(&streams);
+        let peer = Peer::encrypted(certificate, move |seen| {
+            handle(seen, &open, "/message", None)
+        });
+        Self { peer, streams }
+    }
+
     fn open(
         address: SocketAddr,
         place: &str,
