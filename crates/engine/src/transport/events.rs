@@ -62,6 +62,11 @@ impl Events {
         }
     }
 
+    /// Keeps at most so many bytes of each event from now on.
+    pub(crate) fn bound(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
     /// Takes what has arrived.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);

@@ -26,6 +26,8 @@ const OPENING: Duration = Duration::from_secs(30);
 const POSTING: Duration = Duration::from_secs(30);
 /// The longest event, after decompression. fault H5
 const LONGEST_EVENT: usize = 16 << 20;
+/// The longest event before messages may be posted, which names a place and no more. fault H5
+const LONGEST_PLACE: usize = 64 << 10;
 
 /// An open link to a server over HTTP with SSE.
 pub(crate) struct Session<R> {
@@ -111,7 +113,7 @@ impl<R: Replies> Session<R> {
         if !response.status().is_success() || Content::of(&response) != Content::Events {
             return Err(self.remote.unusable(response).await);
         }
-        let mut events = Events::new(LONGEST_EVENT);
+        let mut events = Events::new(LONGEST_PLACE);
         let first = tokio::time::timeout(OPENING, self.first(&mut response, &mut events)).await;
         let silent = |_| HttpError::Silent {
             origin: self.remote.origin.clone(),
@@ -120,6 +122,7 @@ impl<R: Replies> Session<R> {
         };
         let place = self.remote.place(&first.map_err(silent)??)?;
         drop(self.place.set(place));
+        events.bound(LONGEST_EVENT);
         Ok((response, events))
     }
 
