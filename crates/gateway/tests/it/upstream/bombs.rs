@@ -11,6 +11,8 @@ use super::peer::{Peer, Reply, Seen, event, legacy};
 use super::scene::{Failed, Scene};
 use super::sse_peer::SsePeer;
 use super::{SECOND, entry, with};
+use crate::faults_client;
+use crate::harness::LONG;
 
 /// What the gateway may need for one answer of 8 MiB, or one event of 16: that much, the same again
 /// while the room for it doubles, and what lies in between.
@@ -115,9 +117,7 @@ fn an_event_over_sixteen_mib_ends_an_sse_stream() {
         "{told}"
     );
     // The next stream is another one.
-    scene
-        .gantry
-        .wait_state("far", "ready", crate::harness::LONG);
+    scene.gantry.wait_state("far", "ready", LONG);
     assert_eq!(scene.gantry.status("far")["restart_count"], 1);
 }
 
@@ -136,13 +136,12 @@ fn a_place_to_post_to_without_end_is_given_up() {
         "far",
         with(entry(&far.peer.url("/sse")), &json!({"type": "sse"})),
     )]);
-    let status = scene
-        .gantry
-        .wait_state("far", "failed", crate::harness::LONG);
+    let status = scene.gantry.wait_state("far", "failed", LONG);
     let told = status["reason"].as_str().unwrap();
     assert!(
         told.contains("cannot go on: its event has no end"),
         "{told}"
     );
-    scene.is_over(ROOM);
+    // A place is short, so that little is read of it.
+    scene.is_over(faults_client::ROOM);
 }

@@ -184,7 +184,13 @@ struct Full {
 
 impl Full {
     fn at(address: SocketAddr) -> Self {
-        let listener = TcpListener::bind(address).unwrap();
+        // Where another was, its listener may take a moment to go.
+        let mut listener = None;
+        eventually(5 * SECOND, || {
+            listener = TcpListener::bind(address).ok();
+            listener.is_some()
+        });
+        let listener = listener.unwrap();
         // The kernel takes one more than the queue is long; beyond that, it lets the knocks fall.
         rustix::net::listen(&listener, 0).unwrap();
         let mut waiting = Vec::new();
