@@ -11,10 +11,10 @@ use gantry_testkit::wait::eventually;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::peer::{Peer, Reply, Seen, event, finish, held_port, legacy, modern};
+use super::peer::{Peer, Reply, Seen, event, finish, legacy, modern};
 use super::sse_peer::SsePeer;
 use super::{FAR, SECOND, code, echo, entry, gateway, with};
-use crate::harness::LONG;
+use crate::harness::{LONG, held_port};
 
 const AUTHORITY: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
