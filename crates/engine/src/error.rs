@@ -219,6 +219,10 @@ pub enum CallError {
     Panicked,
 }
 
+fn more_about(server: &ServerName) -> String {
+    format!("`gantry status {server}` and `gantry logs {server}` say more")
+}
+
 fn next_try_text(next_try: Option<Duration>) -> String {
     next_try.map_or(String::new(), |wait| {
         let seconds = wait.as_secs_f64();
@@ -299,14 +303,30 @@ impl Diagnose for CallError {
             Self::Busy { retry_after, .. } => {
                 Some(format!("try again in {}", period::show(*retry_after)))
             }
+            // Models read these two: whether and when to retry, and what else to do. row 3.4
             Self::Timeout { .. } => Some(
-                "the server may still be working; retry only if the tool is safe to repeat".into(),
+                "the server may still be working; retry only if the tool is safe to repeat, otherwise \
+                 go on without it"
+                    .into(),
             ),
             Self::Exited { .. } => {
                 Some("it is not known whether the call took effect; nothing was retried".into())
             }
-            Self::Down { server, .. } | Self::NotReading { server } => Some(format!(
-                "`gantry status {server}` and `gantry logs {server}` say more"
+            Self::Down {
+                server, next_try, ..
+            } => {
+                let when = match next_try {
+                    Some(_) => "after its next try",
+                    None => "when it runs again",
+                };
+                Some(format!(
+                    "retry {when}, or go on without it; {}",
+                    more_about(server)
+                ))
+            }
+            Self::NotReading { server } => Some(format!(
+                "retry later, or go on without it; {}",
+                more_about(server)
             )),
             Self::Remote { error, .. } => error.hint(),
             Self::TooMuchHeld {

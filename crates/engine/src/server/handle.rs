@@ -198,8 +198,17 @@ impl ServerHandle {
         }
     }
 
-    /// Returns how many calls there are on the live link.
+    /// Returns how many calls there are on the server, those on its further lives with them.
     pub(crate) fn queue(&self) -> QueueView {
+        let mut queue = self.own_queue();
+        let (in_flight, waiting) = self.profiles.calls();
+        queue.in_flight += in_flight;
+        queue.waiting += waiting;
+        queue
+    }
+
+    /// Returns how many calls there are on the live link.
+    pub(crate) fn own_queue(&self) -> QueueView {
         match &*self.live.borrow() {
             Live::Ready(link) => link.queue(),
             Live::Cold | Live::Starting | Live::Down(..) => QueueView {

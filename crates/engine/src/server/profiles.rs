@@ -211,6 +211,15 @@ impl Profiles {
         handle
     }
 
+    /// Returns how many calls of all lives are in flight, and how many wait for a lane of theirs.
+    pub(crate) fn calls(&self) -> (usize, usize) {
+        let lives: Vec<ServerHandle> = self.lock().all().cloned().collect();
+        lives.iter().fold((0, 0), |(in_flight, waiting), life| {
+            let queue = life.own_queue();
+            (in_flight + queue.in_flight, waiting + queue.waiting)
+        })
+    }
+
     /// Ends all lives; they begin anew when they are needed.
     pub(crate) fn end_all(&self) {
         for handle in self.lock().drain() {

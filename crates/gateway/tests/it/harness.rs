@@ -5,6 +5,7 @@
 mod boot;
 mod http;
 mod mcp;
+mod ports;
 mod programs;
 mod servers;
 
@@ -21,6 +22,7 @@ use tempfile::TempDir;
 pub(crate) use boot::Builder;
 pub(crate) use http::{Answer, Connection};
 pub(crate) use mcp::{Session, modern};
+pub(crate) use ports::held_port;
 pub(crate) use programs::{NOBODY, Programs, needs_root};
 pub(crate) use servers::{entry, scaled};
 

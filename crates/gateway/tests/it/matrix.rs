@@ -1,12 +1,13 @@
 //! Every generation of clients before every kind of server, one table of what works and what is
-//! declined; `docs/compatibility.md` shows it.
+//! declined; `docs/compatibility.md` shows it. Each cell is tried while a second client of other
+//! capabilities has a call on the same server.
 
+mod beside;
 mod client;
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
-use std::thread;
 use std::time::Duration;
 
 use gantry_testkit::journal::Journal;
@@ -19,6 +20,9 @@ use crate::harness::{Gantry, LONG, entry};
 
 /// What is listened to.
 const WATCHED: &str = "test://static-text";
+
+/// What clients call their progress.
+const TOKEN: &str = "t";
 
 /// A generation of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -202,6 +206,23 @@ impl Rig {
         Journal::read(&self.folder.path().join("journal")).unwrap()
     }
 
+    /// Tries one cell beside a second client and says what came of it.
+    fn try_beside(&self, generation: Generation, feature: Feature, name: &str) -> Cell {
+        let trying = || self.try_out(generation, feature);
+        match feature {
+            Feature::Elicitation | Feature::Sampling => self.beside_a_question(generation, trying),
+            Feature::List
+            | Feature::Call
+            | Feature::Progress
+            | Feature::Cancel
+            | Feature::Error
+            | Feature::Resource
+            | Feature::Prompt
+            | Feature::ListChange
+            | Feature::Subscription => self.beside_a_slow_call(generation, name, trying),
+        }
+    }
+
     /// Tries one cell and says what came of it.
     fn try_out(&self, generation: Generation, feature: Feature) -> Cell {
         let able = || Client::able(&self.doing, generation);
@@ -219,12 +240,16 @@ impl Rig {
             Feature::Progress => {
                 let arguments = json!({"ms": 90, "progress": 2});
                 let params = json!({
-                    "name": "s__slow", "arguments": arguments, "_meta": {"progressToken": "t"},
+                    "name": "s__slow", "arguments": arguments, "_meta": {"progressToken": TOKEN},
                 });
                 let heard = able().ask("tools/call", params);
                 let steps = heard.words.iter().map(|word| &word["params"]);
-                let steps: Vec<_> = steps.filter(|step| step["progressToken"] == "t").collect();
-                assert_eq!(steps.len(), 2, "{:#?}", heard.words);
+                let steps = steps.filter(|step| step["progressToken"] == TOKEN);
+                let steps: Vec<_> = steps
+                    .map(|step| (&step["progress"], &step["total"]))
+                    .collect();
+                let wanted = [(&json!(1), &json!(2)), (&json!(2), &json!(2))];
+                assert_eq!(steps, wanted, "{:#?}", heard.words);
                 works(&heard.answer, "slept 90 ms")
             }
             Feature::Cancel => {
@@ -267,8 +292,18 @@ impl Rig {
                 assert_eq!(message["content"]["text"], "Say hello.", "{answer:#}");
                 Cell::Works
             }
-            Feature::Elicitation => self.asked(generation, "s__test_elicitation", "message"),
-            Feature::Sampling => self.asked(generation, "s__test_sampling", "prompt"),
+            Feature::Elicitation => self.asked(
+                generation,
+                "s__test_elicitation",
+                "message",
+                "elicitation/create",
+            ),
+            Feature::Sampling => self.asked(
+                generation,
+                "s__test_sampling",
+                "prompt",
+                "sampling/createMessage",
+            ),
             Feature::ListChange => {
                 let mut client = able();
                 client.listen(WATCHED);
@@ -300,28 +335,30 @@ impl Rig {
         Client::connect(&self.doing, generation, json!({}))
     }
 
-    /// Calls a tool that asks its client something, while a client that cannot is in flight too.
-    fn asked(&self, generation: Generation, tool: &str, argument: &str) -> Cell {
-        thread::scope(|scope| {
-            let unable = scope.spawn(|| {
-                let mut unable = Client::connect(&self.asking, generation, json!({}));
-                let heard = unable.call("s__test_tool_with_progress", json!({}));
-                works(&heard.answer, "Tool with progress");
-                let refused = unable.call(tool, json!({argument: "?"})).answer;
-                assert_ne!(works_or(&refused, SAID), Cell::Works, "{refused:#}");
-            });
-            let mut client = Client::able(&self.asking, generation);
-            let answer = client.call(tool, json!({argument: "?"})).answer;
-            unable.join().unwrap();
-            works_or(&answer, SAID)
-        })
+    /// Calls a tool that asks its client something: by a client that cannot answer, and by one that
+    /// can if its generation knows the question at all.
+    fn asked(&self, generation: Generation, tool: &str, argument: &str, question: &str) -> Cell {
+        let mut unable = Client::connect(&self.asking, generation, json!({}));
+        let refused = unable.call(tool, json!({argument: "?"}));
+        let found = works_or(&refused.answer, SAID);
+        assert_ne!(found, Cell::Works, "{:#}", refused.answer);
+        assert!(refused.asked.is_empty(), "{:?}", refused.asked);
+        let heard = Client::able(&self.asking, generation).call(tool, json!({argument: "?"}));
+        let found = works_or(&heard.answer, SAID);
+        match found {
+            Cell::Works => assert_eq!(heard.asked, [question]),
+            Cell::ToolDeclines | Cell::Declines(_) => {
+                assert!(heard.asked.is_empty(), "{:?}", heard.asked)
+            }
+        }
+        found
     }
 
     fn check(&self) {
         let mut wrong = String::new();
         for generation in Generation::ALL {
             for (feature, name) in Feature::ALL {
-                let found = self.try_out(generation, feature);
+                let found = self.try_beside(generation, feature, name);
                 let promised = promised(generation, self.upstream, feature);
                 if found != promised {
                     let version = generation.version();

@@ -1,17 +1,22 @@
-//! Must show 3 of the surfaces: clients of other makers, over HTTP and over `gantry stdio`, each doing
-//! everything: list, call, error, progress, cancel, resource, prompt.
+//! Must show 3 of the surfaces and 4 of the upstreams: clients of other makers, over HTTP, HTTP+SSE and
+//! `gantry stdio`, each doing everything: list, call, error, progress, cancel, resource, prompt; before
+//! our own peer and before servers of other makers.
 //!
 //! The Python clients tell one story (`clients/story.py`); the Inspector is asked step by step.
 
 mod adk;
 mod inspector;
+mod others;
+mod plot;
 mod python;
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use gantry_testkit::Evilpeer;
 use gantry_testkit::wait::eventually;
 
+use self::plot::Plot;
 use crate::harness::{Gantry, PROGRAM};
 use crate::remote::Remote;
 
@@ -30,14 +35,21 @@ enum Behind {
     /// Our peer, over its pipes.
     Peer,
     /// A server of the Python SDK, over streamable HTTP.
-    Http,
+    PythonHttp,
     /// The same over HTTP+SSE.
-    Sse,
+    PythonSse,
+    /// The reference server for everything, over streamable HTTP.
+    EverythingHttp,
+    /// The same over HTTP+SSE.
+    EverythingSse,
 }
 
-/// A gateway with one server, `a`.
+/// A gateway with one server, `a`, before which stories are told one after the other.
 struct Stage {
     gantry: Gantry,
+    plot: Plot,
+    /// How many long calls were taken back so far.
+    taken_back: Cell<usize>,
     /// Ends after the gateway.
     _remote: Option<Remote>,
 }
@@ -50,8 +62,10 @@ impl Stage {
     fn before(behind: Behind) -> Self {
         let remote = match behind {
             Behind::Peer => None,
-            Behind::Http => Some(Remote::python("streamable-http")),
-            Behind::Sse => Some(Remote::python("sse")),
+            Behind::PythonHttp => Some(Remote::python("streamable-http")),
+            Behind::PythonSse => Some(Remote::python("sse")),
+            Behind::EverythingHttp => Some(Remote::everything("streamableHttp", Some("http"))),
+            Behind::EverythingSse => Some(Remote::everything("sse", Some("sse"))),
         };
         let gantry = match &remote {
             None => Gantry::builder().server("a", &Evilpeer::new()).start(),
@@ -60,6 +74,8 @@ impl Stage {
         gantry.wait_state("a", "ready", Duration::from_secs(60));
         Self {
             gantry,
+            plot: Plot::of(behind),
+            taken_back: Cell::new(0),
             _remote: remote,
         }
     }
@@ -81,15 +97,18 @@ impl Stage {
             .to_vec()
     }
 
-    /// Waits until the record says that the long call was taken back, and that nothing else was.
+    /// Waits until the record says that one more long call was taken back, and that nothing else was.
     fn was_cancelled(&self) {
+        let before = self.taken_back.get();
         let mut rows = Vec::new();
         let told = eventually(Duration::from_secs(20), || {
             rows = self.gantry.audit_rows("server=a&status=cancelled");
-            !rows.is_empty()
+            rows.len() > before
         });
         assert!(told.is_some(), "no call was taken back");
-        assert_eq!(rows.len(), 1, "{rows:#?}");
-        assert_eq!(rows[0]["tool"], "slow");
+        assert_eq!(rows.len(), before + 1, "{rows:#?}");
+        let long = Plot::own(self.plot.long.0);
+        assert!(rows.iter().all(|row| row["tool"] == long), "{rows:#?}");
+        self.taken_back.set(before + 1);
     }
 }

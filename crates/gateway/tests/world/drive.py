@@ -141,12 +141,13 @@ class Gateway:
         asked = urllib.request.Request(url, headers=headers, method=method)
         return json.load(urllib.request.urlopen(asked, timeout=PATIENCE))
 
-    def settled(self):
-        """Waits until the server is ready or a person must sign in."""
+    def settled(self, after=None):
+        """Waits until the server is ready or a person must sign in; with a moment, anew after that."""
 
         def state():
-            found = self.admin("GET", "")["state"]
-            return found if found in ("ready", "needs_sign_in") else None
+            found = self.admin("GET", "")
+            done = found["state"] in ("ready", "needs_sign_in") and found["since_ms"] != after
+            return found if done else None
 
         return wait(state)
 
@@ -162,14 +163,17 @@ class Gateway:
 
 def signed_in(gateway):
     """Signs in when that is needed, and again when more is needed; gives up after a few times."""
+    found = gateway.settled()
     for _ in range(SIGN_INS):
-        if gateway.settled() == "needs_sign_in":
+        if found["state"] == "needs_sign_in":
             gateway.sign_in()
-            time.sleep(0.5)
+            # Who is signed in is connected to anew.
+            found = gateway.settled(after=found["since_ms"])
             continue
         if not wants_more(gateway.client()):
             return
         gateway.sign_in()
+        found = gateway.settled()
 
 
 def wants_more(client):

@@ -1,25 +1,19 @@
 //! Servers of other makers that are reached over HTTP, each in both ways: the reference server for
-//! everything, whose tests are here, and one made with the Python SDK, which clients of other makers
-//! use in `clients`.
+//! everything and one made with the Python SDK. Clients of other makers use both in `clients`; here the
+//! first does its work before any client.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
 use gantry_testkit::wait::eventually;
 use serde_json::{Value, json};
 
-use crate::harness::Gantry;
+use crate::harness::{Gantry, held_port};
 use crate::parts::{Running, beside, part};
 
 /// The first start downloads the package.
 const FIRST_START: Duration = Duration::from_secs(180);
-
-/// Returns a port that is free now.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
 
 /// A server that runs, and the entry that a person would write for it.
 pub(crate) struct Remote {
@@ -29,15 +23,20 @@ pub(crate) struct Remote {
 
 impl Remote {
     /// Starts a program and waits until it listens; without a transport it must be found out.
-    fn start(command: &mut Command, port: u16, path: &str, transport: Option<&str>) -> Self {
+    fn start(
+        command: &mut Command,
+        address: SocketAddr,
+        path: &str,
+        transport: Option<&str>,
+    ) -> Self {
         let running = Running::start(command);
-        let listens = || TcpStream::connect(("127.0.0.1", port)).is_ok();
+        let listens = || TcpStream::connect(address).is_ok();
         assert!(
             eventually(FIRST_START, listens).is_some(),
             "{}",
             running.said()
         );
-        let mut entry = json!({"url": format!("http://127.0.0.1:{port}{path}")});
+        let mut entry = json!({"url": format!("http://{address}{path}")});
         if let Some(transport) = transport {
             entry["type"] = json!(transport);
         }
@@ -49,16 +48,29 @@ impl Remote {
 
     /// Starts a server of the Python SDK; `way` is `sse` or `streamable-http`.
     pub(crate) fn python(way: &str) -> Self {
-        let port = free_port();
+        let address = held_port();
         let mut command = Command::new(part("mcp-2/bin").join("python"));
         command
             .arg(beside("servers/remote.py"))
-            .args([way, &port.to_string()]);
+            .args([way, &address.port().to_string()]);
         let (path, transport) = match way {
             "sse" => ("/sse", "sse"),
             _ => ("/mcp", "http"),
         };
-        Self::start(&mut command, port, path, Some(transport))
+        Self::start(&mut command, address, path, Some(transport))
+    }
+
+    /// Starts the reference server for everything; `mode` is `sse` or `streamableHttp`.
+    pub(crate) fn everything(mode: &str, transport: Option<&str>) -> Self {
+        let address = held_port();
+        let mut command = Command::new("npx");
+        command.args(["-y", "@modelcontextprotocol/server-everything", mode]);
+        command.env("PORT", address.port().to_string());
+        let path = match mode {
+            "sse" => "/sse",
+            _ => "/mcp",
+        };
+        Self::start(&mut command, address, path, transport)
     }
 
     /// Puts a gateway before it.
@@ -75,12 +87,8 @@ fn text(answer: &Value) -> &str {
 }
 
 /// Has everything do its work; without a transport it must be found out.
-fn everything(mode: &str, path: &str, transport: Option<&str>) {
-    let port = free_port();
-    let mut command = Command::new("npx");
-    command.args(["-y", "@modelcontextprotocol/server-everything", mode]);
-    command.env("PORT", port.to_string());
-    let remote = Remote::start(&mut command, port, path, transport);
+fn everything(mode: &str, transport: Option<&str>) {
+    let remote = Remote::everything(mode, transport);
     let gantry = remote.before();
     let echoed = gantry.call("far__echo", json!({"message": "hello"}));
     assert_eq!(text(&echoed), "Echo: hello");
@@ -97,15 +105,15 @@ fn everything(mode: &str, path: &str, transport: Option<&str>) {
 
 #[test]
 fn everything_over_sse() {
-    everything("sse", "/sse", Some("sse"));
+    everything("sse", Some("sse"));
 }
 
 #[test]
 fn everything_over_sse_found_out() {
-    everything("sse", "/sse", None);
+    everything("sse", None);
 }
 
 #[test]
 fn everything_over_streamable_http() {
-    everything("streamableHttp", "/mcp", Some("http"));
+    everything("streamableHttp", Some("http"));
 }

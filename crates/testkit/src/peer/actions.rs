@@ -47,6 +47,11 @@ fn act(peer: &Arc<Peer>, call: &Call<'_>) -> Result<Outcome, String> {
         "slow" => {
             let total = Duration::from_millis(call.count("ms")?);
             let steps = call.arguments["progress"].as_u64().unwrap_or(0);
+            // What its schema does not tell: a file whose coming ends the wait.
+            if let Some(file) = call.arguments["until"].as_str() {
+                let result = text("waited");
+                return Ok(Outcome::Until(file.into(), steps, result));
+            }
             let result = text(&format!("slept {} ms", total.as_millis()));
             return Ok(Outcome::Progress(total, steps, result));
         }

@@ -1,6 +1,7 @@
 //! The course of a tool call: counted, recorded in the journal, then run, delayed, or left hanging.
 //! What a tool does is in `actions`. Entry point: [`call`].
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +31,12 @@ pub(crate) enum Outcome {
     After(Duration, Value),
     /// The same, with that many progress notifications on the way.
     Progress(Duration, u64, Value),
+    /// The result, once this file is there, with progress towards that number until then.
+    Until(PathBuf, u64, Value),
 }
+
+/// How often a call looks for the file it waits for.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Runs a call and returns whether faults bite on it.
 pub(crate) fn call(
@@ -93,6 +99,17 @@ pub(crate) fn call(
                 token: meta["progressToken"].clone(),
                 count,
                 pause: total / u32::try_from(count + 1).unwrap_or(u32::MAX),
+                until: None,
+            };
+            travel(Arc::clone(peer), ticket, journey, 0, result);
+        }
+        Outcome::Until(file, count, result) => {
+            let journey = Journey {
+                flight: peer.flights.depart(&ticket),
+                token: meta["progressToken"].clone(),
+                count,
+                pause: LOOK,
+                until: Some(file),
             };
             travel(Arc::clone(peer), ticket, journey, 0, result);
         }
@@ -139,6 +156,17 @@ struct Journey {
     token: Value,
     count: u64,
     pause: Duration,
+    /// Ends it, however many steps it was.
+    until: Option<PathBuf>,
+}
+
+impl Journey {
+    fn goes_on_after(&self, step: u64) -> bool {
+        match &self.until {
+            Some(file) => !file.exists(),
+            None => step < self.count,
+        }
+    }
 }
 
 /// Goes one step of a call with progress, and the rest later.
@@ -157,7 +185,7 @@ fn travel(peer: Arc<Peer>, ticket: Ticket, journey: Journey, step: u64, result: 
             .send(notification("notifications/progress", params));
     }
     let timer = Arc::clone(&peer.timer);
-    if step < journey.count {
+    if journey.goes_on_after(step) {
         timer.after(journey.pause, move || {
             travel(peer, ticket, journey, step + 1, result)
         });

@@ -128,6 +128,11 @@ impl<T> Pool<T> {
         });
     }
 
+    /// Returns the lives there are.
+    pub(super) fn all(&self) -> impl Iterator<Item = &T> {
+        self.lives.iter().map(|life| &life.what)
+    }
+
     fn life(&mut self, number: u64) -> Option<&mut Life<T>> {
         self.lives.iter_mut().find(|life| life.number == number)
     }

@@ -16,7 +16,7 @@ const SECOND: Duration = Duration::from_secs(1);
 #[test]
 fn the_time_of_a_call_stands_still_while_its_client_is_asked() {
     let gantry =
-        started(&json!({"calls": {"timeout": "1s", "timeout_max": "2s", "ask_timeout": "20s"}}));
+        started(&json!({"calls": {"timeout": "5s", "timeout_max": "6s", "ask_timeout": "40s"}}));
     let mut calls = Vec::new();
     for generation in BOTH {
         // Of different capabilities, so that none waits for another's lane.
@@ -32,7 +32,7 @@ fn the_time_of_a_call_stands_still_while_its_client_is_asked() {
         }
     }
     // A person thinks for longer than the call may take.
-    std::thread::sleep(3 * SECOND);
+    std::thread::sleep(7 * SECOND);
     for (client, waiting) in calls {
         assert_eq!(text(&client.go_on(waiting).answer), "LLM response: Paris");
     }
@@ -182,7 +182,7 @@ fn a_call_that_waits_for_a_session_ends_with_it() {
 // An older server has a further life for each call that waits for a person, and few of them.
 #[test]
 fn a_call_that_waits_for_a_person_keeps_nobody_else_waiting() {
-    let gantry = started(&json!({"concurrency": 1, "calls": {"timeout": "2s"}}));
+    let gantry = started(&json!({"concurrency": 1, "calls": {"timeout": "5s"}}));
     let client = Client::open(&gantry, &gantry.agent, Generation::Stateless, everything());
     let begin = || client.begin("old__test_sampling", json!({"prompt": "?"}));
     let mut waiting = vec![begin().asked_first()];

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use gantry_testkit::journal::Journal;
 use gantry_testkit::wait::eventually;
-use gantry_testkit::{Era, Evilpeer};
+use gantry_testkit::{Era, Evilpeer, Kind};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -74,6 +74,28 @@ fn leave(gantry: &Gantry, way: &str, server: &str, journal: &Path) {
     );
 }
 
+/// Leaves a call on a server in every way, and asserts what is recorded.
+fn leave_in_every_way(gantry: &Gantry, server: &str, journal: &Path) {
+    for way in WAYS {
+        leave(gantry, way, server, journal);
+    }
+    let rows = gantry.audit_rows(&format!("server={server}"));
+    let told: Vec<_> = rows
+        .iter()
+        .map(|row| (&row["tool"], &row["status"], &row["code"]))
+        .collect();
+    let (cancelled, code) = (json!("cancelled"), json!("call.cancelled"));
+    let (slow, echo, ok) = (json!("slow"), json!("echo"), json!("ok"));
+    for pair in told.chunks(2) {
+        assert_eq!(
+            pair,
+            [(&slow, &cancelled, &code), (&echo, &ok, &Value::Null)],
+            "{rows:#?}"
+        );
+    }
+    assert_eq!(told.len(), 2 * WAYS.len());
+}
+
 // fault A4
 #[test]
 fn a_call_whose_client_leaves_is_cancelled_upstream_in_both_generations() {
@@ -91,24 +113,7 @@ fn a_call_whose_client_leaves_is_cancelled_upstream_in_both_generations() {
     }
     let at_first = Holdings::of(&gantry);
     for (server, _) in servers {
-        for way in WAYS {
-            leave(&gantry, way, server, &journal(server));
-        }
-        let rows = gantry.audit_rows(&format!("server={server}"));
-        let told: Vec<_> = rows
-            .iter()
-            .map(|row| (&row["tool"], &row["status"], &row["code"]))
-            .collect();
-        let (cancelled, code) = (json!("cancelled"), json!("call.cancelled"));
-        let (slow, echo, ok) = (json!("slow"), json!("echo"), json!("ok"));
-        for pair in told.chunks(2) {
-            assert_eq!(
-                pair,
-                [(&slow, &cancelled, &code), (&echo, &ok, &Value::Null)],
-                "{rows:#?}"
-            );
-        }
-        assert_eq!(told.len(), 2 * WAYS.len());
+        leave_in_every_way(&gantry, server, &journal(server));
         assert_eq!(
             Journal::read(&journal(server)).unwrap().starts(),
             1,
@@ -116,6 +121,32 @@ fn a_call_whose_client_leaves_is_cancelled_upstream_in_both_generations() {
         );
     }
     at_first.are_all(ROOM);
+}
+
+// fault A4
+#[test]
+fn a_call_whose_client_leaves_is_cancelled_at_a_remote_server_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = |server: &str| folder.path().join(server);
+    let kinds = [
+        ("old", Era::Legacy, Kind::Streamable, "http"),
+        ("new", Era::Modern, Kind::Streamable, "http"),
+        ("first", Era::Legacy, Kind::Sse, "sse"),
+    ];
+    let mut builder = Gantry::builder();
+    let mut served = Vec::new();
+    for (server, era, kind, transport) in kinds {
+        let peer = Evilpeer::new().era(era).journal(&journal(server));
+        let peer = peer.serve(kind);
+        let entry = json!({"url": peer.url, "type": transport, "concurrency": 1});
+        builder = builder.entry(server, entry);
+        served.push(peer);
+    }
+    let gantry = builder.start();
+    for (server, ..) in kinds {
+        gantry.wait_state(server, "ready", LONG);
+        leave_in_every_way(&gantry, server, &journal(server));
+    }
 }
 
 // fault A4

@@ -24,11 +24,17 @@ pub(super) struct Client<'a> {
     /// The stream on which it hears what belongs to no request; of HTTP+SSE everything.
     stream: Option<Stream>,
     next: u64,
+    /// The resource that it listens to.
+    watched: Option<String>,
+    /// What it does before it answers a question.
+    thinking: Box<dyn Fn() + Send + 'a>,
 }
 
-/// What came of a request: what was said before the answer, and the answer.
+/// What came of a request: what was said and asked before the answer, and the answer.
 pub(super) struct Heard {
     pub(super) words: Vec<Value>,
+    /// The methods of what it was asked.
+    pub(super) asked: Vec<String>,
     pub(super) answer: Value,
 }
 
@@ -51,6 +57,8 @@ impl<'a> Client<'a> {
             place: String::new(),
             stream: None,
             next: 0,
+            watched: None,
+            thinking: Box::new(|| ()),
         };
         if generation == Generation::Stateless {
             return client;
@@ -77,28 +85,42 @@ impl<'a> Client<'a> {
         client
     }
 
+    /// Has the client do this before it answers a question.
+    pub(super) fn thinks(mut self, thinking: impl Fn() + Send + 'a) -> Self {
+        self.thinking = Box::new(thinking);
+        self
+    }
+
     /// Sends a request, answers what it leads to, and returns all that was heard.
     pub(super) fn ask(&mut self, method: &str, params: Value) -> Heard {
         self.next += 1;
         let id = self.next;
-        let mut words = Vec::new();
+        let (mut words, mut asked) = (Vec::new(), Vec::new());
         let mut stream = self.send(id, method, &params);
         loop {
             let message = self.message(&mut stream);
             let is_request = !message["id"].is_null() && !message["method"].is_null();
             if is_request {
-                let result = said(&message);
+                asked.push(method_of(&message));
+                let result = self.said(&message);
                 self.post(&json!({"jsonrpc": "2.0", "id": message["id"], "result": result}));
             } else if message["method"].is_null() {
                 assert_eq!(message["id"], id, "{message:#}");
                 if message["result"]["resultType"] == "input_required" {
-                    return self.again(method, params, &message["result"]);
+                    let mut heard = self.again(method, params, &message["result"]);
+                    heard.words.splice(0..0, words);
+                    return heard;
                 }
                 return Heard {
                     words,
+                    asked,
                     answer: message,
                 };
             } else {
+                let token = &params["_meta"]["progressToken"];
+                let is_progress = message["method"] == "notifications/progress";
+                let is_own = is_progress && message["params"]["progressToken"] == *token;
+                assert!(is_own || self.is_told(&message), "not its own: {message:#}");
                 words.push(message);
             }
         }
@@ -107,11 +129,27 @@ impl<'a> Client<'a> {
     /// Sends a request again with what it needed.
     fn again(&mut self, method: &str, mut params: Value, needed: &Value) -> Heard {
         let requests = needed["inputRequests"].as_object().expect("requests");
+        let asked: Vec<String> = requests.values().map(method_of).collect();
         let answers = requests.iter();
-        let answers = answers.map(|(key, request)| (key.clone(), said(request)));
+        let answers = answers.map(|(key, request)| (key.clone(), self.said(request)));
         params["inputResponses"] = Value::Object(answers.collect());
         params["requestState"] = needed["requestState"].clone();
-        self.ask(method, params)
+        let mut heard = self.ask(method, params);
+        heard.asked.splice(0..0, asked);
+        heard
+    }
+
+    /// Returns what the client says to a request of a server's.
+    fn said(&self, request: &Value) -> Value {
+        (self.thinking)();
+        match request["method"].as_str().unwrap_or_default() {
+            "sampling/createMessage" => {
+                let content = json!({"type": "text", "text": SAID});
+                json!({"role": "assistant", "content": content, "model": "m", "stopReason": "endTurn"})
+            }
+            "roots/list" => json!({"roots": [{"uri": "file:///root", "name": "root"}]}),
+            _ => json!({"action": "accept", "content": {"response": SAID}}),
+        }
     }
 
     /// Calls a tool.
@@ -137,6 +175,7 @@ impl<'a> Client<'a> {
 
     /// Begins to listen to changed lists and to a resource.
     pub(super) fn listen(&mut self, uri: &str) {
+        self.watched = Some(uri.to_owned());
         match self.generation {
             Generation::Stateless => {
                 let wish = json!({"toolsListChanged": true, "resourceSubscriptions": [uri]});
@@ -157,6 +196,18 @@ impl<'a> Client<'a> {
         }
     }
 
+    /// Says whether a message tells of a change of which this client is told: of a list everybody who
+    /// has a stream is, of a resource who listens to it.
+    fn is_told(&self, message: &Value) -> bool {
+        match message["method"].as_str().unwrap_or_default() {
+            "notifications/resources/updated" => {
+                self.watched.is_some()
+                    && message["params"]["uri"].as_str() == self.watched.as_deref()
+            }
+            method => method.ends_with("/list_changed"),
+        }
+    }
+
     fn subscribe(&mut self, uri: &str) {
         let answer = self.ask("resources/subscribe", json!({"uri": uri})).answer;
         assert_eq!(answer["result"], json!({}), "{answer:#}");
@@ -169,6 +220,7 @@ impl<'a> Client<'a> {
             assert!(begun.elapsed() < LONG, "nothing is heard of {method}");
             let stream = self.stream.as_mut().expect("it listens");
             let message = stream.message().expect("the stream goes on");
+            assert!(self.is_told(&message), "not its own: {message:#}");
             if message["method"] == method {
                 return message;
             }
@@ -260,15 +312,8 @@ impl<'a> Client<'a> {
     }
 }
 
-/// Returns what the client says to a request of a server's.
-fn said(request: &Value) -> Value {
-    match request["method"].as_str().unwrap_or_default() {
-        "sampling/createMessage" => {
-            let content = json!({"type": "text", "text": SAID});
-            json!({"role": "assistant", "content": content, "model": "m", "stopReason": "endTurn"})
-        }
-        _ => json!({"action": "accept", "content": {"response": SAID}}),
-    }
+fn method_of(message: &Value) -> String {
+    message["method"].as_str().unwrap_or_default().to_owned()
 }
 
 /// Messages as they come: an answer in one piece, or events.

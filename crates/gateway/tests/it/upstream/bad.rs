@@ -10,12 +10,12 @@ use gantry_testkit::wait::eventually;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::peer::{Peer, Reply, Seen, event, finish, held_port, legacy, modern};
+use super::peer::{Peer, Reply, Seen, event, finish, legacy, modern};
 use super::scene::{Failed, Scene};
 use super::sse_peer::SsePeer;
 use super::{AUTHORITY, FAR, SECOND, code, echo, entry, gateway, with};
 use crate::faults_client::ROOM;
-use crate::harness::LONG;
+use crate::harness::{LONG, held_port};
 
 /// Starts a gateway whose far server cannot be reached, and returns what its status says.
 pub(super) fn reason(entry: Value) -> String {

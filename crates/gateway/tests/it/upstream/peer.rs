@@ -3,16 +3,16 @@
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gantry_testkit::wait::eventually;
-use rustix::net;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
+
+use crate::harness::held_port;
 
 /// One request that came in.
 #[derive(Debug, Clone)]
@@ -205,21 +205,6 @@ impl Peer {
             drop(stream.shutdown(Shutdown::Both));
         }
     }
-}
-
-/// Returns an address where nobody listens, and which is nobody else's until this process ends: a
-/// port that was merely free a moment ago may be somebody's the next, even that of a connection which
-/// is only on its way out.
-pub(super) fn held_port() -> SocketAddr {
-    static HELD: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
-    let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    let held = net::socket(net::AddressFamily::INET, net::SocketType::STREAM, None).unwrap();
-    // With this, who listens there may share it, as long as this one does not.
-    net::sockopt::set_socket_reuseaddr(&held, true).unwrap();
-    net::bind(&held, &any).unwrap();
-    let address = net::getsockname(&held).unwrap().try_into().unwrap();
-    HELD.lock().unwrap().push(held);
-    address
 }
 
 impl Drop for Peer {

@@ -8,10 +8,10 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use super::peer::{Peer, Reply, Seen, held_port, legacy, request};
+use super::peer::{Peer, Reply, Seen, legacy, request};
 use super::sse_peer::SsePeer;
 use super::{AUTHORITY, FAR, code, echo, entry, gateway, with};
-use crate::harness::{Gantry, LONG};
+use crate::harness::{Gantry, LONG, held_port};
 
 /// The certificate of `far.example`, which is its own authority.
 const CERTIFICATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/upstream/tls/far.pem");

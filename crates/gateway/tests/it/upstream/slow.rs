@@ -9,12 +9,12 @@ use std::time::Duration;
 use gantry_testkit::wait::eventually;
 use serde_json::{Value, json};
 
-use super::peer::{Peer, Reply, Seen, event, held_port, legacy};
+use super::peer::{Peer, Reply, Seen, event, legacy};
 use super::scene::Scene;
 use super::sse_peer::SsePeer;
 use super::{SECOND, code, entry, gateway, with};
 use crate::faults_client::ROOM;
-use crate::harness::LONG;
+use crate::harness::{LONG, held_port};
 
 /// How a server answers in its own time.
 type Slowly = fn() -> Reply;

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use super::peer::{Peer, Reply, Seen, event, finish, held_port, legacy};
+use super::peer::{Peer, Reply, Seen, event, finish, legacy};
+use crate::harness::held_port;
 
 /// What one open stream is told: an event, or its end.
 type Streams = Arc<Mutex<Vec<Sender<Option<String>>>>>;

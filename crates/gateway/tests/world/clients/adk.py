@@ -1,7 +1,8 @@
 """Google's Agent Development Kit as a client: the gateway's tools as tools of an agent's.
 
-Usage: adk.py http|sse URL KEY. The model is scripted: it asks for two tools, one after the other, and
-then says what it was answered. What happened is told as one JSON document on stdout.
+Usage: adk.py WANTED http|sse URL KEY. The model is scripted: it asks for the wanted tools, a JSON list of
+names and what they are given, one after the other, and then says what it was answered. What happened is
+told as one JSON document on stdout.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from google.adk.tools.mcp_tool import (
 from google.genai import types
 
 # What the model wants, in this order.
-WANTED = [("echo", {"text": "hello"}), ("fail", {"message": "as asked"})]
+WANTED = json.loads(sys.argv[1])
 
 
 class Scripted(BaseLlm):
@@ -56,7 +57,7 @@ def toolset(how, url, key):
 
 
 async def main():
-    tools = toolset(*sys.argv[1:])
+    tools = toolset(*sys.argv[2:])
     model = Scripted(model="scripted")
     agent = LlmAgent(name="agent", model=model, tools=[tools])
     runner = InMemoryRunner(agent=agent, app_name="world")

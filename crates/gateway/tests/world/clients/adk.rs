@@ -4,15 +4,16 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::Stage;
+use super::plot::Plot;
+use super::{Stage, Way};
 use crate::parts::{beside, part, run};
 
-/// Has an agent use the tools of one server through its own endpoint, and returns what it tells.
-fn agent(way: &str, url: &str, key: &str) -> Value {
+/// Has an agent use these tools, and returns what it tells.
+fn agent(wanted: &Value, way: &str, url: &str, key: &str) -> Value {
     let mut command = Command::new(part("adk/bin").join("python"));
     command
         .arg(beside("clients/adk.py"))
-        .args([way, url, key])
+        .args([&wanted.to_string(), way, url, key])
         // It would look for credentials of a cloud it does not run in.
         .env("NO_GCE_CHECK", "true")
         .env("GOOGLE_API_USE_CLIENT_CERTIFICATE", "false");
@@ -22,29 +23,59 @@ fn agent(way: &str, url: &str, key: &str) -> Value {
     serde_json::from_str(told).unwrap_or_else(|_| panic!("{ran:#?}"))
 }
 
+/// Has an agent use the server: over HTTP at the server's own endpoint, where each tool has the name
+/// that its server gives it, and over HTTP+SSE, where all servers are.
+pub(super) fn agent_uses(stage: &Stage, way: Way) {
+    let (how, url, named): (_, _, fn(&str) -> &str) = match way {
+        Way::Http => ("http", format!("{}/servers/a", stage.url()), Plot::own),
+        Way::Sse => ("sse", stage.sse_url(), |exposed| exposed),
+        Way::Stdio => panic!("an agent speaks HTTP"),
+    };
+    let Plot { call, error, .. } = &stage.plot;
+    let (called, failed) = (named(call.0), named(error.0));
+    let count = || stage.gantry.audit_rows("server=a").len();
+    let before = count();
+    let wanted = json!([[called, call.1], [failed, error.1]]);
+    let told = agent(&wanted, how, &url, &stage.gantry.agent);
+    let listed = stage.gantry.mcp("tools/list", json!({}));
+    let listed = listed["result"]["tools"].as_array().unwrap();
+    let names = listed.iter().filter_map(|tool| tool["name"].as_str());
+    let mut names: Vec<&str> = names.map(named).collect();
+    names.sort_unstable();
+    assert_eq!(told["offered"], json!(names));
+    assert_eq!(told["kinds"], json!(["McpTool"]));
+    let answers = told["answers"].as_array().unwrap();
+    let said = |answer: &Value| {
+        let response = &answer["response"];
+        let text = response["content"][0]["text"].as_str().unwrap_or_default();
+        (response["isError"] == true, text.to_owned())
+    };
+    let [first, second] = answers.as_slice() else {
+        panic!("{told:#}");
+    };
+    assert_eq!(
+        (&first["name"], &second["name"]),
+        (&json!(called), &json!(failed))
+    );
+    assert_eq!(said(first), (false, stage.plot.called.to_owned()));
+    let (is_error, text) = said(second);
+    assert!(is_error && text.ends_with(stage.plot.failed), "{told:#}");
+    let rows = stage.gantry.audit_rows("server=a");
+    assert_eq!(rows.len(), before + 2, "{rows:#?}");
+}
+
 // row 0.8
 #[test]
 fn each_tool_is_a_tool_of_an_adk_agent_under_its_own_name() {
     let stage = Stage::set();
-    let url = format!("http://{}/mcp/servers/a", stage.gantry.authority);
-    let told = agent("http", &url, &stage.gantry.agent);
-    let listed = stage.gantry.mcp("tools/list", json!({}));
-    let listed = listed["result"]["tools"].as_array().unwrap();
-    let names = listed.iter().filter_map(|tool| tool["name"].as_str());
-    let mut own: Vec<&str> = names.filter_map(|name| name.strip_prefix("a__")).collect();
-    own.sort_unstable();
-    assert_eq!(told["offered"], json!(own));
-    assert_eq!(told["kinds"], json!(["McpTool"]));
-    let text = |text: &str, is_error: bool| json!({"content": [{"type": "text", "text": text}], "isError": is_error});
-    assert_eq!(
-        told["answers"],
-        json!([
-            {"name": "echo", "response": text("hello", false)},
-            {"name": "fail", "response": text("as asked", true)},
-        ])
-    );
+    agent_uses(&stage, Way::Http);
     let rows = stage.gantry.audit_rows("server=a");
     let tools: Vec<&str> = rows.iter().filter_map(|row| row["tool"].as_str()).collect();
-    assert_eq!(tools.len(), 2, "{rows:#?}");
     assert!(tools.contains(&"echo") && tools.contains(&"fail"));
+}
+
+// row 0.8
+#[test]
+fn an_adk_agent_over_sse_has_the_tools_of_all_servers() {
+    agent_uses(&Stage::set(), Way::Sse);
 }

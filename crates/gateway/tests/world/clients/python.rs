@@ -4,28 +4,54 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::{Behind, Stage, Way};
+use super::plot::REPORTS;
+use super::{Stage, Way};
 use crate::parts::{beside, part, run};
 
-/// Has a client tell its story of our own peer.
-fn tell(environment: &str, script: &str, mode: &str, way: Way, version: &str) {
-    tell_of(Behind::Peer, environment, script, mode, way, version);
+/// A client: where it is installed, who drives it, how it greets, and which version comes of that.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Client {
+    environment: &'static str,
+    script: &'static str,
+    mode: &'static str,
+    version: &'static str,
 }
 
-/// Has a client tell its story over HTTP of a server of other makers, and of both kinds of link.
-fn tell_of_others(environment: &str, script: &str, mode: &str, version: &str) {
-    for behind in [Behind::Http, Behind::Sse] {
-        tell_of(behind, environment, script, mode, Way::Http, version);
+const fn client(environment: &'static str, script: &'static str, mode: &'static str) -> Client {
+    let version = match mode.as_bytes() {
+        b"auto" => "2026-07-28",
+        _ => "2025-11-25",
+    };
+    Client {
+        environment,
+        script,
+        mode,
+        version,
     }
 }
 
+const FIRST: Client = client("mcp-1", "mcp1", "legacy");
+const SECOND: Client = client("mcp-2", "mcp2", "auto");
+const SECOND_WITH_HANDSHAKE: Client = client("mcp-2", "mcp2", "legacy");
+const FASTMCP: Client = client("fastmcp", "fast", "auto");
+const FASTMCP_WITH_HANDSHAKE: Client = client("fastmcp", "fast", "legacy");
+
+/// All of them.
+pub(super) const CLIENTS: [Client; 5] = [
+    FIRST,
+    SECOND,
+    SECOND_WITH_HANDSHAKE,
+    FASTMCP,
+    FASTMCP_WITH_HANDSHAKE,
+];
+
 /// Has a client tell its story and checks every sentence of it.
-fn tell_of(behind: Behind, environment: &str, script: &str, mode: &str, way: Way, version: &str) {
-    let stage = Stage::before(behind);
+pub(super) fn tell(stage: &Stage, client: Client, way: Way) {
+    let (plot, environment) = (&stage.plot, client.environment);
     let mut command = Command::new(part(&format!("{environment}/bin")).join("python"));
     command
-        .arg(beside(&format!("clients/{script}.py")))
-        .arg(mode);
+        .arg(beside(&format!("clients/{}.py", client.script)))
+        .args([&plot.told(), client.mode]);
     match way {
         Way::Http => command.args(["http", &stage.url(), &stage.gantry.agent]),
         Way::Sse => command.args(["sse", &stage.sse_url(), &stage.gantry.agent]),
@@ -35,104 +61,82 @@ fn tell_of(behind: Behind, environment: &str, script: &str, mode: &str, way: Way
     assert_eq!(ran.code, Some(0), "{}\n{}", ran.stdout, ran.stderr);
     let told = ran.stdout.lines().last().unwrap_or_default();
     let told: Value = serde_json::from_str(told).unwrap_or_else(|_| panic!("{ran:#?}"));
-    assert_eq!(told["version"], version);
-    let tools = told["tools"].as_array().unwrap();
-    assert!(tools.contains(&json!("a__echo")), "{tools:?}");
-    assert_eq!(told["call"], json!({"error": false, "text": "hello"}));
+    assert_eq!(told["version"], client.version);
+    let lists = |member: &str, name: &str| {
+        let list = told[member].as_array().unwrap();
+        assert!(list.contains(&json!(name)), "{list:?}");
+    };
+    for tool in [plot.call.0, plot.error.0, plot.slow.0] {
+        lists("tools", tool);
+    }
+    assert_eq!(told["call"], json!({"error": false, "text": plot.called}));
     assert_eq!(told["error"]["error"], true);
     let failed = told["error"]["text"].as_str().unwrap_or_default();
-    assert!(failed.ends_with("as asked"), "{failed}");
-    assert_eq!(
-        told["slow"],
-        json!({"error": false, "text": "slept 300 ms"})
-    );
-    let reports = told["progress"].as_array().unwrap();
-    assert!(!reports.is_empty(), "no progress was reported");
+    assert!(failed.ends_with(plot.failed), "{failed}");
+    assert_eq!(told["slow"], json!({"error": false, "text": plot.slept}));
+    let reports: Vec<(f64, f64)> = serde_json::from_value(told["progress"].clone()).unwrap();
+    assert_eq!(reports, REPORTS);
     assert_eq!(told["cancel"], "taken back");
-    let resources = told["resources"].as_array().unwrap();
-    assert!(
-        resources.contains(&json!("test://static-text")),
-        "{resources:?}"
-    );
-    assert_eq!(told["resource"], "the static text");
-    let prompts = told["prompts"].as_array().unwrap();
-    assert!(prompts.contains(&json!("a__with_arguments")), "{prompts:?}");
-    assert_eq!(told["prompt"], "Say hello.");
-    assert_eq!(told["again"], json!({"error": false, "text": "still here"}));
+    lists("resources", plot.resource);
+    let read = told["resource"].as_str().unwrap_or_default();
+    assert!(read.starts_with(plot.read), "{read}");
+    lists("prompts", plot.prompt.0);
+    assert_eq!(told["prompt"], plot.prompted);
+    assert_eq!(told["again"], told["call"]);
     stage.was_cancelled();
 }
 
 #[test]
 fn the_first_generation_over_http() {
-    tell("mcp-1", "mcp1", "legacy", Way::Http, "2025-11-25");
+    tell(&Stage::set(), FIRST, Way::Http);
 }
 
 #[test]
 fn the_first_generation_over_stdio() {
-    tell("mcp-1", "mcp1", "legacy", Way::Stdio, "2025-11-25");
+    tell(&Stage::set(), FIRST, Way::Stdio);
 }
 
 #[test]
 fn the_first_generation_over_sse() {
-    tell("mcp-1", "mcp1", "legacy", Way::Sse, "2025-11-25");
+    tell(&Stage::set(), FIRST, Way::Sse);
 }
 
 #[test]
 fn the_second_generation_as_it_comes_over_http() {
-    tell("mcp-2", "mcp2", "auto", Way::Http, "2026-07-28");
+    tell(&Stage::set(), SECOND, Way::Http);
 }
 
 #[test]
 fn the_second_generation_as_it_comes_over_stdio() {
-    tell("mcp-2", "mcp2", "auto", Way::Stdio, "2026-07-28");
+    tell(&Stage::set(), SECOND, Way::Stdio);
 }
 
 #[test]
 fn the_second_generation_with_a_handshake_over_http() {
-    tell("mcp-2", "mcp2", "legacy", Way::Http, "2025-11-25");
+    tell(&Stage::set(), SECOND_WITH_HANDSHAKE, Way::Http);
 }
 
 #[test]
 fn the_second_generation_with_a_handshake_over_stdio() {
-    tell("mcp-2", "mcp2", "legacy", Way::Stdio, "2025-11-25");
+    tell(&Stage::set(), SECOND_WITH_HANDSHAKE, Way::Stdio);
 }
 
 #[test]
 fn fastmcp_as_it_comes_over_http() {
-    tell("fastmcp", "fast", "auto", Way::Http, "2026-07-28");
+    tell(&Stage::set(), FASTMCP, Way::Http);
 }
 
 #[test]
 fn fastmcp_as_it_comes_over_stdio() {
-    tell("fastmcp", "fast", "auto", Way::Stdio, "2026-07-28");
+    tell(&Stage::set(), FASTMCP, Way::Stdio);
 }
 
 #[test]
 fn fastmcp_with_a_handshake_over_http() {
-    tell("fastmcp", "fast", "legacy", Way::Http, "2025-11-25");
+    tell(&Stage::set(), FASTMCP_WITH_HANDSHAKE, Way::Http);
 }
 
 #[test]
 fn fastmcp_with_a_handshake_over_stdio() {
-    tell("fastmcp", "fast", "legacy", Way::Stdio, "2025-11-25");
-}
-
-#[test]
-fn the_first_generation_before_servers_of_others() {
-    tell_of_others("mcp-1", "mcp1", "legacy", "2025-11-25");
-}
-
-#[test]
-fn the_second_generation_before_servers_of_others() {
-    tell_of_others("mcp-2", "mcp2", "auto", "2026-07-28");
-}
-
-#[test]
-fn the_second_generation_with_a_handshake_before_servers_of_others() {
-    tell_of_others("mcp-2", "mcp2", "legacy", "2025-11-25");
-}
-
-#[test]
-fn fastmcp_before_servers_of_others() {
-    tell_of_others("fastmcp", "fast", "auto", "2026-07-28");
+    tell(&Stage::set(), FASTMCP_WITH_HANDSHAKE, Way::Stdio);
 }

@@ -1,7 +1,8 @@
 """What every Python client does with the gateway, told as one JSON document on stdout.
 
-The peer behind the gateway is called `a`. A client is anything with the methods used here. Nothing
-waits for a time: the long call is taken back when its first report of progress has come.
+What is called, read and got is the plot, which comes as the first argument: names and what they are
+given. A client is anything with the methods used here. Nothing waits for a time: the long call is taken
+back when its first report of progress has come.
 """
 
 import json
@@ -9,31 +10,33 @@ import sys
 
 import anyio
 
+PLOT = json.loads(sys.argv[1])
+
 
 def arguments():
-    """Reads `MODE http URL KEY` or `MODE stdio COMMAND ARGUMENT...`."""
-    mode, how, *rest = sys.argv[1:]
+    """Reads `PLOT MODE http URL KEY` or `PLOT MODE stdio COMMAND ARGUMENT...`, but for the plot."""
+    mode, how, *rest = sys.argv[2:]
     return mode, how, rest
 
 
 async def tell(client):
     told = {"version": client.version()}
     told["tools"] = await client.tools()
-    told["call"] = await client.call("a__echo", {"text": "hello"})
-    told["error"] = await client.call("a__fail", {"message": "as asked"})
+    told["call"] = await client.call(*PLOT["call"])
+    told["error"] = await client.call(*PLOT["error"])
     reports = []
 
     async def reported(progress, total, message=None):
-        reports.append(progress)
+        reports.append([progress, total])
 
-    told["slow"] = await client.call("a__slow", {"ms": 300, "progress": 3}, reported)
+    told["slow"] = await client.call(*PLOT["slow"], reported)
     told["progress"] = reports
     told["cancel"] = await cancel(client)
     told["resources"] = await client.resources()
-    told["resource"] = await client.resource("test://static-text")
+    told["resource"] = await client.resource(PLOT["resource"])
     told["prompts"] = await client.prompts()
-    told["prompt"] = await client.prompt("a__with_arguments", {"a": "hello"})
-    told["again"] = await client.call("a__echo", {"text": "still here"})
+    told["prompt"] = await client.prompt(*PLOT["prompt"])
+    told["again"] = await client.call(*PLOT["call"])
     print(json.dumps(told))
 
 
@@ -46,7 +49,7 @@ async def cancel(client):
         running.set()
 
     async def call():
-        ended.append(await client.call("a__slow", {"ms": 60000, "progress": 600}, reported))
+        ended.append(await client.call(*PLOT["long"], reported))
 
     with anyio.fail_after(30):
         async with anyio.create_task_group() as group:
