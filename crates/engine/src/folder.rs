@@ -1,9 +1,11 @@
 //! The data folder: made private, checked, and held by one gateway at a time.
 
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{Read, Seek, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use crate::error::EngineError;
 
@@ -42,15 +44,9 @@ impl DataFolder {
             .open(path.join("lock"))
             .map_err(failed)?;
         if lock.try_lock().is_err() {
-            let mut holder = String::new();
-            lock.read_to_string(&mut holder).map_err(failed)?;
-            let holder = match holder.trim() {
-                "" => "another gateway".to_owned(),
-                pid => format!("the gateway with process id {pid}"),
-            };
             return Err(EngineError::Locked {
                 folder: path.to_owned(),
-                holder,
+                holder: holder(&mut lock).map_err(failed)?,
             });
         }
         lock.set_len(0).map_err(failed)?;
@@ -78,6 +74,34 @@ impl DataFolder {
     }
 }
 
+/// How often a lock is read in which nobody has written who holds it, and the time in between.
+const LOOKS: u32 = 50;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+
+/// Returns who holds a lock. Who took it just now has still to write itself down: until then there is
+/// nothing, or the number of one that was killed.
+fn holder(lock: &mut File) -> io::Result<String> {
+    let mut text = String::new();
+    for _ in 0..LOOKS {
+        text.clear();
+        lock.rewind()?;
+        lock.read_to_string(&mut text)?;
+        if is_alive(text.trim()) {
+            break;
+        }
+        thread::sleep(BETWEEN_LOOKS);
+    }
+    Ok(match text.trim() {
+        "" => "another gateway".to_owned(),
+        pid => format!("the gateway with process id {pid}"),
+    })
+}
+
+fn is_alive(pid: &str) -> bool {
+    pid.parse::<u32>()
+        .is_ok_and(|pid| Path::new(&format!("/proc/{pid}")).exists())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,6 +121,27 @@ mod tests {
         );
         drop(first);
         DataFolder::take(&path).unwrap();
+    }
+
+    #[test]
+    fn a_holder_who_has_not_written_itself_down_yet_is_waited_for() {
+        // fault P15
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("data");
+        drop(DataFolder::take(&path).unwrap());
+        // Killed long ago: no process has this number.
+        std::fs::write(path.join("lock"), u32::MAX.to_string()).unwrap();
+        let mut slow = File::options().write(true).open(path.join("lock")).unwrap();
+        slow.lock().unwrap();
+        let second = thread::spawn(move || DataFolder::take(&path).err());
+        slow.set_len(0).unwrap();
+        let own = std::process::id();
+        write!(slow, "{own}").unwrap();
+        let refused = second.join().unwrap();
+        let Some(EngineError::Locked { holder, .. }) = refused else {
+            panic!("{refused:?}");
+        };
+        assert_eq!(holder, format!("the gateway with process id {own}"));
     }
 
     #[test]

@@ -123,15 +123,4 @@ pub(crate) async fn wrong_method() -> Problem {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    // fault P12
-    #[tokio::test]
-    async fn a_panic_becomes_an_answer() {
-        let outcome: Result<(), Problem> = unpanicked(async { panic!("boom") }).await;
-        let problem = outcome.unwrap_err();
-        assert_eq!(problem.status(), StatusCode::INTERNAL_SERVER_ERROR);
-        assert_eq!(problem.code(), "gateway.panic");
-    }
-}
+mod tests;

@@ -13,6 +13,7 @@ use crate::audit::Surface;
 use crate::config::EngineConfig;
 use crate::engine::Engine;
 use crate::native::{NativeOutput, NativeTool};
+use crate::server::runner::TRIPS;
 
 use super::*;
 
@@ -36,14 +37,18 @@ async fn engine(folder: &std::path::Path, argv: &[String]) -> Engine {
     let engine = Engine::start(EngineConfig::new(folder.join("data")))
         .await
         .unwrap();
+    register(&engine, "a", argv).await;
+    engine
+}
+
+async fn register(engine: &Engine, name: &str, argv: &[String]) {
     // Local: the program may lie in a home that is closed to others.
     let launch = json!({"command": argv[0], "args": argv[1..], "profile": "local"});
     let launch: ProcessLaunch = serde_json::from_value(launch).unwrap();
-    let mut spec = ServerSpec::process("a".parse().unwrap(), launch);
+    let mut spec = ServerSpec::process(name.parse().unwrap(), launch);
     spec.calls.queue = 2;
     let admin = caller(KeyKind::Admin, &[("*", "*")]);
     engine.register(&admin, spec).await.unwrap();
-    engine
 }
 
 fn request<'a>(scope: &str, method: &'a str, params: &'a str) -> Request<'a> {
@@ -79,6 +84,7 @@ fn ends(rows: &[CallRow]) -> Vec<(CallStatus, &str)> {
         "call.cancelled",
         "call.timeout",
         "server.busy",
+        "server.exited",
         "tool.unknown",
         "",
     ];
@@ -184,5 +190,43 @@ async fn native_tools_can_be_called_at_their_own_scope() {
     let ping = engine.request(&everyone, request(ServerName::NATIVE, "ping", "{}"));
     let failure = ping.await.unwrap_err();
     assert!(matches!(failure.error, CallError::UnknownMethod { .. }));
+    engine.drain().await;
+}
+
+// fault P12
+#[tokio::test]
+async fn a_call_whose_runner_panics_is_recorded_with_what_its_caller_was_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let argv = Evilpeer::new().argv();
+    let engine = engine(folder.path(), &argv).await;
+    register(&engine, TRIPS, &argv).await;
+    let (everyone, admin) = (everyone(), caller(KeyKind::Admin, &[("*", "*")]));
+    let slow = r#"{"name":"slow","arguments":{"ms":60000}}"#;
+    let call = engine.request(&everyone, request(TRIPS, "tools/call", slow));
+    let trip = async {
+        while engine.server(TRIPS).unwrap().queue.in_flight == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let begun = Instant::now();
+        engine.restart(&admin, TRIPS).await.unwrap();
+        begun
+    };
+    let (answer, begun) = tokio::join!(call, trip);
+    assert!(begun.elapsed() < Duration::from_secs(5), "{begun:?}");
+    let told = "server `trips` exited during the call (the gateway failed while it ran the server)";
+    assert_eq!(answer.unwrap_err().to_string(), told);
+    // It starts anew, and so does the next call; the server beside it never noticed.
+    let echo = r#"{"name":"echo","arguments":{"text":"x"}}"#;
+    for server in [TRIPS, "a"] {
+        let again = engine.request(&everyone, request(server, "tools/call", echo));
+        again.await.unwrap();
+    }
+    let rows = rows(&engine).await;
+    let expected = [
+        (CallStatus::Ok, ""),
+        (CallStatus::Ok, ""),
+        (CallStatus::Error, "server.exited"),
+    ];
+    assert_eq!(ends(&rows), expected);
     engine.drain().await;
 }

@@ -41,6 +41,10 @@ use crate::driver::process::ProcessDriver;
 use crate::events::Events;
 use crate::transport::http::Clients;
 
+/// The name of a server whose runner panics when it is ordered to start it anew. fault P12
+#[cfg(test)]
+pub(crate) const TRIPS: &str = "trips";
+
 /// What all runners of an engine share.
 #[derive(Clone)]
 pub(crate) struct Surroundings {
@@ -254,6 +258,8 @@ impl ServerRunner {
 
     /// Ends the running process by order and starts it anew.
     async fn restarting(&mut self, running: Running) -> Next {
+        #[cfg(test)]
+        assert_ne!(self.spec.name.as_str(), TRIPS, "a runner that panics");
         let why = "restarted by order";
         self.around
             .events

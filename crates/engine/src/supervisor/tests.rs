@@ -93,6 +93,23 @@ async fn slow(handle: &ServerHandle, ms: u64) -> InFlight {
     link.call(&agent, id, line, None).ok().unwrap()
 }
 
+/// Asserts that this process comes to hold no more descriptors than so many, and no zombie.
+async fn holds_at_most(fds: usize) {
+    let own = std::process::id();
+    let tidy = || procs::open_fds(own) <= fds && procs::zombies_of(own).is_empty();
+    let settled = tokio::time::timeout(LONG, async {
+        while !tidy() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+    assert!(
+        settled.await.is_ok(),
+        "{fds} descriptors at first, {} now; zombies {:?}",
+        procs::open_fds(own),
+        procs::zombies_of(own)
+    );
+}
+
 // fault P12
 #[tokio::test]
 async fn a_runner_that_panics_answers_its_calls_and_starts_anew() {
@@ -105,6 +122,7 @@ async fn a_runner_that_panics_answers_its_calls_and_starts_anew() {
     other.name = "b".parse().unwrap();
     let neighbour = supervisor.register(other).await.unwrap();
     let neighbours = ready(&neighbour).await;
+    let fds = procs::resting_fds(std::process::id(), LONG);
     let call = slow(&handle, 60_000).await;
     let beside = slow(&neighbour, 500).await;
     armed.store(true, Ordering::Relaxed);
@@ -127,6 +145,8 @@ async fn a_runner_that_panics_answers_its_calls_and_starts_anew() {
         !procs::alive(first),
         "its process went with the life that it panicked in"
     );
+    // As many servers run as did: no more is held, and nobody waits to be reaped.
+    holds_at_most(fds).await;
     // And it can still be stopped.
     tokio::time::timeout(LONG, supervisor.remove("a"))
         .await
@@ -139,6 +159,7 @@ async fn a_runner_that_panics_answers_its_calls_and_starts_anew() {
     };
     assert_eq!((state, pid, restarts), (State::Ready, Some(neighbours), 0));
     assert!(procs::alive(neighbours));
+    holds_at_most(fds).await;
 }
 
 // fault P12
@@ -149,6 +170,7 @@ async fn a_runner_that_panics_while_it_is_stopped_is_stopped() {
     let supervisor = supervisor(folder.path(), &armed).await;
     let handle = supervisor.register(spec()).await.unwrap();
     let pid = ready(&handle).await;
+    let fds = procs::resting_fds(std::process::id(), LONG);
     armed.store(true, Ordering::Relaxed);
     tokio::time::timeout(LONG, supervisor.remove("a"))
         .await
@@ -156,4 +178,5 @@ async fn a_runner_that_panics_while_it_is_stopped_is_stopped() {
         .unwrap();
     let gone = gantry_testkit::wait::eventually(LONG, || !procs::alive(pid));
     assert!(gone.is_some());
+    holds_at_most(fds).await;
 }

@@ -16,7 +16,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::http::error::{FieldIssue, Problem};
 use crate::http::limits::{self, Room};
-use crate::http::media;
 
 /// A body that was read and is valid JSON, and its room.
 pub(super) struct JsonBody(Bytes, Room);
@@ -26,7 +25,6 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
-        media::json_only(&parts.headers)?;
         let caller = parts.extensions.get::<Caller>();
         let caller = caller.ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, "auth.no_key"))?;
         let (bytes, room) = limits::read_body(&parts.headers, body, &caller.agent).await?;

@@ -19,6 +19,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::error::Problem;
+use super::media::json_only;
 
 /// The largest body that is read.
 pub(crate) const BODY_BYTES: usize = 4 << 20;
@@ -30,8 +31,8 @@ const BUDGET_KIB: usize = 128 << 10;
 const COME_AGAIN: Duration = Duration::from_secs(1);
 /// The longest time that a body may take to arrive.
 const BODY_TIME: Duration = Duration::from_secs(30);
-/// What is still taken off a connection whose body is too large, so that its client, busy
-/// writing, gets to read the answer.
+/// What is still taken off a connection whose body is refused, so that its client, busy writing,
+/// gets to read the answer.
 const DRAIN_BYTES: usize = 16 << 20;
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 const DRAIN_PAUSE: Duration = Duration::from_millis(50);
@@ -128,8 +129,8 @@ impl Room {
     }
 }
 
-/// Reads a body of at most [`BODY_BYTES`], sent by this agent; its room must be kept until it is
-/// answered. fault A3
+/// Reads a body of at most [`BODY_BYTES`] that is sent as JSON, by this agent; its room must be kept
+/// until it is answered. fault A3
 pub(crate) async fn read_body(
     headers: &HeaderMap,
     mut body: Body,
@@ -140,17 +141,14 @@ pub(crate) async fn read_body(
         .and_then(|value| value.to_str().ok()?.parse().ok());
     let room = match declared {
         Some(length) if length > BODY_BYTES as u64 => Err(too_large()),
-        Some(length) => Room::take(&BUDGET, agent, length as usize),
-        None => Ok(Room::default()),
+        Some(length) => {
+            json_only(headers).and_then(|()| Room::take(&BUDGET, agent, length as usize))
+        }
+        None => json_only(headers).map(|()| Room::default()),
     };
     let mut room = match room {
         Ok(room) => room,
-        Err(problem) => {
-            if !headers.contains_key(EXPECT) {
-                drain(body).await;
-            }
-            return Err(problem);
-        }
+        Err(problem) => return Err(unread(headers, body, problem).await),
     };
     let reading = async {
         let first = match next(&mut body).await? {
@@ -192,6 +190,15 @@ pub(crate) async fn read_body(
     }
 }
 
+/// Refuses a request whose body nobody reads; it is taken off the connection first, unless its client
+/// waits to be told to send it.
+pub(crate) async fn unread(headers: &HeaderMap, body: Body, problem: Problem) -> Problem {
+    if !headers.contains_key(EXPECT) {
+        drain(body).await;
+    }
+    problem
+}
+
 fn too_large() -> Problem {
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "http.body_too_large")
         .with_detail(format!("the body is larger than {} MiB", BODY_BYTES >> 20))
@@ -229,6 +236,7 @@ async fn drain(mut body: Body) {
 #[cfg(test)]
 mod tests {
     use futures_util::stream;
+    use http::header::CONTENT_TYPE;
 
     use super::*;
 
@@ -246,6 +254,7 @@ mod tests {
 
     async fn read(length: Option<&str>, body: Body) -> Result<usize, u16> {
         let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, "application/json".parse().unwrap());
         if let Some(length) = length {
             headers.insert(CONTENT_LENGTH, length.parse().unwrap());
         }

@@ -25,8 +25,8 @@ use super::stream::token;
 use super::subscribe::is_subscription;
 use super::{Endpoint, VERSION_HEADER, Visit, values};
 use crate::http::error::Problem;
-use crate::http::limits::{Room, read_body};
-use crate::http::media::{self, Accepts};
+use crate::http::limits::{Room, read_body, unread};
+use crate::http::media::Accepts;
 use crate::http::unpanicked;
 
 const METHOD_HEADER: HeaderName = HeaderName::from_static("mcp-method");
@@ -40,8 +40,10 @@ impl Endpoint {
         body: Body,
     ) -> Result<HttpResponse, Problem> {
         let headers = &visit.parts.headers;
-        media::json_only(headers)?;
-        let accepts = Accepts::of(headers).any()?;
+        let accepts = match Accepts::of(headers).any() {
+            Ok(accepts) => accepts,
+            Err(problem) => return Err(unread(headers, body, problem).await),
+        };
         let (bytes, room) = read_body(headers, body, &visit.caller.agent).await?;
         let read = jsonrpc::parse(&bytes, &Limits::default());
         self.posted(visit, (&bytes, read), accepts, &room).await

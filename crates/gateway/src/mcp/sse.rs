@@ -34,7 +34,7 @@ use super::{Endpoint, SESSION_HEADER, Visit, wrong_method};
 use crate::http::auth::bearer;
 use crate::http::error::Problem;
 use crate::http::limits::{Room, read_body};
-use crate::http::media::{Accepts, json_only};
+use crate::http::media::Accepts;
 use crate::http::unpanicked;
 
 /// Events that wait for a client.
@@ -171,7 +171,6 @@ impl Endpoint {
         let line = named.and_then(|name| self.streams.lock().get(&name).cloned());
         let line = line.filter(|line| line.key == visit.caller.key);
         let line = line.ok_or_else(no_stream)?;
-        json_only(&visit.parts.headers)?;
         let (bytes, room) = read_body(&visit.parts.headers, body, &visit.caller.agent).await?;
         let headers = &mut visit.parts.headers;
         headers.insert(ACCEPT, HeaderValue::from_static(BOTH));

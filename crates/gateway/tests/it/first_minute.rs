@@ -6,8 +6,58 @@ use std::time::Duration;
 
 use gantry_testkit::wait::eventually;
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
 
-use crate::harness::{Gantry, LONG, PROGRAM, scaled};
+use crate::harness::{Connection, Gantry, LONG, PROGRAM, scaled};
+
+/// The tools of the example server.
+const EXAMPLE: [&str; 3] = ["example__echo", "example__now", "example__add"];
+
+/// Does what a client does with the printed line for its environment and the printed `mcpServers`:
+/// lists the tools, and returns their names.
+fn listed_by_snippet(printed: &str) -> Vec<String> {
+    let line = |start: &str| {
+        let mut lines = printed.lines().map(str::trim);
+        let found = lines.find(|line| line.starts_with(start));
+        found.unwrap_or_else(|| panic!("no line `{start}…`:\n{printed}"))
+    };
+    let export = line("export GANTRY_KEY=");
+    let script = format!("{export}\nprintf %s \"$GANTRY_KEY\"");
+    let shell = Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert!(shell.status.success(), "{shell:?}");
+    let key = String::from_utf8(shell.stdout).unwrap();
+
+    let file: Value = serde_json::from_str(line("{\"mcpServers\":")).unwrap();
+    let entry = &file["mcpServers"]["gantry"];
+    assert_eq!(entry["type"], "http", "{file:#}");
+    let url = entry["url"].as_str().unwrap();
+    let (authority, path) = url
+        .strip_prefix("http://")
+        .and_then(|rest| rest.split_once('/'))
+        .unwrap_or_else(|| panic!("{url}"));
+    let headers = entry["headers"].as_object().unwrap();
+    let expanded = |value: &Value| value.as_str().unwrap().replace("${GANTRY_KEY}", &key);
+    let own: Vec<(&str, String)> = headers
+        .iter()
+        .map(|(name, value)| (name.as_str(), expanded(value)))
+        .collect();
+    let mut headers = vec![
+        ("Content-Type", "application/json"),
+        ("Accept", "application/json, text/event-stream"),
+    ];
+    headers.extend(own.iter().map(|(name, value)| (*name, value.as_str())));
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).to_string();
+    let answer = Connection::open(authority)
+        .unwrap()
+        .request("POST", &format!("/{path}"), &headers, body.as_bytes())
+        .unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let tools = answer.message()["result"]["tools"].take();
+    let names = tools.as_array().into_iter().flatten();
+    names
+        .filter_map(|tool| tool["name"].as_str().map(str::to_owned))
+        .collect()
+}
 
 /// Runs `gantry up` as a person does in a folder: no flags but those that keep the test to itself.
 #[test]
@@ -58,7 +108,7 @@ fn up_shows_tools_without_any_configuration_and_its_snippet_works() {
             .collect();
         let answered = Command::new("sh").args(["-c", &snippet]).output().unwrap();
         let answer = String::from_utf8_lossy(&answered.stdout).into_owned();
-        let answer: serde_json::Value =
+        let answer: Value =
             serde_json::from_str(&answer).unwrap_or_else(|_| panic!("{snippet}\n{answer}"));
         let tools = answer["result"]["tools"]
             .as_array()
@@ -67,7 +117,8 @@ fn up_shows_tools_without_any_configuration_and_its_snippet_works() {
             .iter()
             .filter_map(|tool| tool["name"].as_str())
             .collect();
-        assert_eq!(names, ["example__echo", "example__now", "example__add"]);
+        assert_eq!(names, EXAMPLE);
+        assert_eq!(listed_by_snippet(&text), EXAMPLE);
     });
     let pid = i32::try_from(child.id())
         .ok()
@@ -156,8 +207,8 @@ fn stopping_answers_the_call_in_flight_and_leaves_nothing() {
         .and_then(|pid| pid.try_into().ok())
         .unwrap();
     let answer = std::thread::scope(|scope| {
-        let call = scope.spawn(|| gantry.call("a__slow", serde_json::json!({"ms": 600})));
-        let in_flight = |status: &serde_json::Value| status["queue"]["in_flight"] == 1;
+        let call = scope.spawn(|| gantry.call("a__slow", json!({"ms": 600})));
+        let in_flight = |status: &Value| status["queue"]["in_flight"] == 1;
         gantry.wait_status("a", LONG, in_flight);
         gantry.signal(Signal::TERM);
         call.join().unwrap()

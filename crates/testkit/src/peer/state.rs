@@ -143,6 +143,10 @@ impl Peer {
             self.output.flush();
             stop("", 0);
         }
+        if faults.is(Fault::CloseStdout, "idle") {
+            self.output.flush();
+            self.output.close();
+        }
     }
 
     /// Tells the client that the list of tools changed, in the way its era provides.

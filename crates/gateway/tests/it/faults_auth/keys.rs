@@ -11,8 +11,10 @@ use gantry_testkit::wait::eventually;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::refused;
-use crate::faults_client::Posted;
+use super::{
+    FIRST_GUESS, LAST_GUESS, WINDOW_SECONDS, audited, guessed, refused, unharmed, went_well,
+};
+use crate::faults_client::{Holdings, Posted};
 use crate::harness::{Gantry, LONG};
 
 /// Describes a call on both surfaces, with a key that opens it.
@@ -37,6 +39,7 @@ fn exactly_one_key_in_exactly_one_header_opens() {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal");
     let gantry = with_journal(&journal);
+    let at_first = Holdings::of(&gantry);
     let key = gantry.agent.clone();
     let good = format!("Bearer {key}");
     for (posted, path) in calls(&gantry).iter().zip(["/mcp", "/api/v1/tools/call"]) {
@@ -130,6 +133,10 @@ fn exactly_one_key_in_exactly_one_header_opens() {
         let spelled = posted.header("Authorization", &format!("bEARER  {key}"));
         assert_eq!(spelled.send(&gantry).status, 200);
     }
+    assert_eq!(Journal::read(&journal).unwrap().calls(), 4);
+    let rows = ["mcp", "mcp", "rest", "rest"].map(went_well);
+    audited(&gantry, &rows);
+    unharmed(&gantry, &at_first);
 }
 
 /// Returns all files below a folder.
@@ -194,6 +201,8 @@ fn a_first_start_makes_keys_of_its_own_that_only_their_owner_reads() {
     one.stop();
     let one = one.again();
     assert_eq!((&one.admin, &one.agent), (&admin, &agent));
+    one.wait_state("a", "ready", LONG);
+    let at_first = Holdings::of(&one);
     for sample in [
         "admin",
         "changeme",
@@ -205,6 +214,8 @@ fn a_first_start_makes_keys_of_its_own_that_only_their_owner_reads() {
         let answer = one.rest_as(sample, "GET", "/api/v1/tools", None);
         refused(sample, &answer, 401, "auth.wrong_key");
     }
+    audited(&one, &[went_well("mcp"), guessed("rest", FIRST_GUESS)]);
+    unharmed(&one, &at_first);
 }
 
 // fault U3
@@ -213,6 +224,7 @@ fn whatever_is_not_a_valid_key_is_denied_in_the_same_words() {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal");
     let gantry = with_journal(&journal);
+    let at_first = Holdings::of(&gantry);
     let body = json!({"kind": "agent", "agent": "default", "label": "soon gone"});
     let made = gantry.rest("POST", "/api/v1/keys", Some(&body)).json();
     let revoked = made["key"].as_str().unwrap().to_owned();
@@ -221,6 +233,7 @@ fn whatever_is_not_a_valid_key_is_denied_in_the_same_words() {
     let path = format!("/api/v1/keys/{}", made["id"].as_str().unwrap());
     assert_eq!(gantry.rest("DELETE", &path, None).status, 204);
     let random = "gantry_agent_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+    let begun = Instant::now();
     let wanted = opens(random);
     refused("never made", &wanted, 401, "auth.wrong_key");
     let key = &gantry.agent;
@@ -259,11 +272,29 @@ fn whatever_is_not_a_valid_key_is_denied_in_the_same_words() {
         .unwrap();
     refused("no text", &connection.answer().unwrap(), 401, "auth.scheme");
     assert_eq!(Journal::read(&journal).unwrap().calls(), 0);
-    // Nothing was called; the guess itself is on record.
-    let rows = gantry.audit_rows("");
-    let refused = |row: &Value| row["status"] == "refused" && row["code"] == "auth.wrong_key";
-    assert!(!rows.is_empty() && rows.iter().all(refused), "{rows:#?}");
+    within_one_window(begun);
     assert_eq!(opens(key).status, 200);
+    // Nothing was called. The 17 guesses are all counted; the first is on record.
+    assert_eq!(counted(&gantry), "17");
+    audited(&gantry, &[guessed("rest", FIRST_GUESS)]);
+    unharmed(&gantry, &at_first);
+}
+
+/// Asserts that all wrong keys were counted together.
+fn within_one_window(begun: Instant) {
+    assert!(
+        begun.elapsed().as_secs() < WINDOW_SECONDS - 1,
+        "the machine is too slow to guess within one window"
+    );
+}
+
+/// Returns how many wrong keys the figures tell.
+fn counted(gantry: &Gantry) -> String {
+    let figures = gantry.rest("GET", "/metrics", None).text();
+    let counted = figures
+        .lines()
+        .find_map(|line| line.strip_prefix("gantry_auth_failures_total "));
+    counted.expect("wrong keys are counted").to_owned()
 }
 
 // fault U5
@@ -272,6 +303,7 @@ fn guessing_keys_is_limited_and_never_locks_out_who_has_one() {
     const GUESSES: usize = 200;
     const ALLOWED: usize = 20;
     let gantry = Gantry::start(&["a"]);
+    let at_first = Holdings::of(&gantry);
     let mut connection = gantry.connect();
     let begun = Instant::now();
     let mut denied = 0;
@@ -281,9 +313,7 @@ fn guessing_keys_is_limited_and_never_locks_out_who_has_one() {
         let answer = connection
             .request("GET", "/api/v1/tools", &headers, b"")
             .unwrap();
-        if begun.elapsed() >= std::time::Duration::from_secs(9) {
-            panic!("the machine is too slow to guess within one window");
-        }
+        within_one_window(begun);
         if guess < ALLOWED {
             refused("guess", &answer, 401, "auth.wrong_key");
         } else {
@@ -309,18 +339,10 @@ fn guessing_keys_is_limited_and_never_locks_out_who_has_one() {
         "x"
     );
     // Every one is counted; the record gets the first, the last before 429, and every tenfold more.
-    let figures = gantry.rest("GET", "/metrics", None).text();
-    let counted = figures
-        .lines()
-        .find_map(|line| line.strip_prefix("gantry_auth_failures_total "));
-    assert_eq!(
-        counted,
-        Some((GUESSES + 1).to_string().as_str()),
-        "{figures}"
-    );
+    assert_eq!(counted(&gantry), (GUESSES + 1).to_string());
     let wanted = [
-        "a wrong key from 127.0.0.1",
-        "20 wrong keys from 127.0.0.1 within 10s",
+        FIRST_GUESS,
+        LAST_GUESS,
         "200 wrong keys from 127.0.0.1 within 10s",
     ];
     let recorded = || {
@@ -339,16 +361,8 @@ fn guessing_keys_is_limited_and_never_locks_out_who_has_one() {
         recorded()
     );
     // The same are rows of the audit, and lines of `gantry calls`.
-    let rows = gantry.audit_rows("code=auth.wrong_key");
-    let mut rows: Vec<[String; 4]> = rows
-        .iter()
-        .map(|row| {
-            ["status", "surface", "agent", "error"]
-                .map(|member| row[member].as_str().unwrap_or_default().to_owned())
-        })
-        .collect();
-    rows.sort_by_key(|row| row[3].len());
-    assert_eq!(rows, wanted.map(|what| ["refused", "rest", "", what]));
+    let [first, last, more] = wanted.map(|what| guessed("rest", what));
+    audited(&gantry, &[first, last, more, went_well("mcp")]);
     let calls = gantry.cli(&["calls", "--status", "refused"]);
     let calls = String::from_utf8_lossy(&calls.stdout).into_owned();
     let shown = calls.lines().filter(|line| line.contains("auth.wrong_key"));
@@ -357,4 +371,6 @@ fn guessing_keys_is_limited_and_never_locks_out_who_has_one() {
     let lines = log.lines().filter(|line| line.contains("wrong key"));
     assert_eq!(lines.count(), wanted.len(), "{log}");
     assert!(!log.contains("gantry_agent_0"), "no key is written down");
+    drop(connection);
+    unharmed(&gantry, &at_first);
 }

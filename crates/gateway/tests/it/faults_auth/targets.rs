@@ -6,8 +6,8 @@ use gantry_testkit::Evilpeer;
 use gantry_testkit::journal::Journal;
 use serde_json::{Value, json};
 
-use super::{code, refused};
-use crate::faults_client::Posted;
+use super::{audited, code, refused, unharmed, went_well};
+use crate::faults_client::{Holdings, Posted};
 use crate::harness::{Answer, Gantry, LONG};
 
 /// Sends a request line and headers as they are.
@@ -33,6 +33,7 @@ fn a_foreign_host_is_refused_whatever_the_key() {
         .flags(&["--host", "gantry.example"])
         .start();
     gantry.wait_state("a", "ready", LONG);
+    let at_first = Holdings::of(&gantry);
     let port = gantry.authority.rsplit(':').next().unwrap().to_owned();
     let call = Posted::call(&gantry.agent, "a__echo", json!({"text": "x"}));
     // What is no host at all cannot be understood; any other host is somebody else.
@@ -119,12 +120,15 @@ fn a_foreign_host_is_refused_whatever_the_key() {
         keys("GET http://localhost/api/v1/keys HTTP/1.1", &["localhost"]).status,
         200
     );
+    audited(&gantry, &[went_well("mcp"); 6]);
+    unharmed(&gantry, &at_first);
 }
 
 // fault U8
 #[test]
 fn no_way_of_writing_a_path_gets_around_its_key() {
     let gantry = Gantry::start(&["a"]);
+    let at_first = Holdings::of(&gantry);
     let paths = [
         "//api/v1/keys",
         "/./api/v1/keys",
@@ -221,12 +225,15 @@ fn no_way_of_writing_a_path_gets_around_its_key() {
         "auth.agent_key",
     );
     assert_eq!(gantry.status("a")["state"], "ready");
+    audited(&gantry, &[]);
+    unharmed(&gantry, &at_first);
 }
 
 // fault U8, fault U9
 #[test]
 fn pages_of_other_origins_are_refused_on_every_surface() {
     let gantry = Gantry::start(&["a"]);
+    let at_first = Holdings::of(&gantry);
     let call = Posted::call(&gantry.agent, "a__echo", json!({"text": "x"}));
     let ours = format!("http://{}", gantry.authority);
     for origin in [
@@ -263,5 +270,6 @@ fn pages_of_other_origins_are_refused_on_every_surface() {
             .iter()
             .all(|(name, _)| !name.starts_with("access-control-"))
     );
-    assert_eq!(gantry.audit_rows("").len(), 1);
+    audited(&gantry, &[went_well("mcp")]);
+    unharmed(&gantry, &at_first);
 }

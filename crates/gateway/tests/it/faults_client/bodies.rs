@@ -1,6 +1,7 @@
 //! Bodies that are too large, endless or packed, and heads that are.
 
 use std::io::{Read as _, Write as _};
+use std::process::{Command, Stdio};
 use std::thread;
 
 use gantry_testkit::Evilpeer;
@@ -185,8 +186,67 @@ fn one_agent_takes_half_of_the_room_for_long_bodies_at_most() {
     let answer = long(made["key"].as_str().unwrap());
     assert_eq!(answer.status, 200, "{}", answer.text());
     drop(held);
-    let free = || long(&rig.gantry.agent).status == 200;
-    assert!(eventually(LONG, free).is_some());
+    let mut freed = 0;
+    let free = eventually(LONG, || {
+        freed += usize::from(long(&rig.gantry.agent).status == 200);
+        freed > 0
+    });
+    assert!(free.is_some());
+    // What was refused never became a call; of those whose body never came nothing is known but that.
+    assert_eq!(rig.journal().calls(), 4);
+    rig.audited(&[(4, "ok", None)]);
+}
+
+/// Packs a text, by the program that everybody has.
+fn packed(text: &[u8]) -> Vec<u8> {
+    let mut gzip = Command::new("gzip")
+        .arg("-9")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = gzip.stdin.take().unwrap();
+    let mut output = gzip.stdout.take().unwrap();
+    let mut packed = Vec::new();
+    thread::scope(|scope| {
+        scope.spawn(move || input.write_all(text).unwrap());
+        output.read_to_end(&mut packed).unwrap();
+    });
+    assert!(gzip.wait().unwrap().success());
+    packed
+}
+
+// fault A3
+#[test]
+fn a_bomb_is_refused_as_it_is_and_takes_no_room() {
+    // Far more than the gateway may need beyond what it needed at the start.
+    const UNPACKED: usize = 256 << 20;
+    let rig = Rig::new(&Evilpeer::new(), &json!({}));
+    let bomb = packed(&vec![b' '; UNPACKED]);
+    assert!(bomb.len() < UNPACKED / 500, "{} bytes", bomb.len());
+    // One that is too long even as it is: a member behind the other, which any unpacker takes for one.
+    let long = bomb.repeat(LIMIT / bomb.len() + 1);
+    assert!(long.len() > LIMIT);
+    for posted in calls(&rig, "bomb") {
+        let packed = posted.header("Content-Encoding", "gzip");
+        for (body, status, code) in [
+            (&bomb, 415, "http.content_encoding"),
+            (&long, 413, "http.body_too_large"),
+        ] {
+            let begun = Instant::now();
+            let answer = packed.clone().body(body.clone()).send(&rig.gantry);
+            assert!(begun.elapsed() <= SECOND, "{:?}", begun.elapsed());
+            refused(&answer, status, code);
+        }
+        // Nor is it unpacked where nobody says that it is packed.
+        let answer = packed
+            .without("Content-Encoding")
+            .body(bomb.clone())
+            .send(&rig.gantry);
+        assert_eq!(answer.status, 400, "{}", answer.text());
+    }
+    rig.neighbour_holds();
+    rig.nothing_happened();
 }
 
 // fault A3

@@ -220,6 +220,8 @@ fn wrong_forms_are_refused_before_anything_is_read() {
     rig.nothing_happened();
     // A client that says nothing takes what there is.
     assert_eq!(call.without("Accept").send(&rig.gantry).status, 200);
+    assert_eq!(rig.journal().calls(), 1);
+    rig.audited(&[(1, "ok", None)]);
 }
 
 /// Asks without a body and returns what answers on a connection of its own.

@@ -38,10 +38,11 @@ fn a_child_sees_three_descriptors_and_the_listed_variables() {
         .variable("GATEWAY_SECRET", "not for servers")
         .variable("LD_LIBRARY_PATH", "/nonexistent")
         .start();
-    let held: Vec<_> = (0..10).map(|_| gantry.connect()).collect();
     for name in ["first", "second"] {
         gantry.wait_state(name, "ready", LONG);
     }
+    let held = Held::of(&gantry);
+    let connections: Vec<_> = (0..10).map(|_| gantry.connect()).collect();
     // One that starts when there is much to inherit.
     gantry.rest("POST", "/api/v1/mcp/servers/second/restart", None);
     gantry.wait_state("second", "ready", LONG);
@@ -63,9 +64,11 @@ fn a_child_sees_three_descriptors_and_the_listed_variables() {
     for name in seen.as_object().unwrap().keys() {
         assert!(listed.contains(&name.as_str()), "`{name}` is inherited");
     }
-    drop(held);
+    drop(connections);
+    audited(&gantry, "first", &[(1, "ok", None)]);
     audited(&gantry, "second", &[(2, "ok", None)]);
     tidy(&gantry);
+    held.compare(&gantry);
 }
 
 /// Starts a process of ours that has exactly this number, or gives up.

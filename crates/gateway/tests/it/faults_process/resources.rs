@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Held, SECOND, audited, echoes, fails, fails_about, restarts, signal, tidy};
+use super::{Held, SECOND, audited, echoes, fails, fails_about, reads, restarts, signal, tidy};
 use crate::harness::{Connection, Gantry, LONG, NOBODY, Programs, needs_root};
 
 /// A server that comes back at once, however often it ends.
@@ -198,7 +198,7 @@ fn without_descriptors_starts_fail_by_name_and_accepting_waits() {
             "a",
             &Evilpeer::new(),
             &restarts(&json!({
-                "at_once": 1, "window": "30s", "ladder": ["300ms"], "reset_after": "10m",
+                "at_once": 1, "window": "30s", "ladder": ["3s"], "reset_after": "10m",
             })),
         )
         .start();
@@ -235,7 +235,8 @@ fn without_descriptors_starts_fail_by_name_and_accepting_waits() {
         "{answer:#}"
     );
     let answer = call(&mut kept, &gantry, "a__crash", &json!({}));
-    assert_eq!(answer["code"], "server.exited", "{answer:#}");
+    let exited = "server `a` exited during the call (exit code 1)";
+    is_problem(&answer, 502, exited, "server.exited");
     let mut status = Value::Null;
     let failed = eventually(LONG, || {
         status = ask(&mut kept, &gantry, "/api/v1/mcp/servers/a");
@@ -244,6 +245,12 @@ fn without_descriptors_starts_fail_by_name_and_accepting_waits() {
     assert!(failed.is_some(), "{status:#}");
     let reason = status["reason"].as_str().unwrap();
     assert!(reason.contains("Too many open files"), "{reason}");
+    let begun = Instant::now();
+    let answer = call(&mut kept, &gantry, "a__echo", &json!({"text": "x"}));
+    assert!(begun.elapsed() <= SECOND, "{:?}", begun.elapsed());
+    let down = "server `a` is down: backing off 3s: # failures within 30s: \
+                cannot make the pipes: Too many open files (os error 24); next try in # s";
+    is_problem(&answer, 503, down, "server.down");
     // There is room again: the server comes back, and those who waited are served.
     limit(&gantry, 0, "--nofile=1000:");
     let again = eventually(LONG, || {
@@ -274,10 +281,26 @@ fn without_descriptors_starts_fail_by_name_and_accepting_waits() {
     audited(
         &gantry,
         "a",
-        &[(1, "error", Some("server.exited")), (1, "ok", None)],
+        &[
+            (1, "error", Some("server.exited")),
+            (1, "error", Some("server.down")),
+            (1, "ok", None),
+        ],
     );
     audited(&gantry, "good", &[(1, "ok", None)]);
     tidy(&gantry);
+}
+
+/// Asserts that a call over REST failed: its status, its detail as [`reads`] has it, its code.
+fn is_problem(answer: &Value, status: u16, detail: &str, code: &str) {
+    assert_eq!(
+        (&answer["status"], &answer["code"]),
+        (&json!(status), &json!(code)),
+        "{answer:#}"
+    );
+    let told = answer["detail"].as_str().unwrap_or_default();
+    assert!(reads(told, detail), "`{told}` is not `{detail}`");
+    assert!(answer["call"].is_string(), "{answer:#}");
 }
 
 /// Asserts that a call is told why `a` cannot be started now: what the system said about its init.

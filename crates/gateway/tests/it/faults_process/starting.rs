@@ -1,16 +1,25 @@
 //! Servers that do not start, and gateways that must not.
 
 use std::fs;
+use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 
-use gantry_testkit::Evilpeer;
 use gantry_testkit::wait::eventually;
+use gantry_testkit::{Evilpeer, procs};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{Held, SECOND, audited, echoes, fails, fails_about, restarts, tidy};
 use crate::harness::{Gantry, LONG, PROGRAM};
+
+/// Puts a policy into an entry by which the first wait is longer than the test; the shorter waits of
+/// the default are those of row 1.10.
+fn waiting(mut entry: Value) -> Value {
+    let policy = json!({"at_once": 3, "window": "60s", "ladder": ["60s"], "reset_after": "10m"});
+    entry["life"] = restarts(&policy)["life"].clone();
+    entry
+}
 
 // fault P1
 #[test]
@@ -23,17 +32,17 @@ fn a_command_that_cannot_run_is_named_and_does_not_spin() {
     let cases = [
         (
             "missing",
-            json!({"command": path("missing")}),
+            waiting(json!({"command": path("missing")})),
             format!("program `{}` not found", path("missing")),
         ),
         (
             "unknown",
-            json!({"command": "no-such-program"}),
+            waiting(json!({"command": "no-such-program"})),
             "program `no-such-program` not found (searched ".into(),
         ),
         (
             "plain",
-            json!({"command": path("plain")}),
+            waiting(json!({"command": path("plain")})),
             format!(
                 "program `{}` cannot be executed: Permission denied",
                 path("plain")
@@ -41,7 +50,7 @@ fn a_command_that_cannot_run_is_named_and_does_not_spin() {
         ),
         (
             "orphan",
-            json!({"command": path("orphan")}),
+            waiting(json!({"command": path("orphan")})),
             format!(
                 "the interpreter of program `{}` does not exist",
                 path("orphan")
@@ -49,7 +58,7 @@ fn a_command_that_cannot_run_is_named_and_does_not_spin() {
         ),
         (
             "nowhere",
-            json!({"command": "sh", "cwd": path("gone")}),
+            waiting(json!({"command": "sh", "cwd": path("gone")})),
             format!("working directory `{}` does not exist", path("gone")),
         ),
     ];
@@ -71,7 +80,7 @@ fn a_command_that_cannot_run_is_named_and_does_not_spin() {
         );
         let reason = status["reason"].as_str().unwrap();
         assert!(
-            reason.starts_with("backing off 5s: 4 failures within 60s: "),
+            reason.starts_with("backing off 60s: 4 failures within 60s: "),
             "{reason}"
         );
         assert!(reason.contains(words.as_str()), "{reason}");
@@ -89,7 +98,7 @@ fn a_command_that_cannot_run_is_named_and_does_not_spin() {
             .unwrap_or_default()
             .to_owned();
         assert!(
-            message.starts_with(&format!("server `{name}` is down: backing off 5s")),
+            message.starts_with(&format!("server `{name}` is down: backing off 60s")),
             "{message}"
         );
         assert!(
@@ -116,13 +125,13 @@ fn every_exit_counts_and_climbs_the_ladder() {
             "polite",
             Evilpeer::new().fault("exit0"),
             "start_failed",
-            "exit code 0",
+            "ended during the handshake: exit code 0",
         ),
         (
             "broken",
             Evilpeer::new().fault("crash-start=7"),
             "start_failed",
-            "exit code 7",
+            "ended during the handshake: exit code 7",
         ),
         (
             "later",
@@ -169,9 +178,10 @@ fn every_exit_counts_and_climbs_the_ladder() {
         let begun = Instant::now();
         let answer = gantry.call(&format!("{name}__echo"), json!({"text": "x"}));
         assert!(begun.elapsed() <= SECOND, "{:?}", begun.elapsed());
-        let message = answer["error"]["message"].as_str().unwrap_or_default();
-        assert!(message.contains("; next try in "), "{message}");
-        fails(&answer, -31503, message, "server.down");
+        let message = format!(
+            "server `{name}` is down: backing off 30s: 8 failures within 30s: {how}; next try in # s"
+        );
+        fails_about(&answer, -31503, &message, "server.down");
         audited(&gantry, name, &[(1, "error", Some("server.down"))]);
         // By hand it begins anew.
         let restarted = gantry.rest("POST", &format!("/api/v1/mcp/servers/{name}/restart"), None);
@@ -201,26 +211,27 @@ fn fifty_servers_start_side_by_side_and_three_bad_ones_hurt_nobody() {
     let begun = Instant::now();
     let gantry = builder.start();
     let counts = || gantry.rest("GET", "/api/v1/health", None).json()["servers"].take();
-    let ready = eventually(LONG, || counts()["ready"] == 47);
+    let ready = eventually(2 * LONG, || counts()["ready"] == 47);
     let took = begun.elapsed();
     assert!(ready.is_some(), "{}", counts());
     eprintln!("47 of 50 ready after {took:?}");
     // Far from the 60 s that the hanging one has.
-    assert!(took <= 15 * SECOND, "{took:?}");
-    let settled = eventually(LONG, || counts()["failed"] == 2);
-    assert!(
-        settled.is_some() && counts()["starting"] == 1,
-        "{}",
-        counts()
-    );
-    // The first list may wait for those that are coming, at most 3 s from their start.
+    assert!(took <= 30 * SECOND, "{took:?}");
+    // Those that end are tried again now and then, and are `starting` for a moment.
+    let settled = eventually(LONG, || {
+        let counts = counts();
+        counts["failed"] == 2 && counts["starting"] == 1
+    });
+    assert!(settled.is_some(), "{}", counts());
+    // The first list may wait for those that are coming, at most 3 s from their start: far less than
+    // the hanging one may take.
     let asked = Instant::now();
     gantry.mcp("tools/list", json!({}));
-    assert!(asked.elapsed() <= 4 * SECOND, "{:?}", asked.elapsed());
+    assert!(asked.elapsed() <= 10 * SECOND, "{:?}", asked.elapsed());
     let asked = Instant::now();
     let list = gantry.mcp("tools/list", json!({}));
     assert!(
-        asked.elapsed() <= SECOND / 2,
+        asked.elapsed() <= 2 * SECOND,
         "no list waits twice: {:?}",
         asked.elapsed()
     );
@@ -258,6 +269,7 @@ fn fifty_servers_start_side_by_side_and_three_bad_ones_hurt_nobody() {
 fn a_second_gateway_on_one_folder_names_the_holder_and_touches_nothing() {
     let gantry = Gantry::start(&["a"]);
     let pid = gantry.status("a")["pid"].clone();
+    let (held, tree) = (Held::of(&gantry), tree_of(&gantry));
     let announced = fs::read(gantry.data().join("gateway.json")).unwrap();
     for port in ["0", gantry.authority.rsplit(':').next().unwrap()] {
         let begun = Instant::now();
@@ -277,12 +289,31 @@ fn a_second_gateway_on_one_folder_names_the_holder_and_touches_nothing() {
         announced
     );
     assert_eq!(gantry.status("a")["pid"], pid);
+    assert_eq!(tree_of(&gantry), tree);
     echoes(&gantry, "a");
     audited(&gantry, "a", &[(1, "ok", None)]);
     // Another folder has its own gateway.
     let other = Gantry::start(&["a"]);
     assert_ne!(other.pid, gantry.pid);
+    let held_there = Held::of(&other);
     echoes(&other, "a");
+    // What one does is no matter of the other's.
+    for (gantry, held) in [(&gantry, held), (&other, held_there)] {
+        audited(gantry, "a", &[(1, "ok", None)]);
+        tidy(gantry);
+        held.compare(gantry);
+    }
+    assert_eq!(tree_of(&gantry), tree);
+}
+
+/// Returns the processes below a gateway.
+fn tree_of(gantry: &Gantry) -> Vec<u32> {
+    let mut tree: Vec<u32> = procs::descendants_of(gantry.pid)
+        .iter()
+        .map(|process| process.pid)
+        .collect();
+    tree.sort_unstable();
+    tree
 }
 
 // fault P15
@@ -310,19 +341,32 @@ fn two_gateways_that_start_at_once_are_one() {
             .count();
         losers == 3
     });
-    let mut winners = 0;
+    let mut winners = Vec::new();
+    let mut refusals = Vec::new();
     for mut gateway in gateways {
         match gateway.try_wait().unwrap() {
-            Some(status) => assert_eq!(status.code(), Some(1)),
+            Some(status) => {
+                let mut told = String::new();
+                let mut stderr = gateway.stderr.take().unwrap();
+                stderr.read_to_string(&mut told).unwrap();
+                refusals.push((status.code(), told));
+            }
             None => {
-                winners += 1;
+                winners.push(gateway.id());
+                // It has no servers, and no child of any other kind.
+                assert_eq!(procs::descendants_of(gateway.id()), []);
                 gateway.kill().unwrap();
                 gateway.wait().unwrap();
             }
         }
     }
     assert!(
-        settled.is_some() && winners == 1,
-        "{losers} gave way, {winners} stayed"
+        settled.is_some() && winners.len() == 1,
+        "{losers} gave way, {winners:?} stayed"
     );
+    for (code, told) in refusals {
+        let holder = format!("is in use by the gateway with process id {}", winners[0]);
+        assert_eq!(code, Some(1), "{told}");
+        assert!(told.contains(&holder) && told.contains("hint: "), "{told}");
+    }
 }

@@ -19,7 +19,7 @@ fn a_gateway_that_is_stopped_under_load_answers_every_call_and_leaves_nothing() 
     let mut gantry = Gantry::builder()
         .server("good", &Evilpeer::new().in_tree(&marker))
         .server("deaf", &deaf.in_tree(&marker))
-        .flags(&["--drain", "2s", "--kill-after", "4s"])
+        .flags(&["--drain", "6s", "--kill-after", "8s"])
         .start();
     for name in ["good", "deaf"] {
         gantry.wait_state(name, "ready", LONG);
@@ -36,7 +36,7 @@ fn a_gateway_that_is_stopped_under_load_answers_every_call_and_leaves_nothing() 
                 (answer, Instant::now())
             })
         };
-        let short: Vec<_> = (0..10).map(|_| call("good", 1000)).collect();
+        let short: Vec<_> = (0..10).map(|_| call("good", 4000)).collect();
         let long: Vec<_> = (0..5).map(|_| call("good", 60_000)).collect();
         let stuck: Vec<_> = (0..5).map(|_| call("deaf", 60_000)).collect();
         let busy = |count: usize| move |now: &Value| now["queue"]["in_flight"] == count;
@@ -47,7 +47,7 @@ fn a_gateway_that_is_stopped_under_load_answers_every_call_and_leaves_nothing() 
         for call in short {
             let (answer, _) = call.join().unwrap();
             assert_eq!(
-                answer["result"]["content"][0]["text"], "slept 1000 ms",
+                answer["result"]["content"][0]["text"], "slept 4000 ms",
                 "{answer:#}"
             );
         }
@@ -56,19 +56,19 @@ fn a_gateway_that_is_stopped_under_load_answers_every_call_and_leaves_nothing() 
         assert!(refused.is_err(), "a stopping gateway accepts nobody");
         let old = kept.request("GET", "/healthz", &[], b"");
         assert!(old.is_err(), "idle connections are closed: {old:?}");
-        for (calls, server, within) in [(long, "good", 3 * SECOND), (stuck, "deaf", 5 * SECOND)] {
+        for (calls, server, within) in [(long, "good", 8 * SECOND), (stuck, "deaf", 10 * SECOND)] {
             for call in calls {
                 let (answer, at) = call.join().unwrap();
                 let message = format!("server `{server}` exited during the call (it was stopped)");
                 fails(&answer, -31502, &message, "server.exited");
                 let took = at.duration_since(told);
-                assert!(took >= 2 * SECOND && took <= within, "{server}: {took:?}");
+                assert!(took >= 6 * SECOND && took <= within, "{server}: {took:?}");
             }
         }
         eprintln!("all answered {:?} after the signal", told.elapsed());
     });
     assert_eq!(gantry.wait(3 * SECOND), Some(0), "{}", gantry.stderr());
-    assert!(begun.elapsed() <= 8 * SECOND, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() <= 20 * SECOND, "{:?}", begun.elapsed());
     assert_eq!(procs::with_marker(&marker), []);
     let gantry = gantry.again();
     audited(

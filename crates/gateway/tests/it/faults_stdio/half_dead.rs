@@ -2,8 +2,12 @@
 
 use gantry_testkit::{Evilpeer, procs};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
-use super::{CALLS, EVIL, Rig, SECOND, all_echoed, all_within, echo};
+use super::{
+    CALLS, EVIL, Rig, SECOND, all_echoed, all_within, beside_good, echo, put_over, short,
+    stays_down,
+};
 use crate::harness::LONG;
 
 /// Waits until the server was started anew and returns its status.
@@ -35,6 +39,53 @@ fn a_server_that_closes_its_stdout_is_killed_within_a_second_and_restarted() {
     assert_eq!(status["last_crash"]["how"], how);
     assert_eq!(status["restart_count"], 1);
     rig.audited(EVIL, &[(CALLS, "error", Some("server.exited"))]);
+}
+
+// fault S17
+#[test]
+fn a_server_that_closes_its_stdout_while_nobody_calls_is_found_out_too() {
+    let peer = Evilpeer::new().fault("close-stdout=idle").fault_calls(1);
+    let rig = Rig::new(&peer, &json!({}));
+    let pid = rig.gantry.status(EVIL)["pid"].clone();
+    let reply = rig.beside_neighbour(|| rig.call(EVIL, "echo", 3, echo(3)));
+    all_echoed(&[reply]);
+    // Nothing is in flight, and the next health check is a minute away.
+    assert!(gone(&pid), "the old process is gone");
+    let status = started_again(&rig, &pid);
+    assert_eq!(
+        status["last_crash"]["how"],
+        "closed its stdout without ending, and was killed"
+    );
+    assert_eq!(status["restart_count"], 1);
+    rig.audited(EVIL, &[(1, "ok", None)]);
+}
+
+// fault S17
+#[test]
+fn a_server_that_closes_its_stdout_in_the_handshake_is_not_waited_for() {
+    let script = "exec 1>&-; exec sleep 600";
+    let mut entry = json!({"command": "sh", "args": ["-c", script], "allow_shell": true});
+    put_over(&mut entry, &short(&stays_down()));
+    let rig = Rig::of(beside_good().entry(EVIL, entry).start());
+    let begun = Instant::now();
+    let status = rig.gantry.wait_state(EVIL, "failed", LONG);
+    // A handshake may take 10 s here.
+    assert!(begun.elapsed() <= 3 * SECOND, "{:?}", begun.elapsed());
+    let why = "closed its stdout during the handshake";
+    let waits = "backing off 60s: 1 failure within 60s";
+    assert_eq!(status["reason"], format!("{waits}: {why}"));
+    assert_eq!(status["pid"], Value::Null);
+    let replies = rig.at_once("echo", echo);
+    all_within(&replies, SECOND);
+    for reply in &replies {
+        let message = reply.answer["error"]["message"]
+            .as_str()
+            .unwrap_or_default();
+        let told = format!("server `evil` is down: {waits}: {why}; next try in ");
+        assert!(message.starts_with(&told), "{message}");
+        reply.fails(-31503, message, "server.down");
+    }
+    rig.audited(EVIL, &[(CALLS, "error", Some("server.down"))]);
 }
 
 // fault S17

@@ -62,6 +62,17 @@ fn more_than_a_mebibyte_of_noise_a_second_ends_the_server() {
             .is_some_and(|why| why.contains(wrote))
     };
     let status = rig.gantry.wait_status(EVIL, LONG, told);
+    // It writes six times as much as it may, and has not been let do so for long.
+    let at = |kind: &str| {
+        let path = "/api/v1/mcp/servers/evil/events?limit=1000";
+        let events = rig.gantry.rest("GET", path, None).json();
+        let mut events = events["items"].as_array().unwrap().clone().into_iter();
+        let found = events.find(|event| event["kind"] == kind);
+        found.and_then(|event| event["at_ms"].as_u64())
+    };
+    let over = status["since_ms"].as_u64().unwrap();
+    let lived = over - at("starting").unwrap();
+    assert!(lived <= 5000, "it wrote for {lived} ms");
     assert!(
         ["failed", "backing_off"].contains(&status["state"].as_str().unwrap()),
         "{status:#}"

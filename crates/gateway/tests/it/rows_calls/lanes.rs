@@ -16,7 +16,7 @@ use crate::harness::{Gantry, LONG};
 fn a_timeout_frees_the_lane_once_the_late_answer_has_come() {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal");
-    let peer = Evilpeer::new().fault("late=1500").fault_calls(1);
+    let peer = Evilpeer::new().fault("late=6000").fault_calls(1);
     let gantry = with_journal(&journal, peer, &json!({"concurrency": 1}));
     let spec = gantry.status("a")["spec"].clone();
     assert_eq!(
@@ -27,7 +27,7 @@ fn a_timeout_frees_the_lane_once_the_late_answer_has_come() {
     let body = json!({
         "method": "tools/call",
         "params": {"name": "echo", "arguments": {"text": "late", "nonce": "one"}},
-        "timeout_ms": 400,
+        "timeout_ms": 1000,
     });
     let path = "/api/v1/mcp/servers/a/call";
     let answer = gantry.rest_as(&gantry.agent, "POST", path, Some(&body));
@@ -35,13 +35,10 @@ fn a_timeout_frees_the_lane_once_the_late_answer_has_come() {
     assert_eq!(answer.status, 504, "{}", answer.text());
     assert_eq!(
         answer.json()["detail"],
-        "server `a` did not answer within 400ms"
+        "server `a` did not answer within 1s"
     );
     assert_eq!(answer.json()["code"], "call.timeout");
-    assert!(
-        took >= Duration::from_millis(400) && took <= SECOND,
-        "{took:?}"
-    );
+    assert!(took >= SECOND && took <= 4 * SECOND, "{took:?}");
     assert_eq!(
         gantry.status("a")["queue"]["closed_lanes"],
         1,
@@ -49,11 +46,7 @@ fn a_timeout_frees_the_lane_once_the_late_answer_has_come() {
     );
     let next = rest_tool(&gantry, "a", "echo", json!({"text": "next"}));
     assert_eq!(next.json()["result"]["content"][0]["text"], "next");
-    assert!(
-        begun.elapsed() >= Duration::from_millis(1500),
-        "{:?}",
-        begun.elapsed()
-    );
+    assert!(begun.elapsed() >= 6 * SECOND, "{:?}", begun.elapsed());
     let status = gantry.status("a");
     assert_eq!(
         (&status["queue"]["closed_lanes"], &status["restart_count"]),
@@ -82,7 +75,7 @@ fn a_timeout_frees_the_lane_once_the_late_answer_has_come() {
 // row 1.6
 #[test]
 fn a_lane_opens_after_its_grace_if_no_late_answer_comes() {
-    let members = json!({"concurrency": 1, "calls": {"timeout": "2s", "late_grace": "500ms"}});
+    let members = json!({"concurrency": 1, "calls": {"timeout": "2s", "late_grace": "1500ms"}});
     let peer = Evilpeer::new().fault("hang").fault_calls(1);
     let gantry = Gantry::builder().server_with("a", &peer, &members).start();
     gantry.wait_state("a", "ready", LONG);
@@ -92,10 +85,7 @@ fn a_lane_opens_after_its_grace_if_no_late_answer_comes() {
     let next = rest_tool(&gantry, "a", "echo", json!({"text": "next"}));
     assert_eq!(next.json()["result"]["content"][0]["text"], "next");
     let waited = begun.elapsed();
-    assert!(
-        waited >= Duration::from_millis(350) && waited <= 2 * SECOND,
-        "{waited:?}"
-    );
+    assert!(waited >= SECOND && waited <= 8 * SECOND, "{waited:?}");
     assert_eq!(gantry.status("a")["restart_count"], 0);
 }
 
@@ -107,7 +97,7 @@ fn calls_to_one_lane_go_one_at_a_time_and_fair_between_agents() {
     let gantry = with_journal(&journal, Evilpeer::new(), &json!({"concurrency": 1}));
     let (gantry, journal) = (&gantry, &journal);
     let call = |key: &str, nonce: String| {
-        let arguments = json!({"text": "x", "delay_ms": 300, "nonce": nonce});
+        let arguments = json!({"text": "x", "delay_ms": 800, "nonce": nonce});
         let params = json!({"name": "echo", "arguments": arguments});
         let body = json!({"method": "tools/call", "params": params});
         let answer = gantry.rest_as(key, "POST", "/api/v1/mcp/servers/a/call", Some(&body));
@@ -127,7 +117,7 @@ fn calls_to_one_lane_go_one_at_a_time_and_fair_between_agents() {
         scope.spawn(move || call(&gantry.admin, "few".to_owned()));
     });
     assert!(
-        begun.elapsed() >= Duration::from_millis(9 * 300),
+        begun.elapsed() >= Duration::from_millis(9 * 800),
         "{:?}",
         begun.elapsed()
     );
@@ -148,7 +138,7 @@ fn who_fills_the_queue_gives_way_to_the_other_agents() {
     let members = json!({"concurrency": 1, "calls": {"queue": 2}});
     let gantry = with_journal(&journal, Evilpeer::new(), &members);
     let call = |key: &str, nonce: &str| {
-        let arguments = json!({"text": "x", "delay_ms": 1000, "nonce": nonce});
+        let arguments = json!({"text": "x", "delay_ms": 3000, "nonce": nonce});
         let params = json!({"name": "echo", "arguments": arguments});
         let body = json!({"method": "tools/call", "params": params});
         gantry.rest_as(key, "POST", "/api/v1/mcp/servers/a/call", Some(&body))
@@ -202,7 +192,7 @@ fn a_full_queue_answers_busy_at_once() {
         let gantry = &gantry;
         for _ in 0..3 {
             scope.spawn(move || {
-                let answer = rest_tool(gantry, "a", "echo", json!({"text": "x", "delay_ms": 500}));
+                let answer = rest_tool(gantry, "a", "echo", json!({"text": "x", "delay_ms": 3000}));
                 assert_eq!(answer.status, 200, "{}", answer.text());
             });
         }

@@ -5,6 +5,7 @@ use gantry_testkit::wait::eventually;
 use gantry_testkit::{Era, Evilpeer};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use super::{SECOND, rest_call};
 use crate::harness::{Builder, Gantry, LONG, modern};
@@ -150,7 +151,7 @@ fn tools_are_known_by_server_and_tool_and_never_collide() {
 }
 
 /// Starts two servers with the same tools and bare names; returns whose `echo` was called.
-fn bare(builder: Builder) -> (Gantry, String) {
+fn bare(builder: Builder) -> (Gantry, String, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let journal = |name: &str| folder.path().join(name);
     let mut builder = builder.flags(&["--expose", "bare"]);
@@ -171,7 +172,7 @@ fn bare(builder: Builder) -> (Gantry, String) {
         .into_iter()
         .find(|name| called(name))
         .unwrap();
-    (gantry, whose.to_owned())
+    (gantry, whose.to_owned(), folder)
 }
 
 fn warnings(gantry: &Gantry) -> Vec<String> {
@@ -185,7 +186,7 @@ fn warnings(gantry: &Gantry) -> Vec<String> {
 // row 4.5
 #[test]
 fn of_two_equal_bare_names_the_second_is_refused_and_told() {
-    let (gantry, whose) = bare(Gantry::builder());
+    let (gantry, whose, _folder) = bare(Gantry::builder());
     assert_eq!(whose, "first");
     let tools = tools(&gantry);
     assert_eq!(
@@ -203,7 +204,7 @@ fn of_two_equal_bare_names_the_second_is_refused_and_told() {
 // row 4.5
 #[test]
 fn with_last_wins_the_later_in_the_file_wins_with_a_warning() {
-    let (gantry, whose) = bare(Gantry::builder().flags(&["--on-collision", "last_wins"]));
+    let (gantry, whose, _folder) = bare(Gantry::builder().flags(&["--on-collision", "last_wins"]));
     assert_eq!(whose, "second");
     let told = warnings(&gantry);
     assert!(
@@ -216,7 +217,8 @@ fn with_last_wins_the_later_in_the_file_wins_with_a_warning() {
 // row 3.6
 #[test]
 fn of_two_servers_with_one_name_the_binding_of_the_agent_decides() {
-    let (gantry, _) = bare(Gantry::builder());
+    // A server that starts again wants its journal.
+    let (gantry, _, _folder) = bare(Gantry::builder());
     let bound = |server: &str| {
         let agent = json!({"name": format!("of-{server}"), "grant": [format!("{server}:*")]});
         let made = gantry.rest("POST", "/api/v1/agents", Some(&agent));

@@ -8,12 +8,16 @@ use std::time::Duration;
 
 use gantry::app::{Options, serve};
 use gantry_engine::{Engine, EngineConfig, FirstKeys, NativeOutput, NativeTool};
-use gantry_testkit::Evilpeer;
+use gantry_testkit::wait::eventually;
+use gantry_testkit::{Evilpeer, procs};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::harness::{Answer, Connection, modern};
+use crate::harness::{Answer, Connection, LONG, modern};
+
+/// Descriptors that may come late and stay: those of the store's second reader.
+const LATE_FDS: usize = 2;
 
 /// A gateway in this process.
 struct Served {
@@ -189,6 +193,9 @@ fn native_tools_are_listed_routed_judged_and_recorded_beside_a_servers() {
 #[test]
 fn a_panic_fails_its_own_call_is_counted_and_ends_nothing_else() {
     let served = Served::start();
+    let own = std::process::id();
+    served.admin("GET", "/api/v1/calls", &Value::Null);
+    let fds = procs::resting_fds(own, LONG);
     let panics = json!({"left": "panic", "right": "b"});
     let begun = Instant::now();
     let answer = served.call("native:join", panics.clone());
@@ -225,4 +232,12 @@ fn a_panic_fails_its_own_call_is_counted_and_ends_nothing_else() {
     let panicked = || row("native", "join", "error", Some("gateway.panic"));
     let wanted = [panicked(), panicked(), row("native", "join", "ok", None)];
     assert_eq!(served.rows(), wanted);
+    // Nothing of the calls that failed is held.
+    let settled = eventually(LONG, || procs::open_fds(own) <= fds + LATE_FDS);
+    assert!(
+        settled.is_some(),
+        "{fds} descriptors at first, {} now",
+        procs::open_fds(own)
+    );
+    assert_eq!(procs::zombies_of(own), []);
 }

@@ -178,7 +178,7 @@ pub(crate) const CATALOGUE: &[Spec] = &[
     spec(Fault::Requests, "requests", Choice(REQUESTS), "S15", "sends requests after the handshake; the journal gets what came back"),
     spec(Fault::StderrFlood, "stderr-flood", Number("MIB", 1024), "S16", "that many MiB on stderr without a newline"),
     spec(Fault::StderrEscapes, "stderr-escapes", Plain, "S16", "control characters and escape sequences on stderr"),
-    spec(Fault::CloseStdout, "close-stdout", Choice(WHEN), "S17", "closes stdout instead of replying, or after the handshake; lives on"),
+    spec(Fault::CloseStdout, "close-stdout", Choice(&["call", "handshake", "idle"]), "S17", "closes stdout instead of replying, after the handshake, or right after a reply; lives on"),
     spec(Fault::CloseStdin, "close-stdin", Choice(WHEN), "S17", "closes stdin on a call (and replies), or after the handshake; lives on"),
     spec(Fault::ExitAfterReply, "exit-after-reply", Plain, "S17", "exits with code 0 right after the reply"),
     spec(Fault::InitHang, "init-hang", Plain, "S18", "never answers the handshake"),

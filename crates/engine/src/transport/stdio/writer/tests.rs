@@ -84,6 +84,47 @@ async fn a_child_that_stops_reading_gives_calls_back() {
 }
 
 #[tokio::test]
+async fn what_waits_for_a_child_that_does_not_read_is_bounded() {
+    // fault S13
+    const LIMIT: usize = 64 << 10;
+    let (sender, mut receiver) = pipe::pipe().unwrap();
+    let writer = LineWriter::new(sender, LIMIT);
+    let line = |length: usize| {
+        let mut line = vec![b'x'; length - 1];
+        line.push(b'\n');
+        line
+    };
+    // Longer than the pipe holds: whatever follows has to wait behind its rest.
+    let first = 1 << 20;
+    writer.send(Some(1), line(first), Company::Alone).unwrap();
+    let mut waiting = 0;
+    for length in [LIMIT / 2, LIMIT / 4, LIMIT / 4] {
+        let company = [Company::Alone, Company::Many][waiting % 2];
+        writer.send(Some(2), line(length), company).unwrap();
+        waiting += length;
+        assert_eq!(writer.lock().queued_bytes, waiting);
+    }
+    assert_eq!(waiting, LIMIT);
+    // Full to the byte: the shortest line is one too many, of a call or of nobody.
+    for call in [Some(3), None] {
+        for company in [Company::Alone, Company::Many] {
+            let refused = writer.send(call, line(1), company);
+            assert_eq!(refused, Err(SendError::NotReading));
+        }
+    }
+    assert_eq!(writer.lock().queued_bytes, LIMIT);
+    // What was taken is written as soon as the child reads, and there is room again.
+    let run = writer.run(Duration::from_secs(60), |_| Verdict::GivenUp);
+    let mut all = vec![0; first + LIMIT];
+    tokio::select! {
+        read = receiver.read_exact(&mut all) => assert_eq!(read.unwrap(), first + LIMIT),
+        _ = run => panic!("the writer task ended"),
+    }
+    assert_eq!(all.iter().filter(|byte| **byte == b'\n').count(), 4);
+    assert_eq!(writer.lock().queued_bytes, 0);
+}
+
+#[tokio::test]
 async fn what_was_taken_back_is_never_written() {
     // fault S13
     let (sender, mut receiver) = pipe::pipe().unwrap();

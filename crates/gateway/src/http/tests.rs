@@ -1,0 +1,119 @@
+//! Panics on the way to an answer: one of any work, and one of whoever judges a key.
+
+use gantry_engine::{EngineConfig, FirstKeys};
+use gantry_model::caller::Caller;
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// The key on which the judge panics.
+const FATAL: &str = "gantry_agent_fatal";
+
+/// Judges a key badly; called where keys are judged.
+pub(super) fn judge(key: &str) {
+    assert_ne!(key, FATAL, "a judge that panics");
+}
+
+struct Served {
+    service: Service,
+    engine: Engine,
+    keys: FirstKeys,
+    admin: Caller,
+    _folder: tempfile::TempDir,
+}
+
+impl Served {
+    async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let config = EngineConfig::new(folder.path().join("data"));
+        let engine = Engine::start(config).await.unwrap();
+        let keys = engine.first_start(|_| Ok(())).await.unwrap().unwrap();
+        let bound = "127.0.0.1:1".parse().unwrap();
+        let state = AppState {
+            engine: engine.clone(),
+            hosts: Arc::new(HostPolicy::new(&[bound], &[])),
+            sessions: Arc::default(),
+            version: "test",
+        };
+        Self {
+            service: service(state),
+            admin: engine.authenticate(&keys.admin).unwrap(),
+            engine,
+            keys,
+            _folder: folder,
+        }
+    }
+
+    async fn ask(&self, key: &str, method: &str, path: &str, body: &Value) -> (StatusCode, Value) {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("Host", "127.0.0.1:1")
+            .header("Authorization", format!("Bearer {key}"))
+            .header("Content-Type", "application/json")
+            .header("Accept", "application/json, text/event-stream");
+        let request = request.body(axum::body::Body::from(body.to_string()));
+        let answer = (self.service)(request.unwrap()).await;
+        let status = answer.status();
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice(&body).unwrap_or_default())
+    }
+
+    async fn key_count(&self) -> usize {
+        self.engine.keys().await.unwrap().len()
+    }
+}
+
+// fault P12
+#[tokio::test]
+async fn a_panic_becomes_an_answer() {
+    let outcome: Result<(), Problem> = unpanicked(async { panic!("boom") }).await;
+    let problem = outcome.unwrap_err();
+    assert_eq!(problem.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    assert_eq!(problem.code(), "gateway.panic");
+}
+
+// fault U3
+#[tokio::test]
+async fn a_panic_while_a_key_is_judged_answers_500_and_lets_nobody_in() {
+    let served = Served::start().await;
+    let made = json!({"kind": "agent"});
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    let own = format!("/api/v1/keys/{}", served.admin.key);
+    let doors = [
+        ("POST", "/api/v1/keys", &made),
+        ("DELETE", own.as_str(), &Value::Null),
+        ("GET", "/api/v1/keys", &Value::Null),
+        ("GET", "/metrics", &Value::Null),
+        ("GET", "/api/v1/tools", &Value::Null),
+        ("POST", "/mcp", &list),
+        ("POST", "/mcp/servers/native", &list),
+        ("DELETE", "/mcp", &Value::Null),
+        ("GET", "/sse", &Value::Null),
+    ];
+    for (method, path, body) in doors {
+        let (status, told) = served.ask(FATAL, method, path, body).await;
+        let code = told.pointer("/error/data/code").unwrap_or(&told["code"]);
+        assert_eq!(
+            (status, code),
+            (StatusCode::INTERNAL_SERVER_ERROR, &json!("gateway.panic")),
+            "{method} {path}: {told:#}"
+        );
+        for member in ["items", "result", "key"] {
+            assert!(told.get(member).is_none(), "{method} {path}: {told:#}");
+        }
+    }
+    // What is behind the doors was not reached: no key came or went.
+    assert_eq!(served.key_count().await, 2);
+    // Whoever has a key is let in as before.
+    let (status, told) = served.ask(&served.keys.agent, "POST", "/mcp", &list).await;
+    assert_eq!(
+        (status, &told["result"]["tools"]),
+        (StatusCode::OK, &json!([]))
+    );
+    let admin = &served.keys.admin;
+    let (status, _) = served.ask(admin, "POST", "/api/v1/keys", &made).await;
+    assert_eq!((status, served.key_count().await), (StatusCode::CREATED, 3));
+    served.engine.drain().await;
+}
