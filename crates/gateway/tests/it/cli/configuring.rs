@@ -124,7 +124,13 @@ fn config_explain() {
         command  "uvx"  [home]/.kode.json:1
         args  ["mine"]  [home]/.kode.json:1
         odd  1  [home]/.kode.json:1
+        type  stdio  default
         cwd  [home]/shop  default
+        limits.cpu  unlimited  default
+        limits.memory  unlimited  default
+        limits.pids  1024  default
+        allow_shell  false  default
+        allow_env  none  default
         start  eager  default
         profile  local  default
         calls.concurrency  32  default
@@ -140,12 +146,21 @@ fn config_explain() {
         life.health_timeout  10s  default
         life.when_unresponsive  reconnect  default
         life.stop_grace  10s  default
+        life.restart.at_once  3  default
+        life.restart.window  1m  default
+        life.restart.ladder  5s, 15s, 45s, 2m, 5m  default
+        life.restart.reset_after  10m  default
+        tools.include  all  default
+        tools.exclude  none  default
+        tools.settings  none  default
         --- exit 0
         "#);
         assert_snapshot!(run(&folder, &["config", "explain", "--config", "own.toml", "--expose", "bare"]), @r#"
         gateway
         KEY  VALUE  FROM
-        listen  [version].1, the last port, else 4180 or the next free  default
+        listen  [version].1  default
+        port  the last one, else 4180 or the next free  default
+        insecure_bind  false  default
         hosts  none beside the loopback names  default
         startup  parallel  default
         on_start_failure  isolate  default
@@ -161,7 +176,13 @@ fn config_explain() {
         command  "npx"  own.toml:4
         args  ["--token","…","${HOME}"]  own.toml:5, variable `HOME` (set)
         env.A  (not shown)  own.toml:6
+        type  stdio  default
         cwd  [home]/shop  default
+        limits.cpu  unlimited  default
+        limits.memory  unlimited  default
+        limits.pids  1024  default
+        allow_shell  false  default
+        allow_env  none  default
         start  eager  default
         profile  local  default
         calls.concurrency  32  default
@@ -177,6 +198,13 @@ fn config_explain() {
         life.health_timeout  10s  default
         life.when_unresponsive  reconnect  default
         life.stop_grace  10s  default
+        life.restart.at_once  3  default
+        life.restart.window  1m  default
+        life.restart.ladder  5s, 15s, 45s, 2m, 5m  default
+        life.restart.reset_after  10m  default
+        tools.include  all  default
+        tools.exclude  none  default
+        tools.settings  none  default
         --- exit 0
         "#);
         assert_snapshot!(run(&folder, &["config", "explain", "nobody"]), @"
@@ -194,6 +222,12 @@ fn config_explain() {
         args  ["-y","theirs","a b"]  .mcp.json:1
         env.TOKEN  (not shown)  .mcp.json:1
         cwd  "sub"  .mcp.json:1
+        type  stdio  default
+        limits.cpu  unlimited  default
+        limits.memory  unlimited  default
+        limits.pids  1024  default
+        allow_shell  false  default
+        allow_env  none  default
         start  eager  default
         profile  local  default
         calls.concurrency  32  default
@@ -209,6 +243,13 @@ fn config_explain() {
         life.health_timeout  10s  default
         life.when_unresponsive  reconnect  default
         life.stop_grace  10s  default
+        life.restart.at_once  3  default
+        life.restart.window  1m  default
+        life.restart.ladder  5s, 15s, 45s, 2m, 5m  default
+        life.restart.reset_after  10m  default
+        tools.include  all  default
+        tools.exclude  none  default
+        tools.settings  none  default
         --- exit 0
         "#);
         assert_snapshot!(run(&folder, &["config", "explain", "--config", "gantry.toml"]), @"
