@@ -152,7 +152,7 @@ fn a_call_that_nobody_waits_for_is_found_by_its_id() {
 fn bench_tells_how_fast_the_answers_are() {
     let gantry = Gantry::start(&["a"]);
     let words = [
-        "bench", "--for", "300ms", "-c", "2", "--json", "a__echo", "--text", "x",
+        "bench", "--for", "2s", "-c", "2", "--json", "a__echo", "--text", "x",
     ];
     let output = gantry.cli(&words);
     assert!(output.status.success(), "{}", told(&output));
@@ -178,12 +178,12 @@ fn bench_tells_how_fast_the_answers_are() {
     );
     assert_eq!(count.json()["total"], calls);
 
-    let fails = ["bench", "--for", "100ms", "a__fail", "--message", "no"];
+    let fails = ["bench", "--for", "2s", "a__fail", "--message", "no"];
     let mut settings = settings();
     settings.add_filter(r"  (calls|calls/s|errors)  [1-9][\d.]*", "  $1  [figure]");
     settings.add_filter(r"error: \d+ calls", "error: [figure] calls");
     settings.bind(|| {
-        assert_snapshot!(run(&gantry, &["bench", "--for", "100ms", "a__echo", "text=x"]), @"
+        assert_snapshot!(run(&gantry, &["bench", "--for", "2s", "a__echo", "text=x"]), @"
         a__echo, 8 at once, [duration]
           calls  [figure]
           errors  0
