@@ -339,16 +339,17 @@ async fn unused(folder: Option<&Path>) -> std::fs::File {
 /// What servers of files fail with needs another hint: the API is not served yet.
 fn clash(error: &EngineError) -> Failure {
     let failure = Failure::of(Exit::Failed, error);
-    match error {
-        EngineError::Conflict { name } => failure.hint(format!(
+    if let EngineError::Conflict { name } = error {
+        return failure.hint(format!(
             "`{name}` was registered by the admin API; give it another name in the file, or start \
              without the file and remove it there"
-        )),
-        EngineError::StartFailed { .. } => {
-            failure.hint("mend it, or start without it: `gantry up --on-start-failure isolate`")
-        }
-        _ => failure,
+        ));
     }
+    if let EngineError::StartFailed { .. } = error {
+        return failure
+            .hint("mend it, or start without it: `gantry up --on-start-failure isolate`");
+    }
+    failure
 }
 
 fn unix_ms() -> u64 {

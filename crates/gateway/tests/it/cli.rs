@@ -8,6 +8,7 @@ mod calling;
 mod configuring;
 mod connecting;
 mod doctor;
+mod explaining;
 mod failing;
 mod first_minute;
 mod following;

@@ -124,12 +124,14 @@ fn offer<'a>(server: Option<&'a ServerView>, tool: &str, is_listed: bool) -> Off
     if let Some((_, reason)) = excluded.find(|(name, _)| name == tool) {
         return Offer::LeftOut(reason);
     }
-    match state {
-        _ if is_listed => Offer::Offered(state),
-        status::State::Ready => Offer::Missing,
-        _ => Offer::Away {
-            state,
-            reason: server.status.reason.as_deref(),
-        },
+    if is_listed {
+        return Offer::Offered(state);
+    }
+    if state == status::State::Ready {
+        return Offer::Missing;
+    }
+    Offer::Away {
+        state,
+        reason: server.status.reason.as_deref(),
     }
 }

@@ -144,3 +144,69 @@ fn of_life(spec: &ServerSpec, life: &LifePolicy) -> Vec<Unsaid> {
         key("life.restart.reset_after", time(restart.reset_after)),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use gantry_model::spec::RemoteLaunch;
+
+    use super::*;
+    use crate::config::entry::{CALLS, KEYS, LIFE, LIMITS, RESTART, TOOLS};
+
+    /// What an entry must say, or what there is nothing of until it says so.
+    const WITHOUT: [&str; 12] = [
+        "command",
+        "args",
+        "env",
+        "url",
+        "httpUrl",
+        "serverUrl",
+        "headers",
+        "description",
+        "disabled",
+        "enabled",
+        "inputs",
+        "$schema",
+    ];
+
+    #[test]
+    fn every_key_of_an_entry_is_explained() {
+        let process = ProcessLaunch {
+            command: "x".to_owned(),
+            args: Vec::new(),
+            env: std::collections::BTreeMap::new(),
+            cwd: None,
+            profile: Profile::Hosted,
+            limits: gantry_model::spec::ResourceLimits::default(),
+            written: gantry_model::spec::Written::default(),
+        };
+        let name = || "x".parse().unwrap();
+        let near = of(&ServerSpec::process(name(), process));
+        let far = of(&ServerSpec::remote(
+            name(),
+            RemoteLaunch::new("https://example.com".to_owned()),
+        ));
+        let explained: Vec<&str> = near
+            .iter()
+            .chain(&far)
+            .flat_map(|unsaid| unsaid.also.iter().copied().chain([unsaid.key]))
+            .collect();
+        let below = |table: &str, keys: &[&str]| {
+            let keys = keys.iter().map(|key| format!("{table}.{key}"));
+            keys.collect::<Vec<String>>()
+        };
+        let top = KEYS.iter().filter(|key| !WITHOUT.contains(key));
+        let mut wanted: Vec<String> = top.map(|key| (*key).to_owned()).collect();
+        wanted.extend(below("limits", &LIMITS));
+        wanted.extend(below("calls", &CALLS));
+        wanted.extend(below("life", &LIFE));
+        wanted.extend(below("life.restart", &RESTART));
+        wanted.extend(below("tools", &TOOLS));
+        for key in wanted {
+            let part = format!("{key}.");
+            let is_there = explained
+                .iter()
+                .any(|row| *row == key || row.starts_with(&part));
+            assert!(is_there, "`{key}` is not explained");
+        }
+    }
+}

@@ -203,7 +203,10 @@ impl Flags {
             (None, Some(((place, _), listen))) => (place, listen.port().to_string()),
             (None, None) => unsaid("the last one, else 4180 or the next free"),
         };
-        let (insecure_from, insecure) = written("insecure_bind").unwrap_or_else(|| unsaid("false"));
+        let (insecure_from, insecure) = match self.insecure_bind {
+            Some(_) => ("flag --insecure-bind".to_owned(), "true".to_owned()),
+            None => written("insecure_bind").unwrap_or_else(|| unsaid("false")),
+        };
         let (hosts_from, hosts) = match (self.host.as_slice(), written("hosts")) {
             ([], None) => unsaid("none beside the loopback names"),
             ([], Some(written)) => written,

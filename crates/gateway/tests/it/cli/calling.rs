@@ -4,12 +4,11 @@ use std::fs;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use gantry_testkit::wait::eventually;
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use super::{run, settings, told};
-use crate::harness::{Gantry, LONG, PROGRAM};
+use crate::harness::{Gantry, PROGRAM};
 
 #[test]
 fn flags_come_from_the_tools_schema() {
@@ -124,28 +123,6 @@ fn arguments_may_be_a_document_from_a_file_or_from_stdin() {
         --- exit 2
         ");
     });
-}
-
-#[test]
-fn a_call_that_nobody_waits_for_is_found_by_its_id() {
-    // row 2.9
-    let gantry = Gantry::start(&["a"]);
-    let started = gantry.cli(&["call", "--async", "a__echo", "--text", "later"]);
-    let id = String::from_utf8(started.stdout).unwrap().trim().to_owned();
-    assert!(id.starts_with("async_"), "{id}");
-    let mut shown = Value::Null;
-    let done = eventually(LONG, || {
-        let output = gantry.cli(&["calls", &id]);
-        shown = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        shown.get("result").is_some()
-    });
-    assert!(done.is_some(), "{shown:#}");
-    assert_eq!(shown["result"]["content"][0]["text"], "later");
-    let unknown = run(&gantry, &["calls", "call_0"]);
-    assert!(
-        unknown.contains("no such call") && unknown.ends_with("--- exit 1"),
-        "{unknown}"
-    );
 }
 
 #[test]

@@ -32,7 +32,7 @@ const SHOWN: [(&str, &str, &str); 23] = [
     ),
     (
         "config",
-        "cli::configuring::config_explain",
+        "cli::explaining::config_explain",
         "cli::configuring::config_check",
     ),
     (
