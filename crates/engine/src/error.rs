@@ -526,13 +526,18 @@ impl Diagnose for EngineError {
             )),
             Self::Open { folder, .. } => Some(format!("run `chmod 700 {}`", folder.display())),
             Self::Conflict { name } => Some(format!(
-                "remove it first: DELETE /api/v1/mcp/servers/{name}"
+                "remove it first: `gantry rm {name}`, or DELETE /api/v1/mcp/servers/{name}"
             )),
             Self::OfFile { .. } => {
                 Some("change the file; a gateway that runs takes it over".into())
             }
-            Self::AgentExists { name } => Some(format!("change it: PATCH /api/v1/agents/{name}")),
-            Self::LastAdmin => Some("make another admin key first: POST /api/v1/keys".into()),
+            Self::AgentExists { name } => Some(format!(
+                "change it: PATCH /api/v1/agents/{name}, or remove it first: `gantry agent rm {name}`"
+            )),
+            Self::LastAdmin => Some(
+                "make another admin key first: `gantry key new --admin`, or POST /api/v1/keys"
+                    .into(),
+            ),
             Self::Grant(error) => error.hint(),
             Self::Spec(error) => error.hint(),
             Self::Store(error) => error.hint(),

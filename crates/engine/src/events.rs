@@ -71,7 +71,10 @@ impl Events {
             | EventKind::RestartRequested
             | EventKind::Stopped
             | EventKind::Removed
-            | EventKind::Tested => info!(server = %server, event = kind.as_str(), "{detail}"),
+            | EventKind::Tested
+            | EventKind::Previewed => {
+                info!(server = %server, event = kind.as_str(), "{detail}");
+            }
         }
         let event = ServerEvent {
             at_ms: unix_ms(),

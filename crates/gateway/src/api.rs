@@ -66,6 +66,7 @@ pub(crate) fn router(gate: Gate, version: &'static str) -> Router {
         .merge(history::routes())
         .merge(agents::routes())
         .merge(keys::routes())
+        .merge(tools::admin_routes())
         .merge(health::admin_routes())
         .method_not_allowed_fallback(wrong_method)
         .route_layer(from_fn_with_state(api.clone(), admins_only));

@@ -61,6 +61,8 @@ pub enum EventKind {
     Removed,
     /// It was started to be tried, and stopped again.
     Tested,
+    /// Somebody looked at what a spec of that name would become; nothing was started.
+    Previewed,
     /// Somebody tried keys that are not known; told of the gateway itself, as the server `native`.
     WrongKeys,
 }
@@ -89,6 +91,7 @@ impl EventKind {
             Self::Stopped => "stopped",
             Self::Removed => "removed",
             Self::Tested => "tested",
+            Self::Previewed => "previewed",
             Self::WrongKeys => "wrong_keys",
         }
     }

@@ -7,6 +7,7 @@
 mod class;
 mod filter;
 mod pattern;
+pub mod why;
 
 use std::fmt;
 
@@ -146,6 +147,15 @@ impl Grant {
     /// Returns the name under which the agent sees the one tool of this grant.
     pub fn alias(&self) -> Option<&str> {
         self.alias.as_deref()
+    }
+
+    /// Returns the grant in one text, as people write it: `server:item`, `*` for everything.
+    pub fn pattern(&self) -> String {
+        match (self.server(), self.item(), self.alias()) {
+            ("*", "*", None) => "*".to_owned(),
+            (server, item, None) => format!("{server}:{item}"),
+            (server, item, Some(alias)) => format!("{server}:{item} as {alias}"),
+        }
     }
 
     fn is_everything(&self) -> bool {

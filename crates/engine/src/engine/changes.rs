@@ -68,6 +68,21 @@ impl Engine {
         .await
     }
 
+    /// Checks a spec of which nothing is started or kept, and records that somebody looked. fault G8
+    pub async fn preview(&self, by: &Caller, spec: &ServerSpec) -> Result<(), EngineError> {
+        self.admit()?;
+        spec.check()?;
+        let (engine, by, name) = (self.clone(), by.clone(), spec.name.clone());
+        self.complete(async move {
+            engine
+                .note(&by, "server.preview", name.as_str(), "")
+                .await?;
+            engine.inner.supervisor.previewed(&name);
+            Ok(())
+        })
+        .await
+    }
+
     /// Starts a server that stays unregistered, lists what it offers, and stops it again. fault G8
     pub async fn try_out(
         &self,

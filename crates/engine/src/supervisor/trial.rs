@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use gantry_model::event::EventKind;
-use gantry_model::id::ServerId;
+use gantry_model::id::{ServerId, ServerName};
 use gantry_model::spec::{ServerSpec, Source, Start};
 
 use super::Supervisor;
@@ -76,5 +76,13 @@ impl Supervisor {
             .events
             .report(&handle.name, EventKind::Tested, format!("tested: {state}"));
         Ok((view, handle.logs.last(LINES)))
+    }
+
+    /// Tells that a spec was looked at, of which nothing was started.
+    pub(crate) fn previewed(&self, name: &ServerName) {
+        let detail = "previewed: nothing was started".to_owned();
+        self.around
+            .events
+            .report(name, EventKind::Previewed, detail);
     }
 }

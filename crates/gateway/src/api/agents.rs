@@ -124,7 +124,7 @@ impl AgentView {
             label: agent.label.clone(),
             created: rfc3339(agent.created_ms),
             created_ms: agent.created_ms,
-            grants: agent.grants.iter().map(pattern).collect(),
+            grants: agent.grants.iter().map(Grant::pattern).collect(),
             tools: ToolsBody {
                 include: texts(&mut agent.filter.include()),
                 exclude: texts(&mut agent.filter.exclude()),
@@ -169,15 +169,6 @@ fn parse(text: &str) -> Result<Grant, Problem> {
         );
     };
     Ok(Grant::new(server, item, None).map_err(EngineError::from)?)
-}
-
-/// Shows a grant as `parse` reads it.
-fn pattern(grant: &Grant) -> String {
-    match (grant.server(), grant.item(), grant.alias()) {
-        ("*", "*", None) => "*".to_owned(),
-        (server, item, None) => format!("{server}:{item}"),
-        (server, item, Some(alias)) => format!("{server}:{item} as {alias}"),
-    }
 }
 
 fn name(text: &str) -> Result<AgentName, Problem> {
@@ -312,7 +303,7 @@ mod tests {
             "*:read",
             "docs:resource:file:///*",
         ] {
-            assert_eq!(pattern(&parse(text).ok().unwrap()), text);
+            assert_eq!(parse(text).ok().unwrap().pattern(), text);
         }
         for bad in ["", "files", "files:", ":x", "no server:x"] {
             assert_eq!(parse(bad).err().unwrap().status(), 422, "{bad}");

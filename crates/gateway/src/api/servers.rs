@@ -242,23 +242,28 @@ async fn check(
     body: Result<JsonBody, Problem>,
 ) -> Result<Response, Problem> {
     match word.as_str() {
-        "preview" => preview(&api, &body?),
+        "preview" => preview(&api, &caller, &body?).await,
         "test" => test(&api, &caller, &body?).await,
         _ => Err(wrong_method().await),
     }
 }
 
-/// Checks a spec and shows what would be in force. Starts nothing and keeps nothing.
+/// Checks a spec and shows what would be in force. Starts nothing and keeps nothing; that somebody
+/// looked is an event and an administrator's act on record.
 #[utoipa::path(post, path = "/api/v1/mcp/servers/preview", tag = "servers", request_body = Register,
     responses(
     (status = 200, description = "It could be registered.", body = Preview),
 ))]
-pub(super) fn preview(api: &Api, body: &JsonBody) -> Result<Response, Problem> {
+pub(super) async fn preview(
+    api: &Api,
+    caller: &Caller,
+    body: &JsonBody,
+) -> Result<Response, Problem> {
     let spec = body
         .read::<Register>()?
         .into_spec()
         .map_err(EngineError::from)?;
-    spec.check().map_err(EngineError::from)?;
+    api.engine().preview(caller, &spec).await?;
     let preview = Preview {
         name: spec.name.to_string(),
         exists: api.engine().server(spec.name.as_str()).is_some(),

@@ -1,9 +1,10 @@
 //! Tools: `/api/v1/tools`, as the caller may see them, in the shape its model wants; and
 //! `/api/v1/tools/call`, which takes a call in any of these shapes.
 //!
-//! Names and grants are the engine's business. `call` has the calls.
+//! Names and grants are the engine's business. `call` has the calls, `why` says who may make them.
 
 pub(super) mod call;
+pub(super) mod why;
 
 use axum::Router;
 use axum::extract::State;
@@ -29,6 +30,11 @@ pub(super) fn routes() -> Router<Api> {
     Router::new()
         .route("/api/v1/tools", get(list))
         .route("/api/v1/tools/call", post(call::call))
+}
+
+/// Returns the routes for administrators only.
+pub(super) fn admin_routes() -> Router<Api> {
+    Router::new().route("/api/v1/tools/why", get(why::why))
 }
 
 /// Which tools are asked for.

@@ -2,6 +2,7 @@
 //!
 //! Starts nothing and shows no value of a variable or of a server's environment. Entry point: [`run`].
 
+mod defaults;
 mod explain;
 
 use std::process::ExitCode;

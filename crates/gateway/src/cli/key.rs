@@ -85,7 +85,12 @@ pub(super) async fn run(
                 body["expires_in"] = period.as_str().into();
             }
             let file = new.out.as_deref().map(create).transpose()?;
-            let mut made = client.post("/api/v1/keys", Some(&body)).await?;
+            let made = client.post("/api/v1/keys", Some(&body)).await;
+            if let (Err(_), Some(path)) = (&made, &new.out) {
+                // It is empty, and ours.
+                drop(std::fs::remove_file(path));
+            }
+            let mut made = made?;
             if let (Some(mut file), Some(path)) = (file, &new.out) {
                 let key = text(&made, "/key");
                 let written = writeln!(file, "{key}").and_then(|()| file.sync_all());

@@ -19,6 +19,8 @@ pub(super) struct Screen {
     /// The same for stderr, which may go elsewhere.
     error_colour: bool,
     terminal: bool,
+    /// Whether lines go to stderr, since stdout is for something else.
+    aside: bool,
     /// How wide tables may be; without a terminal they are as wide as what is in them.
     width: Option<usize>,
 }
@@ -36,6 +38,7 @@ impl Screen {
             colour: coloured(terminal),
             error_colour: coloured(io::stderr().is_terminal()),
             terminal,
+            aside: false,
             width: shown.or_else(|| environment.columns()),
         }
     }
@@ -58,6 +61,14 @@ impl Screen {
         }
     }
 
+    /// Returns one whose lines all go to stderr, where stdout is for a program that reads it.
+    pub(super) fn beside_stdout(self) -> Self {
+        Self {
+            aside: true,
+            ..self.for_errors()
+        }
+    }
+
     /// Returns how wide the text may be.
     pub(super) fn width(&self) -> usize {
         self.width.unwrap_or(usize::MAX)
@@ -71,8 +82,19 @@ impl Screen {
 
     /// Prints a line and tells whether somebody still reads.
     pub(super) fn is_seen(&self, text: &str) -> bool {
+        if self.aside {
+            let mut out = io::stderr().lock();
+            return writeln!(out, "{text}").and_then(|()| out.flush()).is_ok();
+        }
         let mut out = io::stdout().lock();
         writeln!(out, "{text}").and_then(|()| out.flush()).is_ok()
+    }
+
+    /// Prints a value in one line to stdout, wherever other lines go.
+    pub(super) fn machine_line(value: &Value) {
+        let mut out = io::stdout().lock();
+        // Whoever closed the pipe has seen enough; the gateway goes on.
+        drop(writeln!(out, "{value}").and_then(|()| out.flush()));
     }
 
     /// Prints what came of a verb, as JSON if that is wanted, else as a line, made harmless.

@@ -93,7 +93,7 @@ fn agree(
     for file in &plan.unapproved {
         if options.trust {
             approved.push(file.clone());
-        } else if prompt::is_possible() {
+        } else if !options.json && prompt::is_possible() {
             files::show(file, screen);
             if prompt::yes("Let it run?") {
                 approved.push(file.clone());
@@ -109,7 +109,7 @@ fn agree(
         let mistakes: Vec<_> = ignored.map(|ignored| ignored.mistake).collect();
         return Err(files::refused(&mistakes, screen));
     }
-    if setup.ask_inputs(&plan) {
+    if !options.json && setup.ask_inputs(&plan) {
         plan = setup.plan(screen)?;
     }
     for warning in &plan.warnings {
@@ -211,8 +211,13 @@ impl Gateway<'_> {
                 return Err(Failure::plain(Exit::Failed, "cannot tell the port", &error));
             }
         };
+        let (screen, form) = match options.json {
+            true => (surroundings.screen.beside_stdout(), tell::Form::Json),
+            false => (surroundings.screen, tell::Form::Words),
+        };
         let teller = tell::Teller {
-            screen: surroundings.screen,
+            screen,
+            form,
             url: &url,
             folder: &folder,
             plan: &plan,
@@ -331,16 +336,20 @@ async fn unused(folder: Option<&Path>) -> std::fs::File {
     std::future::pending().await
 }
 
-/// A name that a file and the admin API both gave away needs another hint: the API is not served yet.
+/// What servers of files fail with needs another hint: the API is not served yet.
 fn clash(error: &EngineError) -> Failure {
     let failure = Failure::of(Exit::Failed, error);
-    let EngineError::Conflict { name } = error else {
-        return failure;
-    };
-    failure.hint(format!(
-        "`{name}` was registered by the admin API; give it another name in the file, or start \
-         without the file and remove it there"
-    ))
+    if let EngineError::Conflict { name } = error {
+        return failure.hint(format!(
+            "`{name}` was registered by the admin API; give it another name in the file, or start \
+             without the file and remove it there"
+        ));
+    }
+    if let EngineError::StartFailed { .. } = error {
+        return failure
+            .hint("mend it, or start without it: `gantry up --on-start-failure isolate`");
+    }
+    failure
 }
 
 fn unix_ms() -> u64 {

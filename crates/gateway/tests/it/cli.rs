@@ -3,15 +3,21 @@
 //! What differs from run to run (ids, times, paths, processes) is filtered out of the snapshots.
 
 mod agents;
+mod as_json;
 mod calling;
 mod configuring;
+mod connecting;
 mod doctor;
+mod explaining;
 mod failing;
 mod first_minute;
 mod following;
 mod keeping;
+mod recorded;
 mod reference;
 mod screen;
+mod shown;
+mod starting;
 mod stdio;
 mod verbs;
 
@@ -51,6 +57,16 @@ fn without_progress(told: &str) -> String {
     let is_over = |line: &&str| !states.iter().any(|state| line.ends_with(state));
     let lines: Vec<&str> = told.lines().filter(is_over).collect();
     lines.join("\n")
+}
+
+/// Leaves out the log, which tells of whatever else was found on the machine.
+fn without_log(told: &str) -> String {
+    let is_log = |line: &str| {
+        let stamp = line.split_once('T').map(|(day, _)| day);
+        stamp.is_some_and(|day| day.len() == 10 && day.starts_with("20"))
+    };
+    let lines: Vec<&str> = told.lines().filter(|line| !is_log(line)).collect();
+    lines.join("\n").replace("--- stderr\n--- exit", "--- exit")
 }
 
 /// Runs the program by itself, in an empty folder.

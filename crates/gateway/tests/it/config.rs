@@ -162,12 +162,14 @@ impl Folder {
         assert!(reached.is_some(), "{what}: not so\n{}", self.log());
     }
 
-    /// Stops the gateway as a person does, and waits for its end.
-    fn down(&mut self) {
+    /// Stops the gateway as a person does, and returns the code that it ends with, which is 0.
+    pub(crate) fn down(&mut self) -> i32 {
         let mut gateway = self.gateway.take().expect("a gateway was started");
         let pid = i32::try_from(gateway.id()).ok().and_then(Pid::from_raw);
         kill_process(pid.unwrap(), Signal::TERM).unwrap();
-        assert!(gateway.wait().unwrap().success(), "{}", self.log());
+        let ended = gateway.wait().unwrap();
+        assert!(ended.success(), "{}", self.log());
+        ended.code().unwrap_or_default()
     }
 
     /// Waits until the health's warnings are as wanted, and returns them.

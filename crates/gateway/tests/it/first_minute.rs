@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use gantry_testkit::wait::eventually;
 use rustix::process::{Pid, Signal, kill_process};
@@ -76,8 +75,9 @@ fn up_shows_tools_without_any_configuration_and_its_snippet_works() {
         .spawn()
         .unwrap();
     let text = || fs::read_to_string(&printed).unwrap_or_default();
-    let told = eventually(Duration::from_secs(20), || {
-        text().contains("Stop with Ctrl-C.")
+    // On a busy machine the endpoint may be told before the server's line.
+    let told = eventually(LONG, || {
+        text().contains("Stop with Ctrl-C.") && text().contains("✓ example ")
     });
     let text = text();
     let outcome = std::panic::catch_unwind(|| {
@@ -167,33 +167,6 @@ fn without_a_gateway_the_verbs_say_so() {
         text.contains("no gateway is running") && text.contains("hint: start it with `gantry up`"),
         "{text}"
     );
-}
-
-#[test]
-fn a_second_gateway_in_one_folder_is_refused_and_names_the_first() {
-    // fault P15
-    let gantry = Gantry::start(&[]);
-    let output = gantry.cli(&["up", "--port", "0"]);
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(
-        text.contains(&gantry.pid.to_string()) && text.contains("hint:"),
-        "{text}"
-    );
-}
-
-#[test]
-fn a_wrong_file_is_refused_with_its_place() {
-    let home = tempfile::tempdir().unwrap();
-    fs::write(home.path().join("bad.json"), "{\n  \"mcpServers\": [\n").unwrap();
-    let output = Command::new(PROGRAM)
-        .args(["up", "--config", "bad.json", "--data", "data"])
-        .current_dir(home.path())
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(text.contains("bad.json:2:17]"), "{text}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod browser;
 mod calls;
 mod documents;
 mod servers;
+mod why;
 
 use serde_json::Value;
 

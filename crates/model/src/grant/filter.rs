@@ -79,6 +79,21 @@ impl ToolFilter {
         self.include.is_empty() && self.exclude.is_empty()
     }
 
+    /// Returns the pattern that includes a tool and the one that excludes it, if there are such.
+    pub fn naming(&self, server: &ServerName, tool: &str) -> (Option<&str>, Option<&str>) {
+        fn first<'a>(
+            patterns: &'a [ToolPattern],
+            server: &ServerName,
+            tool: &str,
+        ) -> Option<&'a str> {
+            let mut patterns = patterns.iter();
+            let found = patterns.find(|pattern| pattern.matches(server, tool));
+            found.map(|pattern| &*pattern.text)
+        }
+        let of = |patterns| first(patterns, server, tool);
+        (of(&self.include), of(&self.exclude))
+    }
+
     /// Tells whether a tool passes; one both included and excluded does not.
     pub fn allows(&self, server: &ServerName, tool: &str) -> bool {
         let is_in = |patterns: &[ToolPattern]| patterns.iter().any(|one| one.matches(server, tool));

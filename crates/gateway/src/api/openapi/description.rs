@@ -33,7 +33,7 @@ pub(super) fn generated() -> String {
         servers::remove, servers::restart, servers::preview, servers::test,
         auth::begin, auth::show, auth::end, auth::callback,
         history::logs, history::events, history::all_events,
-        tools::list, tools::call::call, call::call_server,
+        tools::list, tools::call::call, tools::why::why, call::call_server,
         calls::list, calls::export::export, calls::one, calls::take_back,
         agents::list, agents::create, agents::one, agents::change, agents::remove,
         keys::list, keys::create, keys::revoke,
@@ -44,7 +44,7 @@ pub(super) fn generated() -> String {
     modifiers(&Common),
     tags(
         (name = "servers", description = "The servers that the gateway runs. Admin keys only."),
-        (name = "tools", description = "What agents may use, and calls of it. Any key."),
+        (name = "tools", description = "What agents may use, calls of it, and why or why not. Any key; `why` takes admin keys only."),
         (name = "calls", description = "The record of every call. An agent sees its own."),
         (name = "agents", description = "Who keys speak for, and what they may use. Admin keys only."),
         (name = "keys", description = "Who may come in. Admin keys only."),

@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use gantry_model::secret::is_credential;
-use gantry_model::spec::{Launch, Profile, ServerSpec, Start, WhenUnresponsive, period};
 use serde_json::{Value as Json, json};
 
 use crate::config::clients::hide;
@@ -15,6 +14,7 @@ use super::super::failure::{Exit, Failure};
 use super::super::format::pretty;
 use super::super::screen::Screen;
 use super::super::up::Flags;
+use super::defaults::{self, Unsaid};
 
 /// What is explained under one heading: the gateway or a server.
 pub(super) struct Explained {
@@ -85,9 +85,8 @@ fn of_server(plan: &Plan, planned: &Planned, environment: &Environment) -> Vec<R
         environment,
         &mut rows,
     );
-    for (key, value) in defaults(&planned.spec) {
-        let short = key.strip_prefix("calls.").unwrap_or(key);
-        let is_written = |row: &Row| row.key == key || row.key == short;
+    for Unsaid { key, also, value } in defaults::of(&planned.spec) {
+        let is_written = |row: &Row| row.key == key || also.contains(&row.key.as_str());
         if !rows.iter().any(is_written) {
             rows.push(Row {
                 key: key.to_owned(),
@@ -190,56 +189,6 @@ fn variables(text: &str) -> Vec<&str> {
             )
         })
         .collect()
-}
-
-fn defaults(spec: &ServerSpec) -> Vec<(&'static str, String)> {
-    let start = match spec.start {
-        Start::Eager => "eager",
-        Start::Lazy => "lazy",
-    };
-    let profile = match spec.profile() {
-        Some(Profile::Local) => "local",
-        Some(Profile::Hosted) => "hosted",
-        None => "remote",
-    };
-    let unresponsive = match spec.when_unresponsive() {
-        WhenUnresponsive::Keep => "keep",
-        WhenUnresponsive::Reconnect => "reconnect",
-    };
-    let (calls, life) = (&spec.calls, &spec.life);
-    let mut defaults = match &spec.launch {
-        Launch::Process(process) => {
-            let cwd = process.cwd.as_ref().map(|cwd| cwd.display().to_string());
-            vec![("cwd", cwd.unwrap_or_default())]
-        }
-        Launch::Remote(remote) => vec![
-            ("type", remote.transport.as_str().to_owned()),
-            ("allow_private", remote.allow_private.to_string()),
-            ("reconnect.first", period::show(remote.reconnect.first)),
-            ("reconnect.longest", period::show(remote.reconnect.longest)),
-            ("reconnect.failures", remote.reconnect.failures.to_string()),
-            ("reconnect.away", period::show(remote.reconnect.away)),
-            ("reconnect.steady", period::show(remote.reconnect.steady)),
-        ],
-    };
-    defaults.extend([
-        ("start", start.to_owned()),
-        ("profile", profile.to_owned()),
-        ("calls.concurrency", spec.concurrency().to_string()),
-        ("calls.queue", calls.queue.to_string()),
-        ("calls.timeout", period::show(calls.timeout)),
-        ("calls.timeout_max", period::show(calls.timeout_max)),
-        ("calls.late_grace", period::show(calls.late_grace)),
-        ("calls.ask_timeout", period::show(calls.ask_timeout)),
-        ("calls.pass_context", calls.pass_context.to_string()),
-        ("life.handshake", period::show(life.handshake)),
-        ("life.probe", period::show(life.probe)),
-        ("life.health_every", period::show(life.health_every)),
-        ("life.health_timeout", period::show(life.health_timeout)),
-        ("life.when_unresponsive", unresponsive.to_owned()),
-        ("life.stop_grace", period::show(life.stop_grace)),
-    ]);
-    defaults
 }
 
 /// Shows what was asked for.

@@ -14,6 +14,9 @@ use crate::app::accept::Bounds;
 use crate::cli::files::Files;
 use crate::config::settings::Settings;
 
+/// What stands where neither a flag nor a file says anything.
+const DEFAULT: &str = "default";
+
 /// What `gantry up` takes.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Options {
@@ -22,21 +25,15 @@ pub(in crate::cli) struct Options {
     /// Approve the folder's files as they are now, without being asked
     #[arg(long)]
     pub(super) trust: bool,
-    /// The port; 0 takes any [default: the last one, else 4180 or the next free]
-    #[arg(long, value_name = "N")]
-    pub(super) port: Option<u16>,
     /// Do not run the example server when no other is configured
     #[arg(long)]
     pub(super) no_example: bool,
     /// Stop when no `gantry stdio` uses this gateway any more
     #[arg(long, hide = true)]
     pub(super) while_used: bool,
-    /// Listen on this address instead of loopback, without TLS
-    #[arg(long, value_name = "ADDR")]
-    insecure_bind: Option<IpAddr>,
-    /// A further name by which clients reach the gateway; may be given several times
-    #[arg(long, value_name = "NAME")]
-    host: Vec<String>,
+    /// Print one line of JSON when the endpoint is open, everything else to stderr, and ask nothing
+    #[arg(long)]
+    pub(super) json: bool,
     #[command(flatten)]
     flags: Flags,
 }
@@ -44,6 +41,15 @@ pub(in crate::cli) struct Options {
 /// What can also be said in `[gateway]` of `gantry.toml`; a flag wins.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Flags {
+    /// The port; 0 takes any [default: the last one, else 4180 or the next free]
+    #[arg(long, value_name = "N")]
+    port: Option<u16>,
+    /// Listen on this address instead of loopback, without TLS
+    #[arg(long, value_name = "ADDR")]
+    insecure_bind: Option<IpAddr>,
+    /// A further name by which clients reach the gateway; may be given several times
+    #[arg(long, value_name = "NAME")]
+    host: Vec<String>,
     /// Start servers side by side or one after the other [default: parallel]
     #[arg(long, value_enum)]
     startup: Option<StartupFlag>,
@@ -153,12 +159,6 @@ impl Flags {
         let stop = StopPolicy::default();
         let (drain, kill_after) = (period::show(stop.drain), period::show(stop.kill_after));
         let flags = [
-            (
-                "listen",
-                None,
-                "127.0.0.1, the last port, else 4180 or the next free",
-            ),
-            ("hosts", None, "none beside the loopback names"),
             ("startup", named(self.startup), "parallel"),
             ("on_start_failure", named(self.on_start_failure), "isolate"),
             ("audit", named(self.audit), "os"),
@@ -177,24 +177,67 @@ impl Flags {
                 |(key, flag, default)| match (flag, settings.origins.get(key)) {
                     (Some(value), _) => (key, value, format!("flag --{}", key.replace('_', "-"))),
                     (None, Some((place, written))) => (key, written.clone(), place.clone()),
-                    (None, None) => (key, default.to_owned(), "default".to_owned()),
+                    (None, None) => (key, default.to_owned(), DEFAULT.to_owned()),
                 },
             );
-        rows.collect()
+        self.explain_address(settings)
+            .into_iter()
+            .chain(rows)
+            .collect()
+    }
+
+    /// Returns where the gateway listens and under which names, in the same form.
+    fn explain_address(&self, settings: &Settings) -> Vec<(&'static str, String, String)> {
+        let written = |key: &str| settings.origins.get(key).cloned();
+        let unsaid = |value: &str| (DEFAULT.to_owned(), value.to_owned());
+        let bound = self.insecure_bind.map(|address| {
+            let from = "flag --insecure-bind".to_owned();
+            (from, address.to_string())
+        });
+        let (listen_from, listen) = bound
+            .or_else(|| written("listen"))
+            .unwrap_or_else(|| unsaid("127.0.0.1"));
+        let in_file = written("listen").zip(settings.listen);
+        let (port_from, port) = match (self.port, in_file) {
+            (Some(port), _) => ("flag --port".to_owned(), port.to_string()),
+            (None, Some(((place, _), listen))) => (place, listen.port().to_string()),
+            (None, None) => unsaid("the last one, else 4180 or the next free"),
+        };
+        let (insecure_from, insecure) = match self.insecure_bind {
+            Some(_) => ("flag --insecure-bind".to_owned(), "true".to_owned()),
+            None => written("insecure_bind").unwrap_or_else(|| unsaid("false")),
+        };
+        let (hosts_from, hosts) = match (self.host.as_slice(), written("hosts")) {
+            ([], None) => unsaid("none beside the loopback names"),
+            ([], Some(written)) => written,
+            (flags, None) => ("flag --host".to_owned(), flags.join(", ")),
+            (flags, Some((place, _))) => {
+                let all = [flags, &settings.hosts].concat();
+                (format!("flag --host, {place}"), all.join(", "))
+            }
+        };
+        vec![
+            ("listen", listen, listen_from),
+            ("port", port, port_from),
+            ("insecure_bind", insecure, insecure_from),
+            ("hosts", hosts, hosts_from),
+        ]
     }
 }
 
 impl Options {
     /// Returns the address to listen on.
     pub(super) fn address(&self, settings: &Settings) -> IpAddr {
-        self.insecure_bind
+        self.flags
+            .insecure_bind
             .or(settings.listen.map(|listen| listen.ip()))
             .unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
     }
 
     /// Returns the port, if one was asked for.
     pub(super) fn port(&self, settings: &Settings) -> Option<u16> {
-        self.port.or(settings.listen.map(|listen| listen.port()))
+        let listen = settings.listen.map(|listen| listen.port());
+        self.flags.port.or(listen)
     }
 
     /// Tells whether the example runs when no server is configured.
@@ -217,7 +260,7 @@ impl Options {
         let bounds = Bounds::default();
         let per_address = settings.connections_per_address;
         app::Options {
-            hosts: [self.host.as_slice(), &settings.hosts].concat(),
+            hosts: [self.flags.host.as_slice(), &settings.hosts].concat(),
             bounds: Bounds {
                 per_address: per_address.unwrap_or(bounds.per_address),
                 ..bounds

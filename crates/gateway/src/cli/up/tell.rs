@@ -2,7 +2,8 @@
 //!
 //! A server that takes long does not hold the rest back: after a moment the endpoint is shown, and the
 //! late ones follow; on a terminal a line that turns says who is awaited. Never prints a key, only where
-//! it is. Entry point: [`Teller::tell`].
+//! it is. With `--json` the gateway is told in one line on stdout, and the rest on stderr. Entry point:
+//! [`Teller::tell`].
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use gantry_engine::{Engine, HostReport, Report, ServerView};
 use gantry_model::id::ServerName;
 use gantry_model::status::State;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::app::VERSION;
@@ -44,6 +46,16 @@ pub(super) struct Teller<'a> {
     pub(super) folder: &'a DataFolder,
     pub(super) plan: &'a Plan,
     pub(super) began: Instant,
+    pub(super) form: Form,
+}
+
+/// How the gateway is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// In words, with something to try.
+    Words,
+    /// In one line of JSON, for a program.
+    Json,
 }
 
 impl Teller<'_> {
@@ -77,8 +89,10 @@ impl Teller<'_> {
                 progress.wipe();
             }
             lines.iter().for_each(|line| self.screen.line(line));
-            if use_now {
-                self.usage(engine);
+            match self.form {
+                _ if !use_now => {}
+                Form::Words => self.usage(engine),
+                Form::Json => Screen::machine_line(&self.gateway(engine)),
             }
             if waiting.is_empty() {
                 return;
@@ -181,6 +195,35 @@ impl Teller<'_> {
         if let Some(hint) = hint {
             self.screen.line(&format!("    hint: {hint}"));
         }
+    }
+
+    /// Returns where the gateway is, where its keys are, what it enforces, and how its servers are now.
+    fn gateway(&self, engine: &Engine) -> Value {
+        let servers = engine.servers();
+        let servers = servers.iter().map(|server| {
+            let status = &server.status;
+            json!({
+                "name": server.spec.name.as_str(), "state": status.state.as_str(),
+                "reason": status.reason, "tools": status.tools, "resources": status.resources,
+                "prompts": status.prompts,
+            })
+        });
+        let (mistakes, ignored) = (self.plan.mistakes.iter(), self.plan.ignored.iter());
+        let shadows = self.plan.shadows.iter().map(ToString::to_string);
+        let notices = mistakes.map(|mistake| brief(mistake).0);
+        let notices = notices
+            .chain(ignored.map(ToString::to_string))
+            .chain(shadows);
+        json!({
+            "version": VERSION,
+            "pid": std::process::id(),
+            "url": self.url,
+            "endpoint": format!("{}/mcp", self.url),
+            "keys": {"agent": self.folder.agent_key(), "admin": self.folder.admin_key()},
+            "isolation": isolation(engine),
+            "servers": servers.collect::<Vec<_>>(),
+            "notices": notices.collect::<Vec<_>>(),
+        })
     }
 
     /// Tells where the gateway is, where its keys are, what it enforces, and how to try it.

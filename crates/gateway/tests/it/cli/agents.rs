@@ -43,7 +43,7 @@ fn agents_are_made_listed_and_removed() {
         --- stderr
         error: an agent `reader` exists already
           because: code `agent.exists`
-        hint: change it: PATCH /api/v1/agents/reader
+        hint: change it: PATCH /api/v1/agents/reader, or remove it first: `gantry agent rm reader`
         --- exit 1
         ");
         assert_snapshot!(run(&gantry, &["agent", "new", "x", "--grant", "files"]), @"
@@ -161,8 +161,9 @@ fn why_names_the_grant_the_filter_or_the_server() {
         assert_snapshot!(run(&gantry, &["why", "default", "echo"]), @"
         --- stderr
         error: `echo` names no tool
+          because: code `tool.unknown`
         hint: write `server__tool` or `server:tool`
-        --- exit 2
+        --- exit 1
         ");
     });
     let told = gantry.cli(&["why", "reader", "a__echo", "--json"]);

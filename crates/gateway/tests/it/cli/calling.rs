@@ -4,12 +4,11 @@ use std::fs;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use gantry_testkit::wait::eventually;
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use super::{run, settings, told};
-use crate::harness::{Gantry, LONG, PROGRAM};
+use crate::harness::{Gantry, PROGRAM};
 
 #[test]
 fn flags_come_from_the_tools_schema() {
@@ -127,32 +126,10 @@ fn arguments_may_be_a_document_from_a_file_or_from_stdin() {
 }
 
 #[test]
-fn a_call_that_nobody_waits_for_is_found_by_its_id() {
-    // row 2.9
-    let gantry = Gantry::start(&["a"]);
-    let started = gantry.cli(&["call", "--async", "a__echo", "--text", "later"]);
-    let id = String::from_utf8(started.stdout).unwrap().trim().to_owned();
-    assert!(id.starts_with("async_"), "{id}");
-    let mut shown = Value::Null;
-    let done = eventually(LONG, || {
-        let output = gantry.cli(&["calls", &id]);
-        shown = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        shown.get("result").is_some()
-    });
-    assert!(done.is_some(), "{shown:#}");
-    assert_eq!(shown["result"]["content"][0]["text"], "later");
-    let unknown = run(&gantry, &["calls", "call_0"]);
-    assert!(
-        unknown.contains("no such call") && unknown.ends_with("--- exit 1"),
-        "{unknown}"
-    );
-}
-
-#[test]
 fn bench_tells_how_fast_the_answers_are() {
     let gantry = Gantry::start(&["a"]);
     let words = [
-        "bench", "--for", "300ms", "-c", "2", "--json", "a__echo", "--text", "x",
+        "bench", "--for", "2s", "-c", "2", "--json", "a__echo", "--text", "x",
     ];
     let output = gantry.cli(&words);
     assert!(output.status.success(), "{}", told(&output));
@@ -178,12 +155,12 @@ fn bench_tells_how_fast_the_answers_are() {
     );
     assert_eq!(count.json()["total"], calls);
 
-    let fails = ["bench", "--for", "100ms", "a__fail", "--message", "no"];
+    let fails = ["bench", "--for", "2s", "a__fail", "--message", "no"];
     let mut settings = settings();
     settings.add_filter(r"  (calls|calls/s|errors)  [1-9][\d.]*", "  $1  [figure]");
     settings.add_filter(r"error: \d+ calls", "error: [figure] calls");
     settings.bind(|| {
-        assert_snapshot!(run(&gantry, &["bench", "--for", "100ms", "a__echo", "text=x"]), @"
+        assert_snapshot!(run(&gantry, &["bench", "--for", "2s", "a__echo", "text=x"]), @"
         a__echo, 8 at once, [duration]
           calls  [figure]
           errors  0

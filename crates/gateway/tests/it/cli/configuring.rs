@@ -1,10 +1,8 @@
-//! Verbs about files: `config check`, `config explain`, `approve`, `import`, `connect`.
+//! Verbs about files: `config check`, `approve`, `import`, `connect`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use gantry_engine::StopPolicy;
-use gantry_model::spec::period;
 use insta::assert_snapshot;
 use serde_json::json;
 
@@ -12,12 +10,12 @@ use super::{settings, told};
 use crate::config::{Folder, servers};
 
 /// Runs a verb in a folder, and returns what it told.
-fn run(folder: &Folder, arguments: &[&str]) -> String {
+pub(super) fn run(folder: &Folder, arguments: &[&str]) -> String {
     told(&folder.run(arguments))
 }
 
 /// A folder with a file of somebody else's, and one in the person's home.
-fn folder() -> Folder {
+pub(super) fn folder() -> Folder {
     let folder = Folder::new();
     let mine = servers(&[(
         "mine",
@@ -107,141 +105,6 @@ fn config_check() {
         --- exit 2
         ");
     });
-}
-
-#[test]
-fn config_explain() {
-    let folder = folder();
-    folder.write(
-        "own.toml",
-        "[gateway]\ndrain = \"5s\"\n[servers.a]\ncommand = \"npx\"\nargs = [\"--token\", \"hunter2\", \"${HOME}\"]\nenv = { A = \"hunter2\" }\n",
-    );
-    settings().bind(|| {
-        assert_snapshot!(run(&folder, &["config", "explain", "mine"]), @r#"
-        mine
-        KEY  VALUE  FROM
-        shadow  needs_approval  `mine` at .mcp.json:1 is not approved and has no effect: the one at [home]/.kode.json:1 counts
-        command  "uvx"  [home]/.kode.json:1
-        args  ["mine"]  [home]/.kode.json:1
-        odd  1  [home]/.kode.json:1
-        cwd  [home]/shop  default
-        start  eager  default
-        profile  local  default
-        calls.concurrency  32  default
-        calls.queue  256  default
-        calls.timeout  30s  default
-        calls.timeout_max  10m  default
-        calls.late_grace  10s  default
-        calls.ask_timeout  10m  default
-        calls.pass_context  true  default
-        life.handshake  1m  default
-        life.probe  1500ms  default
-        life.health_every  30s  default
-        life.health_timeout  10s  default
-        life.when_unresponsive  reconnect  default
-        life.stop_grace  10s  default
-        --- exit 0
-        "#);
-        assert_snapshot!(run(&folder, &["config", "explain", "--config", "own.toml", "--expose", "bare"]), @r#"
-        gateway
-        KEY  VALUE  FROM
-        listen  [version].1, the last port, else 4180 or the next free  default
-        hosts  none beside the loopback names  default
-        startup  parallel  default
-        on_start_failure  isolate  default
-        audit  os  default
-        expose  bare  flag --expose
-        on_collision  refuse  default
-        drain  "5s"  own.toml:2
-        kill_after  30s  default
-        connections_per_address  5120  default
-
-        a
-        KEY  VALUE  FROM
-        command  "npx"  own.toml:4
-        args  ["--token","…","${HOME}"]  own.toml:5, variable `HOME` (set)
-        env.A  (not shown)  own.toml:6
-        cwd  [home]/shop  default
-        start  eager  default
-        profile  local  default
-        calls.concurrency  32  default
-        calls.queue  256  default
-        calls.timeout  30s  default
-        calls.timeout_max  10m  default
-        calls.late_grace  10s  default
-        calls.ask_timeout  10m  default
-        calls.pass_context  true  default
-        life.handshake  1m  default
-        life.probe  1500ms  default
-        life.health_every  30s  default
-        life.health_timeout  10s  default
-        life.when_unresponsive  reconnect  default
-        life.stop_grace  10s  default
-        --- exit 0
-        "#);
-        assert_snapshot!(run(&folder, &["config", "explain", "nobody"]), @"
-        --- stderr
-        error: no server `nobody` in the files
-        hint: `gantry config check` says what is wrong with a server that is left out
-        --- exit 1
-        ");
-        folder.write("gantry.toml", "[servers");
-        assert_snapshot!(run(&folder, &["config", "explain", "theirs"]), @r#"
-        theirs
-        KEY  VALUE  FROM
-        state  needs_approval  `.mcp.json` is not approved; look at it and run `gantry approve .mcp.json`
-        command  "npx"  .mcp.json:1
-        args  ["-y","theirs","a b"]  .mcp.json:1
-        env.TOKEN  (not shown)  .mcp.json:1
-        cwd  "sub"  .mcp.json:1
-        start  eager  default
-        profile  local  default
-        calls.concurrency  32  default
-        calls.queue  256  default
-        calls.timeout  30s  default
-        calls.timeout_max  10m  default
-        calls.late_grace  10s  default
-        calls.ask_timeout  10m  default
-        calls.pass_context  true  default
-        life.handshake  1m  default
-        life.probe  1500ms  default
-        life.health_every  30s  default
-        life.health_timeout  10s  default
-        life.when_unresponsive  reconnect  default
-        life.stop_grace  10s  default
-        --- exit 0
-        "#);
-        assert_snapshot!(run(&folder, &["config", "explain", "--config", "gantry.toml"]), @"
-        --- stderr
-        config.syntax
-
-          × this is no TOML: unclosed table, expected `]`
-          ╭─[gantry.toml:1:9]
-         1 │ [servers
-          ╰────
-          help: write `key = value` lines under `[servers.NAME]` or `[gateway]`
-        --- exit 2
-        ");
-    });
-}
-
-// fault P4
-#[test]
-fn config_explain_shows_how_stopping_is_bounded_by_default() {
-    let told = run(&folder(), &["config", "explain"]);
-    let words = |line: &str| -> Vec<String> {
-        let words = line.split_whitespace();
-        words.map(str::to_owned).collect()
-    };
-    let stop = StopPolicy::default();
-    for (key, time) in [("drain", stop.drain), ("kill_after", stop.kill_after)] {
-        let row = told
-            .lines()
-            .map(words)
-            .find(|row| row.first().is_some_and(|first| first == key));
-        let wanted = [key, &period::show(time), "default"].map(str::to_owned);
-        assert_eq!(row, Some(wanted.to_vec()), "{told}");
-    }
 }
 
 #[test]

@@ -276,8 +276,21 @@ fn a_wrong_key_exits_with_1() {
         --- exit 1
         ");
         insta::allow_duplicates! {
-            for verb in [&["restart", "a"][..], &["ls"], &["key", "ls"], &["auth", "a"]] {
-                let words = [verb, &["--key-file", agent.to_str().unwrap()]].concat();
+            for verb in [
+                &["restart", "a"][..],
+                &["ls"],
+                &["rm", "a"],
+                &["add", "b", "--", "true"],
+                &["key", "ls"],
+                &["key", "new"],
+                &["agent", "ls"],
+                &["agent", "new", "b"],
+                &["agent", "rm", "b"],
+                &["why", "default", "a__echo"],
+                &["logs", "a"],
+                &["auth", "a"],
+            ] {
+                let words = [&["--key-file", agent.to_str().unwrap()], verb].concat();
                 assert_snapshot!(run(&gantry, &words), @"
                 --- stderr
                 error: this route needs an admin key

@@ -7,7 +7,7 @@ use gantry_testkit::{Evilpeer, bin};
 use insta::assert_snapshot;
 use serde_json::Value;
 
-use super::{run, settings, told, without_progress};
+use super::{run, settings, without_progress};
 use crate::harness::{Gantry, LONG, PROGRAM};
 
 #[test]
@@ -35,7 +35,7 @@ fn a_server_is_added_listed_and_removed() {
         --- stderr
         error: a server `mine` exists already
           because: code `server.exists`
-        hint: remove it first: DELETE /api/v1/mcp/servers/mine
+        hint: remove it first: `gantry rm mine`, or DELETE /api/v1/mcp/servers/mine
         --- exit 1
         ");
         assert_snapshot!(run(&gantry, &["add", "not a name", "--", peer]), @"
@@ -137,6 +137,66 @@ fn a_server_that_does_not_start_is_told_with_its_reason() {
 }
 
 #[test]
+fn a_remote_server_is_added_by_its_url() {
+    let (far, gantry) = (Gantry::start(&["a"]), Gantry::start(&[]));
+    let url = format!("http://{}/mcp", far.authority);
+    let header = format!("Authorization=Bearer {}", far.agent);
+    let words = ["add", "far", &url, "--header", &header];
+    let mut settings = settings();
+    // It may have been tried more than once.
+    settings.add_filter(
+        r"refused the connection; .*",
+        "refused the connection; [next]",
+    );
+    settings.bind(|| {
+        assert_snapshot!(without_progress(&run(&gantry, &words)), @"
+        far is ready, 19 tools
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["ls"]), @"
+        SERVER  STATE  TOOLS  FROM  PROFILE  START  COMMAND
+        far  ready  19  api  remote  eager  http://[address]/mcp
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["call", "far__a__echo", "text=hello"]), @"
+        hello
+        --- exit 0
+        ");
+        assert_snapshot!(run(&gantry, &["add", "x", "example.com", "--no-wait"]), @"
+        --- stderr
+        error: invalid value 'example.com' for '[URL]': it has no scheme; a command stands after `--`
+
+        For more information, try '--help'.
+        --- exit 2
+        ");
+        assert_snapshot!(run(&gantry, &["add", "x", &url, "--header", "X"]), @"
+        --- stderr
+        error: `X` is no header
+        hint: write `--header NAME=VALUE`
+        --- exit 2
+        ");
+        assert_snapshot!(run(&gantry, &["add", "x", &url, "--", "true"]), @"
+        --- stderr
+        error: the argument '[URL]' cannot be used with '[COMMAND]...'
+
+        Usage: gantry add <NAME> <URL> [-- <COMMAND>...]
+
+        For more information, try '--help'.
+        --- exit 2
+        ");
+        let nobody = without_progress(&run(&gantry, &["add", "nobody", "http://127.0.0.1:1/mcp"]));
+        assert_snapshot!(nobody, @"
+        error: server `nobody` is failed
+          because: http://[address] refused the connection; [next]
+          because: next try in [duration]
+          because: it stays registered and is tried again
+        hint: `gantry logs nobody` and `gantry status nobody` say more
+        --- exit 1
+        ");
+    });
+}
+
+#[test]
 fn keys_are_made_listed_and_revoked() {
     let gantry = Gantry::start(&["a"]);
     settings().bind(|| {
@@ -171,8 +231,32 @@ fn keys_are_made_listed_and_revoked() {
     let with_key = ["tools", "--key-file", file.to_str().unwrap()];
     assert!(run(&gantry, &with_key).ends_with("--- exit 0"));
     // A file that is there is never written over, and no key is made in vain.
-    let again = gantry.cli(&["key", "new", "--out", file.to_str().unwrap()]);
-    assert!(told(&again).contains("File exists"), "{}", told(&again));
+    let (out, other) = (file.to_str().unwrap(), gantry.data().join("other.key"));
+    let other = other.to_str().unwrap();
+    settings().bind(|| {
+        assert_snapshot!(run(&gantry, &["key", "new", "--out", out]), @"
+        --- stderr
+        error: cannot write `[home]/data/new.key`
+          because: File exists (os error 17)
+        --- exit 1
+        ");
+        assert_snapshot!(run(&gantry, &["key", "new", "--agent", "a b", "--out", other]), @"
+        --- stderr
+        error: the name cannot be used: agent name `a b` contains ` `; allowed are letters, digits, `.`, `_` and `-`
+          because: code `name.invalid`
+        --- exit 1
+        ");
+        assert!(
+            !fs::exists(other).unwrap(),
+            "no file is left where no key was made"
+        );
+        assert_snapshot!(run(&gantry, &["key", "new", "--label", "notebook", "--out", other]), @"
+        [home]/data/other.key
+        --- stderr
+        [key] for default
+        --- exit 0
+        ");
+    });
     let id = made["id"].as_str().unwrap();
     settings().bind(|| {
         assert_snapshot!(run(&gantry, &["key", "revoke", id]), @"
@@ -196,6 +280,7 @@ fn keys_are_made_listed_and_revoked() {
         [key]  admin  operator  [time]  first start
         [key]  agent  default  [time]  first start
         [key]  agent  default  [time]  laptop
+        [key]  agent  default  [time]  notebook
         --- exit 0
         ");
     });
@@ -217,7 +302,7 @@ fn a_key_is_not_revoked(gantry: &Gantry) {
         --- stderr
         error: this would end the last admin key
           because: code `key.last_admin`
-        hint: make another admin key first: POST /api/v1/keys
+        hint: make another admin key first: `gantry key new --admin`, or POST /api/v1/keys
         --- exit 1
         ");
     });

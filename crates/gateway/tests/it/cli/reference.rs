@@ -37,7 +37,7 @@ fn help_and_man_pages_are_committed_as_the_program_has_them() {
 }
 
 /// Returns the verbs that the help names.
-fn verbs() -> Vec<String> {
+pub(super) fn verbs() -> Vec<String> {
     let help = alone(&["--help"]);
     let verbs = help.split("Commands:").nth(1).unwrap();
     let verbs = verbs.split("\n\n").next().unwrap().lines();
@@ -70,6 +70,15 @@ fn every_verb_has_help_and_a_page() {
             "{verb}"
         );
     }
+    assert_snapshot!(ends(&alone(&["man", "rm"]), 3), @r#"
+    .ie \n(.g .ds Aq \(aq
+    .el .ds Aq '
+    .TH gantry-rm 1  "rm "
+    ...
+    <\fISERVER\fR>
+    The server, by name or id
+    --- exit 0
+    "#);
     assert_snapshot!(alone(&["man", "fly"]), @"
     --- stderr
     error: there is no verb `fly`
@@ -146,7 +155,7 @@ fn has_line(text: &str, wanted: &str) -> bool {
 
 /// Returns how a script begins, and its last lines.
 fn ends(told: &str, last: usize) -> String {
-    let lines: Vec<&str> = told.lines().collect();
+    let lines: Vec<&str> = told.lines().map(str::trim_end).collect();
     let (first, last) = (&lines[..3], &lines[lines.len() - last..]);
     format!("{}\n...\n{}", first.join("\n"), last.join("\n"))
 }

@@ -4,6 +4,7 @@ mod alone;
 mod bounds;
 mod eras;
 mod failing;
+mod spoken;
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;

@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use gantry::config::{document, entry, file};
 use serde_json::{Map, Value, json};
 
-use super::{FILES, Home, known, parsed, text};
+use super::{FILES, Home, fixture, known, parsed, text};
 use crate::harness::{Gantry, modern};
 
 /// Returns what a client's file says of its servers, those of the folder included.
@@ -27,96 +28,211 @@ fn keys(gantry: &Gantry) -> usize {
     keys["items"].as_array().unwrap().len()
 }
 
+/// One file of a client, as the round finds it.
+struct Case<'a> {
+    home: &'a Home,
+    client: &'static str,
+    file: PathBuf,
+    original: String,
+    /// The member that holds the servers; none if the file is nothing but servers.
+    root: Option<&'static str>,
+    /// What the file says of the servers that count.
+    wanted: Map<String, Value>,
+    /// What names the file beside its client.
+    flags: &'static [&'static str],
+    /// How many keys connecting makes.
+    keys: usize,
+}
+
+impl Case<'_> {
+    fn told(&self, words: &[&str]) -> String {
+        self.home.told(&[words, self.flags].concat())
+    }
+
+    fn content(&self) -> String {
+        fs::read_to_string(&self.file).unwrap()
+    }
+}
+
 #[test]
 fn every_client_is_imported_connected_and_imported_again_without_loss() {
     let gantry = Gantry::start(&["a"]);
     for (client, _) in FILES {
         let home = Home::new(gantry.data());
         let (file, original) = home.has(client);
-        let content = || fs::read_to_string(&file).unwrap();
         let wanted = servers(&home, client, &parsed(&file));
-        let keys_before = keys(&gantry);
-
-        // Import reads only, and gives everything back.
-        home.told(&["import", client]);
-        assert_eq!(content(), original, "{client}: import writes nothing there");
-        let own = home.own();
-        let back: Value =
-            serde_json::from_str(&text(&home.run(&["import", "--back", client]))).unwrap();
-        let given = back[known(client).root].as_object().unwrap();
-        assert_eq!(*given, wanted, "{client}: nothing is lost");
-        assert_eq!(back.get("inputs"), parsed(&file).get("inputs"), "{client}");
-
-        assert_understood(&home, client);
-
-        // A second import changes nothing.
-        let again = home.told(&["import", client]);
-        assert!(again.contains("nothing was changed"), "{client}: {again}");
-        assert_eq!(home.own(), own, "{client}");
-
-        // A dry run shows the change and makes none.
-        let shown = home.told(&["connect", client, "--dry-run"]);
-        assert!(
-            shown.contains("+++ ") && shown.contains("gantry"),
-            "{client}: {shown}"
-        );
-        assert_eq!(
-            (content(), keys(&gantry)),
-            (original.clone(), keys_before),
-            "{client}"
-        );
-
-        // Connect adds one entry, which works, and leaves every line as it was.
-        home.told(&["connect", client]);
-        let connected = content();
-        assert_ne!(connected, original, "{client}");
-        let backup = format!("{}.bak", file.display());
-        assert_eq!(fs::read_to_string(&backup).unwrap(), original, "{client}");
-        assert_comments_stay(client, &original, &connected);
-        let mut after = parsed(&file);
-        let entry = after[known(client).root]
-            .as_object_mut()
-            .unwrap()
-            .shift_remove("gantry");
-        fs::write(home.at("before"), &original).unwrap();
-        assert_eq!(
-            after,
-            parsed(&home.at("before")),
-            "{client}: nothing else changed"
-        );
-        answers(&gantry, client, &entry.unwrap());
-        let keys_now = keys(&gantry);
-        let own_key = usize::from(!["claude-desktop", "kode"].contains(&client));
-        assert_eq!(
-            keys_now,
-            keys_before + own_key,
-            "{client}: a key of its own"
-        );
-
-        // Connecting twice is connecting once.
-        let again = home.told(&["connect", client]);
-        assert!(again.contains("connected already"), "{client}: {again}");
-        assert_eq!(
-            (content(), keys(&gantry)),
-            (connected, keys_now),
-            "{client}"
-        );
-
-        // Importing again never takes Gantry into itself.
-        let again = home.told(&["import", client]);
-        assert!(again.contains("it is Gantry itself"), "{client}: {again}");
-        assert_eq!(home.own(), own, "{client}");
-
-        // And back: the same bytes, and no key is left.
-        home.told(&["connect", "--remove", client]);
-        // Of a file on one line, the line break that came with the entry stays.
-        let bytes = |text: String| match client {
-            "kilo" => text.replace("60}\n}", "60}}"),
-            _ => text,
+        let case = Case {
+            home: &home,
+            client,
+            file,
+            original,
+            root: Some(known(client).root),
+            wanted,
+            flags: &[],
+            keys: usize::from(!["claude-desktop", "kode"].contains(&client)),
         };
-        assert_eq!(bytes(content()), original, "{client}: byte for byte");
-        assert_eq!(keys(&gantry), keys_before, "{client}");
+        round(&gantry, &case);
     }
+}
+
+/// Where each client's file for everybody in a folder is; those that are left out have none.
+const PROJECT: [(&str, &str); 9] = [
+    ("claude-code", ".mcp.json"),
+    ("cursor", ".cursor/mcp.json"),
+    ("vscode", ".vscode/mcp.json"),
+    ("roo", ".roo/mcp.json"),
+    ("kilo", ".kilocode/mcp.json"),
+    ("gemini", ".gemini/settings.json"),
+    ("kode", ".mcprc"),
+    ("kode", ".kode.json"),
+    ("copilot", ".github/mcp.json"),
+];
+
+/// A file that is nothing but servers.
+const BARE: &str = r#"{
+	// at the top, without a member above
+	"everything": { "type": "stdio", "command": "npx", "args": ["-y", "everything"], "env": { "DEBUG": "s3cr3t-kode" } }, // one
+	"sse": { "type": "sse", "url": "https://example.com/sse" }
+}
+"#;
+
+#[test]
+fn the_files_of_a_folder_make_the_same_round_and_hold_no_key() {
+    let gantry = Gantry::start(&["a"]);
+    for (client, path) in PROJECT {
+        let home = Home::new(gantry.data());
+        let root = (path != ".mcprc").then_some(known(client).root);
+        let original = match root {
+            Some(_) => fixture(client),
+            None => BARE.to_owned(),
+        };
+        home.write(&format!("shop/{path}"), &original);
+        let file = home.folder().join(path);
+        let said = parsed(&file);
+        let wanted = root
+            .map_or(&said, |root| &said[root])
+            .as_object()
+            .unwrap()
+            .clone();
+        let case = Case {
+            home: &home,
+            client,
+            file,
+            original,
+            root,
+            wanted,
+            flags: &["--scope", "project"],
+            keys: 0,
+        };
+        round(&gantry, &case);
+    }
+    // Whoever has no such file says so.
+    let home = Home::new(gantry.data());
+    for client in ["claude-desktop", "cline"] {
+        let refused = home.refused(2, &["connect", client, "--scope", "project"]);
+        assert!(
+            refused.contains("has no file for the scope `project`"),
+            "{refused}"
+        );
+    }
+}
+
+fn round(gantry: &Gantry, case: &Case<'_>) {
+    let Case {
+        home,
+        client,
+        file,
+        original,
+        ..
+    } = case;
+    let (client, name) = (*client, file.display());
+    let keys_before = keys(gantry);
+
+    // Import reads only, and gives everything back.
+    case.told(&["import", client]);
+    assert_eq!(
+        case.content(),
+        *original,
+        "{name}: import writes nothing there"
+    );
+    let own = home.own();
+    let back: Value =
+        serde_json::from_str(&text(&home.run(&["import", "--back", client]))).unwrap();
+    let given = back[known(client).root].as_object().unwrap();
+    assert_eq!(*given, case.wanted, "{name}: nothing is lost");
+    assert_eq!(back.get("inputs"), parsed(file).get("inputs"), "{name}");
+
+    assert_understood(home, client);
+
+    // A second import changes nothing.
+    let again = case.told(&["import", client]);
+    assert!(again.contains("nothing was changed"), "{name}: {again}");
+    assert_eq!(home.own(), own, "{name}");
+
+    // A dry run shows the change and makes none.
+    let shown = case.told(&["connect", client, "--dry-run"]);
+    let is_shown = shown.contains("+++ ") && shown.contains("gantry");
+    assert!(is_shown, "{name}: {shown}");
+    assert_eq!(
+        (case.content(), keys(gantry)),
+        (original.clone(), keys_before),
+        "{name}"
+    );
+
+    // Connect adds one entry, which works, and leaves every line as it was.
+    case.told(&["connect", client]);
+    let connected = case.content();
+    assert_ne!(connected, *original, "{name}");
+    let backup = format!("{name}.bak");
+    assert_eq!(fs::read_to_string(&backup).unwrap(), *original, "{name}");
+    assert_comments_stay(client, original, &connected);
+    let mut after = parsed(file);
+    let there = match case.root {
+        Some(root) => &mut after[root],
+        None => &mut after,
+    };
+    let entry = there
+        .as_object_mut()
+        .unwrap()
+        .shift_remove("gantry")
+        .unwrap();
+    fs::write(home.at("before"), original).unwrap();
+    assert_eq!(
+        after,
+        parsed(&home.at("before")),
+        "{name}: nothing else changed"
+    );
+    answers(gantry, client, &entry);
+    let keys_now = keys(gantry);
+    assert_eq!(
+        keys_now,
+        keys_before + case.keys,
+        "{name}: a key of its own"
+    );
+
+    // Connecting twice is connecting once.
+    let again = case.told(&["connect", client]);
+    assert!(again.contains("connected already"), "{name}: {again}");
+    assert_eq!(
+        (case.content(), keys(gantry)),
+        (connected, keys_now),
+        "{name}"
+    );
+
+    // Importing again never takes Gantry into itself.
+    let again = case.told(&["import", client]);
+    assert!(again.contains("it is Gantry itself"), "{name}: {again}");
+    assert_eq!(home.own(), own, "{name}");
+
+    // And back: the same bytes, and no key is left.
+    case.told(&["connect", "--remove", client]);
+    // Of a file on one line, the line break that came with the entry stays.
+    let bytes = |text: String| match client {
+        "kilo" => text.replace("60}\n}", "60}}"),
+        _ => text,
+    };
+    assert_eq!(bytes(case.content()), *original, "{name}: byte for byte");
+    assert_eq!(keys(gantry), keys_before, "{name}");
 }
 
 /// What was written is what `gantry up` reads: nothing is wrong with it.

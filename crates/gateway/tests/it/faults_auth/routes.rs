@@ -20,7 +20,7 @@ enum For {
 }
 
 /// Method, path, who may, and what those who may get for an empty object or nothing.
-const ROUTES: [(&str, &str, For, u16); 45] = [
+const ROUTES: [(&str, &str, For, u16); 46] = [
     ("GET", "/healthz", For::Everyone, 200),
     ("GET", "/api/v1/openapi.json", For::Everyone, 200),
     ("GET", "/api/v1/docs", For::Everyone, 200),
@@ -84,6 +84,8 @@ const ROUTES: [(&str, &str, For, u16); 45] = [
     ("DELETE", "/api/v1/keys/{key}", For::Admins, 204),
     ("GET", "/api/v1/tools", For::AnyKey, 200),
     ("POST", "/api/v1/tools/call", For::AnyKey, 422),
+    // It must be said who and what.
+    ("GET", "/api/v1/tools/why", For::Admins, 400),
     ("GET", "/api/v1/calls", For::AnyKey, 200),
     ("GET", "/api/v1/calls/export", For::AnyKey, 200),
     ("GET", "/api/v1/calls/{call}", For::AnyKey, 404),

@@ -120,6 +120,17 @@ fn a_preview_starts_nothing_and_needs_an_admin_key() {
     }
     assert!(!journal.exists(), "{:?}", fs::read_to_string(&journal));
     assert!(super::items(&gantry.rest("GET", "/api/v1/mcp/servers", None)).is_empty());
+    // That somebody looked is told as a trial is, once for what could be shown.
+    let previewed = || {
+        let events = super::walk(&gantry, "/api/v1/events", 100).into_iter();
+        let events = events.filter(|event| event["kind"] == "previewed");
+        events.map(|event| event["server"].clone()).collect()
+    };
+    let told = eventually(Duration::from_secs(10), || {
+        let servers: Vec<Value> = previewed();
+        servers == ["a"]
+    });
+    assert!(told.is_some(), "{:?}", previewed());
 }
 
 // fault G8
@@ -138,7 +149,7 @@ fn a_trial_starts_lists_and_leaves_nothing() {
     assert!(!procs::alive(pid));
     assert_eq!(Journal::read(&journal).unwrap().starts(), 1);
     assert!(super::items(&gantry.rest("GET", "/api/v1/mcp/servers", None)).is_empty());
-    let told = eventually(Duration::from_secs(2), || {
+    let told = eventually(Duration::from_secs(10), || {
         let events = super::walk(&gantry, "/api/v1/events", 100);
         events.iter().any(|event| event["kind"] == "tested")
     });

@@ -78,7 +78,8 @@ fn a_gateway_that_dies_is_told_at_once_and_found_again() {
         let down = client.stateless(json!(2), "tools/call", echo("two"));
         let took = asked.elapsed();
         assert_eq!(down["error"]["data"]["code"], "stdio.down", "{down:#}");
-        assert!(took < Duration::from_secs(1), "told after {took:?}");
+        // At once, and not after the time of a call or of a start.
+        assert!(took < Duration::from_secs(5), "told after {took:?}");
     }
     // On another port, with sessions forgotten.
     let gantry = gantry.again();

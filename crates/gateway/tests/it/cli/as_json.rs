@@ -1,0 +1,106 @@
+//! `--json`: every verb that reads prints one JSON value on stdout, and which members it has.
+
+use std::process::Output;
+
+use gantry_testkit::wait::eventually;
+use insta::assert_snapshot;
+use serde_json::Value;
+
+use super::told;
+use crate::config::Folder;
+use crate::harness::{Gantry, LONG};
+
+/// Names the members of a value, those of a list by its first item.
+fn members(value: &Value) -> String {
+    match value {
+        Value::Object(members) => {
+            let mut names: Vec<String> = members
+                .iter()
+                .map(|(name, value)| match self::members(value).as_str() {
+                    "" => name.clone(),
+                    below => format!("{name}{below}"),
+                })
+                .collect();
+            names.sort_unstable();
+            format!("{{{}}}", names.join(" "))
+        }
+        Value::Array(items) => match items.first().map(members).as_deref() {
+            None | Some("") => String::new(),
+            Some(below) => format!("[{below}]"),
+        },
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => String::new(),
+    }
+}
+
+/// Tells what a verb printed, which must be JSON and nothing else.
+fn shape(words: &[&str], output: &Output) -> String {
+    assert!(output.status.success(), "{words:?}: {}", told(output));
+    let value: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{words:?}: {error}: {}", told(output)));
+    format!("{}: {}", words.join(" "), members(&value))
+}
+
+#[test]
+fn reading_verbs_print_json() {
+    let gantry = Gantry::start(&["a"]);
+    gantry.cli(&["call", "a__echo", "text=x"]);
+    gantry.cli(&["call", "a__stderr", "text=x"]);
+    let logged = || !gantry.cli(&["logs", "a"]).stdout.is_empty();
+    assert!(eventually(LONG, logged).is_some(), "the line is logged");
+    let verbs: [&[&str]; 13] = [
+        &["ls"],
+        &["tools"],
+        &["why", "default", "a__echo"],
+        &["calls"],
+        &["key", "ls"],
+        &["key", "new", "--label", "json"],
+        &["agent", "new", "reader", "--grant", "a:*"],
+        &["agent", "ls"],
+        &["agent", "rm", "reader"],
+        &["logs", "a"],
+        &["restart", "a"],
+        &["call", "a__add", "a=1", "b=2"],
+        &["bench", "--for", "1s", "a__echo", "text=x"],
+    ];
+    let shapes = verbs.map(|words| shape(words, &gantry.cli(&[words, &["--json"]].concat())));
+    // What can be measured depends on the machine.
+    let mut settings = insta::Settings::clone_current();
+    settings.add_filter(r" usage(\{[^}]*\})?", " usage");
+    settings.bind(|| {
+        assert_snapshot!(shapes.join("\n"), @"
+        ls: {items[{command description health_warning id in_flight name next_try profile reason restart_count source start state tools transport uptime_ms url waiting}]}
+        tools: {items[{definition{description inputSchema{properties{delay_ms{type} nonce{type} text{type}} required type} name} id name server tool version}]}
+        why default a__echo: {agent allowed reasons tool}
+        calls: {items[{agent code duration_us ended_ms error id input input_bytes key method output output_bytes project repeats run schema_version seq server session started started_ms status step surface tool trace user}]}
+        key ls: {items[{agent created created_ms id kind label}]}
+        key new --label json: {agent id key}
+        agent new reader --grant a:*: {created created_ms grants keys label name tools{exclude include}}
+        agent ls: {items[{created created_ms grants keys[{agent created created_ms id kind label}] label name tools{exclude include}}]}
+        agent rm reader: {removed}
+        logs a: {items[{at at_ms stream text}]}
+        restart a: {breaker{next_try_in_ms state unanswered} command created_ms description excluded health_warning id in_flight instructions isolation[{detail name state}] last_crash late_replies name next_try noise{last lines} pid profile prompts protocol_version queue{closed_lanes in_flight lanes limit waiting} reason refused_requests resources restart_count server_info{name version} sign_in since since_ms source spec{allow_private args ask_timeout auth concurrency cwd env handshake_timeout headers health_every health_timeout late_grace proxy reconnect restart{at_once ladder reset_after window} stop_grace timeout timeout_max tools{} transport when_unresponsive} start state tools transport uptime_ms url usage waiting}
+        call a__add a=1 b=2: {_meta{io.modelcontextprotocol/serverInfo{name version}} content[{text type}] resultType structuredContent{sum}}
+        bench --for 1s a__echo text=x: {calls calls_per_second connections errors max_us p50_us p90_us p99_us seconds tool}
+        ");
+    });
+}
+
+#[test]
+fn verbs_over_files_print_json() {
+    let folder = Folder::new();
+    let verbs: [&[&str]; 5] = [
+        &["config", "check"],
+        &["config", "explain"],
+        &["approve"],
+        &["import"],
+        &["connect"],
+    ];
+    let shapes = verbs.map(|words| shape(words, &folder.run(&[words, &["--json"]].concat())));
+    assert_snapshot!(shapes.join("\n"), @"
+    config check: {files mistakes ok servers warnings}
+    config explain: {items[{name values[{from key value}]}]}
+    approve: {approved files}
+    import: {items}
+    connect: {items}
+    ");
+}
