@@ -46,9 +46,10 @@ fn a_failed_handshake_leaves_nothing_but_its_reason() {
             "did not answer `initialize` within 1",
         ),
         (
+            // It refuses `initialize`, which it does not know.
             Era::Modern,
             "init-hang",
-            "did not answer `initialize` within 1",
+            "did not answer `server/discover` within 1",
         ),
         (
             Era::Dual,
