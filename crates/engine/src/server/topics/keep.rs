@@ -119,9 +119,9 @@ async fn all_at_once(link: &Arc<Link>, hello: &Hello, topics: &Topics) -> Infall
             // The link is at its end; the next one is told anew.
             (Some(Answer::Failed(_)), true) => None,
         };
-        if let Some(standing) = standing {
+        if let Some(standing) = &standing {
             for uri in &wanted {
-                topics.stands(uri, &standing);
+                topics.stands(uri, standing);
             }
         }
         // Only now, so that no change falls between the two.
@@ -129,8 +129,7 @@ async fn all_at_once(link: &Arc<Link>, hello: &Hello, topics: &Topics) -> Infall
         kept.clone_from(&wanted);
         if refusal.is_none() {
             tokio::select! {
-                () = topics.changed.notified() => {
-                    sleep(GATHER).await;
+                () = others_wanted(topics, &kept, standing.as_ref()) => {
                     again = AGAIN.0;
                     previous = Some(ended);
                     continue;
@@ -140,6 +139,23 @@ async fn all_at_once(link: &Arc<Link>, hello: &Hello, topics: &Topics) -> Infall
         }
         sleep(again).await;
         again = (again * 2).min(AGAIN.1);
+    }
+}
+
+/// Waits until something else is wanted than what the server was told. Who joins what it tells of
+/// already is told so, and the server is not asked again: it would tell of changes twice meanwhile.
+async fn others_wanted(topics: &Topics, told: &[Arc<str>], standing: Option<&Standing>) {
+    loop {
+        topics.changed.notified().await;
+        sleep(GATHER).await;
+        if topics.wanted() != told {
+            return;
+        }
+        if let Some(standing) = standing {
+            for uri in told {
+                topics.stands(uri, standing);
+            }
+        }
     }
 }
 

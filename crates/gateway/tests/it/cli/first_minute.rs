@@ -141,10 +141,10 @@ fn the_first_minute_is_as_the_readme_shows_it() {
 #[test]
 fn a_terminal_shows_the_first_minute_as_the_readme_does() {
     let there = Command::new("tmux").arg("-V").output();
-    if !there.is_ok_and(|output| output.status.success()) {
-        eprintln!("`tmux` is not here; `.ci/needs` brings it");
-        return;
-    }
+    assert!(
+        there.is_ok_and(|output| output.status.success()),
+        "`tmux` is not here; `.ci/needs` brings it"
+    );
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/first-minute");
     let nowhere = Path::new("/nowhere");
     let (up, others) = readme();

@@ -11,8 +11,9 @@ use gantry_testkit::wait::eventually;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::peer::{Peer, Reply, Seen, answer_event, event, finish, legacy, tool};
+use super::peer::{Peer, Reply, Seen, answer_event, event, finish, legacy, modern, tool};
 use super::{FAR, SECOND, echo, entry, gateway, with};
+use crate::eras::Older;
 use crate::harness::LONG;
 
 /// A server whose stream is refused some times, and then opened and changes its list.
@@ -318,4 +319,59 @@ fn a_flood_on_a_calls_own_stream_waits_for_itself() {
         assert_eq!(flooded.join().unwrap(), Ok("x".to_owned()));
     });
     flood.was_paced();
+}
+
+/// Answers as a stateless server that tells of its resources, on streams that stay open.
+fn telling(seen: &Seen) -> Reply {
+    match seen.method() {
+        "server/discover" => seen.result(json!({"supportedVersions": ["2026-07-28"],
+            "capabilities": {"resources": {"subscribe": true}}, "resultType": "complete",
+            "ttlMs": 0, "cacheScope": "private"})),
+        "resources/list" => {
+            let resources = ["test://a", "test://b"].map(|uri| json!({"uri": uri, "name": uri}));
+            seen.result(json!({"resources": resources, "resultType": "complete",
+                "ttlMs": 0, "cacheScope": "private"}))
+        }
+        "subscriptions/listen" => {
+            let agreed = json!({"jsonrpc": "2.0",
+                "method": "notifications/subscriptions/acknowledged",
+                "params": {"notifications": seen.body["params"]["notifications"],
+                    "_meta": {"io.modelcontextprotocol/subscriptionId": seen.body["id"]}}});
+            Reply::Events(Box::new(move |to: &mut dyn Write| {
+                event(to, &format!("data: {agreed}\n\n"))?;
+                loop {
+                    std::thread::park_timeout(SECOND / 10);
+                    event(to, ": still here\n\n")?;
+                }
+            }))
+        }
+        _ => modern(seen),
+    }
+}
+
+#[test]
+fn who_joins_what_is_listened_to_has_the_server_not_asked_again() {
+    let far = Peer::start(telling);
+    let gantry = gateway(entry(&far.url("/mcp"))).start();
+    gantry.wait_state(FAR, "ready", LONG);
+    let listened = || far.asked("subscriptions/listen").len();
+    let clients = [(); 3].map(|()| Older::open(&gantry, "/mcp", "2025-11-25"));
+    for client in &clients {
+        client.result("resources/subscribe", json!({"uri": "test://a"}));
+    }
+    // What is new has it asked once more, and tells that everything before has been looked at.
+    clients[0].result("resources/subscribe", json!({"uri": "test://b"}));
+    let asked = far.asked("subscriptions/listen");
+    let wishes = asked
+        .iter()
+        .map(|seen| &seen.body["params"]["notifications"]["resourceSubscriptions"]);
+    assert_eq!(
+        wishes.collect::<Vec<_>>(),
+        [&json!(["test://a"]), &json!(["test://a", "test://b"])]
+    );
+    // Nor has who comes back at once.
+    clients[1].result("resources/unsubscribe", json!({"uri": "test://a"}));
+    clients[1].result("resources/subscribe", json!({"uri": "test://a"}));
+    clients[2].result("resources/subscribe", json!({"uri": "test://b"}));
+    assert_eq!(listened(), 2);
 }
