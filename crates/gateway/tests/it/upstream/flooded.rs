@@ -73,11 +73,8 @@ fn pour(
     let session = rustls::ServerConnection::new(config).map_err(io::Error::other)?;
     let mut tls = rustls::StreamOwned::new(session, stream);
     let mut said = Vec::new();
-    // A request is a frame of headers on the first stream.
-    while !said
-        .windows(5)
-        .any(|bytes| bytes[0] == 1 && bytes[1..] != [0; 4] && bytes[2..] == [0, 0, 1])
-    {
+    // A request is a frame of headers, and those whole, on the first stream.
+    while !said.windows(6).any(|bytes| bytes == [1, 4, 0, 0, 0, 1]) {
         let mut piece = [0; 4096];
         match tls.read(&mut piece)? {
             0 => return Ok(()),
