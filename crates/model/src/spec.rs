@@ -284,6 +284,21 @@ impl Default for LifePolicy {
     }
 }
 
+impl LifePolicy {
+    /// Returns the defaults for a server of this kind: one that is somewhere else runs already, and
+    /// nothing has to be fetched before it can answer.
+    pub fn of(launch: &Launch) -> Self {
+        let handshake = match launch {
+            Launch::Process(_) => Duration::from_secs(60),
+            Launch::Remote(_) => Duration::from_secs(10),
+        };
+        Self {
+            handshake,
+            ..Self::default()
+        }
+    }
+}
+
 /// What follows when a running server does not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -310,10 +325,10 @@ impl ServerSpec {
         Self {
             name,
             description: None,
-            launch,
             start: Start::default(),
             calls: CallPolicy::default(),
-            life: LifePolicy::default(),
+            life: LifePolicy::of(&launch),
+            launch,
             source: Source::default(),
             tools: ToolFilter::default(),
             allow: Allowances::default(),

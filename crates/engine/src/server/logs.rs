@@ -165,7 +165,12 @@ impl State {
         if !self.partial.is_empty() {
             let text = redactor.redact(&self.partial).into_owned();
             self.partial.clear();
-            self.push(LogStream::Stderr, text);
+            let mut rest = text.as_str();
+            while !rest.is_empty() {
+                let (line, after) = rest.split_at(rest.floor_char_boundary(LINE_BYTES));
+                self.push(LogStream::Stderr, line.to_owned());
+                rest = after;
+            }
         }
     }
 

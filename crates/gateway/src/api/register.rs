@@ -225,7 +225,7 @@ impl Register {
             (None, Launch::Process(_), Profile::Hosted) => Start::Eager, // row 1.8
             (None, Launch::Remote(_), _) | (None, _, Profile::Local) => Start::Lazy, // row 0.10
         };
-        let (calls, life) = (CallPolicy::default(), LifePolicy::default());
+        let (calls, life) = (CallPolicy::default(), LifePolicy::of(&launch));
         let settings = self.tools.settings.into_iter();
         let settings = settings.map(|(name, tool)| (name, tool.into_spec()));
         Ok(ServerSpec {

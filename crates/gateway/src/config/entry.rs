@@ -206,7 +206,9 @@ fn spec(told: &mut Told<'_>, entry: &Entry, fill: Fill<'_>) -> Option<ServerSpec
     };
     let concurrency = fields.whole("concurrency", 1..=1024);
     let timeout = fields.period("timeout");
-    let (calls, life) = (calls(&mut fields), life(&mut fields));
+    let calls = calls(&mut fields);
+    let defaults = launch.as_ref().map(LifePolicy::of).unwrap_or_default();
+    let life = life(&mut fields, defaults);
     let tools = tools(&mut fields, table);
     let mut spec = ServerSpec {
         description,
@@ -329,8 +331,8 @@ fn calls(fields: &mut Fields<'_, '_>) -> CallPolicy {
     policy
 }
 
-fn life(fields: &mut Fields<'_, '_>) -> LifePolicy {
-    let mut policy = LifePolicy::default();
+fn life(fields: &mut Fields<'_, '_>, defaults: LifePolicy) -> LifePolicy {
+    let mut policy = defaults;
     let Some(mut life) = fields.below("life", &LIFE) else {
         return policy;
     };

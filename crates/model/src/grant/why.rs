@@ -34,6 +34,10 @@ pub enum Offer<'a> {
     LeftOut(&'a str),
     /// The server is ready and has no such tool.
     Missing,
+    /// Its list could not be read for this reason: it is not listed, and calls by name are sent.
+    Unlisted(&'a str),
+    /// Nobody knows yet: the server is on its way up, or comes up when it is called.
+    Coming(State),
     /// Nobody knows: the server is not there.
     Away {
         /// Where it is in its life.
@@ -102,6 +106,16 @@ impl Question<'_> {
             }
             Offer::LeftOut(reason) => (false, format!("not offered: {reason}")),
             Offer::Missing => (false, format!("server `{server}` has no tool `{tool}`")),
+            Offer::Unlisted(reason) => {
+                let why = format!("server `{server}` cannot be listed, calls go through: {reason}");
+                (true, why)
+            }
+            Offer::Coming(state) => {
+                let state = shown(state);
+                let why =
+                    format!("server `{server}` is {state}; a call waits for it and finds out");
+                (true, why)
+            }
             Offer::Away { state, reason } => {
                 let why = reason.map_or_else(String::new, |why| format!(": {why}"));
                 (false, format!("server `{server}` is {}{why}", shown(state)))
@@ -144,7 +158,10 @@ mod tests {
         // What is told is what happens.
         let set = GrantSet::filtered(grants, filter);
         let verdict = set.check(MethodClass::Tool, &server, Some(tool)) == Verdict::Allowed;
-        let is_offered = matches!(offer, Offer::Offered(_));
+        let is_offered = !matches!(
+            offer,
+            Offer::LeftOut(_) | Offer::Missing | Offer::Away { .. }
+        );
         assert_eq!(judged.allowed, verdict && is_offered, "{judged:?}");
         (judged.allowed, judged.reasons.join("; "))
     }
@@ -204,5 +221,10 @@ mod tests {
                 (false, expected.to_owned())
             );
         }
+        let waits = "granted by `*`; server `files` is idle; a call waits for it and finds out";
+        assert_eq!(
+            judged(&["*"], all, "read", Offer::Coming(State::Idle)),
+            (true, waits.to_owned())
+        );
     }
 }

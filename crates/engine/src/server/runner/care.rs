@@ -228,6 +228,7 @@ impl ServerRunner {
                 period::show(within)
             ),
         };
+        let how = self.logs.redactor().redact(&how).into_owned();
         // Long work is no reason to end a server, unless it outlasts what its callers wait.
         let is_lost = !health.busy || care.link.is_mute();
         match self.spec.when_unresponsive() {

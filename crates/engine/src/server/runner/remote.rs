@@ -158,6 +158,10 @@ impl ServerRunner {
             .as_ref()
             .is_some_and(|far| far.sign_ins < self.sign_ins())
         {
+            // Its order has done what it is for.
+            if self.orders.try_recv().is_ok() {
+                self.forgive();
+            }
             return Next::Start;
         }
         tokio::select! {

@@ -142,19 +142,18 @@ async fn all_at_once(link: &Arc<Link>, hello: &Hello, topics: &Topics) -> Infall
     }
 }
 
-/// Waits until something else is wanted than what the server was told. Who joins what it tells of
+/// Waits until something else is wanted than what the server was told, or anything if it could not be
+/// told. Who joins what it tells of
 /// already is told so, and the server is not asked again: it would tell of changes twice meanwhile.
 async fn others_wanted(topics: &Topics, told: &[Arc<str>], standing: Option<&Standing>) {
     loop {
         topics.changed.notified().await;
         sleep(GATHER).await;
-        if topics.wanted() != told {
+        let Some(standing) = standing.filter(|_| topics.wanted() == told) else {
             return;
-        }
-        if let Some(standing) = standing {
-            for uri in told {
-                topics.stands(uri, standing);
-            }
+        };
+        for uri in told {
+            topics.stands(uri, standing);
         }
     }
 }

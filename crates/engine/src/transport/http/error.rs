@@ -17,6 +17,8 @@ use crate::credentials::SignInError;
 const QUOTED: usize = 200;
 /// What a place did not do that nobody could connect to.
 const NO_CONNECTION: &str = "took no connection";
+/// What the library says of a proxy that answers neither with a tunnel nor with a wish for a login.
+const NO_TUNNEL: &str = "tunnel error: unsuccessful";
 
 /// Why a remote server could not be reached, or not be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -233,13 +235,17 @@ impl HttpError {
         Self::Cut { origin, why }
     }
 
-    /// Says that it was the proxy on the way that could not be reached, which is all that is ever
-    /// connected to.
+    /// Says that it was the proxy on the way that could not be reached: it is all that is ever connected
+    /// to, but for what lies behind a tunnel.
     pub(super) fn on_the_way(self, proxy: Option<&str>) -> Self {
         let Some(proxy) = proxy else { return self };
         let (origin, why) = if let Self::Refused { origin } = self {
             (origin, "refused the connection".to_owned())
         } else if let Self::Unreachable { origin, why } = self {
+            if why == NO_TUNNEL {
+                let why = "the proxy on the way has no way to it".to_owned();
+                return Self::Unreachable { origin, why };
+            }
             (origin, format!("cannot be passed: {why}"))
         } else if let Self::Silent {
             origin,
@@ -247,6 +253,14 @@ impl HttpError {
             after,
         } = self
         {
+            if origin.starts_with("https:") {
+                let what = NO_CONNECTION;
+                return Self::Silent {
+                    origin,
+                    what,
+                    after,
+                };
+            }
             let after = period::show(after);
             (origin, format!("{NO_CONNECTION} within {after}"))
         } else {

@@ -267,8 +267,14 @@ impl Remote {
         let to = format!("{}{}", target.origin().ascii_serialization(), target.path());
         HttpError::Redirect {
             origin: self.origin.clone(),
-            to: safe(to.as_bytes()),
+            to: self.shown_of(&to),
         }
+    }
+
+    /// Returns the beginning of what a server says, without what is secret: that is taken out before
+    /// the text is cut, so that no beginning of it stays.
+    fn shown_of(&self, said: &str) -> String {
+        safe(self.known.redactor().redact(said).as_bytes())
     }
 
     /// Resolves a place that the server names, which must be of its own origin. fault H4
@@ -300,10 +306,10 @@ impl Remote {
             .and_then(|text| text.trim().parse().ok())
             .map(|seconds| Duration::from_secs(seconds).min(LONGEST_AWAY));
         let challenge = text(&WWW_AUTHENTICATE);
-        let said = String::from_utf8_lossy(said);
-        let said = safe(self.known.redactor().redact(&said).as_bytes());
+        let said = self.shown_of(&String::from_utf8_lossy(said));
         match (status, &self.proxy) {
-            (407, Some(proxy)) => HttpError::Proxy {
+            // Behind a tunnel it is the server's own answer.
+            (407, Some(proxy)) if self.url.scheme() == "http" => HttpError::Proxy {
                 proxy: proxy.clone(),
                 origin,
                 why: "answered 407: it wants another login".to_owned(),
@@ -323,10 +329,8 @@ impl Remote {
             (200..=299, _) => HttpError::Content {
                 origin,
                 status,
-                found: text(&CONTENT_TYPE).map_or_else(
-                    || "nothing".to_owned(),
-                    |found| safe(&found.as_bytes()[..found.len().min(80)]),
-                ),
+                found: text(&CONTENT_TYPE)
+                    .map_or_else(|| "nothing".to_owned(), |found| self.shown_of(&found)),
                 said,
             },
             _ => HttpError::Status {

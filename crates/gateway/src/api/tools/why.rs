@@ -1,14 +1,14 @@
 //! `/api/v1/tools/why`, for administrators: whether an agent may use a tool, and which grant, filter
 //! or server says so. The rules are `model::grant::why`'s; here is only what they are asked about.
 
-use axum::extract::State;
+use axum::extract;
 use axum::response::Response;
 use gantry_engine::{EngineError, ListedTool, Scope, ServerView};
 use gantry_model::caller::Caller;
 use gantry_model::grant::GrantSet;
 use gantry_model::grant::why::{Offer, Question};
 use gantry_model::id::{AgentName, ServerName};
-use gantry_model::status;
+use gantry_model::status::State;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -55,7 +55,7 @@ pub(in crate::api) struct WhyView {
         body = ProblemDocument<'static>, content_type = "application/problem+json"),
 ))]
 pub(in crate::api) async fn why(
-    State(api): State<Api>,
+    extract::State(api): extract::State<Api>,
     Who(caller): Who,
     Asked(asked): Asked<WhyAsked>,
 ) -> Result<Response, Problem> {
@@ -63,13 +63,11 @@ pub(in crate::api) async fn why(
     let agent = api.engine().agent(&name).await?;
     let set = GrantSet::filtered(agent.grants.clone(), agent.filter.clone());
     let eyes = api.engine().caller(name.clone(), set);
-    let (server, tool, is_listed) = match find(&api, &[&caller, &eyes], &asked.tool) {
-        Some(known) => (known.server, known.tool, true),
-        None => {
-            let (server, tool) = split(&asked.tool)?;
-            (server, tool, false)
-        }
+    let (server, tool) = match seen(&api, &[&eyes, &caller], &asked.tool) {
+        Some(known) => (known.server, known.tool),
+        None => split(&asked.tool)?,
     };
+    let is_listed = is_listed(&api, &caller, &server, &tool);
     let view = api.engine().server(server.as_str());
     if view.is_none() && !is_listed {
         return Err(unknown(server.as_str()));
@@ -92,14 +90,19 @@ pub(in crate::api) async fn why(
     Ok(json(StatusCode::OK, &answer))
 }
 
-/// Finds a tool by its identity, or by a name under which one of these sees it: an administrator
-/// sees all there are, an agent may have another name for one.
-fn find(api: &Api, eyes: &[&Caller], name: &str) -> Option<ListedTool> {
+/// Finds a tool by the name under which the first of these sees it: an agent may have another name
+/// for one than an administrator, who sees all there are.
+fn seen(api: &Api, eyes: &[&Caller], name: &str) -> Option<ListedTool> {
     eyes.iter().find_map(|caller| {
-        let tools = api.engine().tools(caller, &Scope::All);
-        let mut tools = tools.into_iter();
-        tools.find(|tool| tool.name == name || tool.identity() == name)
+        let mut tools = api.engine().tools(caller, &Scope::All).into_iter();
+        tools.find(|tool| tool.name == name)
     })
+}
+
+/// Tells whether a server offers a tool, also one whose bare name another server has.
+fn is_listed(api: &Api, caller: &Caller, server: &ServerName, tool: &str) -> bool {
+    let tools = api.engine().tools(caller, &Scope::Server(server.clone()));
+    tools.iter().any(|listed| listed.tool == tool)
 }
 
 /// Takes a name apart that nobody sees now.
@@ -118,7 +121,7 @@ fn split(name: &str) -> Result<(ServerName, String), Problem> {
 /// Returns what a server makes of a tool; what is listed without a server runs inside the gateway.
 fn offer<'a>(server: Option<&'a ServerView>, tool: &str, is_listed: bool) -> Offer<'a> {
     let Some(server) = server else {
-        return Offer::Offered(status::State::Ready);
+        return Offer::Offered(State::Ready);
     };
     let (state, mut excluded) = (server.status.state, server.status.excluded.iter());
     if let Some((_, reason)) = excluded.find(|(name, _)| name == tool) {
@@ -127,11 +130,23 @@ fn offer<'a>(server: Option<&'a ServerView>, tool: &str, is_listed: bool) -> Off
     if is_listed {
         return Offer::Offered(state);
     }
-    if state == status::State::Ready {
-        return Offer::Missing;
-    }
-    Offer::Away {
-        state,
-        reason: server.status.reason.as_deref(),
+    match state {
+        State::Ready => server
+            .status
+            .reason
+            .as_deref()
+            .map_or(Offer::Missing, Offer::Unlisted),
+        State::Idle | State::Starting | State::Restarting => Offer::Coming(state),
+        State::NeedsApproval
+        | State::NeedsSignIn
+        | State::Unresponsive
+        | State::BackingOff
+        | State::Disconnected
+        | State::Failed
+        | State::Stopping
+        | State::Stopped => Offer::Away {
+            state,
+            reason: server.status.reason.as_deref(),
+        },
     }
 }

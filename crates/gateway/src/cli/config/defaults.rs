@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use gantry_model::spec::{
-    AuthKind, CallPolicy, Launch, LifePolicy, ProcessLaunch, Profile, RemoteLaunch, ServerSpec,
-    Start, WhenUnresponsive, period,
+    AuthKind, CallPolicy, Launch, LifePolicy, ProcessLaunch, Profile, RemoteLaunch, RestartSpec,
+    ServerSpec, Start, WhenUnresponsive, period,
 };
 use gantry_sandbox::Limits;
 
@@ -50,6 +50,9 @@ pub(super) fn of(spec: &ServerSpec) -> Vec<Unsaid> {
     defaults.extend([key("start", start), key("profile", profile)]);
     defaults.extend(of_calls(spec, &spec.calls));
     defaults.extend(of_life(spec, &spec.life));
+    if matches!(spec.launch, Launch::Process(_)) {
+        defaults.extend(of_restarts(&spec.life.restart));
+    }
     defaults.extend([key("tools.include", "all"), key("tools.exclude", NONE)]);
     if spec.tools.settings.is_empty() {
         defaults.push(key("tools.settings", NONE));
@@ -127,9 +130,6 @@ fn of_life(spec: &ServerSpec, life: &LifePolicy) -> Vec<Unsaid> {
         WhenUnresponsive::Keep => "keep",
         WhenUnresponsive::Reconnect => "reconnect",
     };
-    let restart = &life.restart;
-    let ladder = restart.ladder.iter().copied().map(period::show);
-    let ladder: Vec<String> = ladder.collect();
     let time = |time: Duration| period::show(time);
     vec![
         key("life.handshake", time(life.handshake)),
@@ -138,10 +138,21 @@ fn of_life(spec: &ServerSpec, life: &LifePolicy) -> Vec<Unsaid> {
         key("life.health_timeout", time(life.health_timeout)),
         key("life.when_unresponsive", unresponsive),
         key("life.stop_grace", time(life.stop_grace)),
+    ]
+}
+
+/// A process is started again by these; a remote server is reached again by `reconnect`.
+fn of_restarts(restart: &RestartSpec) -> Vec<Unsaid> {
+    let ladder = restart.ladder.iter().copied().map(period::show);
+    let ladder: Vec<String> = ladder.collect();
+    vec![
         key("life.restart.at_once", restart.at_once.to_string()),
-        key("life.restart.window", time(restart.window)),
+        key("life.restart.window", period::show(restart.window)),
         key("life.restart.ladder", ladder.join(", ")),
-        key("life.restart.reset_after", time(restart.reset_after)),
+        key(
+            "life.restart.reset_after",
+            period::show(restart.reset_after),
+        ),
     ]
 }
 

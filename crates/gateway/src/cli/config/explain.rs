@@ -160,7 +160,7 @@ fn shown(path: &str, node: &Node, text: &str) -> String {
                 json!(hidden).to_string()
             }
         }
-        "url" | "httpUrl" | "serverUrl" => {
+        "url" | "httpUrl" | "serverUrl" | "proxy" => {
             json!(hide::url(node.as_text().unwrap_or_default())).to_string()
         }
         _ => as_written(),

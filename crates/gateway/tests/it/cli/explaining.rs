@@ -189,6 +189,7 @@ fn config_explain_knows_what_depends_on_the_kind_of_server() {
     folder.write(
         "own.toml",
         "[servers.far]\nurl = \"https://example.com/mcp?key=hunter2\"\nreconnect = { away = \"5m\" }\n\
+         proxy = \"http://me:hunter2@proxy.example:3128\"\n\
          [servers.near]\ncommand = \"uvx\"\nprofile = \"hosted\"\nlimits = { memory_bytes = 67108864 }\n\
          tools = { include = [\"read_*\"], settings = { read_all = { timeout = \"5s\" } } }\n\
          allow_env = [\"PATH\"]\n[servers.near.life.restart]\nladder = [\"1s\", \"2s\"]\n",
@@ -199,8 +200,8 @@ fn config_explain_knows_what_depends_on_the_kind_of_server() {
         KEY  VALUE  FROM
         url  "https://example.com/mcp?…"  own.toml:2
         reconnect.away  "5m"  own.toml:3
+        proxy  "http://…@proxy.example:3128"  own.toml:4
         type  auto  default
-        proxy  none  default
         allow_private  false  default
         ca_file  none  default
         auth.kind  auto  default
@@ -217,16 +218,12 @@ fn config_explain_knows_what_depends_on_the_kind_of_server() {
         calls.late_grace  10s  default
         calls.ask_timeout  10m  default
         calls.pass_context  true  default
-        life.handshake  1m  default
+        life.handshake  10s  default
         life.probe  1500ms  default
         life.health_every  30s  default
         life.health_timeout  10s  default
         life.when_unresponsive  reconnect  default
         life.stop_grace  10s  default
-        life.restart.at_once  3  default
-        life.restart.window  1m  default
-        life.restart.ladder  5s, 15s, 45s, 2m, 5m  default
-        life.restart.reset_after  10m  default
         tools.include  all  default
         tools.exclude  none  default
         tools.settings  none  default
@@ -235,13 +232,13 @@ fn config_explain_knows_what_depends_on_the_kind_of_server() {
         assert_snapshot!(run(&folder, &["config", "explain", "--config", "own.toml", "near"]), @r#"
         near
         KEY  VALUE  FROM
-        command  "uvx"  own.toml:5
-        profile  "hosted"  own.toml:6
-        limits.memory_bytes  67108864  own.toml:7
-        tools.include  ["read_*"]  own.toml:8
-        tools.settings.read_all.timeout  "5s"  own.toml:8
-        allow_env  ["PATH"]  own.toml:9
-        life.restart.ladder  ["1s", "2s"]  own.toml:11
+        command  "uvx"  own.toml:6
+        profile  "hosted"  own.toml:7
+        limits.memory_bytes  67108864  own.toml:8
+        tools.include  ["read_*"]  own.toml:9
+        tools.settings.read_all.timeout  "5s"  own.toml:9
+        allow_env  ["PATH"]  own.toml:10
+        life.restart.ladder  ["1s", "2s"]  own.toml:12
         type  stdio  default
         cwd  [home]/shop  default
         limits.cpu  0.5  default

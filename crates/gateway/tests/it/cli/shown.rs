@@ -145,15 +145,18 @@ fn runs(verb: &str) -> String {
     match verb {
         "up" => "folder.up(".to_owned(),
         "stdio" => "Client::start(".to_owned(),
-        _ => format!("\"{verb}\""),
+        _ => format!("[\"{verb}\""),
     }
 }
 
 /// Checks that a test runs a verb, and that the next output that it shows ends so.
 fn assert_shows(verb: &str, test: &str, ends: &[&str]) {
     let text = text_of(test);
+    // A verb is the first of its words, which may stand on the next line.
+    let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
+    let text = lines.join("\n").replace("[\n", "[");
     assert!(text.contains("assert_snapshot!("), "`{test}` shows nothing");
-    let named = [runs(verb), format!("\"{verb}\"")];
+    let named = [runs(verb), format!("[\"{verb}\"")];
     let ended = named.iter().flat_map(|named| text.split(named).skip(1));
     let mut ended = ended.filter_map(|after| {
         let mut exits = after.split("--- exit ").skip(1);

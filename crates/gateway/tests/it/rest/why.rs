@@ -68,8 +68,11 @@ fn who_may_use_what_is_told_with_every_reason() {
         ),
         (
             "asleep__x",
-            false,
-            vec!["granted by `asleep:*`", "server `asleep` is idle"],
+            true,
+            vec![
+                "granted by `asleep:*`",
+                "server `asleep` is idle; a call waits for it and finds out",
+            ],
         ),
     ];
     for (tool, allowed, reasons) in expected {
@@ -115,5 +118,31 @@ fn names_are_those_that_somebody_sees() {
             (&told["tool"], &told["allowed"]),
             (&json!("a:echo"), &json!(true))
         );
+    }
+}
+
+#[test]
+fn of_equal_names_the_agents_own_is_meant() {
+    let gantry = Gantry::builder()
+        .server("a", &Evilpeer::new().name("a"))
+        .server("b", &Evilpeer::new().name("b"))
+        .flags(&["--expose", "bare"])
+        .start();
+    for name in ["a", "b"] {
+        gantry.wait_state(name, "ready", LONG);
+    }
+    let narrow = json!({"name": "narrow", "grant": ["b:*"]});
+    let made = gantry.rest("POST", "/api/v1/agents", Some(&narrow));
+    assert_eq!(made.status, 201, "{}", made.text());
+    for (agent, name, tool, allowed) in [
+        ("narrow", "echo", "b:echo", true),
+        ("narrow", "a:echo", "a:echo", false),
+        ("default", "echo", "a:echo", true),
+        // It has lost its bare name, and is reached by its identity.
+        ("default", "b:echo", "b:echo", true),
+    ] {
+        let told = why(&gantry, agent, name);
+        let found = (&told["tool"], &told["allowed"]);
+        assert_eq!(found, (&json!(tool), &json!(allowed)), "{told:#}");
     }
 }

@@ -188,6 +188,16 @@ fn a_proxy_that_does_not_let_us_through_is_told_of_as_such() {
             login_is_hidden(&gantry, proxy);
         }
     }
+    // That the server is not there behind it is not the proxy's fault.
+    let without = Peer::start(|_| Reply::status(502));
+    let entry = behind(
+        without.address,
+        "https://far.example/mcp",
+        &json!({"type": "http"}),
+    );
+    let told = super::bad::reason(entry);
+    let expected = "https://far.example cannot be reached: the proxy on the way has no way to it";
+    assert!(told.contains(expected), "{told}");
 }
 
 #[test]

@@ -139,7 +139,8 @@ fn over_sse_a_post_without_an_answer_and_comments_for_ever_end_at_the_deadline()
         let over = eventually(LONG, || {
             comments.comment();
             thread::park_timeout(DRIP);
-            !scene.gantry.audit_rows("server=comments").is_empty()
+            let over = scene.gantry.audit_rows("server=comments&status=timeout");
+            !over.is_empty()
         });
         assert!(over.is_some(), "comments keep a call alive");
     });

@@ -86,7 +86,8 @@ fn come_and_go(transport: &str, path: &str, start: impl Fn(Sick) -> Peer) {
         }
         well.store(true, Ordering::SeqCst);
         are_back(&gantry);
-        well.store(false, Ordering::SeqCst);
+        // Unwell once more, and well for good.
+        well.store(state == "disconnected", Ordering::SeqCst);
     }
     for (name, _, _, asked) in UNWELL {
         let told = gantry.events(name, "disconnected", 1).remove(0);
