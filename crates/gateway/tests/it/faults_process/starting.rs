@@ -306,10 +306,11 @@ fn a_second_gateway_on_one_folder_names_the_holder_and_touches_nothing() {
     assert_eq!(tree_of(&gantry), tree);
 }
 
-/// Returns the processes below a gateway.
+/// Returns the processes below a gateway that live.
 fn tree_of(gantry: &Gantry) -> Vec<u32> {
     let mut tree: Vec<u32> = procs::descendants_of(gantry.pid)
         .iter()
+        .filter(|process| process.state != 'Z')
         .map(|process| process.pid)
         .collect();
     tree.sort_unstable();
