@@ -23,9 +23,9 @@ fn line_of(folder: &Folder) -> String {
     text()
 }
 
-#[test]
-fn up_serves_and_says_how_to_use_it() {
-    let mut folder = Folder::new();
+/// Makes a folder with a lazy server, one that is written wrong, and one that nobody has approved.
+fn mixed() -> Folder {
+    let folder = Folder::new();
     let lazy = json!({"command": PROGRAM, "args": ["example-server"], "start": "lazy"});
     let mine = servers(&[("mine", lazy), ("broken", json!({"args": []}))]);
     fs::write(folder.home().join(".kode.json"), mine).unwrap();
@@ -33,6 +33,12 @@ fn up_serves_and_says_how_to_use_it() {
         ".mcp.json",
         &servers(&[("theirs", json!({"command": "npx"}))]),
     );
+    folder
+}
+
+#[test]
+fn up_serves_and_says_how_to_use_it() {
+    let mut folder = mixed();
     folder.up(&[]);
     let printed = folder.home().join("stdout");
     let text = || fs::read_to_string(&printed).unwrap_or_default();
@@ -75,14 +81,7 @@ fn up_serves_and_says_how_to_use_it() {
 
 #[test]
 fn up_tells_programs_in_one_line() {
-    let mut folder = Folder::new();
-    let lazy = json!({"command": PROGRAM, "args": ["example-server"], "start": "lazy"});
-    let mine = servers(&[("mine", lazy), ("broken", json!({"args": []}))]);
-    fs::write(folder.home().join(".kode.json"), mine).unwrap();
-    folder.write(
-        ".mcp.json",
-        &servers(&[("theirs", json!({"command": "npx"}))]),
-    );
+    let mut folder = mixed();
     folder.up(&["--json"]);
     let mut told: Value = serde_json::from_str(&line_of(&folder)).unwrap();
     // What the machine can hold differs.
