@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use gantry_testkit::wait::eventually;
@@ -98,6 +99,7 @@ struct Shared {
 pub(super) struct Peer {
     pub(super) address: SocketAddr,
     shared: Arc<Shared>,
+    listening: Option<JoinHandle<()>>,
 }
 
 impl Peer {
@@ -154,7 +156,7 @@ impl Peer {
             tls,
         });
         let serving = Arc::clone(&shared);
-        std::thread::spawn(move || {
+        let listening = thread::spawn(move || {
             for stream in listener.incoming() {
                 if serving.closed.load(Ordering::SeqCst) {
                     return;
@@ -162,10 +164,14 @@ impl Peer {
                 let Ok(stream) = stream else { return };
                 serving.note(&stream);
                 let serving = Arc::clone(&serving);
-                std::thread::spawn(move || drop(serving.connection(stream)));
+                thread::spawn(move || drop(serving.connection(stream)));
             }
         });
-        Self { address, shared }
+        Self {
+            address,
+            shared,
+            listening: Some(listening),
+        }
     }
 
     /// Returns a URL of the server.
@@ -210,10 +216,11 @@ impl Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         self.shared.closed.store(true, Ordering::SeqCst);
-        drop(TcpStream::connect_timeout(
-            &self.address,
-            Duration::from_secs(1),
-        ));
+        let woken = TcpStream::connect_timeout(&self.address, Duration::from_secs(1));
+        // Who comes from now on is refused: nobody is left waiting at a door that is about to close.
+        if let (Ok(_), Some(listening)) = (woken, self.listening.take()) {
+            drop(listening.join());
+        }
         self.cut();
     }
 }
@@ -285,7 +292,7 @@ impl Shared {
             }
             Reply::Hang => {
                 while !self.closed.load(Ordering::SeqCst) {
-                    std::thread::park_timeout(Duration::from_millis(50));
+                    thread::park_timeout(Duration::from_millis(50));
                 }
                 return Ok(false);
             }

@@ -8,7 +8,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use super::peer::{Peer, Reply, Seen, legacy, request};
+use super::peer::{Peer, Reply, Seen, legacy, modern, request};
 use super::sse_peer::SsePeer;
 use super::{AUTHORITY, FAR, code, echo, entry, gateway, with};
 use crate::harness::{Gantry, LONG, held_port};
@@ -200,20 +200,34 @@ fn a_proxy_that_does_not_let_us_through_is_told_of_as_such() {
     assert!(told.contains(expected), "{told}");
 }
 
+/// Answers the same, and closes the connection after it.
+fn closing(reply: Reply) -> Reply {
+    match reply {
+        Reply::Json(body) => {
+            let headers = [("Content-Type", "application/json"), ("Connection", "close")];
+            let headers = headers.map(|(name, value)| (name, value.to_owned()));
+            Reply::Status(200, headers.to_vec(), body.to_string())
+        }
+        other => other,
+    }
+}
+
 #[test]
 fn a_proxy_that_goes_away_fails_calls_with_a_code_of_its_own() {
     // row 3.1
-    let proxy = Peer::start(legacy);
+    // Nothing is under way but the call, and nothing is left of what was: it is the call that finds out.
+    let proxy = Peer::start(|seen| closing(modern(seen)));
     let calm = json!({"type": "http", "life": {"health_every": "60s"}});
     let gantry = gateway(behind(proxy.address, "http://far.example/mcp", &calm)).start();
     gantry.wait_state(FAR, "ready", LONG);
+    assert_eq!(echo(&gantry, "x"), Ok("x".to_owned()));
     let address = proxy.address;
     drop(proxy);
     let error = echo(&gantry, "x").unwrap_err();
     assert_eq!(code(&error), "remote.proxy", "{error}");
     let rows = gantry.audit_rows("server=far");
-    let recorded = (rows.len(), &rows[0]["status"], &rows[0]["code"]);
-    assert_eq!(recorded, (1, &json!("error"), &json!("remote.proxy")));
+    let recorded = (rows.len(), &rows[1]["status"], &rows[1]["code"]);
+    assert_eq!(recorded, (2, &json!("error"), &json!("remote.proxy")));
     gantry.wait_state(FAR, "disconnected", LONG);
     login_is_hidden(&gantry, address);
 }
