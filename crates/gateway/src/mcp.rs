@@ -1,5 +1,6 @@
 //! The MCP endpoint: `/mcp` for all that a key's agent may use, `/mcp/servers/{name}` for one
-//! server under its own names, `/sse` for clients of the first protocol version.
+//! server under its own names, `/sse` and `/sse/servers/{name}` for clients of the first protocol
+//! version.
 //!
 //! One URL speaks every protocol generation; `era` of the model tells them apart. A call lives in
 //! its request: when the client goes away, the call is taken back. Never imports `api`. Entry
@@ -75,7 +76,8 @@ pub(crate) fn router(endpoint: Arc<Endpoint>) -> Router {
     Router::new()
         .route("/mcp", any(everything))
         .route("/mcp/servers/{name}", any(one_server))
-        .route("/sse", any(open_stream))
+        .route("/sse", any(stream_of_everything))
+        .route("/sse/servers/{name}", any(stream_of_one_server))
         .route("/messages", any(take_message))
         .with_state(endpoint)
 }
@@ -89,20 +91,30 @@ async fn one_server(
     name: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Response {
-    let name = name.map_or_else(|_| String::new(), |Path(name)| name);
-    let scope = name
-        .parse()
-        .map(Scope::Server)
-        .map_err(|_| unknown_server(&name));
-    endpoint.serve(scope, request).await
+    endpoint.serve(scope_of(name), request).await
 }
 
-async fn open_stream(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
-    endpoint.open_stream(request).await
+async fn stream_of_everything(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
+    endpoint.open_stream(Ok(Scope::All), request).await
+}
+
+async fn stream_of_one_server(
+    State(endpoint): State<Arc<Endpoint>>,
+    name: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Response {
+    endpoint.open_stream(scope_of(name), request).await
 }
 
 async fn take_message(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
     endpoint.take_message(request).await
+}
+
+/// Returns the scope that a path names.
+fn scope_of(name: Result<Path<String>, PathRejection>) -> Result<Scope, Problem> {
+    let name = name.map_or_else(|_| String::new(), |Path(name)| name);
+    let server = name.parse().map(Scope::Server);
+    server.map_err(|_| unknown_server(&name))
 }
 
 fn unknown_server(name: &str) -> Problem {

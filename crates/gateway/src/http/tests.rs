@@ -91,6 +91,7 @@ async fn a_panic_while_a_key_is_judged_answers_500_and_lets_nobody_in() {
         ("POST", "/mcp/servers/native", &list),
         ("DELETE", "/mcp", &Value::Null),
         ("GET", "/sse", &Value::Null),
+        ("GET", "/sse/servers/native", &Value::Null),
     ];
     for (method, path, body) in doors {
         let (status, told) = served.ask(FATAL, method, path, body).await;

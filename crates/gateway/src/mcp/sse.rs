@@ -1,5 +1,5 @@
-//! HTTP+SSE, the way of the first protocol version: a stream at `/sse` that begins with where to
-//! post, and answers that come on it.
+//! HTTP+SSE, the way of the first protocol version: a stream at `/sse`, or for one server at
+//! `/sse/servers/{name}`, that begins with where to post, and answers that come on it.
 //!
 //! A posted message goes the way of any other and what it is answered with, a document or a stream,
 //! is poured onto the client's one stream; so is what its session is told. What is refused before
@@ -18,9 +18,11 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use gantry_engine::Scope;
+use gantry_model::caller::Caller;
 use gantry_model::id::KeyId;
 use gantry_model::jsonrpc::{self, Limits, Message, OwnedRequestId, WireError};
 use http::header::{ACCEPT, CONTENT_TYPE};
+use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout};
@@ -30,7 +32,7 @@ use super::answer::Answer;
 use super::listen::{LOOK, Seat};
 use super::sessions::{Session, SessionId};
 use super::stream::{KEEP_ALIVE, event, event_stream};
-use super::{Endpoint, SESSION_HEADER, Visit, wrong_method};
+use super::{Endpoint, SESSION_HEADER, Visit, unknown_server, wrong_method};
 use crate::http::auth::bearer;
 use crate::http::error::Problem;
 use crate::http::limits::{Room, read_body};
@@ -62,6 +64,8 @@ impl Streams {
 #[derive(Debug)]
 struct Line {
     key: KeyId,
+    /// What is offered on it; whatever is posted to it is meant for that.
+    scope: Scope,
     events: mpsc::Sender<Bytes>,
     /// The session that the client has begun on it last.
     session: Mutex<Option<Arc<Session>>>,
@@ -108,9 +112,13 @@ impl Line {
 }
 
 impl Endpoint {
-    /// Answers a request to `/sse`.
-    pub(super) async fn open_stream(self: &Arc<Self>, request: Request) -> Response {
-        self.guarded(self.opened(request)).await
+    /// Answers a request for a stream.
+    pub(super) async fn open_stream(
+        self: &Arc<Self>,
+        scope: Result<Scope, Problem>,
+        request: Request,
+    ) -> Response {
+        self.guarded(self.opened(scope, request)).await
     }
 
     /// Answers a request to `/messages`.
@@ -118,8 +126,23 @@ impl Endpoint {
         self.guarded(self.taken(request)).await
     }
 
-    async fn opened(self: &Arc<Self>, request: Request) -> Result<Response, Problem> {
-        let visit = self.visit(request.into_parts().0)?;
+    async fn opened(
+        self: &Arc<Self>,
+        scope: Result<Scope, Problem>,
+        request: Request,
+    ) -> Result<Response, Problem> {
+        let (caller, parts) = self.comer(request.into_parts().0)?;
+        let scope = scope?;
+        let visit = Visit {
+            caller,
+            scope,
+            parts,
+        };
+        if let Scope::Server(name) = &visit.scope
+            && self.server_of(&visit.caller, name).is_none()
+        {
+            return Err(unknown_server(name.as_str()));
+        }
         if visit.parts.method != Method::GET {
             return Ok(wrong_method("GET"));
         }
@@ -133,6 +156,7 @@ impl Endpoint {
         let (events, waiting) = mpsc::channel(WAITING);
         let line = Arc::new(Line {
             key: visit.caller.key,
+            scope: visit.scope,
             events,
             session: Mutex::default(),
             room: Semaphore::new(AT_A_TIME),
@@ -163,14 +187,19 @@ impl Endpoint {
 
     async fn taken(self: &Arc<Self>, request: Request) -> Result<Response, Problem> {
         let (parts, body) = request.into_parts();
-        let mut visit = self.visit(parts)?;
-        if visit.parts.method != Method::POST {
+        let (caller, parts) = self.comer(parts)?;
+        if parts.method != Method::POST {
             return Ok(wrong_method("POST"));
         }
-        let named = visit.parts.uri.query().and_then(session_of);
+        let named = parts.uri.query().and_then(session_of);
         let line = named.and_then(|name| self.streams.lock().get(&name).cloned());
-        let line = line.filter(|line| line.key == visit.caller.key);
+        let line = line.filter(|line| line.key == caller.key);
         let line = line.ok_or_else(no_stream)?;
+        let mut visit = Visit {
+            caller,
+            scope: line.scope.clone(),
+            parts,
+        };
         let (bytes, room) = read_body(&visit.parts.headers, body, &visit.caller.agent).await?;
         let headers = &mut visit.parts.headers;
         headers.insert(ACCEPT, HeaderValue::from_static(BOTH));
@@ -249,7 +278,7 @@ impl Endpoint {
     fn begun(&self, visit: &Visit, line: &Line, answer: &Response) -> Option<Arc<Session>> {
         let name = answer.headers().get(SESSION_HEADER)?;
         let id = name.to_str().ok()?.parse().ok()?;
-        let session = self.sessions.find(id, visit.caller.key, &Scope::All)?;
+        let session = self.sessions.find(id, visit.caller.key, &line.scope)?;
         let before = line.session().replace(Arc::clone(&session));
         if let Some(before) = before {
             self.sessions.close(&before);
@@ -261,15 +290,11 @@ impl Endpoint {
         Some(session)
     }
 
-    /// Says who comes to the endpoint of everything.
-    fn visit(&self, parts: http::request::Parts) -> Result<Visit, Problem> {
+    /// Says who comes.
+    fn comer(&self, parts: Parts) -> Result<(Caller, Parts), Problem> {
         self.gate.hosts.check(&parts.uri, &parts.headers)?;
         let caller = self.gate.agent(&parts)?;
-        Ok(Visit {
-            caller,
-            scope: Scope::All,
-            parts,
-        })
+        Ok((caller, parts))
     }
 }
 
@@ -281,7 +306,7 @@ fn tell(told: oneshot::Sender<Response>, answer: Answer) {
 fn no_stream() -> Problem {
     Problem::new(StatusCode::NOT_FOUND, "session.unknown")
         .with_detail("this stream has ended, or never was")
-        .with_hint("open another at `/sse`")
+        .with_hint("open another where it was opened")
 }
 
 fn busy() -> Problem {

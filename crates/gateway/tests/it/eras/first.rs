@@ -22,15 +22,19 @@ struct First<'a> {
 }
 
 impl<'a> First<'a> {
-    /// Opens the stream and reads where to post.
+    /// Opens the stream of everything and reads where to post.
     fn open(gantry: &'a Gantry, key: &'a str) -> Self {
+        Self::open_at(gantry, key, "/sse")
+    }
+
+    fn open_at(gantry: &'a Gantry, key: &'a str, path: &str) -> Self {
         let bearer = format!("Bearer {key}");
         let headers = [
             ("Authorization", bearer.as_str()),
             ("Accept", "text/event-stream"),
         ];
         let mut stream = gantry.connect();
-        stream.write("GET", "/sse", &headers, b"").unwrap();
+        stream.write("GET", path, &headers, b"").unwrap();
         let head = stream.head().unwrap();
         assert_eq!(
             (head.status, head.header("content-type")),
@@ -50,9 +54,13 @@ impl<'a> First<'a> {
         first
     }
 
-    /// Opens the stream and shakes hands.
+    /// Opens the stream of everything and shakes hands.
     fn ready(gantry: &'a Gantry) -> Self {
-        let mut first = Self::open(gantry, &gantry.agent);
+        Self::open(gantry, &gantry.agent).greeted()
+    }
+
+    fn greeted(self) -> Self {
+        let mut first = self;
         let info = json!({"name": "first", "version": "1"});
         let params =
             json!({"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": info});
@@ -153,6 +161,59 @@ fn a_client_of_the_first_version_lists_calls_and_hears() {
         first.message().unwrap()["method"],
         "notifications/tools/list_changed"
     );
+}
+
+// row 0.8: at the stream of one server, its tools have their own names and no other's are there
+#[test]
+fn the_stream_of_one_server_offers_it_under_its_own_names() {
+    let gantry = Gantry::start(&["a", "b"]);
+    let body = json!({"name": "narrow", "grant": ["a:*"]});
+    let made = gantry.rest("POST", "/api/v1/agents", Some(&body));
+    assert_eq!(made.status, 201, "{}", made.text());
+    let body = json!({"kind": "agent", "agent": "narrow"});
+    let made = gantry.rest("POST", "/api/v1/keys", Some(&body)).json();
+    let narrow = made["key"].as_str().unwrap();
+    let mut first = First::open_at(&gantry, narrow, "/sse/servers/a").greeted();
+    let tools = first.request(1, "tools/list", json!({}));
+    let tools = tools["result"]["tools"].as_array().unwrap();
+    let mut names = tools.iter().map(|tool| tool["name"].as_str().unwrap());
+    assert!(names.clone().any(|name| name == "echo"), "{tools:#?}");
+    assert!(names.all(|name| !name.contains("__")), "{tools:#?}");
+    let call = |name: &str| json!({"name": name, "arguments": {"text": "hi"}});
+    let echoed = first.request(2, "tools/call", call("echo"));
+    assert_eq!(echoed["result"]["content"][0]["text"], "hi");
+    // Nothing of another server's can be reached on it.
+    let foreign = first.request(3, "tools/call", call("b__echo"));
+    assert_eq!(foreign["error"]["code"], -32602, "{foreign:#}");
+    let rows = gantry.audit_rows("agent=narrow&status=ok");
+    let called: Vec<_> = rows
+        .iter()
+        .map(|row| (&row["server"], &row["tool"]))
+        .collect();
+    assert_eq!(called, [(&json!("a"), &json!("echo"))]);
+    // Changes of the server come on it; whatever else happens does not.
+    gantry.call("b__grow", json!({}));
+    gantry.call("a__grow", json!({}));
+    for list in ["tools", "prompts", "resources"] {
+        let told = first.message().unwrap();
+        let changed = format!("notifications/{list}/list_changed");
+        assert_eq!(told["method"], changed, "{told:#}");
+    }
+    first.request(4, "ping", json!({}));
+    // Who is not there, and who is not for this agent, are told apart by nobody.
+    let bearer = format!("Bearer {narrow}");
+    let headers = [("Authorization", &*bearer), ("Accept", "text/event-stream")];
+    for unknown in ["b", "nobody", "%20"] {
+        let path = format!("/sse/servers/{unknown}");
+        let mut connection = gantry.connect();
+        let refused = connection.request("GET", &path, &headers, b"").unwrap();
+        let told = refused.json();
+        assert_eq!(
+            (refused.status, &told["error"]["data"]["code"]),
+            (404, &json!("server.unknown")),
+            "{told:#}"
+        );
+    }
 }
 
 // fault T4, A4

@@ -96,6 +96,7 @@ const ROUTES: [(&str, &str, For, u16); 46] = [
     ("POST", "/mcp/servers/{name}", For::Agents, 400),
     ("GET", "/mcp/servers/{name}", For::Agents, 405),
     ("GET", "/sse", For::Agents, 200),
+    ("GET", "/sse/servers/{name}", For::Agents, 200),
     ("POST", "/messages", For::Agents, 404),
 ];
 
@@ -122,7 +123,7 @@ fn ask(gantry: &Gantry, key: Option<&str>, method: &str, path: &str) -> Answer {
     connection.write(method, &path, &headers, body).unwrap();
     // A stream has no end.
     match path.as_str() {
-        "/sse" if key == Some(&gantry.agent) => connection.head().unwrap(),
+        "/sse" | "/sse/servers/a" if key == Some(&gantry.agent) => connection.head().unwrap(),
         _ => connection.answer().unwrap(),
     }
 }

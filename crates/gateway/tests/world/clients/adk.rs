@@ -23,20 +23,25 @@ fn agent(wanted: &Value, way: &str, url: &str, key: &str) -> Value {
     serde_json::from_str(told).unwrap_or_else(|_| panic!("{ran:#?}"))
 }
 
-/// Has an agent use the server: over HTTP at the server's own endpoint, where each tool has the name
-/// that its server gives it, and over HTTP+SSE, where all servers are.
+/// Has an agent use the server at the server's own endpoint, where each tool has the name that its
+/// server gives it.
 pub(super) fn agent_uses(stage: &Stage, way: Way) {
-    let (how, url, named): (_, _, fn(&str) -> &str) = match way {
-        Way::Http => ("http", format!("{}/servers/a", stage.url()), Plot::own),
-        Way::Sse => ("sse", stage.sse_url(), |exposed| exposed),
+    let (how, url) = match way {
+        Way::Http => ("http", stage.url()),
+        Way::Sse => ("sse", stage.sse_url()),
         Way::Stdio => panic!("an agent speaks HTTP"),
     };
+    agent_at(stage, (how, &format!("{url}/servers/a")), Plot::own);
+}
+
+/// Has an agent use the server at an endpoint where its tools are named so.
+fn agent_at(stage: &Stage, (how, url): (&str, &str), named: fn(&str) -> &str) {
     let Plot { call, error, .. } = &stage.plot;
     let (called, failed) = (named(call.0), named(error.0));
     let count = || stage.gantry.audit_rows("server=a").len();
     let before = count();
     let wanted = json!([[called, call.1], [failed, error.1]]);
-    let told = agent(&wanted, how, &url, &stage.gantry.agent);
+    let told = agent(&wanted, how, url, &stage.gantry.agent);
     let listed = stage.gantry.mcp("tools/list", json!({}));
     let listed = listed["result"]["tools"].as_array().unwrap();
     let names = listed.iter().filter_map(|tool| tool["name"].as_str());
@@ -69,6 +74,7 @@ pub(super) fn agent_uses(stage: &Stage, way: Way) {
 fn each_tool_is_a_tool_of_an_adk_agent_under_its_own_name() {
     let stage = Stage::set();
     agent_uses(&stage, Way::Http);
+    agent_uses(&stage, Way::Sse);
     let rows = stage.gantry.audit_rows("server=a");
     let tools: Vec<&str> = rows.iter().filter_map(|row| row["tool"].as_str()).collect();
     assert!(tools.contains(&"echo") && tools.contains(&"fail"));
@@ -77,5 +83,6 @@ fn each_tool_is_a_tool_of_an_adk_agent_under_its_own_name() {
 // row 0.8
 #[test]
 fn an_adk_agent_over_sse_has_the_tools_of_all_servers() {
-    agent_uses(&Stage::set(), Way::Sse);
+    let stage = Stage::set();
+    agent_at(&stage, ("sse", &stage.sse_url()), |exposed| exposed);
 }
