@@ -26,6 +26,7 @@ mod turn;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
@@ -48,6 +49,7 @@ use self::sessions::Session;
 use self::stream::Desk;
 use crate::http::auth::Gate;
 use crate::http::error::Problem;
+use crate::http::limits::unread;
 use crate::http::media::Accepts;
 use crate::http::{seal, unpanicked};
 
@@ -180,9 +182,7 @@ impl Endpoint {
         scope: Result<Scope, Problem>,
         request: Request,
     ) -> Result<Response, Problem> {
-        let (parts, body) = request.into_parts();
-        self.gate.hosts.check(&parts.uri, &parts.headers)?;
-        let caller = self.gate.agent(&parts)?;
+        let (caller, parts, body) = self.admitted(request).await?;
         let visit = Visit {
             caller,
             scope: scope?,
@@ -193,6 +193,16 @@ impl Endpoint {
             Method::GET if !visit.is_stateless() => self.get(&visit),
             Method::DELETE if !visit.is_stateless() => self.delete(&visit),
             _ => Ok(wrong_method("POST")),
+        }
+    }
+
+    /// Says who comes; who may not is told so, whatever they still send.
+    async fn admitted(&self, request: Request) -> Result<(Caller, Parts, Body), Problem> {
+        let (parts, body) = request.into_parts();
+        let named = self.gate.hosts.check(&parts.uri, &parts.headers);
+        match named.and_then(|()| self.gate.agent(&parts)) {
+            Ok(caller) => Ok((caller, parts, body)),
+            Err(problem) => Err(unread(&parts.headers, body, problem).await),
         }
     }
 

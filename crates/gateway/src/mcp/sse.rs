@@ -18,11 +18,9 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use gantry_engine::Scope;
-use gantry_model::caller::Caller;
 use gantry_model::id::KeyId;
 use gantry_model::jsonrpc::{self, Limits, Message, OwnedRequestId, WireError};
 use http::header::{ACCEPT, CONTENT_TYPE};
-use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout};
@@ -131,11 +129,10 @@ impl Endpoint {
         scope: Result<Scope, Problem>,
         request: Request,
     ) -> Result<Response, Problem> {
-        let (caller, parts) = self.comer(request.into_parts().0)?;
-        let scope = scope?;
+        let (caller, parts, _) = self.admitted(request).await?;
         let visit = Visit {
             caller,
-            scope,
+            scope: scope?,
             parts,
         };
         if let Scope::Server(name) = &visit.scope
@@ -186,8 +183,7 @@ impl Endpoint {
     }
 
     async fn taken(self: &Arc<Self>, request: Request) -> Result<Response, Problem> {
-        let (parts, body) = request.into_parts();
-        let (caller, parts) = self.comer(parts)?;
+        let (caller, parts, body) = self.admitted(request).await?;
         if parts.method != Method::POST {
             return Ok(wrong_method("POST"));
         }
@@ -288,13 +284,6 @@ impl Endpoint {
             self.sessions.close(&session);
         }
         Some(session)
-    }
-
-    /// Says who comes.
-    fn comer(&self, parts: Parts) -> Result<(Caller, Parts), Problem> {
-        self.gate.hosts.check(&parts.uri, &parts.headers)?;
-        let caller = self.gate.agent(&parts)?;
-        Ok((caller, parts))
     }
 }
 

@@ -64,6 +64,25 @@ fn a_body_is_read_up_to_four_mebibytes_and_not_a_byte_further() {
     rig.audited(&[(2, "ok", None)]);
 }
 
+// fault A3: who sends a long message with a wrong key is told so, and not cut off in the middle of it
+#[test]
+fn a_key_is_refused_in_words_whatever_comes_with_it() {
+    let rig = Rig::new(&Evilpeer::new(), &json!({}));
+    let long = padded("{}", LIMIT);
+    for path in ["/mcp", "/mcp/servers/far", "/messages?session=none"] {
+        for (key, status, code) in [
+            ("gk_nobodys", 401, "auth.wrong_key"),
+            (&*rig.gantry.admin, 403, "auth.admin_key"),
+        ] {
+            let begun = Instant::now();
+            let posted = Posted::new(key, path, &Value::Null).body(long.clone());
+            refused(&posted.send(&rig.gantry), status, code);
+            assert!(begun.elapsed() <= 2 * SECOND, "{:?}", begun.elapsed());
+        }
+    }
+    rig.neighbour_holds();
+}
+
 // fault A3
 #[test]
 fn a_length_over_the_limit_is_refused_before_the_body_comes() {
