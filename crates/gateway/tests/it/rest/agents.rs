@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{items, problem, walk};
-use crate::harness::{Gantry, modern};
+use crate::harness::{Gantry, LONG, modern};
 
 fn key_of(gantry: &Gantry, agent: &str) -> (String, String) {
     let body = json!({"kind": "agent", "agent": agent, "label": "test"});
@@ -184,8 +184,18 @@ fn keys_end_by_themselves_or_at_once_but_never_the_last_admin_key() {
         let refused = gantry.rest("DELETE", &path, None);
         assert_eq!(problem(&gantry, &refused, 409), "key.last_admin");
     }
-    // A stream that a key opened ends with it.
-    let (id, key) = key_of(&gantry, "default");
+    // A machine that is busy with other things may miss the second; a gateway that looks too rarely
+    // misses it every time.
+    let took = [(); 3].map(|()| a_stream_ends_with_its_key(&gantry));
+    assert!(
+        took.iter().any(|took| *took < Duration::from_secs(1)),
+        "{took:?}"
+    );
+}
+
+/// Revokes a key that has opened a stream, and returns how long the stream goes on.
+fn a_stream_ends_with_its_key(gantry: &Gantry) -> Duration {
+    let (id, key) = key_of(gantry, "default");
     let mut stream = gantry.connect();
     let listen = json!({"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen",
         "params": {"notifications": {"toolsListChanged": true}, "_meta": {
@@ -214,8 +224,7 @@ fn keys_end_by_themselves_or_at_once_but_never_the_last_admin_key() {
     // The second runs from the answer on: until then nobody was told that the key is gone.
     let revoked = Instant::now();
     while stream.chunk().unwrap().is_some() {}
-    let took = revoked.elapsed();
-    assert!(took < Duration::from_secs(1), "{took:?}");
+    revoked.elapsed()
 }
 
 #[test]
@@ -261,8 +270,13 @@ fn lists_come_in_pages() {
             );
         }
     }
-    let all = walk(&gantry, "/api/v1/events", 1000).len();
-    assert_eq!(walk(&gantry, "/api/v1/events", 2).len(), all);
+    // An event may be written meanwhile.
+    let mut counts = [0; 2];
+    let agree = eventually(LONG, || {
+        counts = [1000, 2].map(|limit| walk(&gantry, "/api/v1/events", limit).len());
+        counts[0] == counts[1]
+    });
+    assert!(agree.is_some(), "{counts:?}");
     assert_eq!(
         items(&gantry.rest("GET", "/api/v1/keys?agent=agent-3", None)).len(),
         1
