@@ -111,7 +111,7 @@ impl Client {
     /// Closes the input and returns how the program ended.
     fn close(mut self) -> ExitStatus {
         drop(self.input.take());
-        self.ended(Duration::from_secs(5))
+        self.ended(Duration::from_secs(10))
     }
 
     fn ended(&mut self, within: Duration) -> ExitStatus {
