@@ -204,11 +204,18 @@ fn a_proxy_that_does_not_let_us_through_is_told_of_as_such() {
 fn closing(reply: Reply) -> Reply {
     match reply {
         Reply::Json(body) => {
-            let headers = [("Content-Type", "application/json"), ("Connection", "close")];
+            let headers = [
+                ("Content-Type", "application/json"),
+                ("Connection", "close"),
+            ];
             let headers = headers.map(|(name, value)| (name, value.to_owned()));
             Reply::Status(200, headers.to_vec(), body.to_string())
         }
-        other => other,
+        other @ (Reply::Status(..)
+        | Reply::Events(_)
+        | Reply::Raw(_)
+        | Reply::Hang
+        | Reply::Cut) => other,
     }
 }
 
