@@ -198,7 +198,7 @@ fn without_descriptors_starts_fail_by_name_and_accepting_waits() {
             "a",
             &Evilpeer::new(),
             &restarts(&json!({
-                "at_once": 1, "window": "30s", "ladder": ["3s"], "reset_after": "10m",
+                "at_once": 1, "window": "30s", "ladder": ["6s"], "reset_after": "10m",
             })),
         )
         .start();
@@ -249,7 +249,7 @@ fn without_descriptors_starts_fail_by_name_and_accepting_waits() {
     let watch = Stopwatch::start();
     let answer = call(&mut kept, &gantry, "a__echo", &json!({"text": "x"}));
     assert!(watch.elapsed() <= SECOND, "{:?}", watch.elapsed());
-    let down = "server `a` is down: backing off 3s: # failures within 30s: \
+    let down = "server `a` is down: backing off 6s: # failures within 30s: \
                 cannot make the pipes: Too many open files (os error 24); next try in # s";
     is_problem(&answer, 503, down, "server.down");
     // There is room again: the server comes back, and those who waited are served.
