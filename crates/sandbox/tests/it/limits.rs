@@ -112,7 +112,7 @@ async fn usage_is_told() {
         let usage = spawned.tree.usage();
         usage.pids == 2 && usage.memory_bytes > 100_000 && usage.cpu > Duration::ZERO
     };
-    eventually("usage", Duration::from_secs(1), told).await;
+    eventually("usage", Duration::from_secs(5), told).await;
     spawned.tree.kill();
     spawned.tree.wait().await;
     assert_eq!(spawned.tree.limits(), &Limits::local());
