@@ -81,7 +81,8 @@ fn a_list_that_fails_later_hides_the_tools_and_says_why() {
         .era(Era::Legacy)
         .fault("hang=tools/list")
         .fault_after(1);
-    let members = json!({"life": {"handshake": "1s", "health_every": "1m"}});
+    // Time enough to start in, since the list that hangs is waited for as long.
+    let members = json!({"life": {"handshake": "3s", "health_every": "1m"}});
     let builder = Gantry::builder().server_with("a", &peer, &members);
     let gantry = builder.server("b", &Evilpeer::new()).start();
     gantry.wait_state("a", "ready", LONG);
