@@ -108,8 +108,9 @@ fn a_stopped_child_is_marked_kept_and_can_still_be_stopped() {
     let members = json!({
         "calls": {"timeout": "1s"},
         "life": {
-            // Longer than a machine stands still: one that answers is never marked.
-            "health_every": "200ms", "health_timeout": "4s", "stop_grace": "1s",
+            // Long enough that one that answers is not marked, and so short that the call below is
+            // given up before the 5 s after which a server counts as one that reads no more.
+            "health_every": "200ms", "health_timeout": "1500ms", "stop_grace": "1s",
             "when_unresponsive": "keep",
         },
     });
@@ -125,12 +126,15 @@ fn a_stopped_child_is_marked_kept_and_can_still_be_stopped() {
     let pid = pid_of(&first);
     let held = Held::of(&gantry);
     signal(pid, Signal::STOP);
-    let status = gantry.wait_state("frozen", "unresponsive", 7 * SECOND);
+    let status = gantry.wait_state("frozen", "unresponsive", 5 * SECOND);
     assert_eq!(
         (&status["pid"], &status["restart_count"]),
         (&first["pid"], &json!(0))
     );
-    assert_eq!(status["reason"], "did not answer a health check within 4s");
+    assert_eq!(
+        status["reason"],
+        "did not answer a health check within 1500ms"
+    );
     let (begun, watch) = (Instant::now(), Stopwatch::start());
     let answer = gantry.call("frozen__echo", json!({"text": "x"}));
     let (took, cost) = (begun.elapsed(), watch.elapsed());
