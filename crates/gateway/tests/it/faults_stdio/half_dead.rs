@@ -1,5 +1,7 @@
 //! Servers that are half dead: one of their pipes is closed, or they leave right after the answer.
 
+use std::thread;
+
 use gantry_testkit::wait::{Stopwatch, eventually};
 use gantry_testkit::{Evilpeer, procs};
 use serde_json::{Value, json};
@@ -31,8 +33,20 @@ fn a_server_that_closes_its_stdout_is_killed_within_a_second_and_restarted() {
     let patient = json!({"calls": {"timeout": "30s", "timeout_max": "30s"}});
     let rig = Rig::new(&peer, &patient);
     let pid = rig.gantry.status(EVIL)["pid"].clone();
-    let replies = rig.at_once("echo", |_| json!({"text": "x", "delay_ms": 20_000}));
-    all_within(&replies, SECOND);
+    let (replies, took) = rig.beside_neighbour(|| {
+        let slow = |_: usize| json!({"text": "x", "delay_ms": 20_000});
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| rig.burst(EVIL, CALLS - 1, "echo", &slow));
+            let in_flight = |status: &Value| status["queue"]["in_flight"] == CALLS - 1;
+            rig.gantry.wait_status(EVIL, LONG, in_flight);
+            let watch = Stopwatch::start();
+            let last = rig.call(EVIL, "echo", CALLS, slow(CALLS));
+            let mut replies = waiting.join().unwrap();
+            replies.push(last);
+            (replies, watch.elapsed())
+        })
+    });
+    assert!(took <= SECOND, "{took:?}");
     let how = "closed its stdout without ending, and was killed";
     let message = format!("server `evil` exited during the call ({how})");
     replies
