@@ -62,7 +62,9 @@ impl Journal {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(error),
         };
-        let entries = text
+        // A write that crosses a page is seen in two pieces: what has no end yet is not there yet.
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let entries = whole
             .lines()
             .map(|line| {
                 parse(line).ok_or_else(|| {

@@ -20,11 +20,10 @@ use std::thread;
 use std::time::Duration;
 
 use gantry_testkit::journal::Journal;
-use gantry_testkit::wait::eventually;
+use gantry_testkit::wait::{Stopwatch, eventually};
 use gantry_testkit::{Evilpeer, procs};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::time::Instant;
 
 pub(crate) use self::holdings::{Holdings, ROOM};
 pub(crate) use self::posted::Posted;
@@ -92,7 +91,7 @@ impl Rig {
 
     /// Returns all that is recorded, of whichever server or of none, but for the neighbour's own calls.
     fn rows(&self) -> Vec<Value> {
-        let mut rows = self.gantry.audit_rows("");
+        let mut rows = ended_rows(&self.gantry, "");
         rows.retain(|row| !is_neighbours(row));
         rows
     }
@@ -132,7 +131,7 @@ impl Rig {
             (&json!("ready"), &json!(0))
         );
         assert_eq!(self.journal().starts(), 1);
-        let begun = Instant::now();
+        let begun = Stopwatch::start();
         let answer = self.gantry.call("far__echo", json!({"text": "still here"}));
         assert_eq!(
             answer["result"]["content"][0]["text"], "still here",
@@ -144,7 +143,7 @@ impl Rig {
     /// Asserts that the neighbour answers 20 calls at once, each with its own text, in its time.
     fn neighbour_holds(&self) {
         let call = |number: usize| {
-            let begun = Instant::now();
+            let begun = Stopwatch::start();
             let text = format!("neighbour {number}");
             let answer = self.gantry.call("near__echo", json!({"text": text}));
             assert_eq!(answer["result"]["content"][0]["text"], text, "{answer:#}");
@@ -202,6 +201,17 @@ impl Drop for Rig {
             );
         }
     }
+}
+
+/// Returns the recorded calls that fit a query, oldest first, once none of them runs: the end of one
+/// that was taken back is written a moment after its lane is free.
+pub(crate) fn ended_rows(gantry: &Gantry, query: &str) -> Vec<Value> {
+    let mut rows = Vec::new();
+    eventually(LONG, || {
+        rows = gantry.audit_rows(query);
+        rows.iter().all(|row| row["status"] != "running")
+    });
+    rows
 }
 
 /// Tells whether a row is of a call by which [`Rig::neighbour_holds`] sees that the neighbour is well.

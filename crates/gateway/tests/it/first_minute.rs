@@ -7,7 +7,7 @@ use gantry_testkit::wait::eventually;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::harness::{Connection, Gantry, LONG, PROGRAM, scaled};
+use crate::harness::{Connection, Gantry, LONG, PROGRAM};
 
 /// The tools of the example server.
 const EXAMPLE: [&str; 3] = ["example__echo", "example__now", "example__add"];
@@ -172,22 +172,20 @@ fn without_a_gateway_the_verbs_say_so() {
 #[test]
 fn stopping_answers_the_call_in_flight_and_leaves_nothing() {
     // fault P4, rows 2.13 and 4.12
-    let peer = gantry_testkit::Evilpeer::new();
-    let mut gantry = Gantry::builder().server_with("a", &peer, &scaled()).start();
-    let status = gantry.wait_state("a", "ready", LONG);
-    let pid = status["pid"]
+    let mut gantry = Gantry::start(&["a"]);
+    let pid = gantry.status("a")["pid"]
         .as_u64()
         .and_then(|pid| pid.try_into().ok())
         .unwrap();
     let answer = std::thread::scope(|scope| {
-        let call = scope.spawn(|| gantry.call("a__slow", json!({"ms": 600})));
+        let call = scope.spawn(|| gantry.call("a__slow", json!({"ms": 3000})));
         let in_flight = |status: &Value| status["queue"]["in_flight"] == 1;
         gantry.wait_status("a", LONG, in_flight);
         gantry.signal(Signal::TERM);
         call.join().unwrap()
     });
     assert_eq!(
-        answer["result"]["content"][0]["text"], "slept 600 ms",
+        answer["result"]["content"][0]["text"], "slept 3000 ms",
         "{answer:#}"
     );
     assert_eq!(gantry.wait(LONG), Some(0), "{}", gantry.stderr());

@@ -192,7 +192,7 @@ impl Gantry {
     /// tell, and returns their details; panics if there are more or fewer.
     pub(crate) fn events(&self, server: &str, kind: &str, count: usize) -> Vec<String> {
         let mut found: Vec<String> = Vec::new();
-        eventually(Duration::from_secs(2), || {
+        eventually(LONG, || {
             let path = format!("/api/v1/mcp/servers/{server}/events?limit=1000");
             let events = self.rest("GET", &path, None).json();
             let events = events["items"].as_array().expect("a page has items").iter();

@@ -13,12 +13,17 @@ use gantry_testkit::wait::eventually;
 use gantry_testkit::{AuthOptions, AuthServer, IssuerSaid};
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, Connection, Gantry, LONG, PROGRAM};
+use crate::harness::{Answer, Builder, Connection, Gantry, LONG, PROGRAM, held_port};
 
 /// Starts a gateway with the protected server of an authorization server.
 fn gateway(peer: &AuthServer, auth: Value) -> Gantry {
     let entry = json!({"url": peer.mcp_url(), "auth": auth});
-    Gantry::builder().entry("safe", entry).start()
+    start(Gantry::builder().entry("safe", entry))
+}
+
+/// Starts a gateway that can come back where it was: nobody takes its port meanwhile.
+fn start(gateway: Builder) -> Gantry {
+    gateway.port(held_port().port()).start()
 }
 
 /// Splits a plain URL into host and the rest.
@@ -44,6 +49,13 @@ fn sent_back(link: &str) -> String {
 /// Opens a link as a browser does, and brings the answer to the gateway.
 fn browse(link: &str) -> Answer {
     get(&sent_back(link))
+}
+
+/// Waits until the gateway has a link ready by itself, after which it asks for nothing more.
+fn wait_offered(gantry: &Gantry) -> Value {
+    gantry.wait_status("safe", LONG, |status| {
+        status["sign_in"]["link"]["link"].is_string()
+    })
 }
 
 /// Asks the gateway for a link.
@@ -100,10 +112,10 @@ fn is_nowhere_in_clear(gantry: &Gantry, secrets: &[String]) {
 #[test]
 fn a_person_signs_in_with_the_verb_and_stays_signed_in() {
     let peer = AuthServer::start(AuthOptions::default());
-    let mut gantry = Gantry::builder()
+    let gateway = Gantry::builder()
         .entry("safe", json!({"url": peer.mcp_url()}))
-        .variable("GANTRY_LOG", "debug")
-        .start();
+        .variable("GANTRY_LOG", "debug");
+    let mut gantry = start(gateway);
     let status = gantry.wait_state("safe", "needs_sign_in", LONG);
     assert!(
         status["reason"]
@@ -148,9 +160,7 @@ fn a_person_signs_in_with_the_verb_and_stays_signed_in() {
     is_nowhere_in_clear(&gantry, &peer.secrets());
     assert_eq!(gantry.stop(), Some(0));
     let gantry = gantry.again_here();
-    gantry.wait_status("safe", LONG, |status| {
-        status["sign_in"]["link"]["link"].is_string()
-    });
+    wait_offered(&gantry);
     assert_eq!(peer.registered(), 2, "the client was forgotten, too");
 }
 
@@ -158,9 +168,7 @@ fn a_person_signs_in_with_the_verb_and_stays_signed_in() {
 fn the_link_of_the_status_signs_in() {
     let peer = AuthServer::start(AuthOptions::default());
     let gantry = gateway(&peer, json!({}));
-    let status = gantry.wait_status("safe", LONG, |status| {
-        status["sign_in"]["link"]["link"].is_string()
-    });
+    let status = wait_offered(&gantry);
     assert_eq!(status["state"], "needs_sign_in");
     let page = browse(status["sign_in"]["link"]["link"].as_str().unwrap());
     assert_eq!(page.status, 200, "{}", page.text());
@@ -311,7 +319,8 @@ fn a_person_may_say_no_and_the_verb_says_so() {
         ..AuthOptions::default()
     });
     let gantry = gateway(&peer, json!({}));
-    gantry.wait_state("safe", "needs_sign_in", LONG);
+    // A link that was made later would have the refusal forgotten.
+    wait_offered(&gantry);
     let mut verb = Command::new(PROGRAM);
     verb.arg("--data").arg(gantry.data());
     verb.args(["auth", "safe", "--no-browser", "--wait", "60s"]);
@@ -361,9 +370,7 @@ fn tokens_go_with_their_server_and_a_header_goes_before_them() {
     assert_eq!(gone.status, 204);
     register(&body);
     // Its link is there, so that nothing is asked any more.
-    gantry.wait_status("safe", LONG, |status| {
-        status["sign_in"]["link"]["link"].is_string()
-    });
+    wait_offered(&gantry);
     assert_eq!(gantry.status("safe")["state"], "needs_sign_in");
     gantry.rest("DELETE", "/api/v1/mcp/servers/safe", None);
     // A person's own header is sent as it is, and nothing is tried beside it.

@@ -8,6 +8,7 @@ mod lazy;
 use std::time::Duration;
 
 use gantry_testkit::journal::{Entry, Journal};
+use gantry_testkit::wait::{Stopwatch, eventually};
 use gantry_testkit::{Evilpeer, procs};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -36,6 +37,20 @@ fn echoes(gantry: &Gantry, server: &str) {
     );
 }
 
+/// Lists the tools of everybody, which wakes those who sleep. That waits for them for 3 s by the clock:
+/// if the machine stood still meanwhile, they are asked for once more.
+fn listed(gantry: &Gantry) -> Value {
+    let watch = Stopwatch::start();
+    let mut list = gantry.mcp("tools/list", json!({}));
+    if watch.stood_still() > SECOND {
+        eventually(LONG, || {
+            list = gantry.mcp("tools/list", json!({}));
+            list["result"]["_meta"]["io.gantry/not-listed"].is_null()
+        });
+    }
+    list
+}
+
 // row 0.5
 #[test]
 fn a_server_no_longer_needed_gets_sigterm_then_sigkill_with_its_whole_tree() {
@@ -51,26 +66,26 @@ fn a_server_no_longer_needed_gets_sigterm_then_sigkill_with_its_whole_tree() {
         ("good", peer(&[]), 0),
         ("deaf-to-term", peer(&["ignore-term"]).journal(&journal), 0),
         ("deaf-to-eof", peer(&["ignore-eof"]), 0),
-        ("deaf", peer(&["ignore-term", "ignore-eof"]), 1500),
+        ("deaf", peer(&["ignore-term", "ignore-eof"]), 4000),
     ];
     for (name, peer, least) in cases {
         let marker = &format!("tree-05-{name}.");
-        let stop = json!({"start": "eager", "stop_grace": "1500ms"});
+        let stop = json!({"start": "eager", "stop_grace": "4s"});
         register(&gantry, name, &peer.in_tree(marker), &stop);
         gantry.wait_state(name, "ready", LONG);
         procs::wait_count(marker, 5, LONG).unwrap();
-        let begun = Instant::now();
+        let (begun, watch) = (Instant::now(), Stopwatch::start());
         let removed = gantry.rest("DELETE", &format!("/api/v1/mcp/servers/{name}"), None);
         assert_eq!(removed.status, 204, "{}", removed.text());
         procs::wait_gone(marker, Duration::from_millis(least) + 2 * SECOND).unwrap();
-        let took = begun.elapsed();
+        let (took, cost) = (begun.elapsed(), watch.elapsed());
         assert!(
             took >= Duration::from_millis(least),
             "{name} had its time: {took:?}"
         );
         assert!(
-            least > 0 || took < Duration::from_millis(1500),
-            "{name} needed no KILL: {took:?}"
+            least > 0 || cost < Duration::from_millis(1500),
+            "{name} needed no KILL: {cost:?}"
         );
         let gone = gantry.rest("GET", &format!("/api/v1/mcp/servers/{name}"), None);
         assert_eq!(
@@ -84,7 +99,8 @@ fn a_server_no_longer_needed_gets_sigterm_then_sigkill_with_its_whole_tree() {
         Some(&Entry::Ended),
         "its stdin was closed"
     );
-    assert!(procs::zombies_of(gantry.pid).is_empty());
+    let reaped = eventually(SECOND, || procs::zombies_of(gantry.pid).is_empty());
+    assert!(reaped.is_some());
     echoes(&gantry, "a");
     assert_eq!(gantry.status("a")["spec"]["stop_grace"], "10s");
 }
@@ -109,15 +125,15 @@ fn all_registered_servers_start_with_the_gateway_and_in_parallel() {
         );
     }
     assert_eq!(gantry.stop(), Some(0));
-    let begun = Instant::now();
+    let (begun, watch) = (Instant::now(), Stopwatch::start());
     let gantry = gantry.again();
     for name in names {
         gantry.wait_state(name, "ready", LONG);
     }
-    let took = begun.elapsed();
+    let (took, cost) = (begun.elapsed(), watch.elapsed());
     assert!(
-        took >= 3 * SECOND && took < 12 * SECOND,
-        "eighteen seconds one after the other: {took:?}"
+        took >= 3 * SECOND && cost < 12 * SECOND,
+        "eighteen seconds one after the other: {took:?} {cost:?}"
     );
     // Hosted servers are eager without being told.
     let body = json!({"name": "hosted", "command": "/nonexistent/program"});
@@ -140,7 +156,7 @@ fn a_restart_by_hand_gives_a_new_process_and_new_counters() {
     gantry.call("a__crash", json!({}));
     let crashed = |now: &Value| now["state"] == "ready" && now["restart_count"] == 1;
     let second = gantry.wait_status("a", LONG, crashed);
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     let restarted = gantry.rest("POST", "/api/v1/mcp/servers/a/restart", None);
     assert_eq!(restarted.status, 200, "{}", restarted.text());
     let anew = |now: &Value| now["state"] == "ready" && now["pid"] != second["pid"];
@@ -151,7 +167,7 @@ fn a_restart_by_hand_gives_a_new_process_and_new_counters() {
         (&third["id"], &third["spec"]),
         (&first["id"], &first["spec"])
     );
-    procs::wait_count("tree-112", 5, SECOND).unwrap();
+    procs::wait_count("tree-112", 5, LONG).unwrap();
     gantry.events("a", "restart_requested", 1);
     let output = gantry.cli(&["restart", "a"]);
     assert!(
@@ -173,15 +189,15 @@ fn a_restart_kills_what_does_not_stop_in_time() {
     let members = json!({"life": {"stop_grace": "700ms"}});
     let gantry = Gantry::builder().server_with("a", &peer, &members).start();
     let first = gantry.wait_state("a", "ready", LONG);
-    let begun = Instant::now();
+    let (begun, watch) = (Instant::now(), Stopwatch::start());
     gantry.rest("POST", "/api/v1/mcp/servers/a/restart", None);
     gantry.wait_status("a", LONG, |now| {
         now["state"] == "ready" && now["pid"] != first["pid"]
     });
-    let took = begun.elapsed();
+    let (took, cost) = (begun.elapsed(), watch.elapsed());
     assert!(
-        took >= Duration::from_millis(700) && took <= 4 * SECOND,
-        "{took:?}"
+        took >= Duration::from_millis(700) && cost <= 4 * SECOND,
+        "{took:?} {cost:?}"
     );
     let old = u32::try_from(first["pid"].as_u64().unwrap()).unwrap();
     assert!(!procs::alive(old));

@@ -66,6 +66,8 @@ impl Remote {
         let mut command = Command::new("npx");
         command.args(["-y", "@modelcontextprotocol/server-everything", mode]);
         command.env("PORT", address.port().to_string());
+        // A registry may be away for a moment.
+        command.env("npm_config_fetch_retries", "5");
         let path = match mode {
             "sse" => "/sse",
             _ => "/mcp",

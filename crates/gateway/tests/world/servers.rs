@@ -112,7 +112,8 @@ fn home() -> TempDir {
     // Both bring certificates of their own; the machine's are those that its administrator trusts.
     let registry = asked("npm", &["config", "get", "registry"]).expect("npm knows its registry");
     let authorities = Path::new("/etc/ssl/certs/ca-certificates.crt");
-    let mut npm = format!("registry={registry}\n");
+    // A registry may be away for a moment.
+    let mut npm = format!("registry={registry}\nfetch-retries=5\n");
     if authorities.exists() {
         npm.push_str(&format!("cafile={}\n", authorities.display()));
     }

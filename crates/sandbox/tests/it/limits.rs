@@ -77,12 +77,14 @@ async fn processor_time_is_limited() {
         .await
         .unwrap();
     assert_eq!(line(&mut spawned).await, "up");
+    let begun = tokio::time::Instant::now();
     tokio::time::sleep(Duration::from_secs(1)).await;
     let used = spawned.tree.usage().cpu;
+    let time = begun.elapsed();
     if spawned.report.enforced("cpu") {
         assert!(
-            used > Duration::ZERO && used < Duration::from_millis(500),
-            "{used:?}"
+            used > Duration::ZERO && used < time / 2,
+            "{used:?} of {time:?}"
         );
     }
 }
@@ -110,7 +112,7 @@ async fn usage_is_told() {
         let usage = spawned.tree.usage();
         usage.pids == 2 && usage.memory_bytes > 100_000 && usage.cpu > Duration::ZERO
     };
-    eventually("usage", Duration::from_secs(1), told).await;
+    eventually("usage", Duration::from_secs(5), told).await;
     spawned.tree.kill();
     spawned.tree.wait().await;
     assert_eq!(spawned.tree.limits(), &Limits::local());

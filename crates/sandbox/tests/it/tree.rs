@@ -18,7 +18,8 @@ async fn nothing_survives_a_drop() {
         let mut spawned = sandbox.spawn(&command).await.unwrap();
         assert_eq!(line(&mut spawned).await, "up");
         assert!(spawned.report.enforced("tree"), "{}", spawned.report);
-        eventually("the tree is there", SECOND, || marked(&marker).len() >= 8).await;
+        let there = || marked(&marker).len() >= 8;
+        eventually("the tree is there", 5 * SECOND, there).await;
         drop(spawned);
         eventually("the tree is gone", SECOND, || marked(&marker).is_empty()).await;
     }
@@ -47,7 +48,7 @@ async fn killed_owner_leaves_nothing(rights: Rights, profile: &str, tree_state: 
         owner.report
     );
     let init = parent(owner.server).unwrap();
-    eventually("the tree is there", SECOND, || {
+    eventually("the tree is there", 5 * SECOND, || {
         marked(&owner.marker).len() >= 8
     })
     .await;

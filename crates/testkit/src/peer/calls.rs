@@ -163,7 +163,8 @@ struct Journey {
 impl Journey {
     fn goes_on_after(&self, step: u64) -> bool {
         match &self.until {
-            Some(file) => !file.exists(),
+            // One step at least, so that there is progress however soon the file comes.
+            Some(file) => step == 0 || !file.exists(),
             None => step < self.count,
         }
     }

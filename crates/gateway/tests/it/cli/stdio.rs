@@ -6,6 +6,7 @@ mod eras;
 mod failing;
 mod spoken;
 
+use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -110,7 +111,7 @@ impl Client {
     /// Closes the input and returns how the program ended.
     fn close(mut self) -> ExitStatus {
         drop(self.input.take());
-        self.ended(Duration::from_secs(5))
+        self.ended(Duration::from_secs(10))
     }
 
     fn ended(&mut self, within: Duration) -> ExitStatus {
@@ -134,6 +135,25 @@ impl Drop for Client {
         drop(self.child.kill());
         drop(self.child.wait());
     }
+}
+
+/// Waits until nobody holds a connection to a gateway that has ended: a request that is sent on one
+/// that is cut, before that is noticed, may have arrived, for all its sender knows.
+fn let_go(authority: &str) {
+    let port: u16 = authority.rsplit(':').next().unwrap().parse().unwrap();
+    let far_end = format!(":{port:04X}");
+    let is_held = |line: &str| {
+        let mut words = line.split_whitespace().skip(2);
+        let is_there = words.next().is_some_and(|far| far.ends_with(&far_end));
+        // Established, or closed by the other end only.
+        is_there && matches!(words.next(), Some("01" | "08"))
+    };
+    let held = || {
+        let all = fs::read_to_string("/proc/net/tcp").unwrap();
+        all.lines().any(is_held)
+    };
+    let gone = eventually(LONG, || !held());
+    assert!(gone.is_some(), "somebody holds on to {authority}");
 }
 
 fn with_meta(mut params: Value) -> Value {

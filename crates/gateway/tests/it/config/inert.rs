@@ -45,11 +45,10 @@ fn a_trusted_entry_wins_until_the_stronger_file_is_approved_and_the_shadow_is_sh
         &folder,
         "`search` at .mcp.json:1 is not approved and has no effect",
     );
-    let printed = fs::read_to_string(folder.home().join("stdout")).unwrap();
-    assert!(
-        printed.contains("! `search` at .mcp.json:1 is not approved"),
-        "{printed}"
-    );
+    let printed = || fs::read_to_string(folder.home().join("stdout")).unwrap();
+    folder.wait_until("it is printed", || {
+        printed().contains("! `search` at .mcp.json:1 is not approved")
+    });
     folder.told(&["approve", "--yes"]);
     folder.wait_until("the approved one counts", || starts(&theirs) == 1);
     folder.wait("search", "ready");

@@ -78,7 +78,7 @@ fn a_broken_file_keeps_the_last_good_state_and_says_where() {
         shown.contains("the last good state holds: a.json:2:"),
         "{shown}"
     );
-    assert!(folder.log().contains("a.json:2:"), "{}", folder.log());
+    folder.wait_until("it is logged", || folder.log().contains("a.json:2:"));
     assert_eq!(pid(&folder.status("a")), before);
     // The rest of it arrives.
     folder.write("a.json", &servers(&[("a", peer()), ("b", peer())]));

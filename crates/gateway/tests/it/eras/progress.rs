@@ -123,7 +123,8 @@ fn callers_with_one_token_hear_of_their_own_call_only() {
         let params = |steps: u64| {
             json!({
                 "name": format!("{server}__slow"),
-                "arguments": {"ms": 2000, "progress": steps},
+                // Long enough that all four are seen in flight, even if the machine stands still.
+                "arguments": {"ms": 5000, "progress": steps},
                 "_meta": {"progressToken": "shared"},
             })
         };
@@ -159,7 +160,7 @@ fn callers_with_one_token_hear_of_their_own_call_only() {
             }
             let answer = events.next().unwrap();
             assert_eq!(
-                answer["result"]["content"][0]["text"], "slept 2000 ms",
+                answer["result"]["content"][0]["text"], "slept 5000 ms",
                 "{server}: {answer:#}"
             );
             assert!(events.next().is_none(), "the stream ends with the answer");

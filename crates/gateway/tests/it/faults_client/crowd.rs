@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use gantry_testkit::wait::eventually;
+use gantry_testkit::wait::{Stopwatch, eventually};
 use gantry_testkit::{Evilpeer, procs};
 use rustix::net::{self, AddressFamily, SocketType};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -21,6 +21,8 @@ const SEATS: usize = 10_240;
 const OF_ONE: usize = SEATS / 2;
 /// How long a request's head may take.
 const HEAD: Duration = Duration::from_secs(10);
+/// How much later ten thousand of them are all gone on a busy machine.
+const LATE: Duration = Duration::from_secs(5);
 
 /// Lets this process open as many files as it may.
 fn raise_own_limit() {
@@ -32,9 +34,9 @@ fn raise_own_limit() {
     setrlimit(Resource::Nofile, raised).unwrap();
 }
 
-/// Sends a head without end, one byte a second, and returns when the connection was closed.
-fn drip(mut socket: TcpStream) -> Duration {
-    let begun = Instant::now();
+/// Sends a head without end, one byte a second, and returns how long after `begun`, which is when it
+/// was about to connect, the connection was closed.
+fn drip(mut socket: TcpStream, begun: Instant) -> Duration {
     socket
         .write_all(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
         .unwrap();
@@ -63,7 +65,7 @@ fn connect_from(from: Ipv4Addr, to: SocketAddrV4) -> TcpStream {
 
 /// Asserts that a connection is told at once that it is one too many.
 fn is_turned_away(mut extra: TcpStream) {
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     extra.set_read_timeout(Some(LONG)).unwrap();
     let mut told = String::new();
     extra.read_to_string(&mut told).unwrap();
@@ -88,8 +90,9 @@ fn ten_thousand_silent_connections_are_bounded_and_gone_after_ten_seconds() {
     // One client was there before all others.
     let mut known = rig.gantry.connect();
     is_alive(&mut known);
+    let begun = Instant::now();
     let dripping = rig.gantry.connect().socket().try_clone().unwrap();
-    let dripping = thread::spawn(move || drip(dripping));
+    let dripping = thread::spawn(move || drip(dripping, begun));
     let authority: SocketAddrV4 = rig.gantry.authority.parse().unwrap();
     let mut crowd: Vec<TcpStream> = Vec::with_capacity(SEATS);
     let fill = |crowd: &mut Vec<TcpStream>, from: Ipv4Addr, upto: usize| {
@@ -116,12 +119,9 @@ fn ten_thousand_silent_connections_are_bounded_and_gone_after_ten_seconds() {
         "mine"
     );
 
-    rig.wait_fds(fds + 1, HEAD + 3 * SECOND);
+    rig.wait_fds(fds + 1, HEAD + LATE);
     let dripped = dripping.join().unwrap();
-    assert!(
-        dripped >= HEAD - SECOND && dripped <= HEAD + 3 * SECOND,
-        "{dripped:?}"
-    );
+    assert!(dripped >= HEAD && dripped <= HEAD + LATE, "{dripped:?}");
     for mut gone in crowd.into_iter().step_by(1000) {
         gone.set_read_timeout(Some(SECOND)).unwrap();
         assert_eq!(gone.read(&mut [0; 16]).unwrap(), 0, "closed without a word");

@@ -1,14 +1,14 @@
 //! Clients that leave in the middle of a call.
 
+use std::fs;
 use std::path::Path;
 
 use gantry_testkit::journal::Journal;
-use gantry_testkit::wait::eventually;
+use gantry_testkit::wait::{Stopwatch, eventually};
 use gantry_testkit::{Era, Evilpeer, Kind};
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
-use super::{Holdings, Posted, ROOM, Rig, SECOND};
+use super::{Holdings, Posted, ROOM, Rig, SECOND, ended_rows};
 use crate::harness::{Gantry, LONG};
 
 /// How a client speaks.
@@ -45,6 +45,8 @@ fn leave(gantry: &Gantry, way: &str, server: &str, journal: &Path) {
     let mut connection = long_call(gantry, way, server, &nonce).open(gantry);
     let busy = |status: &Value| status["queue"]["in_flight"] == 1;
     gantry.wait_status(server, LONG, busy);
+    let arrived = || Journal::read(journal).unwrap().executed(&nonce) == 1;
+    assert!(eventually(LONG, arrived).is_some(), "{way}: it arrives");
     if way.ends_with("stream") {
         // The first progress has been seen; the stream is under way.
         assert_eq!(
@@ -54,7 +56,7 @@ fn leave(gantry: &Gantry, way: &str, server: &str, journal: &Path) {
         assert!(connection.chunk().unwrap().is_some());
     }
     let pid = gantry.status(server)["pid"].clone();
-    let left = Instant::now();
+    let left = Stopwatch::start();
     drop(connection);
     let told = eventually(SECOND, || Journal::read(journal).unwrap().cancelled(&nonce));
     assert!(told.is_some(), "{way}: the server is told within a second");
@@ -79,7 +81,7 @@ fn leave_in_every_way(gantry: &Gantry, server: &str, journal: &Path) {
     for way in WAYS {
         leave(gantry, way, server, journal);
     }
-    let rows = gantry.audit_rows(&format!("server={server}"));
+    let rows = ended_rows(gantry, &format!("server={server}"));
     let told: Vec<_> = rows
         .iter()
         .map(|row| (&row["tool"], &row["status"], &row["code"]))
@@ -153,8 +155,10 @@ fn a_call_whose_client_leaves_is_cancelled_at_a_remote_server_too() {
 #[test]
 fn a_call_that_waits_is_never_sent_once_its_client_has_left() {
     let rig = Rig::new(&Evilpeer::new(), &json!({"concurrency": 1}));
+    // The first has the only lane until nobody waits any more.
+    let until = rig.folder.path().join("until");
     let first = rig
-        .call("slow", json!({"ms": 3000, "nonce": "first"}))
+        .call("slow", json!({"ms": 0, "until": until, "nonce": "first"}))
         .open(&rig.gantry);
     rig.wait_queue(1, 0, LONG);
     let waiting: Vec<_> = (0..8)
@@ -166,9 +170,10 @@ fn a_call_that_waits_is_never_sent_once_its_client_has_left() {
     rig.wait_queue(1, 8, LONG);
     drop(waiting);
     rig.wait_queue(1, 0, SECOND);
+    fs::write(&until, "").unwrap();
     let answer = { first }.answer().unwrap().message();
     assert_eq!(
-        answer["result"]["content"][0]["text"], "slept 3000 ms",
+        answer["result"]["content"][0]["text"], "waited",
         "{answer:#}"
     );
     assert_eq!(
@@ -192,7 +197,7 @@ fn two_hundred_clients_that_leave_at_once_leave_nothing_behind() {
         })
         .collect();
     rig.wait_queue(32, CLIENTS - 32, LONG);
-    let left = Instant::now();
+    let left = Stopwatch::start();
     drop(clients);
     rig.wait_queue(0, 0, SECOND);
     rig.wait_fds(fds, SECOND);

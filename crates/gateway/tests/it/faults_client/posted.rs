@@ -1,5 +1,7 @@
 //! Requests that a test sends in its own way: changed in any part, answered later or never.
 
+use std::io;
+
 use serde_json::{Value, json};
 
 use crate::harness::{Answer, Connection, Gantry};
@@ -112,14 +114,16 @@ impl Posted {
 
     /// Sends it on a connection and does not read the answer.
     pub(crate) fn write(&self, connection: &mut Connection) {
+        self.try_write(connection).expect("the gateway reads");
+    }
+
+    fn try_write(&self, connection: &mut Connection) -> io::Result<()> {
         let headers: Vec<(&str, &str)> = self
             .headers
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
             .collect();
-        connection
-            .write("POST", &self.path, &headers, &self.body)
-            .expect("the gateway reads");
+        connection.write("POST", &self.path, &headers, &self.body)
     }
 
     /// Sends it on a connection of its own, which it returns.
@@ -131,6 +135,9 @@ impl Posted {
 
     /// Sends it on a connection of its own and returns the answer.
     pub(crate) fn send(&self, gantry: &Gantry) -> Answer {
-        self.open(gantry).answer().expect("the gateway answers")
+        let mut connection = gantry.connect();
+        // Who is refused in the middle of a long body may find the connection closed, and the answer.
+        drop(self.try_write(&mut connection));
+        connection.answer().expect("the gateway answers")
     }
 }

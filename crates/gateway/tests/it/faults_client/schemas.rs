@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gantry_testkit::Evilpeer;
+use gantry_testkit::wait::Stopwatch;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::{Holdings, NEAR, ROOM, Rig, SECOND};
 use crate::harness::{Gantry, LONG};
@@ -22,7 +22,7 @@ const CHECKS: u64 = 64;
 
 /// Calls and returns the answer, which must come soon.
 fn soon(gantry: &Gantry, tool: &str, arguments: Value) -> Value {
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     let answer = gantry.call(tool, arguments);
     let took = begun.elapsed();
     assert!(took <= SOON, "`{tool}` took {took:?}");
@@ -168,7 +168,7 @@ fn nothing_is_fetched_and_what_could_explode_is_left_out() {
         .entry("odd", json!({"command": program.to_str().unwrap()}))
         .server(NEAR, &Evilpeer::new())
         .start();
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     let status = gantry.wait_state("odd", "ready", LONG);
     assert!(begun.elapsed() <= 5 * SECOND, "{:?}", begun.elapsed());
     assert_eq!(status["tools"], 1, "{status:#}");
@@ -236,7 +236,7 @@ fn costly_checks_end_within_their_budget_and_hold_up_nobody() {
             .map(|_| {
                 let (gantry, costly) = (&gantry, costly.clone());
                 scope.spawn(move || {
-                    let begun = Instant::now();
+                    let begun = Stopwatch::start();
                     let answer = gantry.call("odd__costly", costly);
                     assert!(begun.elapsed() <= 3 * SECOND, "{:?}", begun.elapsed());
                     answer

@@ -21,6 +21,8 @@ const READERS: usize = 6;
 const BIG: u64 = 7 << 20;
 /// How long a client may leave an answer unread, or a body unsent.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How much later the gateway may see it on a busy machine.
+const LATE: Duration = Duration::from_secs(5);
 
 /// Opens a connection whose receive buffer is as small as it gets.
 fn narrow(rig: &Rig) -> Connection {
@@ -62,6 +64,7 @@ fn who_neither_reads_nor_sends_for_thirty_seconds_is_cut_off_and_hurts_nobody() 
     thread::scope(|scope| {
         let trickling = scope.spawn(|| trickle(&rig));
         let mut readers: Vec<Connection> = (0..READERS).map(|_| narrow(&rig)).collect();
+        let mut stalled = Instant::now();
         for (number, reader) in readers.iter_mut().enumerate() {
             let posted = rig.call("big", json!({"bytes": BIG, "nonce": format!("r{number}")}));
             // As one document, and as an event.
@@ -71,12 +74,19 @@ fn who_neither_reads_nor_sends_for_thirty_seconds_is_cut_off_and_hurts_nobody() 
             }
         }
         let query = format!("server={FAR}&status=ok");
-        let answered = eventually(3 * LONG, || rig.gantry.audit_rows(&query).len() == READERS);
+        // The last answer begins after whoever missed it began to look.
+        let answered = eventually(3 * LONG, || {
+            let looked = Instant::now();
+            let all = rig.gantry.audit_rows(&query).len() == READERS;
+            if !all {
+                stalled = looked;
+            }
+            all
+        });
         assert!(
             answered.is_some(),
             "every call is answered and recorded, read or not"
         );
-        let stalled = Instant::now();
         // The result itself and 1 MiB each, and what reading so long lines takes.
         let bound = before + READERS as u64 * (BIG / 1024 + 1024) + (32 << 10);
         let bounded = eventually(5 * SECOND, || rig.memory() <= bound);
@@ -86,16 +96,13 @@ fn who_neither_reads_nor_sends_for_thirty_seconds_is_cut_off_and_hurts_nobody() 
         rig.far_is_well();
 
         // Closed by the gateway, with most of the answer unsent: no client has gone yet.
-        rig.wait_fds(fds, PATIENCE + Duration::from_secs(5));
+        rig.wait_fds(fds, PATIENCE + LATE);
         let waited = stalled.elapsed();
-        assert!(waited >= PATIENCE - 2 * SECOND, "cut off after {waited:?}");
+        assert!(waited >= PATIENCE, "cut off after {waited:?}");
         drop(readers);
         let (status, code, took) = trickling.join().unwrap();
         assert_eq!((status, code.as_str()), (408, "\"http.slow_body\""));
-        assert!(
-            took >= PATIENCE && took <= PATIENCE + 2 * SECOND,
-            "{took:?}"
-        );
+        assert!(took >= PATIENCE && took <= PATIENCE + LATE, "{took:?}");
     });
     rig.neighbour_holds();
     assert_eq!(rig.journal().executed("trickle"), 0);

@@ -15,7 +15,8 @@ const HIDDEN: &str = r#"{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{
 fn exchanged(rig: &Rig, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(&rig.gantry.authority).unwrap();
     stream.set_read_timeout(Some(SECOND * 15)).unwrap();
-    stream.write_all(bytes).unwrap();
+    // It may be cut off before all is written; what it was told before that is there all the same.
+    drop(stream.write_all(bytes));
     let mut said = Vec::new();
     let closed = stream.read_to_end(&mut said);
     let said = String::from_utf8_lossy(&said).into_owned();

@@ -76,7 +76,7 @@ fn a_clock_that_jumps_by_a_day_moves_no_wait_and_no_order() {
         .server_with(
             "good",
             &Evilpeer::new(),
-            &json!({"calls": {"timeout": "6s"}}),
+            &json!({"calls": {"timeout": "8s"}}),
         )
         .server_with("loop", &Evilpeer::new(), &restarts(&policy))
         .start();
@@ -98,7 +98,7 @@ fn a_clock_that_jumps_by_a_day_moves_no_wait_and_no_order() {
                 gantry.wait_status("good", LONG, holds);
             };
             // One after the other: of calls that come at once, either may be the first.
-            let call = scope.spawn(move || gantry.call("good__slow", json!({"ms": 3000})));
+            let call = scope.spawn(move || gantry.call("good__slow", json!({"ms": 5000})));
             in_flight(1);
             let late = scope.spawn(move || {
                 let begun = Instant::now();
@@ -110,18 +110,18 @@ fn a_clock_that_jumps_by_a_day_moves_no_wait_and_no_order() {
             (call.join().unwrap(), late.join().unwrap())
         });
         assert_eq!(
-            answer["result"]["content"][0]["text"], "slept 3000 ms",
+            answer["result"]["content"][0]["text"], "slept 5000 ms",
             "{answer:#}"
         );
         let (answer, took) = late;
         fails(
             &answer,
             -31504,
-            "server `good` did not answer within 6s",
+            "server `good` did not answer within 8s",
             "call.timeout",
         );
         assert!(
-            took >= 6 * SECOND && took <= 12 * SECOND,
+            took >= 8 * SECOND && took <= 14 * SECOND,
             "{offset}: {took:?}"
         );
         let now = now_ms(&gantry);

@@ -6,11 +6,11 @@ use std::thread;
 
 use gantry_testkit::Evilpeer;
 use gantry_testkit::procs::{self, Process};
-use gantry_testkit::wait::eventually;
+use gantry_testkit::wait::{Stopwatch, eventually};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{SECOND, own_marker, tidy};
+use super::{Held, SECOND, own_marker, tidy};
 use crate::harness::{Connection, Gantry, LONG};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -71,15 +71,15 @@ impl Person<'_> {
         } else {
             body.to_string()
         };
-        let begun = Instant::now();
+        let watch = Stopwatch::start();
         let answer = self
             .connection
             .request(method, path, &headers, body.as_bytes())
             .unwrap();
         assert!(
-            begun.elapsed() <= 10 * SECOND,
+            watch.elapsed() <= 10 * SECOND,
             "{method} {path} took {:?}",
-            begun.elapsed()
+            watch.elapsed()
         );
         if answer.status >= 500 && !path.ends_with("/call") {
             panic!("{method} {path}: {} {}", answer.status, answer.text());
@@ -135,7 +135,7 @@ fn documented(order: &str) -> &'static [u16] {
 fn ten_thousand_orders_that_cross_each_other_never_make_two_processes() {
     let marker = own_marker("p10");
     let gantry = Gantry::start(&[]);
-    let fds = procs::open_fds(gantry.pid);
+    let fds = Held::of(&gantry).fds;
     let end = AtomicBool::new(false);
     let begun = Instant::now();
     let (orders, looks) = thread::scope(|scope| {

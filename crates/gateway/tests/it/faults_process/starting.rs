@@ -5,10 +5,9 @@ use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 
-use gantry_testkit::wait::eventually;
+use gantry_testkit::wait::{Stopwatch, eventually};
 use gantry_testkit::{Evilpeer, procs};
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::{Held, SECOND, audited, echoes, fails, fails_about, restarts, tidy};
 use crate::harness::{Gantry, LONG, PROGRAM};
@@ -90,7 +89,7 @@ fn a_command_that_cannot_run_is_named_and_does_not_spin() {
             failures.iter().all(|told| told.contains(words.as_str())),
             "{failures:#?}"
         );
-        let begun = Instant::now();
+        let begun = Stopwatch::start();
         let answer = gantry.call(&format!("{name}__anything"), json!({}));
         assert!(begun.elapsed() <= SECOND, "{:?}", begun.elapsed());
         let message = answer["error"]["message"]
@@ -175,7 +174,7 @@ fn every_exit_counts_and_climbs_the_ladder() {
             (27_000..=33_000).contains(&whole),
             "30 s ± 10 %: {whole} ms"
         );
-        let begun = Instant::now();
+        let begun = Stopwatch::start();
         let answer = gantry.call(&format!("{name}__echo"), json!({"text": "x"}));
         assert!(begun.elapsed() <= SECOND, "{:?}", begun.elapsed());
         let message = format!(
@@ -208,7 +207,7 @@ fn fifty_servers_start_side_by_side_and_three_bad_ones_hurt_nobody() {
         };
         builder = builder.server(&format!("s{number}"), &peer);
     }
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     let gantry = builder.start();
     let counts = || gantry.rest("GET", "/api/v1/health", None).json()["servers"].take();
     let ready = eventually(2 * LONG, || counts()["ready"] == 47);
@@ -225,10 +224,10 @@ fn fifty_servers_start_side_by_side_and_three_bad_ones_hurt_nobody() {
     assert!(settled.is_some(), "{}", counts());
     // The first list may wait for those that are coming, at most 3 s from their start: far less than
     // the hanging one may take.
-    let asked = Instant::now();
+    let asked = Stopwatch::start();
     gantry.mcp("tools/list", json!({}));
     assert!(asked.elapsed() <= 10 * SECOND, "{:?}", asked.elapsed());
-    let asked = Instant::now();
+    let asked = Stopwatch::start();
     let list = gantry.mcp("tools/list", json!({}));
     assert!(
         asked.elapsed() <= 2 * SECOND,
@@ -247,9 +246,9 @@ fn fifty_servers_start_side_by_side_and_three_bad_ones_hurt_nobody() {
     }
     assert_eq!(gantry.status("s7")["state"], "starting", "it has its time");
     // Not in the moment in which it is tried again.
-    let waits = |status: &Value| status["next_try"]["in_ms"].as_u64() > Some(2000);
+    let waits = |status: &Value| status["next_try"]["in_ms"].as_u64() > Some(4000);
     gantry.wait_status("s21", LONG, waits);
-    let asked = Instant::now();
+    let asked = Stopwatch::start();
     let down = gantry.call("s21__echo", json!({"text": "x"}));
     assert!(asked.elapsed() <= SECOND, "{:?}", asked.elapsed());
     fails_about(
@@ -272,7 +271,7 @@ fn a_second_gateway_on_one_folder_names_the_holder_and_touches_nothing() {
     let (held, tree) = (Held::of(&gantry), tree_of(&gantry));
     let announced = fs::read(gantry.data().join("gateway.json")).unwrap();
     for port in ["0", gantry.authority.rsplit(':').next().unwrap()] {
-        let begun = Instant::now();
+        let begun = Stopwatch::start();
         let second = gantry.cli(&["up", "--port", port]);
         assert!(begun.elapsed() <= 5 * SECOND, "{:?}", begun.elapsed());
         let told = String::from_utf8_lossy(&second.stderr);

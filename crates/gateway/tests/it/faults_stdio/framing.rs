@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use gantry_testkit::journal::{Entry, Journal};
-use gantry_testkit::wait::eventually;
+use gantry_testkit::wait::{Stopwatch, eventually};
 use gantry_testkit::{Era, Evilpeer, procs};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -37,11 +37,11 @@ fn a_line_without_end_is_cut_and_its_calls_fail_within_a_second() {
             let waiting = scope.spawn(|| rig.burst(EVIL, CALLS - 1, "slow", &slow));
             let in_flight = |status: &Value| status["queue"]["in_flight"] == CALLS - 1;
             rig.gantry.wait_status(EVIL, LONG, in_flight);
-            let begun = Instant::now();
+            let watch = Stopwatch::start();
             let trigger = rig.call(EVIL, "trigger", CALLS, json!({}));
             let mut replies = waiting.join().unwrap();
             replies.push(trigger);
-            (replies, begun.elapsed())
+            (replies, watch.elapsed())
         })
     });
     assert!(took <= SECOND, "{took:?}");
@@ -85,7 +85,8 @@ fn a_line_without_end_in_the_handshake_is_told_as_the_reason() {
         assert!(message.contains("wrote a line over 8 MiB"), "{message}");
         reply.fails(-31503, message, "server.down");
     }
-    assert!(rig.peak() - before <= (LIMIT >> 10) + (8 << 10));
+    // The kernel's figure may fall a little.
+    assert!(rig.peak().saturating_sub(before) <= (LIMIT >> 10) + (8 << 10));
     rig.audited(EVIL, &[(CALLS, "error", Some("server.down"))]);
 }
 
@@ -115,7 +116,7 @@ fn an_answer_over_the_limit_fails_at_once_and_alone() {
     let over = over.unwrap();
     let message = "response over 8 MiB from server `evil`";
     over.fails(-31502, message, "server.response_too_large");
-    assert!(over.took <= 2 * SECOND, "not by timeout: {:?}", over.took);
+    assert!(over.cost <= 2 * SECOND, "not by timeout: {:?}", over.cost);
     rig.never_restarted();
     rig.audited(
         EVIL,
@@ -186,10 +187,10 @@ fn a_thousand_answers_in_one_write_are_a_thousand_answers() {
         let all_read = || procs::writes(pid) - before >= BURST as u64;
         let read = eventually(THINKS / 2, all_read);
         let read = read.expect("all calls are read long before the first answer is due");
-        // It stands still from before the first is due until after the last is: when it goes on, all
-        // are due at once. That is less than the 5 s after which a server counts as one that reads
-        // no more.
-        thread::sleep((THINKS - SECOND / 2).saturating_sub(begun.elapsed()));
+        // It stands still from long before the first is due until after the last is: when it goes on,
+        // all are due at once. That is less than the 5 s after which a server counts as one that
+        // reads no more.
+        thread::sleep((read + 2 * SECOND).saturating_sub(begun.elapsed()));
         signal(pid, Signal::STOP);
         thread::sleep((read + THINKS + SECOND / 4).saturating_sub(begun.elapsed()));
         rig.beside_neighbour(|| {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use gantry_testkit::wait::eventually;
+use gantry_testkit::wait::{Stopwatch, eventually};
 use gantry_testkit::{Era, Evilpeer, procs};
 use serde_json::{Value, json};
 
@@ -62,15 +62,16 @@ fn a_failed_handshake_leaves_nothing_but_its_reason() {
         (Era::Legacy, "init-wrong-version", "1999-01-01"),
     ];
     let mut members = short(&stays_down());
-    put_over(
-        &mut members,
-        &json!({"life": {"handshake": "1500ms", "probe": "300ms"}}),
-    );
+    put_over(&mut members, &json!({"life": {"probe": "300ms"}}));
     let mut builder = beside_good();
     for (place, (era, fault, _)) in rows.iter().enumerate() {
         let peer = Evilpeer::new().name("lost-s18").era(*era).fault(fault);
+        // Who answers is given the time for it, however late it gets to run.
+        let hangs = *fault == "init-hang";
+        members["life"]["handshake"] = json!(if hangs { "1500ms" } else { "10s" });
         builder = builder.server_with(&table_name(place), &peer, &members);
     }
+    let watch = Stopwatch::start();
     let rig = Rig::of(builder.start());
     for (place, (_, fault, why)) in rows.iter().enumerate() {
         let server = table_name(place);
@@ -78,7 +79,8 @@ fn a_failed_handshake_leaves_nothing_but_its_reason() {
         let reason = status["reason"].as_str().unwrap();
         assert!(reason.contains(why), "{fault}: {reason}");
         let took = start_took(&rig, &server, "start_failed");
-        assert!(took <= HANDSHAKE + SECOND, "{fault}: {took:?}");
+        let most = HANDSHAKE + SECOND + watch.stood_still();
+        assert!(took <= most, "{fault}: {took:?}");
         let shown = status["next_try"]["text"].as_str().unwrap();
         assert!(shown.starts_with("next try in "), "{shown}");
         assert_eq!(status["pid"], Value::Null);
@@ -101,7 +103,8 @@ fn a_failed_handshake_leaves_nothing_but_its_reason() {
         rig.audited(&server, &[(CALLS, "error", Some("server.down"))]);
     }
     assert_eq!(procs::wait_gone("lost-s18", SECOND).map(|_| ()), Ok(()));
-    assert!(procs::zombies_of(rig.gantry.pid).is_empty());
+    let reaped = eventually(SECOND, || procs::zombies_of(rig.gantry.pid).is_empty());
+    assert!(reaped.is_some());
 }
 
 // fault S18
@@ -109,9 +112,11 @@ fn a_failed_handshake_leaves_nothing_but_its_reason() {
 fn a_server_that_dislikes_the_probe_is_greeted_the_old_way() {
     let faults = ["discover-hang", "discover-exit"];
     let peer = |fault: &&str| Evilpeer::new().era(Era::Legacy).fault(fault);
+    let watch = Stopwatch::start();
     let rig = Rig::table(&faults, peer, &json!({"life": {"probe": "300ms"}}));
     let took = start_took(&rig, &table_name(0), "ready");
-    assert!((PROBE..=PROBE + SECOND).contains(&took), "{took:?}");
+    let most = PROBE + SECOND + watch.stood_still();
+    assert!((PROBE..=most).contains(&took), "{took:?}");
     for place in 0..faults.len() {
         let server = table_name(place);
         let status = rig.gantry.status(&server);
@@ -188,13 +193,15 @@ fn a_thousand_failed_attempts_leave_no_descriptor_and_no_process() {
         procs::wait_gone("lost-again-s18", SECOND).map(|_| ()),
         Ok(())
     );
-    let level = eventually(LONG, || procs::open_fds(rig.gantry.pid) <= before);
+    // The store's second reader, which two that ask at once open, has the file and its log.
+    let level = eventually(LONG, || procs::open_fds(rig.gantry.pid) <= before + 2);
     assert!(
         level.is_some(),
         "{before} descriptors before, {} after {attempts} attempts",
         procs::open_fds(rig.gantry.pid)
     );
-    assert!(procs::zombies_of(rig.gantry.pid).is_empty());
+    let reaped = eventually(SECOND, || procs::zombies_of(rig.gantry.pid).is_empty());
+    assert!(reaped.is_some());
 }
 
 // fault S18

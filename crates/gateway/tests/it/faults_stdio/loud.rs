@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use gantry_testkit::journal::Journal;
-use gantry_testkit::wait::eventually;
+use gantry_testkit::wait::{Stopwatch, eventually};
 use gantry_testkit::{Era, Evilpeer, procs};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -54,6 +54,7 @@ fn stray_lines_are_skipped_counted_and_the_last_twenty_kept() {
 #[test]
 fn more_than_a_mebibyte_of_noise_a_second_ends_the_server() {
     let peer = Evilpeer::new().name("flooder-s1").fault("noise=flood");
+    let watch = Stopwatch::start();
     let rig = Rig::cold(&peer, &stays_down());
     let wrote = "wrote over 1 MiB a second to stdout that is no message";
     let told = |status: &Value| {
@@ -71,8 +72,9 @@ fn more_than_a_mebibyte_of_noise_a_second_ends_the_server() {
         found.and_then(|event| event["at_ms"].as_u64())
     };
     let over = status["since_ms"].as_u64().unwrap();
-    let lived = over - at("starting").unwrap();
-    assert!(lived <= 5000, "it wrote for {lived} ms");
+    let lived = Duration::from_millis(over - at("starting").unwrap());
+    let most = 5 * SECOND + watch.stood_still();
+    assert!(lived <= most, "it wrote for {lived:?}");
     assert!(
         ["failed", "backing_off"].contains(&status["state"].as_str().unwrap()),
         "{status:#}"
@@ -105,7 +107,8 @@ fn storm_line() -> u64 {
 fn storm_is_paced(rig: &Rig) {
     let pid = rig.pid();
     let (begun, before) = (Instant::now(), procs::written_bytes(pid));
-    thread::sleep(2 * SECOND);
+    // Two seconds in which it is let write.
+    eventually(2 * SECOND, || false);
     let written = procs::written_bytes(pid) - before;
     let whole = begun.elapsed().as_millis() / SLOT.as_millis();
     // One slot had begun before, and one is not over.
@@ -155,11 +158,8 @@ fn a_storm_of_notifications_is_dropped_beyond_its_budget() {
     storm_is_paced(&rig);
     storm_is_dropped(&rig);
     rig.never_restarted();
-    assert!(
-        rig.peak() - before < 16 << 10,
-        "{} KiB more",
-        rig.peak() - before
-    );
+    let more = rig.peak().saturating_sub(before);
+    assert!(more < 16 << 10, "{more} KiB more");
     assert!(
         rig.gantry.stderr().len() < 64 << 10,
         "the storm does not reach our log"
@@ -178,23 +178,22 @@ fn a_storm_of_changed_lists_costs_one_refresh_a_second() {
     while begun.elapsed() < Duration::from_millis(2500) {
         let reply = rig.call(EVIL, "grow", 0, json!({}));
         assert!(
-            reply.text().starts_with("grown_") && reply.took <= SECOND,
+            reply.text().starts_with("grown_") && reply.cost <= SECOND,
             "{reply:?}"
         );
         // It paces the loop, and shows that the server still answers in its time.
         let paced = rig.call(EVIL, "echo", 0, json!({"text": "x", "delay_ms": 50}));
-        assert!(paced.text() == "x" && paced.took <= SECOND, "{paced:?}");
+        assert!(paced.text() == "x" && paced.cost <= SECOND, "{paced:?}");
         grown += 1;
     }
-    let seconds = begun.elapsed().as_secs();
     all_echoed(&rig.at_once("echo", echo));
     rig.gantry
         .wait_status(EVIL, LONG, |status| status["tools"] == tools + grown);
-    let seconds = seconds.max(begun.elapsed().as_secs());
     let events = rig
         .gantry
         .rest("GET", "/api/v1/mcp/servers/evil/events?limit=1000", None)
         .json();
+    let seconds = begun.elapsed().as_secs();
     let refreshed = |event: &&Value| event["kind"] == "catalog_changed";
     let refreshes = events["items"]
         .as_array()
@@ -297,11 +296,8 @@ fn endless_stderr_is_drained_into_a_small_ring() {
         lines.iter().all(|line| line["stream"] == "stderr"),
         "{lines:#?}"
     );
-    assert!(
-        rig.peak() - before < 8 << 10,
-        "{} KiB more",
-        rig.peak() - before
-    );
+    let more = rig.peak().saturating_sub(before);
+    assert!(more < 8 << 10, "{more} KiB more");
     assert!(
         rig.gantry.stderr().len() < 64 << 10,
         "it does not reach our log"

@@ -80,7 +80,7 @@ impl Builder {
     }
 
     /// Has it listen on this port instead of any free one.
-    pub(super) fn port(mut self, port: u16) -> Self {
+    pub(crate) fn port(mut self, port: u16) -> Self {
         self.port = port;
         self
     }

@@ -99,7 +99,10 @@ fn a_secret_goes_to_nobody_whom_only_the_server_names() {
 #[test]
 fn without_a_person_the_first_authorization_server_stays() {
     let peer = knowing();
-    let gantry = gateway(&peer, by_hand(json!({"kind": "client_credentials"})));
+    // It is tried again soon, however often it could not be reached until the old one is forgotten.
+    let entry = json!({"url": peer.mcp_url(), "auth": by_hand(json!({"kind": "client_credentials"})),
+        "reconnect": {"first": "100ms", "longest": "500ms", "failures": 50}});
+    let gantry = Gantry::builder().entry("safe", entry).start();
     gantry.wait_state("safe", "ready", LONG);
     scopes(&gantry.call("safe__whoami", json!({})));
     peer.move_issuer();

@@ -71,7 +71,7 @@ fn a_person_who_says_no_is_told_of_it() {
         ..AuthOptions::default()
     });
     let gantry = gateway(&peer, json!({}));
-    gantry.wait_state("safe", "needs_sign_in", LONG);
+    wait_offered(&gantry);
     with_links().bind(|| {
         assert_snapshot!(run_and_browse(&gantry), @"
         [link]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gantry_testkit::Evilpeer;
 use gantry_testkit::procs::{self, Process};
-use gantry_testkit::wait::eventually;
+use gantry_testkit::wait::{Stopwatch, eventually};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -58,7 +58,7 @@ fn kill_and_wait(gantry: &mut Gantry, marker: &str, least: usize) -> Duration {
         "{} descendants, not {least}",
         before.len()
     );
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     gantry.signal(Signal::KILL);
     if let Err(left) = procs::wait_gone(marker, SECOND) {
         panic!(

@@ -1,11 +1,11 @@
 //! Rows about many children behind one gateway: apart from each other, and gone with it.
 
 use gantry_testkit::journal::{Entry, Journal};
+use gantry_testkit::wait::Stopwatch;
 use gantry_testkit::{Evilpeer, procs};
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
-use super::{SECOND, echoes};
+use super::{SECOND, echoes, listed};
 use crate::harness::{Gantry, LONG, entry};
 
 /// Returns the environment that a server sees.
@@ -138,7 +138,7 @@ fn all_servers_stop_with_the_gateway() {
         gantry.wait_state(name, "ready", LONG);
     }
     procs::wait_count(marker, 15, LONG).unwrap();
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     assert_eq!(gantry.stop(), Some(0));
     assert!(
         begun.elapsed() <= 5 * SECOND,
@@ -168,7 +168,7 @@ fn the_first_request_starts_everything_and_later_ones_reuse_it() {
         assert_eq!(gantry.status(name)["state"], "idle");
     }
     assert_eq!(starts(), [0, 0, 0]);
-    let list = gantry.mcp("tools/list", json!({}));
+    let list = listed(&gantry);
     let tools = list["result"]["tools"].as_array().unwrap();
     for name in names {
         assert!(

@@ -1,9 +1,8 @@
 //! Rows 1.9 and 1.10: a server that ends by itself is started again, at once or on the ladder.
 
 use gantry_testkit::Evilpeer;
-use gantry_testkit::wait::eventually;
+use gantry_testkit::wait::{Stopwatch, eventually};
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::{SECOND, echoes, register};
 use crate::harness::{Gantry, LONG};
@@ -13,7 +12,7 @@ use crate::harness::{Gantry, LONG};
 fn an_unexpected_exit_is_followed_by_a_start_and_told_with_code_and_stderr() {
     let gantry = Gantry::start(&["a", "b"]);
     let pid = gantry.status("a")["pid"].clone();
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     let answer = gantry.call("a__crash", json!({"code": 3}));
     assert!(begun.elapsed() <= SECOND, "{:?}", begun.elapsed());
     let error = &answer["error"];
@@ -53,7 +52,7 @@ fn an_order_to_restart_is_heeded_while_a_server_hangs_in_its_handshake() {
         .server("a", &Evilpeer::new().fault("init-hang"))
         .start();
     let pid = gantry.wait_status("a", LONG, |now| now["pid"].is_u64())["pid"].clone();
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     let answer = gantry.rest("POST", "/api/v1/mcp/servers/a/restart", None);
     assert!(answer.status < 300, "{}", answer.status);
     let anew = |now: &Value| now["pid"].is_u64() && now["pid"] != pid;
@@ -110,7 +109,7 @@ fn more_than_three_crashes_in_a_minute_climb_the_ladder() {
         "at_once": 3, "window": "1m", "ladder": ["5s", "15s", "45s", "2m", "5m"], "reset_after": "10m",
     });
     assert_eq!(*restart, wanted);
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     let answer = gantry.call("a__echo", json!({"text": "x"}));
     assert!(begun.elapsed() <= SECOND, "down is said at once");
     let message = answer["error"]["message"].as_str().unwrap();
@@ -151,10 +150,10 @@ fn the_third_step_is_told_as_forty_five_seconds() {
     assert!(shown.contains("next try in "), "{shown}");
 }
 
-/// A ladder that a test can climb.
+/// A ladder that a test can climb, each step so long that it is seen.
 fn small_ladder() -> Value {
     json!({"life": {"restart": {
-        "at_once": 1, "window": "1m", "ladder": ["1200ms", "2400ms"], "reset_after": "6s",
+        "at_once": 1, "window": "1m", "ladder": ["3s", "6s"], "reset_after": "6s",
     }}})
 }
 
@@ -198,9 +197,9 @@ fn the_count_begins_anew_after_health_or_by_hand() {
             "{wait:?}, not {near}"
         );
     };
-    step(wait_after_crash(&gantry), 1200);
-    step(wait_after_crash(&gantry), 2400);
-    step(wait_after_crash(&gantry), 2400);
+    step(wait_after_crash(&gantry), 3000);
+    step(wait_after_crash(&gantry), 6000);
+    step(wait_after_crash(&gantry), 6000);
     // By hand.
     let pid = gantry.status("a")["pid"].clone();
     gantry.rest("POST", "/api/v1/mcp/servers/a/restart", None);
@@ -212,7 +211,7 @@ fn the_count_begins_anew_after_health_or_by_hand() {
         (&json!(0), &json!(false))
     );
     assert_eq!(wait_after_crash(&gantry), None);
-    step(wait_after_crash(&gantry), 1200);
+    step(wait_after_crash(&gantry), 3000);
     // By health.
     let healthy = |now: &Value| now["uptime_ms"].as_u64() > Some(6200);
     gantry.wait_status("a", LONG, healthy);

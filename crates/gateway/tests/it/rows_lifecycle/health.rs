@@ -1,5 +1,6 @@
 //! Rows 1.15, 2.11 and 2.12: quiet servers are asked whether they are there.
 
+use gantry_testkit::wait::eventually;
 use gantry_testkit::{Era, Evilpeer};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -7,11 +8,12 @@ use serde_json::{Value, json};
 use super::echoes;
 use crate::harness::{Gantry, LONG};
 
+/// Asked often, with so much time to answer that a busy machine is not taken for a silent server.
 fn asked_often(more: &Value) -> Value {
     let mut members = json!({"life": {
         "health_every": "200ms",
-        "health_timeout": "400ms",
-        "restart": {"at_once": 1, "window": "30s", "ladder": ["300ms", "600ms", "20s"], "reset_after": "6s"},
+        "health_timeout": "2s",
+        "restart": {"at_once": 1, "window": "30s", "ladder": ["300ms", "600ms", "20s"], "reset_after": "10m"},
     }});
     for (key, value) in more.as_object().unwrap() {
         members["life"][key] = value.clone();
@@ -31,10 +33,7 @@ fn a_kept_server_that_does_not_answer_is_marked_warned_of_and_not_restarted() {
     let first = gantry.wait_state("a", "ready", LONG);
     echoes(&gantry, "a");
     let status = gantry.wait_state("a", "unresponsive", LONG);
-    assert_eq!(
-        status["reason"],
-        "did not answer a health check within 400ms"
-    );
+    assert_eq!(status["reason"], "did not answer a health check within 2s");
     assert_eq!(
         (&status["pid"], &status["restart_count"]),
         (&first["pid"], &json!(0))
@@ -105,9 +104,9 @@ fn a_local_server_that_does_not_answer_is_reconnected_ever_more_slowly() {
     gantry.wait_state("a", "ready", LONG);
     // The last wait is long enough to be seen; of the others the record tells.
     let waits = |status: &Value| status["next_try"]["in_ms"].as_u64() > Some(5000);
-    let status = gantry.wait_status("a", LONG, waits);
+    let status = gantry.wait_status("a", 2 * LONG, waits);
     assert_eq!(status["state"], "disconnected");
-    let silent = "did not answer a health check within 400ms";
+    let silent = "did not answer a health check within 2s";
     assert_eq!(status["last_crash"]["how"], silent);
     let reason = status["reason"].as_str().unwrap();
     assert!(reason.contains("health check"), "{reason}");
@@ -129,8 +128,12 @@ fn a_local_server_that_does_not_answer_is_reconnected_ever_more_slowly() {
         );
     }
     // Its tools have left the listing; a call by name says why.
-    let list = gantry.mcp("tools/list", json!({}));
-    assert_eq!(list["result"]["tools"], json!([]));
+    let mut list = Value::Null;
+    let left = eventually(LONG, || {
+        list = gantry.mcp("tools/list", json!({}));
+        list["result"]["tools"] == json!([])
+    });
+    assert!(left.is_some(), "{list:#}");
     let answer = gantry.call("a__echo", json!({"text": "x"}));
     let message = answer["error"]["message"].as_str().unwrap();
     assert!(

@@ -324,6 +324,7 @@ fn a_flapping_server_is_reached_for_less_and_less() {
     let steady = json!({"reconnect": {"first": "200ms", "longest": "60s", "steady": "60s"},
         "life": {"health_every": "60s"}});
     let gantry = gateway(with(entry(&far.url("/mcp")), &steady)).start();
+    gantry.wait_state(FAR, "ready", LONG);
     let begun = Instant::now();
     let mut lost = 0;
     while begun.elapsed() < 4 * SECOND {

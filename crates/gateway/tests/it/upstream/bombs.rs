@@ -117,8 +117,9 @@ fn an_event_over_sixteen_mib_ends_an_sse_stream() {
         "{told}"
     );
     // The next stream is another one.
-    scene.gantry.wait_state("far", "ready", LONG);
-    assert_eq!(scene.gantry.status("far")["restart_count"], 1);
+    scene.gantry.wait_status("far", LONG, |status| {
+        status["state"] == "ready" && status["restart_count"] == 1
+    });
 }
 
 #[test]

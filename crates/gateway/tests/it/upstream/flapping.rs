@@ -68,8 +68,8 @@ fn pauses(gantry: &Gantry, count: usize) -> Vec<Duration> {
     bounds
 }
 
-/// Reads a period as it is shown.
-fn period(text: &str) -> Duration {
+/// Reads a period as it is shown, whatever follows it.
+pub(super) fn period(text: &str) -> Duration {
     let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
     let number: u64 = digits.parse().unwrap();
     match &text[digits.len()..] {
@@ -163,7 +163,8 @@ fn many_callers_at_the_moment_of_the_probe_are_one_connection() {
             _ => modern(seen),
         }
     });
-    let herd = json!({"type": "http",
+    // Who waits for a probe waits for as long as it is held.
+    let herd = json!({"type": "http", "calls": {"timeout": "15s", "timeout_max": "15s"},
         "life": {"handshake": "20s", "probe": "20s", "health_every": "60s"},
         "reconnect": {"first": "20ms", "longest": "50ms", "failures": 3, "away": "10s"}});
     let gantry = gateway(with(entry(&far.url("/mcp")), &herd)).start();

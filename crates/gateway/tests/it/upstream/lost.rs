@@ -1,6 +1,8 @@
 //! Connections that are cut while calls are on them.
 
 use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gantry_testkit::wait::eventually;
 use serde_json::json;
@@ -43,7 +45,9 @@ fn a_server_that_goes_away_during_calls_fails_them_all_at_once() {
         "tools/call" => Reply::Hang,
         _ => legacy(seen),
     });
-    let patient = json!({"calls": {"timeout": "30s", "timeout_max": "60s"}});
+    // It is the calls that find out, and no question whether it is there.
+    let patient = json!({"calls": {"timeout": "30s", "timeout_max": "60s"},
+        "life": {"health_every": "60s"}});
     let gantry = gateway(with(entry(&far.url("/mcp")), &patient)).start();
     gantry.wait_state(FAR, "ready", LONG);
     std::thread::scope(|scope| {
@@ -63,17 +67,41 @@ fn a_server_that_goes_away_during_calls_fails_them_all_at_once() {
     assert_eq!(gantry.audit_rows("server=far").len(), 4);
 }
 
+/// Answers on a connection that serves nothing more, and counts what was answered, to the last byte.
+fn counted(answer: &str, count: &Arc<AtomicUsize>) -> Reply {
+    let kind = "Content-Type: application/json\r\nConnection: close";
+    let length = answer.len();
+    let answer = format!("HTTP/1.1 200 OK\r\n{kind}\r\nContent-Length: {length}\r\n\r\n{answer}");
+    let count = Arc::clone(count);
+    Reply::Raw(Box::new(move |to: &mut dyn Write| {
+        to.write_all(answer.as_bytes())?;
+        to.flush()?;
+        count.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }))
+}
+
 #[test]
 fn one_cut_connection_does_not_cost_the_session() {
     // fault H6
-    let far = Peer::start(legacy);
-    let gantry = gateway(entry(&far.url("/mcp"))).start();
+    let pings = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&pings);
+    let far = Peer::start(move |seen| match (seen.method(), legacy(seen)) {
+        ("ping", Reply::Json(answer)) => counted(&answer.to_string(), &count),
+        (_, reply) => reply,
+    });
+    // It is asked whether it is there when a call was cut, and not beside that.
+    let calm = json!({"life": {"health_every": "60s"}});
+    let gantry = gateway(with(entry(&far.url("/mcp")), &calm)).start();
     gantry.wait_state(FAR, "ready", LONG);
     for round in 0..5 {
+        let before = pings.load(Ordering::SeqCst);
         far.cut();
         // A connection that lay idle may be found cut by the first who uses it; the next is new.
         if echo(&gantry, "x").is_err() {
             assert_eq!(echo(&gantry, "x"), Ok("x".to_owned()), "{round}");
+            // Its answer that it is there is not cut, too.
+            eventually(LONG, || pings.load(Ordering::SeqCst) > before).unwrap();
         }
     }
     assert_eq!(gantry.status(FAR)["restart_count"], 0);

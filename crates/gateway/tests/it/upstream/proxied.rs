@@ -211,7 +211,11 @@ fn closing(reply: Reply) -> Reply {
             let headers = headers.map(|(name, value)| (name, value.to_owned()));
             Reply::Status(200, headers.to_vec(), body.to_string())
         }
-        other => other,
+        other @ (Reply::Status(..)
+        | Reply::Events(_)
+        | Reply::Raw(_)
+        | Reply::Hang
+        | Reply::Cut) => other,
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use gantry_testkit::wait::eventually;
-use serde_json::json;
+use gantry_testkit::wait::{Stopwatch, eventually};
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::peer::{Peer, Reply, Seen, legacy, modern};
@@ -56,7 +56,7 @@ fn a_dropped_stream_fails_calls_at_once_and_is_taken_up_again() {
     // The lists follow the status within a moment.
     let hidden = eventually(SECOND, || listed(&gantry).is_empty());
     assert!(hidden.is_some(), "what cannot be reached is not offered");
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     let error = echo(&gantry, "x").unwrap_err();
     assert!(begun.elapsed() < SECOND, "{:?}", begun.elapsed());
     assert_eq!(code(&error), "server.down", "{error}");
@@ -67,9 +67,12 @@ fn a_dropped_stream_fails_calls_at_once_and_is_taken_up_again() {
     assert!(status["restart_count"].as_u64().unwrap() >= 1);
     assert_eq!(echo(&gantry, "again"), Ok("again".to_owned()));
     // The end of the stream alone is enough.
+    let before = gantry.status(FAR)["restart_count"].as_u64();
     far.end_streams();
     gantry.events(FAR, "disconnected", 2);
-    gantry.wait_state(FAR, "ready", LONG);
+    gantry.wait_status(FAR, LONG, |status| {
+        status["state"] == "ready" && status["restart_count"].as_u64() > before
+    });
     assert_eq!(echo(&gantry, "and again"), Ok("and again".to_owned()));
 }
 
@@ -91,13 +94,18 @@ fn a_lazy_server_is_reached_once_for_all_who_wait_and_then_reused() {
     assert_eq!(far.asked("tools/call").len(), 9);
 }
 
+/// Tells whether a status says that nobody tries for now; its parts are looked at one after the other.
+fn is_away(status: &Value) -> bool {
+    status["state"] == "failed" && status["breaker"]["state"] == "open"
+}
+
 #[test]
 fn after_three_failed_connects_nobody_tries_until_one_probe() {
     // row 0.12
     let far = Peer::start(|_| Reply::status(503));
-    let gantry = gateway(entry(&far.url("/mcp"))).start();
-    let away = gantry.wait_status(FAR, LONG, |status| status["breaker"]["state"] == "open");
-    assert_eq!(away["state"], "failed");
+    let long = json!({"reconnect": {"first": "50ms", "longest": "200ms", "away": "8s"}});
+    let gantry = gateway(with(entry(&far.url("/mcp")), &long)).start();
+    let away = gantry.wait_status(FAR, LONG, is_away);
     assert_eq!(away["breaker"]["unanswered"], 3);
     let tries = far.asked("initialize").len();
     assert_eq!(tries, 3);
@@ -109,10 +117,10 @@ fn after_three_failed_connects_nobody_tries_until_one_probe() {
         assert!(message.contains("3 failed connects in a row"), "{message}");
         assert!(message.contains("next try in"), "{message}");
     }
-    assert!(begun.elapsed() < 2 * SECOND, "they fail at once");
+    assert!(begun.elapsed() < 4 * SECOND, "they fail at once");
     // One probe, and it decides.
     eventually(LONG, || far.asked("initialize").len() > tries).unwrap();
-    gantry.wait_status(FAR, LONG, |status| status["breaker"]["state"] == "open");
+    gantry.wait_status(FAR, LONG, is_away);
     assert_eq!(far.asked("initialize").len(), tries + 1);
     let address = far.address;
     drop(far);
@@ -129,7 +137,7 @@ fn who_says_nothing_else_waits_a_minute_after_three_failed_connects() {
     let silent = json!({"url": far.url("/mcp"), "auth": {"kind": "none"}, "type": "http",
         "reconnect": {"first": "20ms", "longest": "50ms"}});
     let gantry = gateway(silent).start();
-    let away = gantry.wait_status(FAR, LONG, |status| status["breaker"]["state"] == "open");
+    let away = gantry.wait_status(FAR, LONG, is_away);
     let policy = &away["spec"]["reconnect"];
     assert_eq!(
         (&policy["failures"], &policy["away"]),
@@ -161,7 +169,10 @@ fn a_server_that_stops_answering_is_disconnected_and_reached_again() {
                 answers(seen)
             }
         });
-        let gantry = gateway(entry(&far.url("/mcp"))).start();
+        // A late answer to the greeting would have a stateless server greeted in the other era, too.
+        let mut entry = entry(&far.url("/mcp"));
+        entry["life"]["probe"] = "10s".into();
+        let gantry = gateway(entry).start();
         gantry.wait_state(FAR, "ready", LONG);
         gantry.wait_status(FAR, LONG, |status| status["restart_count"] == 1);
         for kind in ["unresponsive", "disconnected"] {
@@ -185,9 +196,12 @@ fn a_stopping_gateway_ends_its_sessions() {
     let mut gantry = gateway(entry(&far.url("/mcp"))).start();
     gantry.wait_state(FAR, "ready", LONG);
     assert_eq!(gantry.stop(), Some(0));
-    let seen = far.seen();
-    let last = seen.iter().find(|seen| seen.verb == "DELETE").unwrap();
-    assert_eq!(last.header("mcp-session-id"), Some("session-1"));
+    let mut last = None;
+    eventually(LONG, || {
+        last = far.seen().into_iter().find(|seen| seen.verb == "DELETE");
+        last.is_some()
+    });
+    assert_eq!(last.unwrap().header("mcp-session-id"), Some("session-1"));
 }
 
 #[test]
@@ -222,7 +236,8 @@ fn a_tool_has_its_own_time_and_may_be_repeated_if_it_is_idempotent() {
     let begun = Instant::now();
     let answer = gantry.call("far__slow", json!({}));
     assert_eq!(code(&answer["error"]), "call.timeout", "{answer}");
-    assert!(begun.elapsed() < 2 * SECOND, "{:?}", begun.elapsed());
+    // Other tools have ten seconds.
+    assert!(begun.elapsed() < 5 * SECOND, "{:?}", begun.elapsed());
     let hint = answer["error"]["data"]["hint"].as_str().unwrap_or_default();
     assert!(hint.contains("retry"), "{answer}");
     // Each is one row.

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use gantry_testkit::Evilpeer;
+use gantry_testkit::wait::Stopwatch;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -90,7 +91,7 @@ impl Scene {
     }
 
     fn neighbour_holds(&self) {
-        let begun = Instant::now();
+        let begun = Stopwatch::start();
         let answer = self.gantry.call("near__echo", json!({"text": "y"}));
         assert_eq!(answer["result"]["content"][0]["text"], "y", "{answer}");
         assert!(begun.elapsed() <= NEIGHBOUR, "{:?}", begun.elapsed());

@@ -103,7 +103,8 @@ fn far(framing: Framing, over: &Arc<AtomicBool>) -> Peer {
 fn an_answer_with_two_ends_is_refused_or_read_one_way_and_its_connection_used_no_more() {
     let over = Arc::new(AtomicBool::new(false));
     let far = ROWS.map(|(name, _, framing)| (name, far(framing, &over)));
-    let calm = json!({"type": "http", "life": {"health_every": "60s"}});
+    let calm = json!({"type": "http", "life": {"health_every": "60s"},
+        "calls": {"timeout": "5s", "timeout_max": "5s"}});
     let entries: Vec<(&str, Value)> = far
         .iter()
         .map(|(name, far)| (*name, with(entry(&far.url("/mcp")), &calm)))

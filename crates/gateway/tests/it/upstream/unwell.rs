@@ -67,7 +67,7 @@ fn over_sse_what_is_unwell_is_hidden_and_comes_back() {
 fn come_and_go(transport: &str, path: &str, start: impl Fn(Sick) -> Peer) {
     let well = Arc::new(AtomicBool::new(false));
     let short = json!({"type": transport, "life": {"handshake": "2s", "probe": "300ms",
-        "health_every": "300ms", "health_timeout": "2s"}});
+        "health_every": "300ms", "health_timeout": "5s"}});
     let mut gateway = Gantry::builder();
     let mut peers = Vec::new();
     for (name, reply, ..) in UNWELL {

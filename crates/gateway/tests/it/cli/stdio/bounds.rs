@@ -12,7 +12,7 @@ use gantry_testkit::wait::eventually;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::Client;
+use super::{Client, let_go};
 use crate::harness::{Gantry, LONG, PROGRAM};
 
 fn pings(ids: std::ops::Range<u32>) -> String {
@@ -53,6 +53,7 @@ fn a_refused_batch_is_answered() {
     let wanted: Vec<_> = (0..40).map(|id| (json!(id), json!("wire.batch"))).collect();
     assert_eq!(codes(&all), wanted);
     gantry.kill();
+    let_go(&gantry.authority);
     older.line(&pings(7..9));
     let down = older.next(LONG).unwrap();
     let wanted = [7, 8].map(|id| (json!(id), json!("stdio.down")));

@@ -8,7 +8,7 @@ use insta::assert_snapshot;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{Client, text};
+use super::{Client, let_go, text};
 use crate::cli::{alone, run, settings};
 use crate::harness::{Gantry, LONG};
 
@@ -73,6 +73,7 @@ fn a_gateway_that_dies_is_told_at_once_and_found_again() {
     gantry.kill();
     let cut = older.answer(&json!("cut"));
     assert_eq!(cut["error"]["data"]["code"], "stdio.cut", "{cut:#}");
+    let_go(&gantry.authority);
     for client in [&mut older, &mut newer] {
         let asked = Instant::now();
         let down = client.stateless(json!(2), "tools/call", echo("two"));

@@ -2,8 +2,8 @@
 //! and a name that leads to a public and a private place leads to the public one only. fault H4
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 
 use gantry_testkit::wait::eventually;
 use serde_json::json;
@@ -102,9 +102,21 @@ fn a_connection_stays_where_it_was_judged_to_lead() {
             false => vec![ip(PUBLIC)],
             true => vec![ip(private)],
         });
-        let far = everywhere(legacy);
+        let both = Barrier::new(2);
+        let far = everywhere(move |seen| {
+            if seen.body["params"]["arguments"]["text"] == "both" {
+                both.wait();
+            }
+            legacy(seen)
+        });
         let gantry = gateway(&space, "once.example");
         gantry.wait_state(FAR, "ready", LONG);
+        // Two connections are kept, so that one lies idle while the other is on its way back.
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| assert_eq!(echo(&gantry, "both"), Ok("both".to_owned())));
+            }
+        });
         assert_eq!(echo(&gantry, "x"), Ok("x".to_owned()));
         moved.store(true, Ordering::SeqCst);
         let asked = space.asked("once.example");
