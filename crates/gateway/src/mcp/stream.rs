@@ -24,6 +24,7 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
+use super::answer::Answer;
 use super::asks::{Asks, Entered};
 use super::forward::{Asked, Outcome};
 use super::held::Held;
@@ -153,7 +154,15 @@ impl Desk {
                 },
                 outcome = &mut under_way.work => {
                     let answer = turn.answer(&under_way.call, outcome, &self.identity);
-                    return answer.into_response();
+                    return match under_way.words.try_recv() {
+                        // Said between the two looks.
+                        Ok(word) if accepts.events => {
+                            let mut words = under_way.words;
+                            let rest = std::iter::from_fn(|| words.try_recv().ok());
+                            at_once(&turn, std::iter::once(word).chain(rest), answer)
+                        }
+                        _ => answer.into_response(),
+                    };
                 }
                 () = sleep(KEEP_ALIVE), if accepts.events => break,
             }
@@ -163,6 +172,18 @@ impl Desk {
         self.tasks.spawn(pump(desk, under_way, turn, first, tx));
         events(rx)
     }
+}
+
+/// Answers with what was said of a call that has ended, and its answer.
+fn at_once(turn: &Turn, words: impl Iterator<Item = Word>, answer: Answer) -> Response {
+    let (tx, rx) = mpsc::channel(WAITING + 1);
+    for word in words.take(WAITING) {
+        tell(&tx, turn, word);
+    }
+    if let Some(message) = answer.into_message() {
+        drop(tx.try_send(event(&message)));
+    }
+    events(rx)
 }
 
 /// Lets a call end because too much waits for clients already.

@@ -86,6 +86,40 @@ async fn a_slow_reader_loses_progress_and_gets_the_answer() {
     assert!(text(&last.unwrap()).contains("\"result\":{}"));
 }
 
+#[tokio::test]
+async fn what_is_said_just_before_the_answer_is_heard() {
+    let told = |accepts: Accepts| async move {
+        let (words, heard) = mpsc::channel(WAITING);
+        // Both come after the words were looked for, and before the work is.
+        let work: Work = Box::pin(async move {
+            words
+                .try_send(Word::Progress("{\"progress\":1}".into()))
+                .unwrap();
+            words
+                .try_send(Word::Progress("{\"progress\":2}".into()))
+                .unwrap();
+            done()
+        });
+        let (desk, under_way, turn) = desk(heard, work);
+        let response = desk.attend(under_way, turn, accepts).await;
+        let body = axum::body::to_bytes(response.into_body(), 1 << 20).await;
+        String::from_utf8(body.unwrap().to_vec()).unwrap()
+    };
+    let (json, events) = (true, true);
+    let heard = told(Accepts { json, events }).await;
+    let places = ["\"progress\":1", "\"progress\":2", "\"result\":{}"].map(|part| heard.find(part));
+    assert!(
+        places.iter().all(Option::is_some) && places.is_sorted(),
+        "{heard}"
+    );
+    let events = false;
+    let document = told(Accepts { json, events }).await;
+    assert!(
+        document.starts_with('{') && !document.contains("progress"),
+        "{document}"
+    );
+}
+
 // fault A4
 #[tokio::test]
 async fn a_client_that_is_gone_ends_the_work() {
