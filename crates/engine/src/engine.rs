@@ -40,7 +40,7 @@ use crate::server::runner::Surroundings;
 use crate::server::topics::{Hearer, Subscription, TopicTable};
 use crate::supervisor::{Supervisor, refresh};
 use crate::telemetry::Figures;
-use crate::view::{Capabilities, Health, ServerView};
+use crate::view::{Capabilities, Health, ListMarks, ServerView};
 
 /// Everything that runs: servers, native tools, grants, the record of calls. Cheap to clone.
 ///
@@ -375,6 +375,11 @@ impl Engine {
     /// Returns what a caller's endpoint can do.
     pub fn capabilities(&self, caller: &Caller, scope: &Scope) -> Capabilities {
         self.inner.catalog.view(caller, scope).capabilities()
+    }
+
+    /// Returns marks by which a caller's lists are told from those of another time.
+    pub fn list_marks(&self, caller: &Caller, scope: &Scope) -> ListMarks {
+        self.inner.catalog.view(caller, scope).marks()
     }
 
     /// Returns a counter that moves whenever somebody's lists may have changed.

@@ -56,4 +56,4 @@ pub use server::status::ServerStatus;
 pub use server::topics::{Hearer, Subscription};
 pub use supervisor::Applied;
 pub use transport::http::HttpError;
-pub use view::{Capabilities, Health, ServerView};
+pub use view::{Capabilities, Health, ListMarks, ServerView};

@@ -71,6 +71,17 @@ impl ServerView {
     }
 }
 
+/// A mark of each list that a caller sees: another one says that the list is another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ListMarks {
+    /// Of the tools.
+    pub tools: u64,
+    /// Of the prompts.
+    pub prompts: u64,
+    /// Of the resources and their templates.
+    pub resources: u64,
+}
+
 /// What a caller's endpoint can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Capabilities {

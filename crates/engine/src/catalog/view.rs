@@ -8,6 +8,7 @@ mod build;
 mod shaped;
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -25,7 +26,7 @@ use crate::native::Native;
 use crate::request::Scope;
 use crate::server::handle::ServerHandle;
 use crate::server::handshake::Hello;
-use crate::view::Capabilities;
+use crate::view::{Capabilities, ListMarks};
 
 /// What a name that a client sent means to it.
 pub(crate) enum Resolution {
@@ -126,6 +127,7 @@ pub(crate) struct View {
     listed_templates: Vec<Listed>,
     warnings: Vec<String>,
     pages: [OnceLock<Bytes>; 4],
+    marks: OnceLock<ListMarks>,
 }
 
 /// Tells whether a server belongs to a scope.
@@ -286,6 +288,22 @@ impl View {
             ListKind::Templates => 3,
         };
         self.pages[cell].get_or_init(|| self.render(list)).clone()
+    }
+
+    /// Returns a mark of each list, made once.
+    pub(crate) fn marks(&self) -> ListMarks {
+        let of = |lists: &[ListKind]| {
+            let mut hasher = DefaultHasher::new();
+            for list in lists {
+                self.page(*list).hash(&mut hasher);
+            }
+            hasher.finish()
+        };
+        *self.marks.get_or_init(|| ListMarks {
+            tools: of(&[ListKind::Tools]),
+            prompts: of(&[ListKind::Prompts]),
+            resources: of(&[ListKind::Resources, ListKind::Templates]),
+        })
     }
 
     fn render(&self, list: ListKind) -> Bytes {

@@ -2,7 +2,8 @@
 //! handshake era, `subscriptions/listen` in the stateless one.
 //!
 //! One stream per session, so many per key. A stream ends when its client goes, its session ends,
-//! its key is revoked (fault U6) or the gateway stops. Changed lists are told at most once a second. A session's
+//! its key is revoked (fault U6) or the gateway stops. A list is told of when what this caller sees of
+//! it has changed, at most once a second; what happens to others' is nobody's to hear. A session's
 //! stream can be taken up again by `Last-Event-ID`. Entry points: `Endpoint::listen_on_session` and
 //! `Endpoint::listen_on_request`.
 
@@ -15,7 +16,7 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
-use gantry_engine::{Capabilities, Engine, Scope, Subscription};
+use gantry_engine::{Capabilities, Engine, ListMarks, Scope, Subscription};
 use gantry_model::era::meta::SUBSCRIPTION_ID;
 use gantry_model::id::KeyId;
 use gantry_model::jsonrpc::{self, Edit, OwnedRequestId, Raw, RawBuf, Request};
@@ -23,7 +24,7 @@ use http::StatusCode;
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
-use super::ring::{News, Ring};
+use super::ring::{List, News, Ring};
 use super::sessions::{Listening, Session};
 use super::stream::{KEEP_ALIVE, event_stream, marked, notification};
 use super::{Endpoint, Visit};
@@ -56,7 +57,7 @@ impl Endpoint {
         let heard = visit.parts.headers.get("last-event-id");
         let heard = heard.and_then(|id| id.to_str().ok()?.parse().ok());
         ear.position = ear.ring.begin(heard);
-        ear.ring.come_again(ear.seen);
+        ear.ring.come_again(&ear.seen);
         Ok(ear.into_response())
     }
 
@@ -96,8 +97,10 @@ impl Endpoint {
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         look.reset();
+        // Looked at after the count: what changes meanwhile is looked for again.
         let mut changes = self.engine().changes();
-        let seen = *changes.borrow_and_update();
+        changes.mark_unchanged();
+        let seen = self.engine().list_marks(&visit.caller, &visit.scope);
         let now = Instant::now();
         Ok(Ear {
             engine: self.engine().clone(),
@@ -111,7 +114,7 @@ impl Endpoint {
             position: 0,
             retry: RETRY,
             look,
-            told: now,
+            looked: now,
             is_due: false,
             heard: now,
             waiting: VecDeque::new(),
@@ -137,36 +140,23 @@ impl Wanted {
     }
 
     fn only(self, asked: Raw<'_>) -> Self {
-        let asks = |key: &str| asked.get(key).and_then(Raw::boolean).unwrap_or(false);
+        let asks = |list: List| {
+            let wish = asked.get(list.wish()).and_then(Raw::boolean);
+            self.has(list) && wish.unwrap_or(false)
+        };
         Self {
-            tools: self.tools && asks("toolsListChanged"),
-            prompts: self.prompts && asks("promptsListChanged"),
-            resources: self.resources && asks("resourcesListChanged"),
+            tools: asks(List::Tools),
+            prompts: asks(List::Prompts),
+            resources: asks(List::Resources),
         }
     }
 
-    /// Returns the notification of each change, and the name of its wish.
-    fn list(self) -> impl Iterator<Item = (&'static str, &'static str)> {
-        let all = [
-            (
-                self.tools,
-                "notifications/tools/list_changed",
-                "toolsListChanged",
-            ),
-            (
-                self.prompts,
-                "notifications/prompts/list_changed",
-                "promptsListChanged",
-            ),
-            (
-                self.resources,
-                "notifications/resources/list_changed",
-                "resourcesListChanged",
-            ),
-        ];
-        all.into_iter()
-            .filter(|(wanted, ..)| *wanted)
-            .map(|(_, method, wish)| (method, wish))
+    fn has(self, list: List) -> bool {
+        match list {
+            List::Tools => self.tools,
+            List::Prompts => self.prompts,
+            List::Resources => self.resources,
+        }
     }
 }
 
@@ -196,8 +186,8 @@ struct Ear {
     key: Box<str>,
     scope: Scope,
     changes: watch::Receiver<u64>,
-    /// The count of changes that were told.
-    seen: u64,
+    /// What the lists were when they were last looked at.
+    seen: ListMarks,
     wanted: Wanted,
     place: Place,
     ring: Arc<Ring>,
@@ -206,9 +196,9 @@ struct Ear {
     /// What goes before the first event of a session: when to come again.
     retry: &'static str,
     look: Interval,
-    /// When a change was last told.
-    told: Instant,
-    /// Lists have changed, which is to be told when its time has come.
+    /// When the lists were last looked at.
+    looked: Instant,
+    /// Somebody's lists have changed; whether these have is looked at when its time has come.
     is_due: bool,
     /// When the client last heard anything.
     heard: Instant,
@@ -242,11 +232,9 @@ impl Ear {
                     changed.ok()?;
                     self.is_due = true;
                 }
-                () = sleep_until(self.told + APART), if self.is_due => {
+                () = sleep_until(self.looked + APART), if self.is_due => {
                     self.is_due = false;
-                    self.seen = *self.changes.borrow_and_update();
-                    self.told = Instant::now();
-                    self.ring.tell(News::Lists);
+                    self.look_at_lists();
                 }
                 () = self.ring.wait() => {}
                 () = self.place.end() => return None,
@@ -262,13 +250,24 @@ impl Ear {
         }
     }
 
+    /// Tells of the lists that are others than before.
+    fn look_at_lists(&mut self) {
+        self.changes.mark_unchanged();
+        self.looked = Instant::now();
+        // Whose key is gone hears nothing more; the stream ends by itself.
+        if let Some(caller) = self.engine.authenticate(&self.key) {
+            let now = self.engine.list_marks(&caller, &self.scope);
+            self.ring.tell_changes(&self.seen, &now);
+            self.seen = now;
+        }
+    }
+
     /// Puts news into words, if the client may hear them.
     fn put(&mut self, number: u64, news: News) {
-        let told: Vec<(&str, RawBuf)> = match news {
-            News::Lists => {
-                let params = self.params(&[]);
-                let lists = self.wanted.list();
-                lists.map(|(method, _)| (method, params.clone())).collect()
+        let told = match news {
+            News::Changed(list) => {
+                let told = || (list.notification(), self.params(&[]));
+                self.wanted.has(list).then(told)
             }
             News::Updated(uri) => {
                 let caller = self.engine.authenticate(&self.key);
@@ -277,22 +276,18 @@ impl Ear {
                 let uri = RawBuf::string(&uri);
                 let params = || self.params(&[("uri", uri.as_raw())]);
                 let told = || ("notifications/resources/updated", params());
-                may.then(told).into_iter().collect()
+                may.then(told)
             }
         };
-        let count = told.len();
-        for (nth, (method, params)) in told.into_iter().enumerate() {
-            let mut fields = String::new();
-            if let Place::Session(_) = self.place {
-                fields.push_str(std::mem::take(&mut self.retry));
-                // One that was cut off before the last of them hears them all again.
-                if nth + 1 == count {
-                    fields.push_str(&format!("id: {number}\n"));
-                }
-            }
-            let event = marked(&fields, method, params.text());
-            self.waiting.push_back(event);
-        }
+        let Some((method, params)) = told else {
+            return;
+        };
+        let fields = match self.place {
+            Place::Session(_) => format!("{}id: {number}\n", std::mem::take(&mut self.retry)),
+            Place::Request(..) => String::new(),
+        };
+        let event = marked(&fields, method, params.text());
+        self.waiting.push_back(event);
     }
 
     fn is_over(&self) -> bool {
@@ -301,8 +296,10 @@ impl Ear {
 
     fn acknowledge(&mut self, uris: &[String]) {
         let mut agreed = Edit::new(Raw::EMPTY_OBJECT);
-        for (_, wish) in self.wanted.list() {
-            agreed.set(wish, Raw::TRUE);
+        for list in List::ALL {
+            if self.wanted.has(list) {
+                agreed.set(list.wish(), Raw::TRUE);
+            }
         }
         if !uris.is_empty() {
             let uris = RawBuf::serialize(&uris).expect("texts are always JSON");
@@ -419,10 +416,7 @@ mod tests {
                 resources: false
             }
         );
-        let told: Vec<_> = wanted.list().collect();
-        assert_eq!(
-            told,
-            [("notifications/tools/list_changed", "toolsListChanged")]
-        );
+        let heard = List::ALL.map(|list| wanted.has(list));
+        assert_eq!(heard, [true, false, false]);
     }
 }

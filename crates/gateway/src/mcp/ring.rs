@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use gantry_engine::ListMarks;
 use tokio::sync::Notify;
 
 /// The most news that are kept.
@@ -15,10 +16,48 @@ const KEPT: usize = 512;
 /// Something that a client wants to hear.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum News {
-    /// Lists may have changed.
-    Lists,
+    /// A list has changed.
+    Changed(List),
     /// A resource has changed.
     Updated(Box<str>),
+}
+
+/// A list whose changes are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum List {
+    Tools,
+    Prompts,
+    Resources,
+}
+
+impl List {
+    pub(super) const ALL: [Self; 3] = [Self::Tools, Self::Prompts, Self::Resources];
+
+    /// Returns the notification of a change.
+    pub(super) const fn notification(self) -> &'static str {
+        match self {
+            Self::Tools => "notifications/tools/list_changed",
+            Self::Prompts => "notifications/prompts/list_changed",
+            Self::Resources => "notifications/resources/list_changed",
+        }
+    }
+
+    /// Returns how a client of the stateless era asks for it.
+    pub(super) const fn wish(self) -> &'static str {
+        match self {
+            Self::Tools => "toolsListChanged",
+            Self::Prompts => "promptsListChanged",
+            Self::Resources => "resourcesListChanged",
+        }
+    }
+
+    const fn mark(self, of: &ListMarks) -> u64 {
+        match self {
+            Self::Tools => of.tools,
+            Self::Prompts => of.prompts,
+            Self::Resources => of.resources,
+        }
+    }
 }
 
 /// The news of one client.
@@ -34,8 +73,8 @@ struct State {
     news: VecDeque<(u64, News)>,
     /// Up to which the client was told.
     heard: u64,
-    /// The count of changes when the last stream ended.
-    changes: Option<u64>,
+    /// What the lists were when the last stream ended.
+    lists: Option<ListMarks>,
 }
 
 impl Ring {
@@ -80,16 +119,25 @@ impl Ring {
         state.heard = state.heard.max(number);
     }
 
-    /// Notes the count of changes at the end of a stream.
-    pub(super) fn leave(&self, changes: u64) {
-        self.lock().changes = Some(changes);
+    /// Adds which lists have changed.
+    pub(super) fn tell_changes(&self, before: &ListMarks, now: &ListMarks) {
+        for list in List::ALL {
+            if list.mark(before) != list.mark(now) {
+                self.tell(News::Changed(list));
+            }
+        }
     }
 
-    /// Adds that lists have changed, if they have since the last stream ended.
-    pub(super) fn come_again(&self, changes: u64) {
-        let left = self.lock().changes.take();
-        if left.is_some_and(|left| left != changes) {
-            self.tell(News::Lists);
+    /// Notes what the lists are at the end of a stream.
+    pub(super) fn leave(&self, lists: ListMarks) {
+        self.lock().lists = Some(lists);
+    }
+
+    /// Adds which lists have changed since the last stream ended.
+    pub(super) fn come_again(&self, now: &ListMarks) {
+        let left = self.lock().lists.take();
+        if let Some(left) = left {
+            self.tell_changes(&left, now);
         }
     }
 
@@ -135,10 +183,20 @@ mod tests {
     #[test]
     fn lists_that_changed_meanwhile_are_told() {
         let ring = Ring::default();
-        ring.come_again(5);
+        let marks = |tools, resources| ListMarks {
+            tools,
+            prompts: 1,
+            resources,
+        };
+        ring.come_again(&marks(5, 7));
         assert_eq!(ring.after(0), None);
-        ring.leave(5);
-        ring.come_again(6);
-        assert_eq!(ring.after(0), Some((1, News::Lists)));
+        ring.leave(marks(5, 7));
+        ring.come_again(&marks(6, 8));
+        assert_eq!(ring.after(0), Some((1, News::Changed(List::Tools))));
+        assert_eq!(ring.after(1), Some((2, News::Changed(List::Resources))));
+        assert_eq!(ring.after(2), None);
+        ring.leave(marks(6, 8));
+        ring.come_again(&marks(6, 8));
+        assert_eq!(ring.after(2), None, "what is the same is not told");
     }
 }

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::faults_client::Posted;
-use crate::harness::{Answer, Connection, Gantry};
+use crate::harness::{Answer, Connection, Gantry, LONG};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -171,6 +171,9 @@ impl Events {
             .set_read_timeout(Some(time))
             .unwrap();
         let begun = Instant::now();
-        self.next().is_none() && begun.elapsed() >= time
+        let is_silent = self.next().is_none() && begun.elapsed() >= time;
+        let socket = self.connection.socket();
+        socket.set_read_timeout(Some(LONG)).unwrap();
+        is_silent
     }
 }

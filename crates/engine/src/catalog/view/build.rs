@@ -80,6 +80,7 @@ impl View {
             listed_templates,
             warnings,
             pages: Default::default(),
+            marks: Default::default(),
             snapshot,
             grants,
             scope,

@@ -88,22 +88,9 @@ fn changed_tools_are_told_in_both_generations_and_at_both_endpoints() {
         grow(&gantry);
         for events in &mut older {
             let told = events.next().unwrap();
-            // Our peer has prompts and resources, so all three lists may have changed.
             assert_eq!(
                 told,
                 json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": {}})
-            );
-            let rest = [events.next().unwrap(), events.next().unwrap()];
-            let methods: Vec<_> = rest
-                .iter()
-                .map(|told| told["method"].as_str().unwrap())
-                .collect();
-            assert_eq!(
-                methods,
-                [
-                    "notifications/prompts/list_changed",
-                    "notifications/resources/list_changed"
-                ]
             );
         }
         for (events, id) in &mut newer {
@@ -163,6 +150,56 @@ fn a_storm_of_changes_is_told_once_a_second() {
         (wrong.status, &wrong.json()["error"]["code"]),
         (400, &json!(-32602))
     );
+}
+
+// fault T8
+#[test]
+fn a_client_hears_of_its_own_lists_and_of_no_others() {
+    let gantry = Gantry::start(&["a", "b"]);
+    let body = json!({"name": "narrow", "grant": ["a:*"]});
+    let made = gantry.rest("POST", "/api/v1/agents", Some(&body));
+    assert_eq!(made.status, 201, "{}", made.text());
+    let body = json!({"kind": "agent", "agent": "narrow"});
+    let narrow = gantry.rest("POST", "/api/v1/keys", Some(&body)).json();
+    let narrow = narrow["key"].as_str().unwrap();
+    let wish = json!({"toolsListChanged": true, "promptsListChanged": true,
+        "resourcesListChanged": true});
+    let open = |key: &str, path: &str| {
+        let mut events = Events::of(listen(&gantry, key, path, &json!(1), &wish));
+        acknowledged(&mut events, &json!(1), &wish);
+        events
+    };
+    let mut all = open(&gantry.agent, "/mcp");
+    let mut some = [
+        open(narrow, "/mcp"),
+        open(narrow, "/mcp/servers/a"),
+        open(&gantry.agent, "/mcp/servers/a"),
+    ];
+    let tools_changed = |events: &mut Events| {
+        let told = events.next().unwrap();
+        assert_eq!(told["method"], "notifications/tools/list_changed");
+    };
+    gantry.call("b__grow", json!({}));
+    tools_changed(&mut all);
+    for events in &mut some {
+        assert!(events.is_silent_for(SECOND), "another's list has changed");
+    }
+    // Of one's own lists, only those that are others than before.
+    grow(&gantry);
+    tools_changed(&mut all);
+    for events in &mut some {
+        tools_changed(events);
+        assert!(events.is_silent_for(SECOND), "the others are the same");
+    }
+    // What is granted anew changes what is seen, though no server has changed.
+    let more = json!({"grant": ["a:*", "b:echo"]});
+    let changed = gantry.rest("PATCH", "/api/v1/agents/narrow", Some(&more));
+    assert_eq!(changed.status, 200, "{}", changed.text());
+    let [everything, own, others] = &mut some;
+    tools_changed(everything);
+    for events in [own, others, &mut all] {
+        assert!(events.is_silent_for(SECOND), "nothing of it has changed");
+    }
 }
 
 // fault U6
