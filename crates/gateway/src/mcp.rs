@@ -182,12 +182,7 @@ impl Endpoint {
         scope: Result<Scope, Problem>,
         request: Request,
     ) -> Result<Response, Problem> {
-        let (caller, parts, body) = self.admitted(request).await?;
-        let visit = Visit {
-            caller,
-            scope: scope?,
-            parts,
-        };
+        let (visit, body) = self.admitted(scope, request).await?;
         match visit.parts.method {
             Method::POST => self.post(&visit, body).await,
             Method::GET if !visit.is_stateless() => self.get(&visit),
@@ -196,12 +191,24 @@ impl Endpoint {
         }
     }
 
-    /// Says who comes; who may not is told so, whatever they still send.
-    async fn admitted(&self, request: Request) -> Result<(Caller, Parts, Body), Problem> {
+    /// Says who comes, and to which door; who may not is told so, whatever they still send.
+    async fn admitted(
+        &self,
+        scope: Result<Scope, Problem>,
+        request: Request,
+    ) -> Result<(Visit, Body), Problem> {
         let (parts, body) = request.into_parts();
         let named = self.gate.hosts.check(&parts.uri, &parts.headers);
-        match named.and_then(|()| self.gate.agent(&parts)) {
-            Ok(caller) => Ok((caller, parts, body)),
+        let known = named.and_then(|()| self.gate.agent(&parts));
+        match known.and_then(|caller| Ok((caller, scope?))) {
+            Ok((caller, scope)) => {
+                let visit = Visit {
+                    caller,
+                    scope,
+                    parts,
+                };
+                Ok((visit, body))
+            }
             Err(problem) => Err(unread(&parts.headers, body, problem).await),
         }
     }

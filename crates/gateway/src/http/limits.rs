@@ -35,7 +35,7 @@ const BODY_TIME: Duration = Duration::from_secs(30);
 /// gets to read the answer.
 const DRAIN_BYTES: usize = 16 << 20;
 const DRAIN_TIME: Duration = Duration::from_secs(1);
-const DRAIN_PAUSE: Duration = Duration::from_millis(50);
+const DRAIN_PAUSE: Duration = Duration::from_millis(250);
 
 /// The code of a body that ended before its time.
 const BODY_CUT: &str = "http.body_cut";

@@ -33,7 +33,7 @@ use super::stream::{KEEP_ALIVE, event, event_stream};
 use super::{Endpoint, SESSION_HEADER, Visit, unknown_server, wrong_method};
 use crate::http::auth::bearer;
 use crate::http::error::Problem;
-use crate::http::limits::{Room, read_body};
+use crate::http::limits::{Room, read_body, unread};
 use crate::http::media::Accepts;
 use crate::http::unpanicked;
 
@@ -129,12 +129,7 @@ impl Endpoint {
         scope: Result<Scope, Problem>,
         request: Request,
     ) -> Result<Response, Problem> {
-        let (caller, parts, _) = self.admitted(request).await?;
-        let visit = Visit {
-            caller,
-            scope: scope?,
-            parts,
-        };
+        let (visit, _) = self.admitted(scope, request).await?;
         if let Scope::Server(name) = &visit.scope
             && self.server_of(&visit.caller, name).is_none()
         {
@@ -183,19 +178,17 @@ impl Endpoint {
     }
 
     async fn taken(self: &Arc<Self>, request: Request) -> Result<Response, Problem> {
-        let (caller, parts, body) = self.admitted(request).await?;
-        if parts.method != Method::POST {
+        let (mut visit, body) = self.admitted(Ok(Scope::All), request).await?;
+        if visit.parts.method != Method::POST {
             return Ok(wrong_method("POST"));
         }
-        let named = parts.uri.query().and_then(session_of);
+        let named = visit.parts.uri.query().and_then(session_of);
         let line = named.and_then(|name| self.streams.lock().get(&name).cloned());
-        let line = line.filter(|line| line.key == caller.key);
-        let line = line.ok_or_else(no_stream)?;
-        let mut visit = Visit {
-            caller,
-            scope: line.scope.clone(),
-            parts,
+        let line = line.filter(|line| line.key == visit.caller.key);
+        let Some(line) = line else {
+            return Err(unread(&visit.parts.headers, body, no_stream()).await);
         };
+        visit.scope = line.scope.clone();
         let (bytes, room) = read_body(&visit.parts.headers, body, &visit.caller.agent).await?;
         let headers = &mut visit.parts.headers;
         headers.insert(ACCEPT, HeaderValue::from_static(BOTH));

@@ -154,14 +154,13 @@ impl Desk {
                 },
                 outcome = &mut under_way.work => {
                     let answer = turn.answer(&under_way.call, outcome, &self.identity);
-                    return match under_way.words.try_recv() {
-                        // Said between the two looks.
-                        Ok(word) if accepts.events => {
-                            let mut words = under_way.words;
-                            let rest = std::iter::from_fn(|| words.try_recv().ok());
-                            at_once(&turn, std::iter::once(word).chain(rest), answer)
-                        }
-                        _ => answer.into_response(),
+                    // What was said between the two looks.
+                    let words = std::iter::from_fn(|| under_way.words.try_recv().ok());
+                    let told = words.take(WAITING).filter_map(|word| said(&turn, word));
+                    let told: Vec<Bytes> = told.filter(|_| accepts.events).collect();
+                    return match told.is_empty() {
+                        true => answer.into_response(),
+                        false => at_once(told, answer),
                     };
                 }
                 () = sleep(KEEP_ALIVE), if accepts.events => break,
@@ -174,16 +173,10 @@ impl Desk {
     }
 }
 
-/// Answers with what was said of a call that has ended, and its answer.
-fn at_once(turn: &Turn, words: impl Iterator<Item = Word>, answer: Answer) -> Response {
-    let (tx, rx) = mpsc::channel(WAITING + 1);
-    for word in words.take(WAITING) {
-        tell(&tx, turn, word);
-    }
-    if let Some(message) = answer.into_message() {
-        drop(tx.try_send(event(&message)));
-    }
-    events(rx)
+/// Answers with what was told of a call that has ended, and its answer.
+fn at_once(mut told: Vec<Bytes>, answer: Answer) -> Response {
+    told.extend(answer.into_message().map(|message| event(&message)));
+    event_stream(Body::from(told.concat()))
 }
 
 /// Lets a call end because too much waits for clients already.
@@ -293,13 +286,17 @@ async fn next(first: &mut Option<Word>, words: &mut mpsc::Receiver<Word>) -> Opt
 
 /// Tells what needs no answer; a client that does not keep up misses it.
 fn tell(tx: &mpsc::Sender<Bytes>, turn: &Turn, word: Word) {
-    let event = match word {
+    if let Some(event) = said(turn, word) {
+        drop(tx.try_send(event));
+    }
+}
+
+/// Returns what needs no answer as an event.
+fn said(turn: &Turn, word: Word) -> Option<Bytes> {
+    match word {
         Word::Progress(params) => turn.progress(&params),
         Word::Log(params) => turn.log(&params),
         Word::Ask(_) => None,
-    };
-    if let Some(event) = event {
-        drop(tx.try_send(event));
     }
 }
 

@@ -117,7 +117,8 @@ impl Posted {
         self.try_write(connection).expect("the gateway reads");
     }
 
-    fn try_write(&self, connection: &mut Connection) -> io::Result<()> {
+    /// Sends it on a connection that may be closed meanwhile.
+    pub(crate) fn try_write(&self, connection: &mut Connection) -> io::Result<()> {
         let headers: Vec<(&str, &str)> = self
             .headers
             .iter()
