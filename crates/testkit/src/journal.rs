@@ -57,14 +57,17 @@ pub struct Journal {
 impl Journal {
     /// Reads a journal; a file that is not there yet is an empty journal.
     pub fn read(path: &Path) -> io::Result<Self> {
-        let text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
+        let mut bytes = match std::fs::read(path) {
+            Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(error),
         };
         // A write that crosses a page is seen in two pieces: what has no end yet is not there yet.
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        let entries = whole
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n');
+        bytes.truncate(whole.unwrap_or(0));
+        let text = String::from_utf8(bytes)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        let entries = text
             .lines()
             .map(|line| {
                 parse(line).ok_or_else(|| {

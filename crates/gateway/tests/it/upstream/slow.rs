@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use gantry_testkit::wait::eventually;
+use gantry_testkit::wait::{Stopwatch, eventually};
 use serde_json::{Value, json};
 
 use super::flapping::period;
@@ -171,7 +171,10 @@ fn what_is_slow_to_greet_is_given_up_at_the_deadline_of_the_handshake() {
         (&placeless, "sse", "/sse"),
     ] {
         let short = json!({"type": kind, "life": {"handshake": "2s", "probe": "300ms"}});
+        let begun = Stopwatch::start();
         let told = super::bad::reason(with(entry(&far.url(path)), &short));
+        let took = begun.elapsed();
+        assert!(took <= 4 * SECOND, "{kind}: {took:?}");
         // It says how long it was, to a tenth of a second, which a busy machine adds to.
         let waited = told.split_once("did not answer `initialize` within ");
         let waited = waited.map(|(_, waited)| period(waited));
