@@ -31,6 +31,7 @@ use crate::request::Scope;
 use crate::server::handle::{Live, ServerHandle};
 use crate::server::handshake::Hello;
 use crate::server::listing::Listing;
+use crate::view::ListMarks;
 
 /// The most views that are kept.
 const MOST_VIEWS: usize = 256;
@@ -104,18 +105,29 @@ impl ServerCatalog {
 
     /// Tells whether clients would see the same lists.
     pub(crate) fn offers_the_same(&self, other: &Self) -> bool {
-        let tools = |catalog: &Self| catalog.tools.iter().map(|tool| tool.hash.clone()).collect();
-        let items = |items: &[Item]| items.iter().map(|item| item.hash.clone()).collect();
-        let all = |catalog: &Self| -> [Vec<String>; 4] {
-            [
-                tools(catalog),
-                items(&catalog.prompts),
-                items(&catalog.resources),
-                items(&catalog.templates),
-            ]
-        };
-        self.hidden == other.hidden && all(self) == all(other)
+        self.hidden == other.hidden
+            && self.has_tools_of(other)
+            && self.has_prompts_of(other)
+            && self.has_resources_of(other)
     }
+
+    fn has_tools_of(&self, other: &Self) -> bool {
+        let (own, others) = (self.tools.iter(), other.tools.iter());
+        own.map(|tool| &tool.hash).eq(others.map(|tool| &tool.hash))
+    }
+
+    fn has_prompts_of(&self, other: &Self) -> bool {
+        are_same(&self.prompts, &other.prompts)
+    }
+
+    fn has_resources_of(&self, other: &Self) -> bool {
+        are_same(&self.resources, &other.resources) && are_same(&self.templates, &other.templates)
+    }
+}
+
+fn are_same(items: &[Item], others: &[Item]) -> bool {
+    let (own, others) = (items.iter(), others.iter());
+    own.map(|item| &item.hash).eq(others.map(|item| &item.hash))
 }
 
 /// A server as the catalog knows it.
@@ -125,9 +137,36 @@ pub(crate) struct CatalogEntry {
     /// Whether its tools are listed now; those of a server that is down are not.
     pub(crate) listed: bool,
     pub(crate) catalog: Arc<ServerCatalog>,
+    /// Which change of the whole was the last of its part of each list.
+    since: ListMarks,
 }
 
 impl CatalogEntry {
+    pub(crate) fn new(handle: ServerHandle, listed: bool, catalog: Arc<ServerCatalog>) -> Self {
+        Self {
+            handle,
+            listed,
+            catalog,
+            since: ListMarks::default(),
+        }
+    }
+
+    /// Notes which of its lists are others than before this change.
+    fn follow(&mut self, before: Option<&Self>, change: u64) {
+        let (own, listed) = (&self.catalog, self.listed);
+        let before = before.filter(|before| before.listed == listed);
+        let last = |is_same: fn(&ServerCatalog, &ServerCatalog) -> bool,
+                    of: fn(&ListMarks) -> u64| {
+            let before = before.filter(|before| is_same(own, &before.catalog));
+            before.map_or(change, |before| of(&before.since))
+        };
+        self.since = ListMarks {
+            tools: last(ServerCatalog::has_tools_of, |since| since.tools),
+            prompts: last(ServerCatalog::has_prompts_of, |since| since.prompts),
+            resources: last(ServerCatalog::has_resources_of, |since| since.resources),
+        };
+    }
+
     /// Tells whether the server's own lists are known and can be had now.
     fn is_current(&self) -> bool {
         self.listed && self.catalog.hello.is_some()
@@ -195,6 +234,13 @@ impl Catalog {
                 .zip(&servers)
                 .all(|(old, new)| old.is_same(new));
         if !same {
+            let change = *self.revision.borrow() + 1;
+            let known = old.servers.iter().map(|entry| (&entry.handle.name, entry));
+            let known: HashMap<_, _> = known.collect();
+            for entry in &mut servers {
+                let before = known.get(&entry.handle.name).copied();
+                entry.follow(before, change);
+            }
             self.replace(Snapshot {
                 servers,
                 natives: old.natives.clone(),

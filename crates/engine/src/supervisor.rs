@@ -326,10 +326,9 @@ fn named(servers: &[ServerHandle], server: &str) -> Option<ServerHandle> {
 pub(crate) fn refresh(catalog: &Catalog, servers: &Mutex<Vec<ServerHandle>>) {
     // Held until the catalog has it, so that an older picture never replaces a newer one.
     let servers = servers.lock().unwrap_or_else(PoisonError::into_inner);
-    let entries = servers.iter().map(|handle| CatalogEntry {
-        catalog: handle.catalog.load_full(),
-        listed: !matches!(&*handle.live.borrow(), Live::Down(..)),
-        handle: handle.clone(),
+    let entries = servers.iter().map(|handle| {
+        let listed = !matches!(&*handle.live.borrow(), Live::Down(..));
+        CatalogEntry::new(handle.clone(), listed, handle.catalog.load_full())
     });
     catalog.update(entries.collect());
 }

@@ -66,11 +66,7 @@ fn entry(name: &str, tools: &[&str]) -> CatalogEntry {
         hello: hello(),
         ..ServerCatalog::empty()
     };
-    CatalogEntry {
-        handle: handle(name, Live::Starting),
-        listed: true,
-        catalog: Arc::new(catalog),
-    }
+    CatalogEntry::new(handle(name, Live::Starting), true, Arc::new(catalog))
 }
 
 fn caller(grants: &[(&str, &str, Option<&str>)]) -> Caller {
@@ -373,6 +369,40 @@ fn views_are_kept_until_something_changes() {
     catalog.update(changed);
     assert!(changes.has_changed().unwrap());
     assert!(listed(&catalog.view(&everyone(), &Scope::All)).is_empty());
+}
+
+#[test]
+fn a_mark_changes_with_what_its_caller_sees_and_with_nothing_else() {
+    // fault T8
+    let before = vec![entry("a", &["x"]), entry("b", &["x"])];
+    let catalog = qualified(before.clone());
+    let narrow = caller(&[("a", "*", None)]);
+    let marks = || {
+        let everything = catalog.view(&everyone(), &Scope::All).marks();
+        (everything, catalog.view(&narrow, &Scope::All).marks())
+    };
+    let first = marks();
+    // Another's lists.
+    let mut grown = before.clone();
+    grown[1].catalog = entry("b", &["x", "y"]).catalog;
+    catalog.update(grown.clone());
+    let second = marks();
+    assert_ne!(second.0.tools, first.0.tools);
+    assert_eq!(second.0.prompts, first.0.prompts);
+    assert_eq!(second.0.resources, first.0.resources);
+    assert_eq!(second.1, first.1);
+    // Gone for a moment: who asked meanwhile must hear that it is back.
+    let mut gone = grown.clone();
+    gone[0].listed = false;
+    catalog.update(gone);
+    catalog.update(grown.clone());
+    let third = marks();
+    assert_ne!(third.1.tools, first.1.tools);
+    // The same again is no change.
+    let mut same = grown;
+    same[0].catalog = entry("a", &["x"]).catalog;
+    catalog.update(same);
+    assert_eq!(marks(), third);
 }
 
 #[test]

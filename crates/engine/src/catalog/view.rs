@@ -290,19 +290,23 @@ impl View {
         self.pages[cell].get_or_init(|| self.render(list)).clone()
     }
 
-    /// Returns a mark of each list, made once.
+    /// Returns a mark of each list, made once. One that was another for a moment and is the same
+    /// again has another mark: whoever asked for it in that moment must hear.
     pub(crate) fn marks(&self) -> ListMarks {
-        let of = |lists: &[ListKind]| {
+        let of = |lists: &[ListKind], since: fn(&CatalogEntry) -> u64| {
             let mut hasher = DefaultHasher::new();
             for list in lists {
                 self.page(*list).hash(&mut hasher);
             }
+            self.servers().map(since).max().hash(&mut hasher);
             hasher.finish()
         };
         *self.marks.get_or_init(|| ListMarks {
-            tools: of(&[ListKind::Tools]),
-            prompts: of(&[ListKind::Prompts]),
-            resources: of(&[ListKind::Resources, ListKind::Templates]),
+            tools: of(&[ListKind::Tools], |entry| entry.since.tools),
+            prompts: of(&[ListKind::Prompts], |entry| entry.since.prompts),
+            resources: of(&[ListKind::Resources, ListKind::Templates], |entry| {
+                entry.since.resources
+            }),
         })
     }
 

@@ -2,8 +2,8 @@
 //! handshake era, `subscriptions/listen` in the stateless one.
 //!
 //! One stream per session, so many per key. A stream ends when its client goes, its session ends,
-//! its key is revoked (fault U6) or the gateway stops. A list is told of when what this caller sees of
-//! it has changed, at most once a second; what happens to others' is nobody's to hear. A session's
+//! its key is revoked (fault U6) or the gateway stops. A list is told of when a server that this
+//! caller sees here has changed it, at most once a second; others' changes are not told. A session's
 //! stream can be taken up again by `Last-Event-ID`. Entry points: `Endpoint::listen_on_session` and
 //! `Endpoint::listen_on_request`.
 
