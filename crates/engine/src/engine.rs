@@ -377,9 +377,9 @@ impl Engine {
         self.inner.catalog.view(caller, scope).capabilities()
     }
 
-    /// Returns marks by which a caller's lists are told from those of another time.
+    /// Returns which change was the last of each list that a caller sees.
     pub fn list_marks(&self, caller: &Caller, scope: &Scope) -> ListMarks {
-        self.inner.catalog.view(caller, scope).marks()
+        self.inner.catalog.marks(caller, scope)
     }
 
     /// Returns a counter that moves whenever somebody's lists may have changed.

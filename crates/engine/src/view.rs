@@ -71,7 +71,8 @@ impl ServerView {
     }
 }
 
-/// A mark of each list that a caller sees: another one says that the list is another.
+/// Which change was the last of each list that a caller sees: whoever finds another number has to
+/// ask again, also for a list that was another only for a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ListMarks {
     /// Of the tools.
@@ -80,6 +81,30 @@ pub struct ListMarks {
     pub prompts: u64,
     /// Of the resources and their templates.
     pub resources: u64,
+    /// Of what the caller may use, and so of all of them.
+    pub grants: u64,
+}
+
+impl ListMarks {
+    /// Returns the marks after a change of all lists.
+    pub(crate) fn all(change: u64) -> Self {
+        Self {
+            tools: change,
+            prompts: change,
+            resources: change,
+            grants: 0,
+        }
+    }
+
+    /// Returns the later of each.
+    pub(crate) fn later(self, other: Self) -> Self {
+        Self {
+            tools: self.tools.max(other.tools),
+            prompts: self.prompts.max(other.prompts),
+            resources: self.resources.max(other.resources),
+            grants: self.grants.max(other.grants),
+        }
+    }
 }
 
 /// What a caller's endpoint can do.

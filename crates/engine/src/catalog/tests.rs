@@ -378,8 +378,8 @@ fn a_mark_changes_with_what_its_caller_sees_and_with_nothing_else() {
     let catalog = qualified(before.clone());
     let narrow = caller(&[("a", "*", None)]);
     let marks = || {
-        let everything = catalog.view(&everyone(), &Scope::All).marks();
-        (everything, catalog.view(&narrow, &Scope::All).marks())
+        let everything = catalog.marks(&everyone(), &Scope::All);
+        (everything, catalog.marks(&narrow, &Scope::All))
     };
     let first = marks();
     // Another's lists.
@@ -401,8 +401,27 @@ fn a_mark_changes_with_what_its_caller_sees_and_with_nothing_else() {
     // The same again is no change.
     let mut same = grown;
     same[0].catalog = entry("a", &["x"]).catalog;
-    catalog.update(same);
+    catalog.update(same.clone());
     assert_eq!(marks(), third);
+    // One that came and went has been there; for who may not use it, it has not.
+    let came: Vec<_> = same.iter().cloned().chain([entry("c", &["x"])]).collect();
+    catalog.update(came);
+    catalog.update(same.clone());
+    let fourth = marks();
+    assert_ne!(fourth.0.tools, third.0.tools);
+    assert_eq!(fourth.1, third.1);
+    // Of two that offer the same, the first has it.
+    same.reverse();
+    catalog.update(same);
+    let fifth = marks();
+    assert_ne!(fifth.0.tools, fourth.0.tools);
+    // What an agent may use is its own, whatever it was before.
+    let mut other = everyone();
+    other.agent = "other".parse().unwrap();
+    let before = catalog.marks(&other, &Scope::All);
+    catalog.granted_anew(&other.agent);
+    assert_ne!(catalog.marks(&other, &Scope::All), before);
+    assert_eq!(marks(), fifth);
 }
 
 #[test]

@@ -8,7 +8,6 @@ mod build;
 mod shaped;
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -26,7 +25,7 @@ use crate::native::Native;
 use crate::request::Scope;
 use crate::server::handle::ServerHandle;
 use crate::server::handshake::Hello;
-use crate::view::{Capabilities, ListMarks};
+use crate::view::Capabilities;
 
 /// What a name that a client sent means to it.
 pub(crate) enum Resolution {
@@ -127,7 +126,6 @@ pub(crate) struct View {
     listed_templates: Vec<Listed>,
     warnings: Vec<String>,
     pages: [OnceLock<Bytes>; 4],
-    marks: OnceLock<ListMarks>,
 }
 
 /// Tells whether a server belongs to a scope.
@@ -288,26 +286,6 @@ impl View {
             ListKind::Templates => 3,
         };
         self.pages[cell].get_or_init(|| self.render(list)).clone()
-    }
-
-    /// Returns a mark of each list, made once. One that was another for a moment and is the same
-    /// again has another mark: whoever asked for it in that moment must hear.
-    pub(crate) fn marks(&self) -> ListMarks {
-        let of = |lists: &[ListKind], since: fn(&CatalogEntry) -> u64| {
-            let mut hasher = DefaultHasher::new();
-            for list in lists {
-                self.page(*list).hash(&mut hasher);
-            }
-            self.servers().map(since).max().hash(&mut hasher);
-            hasher.finish()
-        };
-        *self.marks.get_or_init(|| ListMarks {
-            tools: of(&[ListKind::Tools], |entry| entry.since.tools),
-            prompts: of(&[ListKind::Prompts], |entry| entry.since.prompts),
-            resources: of(&[ListKind::Resources, ListKind::Templates], |entry| {
-                entry.since.resources
-            }),
-        })
     }
 
     fn render(&self, list: ListKind) -> Bytes {

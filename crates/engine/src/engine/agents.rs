@@ -91,7 +91,7 @@ impl Engine {
         let (engine, by, name) = (self.clone(), by.clone(), name.clone());
         self.complete(async move {
             engine.inner.access.change_agent(&name, change).await?;
-            engine.inner.catalog.tell_everybody();
+            engine.inner.catalog.granted_anew(&name);
             let target = name.as_str();
             engine.note(&by, "agent.change", target, "").await?;
             engine.agent(&name).await

@@ -35,6 +35,7 @@ impl Endpoint {
         let can = can.map_or(ClientCan::NOTHING, ClientCan::read);
         let instructions = self.instructions(visit)?;
         let offered = self.offered(visit);
+        let lists = self.engine().list_marks(&visit.caller, &visit.scope);
         let mut result = Edit::new(Raw::EMPTY_OBJECT);
         result
             .set_buf("protocolVersion", RawBuf::string(version.as_str()))
@@ -46,6 +47,8 @@ impl Endpoint {
         let session = self
             .sessions
             .open(visit.caller.key, visit.scope.clone(), (version, can))?;
+        // What changes before its first stream is told on that.
+        session.ring.leave(lists);
         let mut response = Answer::result(request.id, &result).into_response();
         let name = session.id.header();
         response.headers_mut().insert(SESSION_HEADER, name);

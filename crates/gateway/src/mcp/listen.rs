@@ -94,16 +94,19 @@ impl Endpoint {
         ring: Arc<Ring>,
     ) -> Result<Ear, Problem> {
         let key = bearer(&visit.parts.headers, visit.parts.uri.query())?;
+        let engine = self.engine();
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         look.reset();
         // Looked at after the count: what changes meanwhile is looked for again.
-        let mut changes = self.engine().changes();
+        let mut changes = engine.changes();
         changes.mark_unchanged();
-        let seen = self.engine().list_marks(&visit.caller, &visit.scope);
+        let caller = engine.authenticate(key);
+        let caller = caller.unwrap_or_else(|| visit.caller.clone());
+        let seen = engine.list_marks(&caller, &visit.scope);
         let now = Instant::now();
         Ok(Ear {
-            engine: self.engine().clone(),
+            engine: engine.clone(),
             key: key.into(),
             scope: visit.scope.clone(),
             changes,

@@ -122,7 +122,7 @@ impl Ring {
     /// Adds which lists have changed.
     pub(super) fn tell_changes(&self, before: &ListMarks, now: &ListMarks) {
         for list in List::ALL {
-            if list.mark(before) != list.mark(now) {
+            if list.mark(before) != list.mark(now) || before.grants != now.grants {
                 self.tell(News::Changed(list));
             }
         }
@@ -187,6 +187,7 @@ mod tests {
             tools,
             prompts: 1,
             resources,
+            grants: 1,
         };
         ring.come_again(&marks(5, 7));
         assert_eq!(ring.after(0), None);
@@ -198,5 +199,13 @@ mod tests {
         ring.leave(marks(6, 8));
         ring.come_again(&marks(6, 8));
         assert_eq!(ring.after(2), None, "what is the same is not told");
+        let grants = 2;
+        ring.leave(marks(6, 8));
+        ring.come_again(&ListMarks {
+            grants,
+            ..marks(6, 8)
+        });
+        let told = [3, 4, 5].map(|number| ring.after(number - 1).unwrap().1);
+        assert_eq!(told, List::ALL.map(News::Changed));
     }
 }

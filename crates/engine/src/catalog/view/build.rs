@@ -80,7 +80,6 @@ impl View {
             listed_templates,
             warnings,
             pages: Default::default(),
-            marks: Default::default(),
             snapshot,
             grants,
             scope,

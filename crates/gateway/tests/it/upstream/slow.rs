@@ -170,16 +170,16 @@ fn what_is_slow_to_greet_is_given_up_at_the_deadline_of_the_handshake() {
         (&silent, "sse", "/sse"),
         (&placeless, "sse", "/sse"),
     ] {
-        let short = json!({"type": kind, "life": {"handshake": "2s", "probe": "300ms"}});
+        let short = json!({"type": kind, "life": {"handshake": "3s", "probe": "300ms"}});
         let begun = Stopwatch::start();
         let told = super::bad::reason(with(entry(&far.url(path)), &short));
         let took = begun.elapsed();
-        assert!(took <= 4 * SECOND, "{kind}: {took:?}");
+        assert!(took <= 6 * SECOND, "{kind}: {took:?}");
         // It says how long it was, to a tenth of a second, which a busy machine adds to.
         let waited = told.split_once("did not answer `initialize` within ");
         let waited = waited.map(|(_, waited)| period(waited));
         assert!(
-            waited.is_some_and(|waited| (SECOND..6 * SECOND).contains(&waited)),
+            waited.is_some_and(|waited| (2 * SECOND..6 * SECOND).contains(&waited)),
             "{kind}: {told}"
         );
     }

@@ -64,6 +64,9 @@ fn a_gateway_that_dies_is_told_at_once_and_found_again() {
     let mut newer = Client::start(&data, &[]);
     let echo = |text: &str| json!({"name": "a__echo", "arguments": {"text": text}});
     assert_eq!(text(&older.ask(json!(1), "tools/call", echo("one"))), "one");
+    // Who comes only after the death starts a gateway of its own.
+    let first = newer.stateless(json!(1), "tools/call", echo("one"));
+    assert_eq!(text(&first), "one");
     older.send(
         json!("cut"),
         "tools/call",
