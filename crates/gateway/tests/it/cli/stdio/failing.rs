@@ -98,7 +98,7 @@ fn a_gateway_that_dies_is_told_at_once_and_found_again() {
     );
     assert_eq!(
         gantry.audit_rows("tool=echo&status=ok").len(),
-        3,
+        4,
         "nothing was sent twice"
     );
 }
