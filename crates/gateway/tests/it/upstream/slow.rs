@@ -13,7 +13,7 @@ use super::flapping::period;
 use super::peer::{Peer, Reply, Seen, event, legacy};
 use super::scene::Scene;
 use super::sse_peer::SsePeer;
-use super::{SECOND, code, entry, gateway, with};
+use super::{FAR, SECOND, code, entry, gateway, with};
 use crate::faults_client::ROOM;
 use crate::harness::{LONG, held_port};
 
@@ -172,9 +172,11 @@ fn what_is_slow_to_greet_is_given_up_at_the_deadline_of_the_handshake() {
     ] {
         let short = json!({"type": kind, "life": {"handshake": "3s", "probe": "300ms"}});
         let begun = Stopwatch::start();
-        let told = super::bad::reason(with(entry(&far.url(path)), &short));
+        let gantry = gateway(with(entry(&far.url(path)), &short)).start();
+        let status = gantry.wait_state(FAR, "failed", LONG);
         let took = begun.elapsed();
         assert!(took <= 6 * SECOND, "{kind}: {took:?}");
+        let told = status["reason"].as_str().unwrap();
         // It says how long it was, to a tenth of a second, which a busy machine adds to.
         let waited = told.split_once("did not answer `initialize` within ");
         let waited = waited.map(|(_, waited)| period(waited));
