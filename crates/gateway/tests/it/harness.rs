@@ -130,6 +130,16 @@ impl Gantry {
         )
     }
 
+    /// Makes an agent that may use only this, and returns its key.
+    pub(crate) fn agent_with(&self, name: &str, grant: &[&str]) -> String {
+        let agent = serde_json::json!({"name": name, "grant": grant});
+        let made = self.rest("POST", "/api/v1/agents", Some(&agent));
+        assert_eq!(made.status, 201, "{}", made.text());
+        let key = serde_json::json!({"kind": "agent", "agent": name});
+        let made = self.rest("POST", "/api/v1/keys", Some(&key)).json();
+        made["key"].as_str().unwrap().to_owned()
+    }
+
     /// Opens a session of an older protocol generation.
     pub(crate) fn initialize(&self) -> Session {
         Session::open(self.connect(), &self.agent, "2025-11-25")

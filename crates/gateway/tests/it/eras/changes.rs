@@ -156,12 +156,7 @@ fn a_storm_of_changes_is_told_once_a_second() {
 #[test]
 fn a_client_hears_of_its_own_lists_and_of_no_others() {
     let gantry = Gantry::start(&["a", "b"]);
-    let body = json!({"name": "narrow", "grant": ["a:*"]});
-    let made = gantry.rest("POST", "/api/v1/agents", Some(&body));
-    assert_eq!(made.status, 201, "{}", made.text());
-    let body = json!({"kind": "agent", "agent": "narrow"});
-    let narrow = gantry.rest("POST", "/api/v1/keys", Some(&body)).json();
-    let narrow = narrow["key"].as_str().unwrap();
+    let narrow = &gantry.agent_with("narrow", &["a:*"]);
     let wish = json!({"toolsListChanged": true, "promptsListChanged": true,
         "resourcesListChanged": true});
     let open = |key: &str, path: &str| {

@@ -167,12 +167,7 @@ fn a_client_of_the_first_version_lists_calls_and_hears() {
 #[test]
 fn the_stream_of_one_server_offers_it_under_its_own_names() {
     let gantry = Gantry::start(&["a", "b"]);
-    let body = json!({"name": "narrow", "grant": ["a:*"]});
-    let made = gantry.rest("POST", "/api/v1/agents", Some(&body));
-    assert_eq!(made.status, 201, "{}", made.text());
-    let body = json!({"kind": "agent", "agent": "narrow"});
-    let made = gantry.rest("POST", "/api/v1/keys", Some(&body)).json();
-    let narrow = made["key"].as_str().unwrap();
+    let narrow = &gantry.agent_with("narrow", &["a:*"]);
     let mut first = First::open_at(&gantry, narrow, "/sse/servers/a").greeted();
     let tools = first.request(1, "tools/list", json!({}));
     let tools = tools["result"]["tools"].as_array().unwrap();

@@ -1,0 +1,94 @@
+//! Which change was the last of each list that a caller sees: of the servers that are there, of those
+//! that have gone, of the native tools and of the caller's grants. Numbers and no contents: a list
+//! that was another for a moment has changed. Entry points: `Snapshot::with` and `Catalog::marks`.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use gantry_model::caller::Caller;
+use gantry_model::id::ServerName;
+
+use super::{Catalog, CatalogEntry, ServerCatalog, Snapshot, view};
+use crate::request::Scope;
+use crate::view::ListMarks;
+
+/// The most servers that are remembered as gone.
+const MOST_GONE: usize = 1024;
+
+impl CatalogEntry {
+    /// Notes which of its lists are others than before this change.
+    fn follow(&mut self, before: Option<&Self>, change: u64) {
+        let (own, listed) = (&self.catalog, self.listed);
+        let before = before.filter(|before| before.listed == listed);
+        if let Some(before) = before.filter(|before| Arc::ptr_eq(own, &before.catalog)) {
+            self.since = before.since;
+            return;
+        }
+        let last = |is_same: fn(&ServerCatalog, &ServerCatalog) -> bool,
+                    of: fn(&ListMarks) -> u64| {
+            let before = before.filter(|before| is_same(own, &before.catalog));
+            before.map_or(change, |before| of(&before.since))
+        };
+        self.since = ListMarks {
+            tools: last(ServerCatalog::has_tools_of, |since| since.tools),
+            prompts: last(ServerCatalog::has_prompts_of, |since| since.prompts),
+            resources: last(ServerCatalog::has_resources_of, |since| since.resources),
+            grants: 0,
+        };
+    }
+}
+
+impl Snapshot {
+    /// Returns what comes after this when there are these servers.
+    pub(super) fn with(&self, mut servers: Vec<CatalogEntry>, change: u64) -> Self {
+        let known = self.servers.iter();
+        let known: HashMap<_, _> = known.map(|entry| (&entry.handle.name, entry)).collect();
+        let now: HashSet<_> = servers
+            .iter()
+            .map(|entry| entry.handle.name.clone())
+            .collect();
+        let stayed = |name: &&ServerName| now.contains(*name) && known.contains_key(*name);
+        let before = self.servers.iter().map(|entry| &entry.handle.name);
+        let after = servers.iter().map(|entry| &entry.handle.name);
+        // Of two that offer the same name, the first has it.
+        let is_reordered = before.filter(stayed).ne(after.filter(stayed));
+        for entry in &mut servers {
+            let before = known.get(&entry.handle.name).copied();
+            entry.follow(before.filter(|_| !is_reordered), change);
+        }
+        let gone = self.gone.iter().filter(|(name, _)| !now.contains(name));
+        let mut gone: Vec<_> = gone.cloned().collect();
+        let lost = self.servers.iter().map(|entry| &entry.handle.name);
+        let lost = lost.filter(|name| !now.contains(name));
+        gone.extend(lost.map(|name| (name.clone(), change)));
+        gone.drain(..gone.len().saturating_sub(MOST_GONE));
+        Self {
+            servers,
+            natives: self.natives.clone(),
+            natives_since: self.natives_since,
+            gone,
+        }
+    }
+}
+
+impl Catalog {
+    /// Returns which change was the last of each list that a caller sees.
+    pub(crate) fn marks(&self, caller: &Caller, scope: &Scope) -> ListMarks {
+        let sees = |server: &ServerName| {
+            view::is_in(scope, server) && view::may_use(&caller.grants, server)
+        };
+        let state = self.state.load();
+        let snapshot = &state.snapshot;
+        let servers = snapshot.servers.iter();
+        let there = servers.map(|entry| (&entry.handle.name, entry.since));
+        let gone = snapshot.gone.iter();
+        let gone = gone.map(|(name, change)| (name, ListMarks::all(*change)));
+        let seen = there.chain(gone).filter(|(name, _)| sees(name));
+        let mut marks = seen.fold(ListMarks::default(), |marks, (_, since)| marks.later(since));
+        if sees(&ServerName::native()) {
+            marks.tools = marks.tools.max(snapshot.natives_since);
+        }
+        marks.grants = self.granted().get(&caller.agent).copied().unwrap_or(0);
+        marks
+    }
+}
