@@ -10,6 +10,7 @@ pub mod fixture;
 pub mod journal;
 pub mod peer;
 pub mod procs;
+pub mod proof;
 pub mod tree;
 pub mod wait;
 pub mod web;

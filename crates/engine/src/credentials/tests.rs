@@ -249,7 +249,7 @@ async fn a_refused_token_is_renewed_once_by_all_who_were_refused() {
 }
 
 #[tokio::test]
-async fn a_revoked_refresh_token_needs_a_person_again() {
+async fn a_refused_refresh_token_ends_the_sign_in() {
     let peer = AuthServer::start(AuthOptions::default());
     let (place, url) = (Place::new().await, peer.mcp_url());
     let credentials = place.open(&url, auto()).await;
@@ -272,7 +272,7 @@ async fn a_revoked_refresh_token_needs_a_person_again() {
 }
 
 #[tokio::test]
-async fn a_call_that_needs_more_asks_for_it_in_addition() {
+async fn more_scopes_are_asked_for_in_addition_to_those_held() {
     let peer = AuthServer::start(AuthOptions::default());
     let (place, url) = (Place::new().await, peer.mcp_url());
     let credentials = place.open(&url, auto()).await;
@@ -289,7 +289,7 @@ async fn a_call_that_needs_more_asks_for_it_in_addition() {
 }
 
 #[tokio::test]
-async fn the_gateway_signs_in_by_itself_with_client_credentials() {
+async fn client_credentials_need_no_person() {
     let peer = AuthServer::start(AuthOptions {
         registration: false,
         clients: vec![("machine".into(), "s3cret".into())],

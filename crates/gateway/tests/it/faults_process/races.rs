@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use gantry_testkit::Evilpeer;
 use gantry_testkit::procs::{self, Process};
 use gantry_testkit::wait::{Stopwatch, eventually};
+use gantry_testkit::{Evilpeer, proof};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -15,7 +15,6 @@ use crate::harness::{Connection, Gantry, LONG};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const THREADS: usize = 5;
-const ORDERS_EACH: usize = 2_000;
 
 /// One person at the API, giving orders at random.
 struct Person<'a> {
@@ -132,7 +131,9 @@ fn documented(order: &str) -> &'static [u16] {
 
 // fault P10
 #[test]
-fn ten_thousand_orders_that_cross_each_other_never_make_two_processes() {
+fn requests_that_cross_each_other_never_make_two_processes() {
+    // Ten thousand in all, in the profile `proof`.
+    let each = proof::count(2_000, 150);
     let marker = own_marker("p10");
     let gantry = Gantry::start(&[]);
     let fds = Held::of(&gantry).fds;
@@ -151,7 +152,7 @@ fn ten_thousand_orders_that_cross_each_other_never_make_two_processes() {
                     marker,
                     random,
                 };
-                scope.spawn(move || (0..ORDERS_EACH).map(|_| person.order()).collect::<Vec<_>>())
+                scope.spawn(move || (0..each).map(|_| person.order()).collect::<Vec<_>>())
             })
             .collect();
         let orders: Vec<_> = people.into_iter().map(|person| person.join()).collect();

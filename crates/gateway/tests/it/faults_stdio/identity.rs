@@ -2,9 +2,9 @@
 
 use std::thread;
 
-use gantry_testkit::Evilpeer;
 use gantry_testkit::journal::{Entry, Journal};
 use gantry_testkit::wait::eventually;
+use gantry_testkit::{Evilpeer, proof};
 use serde_json::{Value, json};
 
 use super::{
@@ -129,8 +129,9 @@ fn a_late_answer_is_dropped_and_reaches_no_later_call() {
 
 // fault S10
 #[test]
-fn a_thousand_clients_with_one_id_each_get_their_own_answer() {
-    const CLIENTS: usize = 1000;
+fn many_clients_with_one_id_each_get_their_own_answer() {
+    // How many, and how long the first answer takes: long enough that all are there before it.
+    let (clients, first_ms) = proof::count((1000, 16_000), (250, 5_000));
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal");
     let peer = Evilpeer::new()
@@ -140,20 +141,19 @@ fn a_thousand_clients_with_one_id_each_get_their_own_answer() {
         .journal(&journal);
     let rig = Rig::new(
         &peer,
-        &json!({"concurrency": CLIENTS, "calls": {"timeout": "60s", "timeout_max": "60s"}}),
+        &json!({"concurrency": clients, "calls": {"timeout": "60s", "timeout_max": "60s"}}),
     )
-    // A thousand connections with a call each.
+    // As many connections, with a call each.
     .with_room(64);
     rig.beside_neighbour(|| {
         thread::scope(|scope| {
-            for client in 0..CLIENTS {
+            for client in 0..clients {
                 let rig = &rig;
                 scope.spawn(move || {
                     // The harness always says `"id": 1`.
                     let wanted = canary(client);
-                    // Long enough that all are there before the first is answered, and in an order
-                    // that has nothing to do with that in which they came.
-                    let delay = 16_000 + client * 7_919 % 1_000;
+                    // In an order that has nothing to do with that in which they came.
+                    let delay = first_ms + client * 7_919 % 1_000;
                     let arguments = json!({"text": wanted, "delay_ms": delay});
                     let params = json!({"name": "evil__echo", "arguments": arguments});
                     let agent = &rig.gantry.agent;
@@ -164,7 +164,7 @@ fn a_thousand_clients_with_one_id_each_get_their_own_answer() {
                     assert_eq!(answer["result"]["content"][0]["text"], wanted);
                 });
             }
-            let all = |status: &Value| status["queue"]["in_flight"] == CLIENTS;
+            let all = |status: &Value| status["queue"]["in_flight"] == clients;
             rig.gantry.wait_status(EVIL, LONG, all);
         });
     });
@@ -174,10 +174,10 @@ fn a_thousand_clients_with_one_id_each_get_their_own_answer() {
     ids.dedup();
     assert_eq!(
         ids.len(),
-        CLIENTS,
+        clients,
         "each call has an id of its own upstream"
     );
-    let dropped = eventually(LONG, || late(&rig, EVIL) == CLIENTS as u64);
+    let dropped = eventually(LONG, || late(&rig, EVIL) == clients as u64);
     assert!(
         dropped.is_some(),
         "each second answer: {}",
@@ -185,7 +185,7 @@ fn a_thousand_clients_with_one_id_each_get_their_own_answer() {
     );
     let echoed = |row: &Value| row["status"] == "ok" && row["tool"] == "echo";
     assert!(rig.rows(EVIL).iter().all(echoed));
-    rig.audited(EVIL, &[(CLIENTS, "ok", None)]);
+    rig.audited(EVIL, &[(clients, "ok", None)]);
 }
 
 fn upstream_id(entry: &Entry) -> Option<&str> {

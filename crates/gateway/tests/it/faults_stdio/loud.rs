@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gantry_testkit::journal::Journal;
 use gantry_testkit::wait::{Stopwatch, eventually};
-use gantry_testkit::{Era, Evilpeer, procs};
+use gantry_testkit::{Era, Evilpeer, procs, proof};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -268,8 +268,8 @@ fn a_flood_of_requests_is_answered_only_so_often() {
 // fault S16
 #[test]
 fn endless_stderr_is_drained_into_a_small_ring() {
-    const FLOOD: u64 = 2 << 30;
-    let fault = format!("stderr-flood={}", FLOOD >> 20);
+    let flood: u64 = proof::count(2 << 30, 128 << 20);
+    let fault = format!("stderr-flood={}", flood >> 20);
     let rig = Rig::new(&Evilpeer::new().fault(&fault), &json!({}));
     let before = rig.peak();
     let pid = rig.pid();
@@ -280,8 +280,8 @@ fn endless_stderr_is_drained_into_a_small_ring() {
     }
     // All of it is taken: who does not drain it stops the server at 64 KiB.
     let begun = Instant::now();
-    let drained = eventually(24 * LONG, || procs::written_bytes(pid) > FLOOD);
-    eprintln!("{FLOOD} bytes of stderr in {:?}", begun.elapsed());
+    let drained = eventually(24 * LONG, || procs::written_bytes(pid) > flood);
+    eprintln!("{flood} bytes of stderr in {:?}", begun.elapsed());
     assert!(drained.is_some(), "{} bytes", procs::written_bytes(pid));
     let logs = rig
         .gantry

@@ -1,4 +1,5 @@
-//! Must show 5: 50,000 calls, each with a nonce, while children and the gateway are killed.
+//! Calls, each with a nonce, while children and the gateway are killed: 50,000 calls and 20 kills of
+//! the gateway in the profile `proof`, fewer otherwise.
 //!
 //! Three records are compared at the end: the clients' own, the servers' own, and the audit's rows.
 //! Answered ⊆ rows with the same end, executed ⊆ rows, rows ⊆ sent, and nothing twice.
@@ -10,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use gantry_testkit::journal::Journal;
+use gantry_testkit::proof::count;
 use gantry_testkit::wait::eventually;
 use gantry_testkit::{Evilpeer, procs};
 use rustix::process::{Pid, Signal, kill_process};
@@ -22,9 +24,14 @@ use super::{Random, own_marker};
 use crate::harness::{Builder, Connection, Gantry, LONG};
 
 const CLIENTS: usize = 8;
-const CALLS: usize = 50_000;
-const GATEWAY_KILLS: usize = 20;
 pub(super) const SERVERS: [&str; 4] = ["a", "b", "c", "d"];
+
+/// How many calls are made, and how often the gateway is killed meanwhile.
+#[derive(Clone, Copy)]
+pub(super) struct Plan {
+    pub(super) calls: usize,
+    pub(super) kills: usize,
+}
 
 /// What one client sent, in order.
 pub(super) type Sent = Vec<(String, Fate)>;
@@ -180,6 +187,8 @@ pub(super) fn compare(
 /// How far the clients are, together, and how they call.
 #[derive(Default)]
 pub(super) struct Progress {
+    /// Calls in all.
+    goal: usize,
     pub(super) made: AtomicUsize,
     /// Calls that were refused for want of a record.
     pub(super) refused: AtomicUsize,
@@ -203,7 +212,7 @@ fn calls_of(mut client: Client, number: usize, progress: &Progress) -> Sent {
     let mut random = Random::new(number as u64 + 1);
     let mut sent = Vec::new();
     let padding = "x".repeat(3_000);
-    for count in 0..CALLS / CLIENTS {
+    for count in 0..progress.goal / CLIENTS {
         if progress.over.load(Ordering::Relaxed) {
             break;
         }
@@ -268,12 +277,17 @@ fn kill_children(authority: &str, admin: &str, marker: &str, progress: &Progress
 pub(super) fn calls_and_kills<T>(
     far: &FarEnd,
     gantry: Gantry,
+    plan: Plan,
     before: impl Fn(usize, &Progress, &Gantry) -> T,
 ) -> Gantry {
     for server in SERVERS {
         gantry.wait_state(server, "ready", LONG);
     }
-    let progress = Progress::default();
+    let progress = Progress {
+        goal: plan.calls,
+        ..Progress::default()
+    };
+    let Plan { calls, kills } = plan;
     let mut random = Random::new(3);
     let begun = Instant::now();
     let (authority, admin) = (gantry.authority.clone(), gantry.admin.clone());
@@ -288,8 +302,8 @@ pub(super) fn calls_and_kills<T>(
             })
             .collect();
         let killer = scope.spawn(|| kill_children(&authority, &admin, marker, progress));
-        for kill in 1..=GATEWAY_KILLS {
-            let step = CALLS / (GATEWAY_KILLS + 1);
+        for kill in 1..=kills {
+            let step = calls / (kills + 1);
             let at = step * kill + random.below(step / 2);
             let made = &progress.made;
             let reached = eventually(10 * LONG, || made.load(Ordering::Relaxed) >= at);
@@ -316,14 +330,14 @@ pub(super) fn calls_and_kills<T>(
         .filter(|(_, fate)| *fate != Fate::Cut)
         .count();
     eprintln!(
-        "{CALLS} calls in {took:?}, {GATEWAY_KILLS} gateways and {killed} children killed: \
+        "{calls} calls in {took:?}, {kills} gateways and {killed} children killed: \
          {answered} answered, {:?} of them refused, {} executed, {} rows: {kinds:?}",
         progress.refused,
         executed.len(),
         rows.len(),
     );
     assert!(
-        answered > CALLS / 2 && killed > GATEWAY_KILLS,
+        answered > calls / 2 && killed > kills,
         "the proof was too kind"
     );
     assert!(
@@ -343,7 +357,17 @@ pub(super) fn calls_and_kills<T>(
 fn every_call_is_recorded_once_whoever_is_killed() {
     let far = FarEnd::new("audit");
     let gantry = far.servers(Gantry::builder(), &SERVERS).start();
-    calls_and_kills(&far, gantry, |_, progress, _| {
+    let plan = count(
+        Plan {
+            calls: 50_000,
+            kills: 20,
+        },
+        Plan {
+            calls: 6_000,
+            kills: 4,
+        },
+    );
+    calls_and_kills(&far, gantry, plan, |_, progress, _| {
         assert_eq!(progress.refused.load(Ordering::Relaxed), 0);
     });
 }

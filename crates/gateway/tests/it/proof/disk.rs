@@ -1,4 +1,4 @@
-//! Must show 5, with the disk filled on the way: calls are refused, none is lost, and when there is
+//! The same with the disk filled on the way: calls are refused, none is lost, and when there is
 //! room again they go on by themselves; and the same with everybody killed as well.
 
 use std::fs::{self, File};
@@ -8,11 +8,12 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use gantry_testkit::proof;
 use gantry_testkit::wait::eventually;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::audit::{FarEnd, Sent, calls_and_kills, compare, rows};
+use super::audit::{FarEnd, Plan, Sent, calls_and_kills, compare, rows};
 use super::client::{Client, Fate};
 use crate::harness::{Gantry, LONG, needs_root};
 
@@ -209,10 +210,26 @@ fn every_call_is_recorded_once_whoever_is_killed_and_however_full_the_disk() {
     let disk = SmallDisk::mount(&home.path().join("data"), "512m");
     let builder = far.servers(Gantry::builder(), &super::audit::SERVERS);
     let gantry = builder.start_in(home);
-    // Four times the gateway dies with the disk full, and comes back when it no longer is; not near the
-    // end, since what the journal has in store takes some thousand calls to use up.
-    let gantry = calls_and_kills(&far, gantry, |kill, progress, gantry| {
-        let fills = [3, 7, 11, 15].contains(&kill);
+    // The gateway dies with the disk full, and comes back when it no longer is; not near the end, since
+    // what the journal has in store takes some thousand calls to use up.
+    let (plan, full_at): (Plan, &[usize]) = proof::count(
+        (
+            Plan {
+                calls: 50_000,
+                kills: 20,
+            },
+            &[3, 7, 11, 15],
+        ),
+        (
+            Plan {
+                calls: 14_000,
+                kills: 4,
+            },
+            &[1],
+        ),
+    );
+    let gantry = calls_and_kills(&far, gantry, plan, |kill, progress, gantry| {
+        let fills = full_at.contains(&kill);
         progress.long.store(fills, Ordering::Relaxed);
         fills.then(|| {
             let ballast = disk.fill();

@@ -1,11 +1,11 @@
-//! Must show 6: 200,000 calls of 200 clients that all use the id 1, answered late, twice and in any
-//! order, and each answer reaches its own call. And fault S9's run of ten million answers, nearly all
-//! of them to nobody.
+//! Calls of 200 clients that all use the id 1, answered late, twice and in any order: each answer
+//! reaches its own call. And fault S9's run of answers that are nearly all to nobody. In the profile
+//! `proof` these are 200,000 calls and ten million answers.
 
 use std::collections::BTreeMap;
 use std::thread;
 
-use gantry_testkit::{Evilpeer, procs};
+use gantry_testkit::{Evilpeer, procs, proof};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -14,7 +14,6 @@ use super::client::{Client, Fate};
 use crate::harness::{Gantry, LONG};
 
 const CLIENTS: usize = 200;
-const CALLS_EACH: usize = 1000;
 
 /// The server whose answers straddle its timeout.
 const TARDY: &str = "tardy";
@@ -28,11 +27,11 @@ struct Tally {
 }
 
 /// Makes one client's calls; panics on the first answer that is not its own.
-fn client(gantry: &Gantry, number: usize) -> Tally {
+fn client(gantry: &Gantry, number: usize, calls: usize) -> Tally {
     let mut client = Client::new(gantry);
     let mut random = Random::new(number as u64 + 1);
     let mut tally = Tally::default();
-    for count in 0..CALLS_EACH {
+    for count in 0..calls {
         // A twentieth of the calls go to the server that is slow on purpose.
         let server = match random.below(20) {
             0 => TARDY,
@@ -67,13 +66,13 @@ fn client(gantry: &Gantry, number: usize) -> Tally {
 /// Answers to ids that were never asked, before each call's own; they carry its text, so that one
 /// which reached another call would be seen.
 const STRAYS: usize = 500;
-/// Clients of the run with strays, and how often each calls: 10,000,000 strays in all.
+/// Clients of the run with strays.
 const STRAY_CLIENTS: usize = 40;
-const STRAY_CALLS_EACH: usize = 500;
 
 // fault S9
 #[test]
-fn ten_million_answers_to_nobody_reach_nobody() {
+fn millions_of_answers_to_nobody_reach_nobody() {
+    let calls_each = proof::count(500, 50);
     let servers = ["ghosts", "more-ghosts"];
     let members = json!({"concurrency": 64, "calls": {"queue": 512, "timeout": "120s"}});
     let mut builder = Gantry::builder();
@@ -98,7 +97,7 @@ fn ten_million_answers_to_nobody_reach_nobody() {
             scope.spawn(move || {
                 let mut client = Client::new(gantry);
                 let tool = format!("{}__echo", servers[number % servers.len()]);
-                for count in 0..STRAY_CALLS_EACH {
+                for count in 0..calls_each {
                     let canary = format!("client {number} call {count}");
                     let fate = client.call(&tool, &format!(r#"{{"text":"{canary}"}}"#));
                     assert_eq!(
@@ -110,13 +109,13 @@ fn ten_million_answers_to_nobody_reach_nobody() {
             });
         }
     });
-    let calls = STRAY_CLIENTS * STRAY_CALLS_EACH;
+    let calls = STRAY_CLIENTS * calls_each;
     let answers = calls * (STRAYS + 2);
     eprintln!(
         "{answers} answers to {calls} calls in {:?}",
         begun.elapsed()
     );
-    assert!(answers >= 10_000_000);
+    assert!(answers >= proof::count(10_000_000, 1_000_000));
     // Each of them was counted, and none was kept.
     let each = (calls / servers.len()) as u64;
     for server in servers {
@@ -148,6 +147,7 @@ fn count(gantry: &Gantry, query: &str) -> u64 {
 // fault S9, fault S10
 #[test]
 fn no_answer_reaches_the_wrong_call() {
+    let calls_each = proof::count(1000, 100);
     let many = json!({"concurrency": 256, "calls": {"queue": 512, "timeout": "60s"}});
     let tardy = json!({
         "concurrency": 256,
@@ -167,7 +167,8 @@ fn no_answer_reaches_the_wrong_call() {
     let begun = Instant::now();
     let tallies: Vec<Tally> = thread::scope(|scope| {
         let gantry = &gantry;
-        let clients = (0..CLIENTS).map(|number| scope.spawn(move || client(gantry, number)));
+        let clients =
+            (0..CLIENTS).map(|number| scope.spawn(move || client(gantry, number, calls_each)));
         let clients: Vec<_> = clients.collect();
         clients
             .into_iter()
@@ -180,12 +181,12 @@ fn no_answer_reaches_the_wrong_call() {
         let sum = sums.entry(server).or_default();
         (sum.0, sum.1) = (sum.0 + answered, sum.1 + given_up);
     }
-    eprintln!("{} calls in {took:?}: {sums:?}", CLIENTS * CALLS_EACH);
+    eprintln!("{} calls in {took:?}: {sums:?}", CLIENTS * calls_each);
     let total: usize = sums
         .values()
         .map(|(answered, given_up)| answered + given_up)
         .sum();
-    assert_eq!(total, CLIENTS * CALLS_EACH);
+    assert_eq!(total, CLIENTS * calls_each);
     let (in_time, late) = sums[TARDY];
     assert!(
         in_time > 100 && late > 100,
@@ -218,5 +219,5 @@ fn no_answer_reaches_the_wrong_call() {
             "{server}"
         );
     }
-    assert_eq!(count(&gantry, ""), (CLIENTS * CALLS_EACH) as u64);
+    assert_eq!(count(&gantry, ""), (CLIENTS * calls_each) as u64);
 }

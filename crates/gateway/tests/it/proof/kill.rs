@@ -1,13 +1,13 @@
-//! Must show 4: kill -9 of the gateway, and one second later nothing that it started is left.
+//! kill -9 of the gateway, and one second later nothing that it started is left.
 //!
 //! Fifty servers, each a tree of five: a child, a grandchild in a session of its own, a daemon that
 //! left its parents by two forks, and one deaf to TERM and HUP. With each tree goes its init.
 
 use std::time::Duration;
 
-use gantry_testkit::Evilpeer;
 use gantry_testkit::procs::{self, Process};
 use gantry_testkit::wait::{Stopwatch, eventually};
+use gantry_testkit::{Evilpeer, proof};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -17,7 +17,6 @@ use crate::harness::{Builder, Gantry, LONG, NOBODY, Programs, needs_root};
 
 const SERVERS: usize = 50;
 const TREE: usize = 5;
-const ROUNDS: usize = 20;
 const SECOND: Duration = Duration::from_secs(1);
 /// How long fifty trees may take to come up on a busy machine.
 const UP: Duration = Duration::from_secs(60);
@@ -86,7 +85,8 @@ fn lives(process: &Process) -> bool {
 }
 
 /// Grows the forest and kills the gateway, again and again on one data folder.
-fn rounds(builder: Builder, marker: &str, rounds: usize) {
+fn rounds(builder: Builder, marker: &str) {
+    let rounds = proof::count(20, 2);
     let mut slowest = Duration::ZERO;
     let begun = Instant::now();
     let mut gantry = builder.start();
@@ -108,7 +108,7 @@ fn nothing_outlives_a_gateway_of_root() {
     needs_root();
     let marker = own_marker("kill-root");
     let programs = Programs::copied();
-    rounds(forest(&programs, &marker, SERVERS), &marker, ROUNDS);
+    rounds(forest(&programs, &marker, SERVERS), &marker);
 }
 
 // fault P3
@@ -117,11 +117,7 @@ fn nothing_outlives_a_gateway_of_an_unprivileged_user() {
     needs_root();
     let marker = own_marker("kill-nobody");
     let programs = Programs::copied();
-    rounds(
-        forest(&programs, &marker, SERVERS).user(NOBODY),
-        &marker,
-        ROUNDS,
-    );
+    rounds(forest(&programs, &marker, SERVERS).user(NOBODY), &marker);
 }
 
 // fault P3
@@ -130,11 +126,7 @@ fn nothing_outlives_a_gateway_without_namespaces_unless_the_init_is_killed_too()
     needs_root();
     let marker = own_marker("kill-denied");
     let programs = Programs::copied();
-    rounds(
-        forest(&programs, &marker, SERVERS).under(&DENIED),
-        &marker,
-        ROUNDS,
-    );
+    rounds(forest(&programs, &marker, SERVERS).under(&DENIED), &marker);
 }
 
 /// Returns what a server was promised under this name: state and detail.

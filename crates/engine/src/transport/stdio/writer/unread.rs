@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_kept_is_bounded() {
+    async fn unread_lines_that_are_remembered_are_bounded() {
         let mut unread = Unread::default();
         for call in 0..5000 {
             unread.written(1, &[(call, 1)]);
