@@ -1,8 +1,10 @@
 //! Keys and whom they speak for. A key is 256 random bits behind a prefix that tells its kind; only
 //! its SHA-256 is kept, looked up in memory and compared in constant time. `agents` has who they
-//! speak for.
+//! speak for. Each key has a [`KeyValidity`] that every caller of it carries: revocation and the
+//! removal of its agent end it here, expiry in `expiry`.
 
 mod agents;
+mod expiry;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,13 +12,13 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use gantry_model::caller::{Caller, KeyKind};
+use gantry_model::caller::{Caller, KeyEnd, KeyKind, KeyValidity};
 use gantry_model::grant::{Grant, GrantSet};
 use gantry_model::id::{AgentName, KeyId, ProjectName};
 use gantry_store::{AgentRow, GrantRow, KeyRow, Principal, Store};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, watch};
 
 use crate::clock::unix_ms;
 use crate::error::EngineError;
@@ -71,6 +73,8 @@ pub(crate) struct Access {
     store: Store,
     project: ProjectName,
     keys: ArcSwap<HashMap<[u8; 32], Entry>>,
+    /// Moves whenever keys are others than before, or one has ended.
+    changed: watch::Sender<u64>,
     /// One change at a time, from the store to the memory: an older picture never replaces a newer.
     changing: AsyncMutex<()>,
 }
@@ -94,6 +98,7 @@ impl Access {
             store,
             project,
             keys: ArcSwap::default(),
+            changed: watch::Sender::new(0),
             changing: AsyncMutex::new(()),
         };
         access.reload().await?;
@@ -104,17 +109,25 @@ impl Access {
     async fn reload(&self) -> Result<(), EngineError> {
         let grants = self.store.grants(&self.project).await?;
         let agents = self.store.agents(&self.project).await?;
+        let old = self.keys.load_full();
+        let validity_of = |row: &KeyRow| match old.get(&row.digest) {
+            // What runs with the key goes on, and must still hear of its end.
+            Some(entry) if entry.caller.key == row.id => entry.caller.validity.clone(),
+            _ => KeyValidity::default(),
+        };
         let mut keys = HashMap::new();
         for row in self.store.keys().await? {
             if row.project != self.project {
                 continue;
             }
+            let validity = validity_of(&row);
             let caller = Caller {
                 project: row.project,
                 kind: row.kind,
                 key: row.id,
                 grants: Arc::new(grants_of(row.kind, row.id, &row.agent, &grants, &agents)),
                 agent: row.agent,
+                validity,
             };
             keys.insert(
                 row.digest,
@@ -125,8 +138,22 @@ impl Access {
                 },
             );
         }
-        self.keys.store(Arc::new(keys));
+        self.replace(keys);
         Ok(())
+    }
+
+    /// Makes these the valid keys; what was started with one that is not among them ends.
+    fn replace(&self, keys: HashMap<[u8; 32], Entry>) {
+        let keys = Arc::new(keys);
+        let old = self.keys.swap(Arc::clone(&keys));
+        let gone = old.iter().filter(|(digest, entry)| {
+            let stays = keys.get(*digest);
+            stays.is_none_or(|stays| !stays.caller.validity.is_same(&entry.caller.validity))
+        });
+        for (_, entry) in gone {
+            entry.caller.validity.end(KeyEnd::Revoked);
+        }
+        self.changed.send_modify(|count| *count += 1);
     }
 
     /// Returns who a key speaks for; nobody for anything that is not a valid key.
@@ -136,6 +163,19 @@ impl Access {
         let entry = keys.get(&digest)?;
         let is_same = bool::from(entry.digest.ct_eq(&digest));
         (is_same && entry.is_valid()).then(|| entry.caller.clone())
+    }
+
+    /// Returns what a caller's key stands for now, with the grants of this moment; nobody if it ended.
+    pub(crate) fn current(&self, caller: &Caller) -> Option<Caller> {
+        let keys = self.keys.load();
+        let is_it = |entry: &&Entry| entry.caller.validity.is_same(&caller.validity);
+        let entry = keys.values().find(is_it)?;
+        entry.is_valid().then(|| entry.caller.clone())
+    }
+
+    /// Returns a counter that moves whenever keys have changed or ended.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
     }
 
     /// Makes a key, stores its digest, and returns the key itself, which is never shown again.
@@ -231,7 +271,7 @@ impl Access {
     fn forget(&self, goes: impl Fn(&Caller) -> bool) {
         let mut keys = HashMap::clone(&self.keys.load());
         keys.retain(|_, entry| !goes(&entry.caller));
-        self.keys.store(Arc::new(keys));
+        self.replace(keys);
     }
 
     /// Refuses a change that takes valid admin keys and leaves none: nobody could undo it.

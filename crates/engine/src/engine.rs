@@ -74,7 +74,7 @@ struct Inner {
     folder: DataFolder,
     store: Store,
     sandbox: Sandbox,
-    access: Access,
+    access: Arc<Access>,
     catalog: Arc<Catalog>,
     supervisor: Arc<Supervisor>,
     router: Router,
@@ -117,6 +117,7 @@ impl Engine {
         let newest = store.calls(&newest).await?.first().map(|row| row.id);
         let sandbox = probing.await.map_err(|_| EngineError::Stopping)??;
         let access = Access::load(store.clone(), config.project.clone()).await?;
+        let access = Arc::new(access);
         let folders = folder.inner("servers")?;
         // From here on tasks run; nothing below fails before `finish` can end them.
         let tracker = TaskTracker::new();
@@ -128,6 +129,7 @@ impl Engine {
                 .write(queue, store.clone(), stop_tasks.clone()),
         );
         tracker.spawn(audit.clone().run(stop_tasks.clone()));
+        tracker.spawn(Arc::clone(&access).watch_expiry(stop_tasks.clone()));
         let catalog = Arc::new(Catalog::new(config.expose, config.on_collision));
         let servers = Arc::new(Mutex::new(Vec::new()));
         let (kill_at, kill_at_receiver) = watch::channel(None);
@@ -269,6 +271,17 @@ impl Engine {
         self.inner.access.authenticate(key)
     }
 
+    /// Returns what a caller's key stands for now, with the grants of this moment; nobody if it was
+    /// revoked or has expired. Nothing is hashed.
+    pub fn current(&self, caller: &Caller) -> Option<Caller> {
+        self.inner.access.current(caller)
+    }
+
+    /// Returns a counter that moves whenever keys were made or changed, or one has ended.
+    pub fn key_changes(&self) -> watch::Receiver<u64> {
+        self.inner.access.changes()
+    }
+
     // ---- servers ----
 
     /// Returns all servers, in configuration order.
@@ -341,6 +354,9 @@ impl Engine {
                 error: CallError::Stopping,
             });
         }
+        if let Some(ended) = key_end(caller) {
+            return Err(ended);
+        }
         let _under_way = self.inner.requests.token();
         self.inner.router.request(caller, request).await
     }
@@ -358,6 +374,9 @@ impl Engine {
             error: CallError::Stopping,
         };
         self.admit().map_err(|_| stopping())?;
+        if let Some(ended) = key_end(caller) {
+            return Err(ended);
+        }
         let _under_way = self.inner.requests.token();
         self.inner.router.subscribe(caller, request, hearer).await
     }
@@ -492,6 +511,15 @@ impl Engine {
 
 /// How long tasks that have nothing left to do are waited for.
 const LAST_TASKS: Duration = Duration::from_secs(5);
+
+/// Refuses who came with a key that has ended since it was shown.
+fn key_end(caller: &Caller) -> Option<CallFailure> {
+    let end = caller.validity.end_reason()?;
+    Some(CallFailure {
+        call: None,
+        error: CallError::KeyEnded { end },
+    })
+}
 
 /// Upstream ids begin at a random number of this boot, exact in every JSON library.
 fn first_id() -> u64 {

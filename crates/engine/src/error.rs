@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gantry_model::caller::KeyEnd;
 use gantry_model::diagnose::{Diagnose, Fault};
 use gantry_model::grant::GrantError;
 use gantry_model::id::{AgentName, CallId, NameError, ServerName};
@@ -146,6 +147,12 @@ pub enum CallError {
     /// The caller took the call back.
     #[error("the call was cancelled")]
     Cancelled,
+    /// The caller's key was revoked or has expired, which ends what it has running.
+    #[error("{}", key_end_text(*end))]
+    KeyEnded {
+        /// How the key ended.
+        end: KeyEnd,
+    },
     /// The server does not read what it is sent.
     #[error("server `{server}` has stopped reading its input")]
     NotReading {
@@ -223,6 +230,13 @@ fn more_about(server: &ServerName) -> String {
     format!("`gantry status {server}` and `gantry logs {server}` say more")
 }
 
+fn key_end_text(end: KeyEnd) -> &'static str {
+    match end {
+        KeyEnd::Revoked => "the key was revoked",
+        KeyEnd::Expired => "the key has expired",
+    }
+}
+
 fn next_try_text(next_try: Option<Duration>) -> String {
     next_try.map_or(String::new(), |wait| {
         let seconds = wait.as_secs_f64();
@@ -251,6 +265,7 @@ impl Diagnose for CallError {
             Self::Remote { error, .. } => error.code(),
             Self::Timeout { .. } => "call.timeout",
             Self::Cancelled => "call.cancelled",
+            Self::KeyEnded { end } => end.code(),
             Self::NotReading { .. } => "server.not_reading",
             Self::Rpc { .. } => "server.error",
             Self::Protocol { .. } => "server.protocol",
@@ -279,7 +294,8 @@ impl Diagnose for CallError {
             | Self::Declined { .. }
             | Self::TooManyHeld { .. }
             | Self::TooMuchHeld { .. }
-            | Self::Cancelled => Fault::Client,
+            | Self::Cancelled
+            | Self::KeyEnded { .. } => Fault::Client,
             Self::Output { .. }
             | Self::Down { .. }
             | Self::Exited { .. }
@@ -336,6 +352,7 @@ impl Diagnose for CallError {
                 Some("answer or give up one of them first".into())
             }
             Self::Audit(error) => error.hint(),
+            Self::KeyEnded { .. } => Some("ask an administrator for a new key".into()),
             Self::Unanswered { .. }
             | Self::Declined { .. }
             | Self::UnknownItem { .. }

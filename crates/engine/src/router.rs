@@ -78,7 +78,12 @@ impl Router {
         if let Some(list) = ListKind::of(request.method)
             && is_from_memory(caller, &request)
         {
-            self.warm_up(caller, &request.scope).await;
+            let warming = async {
+                self.warm_up(caller, &request.scope).await;
+                Ok(())
+            };
+            let warmed = until_key_ends(caller, warming).await;
+            warmed.map_err(|error| CallFailure { call: None, error })?;
             let view = self.catalog.view(caller, &request.scope);
             let result = view.page(list);
             return Ok(Reply {
@@ -132,9 +137,11 @@ impl Router {
             }
         };
         ticket.on_drop(CallStatus::Cancelled, "call.cancelled");
+        ticket.made_with(&caller.validity);
         let counted = self.figures.begin(begun);
         let limit = Limit::of(begun, request.timeout);
-        let made = self.make(caller, request, method, &mut target, limit).await;
+        let making = self.make(caller, request, method, &mut target, limit);
+        let made = until_key_ends(caller, making).await;
         let redactor = target.redactor();
         let ended = made.map_err(|error| answer::hide(error, &redactor));
         let (status, code, error) = describe(&ended);
@@ -275,6 +282,19 @@ impl Router {
         if !cold.is_empty() {
             self.supervisor.warm(&cold, self.listing_wait).await;
         }
+    }
+}
+
+/// Does something for a caller, unless its key ends first: then it is dropped, which tells a server
+/// that was asked. fault U6
+async fn until_key_ends<T>(
+    caller: &Caller,
+    work: impl Future<Output = Result<T, CallError>>,
+) -> Result<T, CallError> {
+    tokio::select! {
+        biased; // Whose key is gone gets nothing, not even what has just come.
+        end = caller.validity.ended() => Err(CallError::KeyEnded { end }),
+        done = work => done,
     }
 }
 

@@ -136,6 +136,8 @@ impl Endpoint {
             seats: Arc::default(),
             tasks: TaskTracker::new(),
         };
+        let ending = sessions::follow_keys(Arc::downgrade(&sessions), gate.engine.key_changes());
+        desk.tasks.spawn(ending);
         Arc::new(Self {
             gate,
             sessions,

@@ -2,7 +2,11 @@
 //!
 //! Both are arguments from the edge to the audit row, never ambient.
 
+mod validity;
+
 use std::sync::Arc;
+
+pub use self::validity::{Ended, KeyEnd, KeyValidity};
 
 use crate::grant::GrantSet;
 use crate::id::{AgentName, KeyId, ProjectName};
@@ -29,6 +33,8 @@ pub struct Caller {
     pub kind: KeyKind,
     /// What the agent may use.
     pub grants: Arc<GrantSet>,
+    /// How long the key is valid: its end ends whatever was started with it.
+    pub validity: KeyValidity,
 }
 
 /// What a call belongs to in the caller's world; recorded, and passed on upstream in `_meta`.

@@ -1,5 +1,6 @@
 //! The open end of a recorded call: whatever happens to its holder, an outcome is written.
 
+use gantry_model::caller::KeyValidity;
 use gantry_model::id::CallId;
 use gantry_model::secret::Redactor;
 use gantry_store::CallStatus;
@@ -19,6 +20,8 @@ pub(crate) struct Ticket {
     begun: Instant,
     status: CallStatus,
     code: &'static str,
+    /// The validity of the key that made the call: if it is over, that is what ended the call.
+    key: Option<KeyValidity>,
     open: bool,
 }
 
@@ -31,6 +34,7 @@ impl Ticket {
             begun,
             status,
             code,
+            key: None,
             open: true,
         }
     }
@@ -45,6 +49,11 @@ impl Ticket {
     pub(crate) fn on_drop(&mut self, status: CallStatus, code: &'static str) {
         self.status = status;
         self.code = code;
+    }
+
+    /// Names the key that the call was made with.
+    pub(crate) fn made_with(&mut self, key: &KeyValidity) {
+        self.key = Some(key.clone());
     }
 
     /// Records how the call ended; the reply may be sent afterwards.
@@ -69,7 +78,10 @@ impl Drop for Ticket {
         }
         let (status, code) = match std::thread::panicking() {
             true => (CallStatus::Error, "gateway.panic"), // fault P12
-            false => (self.status, self.code),
+            false => match self.key.as_ref().and_then(KeyValidity::end_reason) {
+                Some(end) if self.status == CallStatus::Cancelled => (self.status, end.code()),
+                Some(_) | None => (self.status, self.code),
+            },
         };
         let outcome = Outcome {
             status,

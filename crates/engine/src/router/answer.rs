@@ -153,6 +153,7 @@ pub(super) fn hide(mut error: CallError, redactor: &Redactor) -> CallError {
         | CallError::TooManyHeld { .. }
         | CallError::TooMuchHeld { .. }
         | CallError::Cancelled
+        | CallError::KeyEnded { .. }
         | CallError::NotReading { .. }
         | CallError::ResponseTooLarge { .. }
         | CallError::Audit(_)

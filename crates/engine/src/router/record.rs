@@ -61,7 +61,7 @@ pub(super) fn failed(error: &CallError) -> (CallStatus, Option<String>, Option<S
         CallError::Timeout { .. } | CallError::Unanswered { .. }
     ) {
         CallStatus::Timeout
-    } else if matches!(error, CallError::Cancelled) {
+    } else if matches!(error, CallError::Cancelled | CallError::KeyEnded { .. }) {
         CallStatus::Cancelled
     } else if is_refusal(error) {
         CallStatus::Refused

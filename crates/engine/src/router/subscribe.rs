@@ -12,7 +12,7 @@ use super::answer;
 use super::limit::Limit;
 use super::record::{failed, intent};
 use super::target::{Place, Target};
-use super::{Router, admitted};
+use super::{Router, admitted, until_key_ends};
 use crate::audit::Outcome;
 use crate::catalog::Resolution;
 use crate::clock::unix_ms;
@@ -58,8 +58,10 @@ impl Router {
             error: CallError::Audit(error),
         })?;
         ticket.on_drop(CallStatus::Cancelled, "call.cancelled");
+        ticket.made_with(&caller.validity);
         let counted = self.figures.begin(begun);
-        let joined = self.join((caller, &request), &target, hearer, begun).await;
+        let joining = self.join((caller, &request), &target, hearer, begun);
+        let joined = until_key_ends(caller, joining).await;
         let redactor = target.redactor();
         let joined = joined.map_err(|error| answer::hide(error, &redactor));
         let (status, code, error) = match &joined {

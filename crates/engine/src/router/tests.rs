@@ -25,6 +25,7 @@ fn caller(kind: KeyKind, grants: &[(&str, &str)]) -> Caller {
         key: KeyId::from_random(1),
         kind,
         grants: Arc::new(GrantSet::new(grants.iter().map(grant).collect())),
+        validity: Default::default(),
     }
 }
 

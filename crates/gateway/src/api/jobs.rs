@@ -235,6 +235,7 @@ mod tests {
             key: KeyId::from_random(key),
             kind,
             grants: Arc::new(GrantSet::everything()),
+            validity: Default::default(),
         }
     }
 

@@ -1,8 +1,8 @@
 //! One client's connection: serves requests one after the other, and ends it when the client dawdles.
 //!
 //! A request's head must be there 10 s after its first byte, an answer must be read within 30 s, and a
-//! connection may be idle for two minutes (faults A1, A2). Knows nothing of what is served.
-//! Entry point: `run`.
+//! connection may be idle for two minutes (faults A1, A2). A request whose key ends has half a second
+//! left, whatever it does (fault U6). Knows nothing of what is served. Entry point: `run`.
 
 use std::future::poll_fn;
 use std::io;
@@ -17,6 +17,7 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
+use gantry_model::caller::Ended;
 use http::{Request, Response};
 use http_body::Frame;
 use hyper::body::Incoming;
@@ -24,10 +25,11 @@ use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::again::Again;
+use crate::http::auth::Admission;
 use crate::http::{Answering, Service};
 
 /// How long a client may take.
@@ -57,6 +59,9 @@ const HEADERS: usize = 64;
 /// The most bytes of a request's head.
 const HEAD_BYTES: usize = 64 << 10;
 
+/// What a request has left when its key ends: time to say so, or to answer who revoked its own key.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
 /// Serves a connection until either side ends it; `stop` lets the request in flight finish.
 pub(super) async fn run(
     stream: TcpStream,
@@ -70,10 +75,12 @@ pub(super) async fn run(
         stream,
         watch: Arc::clone(&watch),
     });
+    let admission = Admission::default();
     let counted = Counted {
         service,
         from,
         watch: Arc::clone(&watch),
+        admission: admission.clone(),
     };
     let mut builder = http1::Builder::new();
     builder
@@ -85,6 +92,7 @@ pub(super) async fn run(
     let mut stopped = pin!(stop.cancelled().fuse());
     let mut deadline = Deadline::new(patience);
     let mut alarm = pin!(sleep_until(deadline.at));
+    let mut key = KeyWatch::default();
 
     let again = Again::new();
     let mut serve = |context: &mut Context<'_>| {
@@ -93,6 +101,10 @@ pub(super) async fn run(
         }
         if let Poll::Ready(ended) = connection.as_mut().poll(context) {
             return Poll::Ready(ended);
+        }
+        if watch.phase() == BUSY && key.has_ended(&admission, context) {
+            tracing::debug!("connection is closed: the key of its request has ended");
+            return Poll::Ready(Ok(()));
         }
         if deadline.observe(&watch) {
             alarm.as_mut().reset(deadline.at);
@@ -109,6 +121,39 @@ pub(super) async fn run(
         Poll::Pending
     };
     poll_fn(|context| again.poll(context, &mut serve)).await
+}
+
+/// Watches the key of the request at hand.
+#[derive(Default)]
+struct KeyWatch {
+    /// Since which version of the admission, and the wait for the end of its key.
+    ended: Option<(u64, Ended)>,
+    last_words: Option<Pin<Box<Sleep>>>,
+}
+
+impl KeyWatch {
+    /// Tells whether the key has ended, and its request's last moment too.
+    fn has_ended(&mut self, admission: &Admission, context: &mut Context<'_>) -> bool {
+        let Some(version) = admission.current() else {
+            self.last_words = None;
+            return false;
+        };
+        if self.ended.as_ref().is_none_or(|(of, _)| *of != version) {
+            let caller = admission.caller();
+            self.ended = caller.map(|caller| (version, caller.validity.ended()));
+            self.last_words = None;
+        }
+        let Some((_, ended)) = &mut self.ended else {
+            return false;
+        };
+        if Pin::new(ended).poll(context).is_pending() {
+            return false;
+        }
+        let rest = self
+            .last_words
+            .get_or_insert_with(|| Box::pin(sleep(LAST_WORDS)));
+        rest.as_mut().poll(context).is_ready()
+    }
 }
 
 /// What the connection is doing, told by its parts while they are polled.
@@ -238,6 +283,7 @@ struct Counted {
     service: Service,
     from: SocketAddr,
     watch: Arc<Watch>,
+    admission: Admission,
 }
 
 impl hyper::service::Service<Request<Incoming>> for Counted {
@@ -248,6 +294,8 @@ impl hyper::service::Service<Request<Incoming>> for Counted {
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(ConnectInfo(self.from));
+        self.admission.reset();
+        request.extensions_mut().insert(self.admission.clone());
         self.watch.enter(BUSY);
         self.watch.served.fetch_add(1, Ordering::Relaxed);
         let watch = Arc::clone(&self.watch);

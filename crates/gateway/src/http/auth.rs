@@ -3,10 +3,15 @@
 //! Every way to fail is a denial; there is no branch that lets a request through without a key. A
 //! key that is right is never held up by others' wrong ones; wrong ones are counted, per address
 //! too, and beyond a bound answered 429. The first of an address and window is an event and a row of
-//! the audit, and so is every tenfold more. Entry points: the methods of [`Gate`].
+//! the audit, and so is every tenfold more.
+//!
+//! Whoever is let in is entered into the [`Admission`] of its connection, so that what a key has
+//! running ends with the key on every route, without the route's doing. Entry points: the methods of
+//! [`Gate`].
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -58,7 +63,12 @@ impl Gate {
         #[cfg(test)]
         super::tests::judge(key);
         match self.engine.authenticate(key) {
-            Some(caller) => Ok(caller),
+            Some(caller) => {
+                if let Some(admission) = parts.extensions.get::<Admission>() {
+                    admission.enter(&caller);
+                }
+                Ok(caller)
+            }
             None => {
                 self.engine.count_wrong_key();
                 let (problem, news) = self.attempts.refuse(peer(parts));
@@ -92,8 +102,56 @@ impl Gate {
     }
 }
 
+/// Who the request of a connection was let in as. One per connection, since its requests come one
+/// after the other.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Admission(Arc<Admitted>);
+
+#[derive(Debug, Default)]
+struct Admitted {
+    /// The request at hand has been let in.
+    is_current: AtomicBool,
+    /// Moves when somebody else was let in than before.
+    version: AtomicU64,
+    caller: Mutex<Option<Caller>>,
+}
+
+impl Admission {
+    /// Begins with a request of which nothing is known yet.
+    pub(crate) fn reset(&self) {
+        self.0.is_current.store(false, Ordering::Relaxed);
+    }
+
+    fn enter(&self, caller: &Caller) {
+        let mut known = self.lock();
+        let is_known = |known: &Caller| known.validity.is_same(&caller.validity);
+        if !known.as_ref().is_some_and(is_known) {
+            *known = Some(caller.clone());
+            self.0.version.fetch_add(1, Ordering::Relaxed);
+        }
+        self.0.is_current.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns who was let in for the request at hand.
+    pub(crate) fn caller(&self) -> Option<Caller> {
+        let caller = || self.lock().clone();
+        self.0.is_current.load(Ordering::Relaxed).then(caller)?
+    }
+
+    /// Tells whether somebody was let in for the request at hand, and since which version of it.
+    pub(crate) fn current(&self) -> Option<u64> {
+        let version = || self.0.version.load(Ordering::Relaxed);
+        self.0.is_current.load(Ordering::Relaxed).then(version)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Caller>> {
+        self.0.caller.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 const CHALLENGE: &str = "Bearer realm=\"gantry\"";
-const CHALLENGE_WRONG: &str = "Bearer realm=\"gantry\", error=\"invalid_token\"";
+/// Asks for another key than the one that was sent.
+pub(crate) const CHALLENGE_WRONG: &str = "Bearer realm=\"gantry\", error=\"invalid_token\"";
 
 fn unauthorized(code: &'static str, detail: &'static str) -> Problem {
     Problem::new(StatusCode::UNAUTHORIZED, code)

@@ -218,9 +218,17 @@ async fn keep(
     (held, number): (Weak<Held>, u64),
 ) {
     let mut has_ended = false;
+    let mut revoked = under_way.call.validity.ended();
+    let forget = || {
+        if let Some(held) = held.upgrade() {
+            held.lock().remove(&number);
+        }
+    };
     loop {
         tokio::select! {
-            biased; // Who wants it, then what becomes of it, then the time.
+            biased; // Its key, then who wants it, then what becomes of it, then the time.
+            // Nobody can come back for it: it is taken back with its key. fault U6
+            _ = &mut revoked => return forget(),
             wanted = &mut wanted => {
                 if let Ok(back) = wanted {
                     // Whoever wanted it may be gone: then it is taken back.
@@ -232,12 +240,7 @@ async fn keep(
                 has_ended = true;
                 under_way.work = Box::pin(std::future::ready(outcome));
             }
-            () = sleep_until(until) => {
-                if let Some(held) = held.upgrade() {
-                    held.lock().remove(&number);
-                }
-                return;
-            }
+            () = sleep_until(until) => return forget(),
         }
     }
 }

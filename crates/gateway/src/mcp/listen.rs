@@ -17,6 +17,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
 use gantry_engine::{Capabilities, Engine, ListMarks, Scope, Subscription};
+use gantry_model::caller::{Caller, Ended};
 use gantry_model::era::meta::SUBSCRIPTION_ID;
 use gantry_model::id::KeyId;
 use gantry_model::jsonrpc::{self, Edit, OwnedRequestId, Raw, RawBuf, Request};
@@ -28,12 +29,11 @@ use super::ring::{List, News, Ring};
 use super::sessions::{Listening, Session};
 use super::stream::{KEEP_ALIVE, event_stream, marked, notification};
 use super::{Endpoint, Visit};
-use crate::http::auth::bearer;
 use crate::http::error::Problem;
 
 /// Streams of one key in the stateless era.
 const PER_KEY: usize = 64;
-/// How often a stream looks whether it may go on.
+/// How often a stream looks whether the gateway stops, and whether it was quiet for long.
 pub(super) const LOOK: Duration = Duration::from_millis(500);
 /// The least time between two changes that are told.
 const APART: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ impl Endpoint {
         })?;
         let has = self.engine().capabilities(&visit.caller, &visit.scope);
         let ring = Arc::clone(&session.ring);
-        let mut ear = self.ear(visit, Wanted::of(&has), Place::Session(listening), ring)?;
+        let mut ear = self.ear(visit, Wanted::of(&has), Place::Session(listening), ring);
         let heard = visit.parts.headers.get("last-event-id");
         let heard = heard.and_then(|id| id.to_str().ok()?.parse().ok());
         ear.position = ear.ring.begin(heard);
@@ -81,19 +81,12 @@ impl Endpoint {
         let subscribed = self.subscribe_all(visit, request, asked, &ring).await?;
         let (uris, kept): (Vec<_>, _) = subscribed.into_iter().unzip();
         let place = Place::Request(request.id.to_owned(), seat, kept);
-        let mut ear = self.ear(visit, wanted, place, ring)?;
+        let mut ear = self.ear(visit, wanted, place, ring);
         ear.acknowledge(&uris);
         Ok(ear.into_response())
     }
 
-    fn ear(
-        &self,
-        visit: &Visit,
-        wanted: Wanted,
-        place: Place,
-        ring: Arc<Ring>,
-    ) -> Result<Ear, Problem> {
-        let key = bearer(&visit.parts.headers, visit.parts.uri.query())?;
+    fn ear(&self, visit: &Visit, wanted: Wanted, place: Place, ring: Arc<Ring>) -> Ear {
         let engine = self.engine();
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -101,13 +94,14 @@ impl Endpoint {
         // Looked at after the count: what changes meanwhile is looked for again.
         let mut changes = engine.changes();
         changes.mark_unchanged();
-        let caller = engine.authenticate(key);
+        let caller = engine.current(&visit.caller);
         let caller = caller.unwrap_or_else(|| visit.caller.clone());
         let seen = engine.list_marks(&caller, &visit.scope);
         let now = Instant::now();
-        Ok(Ear {
+        Ear {
             engine: engine.clone(),
-            key: key.into(),
+            key_end: caller.validity.ended(),
+            caller,
             scope: visit.scope.clone(),
             changes,
             seen,
@@ -121,7 +115,7 @@ impl Endpoint {
             is_due: false,
             heard: now,
             waiting: VecDeque::new(),
-        })
+        }
     }
 }
 
@@ -186,7 +180,9 @@ impl Place {
 /// One open stream.
 struct Ear {
     engine: Engine,
-    key: Box<str>,
+    /// Who listens; what it may use is asked for again before each word.
+    caller: Caller,
+    key_end: Ended,
     scope: Scope,
     changes: watch::Receiver<u64>,
     /// What the lists were when they were last looked at.
@@ -241,8 +237,9 @@ impl Ear {
                 }
                 () = self.ring.wait() => {}
                 () = self.place.end() => return None,
+                _ = &mut self.key_end => return None,
                 _ = self.look.tick() => {
-                    if self.is_over() {
+                    if self.engine.is_draining() {
                         return None;
                     }
                     if self.heard.elapsed() >= KEEP_ALIVE {
@@ -258,7 +255,7 @@ impl Ear {
         self.changes.mark_unchanged();
         self.looked = Instant::now();
         // Whose key is gone hears nothing more; the stream ends by itself.
-        if let Some(caller) = self.engine.authenticate(&self.key) {
+        if let Some(caller) = self.engine.current(&self.caller) {
             let now = self.engine.list_marks(&caller, &self.scope);
             self.ring.tell_changes(&self.seen, &now);
             self.seen = now;
@@ -273,7 +270,7 @@ impl Ear {
                 self.wanted.has(list).then(told)
             }
             News::Updated(uri) => {
-                let caller = self.engine.authenticate(&self.key);
+                let caller = self.engine.current(&self.caller);
                 let may =
                     caller.is_some_and(|caller| self.engine.may_read(&caller, &self.scope, &uri));
                 let uri = RawBuf::string(&uri);
@@ -291,10 +288,6 @@ impl Ear {
         };
         let event = marked(&fields, method, params.text());
         self.waiting.push_back(event);
-    }
-
-    fn is_over(&self) -> bool {
-        self.engine.authenticate(&self.key).is_none() || self.engine.is_draining()
     }
 
     fn acknowledge(&mut self, uris: &[String]) {

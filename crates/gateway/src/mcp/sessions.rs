@@ -1,22 +1,24 @@
 //! The sessions of protocol generations that have them, sealed to the key that opened them.
 //!
 //! Bounded: so many in all, so many per key (its least used one then ends), and none that was idle
-//! for an hour; what one listened to ends with it, outside of the table's lock. A session id under
-//! another key is as unknown as one that never was (fault T4). Never held across an await. Entry
-//! points: [`Sessions::open`] and [`Sessions::find`].
+//! for an hour, nor longer than its key is valid; what one listened to ends with it, outside of the
+//! table's lock. A session id under another key is as unknown as one that never was (fault T4). Never
+//! held across an await. Entry points: [`Sessions::open`] and [`Sessions::find`].
 
 use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use gantry_engine::Scope;
+use gantry_model::caller::KeyValidity;
 use gantry_model::era::ProtocolVersion;
 use gantry_model::id::KeyId;
 use gantry_model::mcp::{ClientCan, LogLevel};
 use http::{HeaderValue, StatusCode};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -85,6 +87,8 @@ pub(super) struct Session {
     pub(super) id: SessionId,
     /// The key that opened it.
     pub(super) key: KeyId,
+    /// The validity of that key.
+    validity: KeyValidity,
     /// The endpoint it was opened at.
     pub(super) scope: Scope,
     /// The protocol version that was agreed on.
@@ -163,7 +167,7 @@ impl Sessions {
     /// Opens a session.
     pub(super) fn open(
         &self,
-        key: KeyId,
+        (key, validity): (KeyId, &KeyValidity),
         scope: Scope,
         (version, can): (ProtocolVersion, ClientCan),
     ) -> Result<Arc<Session>, Problem> {
@@ -172,6 +176,7 @@ impl Sessions {
         let session = Arc::new(Session {
             id,
             key,
+            validity: validity.clone(),
             scope,
             version,
             ring: Arc::default(),
@@ -214,6 +219,16 @@ impl Sessions {
             );
         }
         Ok(session)
+    }
+
+    /// Ends the sessions of keys that have ended. fault U6
+    fn end_with_keys(&self) {
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let gone = |session: &Session| session.validity.end_reason().is_some();
+        let gone = table.extract_if(|_, session| gone(session));
+        let gone: Vec<_> = gone.map(|(_, session)| session).collect();
+        drop(table);
+        gone.iter().for_each(|session| end(session));
     }
 
     /// Tells, once in a while, that idle sessions are to be looked for.
@@ -275,6 +290,16 @@ impl Sessions {
     }
 }
 
+/// Ends sessions with their keys, for as long as there are any to be.
+pub(super) async fn follow_keys(sessions: Weak<Sessions>, mut changes: watch::Receiver<u64>) {
+    while changes.changed().await.is_ok() {
+        let Some(sessions) = sessions.upgrade() else {
+            return;
+        };
+        sessions.end_with_keys();
+    }
+}
+
 fn is_idle(session: &Session, now_ms: u64) -> bool {
     let listens = session.listening.load(Ordering::Relaxed);
     !listens && now_ms.saturating_sub(session.seen_ms.load(Ordering::Relaxed)) > ms(IDLE)
@@ -305,7 +330,7 @@ mod tests {
     fn open(sessions: &Sessions, n: u128) -> Arc<Session> {
         sessions
             .open(
-                key(n),
+                (key(n), &KeyValidity::default()),
                 Scope::All,
                 (ProtocolVersion::V2025_11_25, ClientCan::NOTHING),
             )
@@ -325,6 +350,19 @@ mod tests {
         sessions.close(&session);
         assert!(session.is_ended());
         assert!(sessions.find(session.id, key(1), &Scope::All).is_none());
+    }
+
+    // fault U6
+    #[tokio::test]
+    async fn a_session_ends_with_its_key() {
+        let sessions = Sessions::default();
+        let (kept, validity) = (open(&sessions, 1), KeyValidity::default());
+        let agreed = (ProtocolVersion::V2025_11_25, ClientCan::NOTHING);
+        let session = sessions.open((key(1), &validity), Scope::All, agreed);
+        validity.end(gantry_model::caller::KeyEnd::Revoked);
+        sessions.end_with_keys();
+        assert!(session.unwrap().is_ended() && !kept.is_ended());
+        assert_eq!(sessions.table.read().unwrap().len(), 1);
     }
 
     #[tokio::test(start_paused = true)]

@@ -18,6 +18,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use gantry_engine::Scope;
+use gantry_model::caller::Ended;
 use gantry_model::id::KeyId;
 use gantry_model::jsonrpc::{self, Limits, Message, OwnedRequestId, WireError};
 use http::header::{ACCEPT, CONTENT_TYPE};
@@ -31,7 +32,6 @@ use super::listen::{LOOK, Seat};
 use super::sessions::{Session, SessionId};
 use super::stream::{KEEP_ALIVE, event, event_stream};
 use super::{Endpoint, SESSION_HEADER, Visit, unknown_server, wrong_method};
-use crate::http::auth::bearer;
 use crate::http::error::Problem;
 use crate::http::limits::{Room, read_body, unread};
 use crate::http::media::Accepts;
@@ -143,7 +143,6 @@ impl Endpoint {
                 .with_detail("this answer is `text/event-stream`, which Accept does not allow"));
         }
         let seat = self.listeners.seat(visit.caller.key)?;
-        let key = bearer(&visit.parts.headers, visit.parts.uri.query())?;
         let name = SessionId::random()?;
         let (events, waiting) = mpsc::channel(WAITING);
         let line = Arc::new(Line {
@@ -162,7 +161,7 @@ impl Endpoint {
             endpoint: Arc::clone(self),
             name,
             line,
-            key: key.into(),
+            key_end: visit.caller.validity.ended(),
             waiting,
             first: Some(format!("event: endpoint\ndata: /messages?session={name}\n\n").into()),
             look,
@@ -309,7 +308,7 @@ struct Outlet {
     endpoint: Arc<Endpoint>,
     name: SessionId,
     line: Arc<Line>,
-    key: Box<str>,
+    key_end: Ended,
     waiting: mpsc::Receiver<Bytes>,
     first: Option<Bytes>,
     look: Interval,
@@ -327,9 +326,9 @@ impl Outlet {
             tokio::select! {
                 event = self.waiting.recv() => return event,
                 () = self.line.ended.cancelled() => return None,
+                _ = &mut self.key_end => return None,
                 _ = self.look.tick() => {
-                    let engine = self.endpoint.engine();
-                    if engine.authenticate(&self.key).is_none() || engine.is_draining() {
+                    if self.endpoint.engine().is_draining() {
                         return None;
                     }
                     if self.heard.elapsed() >= KEEP_ALIVE {

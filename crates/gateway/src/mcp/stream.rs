@@ -14,7 +14,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use gantry_engine::{Ask, AskAnswer, Client, Engine, Word};
+use gantry_engine::{Ask, AskAnswer, Client, Word};
 use gantry_model::era::Era;
 use gantry_model::era::meta::{Identity, PROGRESS_TOKEN};
 use gantry_model::jsonrpc::{Raw, RequestId};
@@ -29,12 +29,10 @@ use super::asks::{Asks, Entered};
 use super::forward::{Asked, Outcome};
 use super::held::Held;
 use super::inflight::Owner;
-use super::listen::LOOK;
 use super::seats::Seats;
 use super::sessions::{Session, SessionId, Sessions};
 use super::turn::{Called, Token, Turn, UnderWay};
 use super::{Endpoint, Visit};
-use crate::http::auth::bearer;
 use crate::http::context;
 use crate::http::error::Problem;
 use crate::http::limits::Room;
@@ -84,17 +82,13 @@ impl Endpoint {
         };
         let call = Arc::new(Called::of(asked, visit));
         let (endpoint, caller) = (Arc::clone(self), visit.caller.clone());
-        let key: Box<str> = bearer(&visit.parts.headers, visit.parts.uri.query())?.into();
         let called = Arc::clone(&call);
         let work = Box::pin(async move {
             let asked = called.asked();
             let who = (&caller, called.scope.clone());
             let work = asked.forward(&endpoint, who, context, Some(client));
-            tokio::select! {
-                // Its own place, since the task that may run it must not die of it.
-                outcome = unpanicked(work) => outcome.unwrap_or_else(Outcome::Problem),
-                () = revoked(endpoint.engine(), &key) => Outcome::TakenBack,
-            }
+            // Its own place, since the task that may run it must not die of it.
+            unpanicked(work).await.unwrap_or_else(Outcome::Problem)
         });
         let under_way = UnderWay {
             call,
@@ -108,16 +102,6 @@ impl Endpoint {
             token: Token::First,
         };
         Ok(self.desk.attend(under_way, turn, accepts).await)
-    }
-}
-
-/// Waits until a key is taken back: what it began ends with it. fault U6
-async fn revoked(engine: &Engine, key: &str) {
-    loop {
-        sleep(LOOK).await;
-        if engine.authenticate(key).is_none() {
-            return;
-        }
     }
 }
 

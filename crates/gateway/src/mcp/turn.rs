@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gantry_engine::{Ask, AskAnswer, Scope, Word};
+use gantry_model::caller::KeyValidity;
 use gantry_model::era::Era;
 use gantry_model::era::meta::Identity;
 use gantry_model::id::{AgentName, KeyId};
@@ -69,6 +70,8 @@ pub(super) struct Called {
     pub(super) can: ClientCan,
     level: Option<LogLevel>,
     pub(super) key: KeyId,
+    /// The validity of that key; the call ends with it.
+    pub(super) validity: KeyValidity,
     pub(super) agent: AgentName,
     pub(super) scope: Scope,
 }
@@ -84,6 +87,7 @@ impl Called {
             can: asked.can,
             level: asked.level,
             key: visit.caller.key,
+            validity: visit.caller.validity.clone(),
             agent: visit.caller.agent.clone(),
             scope: visit.scope.clone(),
         }
@@ -114,6 +118,7 @@ impl Called {
             can: ClientCan::NOTHING,
             level: None,
             key: KeyId::from_random(1),
+            validity: KeyValidity::default(),
             agent: "a".parse().expect("a name"),
             scope: Scope::All,
         }

@@ -1,9 +1,10 @@
-//! Faults U1–U5, U8 and T4: who may come in, by which key, at which address.
+//! Faults U1–U6, U8 and T4: who may come in, by which key, at which address.
 //!
 //! Every way to fail is a denial; the routes and who may use them stand in one table.
 
 mod keys;
 mod locked;
+mod revoked;
 mod routes;
 mod sealed;
 mod targets;

@@ -18,6 +18,7 @@
 //! | the client declined what the server asked | 422 | 200 | -31422 |
 //! | too many calls wait for their client | 429 | 429 | -31429 |
 //! | cancelled | 499 | no answer | -31499 |
+//! | the key was revoked or has expired | 401 | 401 | -31401 |
 //! | the server's own error | 404 (-32601, -32002), 400 (-32602), 502 | 200 | as the server said |
 //! | audit unavailable, stopping | 503 | 503 | -31503 |
 //! | panic | 500 | 500 | -32603 |
@@ -38,6 +39,7 @@ use http::StatusCode;
 use serde_json::value::RawValue;
 
 use super::{Carrier, FieldIssue, Problem, RpcError};
+use crate::http::auth::CHALLENGE_WRONG;
 
 /// The code of a server's own JSON-RPC error, which travels on as it is.
 pub(super) const SERVER_ERROR: &str = "server.error";
@@ -89,6 +91,7 @@ impl From<CallFailure> for Problem {
                 ..
             } => problem.with_retry_after(retry_after),
             CallError::Stopping => problem.with_retry_after(Duration::from_secs(5)),
+            CallError::KeyEnded { .. } => problem.with_challenge(CHALLENGE_WRONG),
             CallError::UnknownServer { .. }
             | CallError::Unbound { .. }
             | CallError::Down { next_try: None, .. }
@@ -116,6 +119,7 @@ fn place(error: &CallError) -> (StatusCode, Carrier) {
         | CallError::UnknownMethod { .. } => (StatusCode::NOT_FOUND, Carrier::Answer),
         CallError::UnknownServer { .. } => (StatusCode::NOT_FOUND, Carrier::Status),
         CallError::Unbound { .. } => (StatusCode::FORBIDDEN, Carrier::Status),
+        CallError::KeyEnded { .. } => (StatusCode::UNAUTHORIZED, Carrier::Status),
         CallError::Arguments { .. } => (StatusCode::UNPROCESSABLE_ENTITY, Carrier::ToolResult),
         CallError::BadParams { .. } => (StatusCode::BAD_REQUEST, Carrier::Answer),
         CallError::Busy { .. } => (StatusCode::TOO_MANY_REQUESTS, Carrier::Status),

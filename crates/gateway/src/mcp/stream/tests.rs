@@ -141,7 +141,8 @@ async fn a_session_that_ends_leaves_no_question_open() {
     let open = || {
         let told = (ProtocolVersion::V2025_11_25, ClientCan::NOTHING);
         let key = KeyId::from_random(1);
-        desk.sessions.open(key, Scope::All, told).unwrap()
+        let who = (key, &gantry_model::caller::KeyValidity::default());
+        desk.sessions.open(who, Scope::All, told).unwrap()
     };
     let session = open();
     // In the second round the session has ended before its client is asked.
