@@ -195,7 +195,8 @@ impl<'a> Trip<'a> {
         let params = self.params(road.version, id, again);
         let line = OneLine::request(id, self.request.method, Some(Payload::Edit(&params)));
         let head = link.has_heads().then(|| self.target.head(&self.request));
-        let line = Addressed { line, head };
+        let method = self.method;
+        let line = Addressed { line, head, method };
         let (asks, served) = match &road.way {
             Way::Own(lease) => {
                 let (tx, asked) = mpsc::channel(ASKS);

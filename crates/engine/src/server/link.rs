@@ -16,7 +16,7 @@ use std::time::Duration;
 use gantry_model::era::ProtocolVersion;
 use gantry_model::id::AgentName;
 use gantry_model::jsonrpc::{Limits, OneLine, Payload, RawBuf};
-use gantry_model::mcp::LogLevel;
+use gantry_model::mcp::{LogLevel, Method};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -118,11 +118,17 @@ pub(crate) enum Refusal {
 pub(crate) struct Addressed {
     pub(crate) line: OneLine,
     pub(crate) head: Option<Box<Head>>,
+    /// Its method, if it is one of MCP's.
+    pub(crate) method: Option<Method>,
 }
 
 impl From<OneLine> for Addressed {
     fn from(line: OneLine) -> Self {
-        Self { line, head: None }
+        Self {
+            line,
+            head: None,
+            method: None,
+        }
     }
 }
 
@@ -217,11 +223,12 @@ impl Link {
         line: impl Into<Addressed>,
         voice: Option<Voice>,
     ) -> Result<InFlight, Refusal> {
-        let Addressed { line, head } = line.into();
+        let Addressed { line, head, method } = line.into();
         let call = Outgoing {
             id,
             line: line.into_bytes(),
             head,
+            method,
         };
         let admitted = self.silence.admit().map_err(Refusal::Silent)?;
         let (entered, answer) = self.pending.enter(agent, call, voice);
@@ -274,7 +281,6 @@ impl Link {
 
     /// Writes the calls that freed lanes let through.
     fn write_next(&self, mut next: Option<Outgoing>) {
-        let mut lost = Vec::new();
         while let Some(call) = next {
             let id = call.id;
             if self.pending.before_writing(id) == Caller::HasLeft {
@@ -292,22 +298,19 @@ impl Link {
                 }
                 Err(error) => {
                     let finished = self.pending.finish(id, Answer::Failed(unsent(error)));
-                    lost.extend(finished.lost);
                     finished.next
                 }
             };
         }
-        self.end_lost(&lost);
     }
 
     /// Ends a call with what came for it; counts what nobody waited for.
     fn finish(&self, id: u64, answer: Answer) {
-        let Finished { waited, next, lost } = self.pending.finish(id, answer);
+        let Finished { waited, next } = self.pending.finish(id, answer);
         self.write_next(next);
         if !waited {
             self.counters.late.fetch_add(1, Ordering::Relaxed);
         }
-        self.end_lost(&lost);
     }
 
     /// Asks the server something of our own, past the lanes; bounded by `within`.

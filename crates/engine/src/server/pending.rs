@@ -4,7 +4,6 @@
 //! Everything happens under one short lock; nothing here writes or waits. What must be written
 //! (the next call's line when a lane is freed) is returned to the caller of the method.
 
-mod lost;
 mod owed;
 
 use std::collections::HashMap;
@@ -14,10 +13,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gantry_model::id::AgentName;
+use gantry_model::mcp::Method;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use self::lost::Lost;
 use self::owed::Owed;
 use super::fair::FairQueue;
 use super::link::Voice;
@@ -57,6 +56,8 @@ pub(crate) struct Outgoing {
     pub(crate) line: Vec<u8>,
     /// What an HTTP head repeats of it.
     pub(crate) head: Option<Box<Head>>,
+    /// Its method, if it is one of MCP's.
+    pub(crate) method: Option<Method>,
 }
 
 /// What became of a call that was entered.
@@ -78,8 +79,6 @@ pub(crate) struct Finished {
     pub(crate) waited: bool,
     /// The next call's line, to be written now.
     pub(crate) next: Option<Outgoing>,
-    /// Calls of which it is certain now that their answers were lost, to be ended. fault S7
-    pub(crate) lost: Vec<u64>,
 }
 
 /// How many calls there are on a link.
@@ -106,9 +105,6 @@ struct State {
     free: u32,
     closed_lanes: u32,
     owed: Owed,
-    /// How many calls the server was sent.
-    turns: u64,
-    lost: Lost,
     ended: Option<Failure>,
 }
 
@@ -118,8 +114,8 @@ type Party = (AgentName, Option<u128>);
 struct Entry {
     /// Whose call it is; nobody's if it is a request of our own.
     party: Option<Party>,
-    /// The how manieth of the calls it was that the server was sent; 0 if it was sent none.
-    turn: u64,
+    /// Its method, if it is one of MCP's.
+    method: Option<Method>,
     /// `None` once the caller has left and only the lane waits for the late answer.
     answer: Option<oneshot::Sender<Answer>>,
     /// How its caller hears of it, and can be asked.
@@ -204,8 +200,6 @@ impl Pending {
                 free: lanes,
                 closed_lanes: 0,
                 owed: Owed::default(),
-                turns: 0,
-                lost: Lost::default(),
                 ended: None,
             }),
             lanes,
@@ -228,7 +222,7 @@ impl Pending {
         if let Some(failure) = &state.ended {
             return (Entered::Ended(failure.clone()), receiver);
         }
-        let id = call.id;
+        let (id, method) = (call.id, call.method);
         let (entered, lane) = if state.free > 0 {
             state.free -= 1;
             (Entered::Write(call, state.entries.len()), Lane::Taken)
@@ -243,16 +237,11 @@ impl Pending {
         };
         let last_activity = Instant::now();
         let session = voice.as_ref().and_then(|voice| voice.client.session);
-        let turn = if lane == Lane::Taken {
-            state.next_turn()
-        } else {
-            0
-        };
         state.entries.insert(
             id,
             Entry {
                 party: Some((agent.clone(), session)),
-                turn,
+                method,
                 answer: Some(answer),
                 voice,
                 last_activity,
@@ -276,7 +265,7 @@ impl Pending {
         }
         let entry = Entry {
             party: None,
-            turn: 0,
+            method: Method::parse(method),
             answer: Some(answer),
             voice: None,
             last_activity: Instant::now(),
@@ -297,22 +286,24 @@ impl Pending {
         let Some(entry) = state.entries.remove(&id) else {
             return Finished::default();
         };
-        if matches!(answer, Answer::Failed(Failure::Remote(_))) {
-            // It ends without an answer: one that was lost may have been its.
-            state.lost.explained(entry.turn);
-        }
         let next = state.release(&entry);
-        let lost = state.certainly_lost();
         drop(state);
         let waited = entry
             .answer
             .is_some_and(|waiting| waiting.send(answer).is_ok());
-        Finished { waited, next, lost }
+        Finished { waited, next }
     }
 
     /// Tells whether a call is pending.
     pub(crate) fn contains(&self, id: u64) -> bool {
         self.lock().entries.contains_key(&id)
+    }
+
+    /// Tells whether a pending call has this method.
+    pub(crate) fn is_of_method(&self, id: u64, method: Method) -> bool {
+        let state = self.lock();
+        let entry = state.entries.get(&id);
+        entry.is_some_and(|entry| entry.method == Some(method))
     }
 
     /// Tells whether the server was sent a call that is pending.
@@ -322,35 +313,21 @@ impl Pending {
         entry.is_some_and(|entry| matches!(entry.lane, Lane::None | Lane::Standing | Lane::Taken))
     }
 
-    /// Returns the one call that the server was sent and has not answered, if there is just one.
-    pub(crate) fn only_call(&self) -> Option<u64> {
+    /// Returns the one call that an error without an id can be about: the only one outstanding, while
+    /// the server owes nothing for an abandoned call or a request of our own. fault S7
+    pub(crate) fn sole_outstanding(&self) -> Option<u64> {
         let state = self.lock();
-        let calls = |entry: &Entry| matches!(entry.lane, Lane::Handed | Lane::Left | Lane::Taken);
-        let mut sent = state.entries.iter().filter(|(_, entry)| calls(entry));
-        let (id, entry) = sent.next()?;
-        let is_sent = entry.lane == Lane::Taken && entry.answer.is_some();
-        (is_sent && sent.next().is_none()).then_some(*id)
-    }
-
-    /// Notes that the server answered one of the calls it was sent without saying which, and returns
-    /// those of which it is certain by now that they get no other answer. While something else may be
-    /// meant, a call that was left or a request of our own, nothing is noted. fault S7
-    pub(crate) fn answer_lost(&self) -> Vec<u64> {
-        let mut state = self.lock();
+        let call = state.only_call()?;
         let is_own = |entry: &Entry| entry.lane == Lane::None;
-        if state.owed.is_any() || state.entries.values().any(is_own) {
-            return Vec::new();
-        }
-        let turns = state.turns;
-        state.lost.add(turns);
-        state.certainly_lost()
+        let is_clear = !state.owed.is_any() && !state.entries.values().any(is_own);
+        is_clear.then_some(call)
     }
 
     /// Returns the one call that something can be about which the server says of no call: the only
     /// one, unless it may yet speak of one that another agent or session has left. fault T4
     pub(crate) fn sole_call(&self) -> Option<u64> {
-        let call = self.only_call()?;
         let state = self.lock();
+        let call = state.only_call()?;
         let party = state.entries.get(&call)?.party.as_ref();
         (!state.owed.is_to_other_than(party)).then_some(call)
     }
@@ -381,7 +358,6 @@ impl Pending {
                 // Its line may be on its way. A cancellation that overtook it would cancel nothing.
                 let next = state.release(&entry);
                 (entry.lane, entry.answer, entry.voice) = (Lane::Left, None, None);
-                entry.turn = 0;
                 state.entries.insert(id, entry);
                 return (false, next);
             }
@@ -488,6 +464,15 @@ impl Pending {
 }
 
 impl State {
+    /// Returns the one call that the server was sent and has not answered, if there is just one.
+    fn only_call(&self) -> Option<u64> {
+        let calls = |entry: &Entry| matches!(entry.lane, Lane::Handed | Lane::Left | Lane::Taken);
+        let mut sent = self.entries.iter().filter(|(_, entry)| calls(entry));
+        let (id, entry) = sent.next()?;
+        let is_sent = entry.lane == Lane::Taken && entry.answer.is_some();
+        (is_sent && sent.next().is_none()).then_some(*id)
+    }
+
     /// Ends a call that was taken out of the queue; the server has never heard of it.
     fn displace(&mut self, call: Option<Outgoing>) {
         let entry = call.and_then(|call| self.entries.remove(&call.id));
@@ -495,24 +480,6 @@ impl State {
             // A caller that has just left needs no answer.
             drop(answer.send(Answer::Failed(Failure::Displaced)));
         }
-    }
-
-    fn next_turn(&mut self) -> u64 {
-        self.turns += 1;
-        self.turns
-    }
-
-    /// Returns the calls of which it is certain that their answers were lost. fault S7
-    fn certainly_lost(&mut self) -> Vec<u64> {
-        if self.lost.is_empty() {
-            return Vec::new();
-        }
-        let sent = self.entries.iter().filter(|(_, entry)| entry.turn > 0);
-        let mut sent: Vec<(u64, u64)> = sent.map(|(id, entry)| (entry.turn, *id)).collect();
-        sent.sort_unstable();
-        let turns: Vec<u64> = sent.iter().map(|(turn, _)| *turn).collect();
-        let count = self.lost.certain(&turns);
-        sent[..count].iter().map(|(_, id)| *id).collect()
     }
 
     /// Gives the entry's lane to the next call in the queue, or back.
@@ -524,10 +491,8 @@ impl State {
             self.closed_lanes = self.closed_lanes.saturating_sub(1);
         }
         while let Some(next) = self.queue.pop() {
-            let turn = self.turns + 1;
             if let Some(waiting) = self.entries.get_mut(&next.id) {
-                (waiting.lane, waiting.turn) = (Lane::Handed, turn);
-                self.turns = turn;
+                waiting.lane = Lane::Handed;
                 return Some(next);
             }
         }
@@ -540,7 +505,6 @@ impl State {
         if let Some(party) = &entry.party {
             self.owed.add(id, party.clone());
         }
-        self.lost.explained(entry.turn);
     }
 
     /// Forgets a call whose caller left while its line was handed over.

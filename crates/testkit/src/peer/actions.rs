@@ -96,6 +96,7 @@ fn act(peer: &Arc<Peer>, call: &Call<'_>) -> Result<Outcome, String> {
             text(&name)
         }
         "touch" => touch(peer, call)?,
+        tools::SAY => say(peer, call)?,
         "trigger" if peer.faults().is(Fault::FloodNoline, "trigger") => {
             let flooding = Arc::clone(peer);
             thread::spawn(move || flooding.output.flood());
@@ -208,6 +209,42 @@ fn identity() -> Value {
         "namespace": link("/proc/self/ns/pid"),
         "uid": rustix::process::getuid().as_raw(),
     })
+}
+
+/// Writes the lines of a call, `times` over, and all of them once more after `again_ms`. In a line
+/// `%id%` is the id of the call, `%token%` its progress token, `%n%` the round, and `%pad%` stands
+/// for `pad` bytes.
+fn say(peer: &Arc<Peer>, call: &Call<'_>) -> Result<Value, String> {
+    let lines = call.arguments["lines"].as_array();
+    let lines = lines.ok_or("`lines` must be an array")?;
+    let lines: Vec<&str> = lines.iter().filter_map(Value::as_str).collect();
+    let times = call.arguments["times"].as_u64().unwrap_or(1);
+    let pad = call.arguments["pad"].as_u64().unwrap_or(0);
+    let pad = "x".repeat(usize::try_from(pad).unwrap_or(0));
+    let token = call.meta["progressToken"].to_string();
+    let written: Vec<Vec<u8>> = (0..times)
+        .flat_map(|round| lines.iter().map(move |line| (round, line)))
+        .map(|(round, line)| {
+            line.replace("%id%", &call.ticket.id)
+                .replace("%token%", &token)
+                .replace("%n%", &round.to_string())
+                .replace("%pad%", &pad)
+                .into_bytes()
+        })
+        .collect();
+    let count = written.len();
+    for line in &written {
+        peer.output.send(line.clone());
+    }
+    if let Some(delay) = call.arguments["again_ms"].as_u64() {
+        let later = Arc::clone(peer);
+        peer.timer.after(Duration::from_millis(delay), move || {
+            for line in written {
+                later.output.send(line);
+            }
+        });
+    }
+    Ok(text(&format!("said {count}")))
 }
 
 fn touch(peer: &Peer, call: &Call<'_>) -> Result<Value, String> {

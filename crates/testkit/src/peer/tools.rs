@@ -10,6 +10,8 @@ const GROWN: &str = "grown_";
 /// A tool that only an HTTP server has.
 pub(super) const HEADERS: &str = "headers";
 const VERBOSE: &str = "verbose";
+/// A tool that writes what it is told to.
+pub(super) const SAY: &str = "say";
 
 /// Returns the definitions of all tools, in a fixed order.
 pub(crate) fn all(peer: &Peer) -> Vec<Value> {
@@ -22,6 +24,9 @@ pub(crate) fn all(peer: &Peer) -> Vec<Value> {
             json!({}),
             &[],
         ));
+    }
+    if faults.has(Fault::Say) {
+        tools.push(tool(SAY, "Writes lines to stdout", json!({}), &[]));
     }
     if faults.has(Fault::ListDup) {
         tools.push(tool("echo", "Claims to be the true echo", json!({}), &[]));
@@ -58,6 +63,7 @@ pub(crate) fn exists(peer: &Peer, name: &str) -> bool {
         || (peer.options.place.is_some() && name == HEADERS)
         || within(FILLER, fillers(peer))
         || within(GROWN, grown(peer))
+        || (faults.has(Fault::Say) && name == SAY)
         || (faults.has(Fault::ListBigDesc) && name == VERBOSE)
         || (faults.has(Fault::ListBadSchema)
             && (name.starts_with("bad_") || name.starts_with("odd_")))

@@ -11,6 +11,7 @@ use gantry_model::jsonrpc::{
     PARSE_ERROR, Raw, Request, RequestId, Unaddressed, WireError, salvage_id, salvage_id_from_tail,
     salvage_unaddressed,
 };
+use gantry_model::mcp::{Method, asking_method};
 use tokio::time::Instant;
 
 use super::{LISTING_LINES, Link, Voice};
@@ -141,16 +142,10 @@ impl Link {
             Err(WireError::NullId) if let Some((call, answer)) = unaddressed(line, on) => {
                 self.finish(call, answer);
             }
-            Err(error @ WireError::NullId) => {
-                if on.is_some() || !self.is_unaddressed_answer(line) {
-                    return self.no_message(line, &error.to_string());
-                }
-                let lost = self.pending.answer_lost();
-                if lost.is_empty() {
-                    self.no_message(line, &error.to_string());
-                }
-                self.end_lost(&lost);
-            }
+            Err(error @ WireError::NullId) => match self.meant_by(line, on) {
+                Some(call) => self.finish(call, unidentified()),
+                None => self.no_message(line, &error.to_string()),
+            },
             Err(error) => self.no_message(line, &error.to_string()),
         }
     }
@@ -171,7 +166,7 @@ fn slice(line: &Bytes, raw: Raw<'_>) -> Bytes {
 fn unaddressed(line: &Bytes, on: Option<u64>) -> Option<(u64, Answer)> {
     let call = on?;
     let answer = match salvage_unaddressed(line)? {
-        Unaddressed::Result => lost(),
+        Unaddressed::Result => unidentified(),
         Unaddressed::Error(_) => {
             let text = std::str::from_utf8(line).ok()?;
             Answer::Error(slice(line, Raw::trusted(text).get("error")?))
@@ -181,7 +176,7 @@ fn unaddressed(line: &Bytes, on: Option<u64>) -> Option<(u64, Answer)> {
 }
 
 /// Returns how a call ends whose answer came without its id.
-fn lost() -> Answer {
+fn unidentified() -> Answer {
     Answer::Failed(Failure::Protocol(WireError::NullId.to_string()))
 }
 
@@ -197,23 +192,16 @@ impl Link {
         self.counters.late.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Tells whether a message without an id can only be the answer to a call. JSON-RPC answers so
-    /// where an id could not be read; where nothing else was sent that the server may not have read
-    /// yet, a call is meant. Which one is known to `pending`, as soon as it can be only one. fault S7
-    fn is_unaddressed_answer(&self, line: &[u8]) -> bool {
-        let is_answer = match salvage_unaddressed(line) {
-            Some(Unaddressed::Result) => true,
-            Some(Unaddressed::Error(code)) => matches!(code, PARSE_ERROR | INVALID_REQUEST),
-            None => false,
-        };
-        is_answer && self.doubt.is_settled()
-    }
-
-    /// Ends calls whose answers came without their ids. fault S7
-    pub(super) fn end_lost(&self, calls: &[u64]) {
-        for id in calls {
-            self.finish(*id, lost());
-        }
+    /// Returns the call that an error without an id on a shared link is about. JSON-RPC sends one where
+    /// an id could not be read; it is about a call if there is only one and nothing else was sent that
+    /// the server may not have read yet. A result without an id is nobody's. fault S7
+    fn meant_by(&self, line: &[u8], on: Option<u64>) -> Option<u64> {
+        let is_unread = matches!(
+            salvage_unaddressed(line),
+            Some(Unaddressed::Error(PARSE_ERROR | INVALID_REQUEST))
+        );
+        let is_clear = on.is_none() && is_unread && self.doubt.is_settled();
+        is_clear.then(|| self.pending.sole_outstanding())?
     }
 
     /// A line that is no message: the answer to a call of ours gone wrong, or noise.
@@ -327,21 +315,24 @@ impl Link {
         }
     }
 
+    /// Returns the call that a request of the server's repeats: one in flight of the same id and method.
+    /// Both sides count their ids, so the id alone says nothing; and what servers ask is a request,
+    /// whatever its id. fault S20
+    fn echoed(&self, request: &Request<'_>) -> Option<u64> {
+        let id = request.id.matches_u64()?;
+        let method = Method::parse(&request.method)?;
+        let is_asked = method == Method::Ping || asking_method(&request.method).is_some();
+        (!is_asked && self.pending.is_of_method(id, method)).then_some(id)
+    }
+
     /// A request of the server's, `on` the stream of a call if its transport has such. A ping is
     /// answered; what can be tied to one call whose caller can do it goes there; the rest is refused.
     pub(crate) fn asked(&self, request: &Request<'_>, on: Option<u64>) {
-        let echoed = request
-            .id
-            .matches_u64()
-            .is_some_and(|id| self.pending.contains(id));
-        if echoed {
+        if let Some(id) = self.echoed(request) {
             let method = quote(request.method.as_bytes(), 40);
-            if let Some(id) = request.id.matches_u64() {
-                let what = format!("echoes what it is sent (`{method}`), so it is no MCP server");
-                self.finish(id, Answer::Failed(Failure::Protocol(what.clone())));
-                self.report_trouble(what);
-            }
-            return;
+            let what = format!("echoes what it is sent (`{method}`), so it is no MCP server");
+            self.finish(id, Answer::Failed(Failure::Protocol(what.clone())));
+            return self.report_trouble(what);
         }
         let within = self.has_budget(|budget| {
             budget.answered += 1;

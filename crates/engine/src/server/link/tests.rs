@@ -190,7 +190,7 @@ async fn a_server_that_has_read_a_call_may_leave_the_others_unread() {
 }
 
 #[tokio::test]
-async fn an_answer_without_an_id_is_for_the_only_call_there_is() {
+async fn an_error_without_an_id_is_for_the_only_call_there_is() {
     // fault S7
     let null = |error: i64| {
         let message = serde_json::json!({"jsonrpc": "2.0", "id": null,
@@ -200,7 +200,7 @@ async fn an_answer_without_an_id_is_for_the_only_call_there_is() {
     let (link, _receiver) = link(4, KnownSecrets::default());
     let only = call(&link);
     link.line(null(-32601));
-    assert_eq!(link.pending.only_call(), Some(1), "any call may be meant");
+    assert_eq!(link.queue().in_flight, 1, "anything may be meant");
     link.line(null(-32700));
     assert!(matches!(
         only.answer().await,
@@ -238,22 +238,6 @@ async fn an_answer_without_an_id_on_a_calls_own_stream_is_that_calls() {
     assert!(matches!(second.answer().await, Answer::Result(_)));
 }
 
-#[tokio::test]
-async fn a_call_whose_answer_was_lost_ends_when_the_last_other_could_not_be_sent() {
-    // fault S7
-    let (link, receiver) = link(2, KnownSecrets::default());
-    let (_first, second, _third) = (call(&link), call(&link), call(&link));
-    let next = link.pending.finish(1, Answer::Result(Bytes::new())).next;
-    link.line(Bytes::from_static(
-        br#"{"jsonrpc":"2.0","id":null,"result":{}}"#,
-    ));
-    assert_eq!(link.queue().in_flight, 2, "any may be meant");
-    drop(receiver);
-    link.close_input();
-    link.write_next(next);
-    assert!(is_lost(second.answer().await));
-}
-
 fn answered(id: u64) -> Bytes {
     Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#))
 }
@@ -264,47 +248,56 @@ fn is_lost(answer: Answer) -> bool {
 }
 
 #[tokio::test]
-async fn an_answer_without_an_id_ends_the_call_that_no_other_answer_comes_for() {
+async fn a_result_without_an_id_is_nobodys() {
     // fault S7
     let null = || Bytes::from_static(br#"{"jsonrpc":"2.0","id":null,"result":{}}"#);
     let (link, _receiver) = link(8, KnownSecrets::default());
-    let [first, second, third] = [(); 3].map(|()| call(&link));
+    let calls = [(); 2].map(|()| call(&link));
     link.line(null());
-    assert_eq!(link.queue().in_flight, 3, "any may be meant");
-    assert_eq!(link.counters.noise.load(Ordering::Relaxed), 1);
-    // What is sent now cannot be meant.
-    let later = call(&link);
+    link.line(null());
+    link.line(answered(2));
+    // Even of the only one that is left.
+    link.line(null());
+    assert_eq!(link.queue().in_flight, 1);
+    assert_eq!(link.counters.noise.load(Ordering::Relaxed), 3);
     link.line(answered(1));
-    assert_eq!(link.queue().in_flight, 3);
-    link.line(answered(3));
-    assert!(
-        is_lost(second.answer().await),
-        "none but the second is left"
-    );
-    for call in [first, third] {
+    for call in calls {
         assert!(matches!(call.answer().await, Answer::Result(_)));
     }
-    assert_eq!(link.queue().in_flight, 1);
-    link.line(null());
-    assert!(is_lost(later.answer().await));
-    // As many as there are calls: all are meant, at once.
-    let all = [(); 5].map(|()| call(&link));
-    for _ in 0..4 {
-        link.line(null());
-        assert_eq!(link.queue().in_flight, 5);
+}
+
+#[tokio::test]
+async fn only_what_has_the_id_and_the_method_of_a_call_is_its_echo() {
+    // fault S20
+    let (link, _receiver) = link(4, KnownSecrets::default());
+    let id = link.new_id();
+    let addressed = Addressed {
+        method: Some(Method::ToolsCall),
+        ..OneLine::request(id, "tools/call", None).into()
+    };
+    let call = link.call(&"a".parse().unwrap(), id, addressed, None);
+    let asks = |method: &str| {
+        let request = serde_json::json!({"jsonrpc": "2.0", "id": id, "method": method});
+        link.line(Bytes::from(request.to_string()));
+    };
+    for method in [
+        "ping",
+        "roots/list",
+        "sampling/createMessage",
+        "elicitation/create",
+        "tools/list",
+        "vendor/what",
+    ] {
+        asks(method);
+        assert_eq!(link.queue().in_flight, 1, "{method}");
     }
-    link.line(null());
-    for call in all {
-        assert!(is_lost(call.answer().await));
-    }
-    // One that was taken back may have been meant: the other goes on.
-    let (left, stays) = (call(&link), call(&link));
-    link.line(null());
-    drop(left);
-    assert_eq!(link.queue().in_flight, 1);
-    let id = stays.id;
-    link.line(answered(id));
-    assert!(matches!(stays.answer().await, Answer::Result(_)));
+    assert!(link.take_trouble().is_none());
+    asks("tools/call");
+    let Answer::Failed(Failure::Protocol(why)) = call.unwrap().answer().await else {
+        panic!("an echo is no answer")
+    };
+    assert!(why.starts_with("echoes what it is sent"), "{why}");
+    assert_eq!(link.take_trouble(), Some(why));
 }
 
 /// A link of two lanes with a call on it whose caller can sample, and its line read.

@@ -11,6 +11,7 @@ fn call(id: u64) -> Outgoing {
         id,
         line: vec![],
         head: None,
+        method: Some(Method::ToolsCall),
     }
 }
 
@@ -29,7 +30,7 @@ async fn one_lane_lets_one_call_through_at_a_time() {
     let (_third, _) = pending.enter(&agent("a"), call(3), None);
     let (fourth, _) = pending.enter(&agent("a"), call(4), None);
     assert!(matches!(fourth, Entered::Full)); // fault A5
-    let Finished { waited, next, .. } = pending.finish(1, result());
+    let Finished { waited, next } = pending.finish(1, result());
     assert!(waited);
     assert_eq!(next.unwrap().id, 2);
     assert!(matches!(first_answer.await, Ok(Answer::Result(_))));
@@ -60,7 +61,7 @@ async fn a_lane_stays_closed_for_the_late_answer() {
     let (sent, next) = pending.abandon(1, true);
     assert!(sent && next.is_none());
     assert_eq!(pending.view().closed_lanes, 1);
-    let Finished { waited, next, .. } = pending.finish(1, result());
+    let Finished { waited, next } = pending.finish(1, result());
     assert!(!waited);
     assert_eq!(next.unwrap().id, 2);
     assert_eq!(pending.view().closed_lanes, 0);
@@ -142,47 +143,45 @@ async fn a_listing_in_flight_keeps_a_server_busy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_without_an_id_that_may_be_for_one_who_left_is_nobodys() {
+async fn an_error_without_an_id_that_may_be_for_one_who_left_is_nobodys() {
     // fault S7
     let pending = Pending::new(4, 4);
     let (_, _first) = pending.enter(&agent("a"), call(1), None);
     let (_, _second) = pending.enter(&agent("b"), call(2), None);
+    assert_eq!(pending.sole_outstanding(), None, "either may be meant");
     assert!(pending.abandon(1, false).0);
-    assert!(pending.answer_lost().is_empty());
-    // It comes all the same, so that none but the second can be meant by the next.
+    assert_eq!(pending.sole_outstanding(), None);
+    // Its answer comes all the same, so that none but the second can be meant.
     assert!(!pending.finish(1, result()).waited);
-    assert_eq!(pending.answer_lost(), [2]);
+    assert_eq!(pending.sole_outstanding(), Some(2));
     assert!(pending.abandon(2, false).0);
     let (_, _third) = pending.enter(&agent("a"), call(3), None);
-    assert!(pending.answer_lost().is_empty());
-    // After a while it goes on with it no more.
+    assert_eq!(pending.sole_outstanding(), None);
+    // After a while the server goes on with it no more.
     tokio::time::advance(Duration::from_secs(601)).await;
-    assert_eq!(pending.answer_lost(), [3]);
+    assert_eq!(pending.sole_outstanding(), Some(3));
 }
 
 #[tokio::test]
-async fn an_answer_without_an_id_that_may_be_for_a_request_of_our_own_is_no_calls() {
+async fn an_error_without_an_id_that_may_be_for_a_request_of_our_own_is_no_calls() {
     // fault S7
     let pending = Pending::new(4, 4);
     let (_, _call) = pending.enter(&agent("a"), call(1), None);
     let _subscription = pending.enter_own(2, "subscriptions/listen");
     let _listing = pending.enter_own(3, "tools/list");
-    assert!(pending.answer_lost().is_empty());
-    assert!(pending.finish(3, result()).lost.is_empty());
-    assert_eq!(pending.answer_lost(), [1]);
+    assert_eq!(pending.sole_outstanding(), None);
+    assert!(pending.finish(3, result()).waited);
+    assert_eq!(pending.sole_outstanding(), Some(1));
 }
 
 #[tokio::test]
-async fn a_call_that_a_remote_server_left_without_an_answer_explains_one_that_was_lost() {
-    // fault S7
+async fn a_call_is_known_by_its_method() {
+    // fault S20
     let pending = Pending::new(4, 4);
-    let (_, _first) = pending.enter(&agent("a"), call(1), None);
-    let (_, _second) = pending.enter(&agent("a"), call(2), None);
-    assert!(pending.answer_lost().is_empty(), "any may be meant");
-    let cut = HttpError::Refused {
-        origin: "there".to_owned(),
-    };
-    let ended = pending.finish(1, Answer::Failed(Failure::Remote(cut)));
-    assert!(ended.waited && ended.lost.is_empty());
-    assert!(pending.contains(2));
+    let (_, _call) = pending.enter(&agent("a"), call(1), None);
+    let _listing = pending.enter_own(2, "tools/list");
+    assert!(pending.is_of_method(1, Method::ToolsCall));
+    assert!(!pending.is_of_method(1, Method::ToolsList));
+    assert!(pending.is_of_method(2, Method::ToolsList));
+    assert!(!pending.is_of_method(3, Method::ToolsCall));
 }

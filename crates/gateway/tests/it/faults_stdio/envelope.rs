@@ -265,84 +265,48 @@ fn answers_that_are_none_end_their_call_and_make_up_no_result() {
 
 // fault S7
 #[test]
-fn as_many_answers_without_an_id_as_calls_are_theirs() {
+fn a_stray_result_without_an_id_ends_no_call() {
     for era in [Era::Legacy, Era::Modern] {
-        // The first call is answered well: what was sent before it is read.
-        let peer = Evilpeer::new().era(era).fault("null-id").fault_after(1);
-        let rig = Rig::new(&peer, &json!({"calls": {"timeout": "20s"}}));
+        let rig = Rig::new(&Evilpeer::new().era(era).fault("say"), &json!({}));
+        // What was sent before it is read.
         all_echoed(&[rig.call(EVIL, "echo", 0, echo(0))]);
-        let replies = rig.at_once("echo", echo);
-        let why = "server `evil` broke the protocol: member `id` must not be null";
-        for reply in &replies {
-            reply.fails(-31502, why, "server.protocol");
-        }
-        // Long before their time is over.
-        all_within(&replies, 10 * SECOND);
-        rig.never_restarted();
-        let wanted = [(1, "ok", None), (CALLS, "error", Some("server.protocol"))];
-        rig.audited(EVIL, &wanted);
-    }
-}
-
-// fault S7
-#[test]
-fn an_answer_without_an_id_ends_its_call_once_all_others_have_theirs() {
-    for era in [Era::Legacy, Era::Modern] {
-        let peer = Evilpeer::new().era(era).fault("null-id");
-        let peer = peer.fault_after(1).fault_calls(1);
-        let rig = Rig::new(&peer, &json!({"calls": {"timeout": "20s"}}));
-        all_echoed(&[rig.call(EVIL, "echo", 0, echo(0))]);
-        let slow = |number: usize, ms: u32| rig.call(EVIL, "slow", number, json!({ "ms": ms }));
-        let (lost, others) = thread::scope(|scope| {
-            let lost = scope.spawn(|| slow(1, 1500));
-            let sent = |count: u32| {
-                let sent = |status: &Value| status["queue"]["in_flight"] == count;
-                rig.gantry.wait_status(EVIL, LONG, sent);
-            };
-            sent(1);
-            let others: Vec<_> = (2..5)
-                .map(|number| scope.spawn(move || slow(number, 3000)))
-                .collect();
-            let others: Vec<Reply> = others
-                .into_iter()
-                .map(|call| call.join().unwrap())
-                .collect();
-            (lost.join().unwrap(), others)
+        let stray = r#"{"jsonrpc":"2.0","id":null,"result":{"content":[]}}"#;
+        let slow = thread::scope(|scope| {
+            let slow = scope.spawn(|| rig.call(EVIL, "slow", 1, json!({"ms": 1500})));
+            let sent = |status: &Value| status["queue"]["in_flight"] == 1;
+            rig.gantry.wait_status(EVIL, LONG, sent);
+            // Once while two calls are in flight, and once while the slow one is alone.
+            let said = rig.call(EVIL, "say", 2, json!({"lines": [stray], "again_ms": 300}));
+            assert_eq!(said.text(), "said 1");
+            slow.join().unwrap()
         });
-        let why = "server `evil` broke the protocol: member `id` must not be null";
-        lost.fails(-31502, why, "server.protocol");
-        // Long before its time is over.
-        all_within(&[lost], 10 * SECOND);
-        for reply in &others {
-            assert_eq!(reply.text(), "slept 3000 ms");
-        }
+        assert_eq!(slow.text(), "slept 1500 ms");
+        assert_eq!(rig.gantry.status(EVIL)["noise"]["lines"], 2);
         rig.never_restarted();
-        let wanted = [(4, "ok", None), (1, "error", Some("server.protocol"))];
-        rig.audited(EVIL, &wanted);
+        rig.audited(EVIL, &[(3, "ok", None)]);
     }
 }
 
 // fault S7
 #[test]
-fn an_answer_without_an_id_ends_the_only_call_it_can_be_meant_for() {
+fn an_error_without_an_id_ends_the_only_call_it_can_be_meant_for() {
     for era in [Era::Legacy, Era::Modern] {
         // The first call is answered well: what was sent before it is read.
         let peer = Evilpeer::new().era(era).fault("null-id").fault_after(1);
-        let rig = Rig::new(&peer, &gives_up_after("4s"));
+        let rig = Rig::new(&peer, &gives_up_after("2s"));
         all_echoed(&[rig.call(EVIL, "echo", 0, echo(0))]);
         let why = "server `evil` broke the protocol: member `id` must not be null";
         let refused = |code: i64| json!({"code": code, "message": "cannot read that"});
         let meant = [
             rig.call(EVIL, "rpc_error", 1, refused(-32700)),
             rig.call(EVIL, "rpc_error", 2, refused(-32600)),
-            rig.call(EVIL, "echo", 3, echo(3)),
         ];
         for reply in &meant {
             reply.fails(-31502, why, "server.protocol");
         }
         all_within(&meant, SECOND);
         // Other errors may be meant for anything; the call is given up in its time, and told so.
-        let timeout = "server `evil` did not answer within 4s";
+        let timeout = "server `evil` did not answer within 2s";
         let other = rig.call(EVIL, "rpc_error", 4, refused(-32601));
         other.fails(-31504, timeout, "call.timeout");
         // Now the notification of that may be what the server could not read.
@@ -353,10 +317,36 @@ fn an_answer_without_an_id_ends_the_only_call_it_can_be_meant_for() {
             EVIL,
             &[
                 (1, "ok", None),
-                (3, "error", Some("server.protocol")),
+                (2, "error", Some("server.protocol")),
                 (2, "timeout", Some("call.timeout")),
             ],
         );
+    }
+}
+
+// fault S20
+#[test]
+fn a_request_of_a_server_with_an_id_of_ours_is_no_echo() {
+    let folder = tempfile::tempdir().unwrap();
+    for (place, era) in [Era::Legacy, Era::Modern].into_iter().enumerate() {
+        let journal = folder.path().join(place.to_string());
+        let peer = Evilpeer::new().era(era).fault("say").journal(&journal);
+        let rig = Rig::new(&peer, &json!({}));
+        let asks = |method: &str| format!(r#"{{"jsonrpc":"2.0","id":%id%,"method":"{method}"}}"#);
+        let methods = [
+            "ping",
+            "roots/list",
+            "sampling/createMessage",
+            "elicitation/create",
+            "tools/list",
+        ];
+        let lines: Vec<String> = methods.iter().map(|method| asks(method)).collect();
+        let said = rig.call(EVIL, "say", 1, json!({"lines": lines}));
+        assert_eq!(said.text(), "said 5");
+        rig.gantry
+            .wait_status(EVIL, LONG, |status| status["refused_requests"] == 4);
+        rig.never_restarted();
+        rig.audited(EVIL, &[(1, "ok", None)]);
     }
 }
 
