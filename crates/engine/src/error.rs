@@ -215,6 +215,16 @@ pub enum CallError {
         /// How many, and of whose calls.
         limit: HeldBytes,
     },
+    /// So many resources are listened to that no further one can be.
+    #[error("{who} {limit} subscriptions to resources of server `{server}` already")]
+    TooManySubscriptions {
+        /// The server.
+        server: ServerName,
+        /// Whose they are, as the beginning of the message.
+        who: String,
+        /// How many there may be.
+        limit: usize,
+    },
     /// The call cannot be recorded, so it is not made.
     #[error("the call cannot be recorded")]
     Audit(#[source] AuditError),
@@ -274,6 +284,7 @@ impl Diagnose for CallError {
             Self::Declined { .. } => "call.declined",
             Self::TooManyHeld { .. } => "call.too_many_held",
             Self::TooMuchHeld { .. } => "call.too_much_held",
+            Self::TooManySubscriptions { .. } => "listen.too_many",
             Self::Audit(_) => "audit.unavailable",
             Self::Stopping => "gateway.stopping",
             Self::Panicked => "gateway.panic",
@@ -294,6 +305,7 @@ impl Diagnose for CallError {
             | Self::Declined { .. }
             | Self::TooManyHeld { .. }
             | Self::TooMuchHeld { .. }
+            | Self::TooManySubscriptions { .. }
             | Self::Cancelled
             | Self::KeyEnded { .. } => Fault::Client,
             Self::Output { .. }
@@ -350,6 +362,9 @@ impl Diagnose for CallError {
             } => Some("try again in a while, or with less".into()),
             Self::TooManyHeld { .. } | Self::TooMuchHeld { .. } => {
                 Some("answer or give up one of them first".into())
+            }
+            Self::TooManySubscriptions { .. } => {
+                Some("end subscriptions that nobody needs, or listen to what lies above them".into())
             }
             Self::Audit(error) => error.hint(),
             Self::KeyEnded { .. } => Some("ask an administrator for a new key".into()),

@@ -53,7 +53,7 @@ pub use server::link::BreakerView;
 pub use server::logs::{LogLine, LogStream};
 pub use server::pending::QueueView;
 pub use server::status::ServerStatus;
-pub use server::topics::{Hearer, Subscription};
+pub use server::topics::{Hearer, LONGEST_URI, Subscription};
 pub use supervisor::Applied;
 pub use transport::http::HttpError;
 pub use view::{Capabilities, Health, ListMarks, ServerView};

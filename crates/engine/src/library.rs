@@ -281,6 +281,7 @@ fn advice(error: &CallError) -> Option<String> {
         | CallError::Declined { .. }
         | CallError::TooManyHeld { .. }
         | CallError::TooMuchHeld { .. }
+        | CallError::TooManySubscriptions { .. }
         | CallError::Rpc { .. }
         | CallError::Protocol { .. }
         | CallError::ResponseTooLarge { .. }

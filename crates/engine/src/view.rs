@@ -39,6 +39,8 @@ pub struct ServerView {
     pub late_replies: u64,
     /// Requests of the server's that were refused.
     pub refused_requests: u64,
+    /// Notifications of the server's that were too long to be passed on.
+    pub dropped_notifications: u64,
     /// Where the sign-in to a remote server stands.
     pub sign_in: Option<SignInView>,
 }
@@ -66,6 +68,7 @@ impl ServerView {
             noise: (handle.counters.noise.load(Ordering::Relaxed), last),
             late_replies: handle.counters.late.load(Ordering::Relaxed),
             refused_requests: handle.counters.refused_requests.load(Ordering::Relaxed),
+            dropped_notifications: handle.counters.dropped.load(Ordering::Relaxed),
             sign_in: handle.credentials.as_ref().map(Credentials::view),
         }
     }

@@ -152,6 +152,7 @@ pub(super) fn hide(mut error: CallError, redactor: &Redactor) -> CallError {
         | CallError::Declined { .. }
         | CallError::TooManyHeld { .. }
         | CallError::TooMuchHeld { .. }
+        | CallError::TooManySubscriptions { .. }
         | CallError::Cancelled
         | CallError::KeyEnded { .. }
         | CallError::NotReading { .. }

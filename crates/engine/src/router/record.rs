@@ -81,6 +81,7 @@ fn is_refusal(error: &CallError) -> bool {
     matches!(
         error,
         CallError::Busy { .. }
+            | CallError::TooManySubscriptions { .. }
             | CallError::UnknownTool { .. }
             | CallError::UnknownServer { .. }
             | CallError::Unbound { .. }

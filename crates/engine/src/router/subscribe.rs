@@ -19,7 +19,7 @@ use crate::clock::unix_ms;
 use crate::error::{CallError, CallFailure};
 use crate::request::{Request, Scope};
 use crate::server::handle::ServerHandle;
-use crate::server::topics::{Hearer, Standing, Subscription};
+use crate::server::topics::{Full, Hearer, Standing, Subscription};
 
 impl Router {
     /// Begins to tell a caller of changes of the resource that the params name.
@@ -45,6 +45,10 @@ impl Router {
             Err(error) => return Err(self.refuse(caller, &request, None, begun, error).await),
         };
         if let Err(error) = admitted(caller, &target).await {
+            let refused = self.refuse(caller, &request, Some(&target), begun, error);
+            return Err(refused.await);
+        }
+        if let Err(error) = self.has_room(caller, &target) {
             let refused = self.refuse(caller, &request, Some(&target), begun, error);
             return Err(refused.await);
         }
@@ -83,6 +87,18 @@ impl Router {
         })
     }
 
+    /// Known before the record, so that a flood is counted and not recorded one by one.
+    fn has_room(&self, caller: &Caller, target: &Target<'_>) -> Result<(), CallError> {
+        match &target.place {
+            Place::Server(server) => {
+                let topics = self.topics.of(&server.name);
+                let room = topics.has_room(&caller.agent, &target.item);
+                room.map_err(|full| too_many(server, caller, full))
+            }
+            Place::Native(_) => Ok(()),
+        }
+    }
+
     async fn join(
         &self,
         (caller, request): (&Caller, &Request<'_>),
@@ -102,8 +118,8 @@ impl Router {
         };
         self.link(caller, server, limit).await?;
         let topics = self.topics.of(&server.name);
-        let joined = topics.join(&target.item, hearer);
-        let mut joined = joined.ok_or_else(|| server.busy())?;
+        let joined = topics.join(&caller.agent, &target.item, hearer);
+        let mut joined = joined.map_err(|full| too_many(server, caller, full))?;
         let patience = limit.within(server.spec.calls.timeout);
         match timeout(patience, joined.settled()).await {
             Ok(Standing::Kept) => Ok(joined),
@@ -121,5 +137,17 @@ impl Router {
     pub(crate) fn may_read(&self, caller: &Caller, scope: &Scope, uri: &str) -> bool {
         let view = self.catalog.view(caller, scope);
         matches!(view.resolve_resource(uri), Resolution::Named { .. })
+    }
+}
+
+fn too_many(server: &ServerHandle, caller: &Caller, full: Full) -> CallError {
+    let (who, limit) = match full {
+        Full::Agent(limit) => (format!("agent `{}` has", caller.agent), limit),
+        Full::Server(limit) => ("all agents together have".to_owned(), limit),
+    };
+    CallError::TooManySubscriptions {
+        server: server.name.clone(),
+        who,
+        limit,
     }
 }

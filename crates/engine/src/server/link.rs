@@ -58,6 +58,8 @@ pub(crate) struct Counters {
     pub(crate) noise: AtomicU64,
     pub(crate) late: AtomicU64,
     pub(crate) refused_requests: AtomicU64,
+    /// Notifications that were too long to be passed on.
+    pub(crate) dropped: AtomicU64,
 }
 
 pub(crate) struct Link {

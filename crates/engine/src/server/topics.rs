@@ -2,7 +2,8 @@
 //!
 //! Whoever listens holds a [`Subscription`]; with the last one of a resource the server is told that
 //! nobody does. What a server's link must know is kept up to date by `keep`, so that a server that
-//! was started anew is subscribed to anew. Nothing here waits under its lock.
+//! was started anew is subscribed to anew. So many per agent, so that one cannot take the places of
+//! the others. Nothing here waits under its lock.
 
 mod keep;
 
@@ -10,16 +11,22 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gantry_model::id::ServerName;
+use gantry_model::id::{AgentName, ServerName};
 use tokio::sync::{Notify, watch};
 
 pub(crate) use keep::keep;
 
-/// The most resources of one server that are listened to.
+/// The most resources of one server that are listened to, if somebody wants more than [`ALWAYS`].
 const MOST: usize = 10_000;
+/// The most subscriptions of one agent on one server.
+const PER_AGENT: usize = 1_000;
+/// Subscriptions that an agent gets however many others there are.
+const ALWAYS: usize = 100;
+/// The longest URI of a resource that can be listened to, and of one that a change is told of.
+pub const LONGEST_URI: usize = 8 << 10;
 
 /// Hears that a resource changed, by its URI; must not wait.
-pub type Hearer = Arc<dyn Fn(&str) + Send + Sync>;
+pub type Hearer = Arc<dyn Fn(&Arc<str>) + Send + Sync>;
 
 /// The topics of all servers, which outlive what a server is made of.
 #[derive(Default)]
@@ -44,7 +51,32 @@ pub(crate) struct Topics {
 #[derive(Default)]
 struct State {
     topics: BTreeMap<Arc<str>, Topic>,
+    /// How many subscriptions each agent has.
+    held: HashMap<AgentName, usize>,
     next: u64,
+}
+
+/// Why an agent can listen to no more resources of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// It has as many subscriptions as it may have.
+    Agent(usize),
+    /// All agents together have.
+    Server(usize),
+}
+
+impl State {
+    fn check(&self, agent: &AgentName, uri: &str) -> Result<(), Full> {
+        let held = self.held.get(agent).copied().unwrap_or_default();
+        if held >= PER_AGENT {
+            return Err(Full::Agent(PER_AGENT));
+        }
+        let is_full = self.topics.len() >= MOST && !self.topics.contains_key(uri);
+        match is_full && held >= ALWAYS {
+            true => Err(Full::Server(MOST)),
+            false => Ok(()),
+        }
+    }
 }
 
 struct Topic {
@@ -64,12 +96,21 @@ pub(crate) enum Standing {
 }
 
 impl Topics {
-    /// Begins to listen; `None` if too much is listened to already.
-    pub(crate) fn join(self: &Arc<Self>, uri: &str, hearer: Hearer) -> Option<Subscription> {
+    /// Tells whether an agent may listen to one more resource.
+    pub(crate) fn has_room(&self, agent: &AgentName, uri: &str) -> Result<(), Full> {
+        self.lock().check(agent, uri)
+    }
+
+    /// Begins to listen, unless too much is listened to already.
+    pub(crate) fn join(
+        self: &Arc<Self>,
+        agent: &AgentName,
+        uri: &str,
+        hearer: Hearer,
+    ) -> Result<Subscription, Full> {
         let mut state = self.lock();
-        if state.topics.len() >= MOST && !state.topics.contains_key(uri) {
-            return None;
-        }
+        state.check(agent, uri)?;
+        *state.held.entry(agent.clone()).or_default() += 1;
         state.next += 1;
         let number = state.next;
         let uri: Arc<str> = Arc::from(uri);
@@ -82,16 +123,23 @@ impl Topics {
         let standing = topic.standing.subscribe();
         drop(state);
         self.changed.notify_one();
-        Some(Subscription {
+        Ok(Subscription {
             topics: Arc::clone(self),
+            agent: agent.clone(),
             uri,
             number,
             standing,
         })
     }
 
-    fn leave(&self, uri: &str, number: u64) {
+    fn leave(&self, agent: &AgentName, uri: &str, number: u64) {
         let mut state = self.lock();
+        if let Some(held) = state.held.get_mut(agent) {
+            *held -= 1;
+            if *held == 0 {
+                state.held.remove(agent);
+            }
+        }
         let Some(topic) = state.topics.get_mut(uri) else {
             return;
         };
@@ -112,8 +160,13 @@ impl Topics {
             let hearers = concerned.flat_map(|(_, topic)| &topic.hearers);
             hearers.map(|(_, hearer)| Arc::clone(hearer)).collect()
         };
+        if hearers.is_empty() {
+            return;
+        }
+        // One copy for all of them.
+        let uri = Arc::from(uri);
         for hearer in hearers {
-            hearer(uri);
+            hearer(&uri);
         }
     }
 
@@ -145,6 +198,7 @@ fn is_within(uri: &str, topic: &str) -> bool {
 /// The right to hear of a resource; ends when it is dropped.
 pub struct Subscription {
     topics: Arc<Topics>,
+    agent: AgentName,
     uri: Arc<str>,
     number: u64,
     standing: watch::Receiver<Standing>,
@@ -172,13 +226,21 @@ impl fmt::Debug for Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.topics.leave(&self.uri, self.number);
+        self.topics.leave(&self.agent, &self.uri, self.number);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn agent(name: &str) -> AgentName {
+        name.parse().unwrap()
+    }
+
+    fn deaf() -> Hearer {
+        Arc::new(|_| {})
+    }
 
     #[test]
     fn only_who_listens_hears_and_only_while_it_does() {
@@ -188,9 +250,10 @@ mod tests {
             let heard = Arc::clone(&heard);
             Arc::new(move |uri| heard.lock().unwrap().push(format!("{name} {uri}")))
         };
-        let one = topics.join("file:///a", hearer("one")).unwrap();
-        let two = topics.join("file:///a", hearer("two")).unwrap();
-        let other = topics.join("file:///ab", hearer("other")).unwrap();
+        let join = |uri, name| topics.join(&agent("a"), uri, hearer(name)).unwrap();
+        let one = join("file:///a", "one");
+        let two = join("file:///a", "two");
+        let other = join("file:///ab", "other");
         topics.updated("file:///a/b");
         assert_eq!(
             *heard.lock().unwrap(),
@@ -202,5 +265,42 @@ mod tests {
         assert_eq!(heard.lock().unwrap().len(), 3);
         drop(two);
         assert!(topics.wanted().is_empty());
+    }
+
+    // fault A5
+    #[test]
+    fn an_agent_that_listens_to_all_it_may_takes_no_place_of_another() {
+        let topics = Arc::new(Topics::default());
+        let (greedy, modest) = (agent("greedy"), agent("modest"));
+        let join = |who: &AgentName, uri: &str| topics.join(who, uri, deaf());
+        let kept: Vec<_> = (0..PER_AGENT)
+            .map(|n| join(&greedy, &n.to_string()).unwrap())
+            .collect();
+        // Also to what somebody listens to already.
+        let refused = join(&greedy, "0").err();
+        assert_eq!(refused, Some(Full::Agent(PER_AGENT)));
+        assert_eq!(topics.has_room(&greedy, "x"), Err(Full::Agent(PER_AGENT)));
+        assert_eq!(topics.has_room(&modest, "x"), Ok(()));
+        drop(kept);
+        assert!(topics.lock().held.is_empty());
+        assert!(join(&greedy, "x").is_ok());
+    }
+
+    // fault A5
+    #[test]
+    fn where_all_places_are_taken_everybody_has_a_few() {
+        let topics = Arc::new(Topics::default());
+        let mut kept = Vec::new();
+        for who in 0..MOST / PER_AGENT {
+            let who = agent(&format!("a{who}"));
+            let join = |n| topics.join(&who, &format!("{who} {n}"), deaf()).unwrap();
+            kept.extend((0..PER_AGENT).map(join));
+        }
+        let late = agent("late");
+        let join = |n: usize| topics.join(&late, &format!("late {n}"), deaf());
+        kept.extend((0..ALWAYS).map(|n| join(n).unwrap()));
+        assert_eq!(join(ALWAYS).err(), Some(Full::Server(MOST)));
+        // What others listen to already takes no place.
+        assert!(topics.join(&late, "a0 0", deaf()).is_ok());
     }
 }

@@ -77,7 +77,7 @@ impl Endpoint {
         let has = self.engine().capabilities(&visit.caller, &visit.scope);
         let wanted = Wanted::of(&has).only(asked);
         let seat = self.listeners.seat(visit.caller.key)?;
-        let ring = Arc::<Ring>::default();
+        let ring = self.sessions.ring(visit.caller.key);
         let subscribed = self.subscribe_all(visit, request, asked, &ring).await?;
         let (uris, kept): (Vec<_>, _) = subscribed.into_iter().unzip();
         let place = Place::Request(request.id.to_owned(), seat, kept);

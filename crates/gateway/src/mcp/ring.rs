@@ -1,17 +1,26 @@
 //! What a client is to be told outside of its requests, numbered, so that one whose stream was cut
 //! hears the rest when it comes again.
 //!
-//! Bounded by what there is to tell: the same news twice is told once, and the oldest give way. Who
-//! tells never waits. Entry points: [`Ring::tell`] and [`Ring::after`].
+//! Bounded by what there is to tell: the same news twice is told once, and the oldest give way; in
+//! number and bytes here, and in the bytes of all clients together by `budget`. That a list has
+//! changed is never lost. Who tells never waits. Entry points: [`Ring::tell`] and [`Ring::after`].
+
+pub(super) mod budget;
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gantry_engine::ListMarks;
 use tokio::sync::Notify;
 
+use self::budget::Share;
+
 /// The most news that are kept.
 const KEPT: usize = 512;
+/// The most bytes that they take.
+const KEPT_BYTES: usize = 256 << 10;
+/// What an entry takes beside its text.
+const ENTRY_BYTES: usize = 96;
 
 /// Something that a client wants to hear.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +28,17 @@ pub(super) enum News {
     /// A list has changed.
     Changed(List),
     /// A resource has changed.
-    Updated(Box<str>),
+    Updated(Arc<str>),
+}
+
+impl News {
+    /// Returns what it takes; there are never more than three lists.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Changed(_) => 0,
+            Self::Updated(uri) => ENTRY_BYTES + uri.len(),
+        }
+    }
 }
 
 /// A list whose changes are told.
@@ -61,35 +80,81 @@ impl List {
 }
 
 /// The news of one client.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Ring {
     state: Mutex<State>,
     told: Notify,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     last: u64,
     news: VecDeque<(u64, News)>,
+    /// What the news take.
+    bytes: usize,
+    /// Its part of what those of all clients may take.
+    share: Share,
     /// Up to which the client was told.
     heard: u64,
     /// What the lists were when the last stream ended.
     lists: Option<ListMarks>,
 }
 
-impl Ring {
-    /// Adds news.
-    pub(super) fn tell(&self, news: News) {
-        let mut state = self.lock();
-        state.news.retain(|(_, known)| *known != news);
-        if state.news.len() >= KEPT {
-            state.news.pop_front();
+impl State {
+    /// Adds news; false if there is no room for them, even without all others.
+    fn add(&mut self, news: News) -> bool {
+        if let Some(at) = self.news.iter().position(|(_, known)| *known == news) {
+            self.remove(at);
         }
-        state.last += 1;
-        let number = state.last;
-        state.news.push_back((number, news));
-        drop(state);
-        self.told.notify_one();
+        let bytes = news.bytes();
+        while self.news.len() >= KEPT
+            || self.bytes + bytes > KEPT_BYTES
+            || !self.share.set(self.bytes + bytes)
+        {
+            let is_update = |(_, news): &(u64, News)| matches!(news, News::Updated(_));
+            let Some(oldest) = self.news.iter().position(is_update) else {
+                return false;
+            };
+            self.remove(oldest);
+        }
+        self.bytes += bytes;
+        self.last += 1;
+        self.news.push_back((self.last, news));
+        true
+    }
+
+    fn remove(&mut self, at: usize) {
+        if let Some((_, news)) = self.news.remove(at) {
+            self.bytes -= news.bytes();
+            self.share.set(self.bytes);
+        }
+    }
+}
+
+impl Ring {
+    /// Makes a log without news.
+    pub(super) fn new(share: Share) -> Arc<Self> {
+        let state = State {
+            last: 0,
+            news: VecDeque::new(),
+            bytes: 0,
+            share,
+            heard: 0,
+            lists: None,
+        };
+        Arc::new(Self {
+            state: Mutex::new(state),
+            told: Notify::new(),
+        })
+    }
+
+    /// Adds news; what there is no room for is lost.
+    pub(super) fn tell(&self, news: News) {
+        let is_added = self.lock().add(news);
+        match is_added {
+            true => self.told.notify_one(),
+            false => tracing::debug!("no room for what a client is to be told"),
+        }
     }
 
     /// Waits until there may be news.
@@ -148,7 +213,14 @@ impl Ring {
 
 #[cfg(test)]
 mod tests {
+    use gantry_model::id::KeyId;
+
+    use super::budget::Budget;
     use super::*;
+
+    fn ring() -> Arc<Ring> {
+        Ring::new(Arc::<Budget>::default().share(KeyId::from_random(1)))
+    }
 
     fn updated(uri: &str) -> News {
         News::Updated(uri.into())
@@ -156,7 +228,7 @@ mod tests {
 
     #[test]
     fn who_comes_again_hears_the_rest_and_nothing_twice() {
-        let ring = Ring::default();
+        let ring = ring();
         ring.tell(updated("a"));
         ring.tell(updated("b"));
         ring.tell(updated("a"));
@@ -172,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_storm_takes_no_more_room_than_there_is() {
-        let ring = Ring::default();
+        let ring = ring();
         for n in 0..2 * KEPT {
             ring.tell(updated(&n.to_string()));
         }
@@ -180,9 +252,26 @@ mod tests {
         assert_eq!(ring.after(0).unwrap().0, KEPT as u64 + 1);
     }
 
+    // fault A5
+    #[test]
+    fn long_news_take_no_more_bytes_than_there_are() {
+        let ring = ring();
+        ring.tell(News::Changed(List::Tools));
+        for n in 0..KEPT {
+            ring.tell(updated(&format!("{n}{}", "x".repeat(8 << 10))));
+        }
+        let state = ring.lock();
+        let bytes: usize = state.news.iter().map(|(_, news)| news.bytes()).sum();
+        assert_eq!(state.bytes, bytes);
+        assert!((KEPT_BYTES - (9 << 10)..=KEPT_BYTES).contains(&bytes));
+        assert_eq!(state.news[0].1, News::Changed(List::Tools), "never lost");
+        let newest = state.news.back().unwrap();
+        assert!(matches!(&newest.1, News::Updated(uri) if uri.starts_with("511x")));
+    }
+
     #[test]
     fn lists_that_changed_meanwhile_are_told() {
-        let ring = Ring::default();
+        let ring = ring();
         let marks = |tools, resources| ListMarks {
             tools,
             prompts: 1,

@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::inflight::Inflight;
 use super::ring::Ring;
+use super::ring::budget::Budget;
 use super::subscribe::Subscribed;
 use crate::http::error::Problem;
 
@@ -150,6 +151,8 @@ pub struct Sessions {
     swept_ms: AtomicU64,
     table: RwLock<HashMap<SessionId, Arc<Session>>>,
     inflight: Inflight,
+    /// What all that clients are to be told may take.
+    news: Arc<Budget>,
 }
 
 impl Default for Sessions {
@@ -159,6 +162,7 @@ impl Default for Sessions {
             swept_ms: AtomicU64::new(0),
             table: RwLock::default(),
             inflight: Inflight::default(),
+            news: Arc::default(),
         }
     }
 }
@@ -179,7 +183,7 @@ impl Sessions {
             validity: validity.clone(),
             scope,
             version,
-            ring: Arc::default(),
+            ring: self.ring(key),
             subscribed: Subscribed::default(),
             can,
             level: Mutex::default(),
@@ -278,6 +282,11 @@ impl Sessions {
         drop(table);
         drop(ended);
         end(session);
+    }
+
+    /// Makes the log of what a client of this key is to be told.
+    pub(super) fn ring(&self, key: KeyId) -> Arc<Ring> {
+        Ring::new(self.news.share(key))
     }
 
     /// Returns the requests in flight.

@@ -11,7 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use gantry_engine::{CallFailure, Hearer, Lists, Request as EngineRequest, Subscription, Surface};
+use gantry_engine::{
+    CallError, CallFailure, Hearer, LONGEST_URI, Lists, Request as EngineRequest, Subscription,
+    Surface,
+};
 use gantry_model::era::Era;
 use gantry_model::jsonrpc::{self, Edit, Raw, RawBuf, Request};
 use http::StatusCode;
@@ -25,8 +28,6 @@ use crate::http::error::Problem;
 
 /// Resources that one session or stream may listen to.
 const MOST: usize = 256;
-/// The longest name of a resource that can be listened to: it is kept as long as that.
-const URI_BYTES: usize = 8 << 10;
 /// How long servers may take to take note of what a stream listens to.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -125,15 +126,21 @@ impl Endpoint {
         if uris.len() > MOST {
             return Err(too_many());
         }
-        let fits = |uri: &Cow<'_, str>| uri.len() <= URI_BYTES;
+        let fits = |uri: &Cow<'_, str>| uri.len() <= LONGEST_URI;
         let uris = uris.into_iter().filter_map(Raw::string).filter(fits);
         let begin = uris.map(|uri| async {
             let begun = self.begin(visit, request, &uri, ring, Some(PATIENCE)).await;
-            begun
-                .ok()
-                .map(|subscription| (uri.into_owned(), subscription))
+            match begun {
+                Ok(subscription) => Ok(Some((uri.into_owned(), subscription))),
+                // More than it may have is refused as a whole; what cannot be is left out.
+                Err(failure) if matches!(failure.error, CallError::TooManySubscriptions { .. }) => {
+                    Err(Problem::from(failure))
+                }
+                Err(_) => Ok(None),
+            }
         });
-        Ok(join_all(begin).await.into_iter().flatten().collect())
+        let begun: Result<Vec<_>, Problem> = join_all(begin).await.into_iter().collect();
+        Ok(begun?.into_iter().flatten().collect())
     }
 
     async fn begin(
@@ -149,7 +156,7 @@ impl Endpoint {
         params.set_buf("uri", RawBuf::string(uri));
         let params = params.to_buf();
         let ring = Arc::clone(ring);
-        let hearer: Hearer = Arc::new(move |uri| ring.tell(News::Updated(uri.into())));
+        let hearer: Hearer = Arc::new(move |uri| ring.tell(News::Updated(Arc::clone(uri))));
         let request = EngineRequest {
             surface: Surface::Mcp,
             scope: visit.scope.clone(),
@@ -185,8 +192,8 @@ fn named<'s>(
     let uri = request
         .params
         .and_then(|params| params.get("uri")?.string());
-    let uri = uri.filter(|uri| uri.len() <= URI_BYTES).ok_or_else(|| {
-        let why = format!("`uri` must be a text of at most {URI_BYTES} bytes");
+    let uri = uri.filter(|uri| uri.len() <= LONGEST_URI).ok_or_else(|| {
+        let why = format!("`uri` must be a text of at most {LONGEST_URI} bytes");
         Problem::new(StatusCode::BAD_REQUEST, "request.params")
             .with_rpc(jsonrpc::INVALID_PARAMS, why)
     })?;

@@ -3,6 +3,7 @@
 //! Both endpoints, both generations of upstream servers, progress, cancellation, changed lists,
 //! and headers that must say what the body says.
 
+mod bounds;
 mod cancel;
 mod changes;
 mod first;

@@ -18,6 +18,7 @@ use super::{LISTING_LINES, Link, Voice};
 use crate::request::Word;
 use crate::server::logs::{LogStream, quote};
 use crate::server::pending::{Answer, Failure};
+use crate::server::topics::LONGEST_URI;
 use crate::transport::stdio::{Inbox, Overflow, Overlong};
 
 /// Stray bytes a server may write per second before it is ended.
@@ -29,6 +30,9 @@ const HEARD_PER_SECOND: u32 = 2_000;
 /// that a flood costs its own server and no other. fault S14
 const UNASKED_PER_SLOT: u32 = 1_000;
 const SLOT: Duration = Duration::from_millis(50);
+/// The longest progress or log message that is passed on to a client: several wait for one that reads
+/// slowly.
+pub(super) const LONGEST_MESSAGE: usize = 64 << 10;
 /// Requests of the server's that are answered per second; the rest is counted as refused, and dropped.
 const ANSWERED_PER_SECOND: u32 = 20;
 
@@ -188,6 +192,11 @@ fn bare(line: &[u8]) -> &[u8] {
 }
 
 impl Link {
+    /// Counts a notification that is too long to be passed on.
+    pub(super) fn count_dropped(&self) {
+        self.counters.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn count_late(&self) {
         self.counters.late.fetch_add(1, Ordering::Relaxed);
     }
@@ -288,7 +297,10 @@ impl Link {
             .and_then(|params| params.get("uri"))
             .and_then(Raw::string);
         if let (Some(uri), Some(topics)) = (uri, self.topics.get()) {
-            topics.updated(&uri);
+            match uri.len() <= LONGEST_URI {
+                true => topics.updated(&uri),
+                false => self.count_dropped(),
+            }
         }
     }
 
@@ -304,6 +316,9 @@ impl Link {
         let Some(token) = &client.progress_token else {
             return;
         };
+        if params.text().len() > LONGEST_MESSAGE {
+            return self.count_dropped();
+        }
         let mut edit = Edit::new(params);
         edit.set("progressToken", Raw::trusted(token));
         let mut out = Vec::with_capacity(params.text().len() + token.len());

@@ -10,6 +10,7 @@ use gantry_model::jsonrpc::{Raw, RawBuf};
 use gantry_model::mcp::LogLevel;
 
 use super::Link;
+use super::inbox::LONGEST_MESSAGE;
 use crate::request::Word;
 
 /// How long a server may take to set its level; a call goes on without.
@@ -28,7 +29,9 @@ impl Link {
             (Some(least), Some(level)) => level >= least,
             (None, _) | (_, None) => false,
         };
-        if is_wanted {
+        if is_wanted && params.text().len() > LONGEST_MESSAGE {
+            self.count_dropped();
+        } else if is_wanted {
             let text = self.logs.redactor().redact_json(params.text()).into_owned();
             let word = Word::Log(text.into_boxed_str());
             // A caller that does not keep up misses messages, never the answer.

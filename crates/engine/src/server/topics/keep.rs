@@ -23,6 +23,8 @@ use crate::server::pending::Answer;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long what is wanted may change before it is told, so that many changes are told at once.
 const GATHER: Duration = Duration::from_millis(20);
+/// The most of a server's message that is kept of its refusal, in bytes.
+const MESSAGE: usize = 1 << 10;
 /// How long to wait before an open request that ended is sent again, at first and at most.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
@@ -192,7 +194,10 @@ fn unable() -> Standing {
 
 fn refused(error: &[u8]) -> Standing {
     match ErrorBody::read(trusted(error)) {
-        Some(body) => Standing::Refused(body.code, Arc::from(&*body.message)),
+        Some(body) => {
+            let message = &body.message[..body.message.floor_char_boundary(MESSAGE)];
+            Standing::Refused(body.code, Arc::from(message))
+        }
         None => Standing::Refused(METHOD_NOT_FOUND, "its error has no code and message".into()),
     }
 }

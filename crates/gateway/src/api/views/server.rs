@@ -86,6 +86,8 @@ pub(in crate::api) struct ServerStatusView {
     breaker: BreakerView,
     late_replies: u64,
     refused_requests: u64,
+    /// Notifications that were too long to be passed on.
+    dropped_notifications: u64,
     noise: NoiseView,
     /// Where the sign-in to a remote server stands.
     sign_in: Option<SignInStatus>,
@@ -139,6 +141,7 @@ impl ServerStatusView {
             breaker: BreakerView::of(server.breaker),
             late_replies: server.late_replies,
             refused_requests: server.refused_requests,
+            dropped_notifications: server.dropped_notifications,
             noise: NoiseView {
                 lines: server.noise.0,
                 last: server.noise.1.clone(),

@@ -16,7 +16,7 @@
 //! | exited, not reading, protocol, response too large, output schema | 502 | 200 | -31502 |
 //! | timeout, nobody answered what the server asked | 504 | 200 | -31504 |
 //! | the client declined what the server asked | 422 | 200 | -31422 |
-//! | too many calls wait for their client | 429 | 429 | -31429 |
+//! | too many calls wait for their client, too many subscriptions | 429 | 429 | -31429 |
 //! | cancelled | 499 | no answer | -31499 |
 //! | the key was revoked or has expired | 401 | 401 | -31401 |
 //! | the server's own error | 404 (-32601, -32002), 400 (-32602), 502 | 200 | as the server said |
@@ -102,6 +102,7 @@ impl From<CallFailure> for Problem {
             | CallError::Declined { .. }
             | CallError::TooManyHeld { .. }
             | CallError::TooMuchHeld { .. }
+            | CallError::TooManySubscriptions { .. }
             | CallError::Cancelled
             | CallError::NotReading { .. }
             | CallError::Protocol { .. }
@@ -142,7 +143,9 @@ fn place(error: &CallError) -> (StatusCode, Carrier) {
             (StatusCode::GATEWAY_TIMEOUT, Carrier::Answer)
         }
         CallError::Declined { .. } => (StatusCode::UNPROCESSABLE_ENTITY, Carrier::Answer),
-        CallError::TooManyHeld { .. } | CallError::TooMuchHeld { .. } => {
+        CallError::TooManyHeld { .. }
+        | CallError::TooMuchHeld { .. }
+        | CallError::TooManySubscriptions { .. } => {
             (StatusCode::TOO_MANY_REQUESTS, Carrier::Status)
         }
         CallError::Cancelled => (client_closed_request(), Carrier::Answer),
