@@ -216,14 +216,10 @@ pub enum CallError {
         limit: HeldBytes,
     },
     /// So many resources are listened to that no further one can be.
-    #[error("{who} {limit} subscriptions to resources of server `{server}` already")]
+    #[error("{what}")]
     TooManySubscriptions {
-        /// The server.
-        server: ServerName,
-        /// Whose they are, as the beginning of the message.
-        who: String,
-        /// How many there may be.
-        limit: usize,
+        /// Whose there are how many, on which server.
+        what: String,
     },
     /// The call cannot be recorded, so it is not made.
     #[error("the call cannot be recorded")]

@@ -141,13 +141,14 @@ impl Router {
 }
 
 fn too_many(server: &ServerHandle, caller: &Caller, full: Full) -> CallError {
-    let (who, limit) = match full {
-        Full::Agent(limit) => (format!("agent `{}` has", caller.agent), limit),
-        Full::Server(limit) => ("all agents together have".to_owned(), limit),
+    let (agent, name) = (&caller.agent, &server.name);
+    let of_server = format!("subscriptions to resources of server `{name}`");
+    let what = match full {
+        Full::Agent(limit) => format!("agent `{agent}` has {limit} {of_server} already"),
+        Full::Bytes(limit) => {
+            format!("the URIs of all {of_server} of agent `{agent}` may take {limit} bytes")
+        }
+        Full::Server(limit) => format!("all agents together have {limit} {of_server} already"),
     };
-    CallError::TooManySubscriptions {
-        server: server.name.clone(),
-        who,
-        limit,
-    }
+    CallError::TooManySubscriptions { what }
 }

@@ -20,6 +20,8 @@ pub(crate) use keep::keep;
 const MOST: usize = 10_000;
 /// The most subscriptions of one agent on one server.
 const PER_AGENT: usize = 1_000;
+/// The most bytes of their URIs: a stateless server is sent all of them in one message.
+const PER_AGENT_BYTES: usize = 256 << 10;
 /// Subscriptions that an agent gets however many others there are.
 const ALWAYS: usize = 100;
 /// The longest URI of a resource that can be listened to, and of one that a change is told of.
@@ -51,8 +53,8 @@ pub(crate) struct Topics {
 #[derive(Default)]
 struct State {
     topics: BTreeMap<Arc<str>, Topic>,
-    /// How many subscriptions each agent has.
-    held: HashMap<AgentName, usize>,
+    /// How many subscriptions each agent has, and the bytes of their URIs.
+    held: HashMap<AgentName, (usize, usize)>,
     next: u64,
 }
 
@@ -61,15 +63,20 @@ struct State {
 pub(crate) enum Full {
     /// It has as many subscriptions as it may have.
     Agent(usize),
+    /// Their URIs would take more bytes than they may.
+    Bytes(usize),
     /// All agents together have.
     Server(usize),
 }
 
 impl State {
     fn check(&self, agent: &AgentName, uri: &str) -> Result<(), Full> {
-        let held = self.held.get(agent).copied().unwrap_or_default();
+        let (held, bytes) = self.held.get(agent).copied().unwrap_or_default();
         if held >= PER_AGENT {
             return Err(Full::Agent(PER_AGENT));
+        }
+        if bytes + uri.len() > PER_AGENT_BYTES {
+            return Err(Full::Bytes(PER_AGENT_BYTES));
         }
         let is_full = self.topics.len() >= MOST && !self.topics.contains_key(uri);
         match is_full && held >= ALWAYS {
@@ -110,7 +117,8 @@ impl Topics {
     ) -> Result<Subscription, Full> {
         let mut state = self.lock();
         state.check(agent, uri)?;
-        *state.held.entry(agent.clone()).or_default() += 1;
+        let (held, bytes) = state.held.entry(agent.clone()).or_default();
+        (*held, *bytes) = (*held + 1, *bytes + uri.len());
         state.next += 1;
         let number = state.next;
         let uri: Arc<str> = Arc::from(uri);
@@ -134,8 +142,8 @@ impl Topics {
 
     fn leave(&self, agent: &AgentName, uri: &str, number: u64) {
         let mut state = self.lock();
-        if let Some(held) = state.held.get_mut(agent) {
-            *held -= 1;
+        if let Some((held, bytes)) = state.held.get_mut(agent) {
+            (*held, *bytes) = (*held - 1, *bytes - uri.len());
             if *held == 0 {
                 state.held.remove(agent);
             }
@@ -284,6 +292,14 @@ mod tests {
         drop(kept);
         assert!(topics.lock().held.is_empty());
         assert!(join(&greedy, "x").is_ok());
+        let long = |n: usize| format!("{n:0>LONGEST_URI$}");
+        let most = PER_AGENT_BYTES / LONGEST_URI;
+        let kept: Vec<_> = (0..most)
+            .map(|n| join(&greedy, &long(n)).unwrap())
+            .collect();
+        assert_eq!(join(&greedy, "x").err(), Some(Full::Bytes(PER_AGENT_BYTES)));
+        assert!(join(&modest, &long(0)).is_ok());
+        drop(kept);
     }
 
     // fault A5
