@@ -12,7 +12,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use gantry_model::caller::{Caller, KeyEnd, KeyKind, KeyValidity};
+use gantry_model::caller::{Caller, KeyEnd, KeyKind, KeyValidity, UserTrust};
 use gantry_model::grant::{Grant, GrantSet};
 use gantry_model::id::{AgentName, KeyId, ProjectName};
 use gantry_store::{AgentRow, GrantRow, KeyRow, Principal, Store};
@@ -126,6 +126,7 @@ impl Access {
                 kind: row.kind,
                 key: row.id,
                 grants: Arc::new(grants_of(row.kind, row.id, &row.agent, &grants, &agents)),
+                users: user_trust_of(row.kind, &row.agent, &agents),
                 agent: row.agent,
                 validity,
             };
@@ -320,6 +321,16 @@ fn grants_of(
         Grant::new(&row.server, &row.item, row.alias.as_deref()).ok()
     });
     GrantSet::filtered(grants.collect(), filter)
+}
+
+/// An administrator's word is taken; an agent's if it is configured so.
+fn user_trust_of(kind: KeyKind, agent: &AgentName, agents: &[AgentRow]) -> UserTrust {
+    let known = agents.iter().find(|known| known.name == *agent);
+    match (kind, known) {
+        (KeyKind::Admin, _) => UserTrust::Trusted,
+        (KeyKind::Agent, Some(known)) => known.users,
+        (KeyKind::Agent, None) => UserTrust::Asserted,
+    }
 }
 
 /// Returns random bytes; without a source of randomness there can be no keys.

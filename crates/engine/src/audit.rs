@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gantry_model::caller::Context;
+use gantry_model::caller::{Context, UserTrust};
 use gantry_model::diagnose::chain;
 use gantry_model::id::CallId;
 use gantry_model::secret::Redactor;
@@ -55,7 +55,7 @@ pub enum Surface {
     Mcp,
     /// The REST interface.
     Rest,
-    /// The command line.
+    /// The command line; only in rows of former versions.
     Cli,
     /// A program that has the engine inside.
     Library,
@@ -105,6 +105,8 @@ pub(crate) struct Intent<'a> {
     pub(crate) key: &'a str,
     /// What the call belongs to in the caller's world.
     pub(crate) context: &'a Context,
+    /// Whether the user id in it is believed.
+    pub(crate) users: UserTrust,
     /// Which door it came in by.
     pub(crate) surface: Surface,
     /// The server it is for.
@@ -343,6 +345,7 @@ impl Audit {
             agent: intent.agent,
             key: intent.key,
             user: intent.context.user.as_deref(),
+            user_trust: intent.users,
             session: intent.context.session.as_deref(),
             run: intent.context.run.as_deref(),
             step: intent.context.step.as_deref(),

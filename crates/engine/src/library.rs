@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use gantry_model::caller::{Caller, Context, KeyKind, KeyValidity};
+use gantry_model::caller::{Caller, Context, KeyKind, KeyValidity, UserTrust};
 use gantry_model::diagnose::{Diagnose, Fault};
 use gantry_model::grant::GrantSet;
 use gantry_model::id::{AgentName, CallId, KeyId};
@@ -121,6 +121,7 @@ impl Engine {
             key: KeyId::from_random(u128::from_be_bytes(random())),
             kind: KeyKind::Agent,
             grants: Arc::new(grants),
+            users: UserTrust::Trusted,
             validity: KeyValidity::default(),
         }
     }

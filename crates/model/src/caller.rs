@@ -20,6 +20,43 @@ pub enum KeyKind {
     Agent,
 }
 
+/// Whether the user ids that a caller gives are believed.
+///
+/// A key proves who the agent is, never on whose behalf it acts: that is the agent's word, unless an
+/// administrator trusts it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum UserTrust {
+    /// They are what the agent says.
+    #[default]
+    Asserted,
+    /// They are taken for true.
+    Trusted,
+}
+
+impl UserTrust {
+    /// Returns the trust as shown.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Asserted => "asserted",
+            Self::Trusted => "trusted",
+        }
+    }
+
+    /// Tells whether user ids are taken for true.
+    pub const fn is_trusted(self) -> bool {
+        matches!(self, Self::Trusted)
+    }
+}
+
+impl From<bool> for UserTrust {
+    fn from(is_trusted: bool) -> Self {
+        match is_trusted {
+            true => Self::Trusted,
+            false => Self::Asserted,
+        }
+    }
+}
+
 /// Who is behind a request, proved by a key.
 #[derive(Debug, Clone)]
 pub struct Caller {
@@ -33,6 +70,8 @@ pub struct Caller {
     pub kind: KeyKind,
     /// What the agent may use.
     pub grants: Arc<GrantSet>,
+    /// Whether the user ids it gives are believed.
+    pub users: UserTrust,
     /// How long the key is valid: its end ends whatever was started with it.
     pub validity: KeyValidity,
 }
@@ -40,7 +79,7 @@ pub struct Caller {
 /// What a call belongs to in the caller's world; recorded, and passed on upstream in `_meta`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Context {
-    /// The person on whose behalf the agent acts.
+    /// The person on whose behalf the agent says that it acts.
     pub user: Option<Box<str>>,
     /// The conversation.
     pub session: Option<Box<str>>,

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use gantry_model::caller::UserTrust;
 use gantry_model::id::CallId;
 
 /// One call, running or ended, with texts of its own or, as `CallRow<&str>`, somebody else's.
@@ -24,6 +25,8 @@ pub struct CallRow<T = String> {
     pub key: T,
     /// The person behind the agent.
     pub user: Option<T>,
+    /// Whether that is believed, or only what the agent says.
+    pub user_trust: UserTrust,
     /// The conversation.
     pub session: Option<T>,
     /// The agent's run.
@@ -32,7 +35,7 @@ pub struct CallRow<T = String> {
     pub step: Option<T>,
     /// The trace the call belongs to.
     pub trace: Option<T>,
-    /// Where it came in: `mcp`, `rest`, `cli` or `library`.
+    /// Where it came in: `mcp`, `rest` or `library`; `cli` in rows of former versions.
     pub surface: T,
     /// The server it was for.
     pub server: T,
@@ -76,6 +79,7 @@ impl<T> CallRow<T> {
             agent: text(&self.agent),
             key: text(&self.key),
             user: self.user.as_ref().map(&text),
+            user_trust: self.user_trust,
             session: self.session.as_ref().map(&text),
             run: self.run.as_ref().map(&text),
             step: self.step.as_ref().map(&text),

@@ -2,7 +2,7 @@
 //!
 //! Times are milliseconds since 1970. Nothing here knows SQL.
 
-use gantry_model::caller::KeyKind;
+use gantry_model::caller::{KeyKind, UserTrust};
 use gantry_model::id::{AgentName, KeyId, ProjectName, ServerId};
 use gantry_model::spec::ServerSpec;
 use serde::{Deserialize, Serialize};
@@ -75,6 +75,8 @@ pub struct AgentRow {
     pub label: String,
     /// What it sees of the tools it was granted.
     pub tools: AgentTools,
+    /// Whether the user ids it gives are believed.
+    pub users: UserTrust,
     /// When it was first known.
     pub created_ms: u64,
 }

@@ -3,6 +3,7 @@
 //! Store first, memory second, as with keys. Removing an agent ends its keys; the last admin key
 //! never goes this way. Entry points: `Access::agents` and the three changes.
 
+use gantry_model::caller::UserTrust;
 use gantry_model::grant::{Grant, ToolFilter};
 use gantry_model::id::AgentName;
 use gantry_store::{AgentRow, AgentTools, GrantRow, Principal, StoreError};
@@ -24,6 +25,8 @@ pub struct AgentView {
     pub grants: Vec<Grant>,
     /// What it sees of the tools among that.
     pub filter: ToolFilter,
+    /// Whether the user ids it gives are believed.
+    pub users: UserTrust,
     /// Its valid keys.
     pub keys: Vec<KeyView>,
 }
@@ -39,6 +42,8 @@ pub struct NewAgent {
     pub grants: Vec<Grant>,
     /// What it sees of the tools among that.
     pub filter: ToolFilter,
+    /// Whether the user ids it gives are believed.
+    pub users: UserTrust,
 }
 
 /// What is to be another about an agent; what is `None` stays.
@@ -50,6 +55,8 @@ pub struct AgentChange {
     pub grants: Option<Vec<Grant>>,
     /// What it sees of the tools among that.
     pub filter: Option<ToolFilter>,
+    /// Whether the user ids it gives are believed.
+    pub users: Option<UserTrust>,
 }
 
 impl Access {
@@ -60,6 +67,7 @@ impl Access {
         let view = |row: AgentRow| AgentView {
             grants: granted(&row.name, &grants),
             filter: filter_of(&row.tools).unwrap_or_default(),
+            users: row.users,
             keys: keys
                 .iter()
                 .filter(|key| key.agent == row.name)
@@ -76,6 +84,7 @@ impl Access {
         let row = AgentRow {
             project: self.project.clone(),
             tools: tools_of(&new.filter),
+            users: new.users,
             name: new.name,
             label: new.label,
             created_ms: unix_ms(),
@@ -110,6 +119,9 @@ impl Access {
         }
         if let Some(filter) = change.filter {
             row.tools = tools_of(&filter);
+        }
+        if let Some(users) = change.users {
+            row.users = users;
         }
         let grants = match change.grants {
             Some(grants) => self.grant_rows(name, &grants),

@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use gantry_model::caller::UserTrust;
 use gantry_model::id::CallId;
 use gantry_store::{CallRow, CallStatus, FoldPosition, Store};
 
@@ -352,6 +353,7 @@ fn nameless(id: CallId, at: Position) -> CallRow<&'static str> {
         agent: "",
         key: "",
         user: None,
+        user_trust: UserTrust::Asserted,
         session: None,
         run: None,
         step: None,

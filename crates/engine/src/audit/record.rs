@@ -4,12 +4,13 @@
 //! the segment's random salt and the record's offset, so that neither a leftover nor a body made
 //! to look like a record passes for one. Never does I/O; entry points `encode_*`, `seal`, `read`, `decode`.
 
+use gantry_model::caller::UserTrust;
 use gantry_model::id::CallId;
 use gantry_store::{CallRow, CallStatus};
 
 mod fields;
 
-use fields::{Fields, put_intent, put_outcome};
+use fields::{Fields, USER_TRUSTED, put_intent, put_outcome};
 
 /// Records begin at multiples of this.
 pub(super) const ALIGNMENT: usize = 16;
@@ -42,6 +43,7 @@ pub(super) struct IntentFields<'a> {
     pub(super) agent: &'a str,
     pub(super) key: &'a str,
     pub(super) user: Option<&'a str>,
+    pub(super) user_trust: UserTrust,
     pub(super) session: Option<&'a str>,
     pub(super) run: Option<&'a str>,
     pub(super) step: Option<&'a str>,
@@ -52,6 +54,16 @@ pub(super) struct IntentFields<'a> {
     pub(super) schema_version: Option<&'a str>,
     pub(super) input: Option<&'a str>,
     pub(super) input_bytes: u64,
+}
+
+impl IntentFields<'_> {
+    /// Returns the byte that says where a call came in, and whether its user id is believed.
+    fn origin(&self) -> u8 {
+        match self.user_trust {
+            UserTrust::Asserted => self.surface,
+            UserTrust::Trusted => self.surface | USER_TRUSTED,
+        }
+    }
 }
 
 /// How a call ended; bodies are already redacted and cut.
@@ -126,7 +138,7 @@ pub(super) fn encode_intent(buffer: &mut Vec<u8>, intent: &IntentFields<'_>) {
         buffer,
         Kind::Intent,
         CallStatus::Running,
-        intent.surface,
+        intent.origin(),
         intent.id,
     );
     put_intent(buffer, intent);
@@ -151,7 +163,7 @@ pub(super) fn encode_whole(
         buffer,
         Kind::Whole,
         outcome.status,
-        intent.surface,
+        intent.origin(),
         intent.id,
     );
     buffer.extend_from_slice(&repeats.to_le_bytes());

@@ -79,6 +79,7 @@ fn caller(grants: &[(&str, &str, Option<&str>)]) -> Caller {
         key: KeyId::from_random(1),
         kind: KeyKind::Agent,
         grants: Arc::new(GrantSet::new(grants.iter().map(grant).collect())),
+        users: Default::default(),
         validity: Default::default(),
     }
 }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use gantry_model::caller::Context;
+use gantry_model::caller::{Context, UserTrust};
 use gantry_model::event::EventKind;
 use gantry_model::id::ServerName;
 use gantry_model::secret::Redactor;
@@ -44,6 +44,7 @@ impl Engine {
             agent: "",
             key: "",
             context: &context,
+            users: UserTrust::Asserted,
             surface,
             server: "",
             method: "",

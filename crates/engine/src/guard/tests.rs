@@ -16,6 +16,7 @@ fn caller(grants: &[(&str, &str)]) -> Caller {
         key: KeyId::from_random(1),
         kind: KeyKind::Agent,
         grants: Arc::new(GrantSet::new(grants.collect())),
+        users: Default::default(),
         validity: Default::default(),
     }
 }

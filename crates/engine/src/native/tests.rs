@@ -13,6 +13,7 @@ fn call(arguments: Value) -> NativeCall {
         key: KeyId::from_random(1),
         kind: KeyKind::Agent,
         grants: Arc::new(GrantSet::everything()),
+        users: Default::default(),
         validity: Default::default(),
     };
     NativeCall {

@@ -30,6 +30,7 @@ pub(super) fn intent<'a>(
         agent: caller.agent.as_str(),
         key,
         context: &request.context,
+        users: caller.users,
         surface: request.surface,
         server: target.map_or("", |target| target.server_str()),
         method: request.method,

@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
-use gantry_model::caller::{Caller, Context, KeyKind};
+use gantry_model::caller::{Caller, Context, KeyKind, UserTrust};
 use gantry_model::era::headers::name_of;
+use gantry_model::era::meta;
 use gantry_model::grant::{MethodClass, class_of};
 use gantry_model::id::ServerName;
 use gantry_model::jsonrpc::{Edit, Raw, RawBuf};
@@ -247,18 +248,13 @@ impl Router {
             name: name.to_string(),
         })?;
         let class = class_of(request.method);
-        let named = |name| {
-            let params = request.params.and_then(|params| params.get(name));
-            params.and_then(Raw::string).ok_or_else(unknown)
-        };
-        // What an agent touches must be named, so that its grants can be asked for it.
+        // A server knows one client, the gateway: its tasks and its log level are those of all agents.
+        // An agent sets its level in its session or request, and tasks are not passed through.
         let item = match (caller.kind, class) {
             (KeyKind::Admin, _) => Cow::Borrowed(""),
             (KeyKind::Agent, MethodClass::Lifecycle) if request.method == "ping" => {
                 Cow::Borrowed("")
             }
-            (KeyKind::Agent, MethodClass::Logging) => named("level")?,
-            (KeyKind::Agent, MethodClass::Task) => named("taskId")?,
             (KeyKind::Agent, _) => return Err(unknown()),
         };
         Ok(Target {
@@ -351,13 +347,18 @@ fn unknown_method(request: &Request<'_>) -> CallError {
     }
 }
 
-/// Passes on what the call belongs to in the caller's world.
-pub(super) fn pass_context(params: &mut Edit<'_>, context: &Context) {
+/// Passes on what the call belongs to in the caller's world. A user id that is only the agent's word
+/// has a key that says so.
+pub(super) fn pass_context(params: &mut Edit<'_>, context: &Context, users: UserTrust) {
+    let user_id = match users {
+        UserTrust::Asserted => meta::ASSERTED_USER_ID,
+        UserTrust::Trusted => meta::USER_ID,
+    };
     let parts = [
-        ("io.gantry/user-id", &context.user),
-        ("io.gantry/session-id", &context.session),
-        ("io.gantry/run-id", &context.run),
-        ("io.gantry/step", &context.step),
+        (user_id, &context.user),
+        (meta::SESSION_ID, &context.session),
+        (meta::RUN_ID, &context.run),
+        (meta::STEP, &context.step),
         ("traceparent", &context.trace),
     ];
     for (key, value) in parts {

@@ -25,6 +25,7 @@ fn caller(kind: KeyKind, grants: &[(&str, &str)]) -> Caller {
         key: KeyId::from_random(1),
         kind,
         grants: Arc::new(GrantSet::new(grants.iter().map(grant).collect())),
+        users: Default::default(),
         validity: Default::default(),
     }
 }
@@ -152,8 +153,17 @@ async fn a_guessed_tool_is_looked_up_before_it_is_called() {
     let reply = engine.request(&narrow, list).await.unwrap();
     let list: serde_json::Value = serde_json::from_slice(&reply.result).unwrap();
     assert_eq!(list["tools"].as_array().unwrap().len(), 1);
-    for method in ["resources/subscribe", "tasks/list", "logging/setLevel"] {
-        let params = r#"{"uri":"test://static-text"}"#;
+    // fault T4: however wide the grant, what the server keeps for all agents is nobody's.
+    for method in [
+        "resources/subscribe",
+        "tasks/list",
+        "tasks/get",
+        "tasks/result",
+        "tasks/update",
+        "tasks/cancel",
+        "logging/setLevel",
+    ] {
+        let params = r#"{"uri":"test://static-text","taskId":"1","level":"debug"}"#;
         let asked = engine.request(&everyone, request("a", method, params));
         let failure = asked.await.unwrap_err();
         assert!(

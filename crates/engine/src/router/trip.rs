@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_model::caller::Caller;
+use gantry_model::caller::{Caller, KeyKind};
 use gantry_model::era::meta::{CLIENT_CAPABILITIES, LOG_LEVEL, PROGRESS_TOKEN, upstream_params};
 use gantry_model::era::{Era, ProtocolVersion};
 use gantry_model::jsonrpc::{Edit, OneLine, Payload, Raw, RawBuf};
@@ -240,6 +240,10 @@ impl<'a> Trip<'a> {
         let request = &self.request;
         let mut params = upstream_params(version, request.params, &self.router.identity);
         self.target.rename(&mut params);
+        if self.method == Some(Method::ToolsCall) && self.caller.kind == KeyKind::Agent {
+            // Nobody could ask for the task: agents do not reach what is kept for the gateway.
+            params.remove("task");
+        }
         if request.params.is_some_and(asks_for_progress) {
             let token = self.client.as_ref();
             // Without a way back for progress the server need not report any.
@@ -249,7 +253,7 @@ impl<'a> Trip<'a> {
             };
         }
         if self.server.spec.calls.pass_context {
-            target::pass_context(&mut params, &request.context);
+            target::pass_context(&mut params, &request.context, self.caller.users);
         }
         if let (Some(level), Era::Stateless) = (self.log_level(), version.era()) {
             params.set_meta_buf(LOG_LEVEL, RawBuf::string(level.as_str()));

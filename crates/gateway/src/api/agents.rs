@@ -9,6 +9,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use gantry_engine::{AgentChange, AgentView as Known, EngineError, NewAgent};
+use gantry_model::caller::UserTrust;
 use gantry_model::grant::{Grant, ToolFilter};
 use gantry_model::id::AgentName;
 use http::header::LOCATION;
@@ -48,6 +49,10 @@ pub(super) struct AgentBody {
     grant: Option<GrantBody>,
     /// Which of the granted tools it sees.
     tools: Option<ToolsBody>,
+    /// Whether the user ids it gives are taken for true; else they are recorded and passed on as
+    /// what the agent asserts.
+    #[serde(default)]
+    trusted_user_ids: bool,
 }
 
 /// What is to be another about an agent; what is left out stays as it is.
@@ -61,6 +66,8 @@ pub(super) struct AgentPatch {
     grant: Option<GrantBody>,
     /// Which of the granted tools it sees, instead of the filter it has now.
     tools: Option<ToolsBody>,
+    /// Whether the user ids it gives are taken for true.
+    trusted_user_ids: Option<bool>,
 }
 
 /// What an agent may use: `"all"`, or a list of patterns such as `files:read_*`, `mail:*` or
@@ -111,6 +118,8 @@ pub(super) struct AgentView {
     grants: Vec<String>,
     /// Which of the granted tools it sees.
     tools: ToolsBody,
+    /// Whether the user ids it gives are taken for true.
+    trusted_user_ids: bool,
     /// Its valid keys.
     keys: Vec<KeyView>,
 }
@@ -129,6 +138,7 @@ impl AgentView {
                 include: texts(&mut agent.filter.include()),
                 exclude: texts(&mut agent.filter.exclude()),
             },
+            trusted_user_ids: agent.users.is_trusted(),
             keys: agent.keys.iter().map(KeyView::of).collect(),
         }
     }
@@ -213,6 +223,7 @@ pub(super) async fn create(
             .transpose()?
             .unwrap_or_default(),
         filter: asked.tools.unwrap_or_default().read()?,
+        users: asked.trusted_user_ids.into(),
     };
     let agent = api.engine().create_agent(&caller, new).await?;
     let mut response = json(StatusCode::CREATED, &AgentView::of(&agent));
@@ -234,7 +245,8 @@ pub(super) async fn one(State(api): State<Api>, Named(agent): Named) -> Result<R
     Ok(json(StatusCode::OK, &AgentView::of(&agent)))
 }
 
-/// Changes an agent: its label, its grants or its filter. The next call is judged by them.
+/// Changes an agent: its label, its grants, its filter or whether its user ids are trusted. The next
+/// call is judged by them.
 #[utoipa::path(patch, path = "/api/v1/agents/{agent}", tag = "agents",
     params(("agent" = String, Path, description = "Its name.")), request_body = AgentPatch, responses(
     (status = 200, description = "The agent as it is now.", body = AgentView),
@@ -252,6 +264,7 @@ pub(super) async fn change(
         label: asked.label.as_deref().map(label).transpose()?,
         grants: asked.grant.map(GrantBody::read).transpose()?,
         filter: asked.tools.map(|tools| tools.read()).transpose()?,
+        users: asked.trusted_user_ids.map(UserTrust::from),
     };
     let agent = known(&agent)?;
     let agent = api.engine().change_agent(&caller, &agent, change).await?;

@@ -92,6 +92,7 @@ mod tests {
             key: gantry_model::id::KeyId::from_random(1),
             kind: gantry_model::caller::KeyKind::Agent,
             grants: Default::default(),
+            users: Default::default(),
             validity: Default::default(),
         };
         let request = http::Request::builder().header(CONTENT_TYPE, kind);

@@ -117,7 +117,6 @@ struct Wanted {
     params: Option<RawBuf>,
     context: Context,
     timeout: Option<Duration>,
-    surface: Surface,
     #[expect(dead_code, reason = "held for its drop")]
     room: Room,
 }
@@ -156,7 +155,6 @@ pub(super) async fn call_server(
         method: asked.method,
         params: params.map(Raw::to_buf),
         timeout: asked.timeout_ms.map(Duration::from_millis),
-        surface: surface(&headers),
         room: body.room(),
     };
     respond(&api, &headers, wanted).await
@@ -188,18 +186,9 @@ pub(super) async fn call_tool(
         method: "tools/call".to_owned(),
         params: Some(Raw::trusted(&params).to_buf()),
         timeout: asked.timeout_ms.map(Duration::from_millis),
-        surface: surface(headers),
         room: body.room(),
     };
     respond(api, headers, wanted).await
-}
-
-/// Tells our own command line from other clients, for the audit.
-pub(super) fn surface(headers: &HeaderMap) -> Surface {
-    match headers.get("x-gantry-surface") {
-        Some(value) if value == "cli" => Surface::Cli,
-        Some(_) | None => Surface::Rest,
-    }
 }
 
 fn object<'a>(field: &str, value: Option<&'a RawValue>) -> Result<Option<Raw<'a>>, Problem> {
@@ -275,7 +264,7 @@ fn prefers_async(headers: &HeaderMap) -> bool {
 
 async fn run(engine: &Engine, wanted: &Wanted) -> Result<Response, Problem> {
     let request = Request {
-        surface: wanted.surface,
+        surface: Surface::Rest,
         scope: wanted.scope.clone(),
         method: &wanted.method,
         params: wanted.params.as_ref().map(RawBuf::as_raw),

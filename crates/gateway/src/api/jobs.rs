@@ -235,6 +235,7 @@ mod tests {
             key: KeyId::from_random(key),
             kind,
             grants: Arc::new(GrantSet::everything()),
+            users: Default::default(),
             validity: Default::default(),
         }
     }

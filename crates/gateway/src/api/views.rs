@@ -65,7 +65,10 @@ pub(super) struct CallView {
     method: String,
     tool: String,
     schema_version: Option<String>,
+    /// The user behind the agent.
     user: Option<String>,
+    /// `asserted` if that is only what the agent says, `trusted` if it is trusted to say so.
+    user_trust: Option<&'static str>,
     session: Option<String>,
     run: Option<String>,
     step: Option<String>,
@@ -98,6 +101,7 @@ impl CallView {
             method: row.method,
             tool: row.tool,
             schema_version: row.schema_version,
+            user_trust: row.user.as_ref().map(|_| row.user_trust.as_str()),
             user: row.user,
             session: row.session,
             run: row.run,

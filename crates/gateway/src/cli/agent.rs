@@ -50,6 +50,9 @@ struct New {
     /// Do not see the granted tools that fit a pattern; may be given several times
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
+    /// Take the user ids that it gives for true; without this they are recorded as its assertions
+    #[arg(long)]
+    trusted_user_ids: bool,
     #[command(flatten)]
     shown: AsJson,
 }
@@ -96,6 +99,9 @@ fn body(new: &New) -> Value {
     if !new.include.is_empty() || !new.exclude.is_empty() {
         body["tools"] = json!({"include": new.include, "exclude": new.exclude});
     }
+    if new.trusted_user_ids {
+        body["trusted_user_ids"] = true.into();
+    }
     body
 }
 
@@ -114,6 +120,9 @@ fn row(agent: &Value) -> Vec<String> {
         if !patterns.is_empty() {
             may.push_str(&format!(", {word} {patterns}"));
         }
+    }
+    if agent["trusted_user_ids"] == true {
+        may.push_str(", trusted user ids");
     }
     vec![
         text(agent, "/name"),

@@ -148,7 +148,6 @@ impl Client {
             .header(AUTHORIZATION, format!("Bearer {}", self.key))
             .header(ACCEPT, "application/json, application/problem+json")
             .header(CONTENT_TYPE, "application/json")
-            .header("X-Gantry-Surface", "cli")
     }
 
     async fn send(&self, request: http::request::Builder, body: Bytes) -> Result<Value, Failure> {

@@ -2,11 +2,13 @@
 //!
 //! Read from headers or from the same keys in `_meta`, `_meta` winning, since that is what the
 //! caller's own library writes per call. Texts are cut, control characters refused, because they
-//! are recorded and passed on. Entry point: [`read`].
+//! are recorded and passed on. All of it is the caller's word: whether its user id is believed is a
+//! property of the agent. Entry point: [`read`].
 
 use std::borrow::Cow;
 
 use gantry_model::caller::Context;
+use gantry_model::era::meta::{RUN_ID, SESSION_ID, STEP, USER_ID};
 use gantry_model::jsonrpc::{Raw, RawKind};
 use http::{HeaderMap, StatusCode};
 
@@ -17,10 +19,10 @@ const LONGEST: usize = 256;
 
 /// Header and `_meta` key of each text, in the order of [`Found`].
 const KEYS: [(&str, &str); 4] = [
-    ("x-gantry-user-id", "io.gantry/user-id"),
-    ("x-gantry-session-id", "io.gantry/session-id"),
-    ("x-gantry-run-id", "io.gantry/run-id"),
-    ("x-gantry-step", "io.gantry/step"),
+    ("x-gantry-user-id", USER_ID),
+    ("x-gantry-session-id", SESSION_ID),
+    ("x-gantry-run-id", RUN_ID),
+    ("x-gantry-step", STEP),
 ];
 const TRACE: &str = "traceparent";
 

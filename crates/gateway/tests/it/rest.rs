@@ -5,6 +5,7 @@ mod agents;
 mod browser;
 mod calls;
 mod documents;
+mod identity;
 mod servers;
 mod why;
 

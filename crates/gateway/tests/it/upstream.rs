@@ -14,6 +14,7 @@ mod proxied;
 mod registered;
 mod rows;
 mod scene;
+mod shared_state;
 mod slow;
 mod smuggled;
 mod sse_peer;

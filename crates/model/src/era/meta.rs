@@ -1,6 +1,8 @@
-//! The keys of `_meta` that belong to the protocol, and what of them goes upstream.
+//! The keys of `_meta` that belong to the protocol or to Gantry, and what of them goes upstream.
 //!
-//! Everything else in `_meta` belongs to the peers and passes through untouched.
+//! What a client says under Gantry's own keys is read at the edge and never passed on as it is: a
+//! server may take them for Gantry's word. Everything else in `_meta` belongs to the peers and passes
+//! through untouched.
 
 use super::{Era, ProtocolVersion};
 use crate::jsonrpc::{Edit, Raw, RawBuf};
@@ -20,12 +22,34 @@ pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 /// The token under which the asker wants progress (both eras).
 pub const PROGRESS_TOKEN: &str = "progressToken";
 
+/// The task that a message belongs to (2025-11-25); tasks are not passed through.
+pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
+/// The user behind the agent.
+pub const USER_ID: &str = "io.gantry/user-id";
+/// The user behind the agent, as an agent says that is not trusted to say so.
+pub const ASSERTED_USER_ID: &str = "io.gantry/asserted-user-id";
+/// The conversation, a label of the agent's.
+pub const SESSION_ID: &str = "io.gantry/session-id";
+/// The run, a label of the agent's.
+pub const RUN_ID: &str = "io.gantry/run-id";
+/// The step of the run, a label of the agent's.
+pub const STEP: &str = "io.gantry/step";
+/// Where a call came in; never said by anybody but the gateway.
+const SURFACE: &str = "io.gantry/surface";
+
 /// The keys of a request that speak of the link it came in on, never of the one it leaves by.
-const PER_REQUEST: [&str; 4] = [
+const PER_REQUEST: [&str; 11] = [
     PROTOCOL_VERSION,
     CLIENT_CAPABILITIES,
     CLIENT_INFO,
     LOG_LEVEL,
+    RELATED_TASK,
+    USER_ID,
+    ASSERTED_USER_ID,
+    SESSION_ID,
+    RUN_ID,
+    STEP,
+    SURFACE,
 ];
 
 /// Who we are, towards servers.
@@ -56,8 +80,8 @@ impl Identity {
     }
 }
 
-/// Prepares params for a server: the protocol's keys of the client's link are replaced by those
-/// of ours, or removed if the server is of the handshake era.
+/// Prepares params for a server: the keys of the client's link and Gantry's own are removed, and in
+/// the stateless era those of our link set.
 ///
 /// The caller may change more (a tool's name, the progress token) before the edit is written. No
 /// client capabilities are declared: a shared link offers none.
@@ -67,21 +91,17 @@ pub fn upstream_params<'a>(
     identity: &'a Identity,
 ) -> Edit<'a> {
     let mut edit = Edit::new(params.unwrap_or(Raw::EMPTY_OBJECT));
-    match version.era() {
-        Era::Stateless => {
-            edit.set_meta_buf(PROTOCOL_VERSION, RawBuf::string(version.as_str()))
-                .set_meta(CLIENT_INFO, identity.info())
-                .set_meta(CLIENT_CAPABILITIES, Raw::EMPTY_OBJECT);
+    // Most params carry none of them, and then nothing needs to be rebuilt.
+    let meta = params.and_then(|params| params.get("_meta"));
+    for member in meta.into_iter().flat_map(Raw::members) {
+        if let Some(key) = PER_REQUEST.into_iter().find(|key| member.is(key)) {
+            edit.remove_meta(key);
         }
-        Era::Handshake => {
-            // Most params carry none of them, and then nothing needs to be rebuilt.
-            let meta = params.and_then(|params| params.get("_meta"));
-            for member in meta.into_iter().flat_map(Raw::members) {
-                if let Some(key) = PER_REQUEST.into_iter().find(|key| member.is(key)) {
-                    edit.remove_meta(key);
-                }
-            }
-        }
+    }
+    if version.era() == Era::Stateless {
+        edit.set_meta_buf(PROTOCOL_VERSION, RawBuf::string(version.as_str()))
+            .set_meta(CLIENT_INFO, identity.info())
+            .set_meta(CLIENT_CAPABILITIES, Raw::EMPTY_OBJECT);
     }
     edit
 }

@@ -76,6 +76,25 @@ fn params_change_eras() {
     assert_eq!(shape(ProtocolVersion::V2025_11_25, None), "{}");
 }
 
+// fault T4: a server may take what stands under Gantry's own keys for Gantry's word.
+#[test]
+fn nobody_says_what_is_ours_to_say() {
+    let identity = Identity::new("gantry", "1");
+    let said = r#"{"_meta":{"io.gantry/user-id":"a","io.gantry\/asserted-user-id":"a",
+        "io.gantry/run-id":"r","io.gantry/surface":"cli","io.modelcontextprotocol/related-task":{},
+        "own":1}}"#;
+    for version in [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28] {
+        let params = upstream_params(version, Some(raw(said)), &identity).to_buf();
+        let meta = params.as_raw().get("_meta").unwrap();
+        let kept = meta.members().filter(|member| {
+            let key = member.key.string().unwrap();
+            !key.starts_with("io.modelcontextprotocol/") || key.ends_with("task")
+        });
+        let kept: Vec<_> = kept.map(|member| member.key.string().unwrap()).collect();
+        assert_eq!(kept, ["own"], "{version}");
+    }
+}
+
 // fault H14: caching hints are capped and private
 #[test]
 fn results_change_eras() {

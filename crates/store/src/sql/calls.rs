@@ -4,12 +4,12 @@
 //! `COUNT` with the conditions of a filter.
 
 /// How many columns a row has, in the order of `FOLD_HEAD` and `SELECT`.
-pub(crate) const COLUMNS: usize = 26;
+pub(crate) const COLUMNS: usize = 27;
 
 pub(crate) const FOLD_HEAD: &str = "INSERT INTO kb.mcp_tool_call_log AS old \
      (id, seq, project_id, agent_id, key_id, user_id, session_id, run_id, step, trace_id, surface, \
      server_id, method, tool_name, schema_version, started_at, ended_at, duration_us, status, \
-     code, error, input, input_bytes, output, output_bytes, repeats) ";
+     code, error, input, input_bytes, output, output_bytes, repeats, user_trusted) ";
 
 /// How many columns a row has of its own where rows are alike.
 pub(crate) const OWN: usize = 9;
@@ -17,12 +17,14 @@ pub(crate) const OWN: usize = 9;
 /// The columns of rows that are alike: `?` is the same in all of them, `columnN` is a row's own.
 pub(crate) const ALIKE_COLUMNS: &str = "own.column1, own.column2, ?, ?, ?, ?, ?, ?, ?, ?, ?, \
      ?, ?, ?, ?, own.column3, own.column4, own.column5, ?, \
-     ?, ?, own.column6, own.column7, own.column8, own.column9, ?";
+     ?, ?, own.column6, own.column7, own.column8, own.column9, ?, ?";
 
 /// An end replaces what is there, `unknown` replaces only `running`, and `running` replaces nothing.
 /// What the end does not know (the arguments, the context) stays as the beginning said it.
 pub(crate) const FOLD_TAIL: &str = " ON CONFLICT (id) DO UPDATE SET seq = excluded.seq, \
      user_id = coalesce(excluded.user_id, old.user_id), \
+     user_trusted = CASE WHEN excluded.user_id IS NULL THEN old.user_trusted \
+     ELSE excluded.user_trusted END, \
      session_id = coalesce(excluded.session_id, old.session_id), \
      run_id = coalesce(excluded.run_id, old.run_id), step = coalesce(excluded.step, old.step), \
      trace_id = coalesce(excluded.trace_id, old.trace_id), \
@@ -36,7 +38,7 @@ pub(crate) const FOLD_TAIL: &str = " ON CONFLICT (id) DO UPDATE SET seq = exclud
 
 pub(crate) const SELECT: &str = "SELECT id, seq, project_id, agent_id, key_id, user_id, session_id, run_id, step, trace_id, \
      surface, server_id, method, tool_name, schema_version, started_at, ended_at, duration_us, \
-     status, code, error, input, input_bytes, output, output_bytes, repeats \
+     status, code, error, input, input_bytes, output, output_bytes, repeats, user_trusted \
      FROM kb.mcp_tool_call_log";
 
 pub(crate) const COUNT: &str = "SELECT count(*) FROM kb.mcp_tool_call_log";

@@ -38,6 +38,7 @@ impl SqliteStore {
             .bind(row.label.as_str())
             .bind(signed(row.created_ms))
             .bind(Json(&row.tools))
+            .bind(row.users.is_trusted())
             .execute(&mut *transaction);
         insert
             .await
@@ -68,6 +69,7 @@ impl SqliteStore {
             .bind(row.name.as_str())
             .bind(row.label.as_str())
             .bind(Json(&row.tools))
+            .bind(row.users.is_trusted())
             .execute(&mut *transaction);
         let changed = update.await.map_err(|error| self.failed(WHAT, error))?;
         let dropped = drop_grants(&mut transaction, &row.project, &row.name).await;
@@ -135,6 +137,7 @@ fn agent(project: &ProjectName, row: &SqliteRow) -> Result<AgentRow, sqlx::Error
         name: parsed(row, 0)?,
         label: label.unwrap_or_default(),
         tools: tools.map(|Json(tools)| tools).unwrap_or_default(),
+        users: column::<bool, _>(row, 4)?.into(),
         created_ms: unsigned(row, 2)?,
     })
 }

@@ -178,6 +178,7 @@ fn call(row: &SqliteRow) -> Result<CallRow, sqlx::Error> {
         agent: column(row, 3)?,
         key: column(row, 4)?,
         user: column(row, 5)?,
+        user_trust: column::<bool, _>(row, 26)?.into(),
         session: column(row, 6)?,
         run: column(row, 7)?,
         step: column(row, 8)?,

@@ -146,6 +146,7 @@ fn are_alike<T: AsRef<str>>(one: &CallRow<T>, other: &CallRow<T>) -> bool {
         && same(&a.method, &b.method)
         && same(&a.surface, &b.surface)
         && agree(&a.user, &b.user)
+        && a.user_trust == b.user_trust
         && agree(&a.session, &b.session)
         && agree(&a.run, &b.run)
         && agree(&a.schema_version, &b.schema_version)
@@ -169,6 +170,7 @@ fn bind_whole<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q
         .bind(row.output.as_ref().map(copied))
         .bind(signed(row.output_bytes))
         .bind(signed(row.repeats))
+        .bind(row.user_trust.is_trusted())
 }
 
 /// Binds who asked whom for what.
@@ -205,7 +207,9 @@ fn bind_alike<'q, T: AsRef<str>>(statement: &'static str, rows: &[&CallRow<T>]) 
 
 /// Binds what rows of a kind have in common, in the order of `sql::ALIKE_COLUMNS`.
 fn bind_common<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
-    bind_ended(bind_asked(query, row), row).bind(signed(row.repeats))
+    bind_ended(bind_asked(query, row), row)
+        .bind(signed(row.repeats))
+        .bind(row.user_trust.is_trusted())
 }
 
 /// Binds what a row has of its own, in the order of the columns in `sql::ALIKE_COLUMNS`.

@@ -34,6 +34,7 @@ fn call(number: u64, input: &str) -> CallRow {
         agent: "default".into(),
         key: "key_1".into(),
         user: None,
+        user_trust: Default::default(),
         session: None,
         run: Some("run".into()),
         step: None,

@@ -66,6 +66,7 @@ pub(crate) fn call(number: u64, status: CallStatus) -> CallRow {
         agent: "default".into(),
         key: "key_00000000000000000000000000000001".into(),
         user: text("user"),
+        user_trust: (number % 2 == 1).into(),
         session: text("session"),
         run: text("run"),
         step: text("step"),

@@ -50,6 +50,7 @@ fn encoded(intent: bool, text: &str) -> Vec<u8> {
             agent: text,
             key: text,
             user: Some(text),
+            user_trust: Default::default(),
             session: Some(text),
             run: Some(text),
             step: Some(text),

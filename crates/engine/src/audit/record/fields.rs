@@ -20,6 +20,8 @@ pub(super) const LONGEST_INTENT: usize =
     2 * 8 + 10 * (2 + LONGEST_NAME) + (2 + LONGEST_TOOL) + (2 + LONGEST_CODE) + 4;
 /// The most bytes of an outcome's fields, without its body.
 pub(super) const LONGEST_OUTCOME: usize = 2 * 8 + (2 + LONGEST_CODE) + (2 + LONGEST_ERROR) + 4;
+/// Stands beside the number of the surface where the user id is believed.
+pub(super) const USER_TRUSTED: u8 = 0x80;
 const NONE_SHORT: u16 = u16::MAX;
 const NONE_LONG: u32 = u32::MAX;
 
@@ -118,6 +120,7 @@ impl<'a> Fields<'a> {
             agent: self.short()??,
             key: self.short()??,
             user: self.short()?,
+            user_trust: (surface & USER_TRUSTED != 0).into(),
             session: self.short()?,
             run: self.short()?,
             step: self.short()?,
@@ -127,7 +130,7 @@ impl<'a> Fields<'a> {
             tool: self.short()??,
             schema_version: self.short()?,
             input: self.long()?,
-            surface: Surface::from_number(surface)?.as_str(),
+            surface: Surface::from_number(surface & !USER_TRUSTED)?.as_str(),
             ended_ms: None,
             duration_us: None,
             status: CallStatus::Running,

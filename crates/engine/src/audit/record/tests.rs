@@ -16,6 +16,7 @@ fn whole(text: &str, repeats: u64) -> Vec<u8> {
         agent: "agent",
         key: "key",
         user: None,
+        user_trust: UserTrust::Trusted,
         session: Some(text),
         run: None,
         step: None,
@@ -67,6 +68,7 @@ fn a_record_comes_back_whole_and_only_at_its_own_place() {
     );
     assert_eq!((row.started_ms, row.ended_ms), (11, Some(16)));
     assert_eq!((row.user, row.trace), (None, Some("")));
+    assert_eq!(row.user_trust, UserTrust::Trusted);
     assert_eq!(
         row.project,
         "ä".repeat(256),

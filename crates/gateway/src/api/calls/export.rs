@@ -165,7 +165,7 @@ impl Writing {
     }
 }
 
-const COLUMNS: [&str; 22] = [
+const COLUMNS: [&str; 23] = [
     "id",
     "started_ms",
     "ended_ms",
@@ -181,6 +181,7 @@ const COLUMNS: [&str; 22] = [
     "method",
     "tool",
     "user",
+    "user_trust",
     "session",
     "run",
     "step",
@@ -196,7 +197,7 @@ fn write_row(text: &mut Vec<u8>, row: &CallRow) {
     let (ended, duration) = (number(row.ended_ms), number(row.duration_us));
     let repeats = row.repeats.to_string();
     let or_empty = |text: &Option<String>| text.clone().unwrap_or_default();
-    let cells: [&str; 22] = [
+    let cells: [&str; 23] = [
         &id,
         &started,
         &ended,
@@ -212,6 +213,7 @@ fn write_row(text: &mut Vec<u8>, row: &CallRow) {
         &row.method,
         &row.tool,
         &or_empty(&row.user),
+        row.user.as_ref().map_or("", |_| row.user_trust.as_str()),
         &or_empty(&row.session),
         &or_empty(&row.run),
         &or_empty(&row.step),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::Response;
-use gantry_engine::{CallOptions, ModelAnswer, ModelAnswers, Scope};
+use gantry_engine::{CallOptions, ModelAnswer, ModelAnswers, Scope, Surface};
 use gantry_model::shape::{Calls, FormError, Shape};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Deserialize;
@@ -17,7 +17,7 @@ use utoipa::IntoParams;
 
 use super::shape_of;
 use crate::api::body::{JsonBody, document};
-use crate::api::call::{Accepted, call_tool, now_or_later, surface};
+use crate::api::call::{Accepted, call_tool, now_or_later};
 use crate::api::query::Asked;
 use crate::api::{Api, Who};
 use crate::http::context;
@@ -70,7 +70,7 @@ pub(in crate::api) async fn call(
         calls => calls?,
     };
     let options = CallOptions {
-        surface: surface(&headers),
+        surface: Surface::Rest,
         scope: Scope::All,
         context: context::read(&headers, None)?,
         timeout: asked.timeout_ms.map(Duration::from_millis),

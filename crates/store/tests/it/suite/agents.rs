@@ -1,6 +1,6 @@
 //! Agents with their grants and tool filters.
 
-use gantry_model::caller::KeyKind;
+use gantry_model::caller::{KeyKind, UserTrust};
 use gantry_model::id::KeyId;
 use gantry_store::{AgentRow, AgentTools, GrantRow, KeyRow, Principal, StoreError};
 
@@ -15,6 +15,7 @@ fn agent(name: &str, include: &[&str]) -> AgentRow {
             include: include.iter().map(|text| (*text).to_owned()).collect(),
             exclude: vec!["*:delete_*".into()],
         },
+        users: (name == "one").into(),
         created_ms: NOON,
     }
 }
@@ -52,6 +53,7 @@ async fn an_agent_is_kept_changed_and_removed_with_all_that_is_its_own() {
         let changed = AgentRow {
             label: "anew".into(),
             tools: AgentTools::default(),
+            users: UserTrust::Asserted,
             ..one.clone()
         };
         let second = grant(of_one, "mail");
