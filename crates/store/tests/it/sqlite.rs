@@ -4,8 +4,9 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+use gantry_model::caller::UserTrust;
 use gantry_model::diagnose::Diagnose;
-use gantry_store::{CallFilter, CallStatus, Store, StoreError};
+use gantry_store::{CallFilter, CallRow, CallStatus, Store, StoreError};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor};
 use tempfile::TempDir;
@@ -252,7 +253,7 @@ async fn a_newer_file_is_refused_with_both_numbers() {
     let error = refused(&path).await;
     assert_eq!(
         error.to_string(),
-        "the database has schema 9999, this Gantry knows schemas up to 2"
+        "the database has schema 9999, this Gantry knows schemas up to 3"
     );
     assert_eq!(error.code(), "store.newer_schema");
 }
@@ -301,7 +302,12 @@ async fn the_files_of_the_first_schema_load_for_ever() {
             "running"
         ]
     );
-    assert_eq!(calls[5], call(1, CallStatus::Ok));
+    // Nobody was trusted yet to say who its users are.
+    let asserted = CallRow {
+        user_trust: UserTrust::Asserted,
+        ..call(1, CallStatus::Ok)
+    };
+    assert_eq!(calls[5], asserted);
     store.close().await.unwrap();
 }
 
