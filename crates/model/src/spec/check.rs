@@ -3,12 +3,18 @@
 //! Pure, so that files and the admin API are held to the same rules. Entry point:
 //! [`ServerSpec::check`].
 
+mod loader;
+mod shell;
+
 use std::time::Duration;
 
 use super::{Launch, ProcessLaunch, RemoteError, ResourceLimits, ServerSpec, period};
 use crate::id::ServerName;
 use crate::restart::PolicyError;
 use crate::secret::{REDACTED, hide_arguments};
+
+use self::loader::loads_code;
+use self::shell::script_shell;
 
 /// Why a spec cannot be taken as it is.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -130,81 +136,11 @@ impl SpecError {
     }
 }
 
-/// Variables that make a program load or run other code than its own. fault G4
-const LOADER_VARIABLES: [&str; 14] = [
-    "BASH_ENV",
-    "ENV",
-    "GCONV_PATH",
-    "GIT_SSH_COMMAND",
-    "JAVA_TOOL_OPTIONS",
-    "NODE_OPTIONS",
-    "PATH",
-    "PERL5OPT",
-    "PROMPT_COMMAND",
-    "PYTHONHOME",
-    "PYTHONINSPECT",
-    "PYTHONSTARTUP",
-    "RUBYOPT",
-    "SHELLOPTS",
-];
-
-/// The beginnings of the names of whole families of such variables.
-const LOADER_FAMILIES: [&str; 3] = ["LD_", "DYLD_", "DOCKER_"];
-
-/// Programs that run a script given as an argument.
-const SHELLS: [&str; 12] = [
-    "sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "csh", "tcsh", "pwsh", "busybox",
-];
-
-fn loads_code(variable: &str) -> bool {
-    LOADER_VARIABLES.contains(&variable)
-        || LOADER_FAMILIES
-            .iter()
-            .any(|family| variable.starts_with(family))
-}
-
 /// Returns a shell line as it may be shown.
 fn shown_line(process: &ProcessLaunch) -> String {
     let line = process.shown_command();
     let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
     hide_arguments(&words, REDACTED).join(" ")
-}
-
-/// Returns the shell if the command is one with a script among its options, `env` before it or not.
-fn shell_with_script(process: &ProcessLaunch) -> Option<&str> {
-    fn last(path: &str) -> &str {
-        path.rsplit('/').next().unwrap_or(path)
-    }
-    let mut words = std::iter::once(&process.command)
-        .chain(&process.args)
-        .map(String::as_str)
-        .peekable();
-    let mut program = words.next()?;
-    while matches!(last(program), "env" | "nohup" | "nice" | "setsid" | "exec") {
-        while words
-            .next_if(|word| word.starts_with('-') || word.contains('='))
-            .is_some()
-        {}
-        program = words.next()?;
-    }
-    let shell = last(program);
-    if shell == "busybox" {
-        words.next_if(|word| SHELLS.contains(word))?;
-    }
-    if !SHELLS.contains(&shell) {
-        return None;
-    }
-    // Options come first; after the first plain word everything is the script file's own.
-    let mut options = words.take_while(|word| word.starts_with('-'));
-    let is_script = |word: &str| {
-        let single = !word.starts_with("--") && word[1..].contains(['c', 'C']);
-        single
-            || matches!(
-                word,
-                "--command" | "--init-command" | "-Command" | "-EncodedCommand"
-            )
-    };
-    options.any(is_script).then_some(program)
 }
 
 impl ServerSpec {
@@ -241,7 +177,7 @@ impl ServerSpec {
             });
         }
         if !self.allow.shell
-            && let Some(shell) = shell_with_script(process)
+            && let Some(shell) = script_shell(&process.command, &process.args)
         {
             return Err(SpecError::Script {
                 server: server(),
