@@ -31,6 +31,8 @@ pub struct EngineConfig {
     pub limits: EngineLimits,
     /// How stopping is bounded.
     pub stop: StopPolicy,
+    /// Folders beside the data folder that no server's process may see, such as that of other gateways.
+    pub hidden_folders: Vec<PathBuf>,
 }
 
 impl EngineConfig {
@@ -47,6 +49,7 @@ impl EngineConfig {
             audit: AuditPolicy::default(),
             limits: EngineLimits::default(),
             stop: StopPolicy::default(),
+            hidden_folders: Vec::new(),
         }
     }
 }

@@ -119,6 +119,7 @@ impl Engine {
         let access = Access::load(store.clone(), config.project.clone()).await?;
         let access = Arc::new(access);
         let folders = folder.inner("servers")?;
+        let hidden = folder.hidden(&config.hidden_folders);
         // From here on tasks run; nothing below fails before `finish` can end them.
         let tracker = TaskTracker::new();
         let stop_tasks = CancellationToken::new();
@@ -146,7 +147,7 @@ impl Engine {
         let topics = Arc::new(TopicTable::default());
         let around = Arc::new(Surroundings {
             driver: Arc::new(ProcessDriver::new(
-                sandbox.clone(),
+                sandbox.clone().hiding(hidden),
                 config.environment.clone(),
                 folders,
             )),

@@ -86,6 +86,7 @@ impl<'a> Job<'a> {
             uid_map: cursor.text()?,
             gid_map: cursor.text()?,
             private_dirs: cursor.list(|item| {
+                item.u32()?;
                 item.text()?;
                 item.text()?;
                 item.kept().map(drop)

@@ -1,12 +1,14 @@
-//! The view of the file system inside the mount namespace: private directories and an own `/proc`.
+//! The view of the file system inside the mount namespace: private directories, hidden ones and an own
+//! `/proc`.
 //!
-//! An own `/proc` that cannot be mounted is noted and reported; a private directory is not optional.
+//! An own `/proc` that cannot be mounted and a directory that cannot be hidden are noted and reported; a
+//! private directory is not optional.
 
 use core::ffi::CStr;
 
 use crate::job::{Cursor, Job};
 use crate::protocol::{
-    FLAG_MOUNT_PROC, FLAG_PROBE, STAGE_PRIVATE_DIR, STAGE_PROC, STAGE_PROPAGATION,
+    FLAG_MOUNT_PROC, FLAG_PROBE, STAGE_HIDE, STAGE_PRIVATE_DIR, STAGE_PROC, STAGE_PROPAGATION,
 };
 use crate::report::{CONTROL, fail, note};
 use crate::sys;
@@ -23,8 +25,12 @@ pub(crate) fn prepare(job: &Job<'_>) {
     }
     let mut directories = job.private_dirs;
     for index in 0..directories.count as usize {
-        match private_directory(&mut directories) {
+        let hidden = directories.u32() == Some(1);
+        match private_directory(&mut directories, hidden) {
             Ok(()) => {}
+            // What is not there cannot be seen: an own `/tmp` may have covered it before.
+            Err(sys::ENOENT) if hidden => {}
+            Err(errno) if hidden => note(CONTROL, STAGE_HIDE, errno, index),
             Err(errno) if job.flags & FLAG_PROBE != 0 => {
                 note(CONTROL, STAGE_PRIVATE_DIR, errno, index);
             }
@@ -41,10 +47,13 @@ pub(crate) fn prepare(job: &Job<'_>) {
 }
 
 /// Covers a directory with an empty one in memory in which only the kept paths show.
-fn private_directory(item: &mut Cursor<'_>) -> sys::Result<()> {
+fn private_directory(item: &mut Cursor<'_>, hidden: bool) -> sys::Result<()> {
     let (Some(target), Some(options), Some(kept)) = (item.text(), item.text(), item.kept()) else {
         return Err(sys::EINVAL);
     };
+    if hidden && !sys::exists(target) {
+        return Err(sys::ENOENT);
+    }
     if kept.count as usize > MAX_KEPT {
         return Err(sys::EINVAL);
     }
@@ -70,6 +79,10 @@ fn private_directory(item: &mut Cursor<'_>) -> sys::Result<()> {
             sys::make_read_only(path)?;
         }
         sys::close(fd);
+    }
+    if hidden {
+        // Best effort: what is written there is gone with the tree.
+        let _ = sys::make_mount_read_only(target);
     }
     Ok(())
 }

@@ -65,6 +65,8 @@ pub(crate) const STAGE_SECCOMP: u8 = 16;
 pub(crate) const STAGE_EXEC: u8 = 17;
 /// The program is there, its interpreter or loader is not.
 pub(crate) const STAGE_INTERPRETER: u8 = 18;
+/// A directory could not be put out of sight.
+pub(crate) const STAGE_HIDE: u8 = 19;
 
 /// The length of a record on the wire.
 pub(crate) const RECORD_LEN: usize = 16;

@@ -355,6 +355,15 @@ pub(crate) fn mount(
 /// Makes a mount and all below it read-only.
 pub(crate) fn make_read_only(path: &CStr) -> Result<usize> {
     const AT_RECURSIVE: usize = 0x8000;
+    set_read_only(path, AT_RECURSIVE)
+}
+
+/// Makes a mount read-only, and not what is mounted below it.
+pub(crate) fn make_mount_read_only(path: &CStr) -> Result<usize> {
+    set_read_only(path, 0)
+}
+
+fn set_read_only(path: &CStr, flags: usize) -> Result<usize> {
     // struct mount_attr: flags to set (read-only), to clear, propagation, user namespace.
     let attributes = [1u64, 0, 0, 0];
     let at = attributes.as_ptr() as usize;
@@ -363,7 +372,7 @@ pub(crate) fn make_read_only(path: &CStr) -> Result<usize> {
         &[
             AT_FDCWD as usize,
             path.as_ptr() as usize,
-            AT_RECURSIVE,
+            flags,
             at,
             size_of_val(&attributes),
         ],

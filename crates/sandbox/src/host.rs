@@ -301,6 +301,7 @@ fn attempt(image: &Image, reaper: &Reaper, identity: Identity, mode: Mode) -> At
         let target = "/tmp".into();
         job.private_dirs = vec![PrivateDir {
             target,
+            hidden: false,
             options: "size=1m",
             kept: Vec::new(),
         }];

@@ -38,6 +38,8 @@ pub(crate) struct Job {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PrivateDir {
     pub(crate) target: PathBuf,
+    /// Whether it is covered only to be out of sight; then the tree may not write there either.
+    pub(crate) hidden: bool,
     /// Options of the tmpfs.
     pub(crate) options: &'static str,
     /// What stays visible below it, in the order it is shown.
@@ -63,6 +65,7 @@ impl Job {
         out.text("identity map", OsStr::new(&self.uid_map))?;
         out.text("identity map", OsStr::new(&self.gid_map))?;
         out.list(&self.private_dirs, |out, directory| {
+            out.u32(u32::from(directory.hidden));
             out.text("private directory", directory.target.as_os_str())?;
             out.text("private directory", OsStr::new(directory.options))?;
             out.list(&directory.kept, |out, kept| {

@@ -27,6 +27,7 @@ mod report;
 mod cgroup;
 #[cfg(gantry_init)]
 mod control;
+mod hidden;
 #[cfg(gantry_init)]
 mod host;
 #[cfg(gantry_init)]
@@ -63,6 +64,7 @@ mod plain;
 pub use command::{Command, Limits, Network, Profile};
 pub use error::{SandboxError, SpawnError};
 pub use exit::{Exit, Usage};
+pub use hidden::Hidden;
 #[cfg(gantry_init)]
 pub use host::{HostFact, HostReport};
 #[cfg(gantry_init)]

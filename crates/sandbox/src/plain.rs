@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use crate::command::{Command, Limits, Network, Profile};
 use crate::error::{SandboxError, SpawnError};
 use crate::exit::{Exit, Usage};
+use crate::hidden::Hidden;
 use crate::report::{
     PromiseState::{Enforced, NotAsked, NotEnforced},
     Report,
@@ -27,7 +28,11 @@ const WHY: &str = "not available on this platform";
 
 /// Starts supervised processes. Cheap to clone; one per gateway.
 #[derive(Clone, Debug)]
-pub struct Sandbox(Arc<HostReport>);
+pub struct Sandbox {
+    host: Arc<HostReport>,
+    /// Whether there are folders that no process should see.
+    hides: bool,
+}
 
 /// What the host allows, one fact per means.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -98,14 +103,27 @@ impl Sandbox {
             available: false,
             detail: WHY.to_owned(),
         };
-        Ok(Self(Arc::new(HostReport {
+        let host = HostReport {
             facts: means.map(fact).into(),
-        })))
+        };
+        Ok(Self {
+            host: Arc::new(host),
+            hides: false,
+        })
+    }
+
+    /// Returns one whose reports say that these folders are visible: this platform hides none.
+    #[must_use]
+    pub fn hiding(self, hidden: Hidden) -> Self {
+        Self {
+            hides: !hidden.folders.is_empty(),
+            ..self
+        }
     }
 
     /// Returns what the host allows.
     pub fn host(&self) -> &HostReport {
-        &self.0
+        &self.host
     }
 
     /// Runs a command in its own process group.
@@ -161,7 +179,7 @@ impl Sandbox {
             stdin: Sender::from_owned_fd(OwnedFd::from(stdin)).map_err(watch)?,
             stdout: Receiver::from_owned_fd(OwnedFd::from(stdout)).map_err(watch)?,
             stderr: Receiver::from_owned_fd(OwnedFd::from(stderr)).map_err(watch)?,
-            report: report(command),
+            report: report(command, self.hides),
         })
     }
 }
@@ -217,7 +235,7 @@ impl Drop for Tree {
     }
 }
 
-fn report(command: &Command) -> Report {
+fn report(command: &Command, hides: bool) -> Report {
     let mut report = Report::default();
     let hosted = command.profile == Profile::Hosted;
     let asked = |asked: bool| {
@@ -243,6 +261,9 @@ fn report(command: &Command) -> Report {
     ] {
         let (state, detail) = asked(wanted);
         report.add(name, state, detail);
+    }
+    if hides {
+        report.add("data_folder", NotEnforced, format!("visible to this server, keys included: {WHY}"));
     }
     report.add(
         "environment",

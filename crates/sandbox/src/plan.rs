@@ -12,6 +12,7 @@ use rustix::process::{Resource, getegid, geteuid, getrlimit};
 use crate::cgroup::{Controller, Group};
 use crate::command::{Command, Network, Profile};
 use crate::error::SpawnError;
+use crate::hidden::Hidden;
 use crate::host::{Host, Mode, NEW_MOUNT, NEW_NETWORK, NEW_PID};
 use crate::job::{Job, Kept, PrivateDir};
 use crate::landlock;
@@ -41,6 +42,8 @@ const PRIVATE: [(&str, &str); 3] = [
     ("/dev/shm", "mode=1777,size=64m"),
     ("/run", "mode=755,size=1m"),
 ];
+/// The options of what covers a directory that no tree may see.
+const HIDDEN_OPTIONS: &str = "mode=755,size=1m";
 /// Of these, where the tree may write.
 const PRIVATE_WRITABLE: [&str; 2] = ["/tmp", "/dev/shm"];
 
@@ -103,6 +106,7 @@ impl Plan {
         host: &Host,
         mode: Mode,
         command: &Command,
+        hidden: &Hidden,
         group: &Group,
     ) -> Result<Self, SpawnError> {
         let hosted = command.profile == Profile::Hosted;
@@ -150,6 +154,11 @@ impl Plan {
         let mut unwritable = Vec::new();
         if hosted {
             unwritable = confine(host, mode, command, &candidates, &mut job)?;
+        }
+        if mode.has(NEW_MOUNT) {
+            // After the private ones: what these show again must not be shown whole.
+            let hidden = hidden_dirs(hidden, command, &candidates);
+            job.private_dirs.extend(hidden);
         }
         let filters = match host.seccomp {
             true => seccomp::filters(command.profile, sockets).map_err(|error| {
@@ -327,11 +336,41 @@ fn private_dirs(readable: &[&Path], writable: &[PathBuf]) -> Vec<PrivateDir> {
         }
         directories.push(PrivateDir {
             target,
+            hidden: false,
             options,
             kept,
         });
     }
     directories
+}
+
+/// Returns the directories that are covered only to be out of sight, with what the tree works with.
+fn hidden_dirs(hidden: &Hidden, command: &Command, candidates: &[PathBuf]) -> Vec<PrivateDir> {
+    let program = candidates.iter().find(|candidate| candidate.is_file());
+    let home = command.env.iter().find(|(name, _)| name == "HOME");
+    let wanted: Vec<&Path> = [Some(command.cwd.as_path()), program.map(PathBuf::as_path)]
+        .into_iter()
+        .chain([home.map(|(_, home)| Path::new(home))])
+        .flatten()
+        .collect();
+    let kept = hidden.kept(&wanted);
+    let directories = hidden.directories().into_iter();
+    directories
+        .map(|target| PrivateDir {
+            kept: kept
+                .iter()
+                .filter(|path| path.starts_with(&target) && **path != target)
+                .map(|path| Kept {
+                    path: path.clone(),
+                    // As much as it may write there anyway.
+                    writable: true,
+                })
+                .collect(),
+            target,
+            hidden: true,
+            options: HIDDEN_OPTIONS,
+        })
+        .collect()
 }
 
 /// Writes the limits of single processes; returns those that stand in for a missing cgroup.

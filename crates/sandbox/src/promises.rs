@@ -2,11 +2,12 @@
 
 use crate::cgroup::{Controller, Group};
 use crate::command::{Command, Network, Profile};
-use crate::host::{Host, NEW_IPC, NEW_NETWORK, NEW_PID};
+use crate::hidden::Hidden;
+use crate::host::{Host, NEW_IPC, NEW_MOUNT, NEW_NETWORK, NEW_PID};
 use crate::launch::Notes;
 use crate::plan::{Plan, RLIMIT_DATA, RLIMIT_NOFILE, RLIMIT_NPROC};
 use crate::protocol::{
-    KEEP_ID, STAGE_LANDLOCK, STAGE_LOOPBACK, STAGE_PROC, STAGE_RLIMIT, STAGE_SECCOMP,
+    KEEP_ID, STAGE_HIDE, STAGE_LANDLOCK, STAGE_LOOPBACK, STAGE_PROC, STAGE_RLIMIT, STAGE_SECCOMP,
 };
 use crate::report::{
     PromiseState::{Enforced, NotAsked, NotEnforced},
@@ -16,6 +17,7 @@ use crate::report::{
 /// Everything that tells what a tree was given.
 pub(crate) struct Given<'a> {
     pub(crate) command: &'a Command,
+    pub(crate) hidden: &'a Hidden,
     pub(crate) host: &'a Host,
     pub(crate) plan: &'a Plan,
     pub(crate) group: &'a Group,
@@ -31,6 +33,7 @@ impl Given<'_> {
         self.cpu(&mut report);
         self.pids(&mut report);
         self.filesystem(&mut report);
+        self.data_folder(&mut report);
         self.syscalls(&mut report);
         self.network(&mut report);
         self.user(&mut report);
@@ -166,6 +169,41 @@ impl Given<'_> {
             detail.push_str(&format!("; its user may not write `{}`", path.display()));
         }
         report.add("filesystem", Enforced, detail);
+    }
+
+    /// Tells whether the folders of the gateway's own are out of sight.
+    fn data_folder(&self, report: &mut Report) {
+        // Where the owner has nothing to hide there is nothing to promise.
+        if self.hidden.folders.is_empty() {
+            return;
+        }
+        let visible = |why: String| format!("visible to this server, keys included: {why}");
+        if self.plan.mode.has(NEW_MOUNT) {
+            return match self.notes.failed(STAGE_HIDE) {
+                None => report.add(
+                    "data_folder",
+                    Enforced,
+                    "not visible, but for the server's own folder in it",
+                ),
+                Some(error) => {
+                    let why = visible(format!("it cannot be covered: {error}"));
+                    report.add("data_folder", NotEnforced, why);
+                }
+            };
+        }
+        let rules = &self.plan.job.landlock_rules;
+        let is_open = self.hidden.folders.iter().any(|folder| {
+            let folder = std::fs::canonicalize(folder).unwrap_or_else(|_| folder.clone());
+            rules.iter().any(|(_, path)| folder.starts_with(path))
+        });
+        let held = self.host.landlock_abi >= 1 && self.notes.failed(STAGE_LANDLOCK).is_none();
+        if self.command.profile == Profile::Hosted && held && !is_open {
+            return report.add("data_folder", Enforced, "Landlock does not let it be read");
+        }
+        let fact = self.host.report.fact("mount namespace");
+        let why = fact.map_or("", |fact| fact.detail.as_str());
+        let why = visible(format!("no mount namespace ({why})"));
+        report.add("data_folder", NotEnforced, why);
     }
 
     fn syscalls(&self, report: &mut Report) {

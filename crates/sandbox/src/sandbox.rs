@@ -9,6 +9,7 @@ use tokio::net::unix::pipe::{Receiver, Sender};
 use crate::cgroup::Cgroups;
 use crate::command::Command;
 use crate::error::{SandboxError, SpawnError};
+use crate::hidden::Hidden;
 use crate::host::{Host, HostReport, Mode, NEW_PID};
 use crate::image::Image;
 use crate::launch::{LaunchError, launch};
@@ -22,7 +23,10 @@ use crate::{SandboxOptions, Spawned};
 
 /// Starts process trees that cannot outlive this process. Cheap to clone; one per gateway.
 #[derive(Clone)]
-pub struct Sandbox(Arc<Inner>);
+pub struct Sandbox {
+    inner: Arc<Inner>,
+    hidden: Arc<Hidden>,
+}
 
 /// What all trees share. The reaper goes first: it empties the cgroups.
 pub(crate) struct Inner {
@@ -39,26 +43,39 @@ impl Sandbox {
         let reaper = Reaper::start().map_err(SandboxError::Reaper)?;
         let cgroups = Cgroups::open(&options.instance);
         let host = Host::probe(&image, &reaper, &cgroups)?;
-        Ok(Self(Arc::new(Inner {
+        let inner = Inner {
             reaper,
             image,
             host,
             cgroups,
-        })))
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+            hidden: Arc::default(),
+        })
+    }
+
+    /// Returns one whose trees do not see these folders, as far as the host allows; each report says.
+    #[must_use]
+    pub fn hiding(self, hidden: Hidden) -> Self {
+        Self {
+            hidden: Arc::new(hidden),
+            ..self
+        }
     }
 
     /// Returns what the host allows.
     pub fn host(&self) -> &HostReport {
-        &self.0.host.report
+        &self.inner.host.report
     }
 
     /// Runs a command; returns once its program runs, or with the reason it does not.
     pub async fn spawn(&self, command: &Command) -> Result<Spawned, SpawnError> {
         // The work is done on a thread that no cancellation reaches: what it returns to nobody is
         // dropped, and so ended.
-        let inner = Arc::clone(&self.0);
+        let (inner, hidden) = (Arc::clone(&self.inner), Arc::clone(&self.hidden));
         let command = command.clone();
-        let started = tokio::task::spawn_blocking(move || inner.start(&command));
+        let started = tokio::task::spawn_blocking(move || inner.start(&command, &hidden));
         let started = started.await.map_err(|_| SpawnError::Stopped)??;
         let watch = |source| SpawnError::Setup {
             step: "watch the tree",
@@ -84,14 +101,14 @@ struct Started {
 }
 
 impl Inner {
-    fn start(self: &Arc<Self>, command: &Command) -> Result<Started, SpawnError> {
-        match self.start_in(command, self.host.mode) {
+    fn start(self: &Arc<Self>, command: &Command, hidden: &Hidden) -> Result<Started, SpawnError> {
+        match self.start_in(command, hidden, self.host.mode) {
             // Allowed when probed and denied now, as when the host has run out of namespaces.
             Err(LaunchError::Step(record))
                 if matches!(record.stage, STAGE_UNSHARE | STAGE_ID_MAP) =>
             {
                 tracing::warn!(server = %command.name, errno = record.value, "namespaces denied");
-                self.start_in(command, Mode::default())
+                self.start_in(command, hidden, Mode::default())
             }
             outcome => outcome,
         }
@@ -101,9 +118,14 @@ impl Inner {
         })
     }
 
-    fn start_in(self: &Arc<Self>, command: &Command, mode: Mode) -> Result<Started, LaunchError> {
+    fn start_in(
+        self: &Arc<Self>,
+        command: &Command,
+        hidden: &Hidden,
+        mode: Mode,
+    ) -> Result<Started, LaunchError> {
         let mut group = self.cgroups.create(&command.name, &command.limits);
-        let mut plan = match Plan::new(&self.host, mode, command, &group) {
+        let mut plan = match Plan::new(&self.host, mode, command, hidden, &group) {
             Ok(plan) => plan,
             Err(error) => {
                 group.remove();
@@ -127,6 +149,7 @@ impl Inner {
         }
         let given = Given {
             command,
+            hidden,
             host: &self.host,
             plan: &plan,
             group: &running.group,
@@ -153,7 +176,7 @@ impl Inner {
 
 impl fmt::Debug for Sandbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
+        fmt::Debug::fmt(&self.inner, f)
     }
 }
 

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 mod harness;
+mod hidden;
 mod hosted;
 mod limits;
 mod owner;
