@@ -22,6 +22,7 @@ mod failure;
 mod files;
 mod find;
 mod format;
+mod hardening;
 mod import;
 mod key;
 mod logging;
@@ -150,6 +151,7 @@ struct Surroundings {
 
 /// Runs the program and returns its exit code.
 pub fn main() -> ExitCode {
+    hardening::apply();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
