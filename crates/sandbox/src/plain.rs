@@ -263,7 +263,11 @@ fn report(command: &Command, hides: bool) -> Report {
         report.add(name, state, detail);
     }
     if hides {
-        report.add("data_folder", NotEnforced, format!("visible to this server, keys included: {WHY}"));
+        report.add(
+            "data_folder",
+            NotEnforced,
+            format!("visible to this server, keys included: {WHY}"),
+        );
     }
     report.add(
         "environment",

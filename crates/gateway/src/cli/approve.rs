@@ -1,4 +1,5 @@
-//! `gantry approve [FILE]...`: shows what the folder's files would run, and lets them.
+//! `gantry approve [FILE]...`: shows everything that the folder's files ask for, and lets them; the folder
+//! itself, `.`, becomes one that the person's own servers work in.
 //!
 //! A running gateway takes the approval at once. Without a terminal `--yes` must be said. Entry
 //! point: [`run`].
@@ -11,17 +12,17 @@ use serde_json::json;
 
 use crate::app::data::DataFolder;
 use crate::config::mistake::Mistake;
-use crate::config::plan::Unapproved;
+use crate::config::plan::{Plan, Unapproved};
 
 use super::failure::{Exit, Failure};
-use super::files::{Files, Setup, refused, show};
+use super::files::{Asked, Files, Setup, asks_of_folder, refused, show, show_folder};
 use super::format::pretty;
 use super::{Surroundings, prompt};
 
 /// What `gantry approve` takes.
 #[derive(Debug, Args)]
 pub(super) struct Options {
-    /// The files to approve [default: all of this folder that wait]
+    /// The files to approve, or `.` for the folder as a working folder [default: all that wait]
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Do not ask
@@ -42,7 +43,7 @@ pub(super) fn run(options: &Options, surroundings: &Surroundings) -> Result<Exit
     };
     let setup = Setup::new(&files, data, surroundings)?;
     let screen = &surroundings.screen;
-    let plan = setup.plan(screen)?;
+    let mut plan = setup.plan(screen)?;
     // A person who looks at what waits is told what is wrong in it; a file that cannot be read at all
     // has nothing to approve.
     let spoilt: Vec<Mistake> = plan
@@ -57,28 +58,32 @@ pub(super) fn run(options: &Options, surroundings: &Surroundings) -> Result<Exit
         })
         .filter(|mistake| is_named(options, &setup, mistake.path()))
         .collect();
-    let waiting = chosen(options, &setup, plan.unapproved)?;
+    let unapproved = std::mem::take(&mut plan.unapproved);
+    let waiting = chosen(options, &setup, unapproved)?;
     if !spoilt.is_empty() {
         return Err(refused(&spoilt, screen));
     }
+    let folder = asks_for_folder(options, &setup, &plan);
     if options.json {
-        let items: Vec<_> = waiting
-            .iter()
-            .map(|file| json!({"file": file.path, "digest": file.digest, "asks": file.asks}))
-            .collect();
+        let mut items: Vec<_> = waiting.iter().map(as_json).collect();
+        if folder == Asked::Yes {
+            items.push(json!({"file": ".", "asks": asks_of_folder(&plan)}));
+        }
         screen.line(&pretty(&json!({"files": items, "approved": options.yes})));
         if options.yes {
-            setup.approve(&waiting)?;
+            setup.approve(&waiting, folder)?;
         }
         return Ok(ExitCode::SUCCESS);
     }
-    if waiting.is_empty() {
+    if waiting.is_empty() && folder == Asked::No {
         screen.line("nothing waits for approval");
         return Ok(ExitCode::SUCCESS);
     }
     for file in &waiting {
         show(file, screen);
     }
+    // Who approves a file of the folder trusts the folder: that file's servers work there.
+    show_folder(&plan, screen);
     if !options.yes {
         if !prompt::is_possible() {
             return Err(Failure::new(Exit::Failed, "nobody is there to ask")
@@ -88,11 +93,41 @@ pub(super) fn run(options: &Options, surroundings: &Surroundings) -> Result<Exit
             return Err(Failure::new(Exit::Failed, "nothing was approved"));
         }
     }
-    setup.approve(&waiting)?;
+    setup.approve(&waiting, folder)?;
     for file in &waiting {
         screen.line(&format!("approved `{}`", file.path.display()));
     }
+    if folder == Asked::Yes && waiting.is_empty() {
+        screen.line("this folder is trusted");
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Tells whether the folder itself is meant: by name, or because somebody waits for it.
+fn asks_for_folder(options: &Options, setup: &Setup, plan: &Plan) -> Asked {
+    let is_named = options.files.iter().any(|file| is_folder(setup, file));
+    if is_named || (options.files.is_empty() && !plan.kept_out.is_empty()) {
+        Asked::Yes
+    } else {
+        Asked::No
+    }
+}
+
+fn is_folder(setup: &Setup, named: &Path) -> bool {
+    real(&setup.folder.join(named)) == setup.folder
+}
+
+/// Returns a file that waits as a program reads it. Its texts are escaped already.
+fn as_json(file: &Unapproved) -> serde_json::Value {
+    let named = file.files.iter();
+    let named = named.map(|(path, digest)| {
+        let path = path.to_string_lossy();
+        json!({"file": path.escape_debug().to_string(), "digest": digest})
+    });
+    json!({
+        "file": file.path, "digest": file.digest, "asks": file.asks, "variables": file.variables,
+        "names": named.collect::<Vec<_>>(),
+    })
 }
 
 /// Tells whether a file is meant: it was named, or none was.
@@ -119,11 +154,9 @@ fn chosen(
         .iter()
         .map(|file| real(&setup.folder.join(file)))
         .collect();
-    let known: Vec<PathBuf> = setup
-        .sources
-        .iter()
-        .map(|source| real(&setup.folder.join(&source.path)))
-        .collect();
+    let known = setup.sources.iter();
+    let known = known.map(|source| real(&setup.folder.join(&source.path)));
+    let known: Vec<PathBuf> = known.chain([setup.folder.clone()]).collect();
     if let Some(index) = named.iter().position(|file| !known.contains(file)) {
         let file = options.files[index].display();
         return Err(Failure::new(

@@ -39,6 +39,8 @@ pub(super) struct Setup {
     /// What holds while a file of a running gateway is being written anew.
     pub(super) last_good: LastGood,
     environment: Environment,
+    /// Where the person's own servers work in a folder that is not trusted, if not in folders of their own.
+    neutral: Option<PathBuf>,
 }
 
 impl Setup {
@@ -56,7 +58,14 @@ impl Setup {
             ([], false) => source::discover(&folder, home.as_deref()),
             (named, _) => source::named(named),
         };
+        // What lies in the folder is no neutral place: programs look for settings and code above them, too.
+        let servers = data.path();
+        let servers = servers
+            .canonicalize()
+            .unwrap_or_else(|_| folder.join(servers));
+        let neutral = home.filter(|_| servers.starts_with(&folder));
         Ok(Self {
+            neutral,
             sources,
             folder,
             data,
@@ -76,6 +85,7 @@ impl Setup {
             folder: &self.folder,
             inputs: &self.inputs,
             last_good: &self.last_good,
+            neutral: self.neutral.as_deref(),
         })
     }
 
@@ -84,12 +94,13 @@ impl Setup {
         self.load().map_err(|mistakes| refused(&mistakes, screen))
     }
 
-    /// Remembers that a person approved these files as they were read.
-    pub(super) fn approve(&self, files: &[Unapproved]) -> Result<(), Failure> {
+    /// Remembers that a person approved these files as they were read, and the folder if that was asked.
+    pub(super) fn approve(&self, files: &[Unapproved], folder: Asked) -> Result<(), Failure> {
         let files = files
             .iter()
             .map(|file| (file.absolute.as_path(), &file.digest));
-        Approvals::approve(&self.data, files)
+        let folder = Some(self.folder.as_path()).filter(|_| folder == Asked::Yes);
+        Approvals::approve(&self.data, files, folder)
             .map(drop)
             .map_err(|error| Failure::of(Exit::Failed, &error))
     }
@@ -112,7 +123,40 @@ impl Setup {
     }
 }
 
-/// Shows what a file would run.
+/// Whether the folder was part of what a person was asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    Yes,
+    No,
+}
+
+/// Returns what it means to trust the folder, a line each; nothing if it means nothing.
+pub(super) fn asks_of_folder(plan: &Plan) -> Vec<String> {
+    let names = plan.kept_out.iter();
+    let lines = names.map(|name| {
+        format!(
+            "{}: works in this folder, and may run code of it (a server of your own files)",
+            name.escape_debug()
+        )
+    });
+    lines.collect()
+}
+
+/// Shows what it means to trust the folder.
+pub(super) fn show_folder(plan: &Plan, screen: &Screen) {
+    let asks = asks_of_folder(plan);
+    if !asks.is_empty() {
+        screen.line(&format!(
+            "{} asks to be trusted:",
+            screen.strong("this folder")
+        ));
+    }
+    for wish in &asks {
+        screen.line(&format!("  {}", Screen::safe(wish)));
+    }
+}
+
+/// Shows what a file asks for.
 pub(super) fn show(file: &Unapproved, screen: &Screen) {
     let path = file.path.display().to_string();
     screen.line(&format!(

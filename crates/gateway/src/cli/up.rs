@@ -7,8 +7,10 @@ mod live;
 mod options;
 mod tell;
 
+use std::fs::DirBuilder;
 use std::net::TcpListener;
-use std::path::Path;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -27,7 +29,7 @@ use crate::config::plan::Plan;
 
 use super::Surroundings;
 use super::failure::{Exit, Failure};
-use super::files::{self, Setup};
+use super::files::{self, Asked, Setup};
 use super::prompt;
 
 pub(super) use live::NOTICE;
@@ -55,6 +57,7 @@ pub(super) fn run(options: Options, surroundings: &Surroundings) -> Result<ExitC
 
     let mut config = EngineConfig::new(folder.path());
     config.environment = surroundings.environment.for_servers();
+    config.hidden_folders = others(surroundings).into_iter().collect();
     options.settle(settings, &mut config);
 
     let threads = std::thread::available_parallelism()
@@ -80,6 +83,18 @@ pub(super) fn run(options: Options, surroundings: &Surroundings) -> Result<ExitC
     done
 }
 
+/// Returns the folder in which other gateways keep their keys. It is made if need be: one that came later
+/// would be visible to servers that run already.
+fn others(surroundings: &Surroundings) -> Option<PathBuf> {
+    let root = surroundings.environment.state_root()?;
+    let mut builder = DirBuilder::new();
+    let made = builder.recursive(true).mode(0o700).create(&root);
+    if let Err(error) = made {
+        tracing::debug!(%error, folder = %root.display(), "no folder for other gateways");
+    }
+    Some(root)
+}
+
 /// Reads the files, and asks the person at the terminal about those that nobody vouches for, and for
 /// the inputs that they need. What is not approved waits.
 fn agree(
@@ -87,21 +102,33 @@ fn agree(
     options: &Options,
     surroundings: &Surroundings,
 ) -> Result<Plan, Failure> {
-    let screen = &surroundings.screen;
+    let screen = &match options.json {
+        true => surroundings.screen.beside_stdout(),
+        false => surroundings.screen,
+    };
     let mut plan = setup.plan(screen)?;
+    let can_ask = !options.json && prompt::is_possible();
     let mut approved = Vec::new();
-    for file in &plan.unapproved {
+    for file in plan.unapproved.iter().filter(|_| options.trust || can_ask) {
+        files::show(file, screen);
         if options.trust {
             approved.push(file.clone());
-        } else if !options.json && prompt::is_possible() {
-            files::show(file, screen);
-            if prompt::yes("Let it run?") {
-                approved.push(file.clone());
-            }
+            continue;
+        }
+        files::show_folder(&plan, screen);
+        if prompt::yes("Let it run?") {
+            approved.push(file.clone());
         }
     }
-    if !approved.is_empty() {
-        setup.approve(&approved)?;
+    let folder = match options.trust && !plan.kept_out.is_empty() {
+        true => Asked::Yes,
+        false => Asked::No,
+    };
+    if folder == Asked::Yes {
+        files::show_folder(&plan, screen);
+    }
+    if !approved.is_empty() || folder == Asked::Yes {
+        setup.approve(&approved, folder)?;
         plan = setup.plan(screen)?;
     }
     if options.trust && !plan.ignored.is_empty() {
@@ -114,6 +141,10 @@ fn agree(
     }
     for warning in &plan.warnings {
         tracing::warn!("{warning}");
+    }
+    if !plan.kept_out.is_empty() {
+        let servers = plan.kept_out.join(", ");
+        tracing::info!(servers, "kept out of this folder until `gantry approve .`");
     }
     if options.aborts(&plan.settings) && !plan.mistakes.is_empty() {
         return Err(files::refused(&plan.mistakes, screen));

@@ -1,9 +1,10 @@
-//! Which files of the folder a person has approved, each by the hash of its content.
+//! Which files of the folder a person has approved, each by the hash of its content and of the files it
+//! names, and which folders they trust as working folders.
 //!
 //! Kept in the data folder, which is the person's alone; any change of a file asks again. fault G5
 //! Entry points: [`Approvals::load`] and [`Approvals::approve`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,26 @@ impl Digest {
         let digest = Sha256::digest(content);
         Self(digest.iter().map(|byte| format!("{byte:02x}")).collect())
     }
+
+    /// Returns the hash of a file together with those that it names; one that is not there counts too.
+    pub fn with_files(self, files: &BTreeMap<PathBuf, Option<Self>>) -> Self {
+        if files.is_empty() {
+            return self;
+        }
+        let mut all = self.0.into_bytes();
+        for (path, digest) in files {
+            all.push(0);
+            all.extend_from_slice(path.as_os_str().as_encoded_bytes());
+            all.push(0);
+            all.extend(digest.iter().flat_map(|digest| digest.0.bytes()));
+        }
+        Self::of(&all)
+    }
+
+    /// Returns it as it is written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
 }
 
 /// The approved files, by absolute path.
@@ -28,6 +49,8 @@ impl Digest {
 pub struct Approvals {
     #[serde(default)]
     files: BTreeMap<PathBuf, Digest>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    folders: BTreeSet<PathBuf>,
 }
 
 impl Approvals {
@@ -43,12 +66,22 @@ impl Approvals {
         self.files.get(path) == Some(digest)
     }
 
-    /// Approves this very content of files, and remembers it.
+    /// Tells whether a folder may be the working folder of the person's own servers: they said so, or
+    /// approved a file of it, whose servers work there too.
+    pub fn trusts(&self, folder: &Path) -> bool {
+        self.folders.contains(folder) || self.files.keys().any(|file| file.parent() == Some(folder))
+    }
+
+    /// Approves this very content of files, trusts folders, and remembers both.
     pub fn approve<'f>(
         data: &DataFolder,
         files: impl IntoIterator<Item = (&'f Path, &'f Digest)>,
+        folders: impl IntoIterator<Item = &'f Path>,
     ) -> Result<Self, DataError> {
         let mut approvals = Self::load(data);
+        approvals
+            .folders
+            .extend(folders.into_iter().map(Path::to_owned));
         for (path, digest) in files {
             approvals.files.insert(path.to_owned(), digest.clone());
         }
@@ -71,10 +104,31 @@ mod tests {
         let path = Path::new("/x/.mcp.json");
         let digest = Digest::of(b"one");
         assert!(!Approvals::load(&data).has(path, &digest));
-        Approvals::approve(&data, [(path, &digest)]).unwrap();
+        Approvals::approve(&data, [(path, &digest)], []).unwrap();
         let approvals = Approvals::load(&data);
         assert!(approvals.has(path, &digest));
         assert!(!approvals.has(path, &Digest::of(b"onE")));
         assert!(!approvals.has(Path::new("/y/.mcp.json"), &digest));
+        assert!(approvals.trusts(Path::new("/x")) && !approvals.trusts(Path::new("/y")));
+        let approvals = Approvals::approve(&data, [], [Path::new("/y")]).unwrap();
+        assert!(approvals.trusts(Path::new("/y")) && approvals.has(path, &digest));
+    }
+
+    // fault G5
+    #[test]
+    fn a_file_that_is_named_belongs_to_what_is_approved() {
+        let named = |content: Option<&[u8]>| {
+            let files = [("/x/ca.pem".into(), content.map(Digest::of))].into();
+            Digest::of(b"one").with_files(&files)
+        };
+        assert_eq!(named(Some(b"a")), named(Some(b"a")));
+        assert_ne!(named(Some(b"a")), named(Some(b"b")));
+        assert_ne!(named(Some(b"a")), named(None));
+        assert_ne!(named(None), Digest::of(b"one"));
+        assert_eq!(
+            Digest::of(b"one").with_files(&BTreeMap::new()),
+            Digest::of(b"one"),
+            "what was approved before stays approved"
+        );
     }
 }

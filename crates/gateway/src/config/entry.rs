@@ -5,11 +5,12 @@
 //! point: [`read`].
 
 pub(in crate::config) mod fields;
+mod folder;
 pub(in crate::config) mod remote;
 pub(in crate::config) mod told;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use gantry_model::id::ServerName;
 use gantry_model::spec::{
@@ -18,7 +19,7 @@ use gantry_model::spec::{
 };
 
 use super::document::{Document, Node, Span, Table, Value};
-use super::expand::Values;
+use super::expand::{Values, expand};
 use super::mistake::{Kind, Mistake, meant};
 
 use fields::Fields;
@@ -65,6 +66,15 @@ impl Fill<'_> {
     }
 }
 
+/// Where a server works whose entry does not say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Workplace<'a> {
+    /// The folder whose configuration is read.
+    Folder,
+    /// Not there, since nobody vouches for that folder: in one of its own, or in this one.
+    Neutral(Option<&'a Path>),
+}
+
 /// What became of an entry.
 #[derive(Debug, Default)]
 pub struct Reading {
@@ -74,7 +84,13 @@ pub struct Reading {
     pub mistakes: Vec<Mistake>,
     /// What was read and is of no effect.
     pub warnings: Vec<String>,
+    /// A field that leads into the folder, whichever folder that is; not looked for where the folder is
+    /// the workplace anyway.
+    pub leads_into_folder: Option<String>,
 }
+
+/// The members that name a file whose content matters as much as the entry itself.
+const FILES: [&str; 3] = ["ca_file", "envFile", "env_file"];
 
 /// The keys of an entry.
 pub const KEYS: [&str; 30] = [
@@ -139,7 +155,7 @@ pub const TOOLS: [&str; 3] = ["include", "exclude", "settings"];
 pub const TOOL: [&str; 2] = ["timeout", "idempotent"];
 
 /// Members that clients put into an entry and that need no word from us.
-const OF_CLIENTS: [&str; 9] = [
+pub const OF_CLIENTS: [&str; 9] = [
     "autoApprove",
     "alwaysAllow",
     "alwaysLoad",
@@ -154,21 +170,41 @@ const OF_CLIENTS: [&str; 9] = [
 /// The values of `type`.
 const TYPES: [&str; 5] = ["stdio", "http", "sse", "streamable-http", "streamableHttp"];
 
-/// Reads an entry.
+/// Reads an entry whose server works in the folder if it does not say otherwise.
 pub fn read(document: &Document, entry: &Entry, owner: Owner, fill: Fill<'_>) -> Reading {
+    read_for(document, entry, owner, fill, Workplace::Folder)
+}
+
+/// Reads an entry.
+pub fn read_for(
+    document: &Document,
+    entry: &Entry,
+    owner: Owner,
+    fill: Fill<'_>,
+    workplace: Workplace<'_>,
+) -> Reading {
     let mut told = Told::new(document, Some(&entry.name), owner);
-    let spec = spec(&mut told, entry, fill);
+    let spec = spec(&mut told, entry, fill, workplace);
     let Told {
-        mistakes, warnings, ..
+        mistakes,
+        warnings,
+        leads_into_folder,
+        ..
     } = told;
     Reading {
         spec: spec.filter(|_| mistakes.is_empty()),
         mistakes,
         warnings,
+        leads_into_folder: leads_into_folder.filter(|_| workplace != Workplace::Folder),
     }
 }
 
-fn spec(told: &mut Told<'_>, entry: &Entry, fill: Fill<'_>) -> Option<ServerSpec> {
+fn spec(
+    told: &mut Told<'_>,
+    entry: &Entry,
+    fill: Fill<'_>,
+    workplace: Workplace<'_>,
+) -> Option<ServerSpec> {
     let name: Option<ServerName> =
         match entry.name.parse() {
             Ok(name) => Some(name),
@@ -195,7 +231,7 @@ fn spec(told: &mut Told<'_>, entry: &Entry, fill: Fill<'_>) -> Option<ServerSpec
         return None;
     }
     fields.known(&KEYS);
-    let launch = launch(&mut fields, entry);
+    let launch = launch(&mut fields, entry, workplace);
     let description = fields.plain("description");
     let start = fields
         .choice("start", &[("eager", Start::Eager), ("lazy", Start::Lazy)])
@@ -236,15 +272,19 @@ fn spec(told: &mut Told<'_>, entry: &Entry, fill: Fill<'_>) -> Option<ServerSpec
 }
 
 /// Reads how the server comes to life: a command, or a URL.
-fn launch(fields: &mut Fields<'_, '_>, entry: &Entry) -> Option<Launch> {
+fn launch(fields: &mut Fields<'_, '_>, entry: &Entry, workplace: Workplace<'_>) -> Option<Launch> {
     let kind = fields.kind(&TYPES);
     if remote::is_remote(fields, kind) {
         return remote::read(fields, entry, kind).map(Launch::Remote);
     }
-    process(fields, entry).map(Launch::Process)
+    process(fields, entry, workplace).map(Launch::Process)
 }
 
-fn process(fields: &mut Fields<'_, '_>, entry: &Entry) -> Option<ProcessLaunch> {
+fn process(
+    fields: &mut Fields<'_, '_>,
+    entry: &Entry,
+    workplace: Workplace<'_>,
+) -> Option<ProcessLaunch> {
     let command = fields.text("command");
     if command.is_none() && !fields.has("command") {
         let mistake = fields.told.mistake(&entry.name_span, Kind::Value);
@@ -266,17 +306,30 @@ fn process(fields: &mut Fields<'_, '_>, entry: &Entry) -> Option<ProcessLaunch> 
         .unwrap_or(Profile::Local);
     let limits = limits(fields);
     let written = written(fields.told);
-    let folder = fields.fill.folder();
+    let fill = fields.fill;
+    let folder = fill.folder();
     let mut command = command?;
     // As every client does, a command that is a path counts from the working folder.
     if command.contains('/') && !command.starts_with("${") {
+        folder::note(fields, "command", &command);
         command = folder.join(&command).to_string_lossy().into_owned();
     }
+    let args = args?;
+    for (index, argument) in args.iter().enumerate() {
+        folder::note_file(fields, &format!("args[{index}]"), argument);
+    }
+    if let Some(cwd) = &cwd {
+        folder::note(fields, "cwd", cwd);
+    }
+    let unsaid = match workplace {
+        Workplace::Folder => Some(folder.to_owned()),
+        Workplace::Neutral(place) => place.map(Path::to_owned),
+    };
     Some(ProcessLaunch {
         command,
-        args: args?,
+        args,
         env: env?,
-        cwd: Some(cwd.map_or_else(|| folder.to_owned(), |cwd| folder.join(cwd))),
+        cwd: cwd.map(|cwd| folder.join(cwd)).or(unsaid),
         profile,
         limits,
         written,
@@ -478,6 +531,20 @@ pub fn texts(entry: &Entry) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     walk(String::new(), &entry.node, &mut found);
     found
+}
+
+/// Returns the files that an entry names and whose content counts as its own, as far as the variables in
+/// their paths can be filled.
+pub fn files(entry: &Entry, values: Values<'_>) -> Vec<PathBuf> {
+    let named = texts(entry).into_iter().filter(|(path, _)| {
+        let key = path.rsplit('.').next().unwrap_or(path);
+        FILES.contains(&key)
+    });
+    let paths = named.map(|(_, text)| match expand(&text, values) {
+        Ok(filled) => values.folder.join(filled.text),
+        Err(_) => values.folder.join(text),
+    });
+    paths.collect()
 }
 
 /// Returns the nearest known key, for «did you mean».

@@ -81,6 +81,11 @@ impl Environment {
         given.or_else(|| Some(PathBuf::from(self.filled(HOME)?).join(".local/state")))
     }
 
+    /// Returns the folder that holds the data folders of all gateways that were not given one.
+    pub fn state_root(&self) -> Option<PathBuf> {
+        self.state_home().map(|home| home.join("gantry"))
+    }
+
     /// Returns the folder in which programs keep what a person set up, if there is a home.
     pub fn config_home(&self) -> Option<PathBuf> {
         if cfg!(target_os = "macos") {

@@ -52,13 +52,26 @@ pub enum Missing {
     },
 }
 
-enum Reference<'a> {
+/// What stands between the braces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reference<'a> {
+    /// A variable of the environment, and what holds if it is not set.
     Variable {
+        /// Its name.
         name: &'a str,
+        /// What holds if it is not set, or empty.
         default: Option<&'a str>,
     },
+    /// Something that the person is asked for, by its id.
     Input(&'a str),
-    Known(String),
+    /// The folder whose configuration is read.
+    Folder,
+    /// The last part of its path.
+    FolderName,
+    /// The person's home.
+    Home,
+    /// What stands between the parts of a path.
+    Separator,
 }
 
 /// Fills the variables of a text.
@@ -78,16 +91,27 @@ pub fn expand(text: &str, values: Values<'_>) -> Result<Filled, Missing> {
             filled.text.push_str(after);
             return Ok(filled);
         };
-        match reference(&body[..end], values) {
-            None => {
+        let reference = reference(&body[..end]);
+        let known = reference.and_then(|reference| known(reference, values));
+        match (reference, known) {
+            (_, Some(value)) => filled.text.push_str(&value),
+            (
+                None
+                | Some(
+                    Reference::Folder
+                    | Reference::FolderName
+                    | Reference::Home
+                    | Reference::Separator,
+                ),
+                None,
+            ) => {
                 filled.odd.push(format!("${{{}}}", &body[..end]));
                 // What stands in it may hold a variable of its own.
                 filled.text.push_str("${");
                 rest = body;
                 continue;
             }
-            Some(Reference::Known(value)) => filled.text.push_str(&value),
-            Some(Reference::Input(id)) => match values.inputs.get(id) {
+            (Some(Reference::Input(id)), None) => match values.inputs.get(id) {
                 Some(value) => {
                     filled.text.push_str(value);
                     let held = SecretText::new(value.clone());
@@ -95,7 +119,7 @@ pub fn expand(text: &str, values: Values<'_>) -> Result<Filled, Missing> {
                 }
                 None => return Err(Missing::Input { id: id.to_owned() }),
             },
-            Some(Reference::Variable { name, default }) => {
+            (Some(Reference::Variable { name, default }), None) => {
                 let value = match (values.environment.get(name), default) {
                     // As in a shell, `:-` also covers a variable that is set to nothing.
                     (Some("") | None, Some(default)) => default,
@@ -125,19 +149,29 @@ pub fn inputs(text: &str) -> impl Iterator<Item = &str> {
         .filter(|id| is_id(id))
 }
 
+/// Returns everything that a text refers to, in order: what [`expand`] would fill.
+pub fn references(text: &str) -> Vec<Reference<'_>> {
+    let mut found = Vec::new();
+    let mut rest = text;
+    while let Some((_, body)) = rest.split_once("${") {
+        rest = body;
+        if let Some((inner, after)) = body.split_once('}')
+            && let Some(reference) = reference(inner)
+        {
+            found.push(reference);
+            rest = after;
+        }
+    }
+    found
+}
+
 /// Reads what stands between the braces; `None` if that is no reference.
-fn reference<'a>(body: &'a str, values: Values<'_>) -> Option<Reference<'a>> {
-    let path = |path: &Path| Reference::Known(path.to_string_lossy().into_owned());
+fn reference(body: &str) -> Option<Reference<'_>> {
     match body {
-        "workspaceFolder" | "workspaceRoot" => return Some(path(values.folder)),
-        "workspaceFolderBasename" => {
-            return values.folder.file_name().map(|name| path(Path::new(name)));
-        }
-        "userHome" => {
-            let home = values.environment.filled(HOME)?;
-            return Some(Reference::Known(home.to_owned()));
-        }
-        "pathSeparator" | "/" => return Some(Reference::Known("/".to_owned())),
+        "workspaceFolder" | "workspaceRoot" => return Some(Reference::Folder),
+        "workspaceFolderBasename" => return Some(Reference::FolderName),
+        "userHome" => return Some(Reference::Home),
+        "pathSeparator" | "/" => return Some(Reference::Separator),
         _ => {}
     }
     if let Some(id) = body.strip_prefix("input:") {
@@ -149,6 +183,20 @@ fn reference<'a>(body: &'a str, values: Values<'_>) -> Option<Reference<'a>> {
         None => (body, None),
     };
     is_name(name).then_some(Reference::Variable { name, default })
+}
+
+/// Returns what a reference stands for that needs neither the environment nor a person.
+fn known(reference: Reference<'_>, values: Values<'_>) -> Option<String> {
+    match reference {
+        Reference::Folder => Some(values.folder.to_string_lossy().into_owned()),
+        Reference::FolderName => {
+            let name = values.folder.file_name()?;
+            Some(name.to_string_lossy().into_owned())
+        }
+        Reference::Home => values.environment.filled(HOME).map(str::to_owned),
+        Reference::Separator => Some("/".to_owned()),
+        Reference::Variable { .. } | Reference::Input(_) => None,
+    }
 }
 
 fn is_id(id: &str) -> bool {
@@ -217,6 +265,31 @@ mod tests {
         assert_eq!(
             inputs("a${input:x}b${input:y z}${input:q}").collect::<Vec<_>>(),
             ["x", "q"]
+        );
+    }
+
+    #[test]
+    fn what_a_text_refers_to_is_what_would_be_filled() {
+        let variable = |name| Reference::Variable {
+            name,
+            default: None,
+        };
+        assert_eq!(
+            references("${A}${env:B}x${input:c}${a b${D}${workspaceFolder}${"),
+            [
+                variable("A"),
+                variable("B"),
+                Reference::Input("c"),
+                variable("D"),
+                Reference::Folder
+            ]
+        );
+        let text = "x${B:-two${A}${userHome}";
+        let names = |reference: &Reference<'_>| matches!(reference, Reference::Variable { name, .. } if fill(text).unwrap().variables.contains_key(*name));
+        assert!(
+            references(text)
+                .iter()
+                .all(|one| names(one) || *one == Reference::Home)
         );
     }
 

@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gantry_model::diagnose::chain;
-use gantry_model::spec::ServerSpec;
+use gantry_model::spec::{Launch, ServerSpec};
 
 use super::approval::{Approvals, Digest};
 use super::clients::ours;
 use super::document::{Document, Syntax, read_text};
-use super::entry::{self, Entry, Fill};
+use super::entry::{self, Entry, Fill, Workplace};
 use super::env::Environment;
 use super::expand::{self, Values};
 use super::file::{self, Root};
@@ -42,6 +42,30 @@ pub struct Given<'a> {
     pub inputs: &'a BTreeMap<String, String>,
     /// What holds while an approved file is being written anew and cannot be read.
     pub last_good: &'a LastGood,
+    /// Where the person's own servers work while nobody vouches for the folder, if not in folders of
+    /// their own.
+    pub neutral: Option<&'a Path>,
+}
+
+impl<'a> Given<'a> {
+    fn values(&self) -> Values<'a> {
+        Values {
+            environment: self.environment,
+            folder: self.folder,
+            inputs: self.inputs,
+        }
+    }
+
+    /// Returns where servers of a source work that do not say it themselves. The person's own file holds
+    /// for every folder, and what a program finds in its working folder it may load and run: a folder
+    /// must be trusted for that. fault G5
+    fn workplace(&self, source: &Source) -> Workplace<'a> {
+        if source.is_of_home(self.folder) && !self.approvals.trusts(self.folder) {
+            Workplace::Neutral(self.neutral)
+        } else {
+            Workplace::Folder
+        }
+    }
 }
 
 /// The folder's files that were approved and in force, as they were then.
@@ -70,6 +94,10 @@ pub struct Plan {
     pub inputs: BTreeSet<String>,
     /// The approved files as they are, for the next plan.
     pub good: LastGood,
+    /// The files that the folder's files name, and whose change asks again.
+    pub named_files: BTreeSet<PathBuf>,
+    /// The person's own servers that would work in the folder, or run something of it, if it were trusted.
+    pub kept_out: Vec<String>,
 }
 
 /// A server and where it stands.
@@ -81,6 +109,8 @@ pub struct Planned {
     pub entry: Entry,
     /// What is wanted of it.
     pub spec: ServerSpec,
+    /// Whether it works elsewhere, because nobody vouches for the folder.
+    pub is_kept_out: bool,
 }
 
 /// A file that waits for a person's word.
@@ -90,10 +120,14 @@ pub struct Unapproved {
     pub path: PathBuf,
     /// The file by its absolute path.
     pub absolute: PathBuf,
-    /// The hash of what was read.
+    /// The hash of what was read, with the files that it names.
     pub digest: Digest,
-    /// What it would run, a line each.
+    /// Everything that it asks for, a line each; what belongs to the line before is indented.
     pub asks: Vec<String>,
+    /// The variables that it would read.
+    pub variables: BTreeSet<String>,
+    /// The files that it names, with the hash of each that is there.
+    pub files: BTreeMap<PathBuf, Option<Digest>>,
 }
 
 /// What is wrong in a file that nobody has approved.
@@ -157,7 +191,8 @@ impl Plan {
 #[derive(Debug)]
 pub struct Read {
     document: Arc<Document>,
-    digest: Digest,
+    /// The hash of its text alone.
+    text: Digest,
 }
 
 /// What a source says.
@@ -166,6 +201,14 @@ struct Said {
     approved: bool,
     entries: Vec<Entry>,
     settings: Settings,
+    /// The files that its entries name, with the hash of each that is there.
+    files: BTreeMap<PathBuf, Option<Digest>>,
+}
+
+impl Said {
+    fn digest(&self) -> Digest {
+        self.read.text.clone().with_files(&self.files)
+    }
 }
 
 /// An entry and the source that it stands in.
@@ -191,12 +234,15 @@ pub fn load(given: Given<'_>) -> Result<Plan, Vec<Mistake>> {
         let Some(said) = plan.hear(given, source)? else {
             continue;
         };
+        let digest = said.digest();
         let Said {
             read,
             approved,
             entries,
             settings,
+            files,
         } = said;
+        plan.named_files.extend(files.keys().cloned());
         if approved {
             if source.root == Root::Own {
                 plan.settings = settings;
@@ -205,11 +251,18 @@ pub fn load(given: Given<'_>) -> Result<Plan, Vec<Mistake>> {
                 plan.good.insert(source.path.clone(), Arc::clone(&read));
             }
         } else if !entries.is_empty() || settings != Settings::default() {
+            let gateway = match source.root {
+                Root::Own => read.document.root.find("gateway"),
+                Root::Servers | Root::MaybeServers | Root::Whole | Root::Project(_) => None,
+            };
+            let asked = asks::asks(&entries, gateway, &files, given.values());
             plan.unapproved.push(Unapproved {
                 path: source.path.clone(),
                 absolute: given.folder.join(&source.path),
-                digest: read.digest.clone(),
-                asks: asks::asks(&entries, &settings),
+                digest,
+                asks: asked.lines,
+                variables: asked.variables,
+                files,
             });
         }
         for entry in entries {
@@ -273,19 +326,21 @@ impl Plan {
             self.files.push(source.path.clone());
         }
         let digest = Digest::of(&text);
-        let absolute = given.folder.join(&source.path);
-        let approved = source.trust == Trust::Person || given.approvals.has(&absolute, &digest);
         let document = Document::parse(&source.path, &text, Syntax::of(&source.path));
         let said = document
             .map_err(|mistake| vec![mistake])
             .and_then(|document| {
-                let document = Arc::new(document);
-                said(Arc::new(Read { document, digest }), source, approved)
+                let read = Read {
+                    document: Arc::new(document),
+                    text: digest,
+                };
+                said(given, Arc::new(read), source)
             });
-        match said {
-            Ok(said) => Ok(Some(said)),
-            Err(mistakes) if approved => Err(mistakes),
-            Err(mistakes) => Ok(self.fall_back(given, source, mistakes)),
+        // What cannot be read as a whole was never approved: nobody could be shown what it asks for.
+        match (said, source.trust) {
+            (Ok(said), _) => Ok(Some(said)),
+            (Err(mistakes), Trust::Person) => Err(mistakes),
+            (Err(mistakes), Trust::Nobody) => Ok(self.fall_back(given, source, mistakes)),
         }
     }
 
@@ -296,10 +351,9 @@ impl Plan {
         source: &Source,
         mistakes: Vec<Mistake>,
     ) -> Option<Said> {
-        let absolute = given.folder.join(&source.path);
         let good = given.last_good.get(&source.path);
-        let good = good.filter(|read| given.approvals.has(&absolute, &read.digest));
-        let said = good.and_then(|read| said(Arc::clone(read), source, true).ok());
+        let said = good.and_then(|read| said(given, Arc::clone(read), source).ok());
+        let said = said.filter(|said| said.approved);
         self.ignored
             .extend(mistakes.into_iter().map(|mistake| Ignored {
                 mistake,
@@ -344,6 +398,7 @@ impl Plan {
                     document: claim.document,
                     entry: claim.entry,
                     spec,
+                    is_kept_out: false,
                 });
             }
         }
@@ -355,44 +410,75 @@ impl Plan {
         let texts = entry::texts(&claim.entry);
         let ids = texts.values().flat_map(|text| expand::inputs(text));
         self.inputs.extend(ids.map(str::to_owned));
-        let fill = Fill::From(Values {
-            environment: given.environment,
-            folder: given.folder,
-            inputs: given.inputs,
-        });
+        let fill = Fill::From(given.values());
         let owner = claim.source.owner();
-        let reading = entry::read(&claim.document, &claim.entry, owner, fill);
+        let workplace = given.workplace(claim.source);
+        let reading = entry::read_for(&claim.document, &claim.entry, owner, fill, workplace);
         self.mistakes.extend(reading.mistakes);
         self.warnings.extend(reading.warnings);
-        self.servers.extend(reading.spec.map(|spec| Planned {
+        let Some(mut spec) = reading.spec else {
+            return;
+        };
+        if let Some(field) = &reading.leads_into_folder {
+            spec.needs_approval = Some(format!(
+                "`{}` leads into this folder, which is not trusted; look at it and run `gantry approve .`",
+                field.escape_debug()
+            ));
+        }
+        let works_elsewhere = matches!(workplace, Workplace::Neutral(_))
+            && matches!(&spec.launch, Launch::Process(_))
+            && claim.entry.node.find("cwd").is_none();
+        let is_kept_out = works_elsewhere || reading.leads_into_folder.is_some();
+        if is_kept_out {
+            self.kept_out.push(claim.entry.name.clone());
+        }
+        self.servers.push(Planned {
             document: claim.document,
             entry: claim.entry,
             spec,
-        }));
+            is_kept_out: works_elsewhere,
+        });
     }
 }
 
 /// Finds what a file says at a source's place in it.
-fn said(read: Arc<Read>, source: &Source, approved: bool) -> Result<Said, Vec<Mistake>> {
+fn said(given: Given<'_>, read: Arc<Read>, source: &Source) -> Result<Said, Vec<Mistake>> {
     let found = file::entries(&read.document, &source.root);
     let entries = found.map_err(|mistake| vec![mistake])?;
     let settings = match source.root {
         Root::Own => settings::read(&read.document)?,
         Root::Servers | Root::MaybeServers | Root::Whole | Root::Project(_) => Settings::default(),
     };
-    Ok(Said {
+    let mut said = Said {
         read,
-        approved,
+        approved: source.trust == Trust::Person,
         entries,
         settings,
-    })
+        files: BTreeMap::new(),
+    };
+    if source.trust == Trust::Nobody {
+        let named = said.entries.iter();
+        let named = named.flat_map(|entry| entry::files(entry, given.values()));
+        said.files = named.map(|path| (path.clone(), digest_of(&path))).collect();
+        let absolute = given.folder.join(&source.path);
+        said.approved = given.approvals.has(&absolute, &said.digest());
+    }
+    Ok(said)
 }
 
-/// Returns a file's hash, to tell whether it has changed; nothing if it cannot be read.
-pub fn fingerprints(folder: &Path, sources: &[Source]) -> Vec<Option<Digest>> {
-    let digests = sources.iter().map(|source| {
-        let text = read_text(&folder.join(&source.path)).ok()?;
-        Some(Digest::of(&text))
-    });
-    digests.collect()
+/// Returns the hash of a file's content, to tell whether it has changed; nothing if it cannot be read.
+pub fn digest_of(path: &Path) -> Option<Digest> {
+    let text = read_text(path).ok()?;
+    Some(Digest::of(&text))
+}
+
+/// Returns the hash of each file, to tell whether one has changed.
+pub fn fingerprints(
+    folder: &Path,
+    sources: &[Source],
+    named_files: &BTreeSet<PathBuf>,
+) -> Vec<Option<Digest>> {
+    let sources = sources.iter().map(|source| folder.join(&source.path));
+    let all = sources.chain(named_files.iter().cloned());
+    all.map(|path| digest_of(&path)).collect()
 }

@@ -32,6 +32,12 @@ pub enum Trust {
 }
 
 impl Source {
+    /// Tells whether it was found in the person's home, and that is another folder than this one.
+    pub fn is_of_home(&self, folder: &Path) -> bool {
+        let is_elsewhere = self.path.is_absolute() && self.path.parent() != Some(folder);
+        self.trust == Trust::Person && !self.required && is_elsewhere
+    }
+
     /// Returns whose file it is, which decides how unknown keys are judged.
     pub fn owner(&self) -> Owner {
         match self.root {

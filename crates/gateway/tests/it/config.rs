@@ -7,8 +7,10 @@ mod inert;
 mod live;
 mod rest;
 mod secrets;
+mod shown;
 mod terminal;
 mod trust;
+mod workplace;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -2,8 +2,10 @@
 //!
 //! Every way to fail is a denial; the routes and who may use them stand in one table.
 
+mod hidden;
 mod keys;
 mod locked;
+mod memory;
 mod revoked;
 mod routes;
 mod sealed;

@@ -69,7 +69,10 @@ fn of_process(process: &ProcessLaunch) -> Vec<Unsaid> {
     let bound = |bound: Option<String>| bound.unwrap_or_else(|| "unlimited".to_owned());
     vec![
         alias("type", &["transport"], "stdio"),
-        key("cwd", cwd.unwrap_or_default()),
+        key(
+            "cwd",
+            cwd.unwrap_or_else(|| "a folder of its own in the data folder".to_owned()),
+        ),
         key(
             "limits.cpu",
             bound(limits.cpu.map(|cores| cores.to_string())),

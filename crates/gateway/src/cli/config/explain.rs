@@ -87,11 +87,17 @@ fn of_server(plan: &Plan, planned: &Planned, environment: &Environment) -> Vec<R
     );
     for Unsaid { key, also, value } in defaults::of(&planned.spec) {
         let is_written = |row: &Row| row.key == key || also.contains(&row.key.as_str());
+        let from = match key {
+            "cwd" if planned.is_kept_out => {
+                "default in a folder that is not trusted; `gantry approve .` trusts it"
+            }
+            _ => "default",
+        };
         if !rows.iter().any(is_written) {
             rows.push(Row {
                 key: key.to_owned(),
                 value,
-                from: "default".to_owned(),
+                from: from.to_owned(),
             });
         }
     }

@@ -3,7 +3,9 @@
 //! A file that cannot be used as a whole changes nothing: the last good state holds, and status, health
 //! and log say so. What `[gateway]` says takes effect at the next start. Entry point: [`Live::run`].
 
+use std::collections::BTreeSet;
 use std::io;
+use std::path::PathBuf;
 
 use gantry_engine::Engine;
 use gantry_model::diagnose::chain;
@@ -25,6 +27,8 @@ pub(super) struct Live {
     setup: Setup,
     settings: Settings,
     wants_example: bool,
+    /// The files that the folder's files name.
+    named_files: BTreeSet<PathBuf>,
     seen: (Vec<Option<Digest>>, Approvals),
 }
 
@@ -35,6 +39,7 @@ impl Live {
         Self {
             settings: plan.settings.clone(),
             wants_example,
+            named_files: plan.named_files.clone(),
             seen: (Vec::new(), Approvals::default()),
             setup,
         }
@@ -42,21 +47,33 @@ impl Live {
 
     /// Watches and applies, for ever.
     pub(super) async fn run(&mut self, engine: &Engine) {
-        let files = self.setup.sources.iter();
-        let files = files.map(|source| self.setup.folder.join(&source.path));
-        let mut watch = Watch::over(files.chain([self.setup.data.approvals()]));
+        let mut watch = self.watch();
         loop {
             let now = self.look();
             if now != self.seen {
                 self.seen = now;
+                let watched = self.named_files.clone();
                 self.apply(engine).await;
+                if watched != self.named_files {
+                    // Looked at once more below, in case one of them changed before it was watched.
+                    watch = self.watch();
+                    continue;
+                }
             }
             watch.changed().await;
         }
     }
 
+    fn watch(&self) -> Watch {
+        let files = self.setup.sources.iter();
+        let files = files.map(|source| self.setup.folder.join(&source.path));
+        let files = files.chain(self.named_files.iter().cloned());
+        Watch::over(files.chain([self.setup.data.approvals()]))
+    }
+
     fn look(&self) -> (Vec<Option<Digest>>, Approvals) {
-        let digests = plan::fingerprints(&self.setup.folder, &self.setup.sources);
+        let (folder, sources) = (&self.setup.folder, &self.setup.sources);
+        let digests = plan::fingerprints(folder, sources, &self.named_files);
         (digests, Approvals::load(&self.setup.data))
     }
 
@@ -72,6 +89,7 @@ impl Live {
             }
         };
         self.setup.last_good.clone_from(&plan.good);
+        self.named_files.clone_from(&plan.named_files);
         let mut told = Vec::new();
         if plan.settings != self.settings {
             told.push(format!(

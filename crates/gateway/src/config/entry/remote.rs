@@ -8,11 +8,11 @@ use gantry_model::spec::{
 };
 
 use super::fields::Fields;
-use super::{Entry, Fill};
+use super::{Entry, Fill, folder};
 use crate::config::mistake::Kind;
 
 /// The members that name a URL.
-const URLS: [&str; 3] = ["url", "httpUrl", "serverUrl"];
+pub(in crate::config) const URLS: [&str; 3] = ["url", "httpUrl", "serverUrl"];
 /// The keys of `reconnect`.
 pub(in crate::config) const RECONNECT: [&str; 5] =
     ["first", "longest", "failures", "away", "steady"];
@@ -58,6 +58,9 @@ pub(super) fn read(
     let headers = fields.pairs("headers");
     let proxy = fields.text("proxy");
     let ca_file = fields.text("ca_file");
+    if let Some(file) = &ca_file {
+        folder::note(fields, "ca_file", file);
+    }
     let allow_private = fields.flag("allow_private").unwrap_or_default();
     let auth = auth(fields);
     let reconnect = reconnect(fields);

@@ -19,6 +19,8 @@ pub(in crate::config) struct Told<'d> {
     pub(in crate::config) written: BTreeMap<String, String>,
     pub(in crate::config) variables: BTreeMap<String, SecretText>,
     pub(in crate::config) inputs: BTreeMap<String, SecretText>,
+    /// The first field that leads into the folder, whichever folder that is.
+    pub(in crate::config) leads_into_folder: Option<String>,
 }
 
 impl<'d> Told<'d> {
@@ -36,6 +38,7 @@ impl<'d> Told<'d> {
             written: BTreeMap::new(),
             variables: BTreeMap::new(),
             inputs: BTreeMap::new(),
+            leads_into_folder: None,
         }
     }
 

@@ -1,62 +1,233 @@
-//! What a file would run, in the words that a person is asked with: commands, and names of variables.
+//! Everything that a file asks for, in the words that a person is asked with: what would be run or
+//! connected to, every member of every entry as it is written, and where each variable would go.
 //!
-//! Everything is shown as it is written, since who approves must see all of it. Entry point: [`asks`].
+//! Knows no key: the members are those that stand in the file, so that none can be forgotten. Whatever
+//! could steer a terminal or hide is escaped. Entry point: [`asks`].
 
-use super::{Entry, Settings};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use super::Entry;
+use crate::config::approval::Digest;
 use crate::config::document::{Node, Value};
+use crate::config::entry::remote::URLS;
+use crate::config::entry::{self, texts};
+use crate::config::expand::{Reference, Values, references};
 
-/// Returns what a file would run, in a person's words: commands, and the names of variables.
-pub(super) fn asks(entries: &[Entry], settings: &Settings) -> Vec<String> {
-    let mut lines: Vec<String> = entries
-        .iter()
-        .map(|entry| format!("{}: {}", entry.name.escape_debug(), wish(&entry.node)))
-        .collect();
-    let said = settings.origins.iter();
-    lines.extend(said.map(|(key, (_, written))| format!("[gateway] {key} = {written}")));
-    lines
+/// What a file asks for.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    /// A line for each server and each setting; what belongs to a server is indented below it.
+    pub(super) lines: Vec<String>,
+    /// The variables that would be read.
+    pub(super) variables: BTreeSet<String>,
 }
 
-fn wish(node: &Node) -> String {
-    let text = |path: &str| node.find(path).and_then(Node::as_text);
-    if let Some(url) = text("url").or_else(|| text("httpUrl")) {
-        return format!("connects to {}", url.escape_debug());
-    }
-    let mut words = vec![text("command").unwrap_or("(no command)").to_owned()];
-    for word in node
-        .find("args")
-        .and_then(Node::as_list)
-        .unwrap_or_default()
-    {
-        words.push(word.as_text().unwrap_or("…").to_owned());
-    }
-    let plain = |word: &String| {
-        let odd = word.is_empty() || word.contains(|c: char| c.is_whitespace() || c.is_control());
-        if odd {
-            format!("'{}'", word.escape_debug())
-        } else {
-            word.escape_debug().to_string()
+/// Returns what a file asks for.
+pub(super) fn asks(
+    entries: &[Entry],
+    gateway: Option<&Node>,
+    files: &BTreeMap<PathBuf, Option<Digest>>,
+    values: Values<'_>,
+) -> Asked {
+    let mut asked = Asked::default();
+    for entry in entries {
+        let (head, told) = headline(&entry.node);
+        asked.lines.push(format!("{}: {head}", shown(&entry.name)));
+        let mut members = Vec::new();
+        leaves("", &entry.node, &mut members);
+        let members = members
+            .into_iter()
+            .filter(|(path, _)| !told.contains(&path.as_str()));
+        let members = members.map(|(path, value)| format!("  {} = {value}", shown(&path)));
+        asked.lines.extend(members);
+        for path in entry::files(entry, values) {
+            asked
+                .lines
+                .push(format!("  {}", content(&path, files.get(&path))));
         }
+        asked.read(entry);
+    }
+    if let Some(gateway) = gateway {
+        let mut settings = Vec::new();
+        leaves("", gateway, &mut settings);
+        let settings = settings.into_iter();
+        let settings = settings.map(|(key, value)| format!("[gateway] {} = {value}", shown(&key)));
+        asked.lines.extend(settings);
+    }
+    asked
+}
+
+impl Asked {
+    /// Tells what of the environment and of the person goes where.
+    fn read(&mut self, entry: &Entry) {
+        let mut told = BTreeSet::new();
+        for (path, text) in texts(entry) {
+            for reference in references(&text) {
+                let line = match reference {
+                    Reference::Variable { name, .. } => {
+                        self.variables.insert(name.to_owned());
+                        format!("reads from your environment: {name}")
+                    }
+                    Reference::Input(id) => format!("asks you for: {}", shown(id)),
+                    Reference::Folder
+                    | Reference::FolderName
+                    | Reference::Home
+                    | Reference::Separator => continue,
+                };
+                let line = format!("  {line} → {}", destination(&entry.node, &path));
+                if told.insert(line.clone()) {
+                    self.lines.push(line);
+                }
+            }
+        }
+    }
+}
+
+fn text<'n>(node: &'n Node, path: &str) -> Option<&'n str> {
+    node.find(path).and_then(Node::as_text)
+}
+
+/// Returns what an entry runs and connects to, and which members are told by that in full.
+fn headline(node: &Node) -> (String, Vec<&'static str>) {
+    let mut told = Vec::new();
+    let mut parts = Vec::new();
+    if let Some(command) = text(node, "command") {
+        told.push("command");
+        let mut words = vec![word(command)];
+        let args = node.find("args").and_then(Node::as_list);
+        let texts: Option<Vec<&str>> =
+            args.and_then(|args| args.iter().map(Node::as_text).collect());
+        if let Some(texts) = texts {
+            told.push("args");
+            words.extend(texts.into_iter().map(word));
+        }
+        parts.push(format!("runs {}", words.join(" ")));
+        let env = node.find("env").and_then(Node::as_table);
+        let names: Vec<String> = env
+            .into_iter()
+            .flat_map(|table| table.members.iter().map(|member| shown(&member.key)))
+            .collect();
+        if !names.is_empty() {
+            parts.push(format!("sets {}", names.join(", ")));
+        }
+        if let Some(cwd) = text(node, "cwd") {
+            told.push("cwd");
+            parts.push(format!("in {}", word(cwd)));
+        }
+    }
+    for key in URLS {
+        if let Some(url) = text(node, key) {
+            told.push(key);
+            parts.push(format!("connects to {}", shown(url)));
+        }
+    }
+    if parts.is_empty() {
+        parts.push("names neither a command nor a URL".to_owned());
+    }
+    (parts.join(", "), told)
+}
+
+/// Returns every member by its path with its value as one line; lists of plain values are values.
+fn leaves(path: &str, node: &Node, found: &mut Vec<(String, String)>) {
+    let below = |key: &str| match path {
+        "" => key.to_owned(),
+        path => format!("{path}.{key}"),
     };
-    let mut wish = format!(
-        "runs {}",
-        words.iter().map(plain).collect::<Vec<_>>().join(" ")
-    );
-    let env = node.find("env").and_then(Node::as_table);
-    let names: Vec<&str> = env
-        .into_iter()
-        .flat_map(|table| table.members.iter().map(|member| member.key.as_str()))
-        .collect();
-    if !names.is_empty() {
-        wish.push_str(&format!(", sets {}", names.join(", ").escape_debug()));
-    }
-    if let Some(cwd) = text("cwd") {
-        wish.push_str(&format!(", in {}", cwd.escape_debug()));
-    }
-    for key in ["allow_shell", "allow_env"] {
-        let allowed = node.find(key).map(|node| &node.value);
-        if allowed.is_some_and(|value| !matches!(value, Value::Bool(false))) {
-            wish.push_str(&format!(", with `{key}`"));
+    match &node.value {
+        Value::Table(table) if !table.members.is_empty() => {
+            for member in &table.members {
+                leaves(&below(&member.key), &member.node, found);
+            }
+        }
+        Value::List(list) if list.iter().any(|node| plain(node).is_none()) => {
+            for (index, node) in list.iter().enumerate() {
+                leaves(&format!("{path}[{index}]"), node, found);
+            }
+        }
+        Value::List(list) => {
+            let values: Vec<String> = list.iter().filter_map(plain).collect();
+            found.push((path.to_owned(), format!("[{}]", values.join(", "))));
+        }
+        Value::Table(_) => found.push((path.to_owned(), "{}".to_owned())),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => {
+            let value = plain(node).unwrap_or_default();
+            found.push((path.to_owned(), value));
         }
     }
-    wish
 }
+
+/// Returns a value that has no members.
+fn plain(node: &Node) -> Option<String> {
+    match &node.value {
+        Value::Null => Some("null".to_owned()),
+        Value::Bool(flag) => Some(flag.to_string()),
+        Value::Number(text) => Some(shown(text)),
+        Value::Text(text) => Some(format!("\"{}\"", shown(text))),
+        Value::List(_) | Value::Table(_) => None,
+    }
+}
+
+/// Says where what stands in a member goes.
+fn destination(node: &Node, path: &str) -> String {
+    let of = |key: &str| text(node, key).map(shown);
+    let url = URLS.into_iter().find_map(of);
+    let command = of("command");
+    let there = match (&url, &command) {
+        (Some(url), _) => format!("to {url}"),
+        (None, Some(command)) => format!("to {command}"),
+        (None, None) => "nowhere".to_owned(),
+    };
+    let via = match (&url, of("proxy")) {
+        (Some(_), Some(proxy)) => format!(" via proxy {proxy}"),
+        _ => String::new(),
+    };
+    let (table, key) = path.split_once('.').unwrap_or((path, ""));
+    let key = shown(key);
+    match table {
+        "headers" => format!("sent as header {key} {there}{via}"),
+        "env" => format!("given as variable {key} {there}"),
+        "auth" => format!("sent as {key} when signing in {there}{via}"),
+        "proxy" => format!("sent to the proxy {}", of("proxy").unwrap_or_default()),
+        _ if URLS.contains(&table) => format!("sent as part of the URL {there}{via}"),
+        _ if table.starts_with("args[") => format!("given as argument {there}"),
+        _ => format!("used in `{}`", shown(path)),
+    }
+}
+
+/// Says which content of a named file is approved with the entry.
+fn content(path: &Path, digest: Option<&Option<Digest>>) -> String {
+    let path = shown(&path.to_string_lossy());
+    match digest {
+        Some(Some(digest)) => format!("names the file {path}, sha256 {}", digest.as_str()),
+        Some(None) | None => format!("names the file {path}, which cannot be read now"),
+    }
+}
+
+/// Returns a word of a command line, between quotes if it is more than letters and the like.
+fn word(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "_@%+=:./-".contains(letter);
+    let shown = shown(word);
+    if !word.is_empty() && shown == word && word.chars().all(is_plain) {
+        shown
+    } else {
+        format!("'{shown}'")
+    }
+}
+
+/// Escapes everything that is no visible character: control characters, direction marks, blanks other
+/// than the common one, and letters that show as nothing.
+fn shown(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{2800}' | '\u{3164}'
+            | '\u{ffa0}' => shown.extend(letter.escape_unicode()),
+            _ => shown.extend(letter.escape_debug()),
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests;

@@ -111,28 +111,34 @@ fn config_check() {
 fn approve() {
     let folder = folder();
     settings().bind(|| {
-        assert_snapshot!(run(&folder, &["approve"]), @"
+        assert_snapshot!(run(&folder, &["approve"]), @r#"
         .mcp.json asks for:
           mine: runs npx
           theirs: runs npx -y theirs 'a b', sets TOKEN, in sub
+          env.TOKEN = "hunter2"
+        this folder asks to be trusted:
+          mine: works in this folder, and may run code of it (a server of your own files)
         --- stderr
         error: nobody is there to ask
         hint: if you want this to run, say `gantry approve --yes`
         --- exit 1
-        ");
+        "#);
         assert_snapshot!(run(&folder, &["approve", "other.json"]), @"
         --- stderr
         error: `other.json` is no file that is found by itself
         hint: name it with `gantry up --config FILE`, which needs no approval
         --- exit 2
         ");
-        assert_snapshot!(run(&folder, &["approve", "--yes", ".mcp.json"]), @"
+        assert_snapshot!(run(&folder, &["approve", "--yes", ".mcp.json"]), @r#"
         .mcp.json asks for:
           mine: runs npx
           theirs: runs npx -y theirs 'a b', sets TOKEN, in sub
+          env.TOKEN = "hunter2"
+        this folder asks to be trusted:
+          mine: works in this folder, and may run code of it (a server of your own files)
         approved `.mcp.json`
         --- exit 0
-        ");
+        "#);
         assert_snapshot!(run(&folder, &["approve"]), @"
         nothing waits for approval
         --- exit 0

@@ -23,7 +23,7 @@ fn config_explain() {
         args  ["mine"]  [home]/.kode.json:1
         odd  1  [home]/.kode.json:1
         type  stdio  default
-        cwd  [home]/shop  default
+        cwd  a folder of its own in the data folder  default in a folder that is not trusted; `gantry approve .` trusts it
         limits.cpu  unlimited  default
         limits.memory  unlimited  default
         limits.pids  1024  default

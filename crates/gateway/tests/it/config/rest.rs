@@ -26,6 +26,23 @@ fn registration_refuses_what_a_file_may_not_say() {
     }
     let script = json!({"name": "a", "command": "sh", "args": ["-c", "x"]});
     assert_eq!(refused(script), spec("args"));
+    for line in [
+        "sh -o errexit -c x",
+        "bash -euo pipefail -c x",
+        "env -u X sh -c x",
+        "/usr/bin/env -i -u X A=b /bin/sh -ec x",
+        "timeout 5 sh -c x",
+        "busybox sh -c x",
+        "su -c x",
+        "script -qc x /dev/null",
+        "pwsh -Command x",
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let body = json!({"name": "a", "command": words[0], "args": words[1..]});
+        assert_eq!(refused(body), spec("args"), "{line}");
+    }
+    let split = json!({"name": "a", "command": "env", "args": ["-S", "sh -c x"]});
+    assert_eq!(refused(split), spec("args"));
     assert_eq!(
         refused(json!({"name": "a", "command": "x; y"})),
         spec("command")
@@ -36,6 +53,18 @@ fn registration_refuses_what_a_file_may_not_say() {
         "NODE_OPTIONS",
         "PYTHONSTARTUP",
         "DOCKER_HOST",
+        "PYTHONPATH",
+        "NODE_PATH",
+        "npm_config_registry",
+        "NPM_CONFIG_REGISTRY",
+        "GIT_CONFIG_COUNT",
+        "GIT_SSH_COMMAND",
+        "RUBYOPT",
+        "PERL5LIB",
+        "BASH_ENV",
+        "JAVA_TOOL_OPTIONS",
+        "PIP_INDEX_URL",
+        "UV_DEFAULT_INDEX",
     ] {
         let body = json!({"name": "a", "command": "x", "env": {variable: "y"}});
         assert_eq!(refused(body), spec(&format!("env.{variable}")));

@@ -1,0 +1,146 @@
+//! Whatever stands in a file is shown to who is asked, whatever the reader makes of it.
+
+use serde_json::{Map, Value as Json, json};
+
+use super::*;
+use crate::config::document::{Document, Syntax};
+use crate::config::entry::remote::{AUTH, RECONNECT};
+use crate::config::entry::{CALLS, KEYS, LIFE, LIMITS, OF_CLIENTS, RESTART, TOOL, TOOLS};
+use crate::config::env::Environment;
+use crate::config::file::{Root, entries};
+use crate::config::settings;
+
+fn asked_of(text: &str, syntax: Syntax) -> Asked {
+    let (name, root) = match syntax {
+        Syntax::Json => (".mcp.json", Root::Servers),
+        Syntax::Toml => ("gantry.toml", Root::Own),
+    };
+    let document = Document::parse(Path::new(name), text.as_bytes(), syntax).unwrap();
+    let environment = Environment::default();
+    let inputs = BTreeMap::new();
+    let values = Values {
+        environment: &environment,
+        folder: Path::new("/srv/shop"),
+        inputs: &inputs,
+    };
+    let entries = entries(&document, &root).unwrap();
+    let gateway = document.root.find("gateway");
+    asks(&entries, gateway, &BTreeMap::new(), values)
+}
+
+fn lines(entry: &Json) -> String {
+    let file = json!({"mcpServers": {"a": entry}}).to_string();
+    asked_of(&file, Syntax::Json).lines.join("\n")
+}
+
+/// Gives each key a value that stands nowhere else.
+fn marked(keys: &[&str], count: &mut usize) -> Map<String, Json> {
+    let members = keys.iter().map(|key| {
+        *count += 1;
+        ((*key).to_owned(), json!(format!("mark-{count:03}")))
+    });
+    members.collect()
+}
+
+// fault G5: no key that the reader knows, or does not, can be left out of what is shown.
+#[test]
+fn every_member_is_shown_at_every_depth() {
+    let mut count = 0;
+    let mut entry = marked(&KEYS, &mut count);
+    entry.extend(marked(&OF_CLIENTS, &mut count));
+    let others = ["envFile", "x-other", "Command", "unknown"];
+    entry.extend(marked(&others, &mut count));
+    let mut life = marked(&LIFE, &mut count);
+    life["restart"] = marked(&RESTART, &mut count).into();
+    let mut tools = marked(&TOOLS, &mut count);
+    tools["settings"] = json!({"search": marked(&TOOL, &mut count)});
+    for (key, table) in [
+        ("life", life),
+        ("tools", tools),
+        ("limits", marked(&LIMITS, &mut count)),
+        ("calls", marked(&CALLS, &mut count)),
+        ("reconnect", marked(&RECONNECT, &mut count)),
+        ("auth", marked(&AUTH, &mut count)),
+        ("env", marked(&["A", "B"], &mut count)),
+        ("headers", marked(&["Authorization"], &mut count)),
+    ] {
+        entry[key] = table.into();
+    }
+    entry["args"] = json!(["mark-901", {"deep": ["mark-902"]}, 7]);
+    let shown = lines(&Json::Object(entry.clone()));
+    let written = json!(entry).to_string();
+    let marks = written.split("mark-").skip(1).map(|rest| &rest[..3]);
+    for mark in marks {
+        assert!(shown.contains(&format!("mark-{mark}")), "{mark}:\n{shown}");
+    }
+    for key in KEYS.iter().chain(&OF_CLIENTS).chain(&others) {
+        let in_headline = ["command", "cwd", "url", "httpUrl", "serverUrl"].contains(key);
+        assert!(
+            in_headline || shown.contains(&format!("  {key}")),
+            "{key}:\n{shown}"
+        );
+    }
+}
+
+// fault G5
+#[test]
+fn every_key_of_the_gateway_is_shown() {
+    let settings: Vec<String> = settings::KEYS
+        .iter()
+        .map(|key| format!("{key} = \"mark-{key}\"\n"))
+        .collect();
+    let file = format!("[gateway]\n{}", settings.concat());
+    let shown = asked_of(&file, Syntax::Toml).lines;
+    for key in settings::KEYS {
+        let line = format!("[gateway] {key} = \"mark-{key}\"");
+        assert!(shown.contains(&line), "{line}: {shown:#?}");
+    }
+}
+
+// fault G5
+#[test]
+fn where_a_variable_goes_is_said() {
+    let entry = json!({
+        "serverUrl": "https://mcp.example.com/mcp", "proxy": "http://evil:8080",
+        "headers": {"Authorization": "Bearer ${GITHUB_TOKEN}"}, "ca_file": "ca.pem", "allow_private": true,
+        "auth": {"client_secret": "${env:SECRET:-none}"}
+    });
+    insta::assert_snapshot!(lines(&entry), @r#"
+    a: connects to https://mcp.example.com/mcp
+      proxy = "http://evil:8080"
+      headers.Authorization = "Bearer ${GITHUB_TOKEN}"
+      ca_file = "ca.pem"
+      allow_private = true
+      auth.client_secret = "${env:SECRET:-none}"
+      names the file /srv/shop/ca.pem, which cannot be read now
+      reads from your environment: SECRET → sent as client_secret when signing in to https://mcp.example.com/mcp via proxy http://evil:8080
+      reads from your environment: GITHUB_TOKEN → sent as header Authorization to https://mcp.example.com/mcp via proxy http://evil:8080
+    "#);
+    let entry = json!({
+        "command": "npx", "args": ["-y", "a b", ",", "${HOME}"], "env": {"T": "x${A}${input:key}", "U": "plain"},
+        "cwd": "sub"
+    });
+    insta::assert_snapshot!(lines(&entry), @r#"
+    a: runs npx -y 'a b' ',' '${HOME}', sets T, U, in sub
+      env.T = "x${A}${input:key}"
+      env.U = "plain"
+      reads from your environment: HOME → given as argument to npx
+      reads from your environment: A → given as variable T to npx
+      asks you for: key → given as variable T to npx
+    "#);
+}
+
+// fault G5
+#[test]
+fn nothing_that_is_shown_steers_a_terminal_or_hides() {
+    let odd = "x\u{1b}[2J\r\n\u{202e}\u{2066}\u{61c}\u{9b}\u{7f}\u{200b}\u{a0}\u{3164}\u{e0041}y";
+    let entry = json!({
+        "command": odd, "args": [odd], "env": {odd: odd}, odd: odd, "url": odd, "proxy": odd,
+        "cwd": odd, "headers": {odd: format!("${{A}}{odd}")}, "ca_file": odd
+    });
+    let file = json!({"mcpServers": {odd: entry}}).to_string();
+    for line in asked_of(&file, Syntax::Json).lines {
+        let harmless = |letter: char| letter == '→' || (' '..='~').contains(&letter);
+        assert!(line.chars().all(harmless), "{line:?}");
+    }
+}
