@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_model::caller::{Caller, KeyKind};
-use gantry_model::era::meta::{CLIENT_CAPABILITIES, LOG_LEVEL, PROGRESS_TOKEN, upstream_params};
+use gantry_model::era::meta::{
+    CLIENT_CAPABILITIES, LOG_LEVEL, PROGRESS_TOKEN, upstream_params_with,
+};
 use gantry_model::era::{Era, ProtocolVersion};
 use gantry_model::jsonrpc::{Edit, OneLine, Payload, Raw, RawBuf};
 use gantry_model::mcp::{ClientCan, LogLevel, Method, may_ask_back};
@@ -238,13 +240,15 @@ impl<'a> Trip<'a> {
         again: Option<&'s Again>,
     ) -> Edit<'s> {
         let request = &self.request;
-        let mut params = upstream_params(version, request.params, &self.router.identity);
+        let meta = request.params.and_then(|params| params.get("_meta"));
+        let params = (request.params, meta);
+        let mut params = upstream_params_with(version, params, &self.router.identity);
         self.target.rename(&mut params);
         if self.method == Some(Method::ToolsCall) && self.caller.kind == KeyKind::Agent {
             // Nobody could ask for the task: agents do not reach what is kept for the gateway.
             params.remove("task");
         }
-        if request.params.is_some_and(asks_for_progress) {
+        if meta.is_some_and(asks_for_progress) {
             let token = self.client.as_ref();
             // Without a way back for progress the server need not report any.
             match token.and_then(|client| client.progress_token.as_ref()) {
@@ -291,11 +295,8 @@ impl<'a> Trip<'a> {
     }
 }
 
-fn asks_for_progress(params: Raw<'_>) -> bool {
-    params
-        .get("_meta")
-        .and_then(|meta| meta.get(PROGRESS_TOKEN))
-        .is_some()
+fn asks_for_progress(meta: Raw<'_>) -> bool {
+    meta.get(PROGRESS_TOKEN).is_some()
 }
 
 fn own_token(id: u64) -> RawBuf {

@@ -90,9 +90,19 @@ pub fn upstream_params<'a>(
     params: Option<Raw<'a>>,
     identity: &'a Identity,
 ) -> Edit<'a> {
+    let meta = params.and_then(|params| params.get("_meta"));
+    upstream_params_with(version, (params, meta), identity)
+}
+
+/// Does the same with the `_meta` of the params, for who has looked for it already: big ones are not
+/// searched twice.
+pub fn upstream_params_with<'a>(
+    version: ProtocolVersion,
+    (params, meta): (Option<Raw<'a>>, Option<Raw<'a>>),
+    identity: &'a Identity,
+) -> Edit<'a> {
     let mut edit = Edit::new(params.unwrap_or(Raw::EMPTY_OBJECT));
     // Most params carry none of them, and then nothing needs to be rebuilt.
-    let meta = params.and_then(|params| params.get("_meta"));
     for member in meta.into_iter().flat_map(Raw::members) {
         if let Some(key) = PER_REQUEST.into_iter().find(|key| member.is(key)) {
             edit.remove_meta(key);
