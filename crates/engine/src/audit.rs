@@ -7,6 +7,7 @@
 
 use std::cell::RefCell;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,15 +15,20 @@ use gantry_model::caller::{Context, UserTrust};
 use gantry_model::diagnose::chain;
 use gantry_model::id::CallId;
 use gantry_model::secret::Redactor;
-use gantry_store::{CallFilter, CallRow, CallStatus, Store};
+use gantry_store::{CallFilter, CallRow, CallStatus, JournalDamage, Store};
 use tokio::time::Instant;
 
 mod background;
 mod body;
+mod chain;
+mod codes;
+mod damage;
 mod error;
 mod fold;
 mod ids;
 mod journal;
+mod mark;
+mod places;
 mod policy;
 mod record;
 mod refusals;
@@ -32,13 +38,16 @@ mod segment;
 mod sync;
 mod ticket;
 
+pub(crate) use codes::RowCode;
 pub use error::AuditError;
 pub(crate) use ids::CallIds;
 pub use policy::{AuditPolicy, Bodies, Durability};
 pub(crate) use ticket::Ticket;
 
+use damage::DamageLog;
 use fold::{Folder, Lost, Show};
 use journal::{Claim, Journal};
+use places::Places;
 use record::{IntentFields, OutcomeFields};
 use refusals::{Refusals, Verdict};
 use segment::Segment;
@@ -155,6 +164,10 @@ pub struct AuditHealth {
     pub folded_lag_records: u64,
     /// Why the last fold failed; nothing if it did not.
     pub last_fold_error: Option<String>,
+    /// Why the database could not be written when that was last tried; nothing if it could.
+    pub store_error: Option<String>,
+    /// The damage of the journal that nobody has acknowledged.
+    pub damage: Vec<JournalDamage>,
 }
 
 /// The handle on the record of all calls; cheap to clone.
@@ -171,7 +184,12 @@ struct Shared {
     folder: tokio::sync::Mutex<Folder>,
     refusals: Mutex<Refusals>,
     lost: Lost,
+    damage: DamageLog,
+    places: Places,
     fold_error: Mutex<Option<String>>,
+    store_error: Mutex<Option<String>>,
+    /// Calls that end from here on were cut off by us.
+    cutting_off: AtomicBool,
 }
 
 impl Audit {
@@ -193,12 +211,12 @@ impl Audit {
         let segment = self.write_intent(intent)?;
         let mut ticket = Ticket::new(self.clone(), intent.id, begun);
         if self.shared.policy.durability == Durability::Disk {
-            ticket.on_drop(CallStatus::Cancelled, "gateway.dropped");
+            ticket.on_drop(CallStatus::Cancelled, RowCode::Dropped);
             if let Err(error) = self.shared.journal.settle(segment).await {
-                ticket.on_drop(CallStatus::Refused, "audit.sync");
+                ticket.on_drop(CallStatus::Refused, RowCode::Unsynced);
                 return Err(error);
             }
-            ticket.on_drop(CallStatus::Unknown, "gateway.dropped");
+            ticket.on_drop(CallStatus::Unknown, RowCode::Dropped);
         }
         Ok(ticket)
     }
@@ -275,6 +293,36 @@ impl Audit {
             journal_bytes: condition.bytes,
             folded_lag_records: condition.waiting,
             last_fold_error: lock(&self.shared.fold_error).clone(),
+            store_error: lock(&self.shared.store_error).clone(),
+            damage: self.shared.damage.open(),
+        }
+    }
+
+    /// Tells whether everything is as it should be, beside whether calls can be recorded.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.shared.damage.is_empty()
+            && lock(&self.shared.fold_error).is_none()
+            && lock(&self.shared.store_error).is_none()
+    }
+
+    /// Has all damage of the journal acknowledged; tells how much there was.
+    pub(crate) async fn acknowledge_damage(&self, by: &str) -> Result<u64, AuditError> {
+        let (damage, store) = (&self.shared.damage, &self.shared.store);
+        damage
+            .acknowledge(store, by)
+            .await
+            .map_err(AuditError::Store)
+    }
+
+    /// From here on a call that is dropped was cut off by us: what became of it is not known.
+    pub(crate) fn cut_off(&self) {
+        self.shared.cutting_off.store(true, Ordering::Release);
+    }
+
+    /// Gives back what a former gateway had taken of a nearly full disk ahead of need.
+    pub(crate) fn make_room(dir: &Path) {
+        if let Err(error) = journal::make_room(dir) {
+            tracing::warn!(path = %dir.display(), %error, "cannot give back unused space of the journal");
         }
     }
 

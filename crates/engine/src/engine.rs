@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use gantry_model::caller::Caller;
 use gantry_model::era::meta::Identity;
-use gantry_model::event::ServerEvent;
-use gantry_model::id::{CallId, ProjectName};
+use gantry_model::event::{EventKind, ServerEvent};
+use gantry_model::id::{CallId, ProjectName, ServerName};
 use gantry_model::status::State;
 use gantry_sandbox::{HostReport, Sandbox, SandboxOptions};
 use gantry_store::{CallFilter, CallRow, Store};
@@ -24,7 +24,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::access::{Access, random};
-use crate::audit::{Audit, CallIds};
+use crate::audit::{Audit, AuditHealth, CallIds};
 use crate::catalog::{Catalog, ListedTool};
 use crate::config::{EngineConfig, OnStartFailure, Startup, StopPolicy};
 use crate::credentials::Vault;
@@ -40,7 +40,7 @@ use crate::server::runner::Surroundings;
 use crate::server::topics::{Hearer, Subscription, TopicTable};
 use crate::supervisor::{Supervisor, refresh};
 use crate::telemetry::Figures;
-use crate::view::{Capabilities, Health, ListMarks, ServerView};
+use crate::view::{Capabilities, Health, HealthStatus, ListMarks, ServerView};
 
 /// Everything that runs: servers, native tools, grants, the record of calls. Cheap to clone.
 ///
@@ -103,6 +103,7 @@ impl Engine {
         let instance = instance_name(folder.path());
         // What the host allows is found out while the database and the journal are opened.
         let probing = tokio::task::spawn_blocking(|| Sandbox::probe(SandboxOptions { instance }));
+        Audit::make_room(&folder.path().join("journal"));
         let store = Store::open(&folder.path().join("gantry.db")).await?;
         let audit = Audit::open(
             &folder.inner("journal")?,
@@ -129,7 +130,11 @@ impl Engine {
                 .clone()
                 .write(queue, store.clone(), stop_tasks.clone()),
         );
-        tracker.spawn(audit.clone().run(stop_tasks.clone()));
+        let told = events.clone();
+        tracker.spawn(audit.clone().run(stop_tasks.clone(), move |damage| {
+            let native = ServerName::native();
+            told.report(&native, EventKind::JournalDamaged, damage.to_string());
+        }));
         tracker.spawn(Arc::clone(&access).watch_expiry(stop_tasks.clone()));
         let catalog = Arc::new(Catalog::new(config.expose, config.on_collision));
         let servers = Arc::new(Mutex::new(Vec::new()));
@@ -242,9 +247,16 @@ impl Engine {
                 calls = inner.requests.len(),
                 "calls are still under way and will be cut off"
             );
+            inner.audit.cut_off();
         }
         self.finish().await;
         info!("stopped");
+    }
+
+    /// Has calls that are dropped from here on recorded as cut off, which is not known to have been
+    /// undone: the process is about to end, whoever still waits.
+    pub fn cut_off(&self) {
+        self.inner.audit.cut_off();
     }
 
     /// Stops every server and every task, and lets go of the store.
@@ -462,13 +474,46 @@ impl Engine {
         }
         let audit = self.inner.audit.health();
         let draining = self.inner.draining.is_cancelled();
+        let status = self.health_status();
         Health {
-            ok: audit.writable && !draining,
+            ok: status == HealthStatus::Ok,
+            status,
+            reasons: reasons(&audit),
             draining,
             servers,
             audit,
             warnings,
         }
+    }
+
+    /// Returns how the engine is in one word; costs nothing.
+    pub fn health_status(&self) -> HealthStatus {
+        let audit = &self.inner.audit;
+        if self.inner.draining.is_cancelled() {
+            HealthStatus::Stopping
+        } else if !audit.is_writable() {
+            HealthStatus::Failing
+        } else if audit.is_sound() {
+            HealthStatus::Ok
+        } else {
+            HealthStatus::Degraded
+        }
+    }
+
+    /// Has all damage of the journal acknowledged, so that it no longer degrades the health; tells
+    /// how much there was.
+    pub async fn acknowledge_damage(&self, by: &Caller) -> Result<u64, EngineError> {
+        let (engine, by) = (self.clone(), by.clone());
+        self.complete(async move {
+            let key = by.key.to_string();
+            let count = engine.inner.audit.acknowledge_damage(&key).await?;
+            let detail = format!("{count} acknowledged");
+            engine
+                .note(&by, "journal.acknowledge", "journal", &detail)
+                .await?;
+            Ok(count)
+        })
+        .await
     }
 
     /// Replaces what an administrator should know of the configuration, shown first among the warnings.
@@ -499,15 +544,27 @@ impl Engine {
         self.inner.draining.is_cancelled()
     }
 
-    /// Tells whether calls can be recorded, and hence are accepted.
-    pub fn is_writable(&self) -> bool {
-        self.inner.audit.is_writable()
-    }
-
     /// Returns what this host can enforce.
     pub fn host(&self) -> &HostReport {
         self.inner.sandbox.host()
     }
+}
+
+/// Says what is wrong with the record of calls.
+fn reasons(audit: &AuditHealth) -> Vec<String> {
+    let mut reasons: Vec<String> = audit.reason.iter().cloned().collect();
+    let store = audit
+        .store_error
+        .as_ref()
+        .or(audit.last_fold_error.as_ref());
+    if let Some(error) = store {
+        reasons.push(format!(
+            "the database cannot be written: {error}; calls go on, {} records wait in the journal",
+            audit.folded_lag_records
+        ));
+    }
+    reasons.extend(audit.damage.iter().map(ToString::to_string));
+    reasons
 }
 
 /// How long tasks that have nothing left to do are waited for.

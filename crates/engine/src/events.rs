@@ -58,7 +58,8 @@ impl Events {
             | EventKind::Unresponsive
             | EventKind::CallTimeout
             | EventKind::ProtocolError
-            | EventKind::WrongKeys => {
+            | EventKind::WrongKeys
+            | EventKind::JournalDamaged => {
                 warn!(server = %server, event = kind.as_str(), "{detail}");
             }
             EventKind::Registered

@@ -51,9 +51,10 @@ impl DataFolder {
                 holder: holder(&mut lock).map_err(failed)?,
             });
         }
-        lock.set_len(0).map_err(failed)?;
+        // Over what is there, and not after emptying it: on a full disk there is no other space.
         lock.rewind().map_err(failed)?;
-        write!(lock, "{}", std::process::id()).map_err(failed)?;
+        write!(lock, "{:<HOLDER_BYTES$}", std::process::id()).map_err(failed)?;
+        lock.set_len(HOLDER_BYTES as u64).map_err(failed)?;
         Ok(Self {
             path: path.to_owned(),
             _lock: lock,
@@ -87,6 +88,9 @@ impl DataFolder {
         &self.path
     }
 }
+
+/// How many bytes the holder of a lock writes, so that nothing of a former one is left.
+const HOLDER_BYTES: usize = 20;
 
 /// How often a lock is read in which nobody has written who holds it, and the time in between.
 const LOOKS: u32 = 50;

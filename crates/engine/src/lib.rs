@@ -43,7 +43,7 @@ pub use engine::Engine;
 pub use error::{CallError, CallFailure, EngineError, Issue};
 pub use gantry_model as model;
 pub use gantry_sandbox::{HostReport, Promise, Report, Usage};
-pub use gantry_store::{CallFilter, CallRow, CallStatus};
+pub use gantry_store::{CallFilter, CallRow, CallStatus, DamageKind, JournalDamage};
 pub use library::{CallOptions, MessageError, ModelAnswer, ModelAnswers};
 pub use native::{NativeCall, NativeOutput, NativeTool};
 pub use request::{
@@ -56,4 +56,4 @@ pub use server::status::ServerStatus;
 pub use server::topics::{Hearer, LONGEST_URI, Subscription};
 pub use supervisor::Applied;
 pub use transport::http::HttpError;
-pub use view::{Capabilities, Health, ListMarks, ServerView};
+pub use view::{Capabilities, Health, HealthStatus, ListMarks, ServerView};

@@ -23,7 +23,7 @@ use gantry_store::CallStatus;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::audit::{Audit, CallIds, Outcome};
+use crate::audit::{Audit, CallIds, Outcome, RowCode};
 use crate::catalog::{Catalog, ListKind};
 use crate::clock::unix_ms;
 use crate::error::{CallError, CallFailure};
@@ -136,7 +136,7 @@ impl Router {
                 });
             }
         };
-        ticket.on_drop(CallStatus::Cancelled, "call.cancelled");
+        ticket.on_drop(CallStatus::Cancelled, RowCode::Cancelled);
         ticket.made_with(&caller.validity);
         let counted = self.figures.begin(begun);
         let limit = Limit::of(begun, request.timeout);

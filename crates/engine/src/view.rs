@@ -127,11 +127,40 @@ pub struct Capabilities {
     pub logging: bool,
 }
 
+/// How the engine is, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HealthStatus {
+    /// Everything is as it should be.
+    Ok,
+    /// Calls are made and recorded, but somebody should look: the reasons say at what.
+    Degraded,
+    /// Calls cannot be recorded, and are refused.
+    Failing,
+    /// The gateway is stopping.
+    Stopping,
+}
+
+impl HealthStatus {
+    /// Returns the status as shown.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Degraded => "degraded",
+            Self::Failing => "failing",
+            Self::Stopping => "stopping",
+        }
+    }
+}
+
 /// How the engine is.
 #[derive(Debug, Clone)]
 pub struct Health {
-    /// Calls can be made and recorded.
+    /// Calls can be made and recorded, and nothing is wrong with their record.
     pub ok: bool,
+    /// The same, and what else can be, in one word.
+    pub status: HealthStatus,
+    /// Why it is degraded or failing.
+    pub reasons: Vec<String>,
     /// The gateway is stopping.
     pub draining: bool,
     /// How many servers are in which state.

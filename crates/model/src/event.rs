@@ -65,6 +65,9 @@ pub enum EventKind {
     Previewed,
     /// Somebody tried keys that are not known; told of the gateway itself, as the server `native`.
     WrongKeys,
+    /// Something of the journal of calls is missing or damaged; told of the gateway itself, as the
+    /// server `native`.
+    JournalDamaged,
 }
 
 impl EventKind {
@@ -93,6 +96,7 @@ impl EventKind {
             Self::Tested => "tested",
             Self::Previewed => "previewed",
             Self::WrongKeys => "wrong_keys",
+            Self::JournalDamaged => "journal_damaged",
         }
     }
 }

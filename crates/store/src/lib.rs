@@ -8,6 +8,7 @@
 
 mod call;
 mod error;
+mod journal;
 mod row;
 mod sql;
 mod sqlite;
@@ -15,6 +16,7 @@ mod store;
 
 pub use call::{CallFilter, CallRow, CallStatus, FoldPosition, StatusError};
 pub use error::StoreError;
+pub use journal::{DamageKind, DamageKindError, JournalDamage, JournalRun, JournalState};
 pub use row::{
     AdminAct, AgentRow, AgentTools, CatalogRow, GrantRow, KeyRow, Principal, SealedRow, ServerRow,
 };

@@ -9,6 +9,7 @@ pub(crate) mod calls;
 pub(crate) mod catalog;
 pub(crate) mod events;
 pub(crate) mod grants;
+pub(crate) mod journal;
 pub(crate) mod keys;
 pub(crate) mod leases;
 pub(crate) mod secrets;

@@ -12,6 +12,7 @@ mod events;
 mod file;
 mod fold;
 mod grants;
+mod journal;
 mod keys;
 mod leases;
 mod migrate;
@@ -37,8 +38,11 @@ use self::readers::Readers;
 use self::writer::{Durability, Writer};
 use crate::error::StoreError;
 
-/// How long SQLite itself waits for another process that holds the file.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long opening waits for another process that holds the file: one that is closing it, say.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a statement waits for another process that holds the file. Short: an administrator
+/// waits for it, and the journal keeps what the fold could not store.
+const BUSY_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// An open SQLite file.
 pub(crate) struct SqliteStore {
@@ -50,32 +54,39 @@ pub(crate) struct SqliteStore {
 impl SqliteStore {
     /// Opens the file at `path`, making or migrating it first if needed.
     pub(crate) async fn open(path: &Path) -> Result<Self, StoreError> {
-        Self::open_with(path, &migrate::known(), BUSY_TIMEOUT).await
+        Self::open_with(path, &migrate::known(), OPEN_TIMEOUT).await
     }
 
     /// Opens with migrations and a patience that tests choose.
     async fn open_with(
         path: &Path,
         migrator: &Migrator,
-        busy_timeout: Duration,
+        open_timeout: Duration,
     ) -> Result<Self, StoreError> {
         let path = std::path::absolute(path).map_err(|error| StoreError::open(path, error))?;
-        let connector = Connector::new(&path, busy_timeout)?;
+        let connector = Connector::new(&path, open_timeout)?;
         file::prepare_folder(&path)?;
         if file::look(&path)? == file::Found::Missing {
-            migrate::create(&path, migrator, busy_timeout).await?;
+            migrate::create(&path, migrator, open_timeout).await?;
         }
         let mut connection = connector.writer().await?;
         if let Some(found) = migrate::older(&mut connection, &path, migrator).await? {
             migrate::upgrade(&mut connection, &path, migrator, found).await?;
         }
         migrate::check(&mut connection, &path).await?;
+        let connector = connector.with_busy_timeout(open_timeout.min(BUSY_TIMEOUT));
+        connector.settle(&mut connection).await?;
         let writer = Writer::new(connector.clone(), connection);
         Ok(Self {
             path,
             writer,
             readers: Readers::new(connector),
         })
+    }
+
+    /// Returns the file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Lets go of the file; the last connection folds the write-ahead log into it.

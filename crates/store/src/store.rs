@@ -11,6 +11,7 @@ use gantry_model::id::{AgentName, CallId, KeyId, ProjectName, ServerId, ServerNa
 
 use crate::call::{CallFilter, CallRow, CallStatus, FoldPosition};
 use crate::error::StoreError;
+use crate::journal::{JournalDamage, JournalRun, JournalState};
 use crate::row::{
     AdminAct, AgentRow, CatalogRow, GrantRow, KeyRow, Principal, SealedRow, ServerRow,
 };
@@ -269,14 +270,78 @@ impl Store {
         store.fold_position().await
     }
 
+    /// Returns what is known of the journal.
+    pub async fn journal_state(&self) -> Result<JournalState, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.journal_state().await
+    }
+
+    /// Remembers which journal is written from here on; `position` counts only if there is none.
+    pub async fn begin_journal_run(
+        &self,
+        identity: u32,
+        run: JournalRun,
+        position: FoldPosition,
+    ) -> Result<(), StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.begin_journal_run(identity, run, position).await
+    }
+
+    /// Remembers that the journal was left empty, and where the next one begins.
+    pub async fn end_journal_run(&self, position: FoldPosition) -> Result<(), StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.end_journal_run(position).await
+    }
+
+    /// Writes damage of the journal down; what was written down before stays as it is.
+    pub async fn put_journal_damage(&self, damage: &[JournalDamage]) -> Result<(), StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.put_journal_damage(damage).await
+    }
+
+    /// Returns the damage of the journal that nobody has acknowledged, oldest first.
+    pub async fn journal_damage(&self) -> Result<Vec<JournalDamage>, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.journal_damage().await
+    }
+
+    /// Acknowledges all damage of the journal and tells how much there was.
+    pub async fn acknowledge_journal_damage(
+        &self,
+        by: &str,
+        at_ms: u64,
+    ) -> Result<u64, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.acknowledge_journal_damage(by, at_ms).await
+    }
+
+    /// Counts the rows whose `seq` is at least `first` and below `end`.
+    pub async fn count_rows_between(&self, first: u64, end: u64) -> Result<u64, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.count_rows_between(first, end).await
+    }
+
+    /// Tells whether rows could be written now, as far as locks are concerned.
+    pub async fn probe_write(&self) -> Result<(), StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.probe_write().await
+    }
+
+    /// Returns the database's file.
+    pub fn path(&self) -> &Path {
+        let Engine::Sqlite(store) = &self.engine;
+        store.path()
+    }
+
     /// Ends every call that a dead gateway left running and tells how many there were.
     pub async fn settle_running(
         &self,
         as_status: CallStatus,
+        code: &str,
         ended_ms: u64,
     ) -> Result<u64, StoreError> {
         let Engine::Sqlite(store) = &self.engine;
-        store.settle_running(as_status, ended_ms).await
+        store.settle_running(as_status, code, ended_ms).await
     }
 
     /// Returns the calls that pass the filter, newest first.

@@ -1,7 +1,9 @@
-//! The audit's own task: folds, allocates ahead, writes counted refusals, drops what is too old.
+//! The audit's own task: folds, allocates ahead, writes counted refusals, drops what is too old, and
+//! looks whether everything is still there.
 //!
-//! A database that fails is asked again after 250 ms, doubling to 5 s; meanwhile the journal keeps
-//! everything. Entry point `Audit::run`.
+//! A database that fails is asked again after 250 ms, doubling to 2 s; meanwhile the journal keeps
+//! everything. If it has no space, what the journal took ahead of need is given back to it. Entry
+//! point `Audit::run`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,14 +11,23 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use gantry_store::{DamageKind, JournalDamage, StoreError};
+
+use super::chain::{Finding, Held};
 use super::error::AuditError;
 use super::fold::Show;
 use super::journal::Claim;
-use super::{Audit, chain};
+use super::{Audit, chain, lock};
 use crate::clock::unix_ms;
 
 const FIRST_RETRY: Duration = Duration::from_millis(250);
-const LAST_RETRY: Duration = Duration::from_secs(5);
+const LAST_RETRY: Duration = Duration::from_secs(2);
+/// How often it is looked whether folder, database and segment are still there and can be written.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+/// A database without space for so long gets what the journal took ahead of need.
+const GIVE_BACK_AFTER: Duration = Duration::from_secs(10);
+/// With less than this the database soon cannot be written.
+const LITTLE_SPACE: u64 = 1 << 20;
 const RETENTION_EVERY: Duration = Duration::from_mins(10);
 /// Few enough that a fold never waits long for the writer.
 const DROPPED_AT_ONCE: u32 = 1000;
@@ -26,7 +37,10 @@ pub(super) struct Turn {
     retry_after: Duration,
     fold_at: Instant,
     retention_at: Instant,
+    check_at: Instant,
     refusing: bool,
+    /// Since when the database has no space.
+    full_since: Option<Instant>,
 }
 
 #[cfg(test)]
@@ -38,22 +52,27 @@ impl Turn {
             retry_after: FIRST_RETRY,
             fold_at: now,
             retention_at: now,
+            check_at: now,
             refusing: false,
+            full_since: None,
         }
     }
 }
 
 impl Audit {
-    /// Keeps the audit going until `stop`, then folds the rest.
-    pub(crate) async fn run(self, stop: CancellationToken) {
+    /// Keeps the audit going until `stop`, then folds the rest; tells of damage that it finds.
+    pub(crate) async fn run(self, stop: CancellationToken, tell: impl Fn(&JournalDamage)) {
         let now = Instant::now();
         let mut turn = Turn {
             retry_after: FIRST_RETRY,
             fold_at: now,
             retention_at: now + RETENTION_EVERY,
+            check_at: now,
             refusing: false,
+            full_since: None,
         };
         loop {
+            self.shared.damage.take_news().iter().for_each(&tell);
             // Stop first; whoever wakes us only wants the turn earlier than the clock.
             tokio::select! {
                 biased;
@@ -61,8 +80,10 @@ impl Audit {
                 () = self.shared.journal.wake.notified() => {}
                 () = sleep(self.shared.policy.fold_every) => {}
             }
+            self.check(&mut turn).await;
             self.write_refusals();
             self.provide(&mut turn).await;
+            self.shared.journal.mark_now();
             self.fold_in_turn(&mut turn).await;
             self.drop_old(&mut turn).await;
         }
@@ -121,11 +142,74 @@ impl Audit {
         turn.refusing = refusing.is_some();
     }
 
+    /// Looks whether folder, database and segment are still there and can be written.
+    pub(super) async fn check(&self, turn: &mut Turn) {
+        if Instant::now() < turn.check_at {
+            return;
+        }
+        turn.check_at = Instant::now() + CHECK_EVERY;
+        let audit = self.clone();
+        // Looking at files blocks, if only for a moment.
+        let found = tokio::task::spawn_blocking(move || {
+            let shared = &audit.shared;
+            shared.journal.set_gone(shared.places.gone());
+            shared.journal.inspect_current()
+        });
+        if let Ok(Some((segment, kind))) = found.await {
+            let journal = &self.shared.journal;
+            let file = (kind != DamageKind::Missing).then(|| journal.keep_damaged(segment));
+            let held = Held {
+                first: segment,
+                last: segment,
+                calls: journal.calls_in(segment),
+            };
+            self.shared.damage.add(Finding {
+                kind,
+                segment,
+                file,
+                held,
+            });
+        }
+        if self.shared.journal.gone().is_none() {
+            let error = self.probe_store().await;
+            *lock(&self.shared.store_error) = error;
+        }
+    }
+
+    /// Returns why the database cannot be written, or soon cannot.
+    async fn probe_store(&self) -> Option<String> {
+        let store = &self.shared.store;
+        if let Err(error) = store.probe_write().await {
+            return Some(chain(&error));
+        }
+        let disk = rustix::fs::statvfs(store.path()).ok()?;
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        (free < LITTLE_SPACE).then(|| {
+            let kib = free >> 10;
+            format!("only {kib} KiB are left on the disk of the database")
+        })
+    }
+
+    /// Remembers since when the database has no space, and gives it some in the end.
+    fn make_space(&self, turn: &mut Turn, folded: &Result<(), AuditError>) {
+        let full = matches!(folded, Err(AuditError::Store(StoreError::Full { .. })));
+        if !full {
+            turn.full_since = None;
+            return;
+        }
+        let since = *turn.full_since.get_or_insert_with(Instant::now);
+        if since.elapsed() >= GIVE_BACK_AFTER {
+            self.shared.journal.give_back();
+        }
+    }
+
     async fn fold_in_turn(&self, turn: &mut Turn) {
         if Instant::now() < turn.fold_at {
             return;
         }
-        match self.fold(Show::Ended).await {
+        let folded = self.fold(Show::Ended).await;
+        self.make_space(turn, &folded);
+        match folded {
             Ok(()) if turn.retry_after > FIRST_RETRY => {
                 tracing::info!("the audit's database takes rows again");
                 turn.retry_after = FIRST_RETRY;

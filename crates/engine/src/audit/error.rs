@@ -35,6 +35,12 @@ pub enum AuditError {
         /// The bound.
         limit_bytes: u64,
     },
+    /// What calls are recorded in was removed or replaced while the gateway runs.
+    #[error("`{}` was removed or replaced while the gateway runs: calls are refused, since they cannot be recorded", path.display())]
+    Gone {
+        /// What is gone.
+        path: PathBuf,
+    },
     /// The journal cannot be written.
     #[error("cannot write the audit journal in `{}`", path.display())]
     Write {
@@ -73,6 +79,7 @@ impl Diagnose for AuditError {
             Self::Open { .. } => "audit.open",
             Self::Full { .. } => "audit.full",
             Self::Behind { .. } => "audit.behind",
+            Self::Gone { .. } => "audit.gone",
             Self::Write { .. } => "audit.write",
             Self::Sync { .. } => "audit.sync",
             Self::Read { .. } => "audit.read",
@@ -100,6 +107,10 @@ impl Diagnose for AuditError {
                 "bring the database back, or raise `journal_bytes`; calls resume by themselves"
                     .to_owned()
             }
+            Self::Gone { path } => format!(
+                "put `{}` back, or stop the gateway and start it again; nothing is made in its place",
+                path.display()
+            ),
             Self::Write { path, .. } | Self::Read { path, .. } => {
                 format!("check the disk under `{}`", path.display())
             }
@@ -107,10 +118,12 @@ impl Diagnose for AuditError {
                 "check the disk under `{}`, then restart the gateway: it replays what the disk holds",
                 path.display()
             ),
-            Self::Store(_) => {
-                "nothing is lost: the journal keeps the rows until the database takes them"
-                    .to_owned()
-            }
+            Self::Store(error) => format!(
+                "calls go on, and the journal keeps their rows until the database takes them{}",
+                error
+                    .hint()
+                    .map_or_else(String::new, |hint| format!("; {hint}"))
+            ),
         })
     }
 }

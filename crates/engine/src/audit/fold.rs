@@ -3,29 +3,27 @@
 //! The position that is stored with the rows never passes an intent whose call is open, unless
 //! that call has a `running` row; so whatever happens, what the journal still holds completes what
 //! the database has. Rows are keyed by call id, hence folding twice changes nothing: what could not
-//! be stored is read again. Never deletes a segment before its rows are safe. Entry point
-//! `Folder::fold`.
+//! be stored is read again. Never deletes a segment before its rows are safe. What is missing of
+//! what was written is damage, and told. Entry point `Folder::fold`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gantry_model::caller::UserTrust;
 use gantry_model::id::CallId;
-use gantry_store::{CallRow, CallStatus, FoldPosition, Store};
+use gantry_store::{CallRow, CallStatus, DamageKind, FoldPosition, JournalRun, Store};
 
 mod join;
 
+use super::chain::{Finding, Held, Limit};
+use super::codes::RowCode;
+use super::damage::DamageLog;
 use super::error::AuditError;
 use super::journal::{Journal, Position};
 use super::policy::Durability;
 use super::scan::{Chunk, scan};
 use crate::clock::unix_ms;
 use join::{Begun, Joined};
-
-/// The code of a call whose gateway ended before it did.
-pub(super) const DIED: &str = "gateway.died";
-/// The code of a call whose outcome could not be written.
-pub(super) const LOST: &str = "audit.lost";
 
 /// Which calls get a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +49,24 @@ pub(super) struct Folder {
     own: u64,
     open: HashMap<CallId, OpenCall>,
     lost: Lost,
+    damage: DamageLog,
+    /// How far the segments of the former gateway must be whole, and what they held.
+    former: BTreeMap<u64, (Limit, Held)>,
+    /// Bytes that were written and are no record any more, by segment and offset.
+    holes: BTreeMap<(u64, u64), u64>,
+    /// Where this process's run begins, until the database knows.
+    run: Option<JournalRun>,
+}
+
+/// What the fold begins with.
+#[derive(Debug)]
+pub(super) struct Former {
+    /// How far the journal is folded.
+    pub(super) position: Position,
+    /// The first segment of this process.
+    pub(super) own: u64,
+    /// How far the segments before it must be whole, and what they held.
+    pub(super) segments: BTreeMap<u64, (Limit, Held)>,
 }
 
 /// Where rows go.
@@ -72,15 +88,20 @@ struct OpenCall {
 }
 
 impl Folder {
-    /// Makes a folder that goes on at `position`; `own` is the first segment of this process.
+    /// Makes a folder that goes on where the former gateway's ended.
     pub(super) fn new(
         store: Store,
         journal: Arc<Journal>,
         durability: Durability,
-        position: Position,
-        own: u64,
+        former: Former,
         lost: Lost,
+        damage: DamageLog,
     ) -> Self {
+        let Former { position, own, .. } = former;
+        let run = JournalRun {
+            segment: own,
+            calls: journal.calls(),
+        };
         let keeper = Keeper {
             store,
             journal: Arc::clone(&journal),
@@ -95,6 +116,10 @@ impl Folder {
             own,
             open: HashMap::new(),
             lost,
+            damage,
+            former: former.segments,
+            holes: BTreeMap::new(),
+            run: Some(run),
         }
     }
 
@@ -102,9 +127,13 @@ impl Folder {
     ///
     /// May be dropped while it waits: nothing is lost or done twice.
     pub(super) async fn fold(&mut self, show: Show) -> Result<(), AuditError> {
+        if let Some(error) = self.journal.gone() {
+            return Err(error);
+        }
         if let Some(until) = self.former_until {
             self.fold_former(until).await?;
         }
+        self.begin_run().await?;
         let lost = self
             .lost
             .lock()
@@ -114,6 +143,8 @@ impl Folder {
         let bound = self.journal.stable();
         self.read_until(bound).await?;
         self.settle_lost(&lost).await?;
+        let settled = self.damage.settle(&self.keeper.store).await;
+        settled.map_err(AuditError::Store)?;
         match show {
             Show::Ended => Ok(()),
             Show::Open => self.store_open(|_| true).await,
@@ -132,8 +163,21 @@ impl Folder {
         })?;
         if let Some(next) = retired {
             self.at = Position::start_of(next);
-            self.keeper.save(&[], self.at).await?;
+            self.keeper.close(self.at).await?;
         }
+        Ok(())
+    }
+
+    /// Has the database know that this journal is in use, so that it is missed if it goes.
+    async fn begin_run(&mut self) -> Result<(), AuditError> {
+        // Without a mark, a missing one would later be taken for damage.
+        let Some(run) = self.run.filter(|_| self.journal.mark_now()) else {
+            return Ok(());
+        };
+        let (identity, position) = (self.journal.identity(), self.keeper.saved.stored());
+        let begun = self.keeper.store.begin_journal_run(identity, run, position);
+        begun.await.map_err(AuditError::Store)?;
+        self.run = None;
         Ok(())
     }
 
@@ -148,13 +192,13 @@ impl Folder {
         let rows: Vec<_> = self
             .open
             .values()
-            .map(|call| cut_off(&call.row, DIED, now))
+            .map(|call| cut_off(&call.row, RowCode::Died, now))
             .collect();
         self.keeper.save(&rows, self.at).await?;
         self.open.clear();
         self.keeper
             .store
-            .settle_running(CallStatus::Unknown, now)
+            .settle_running(CallStatus::Unknown, RowCode::Died.code(), now)
             .await
             .map_err(AuditError::Store)?;
         self.former_until = None;
@@ -164,6 +208,7 @@ impl Folder {
     async fn read_until(&mut self, bound: Position) -> Result<(), AuditError> {
         while self.at < bound {
             let chunk = self.read(bound).await?;
+            self.note_gaps(&chunk, bound);
             let joined = Joined::of(&chunk, &self.open);
             let orphans = self.look_up_orphans(&joined).await?;
             self.take(&chunk, joined, &orphans).await?;
@@ -187,6 +232,46 @@ impl Folder {
             tracing::warn!(segment, bytes, "stepped over damage in the audit journal");
         }
         Ok(chunk)
+    }
+
+    /// Notes what is no record although one was written there; before the chunk's segment is cleared.
+    fn note_gaps(&mut self, chunk: &Chunk, bound: Position) {
+        let segment = chunk.segment();
+        let limit = match self.former.get(&segment) {
+            Some((limit, _)) => *limit,
+            None if segment < self.own => Limit::default(),
+            None if segment == bound.segment => Limit {
+                end: bound.offset,
+                failed: self.journal.failed_bytes(segment),
+            },
+            None => Limit {
+                end: self.journal.end_of(segment).unwrap_or(0),
+                failed: self.journal.failed_bytes(segment),
+            },
+        };
+        for &(from, to) in &chunk.gaps {
+            let lost = to.min(limit.end).saturating_sub(from);
+            if lost > 0 {
+                self.holes.insert((segment, from), lost);
+            }
+        }
+        let holes = self.holes.range((segment, 0)..(segment + 1, 0));
+        if holes.map(|(_, lost)| lost).sum::<u64>() <= limit.failed {
+            return;
+        }
+        let held = self.former.get(&segment).map(|(_, held)| *held);
+        let held = held.unwrap_or_else(|| Held {
+            first: segment,
+            last: segment,
+            calls: self.journal.calls_in(segment),
+        });
+        let file = Some(self.journal.keep_damaged(segment));
+        self.damage.add(Finding {
+            kind: DamageKind::Overwritten,
+            segment,
+            file,
+            held,
+        });
     }
 
     /// Fetches the rows of calls that end in the chunk but whose intents were folded long ago.
@@ -246,6 +331,7 @@ impl Folder {
             }
         }
         self.at = chunk.next;
+        self.holes = self.holes.split_off(&(self.at.segment, 0));
         let own = if chunk.segment() >= self.own {
             chunk.marks.len() as u64
         } else {
@@ -284,7 +370,9 @@ impl Folder {
         }
         let now = unix_ms();
         let calls = lost.iter().filter_map(|id| self.open.get(id));
-        let rows: Vec<_> = calls.map(|call| cut_off(&call.row, LOST, now)).collect();
+        let rows: Vec<_> = calls
+            .map(|call| cut_off(&call.row, RowCode::Lost, now))
+            .collect();
         let unstored = |(id, call): &(&CallId, &OpenCall)| !call.stored && !lost.contains(id);
         let held = self.open.iter().filter(unstored).map(|(_, call)| call.at);
         let position = held.min().unwrap_or(self.at);
@@ -303,12 +391,8 @@ impl Keeper {
         if rows.is_empty() && position.segment == self.saved.segment {
             return Ok(());
         }
-        let stored = FoldPosition {
-            segment: position.segment,
-            offset: position.offset,
-        };
         self.store
-            .fold(rows, stored)
+            .fold(rows, position.stored())
             .await
             .map_err(AuditError::Store)?;
         if self.durability == Durability::Disk && position.segment != self.saved.segment {
@@ -318,13 +402,34 @@ impl Keeper {
         self.journal.forget_before(position.segment);
         Ok(())
     }
+
+    /// Stores that everything before the position is folded and that nothing follows.
+    async fn close(&mut self, position: Position) -> Result<(), AuditError> {
+        let ended = self.store.end_journal_run(position.stored()).await;
+        ended.map_err(AuditError::Store)?;
+        if self.durability == Durability::Disk {
+            self.store.sync().await.map_err(AuditError::Store)?;
+        }
+        self.saved = position;
+        self.journal.forget_before(position.segment);
+        Ok(())
+    }
+}
+
+impl Position {
+    const fn stored(self) -> FoldPosition {
+        FoldPosition {
+            segment: self.segment,
+            offset: self.offset,
+        }
+    }
 }
 
 /// Returns the row of an open call that will never end by itself.
-fn cut_off<'a>(row: &'a CallRow, code: &'static str, now_ms: u64) -> CallRow<&'a str> {
+fn cut_off(row: &CallRow, code: RowCode, now_ms: u64) -> CallRow<&str> {
     CallRow {
         status: CallStatus::Unknown,
-        code: Some(code),
+        code: Some(code.code()),
         ended_ms: Some(now_ms),
         ..row.borrowed()
     }

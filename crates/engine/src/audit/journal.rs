@@ -10,17 +10,21 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use gantry_store::DamageKind;
 use tokio::sync::Notify;
 
 use super::error::AuditError;
+use super::mark::{MARK_EVERY, Mark, MarkFile};
 use super::policy::{AuditPolicy, Durability};
 use super::record;
-use super::segment::{self, Directory, Segment};
+use super::segment::{self, ChainLink, Directory, Segment};
 use super::sync::GroupSync;
 
 mod room;
+mod space;
 
 use room::State;
+pub(super) use space::make_room;
 
 /// The fold is woken early when this many records wait for it.
 const MANY: u64 = 4096;
@@ -38,6 +42,11 @@ impl Position {
     /// Returns the place as the number by which rows are ordered.
     pub(super) const fn sequence(self) -> u64 {
         (self.segment << 28) | (self.offset / record::ALIGNMENT as u64)
+    }
+
+    /// Returns the number before which no row of a segment is.
+    pub(super) const fn first_sequence(segment: u64) -> u64 {
+        segment << 28
     }
 
     /// Returns where a segment's records begin.
@@ -60,6 +69,21 @@ pub(super) enum Claim {
     Whole,
 }
 
+/// What a journal goes on from.
+#[derive(Debug)]
+pub(super) struct Beginning {
+    /// The first segment of this process.
+    pub(super) first: u64,
+    /// The segments of a former gateway that are not folded yet.
+    pub(super) left: VecDeque<Arc<Segment>>,
+    /// The number that is in the header of every segment.
+    pub(super) identity: u32,
+    /// What the first segment says of the former gateway's last one.
+    pub(super) link: ChainLink,
+    /// The database needs space on the same file system.
+    pub(super) shares_disk: bool,
+}
+
 /// The journal that this process writes.
 #[derive(Debug)]
 pub(super) struct Journal {
@@ -67,6 +91,9 @@ pub(super) struct Journal {
     segment_bytes: u64,
     journal_bytes: u64,
     durability: Durability,
+    identity: u32,
+    shares_disk: bool,
+    mark: MarkFile,
     /// The room that an open call holds for its outcome.
     promise: u64,
     largest: u64,
@@ -88,14 +115,13 @@ pub(super) struct Condition {
 }
 
 impl Journal {
-    /// Starts a journal whose first segment is `first`; `left` are those of a former gateway.
+    /// Starts a journal behind what a former gateway left.
     ///
     /// Without space it starts as well, and refuses calls until there is some.
     pub(super) fn start(
         directory: Directory,
         policy: &AuditPolicy,
-        first: u64,
-        left: VecDeque<Arc<Segment>>,
+        beginning: Beginning,
     ) -> Result<Self, AuditError> {
         let failed = |source: io::Error| AuditError::Open {
             path: directory.path().to_owned(),
@@ -105,7 +131,9 @@ impl Journal {
             Durability::Disk => Some(GroupSync::start().map_err(failed)?),
             Durability::Os | Durability::Relaxed => None,
         };
-        let nowhere = Segment::nowhere(first).map_err(failed)?;
+        let nowhere = Segment::nowhere(beginning.first).map_err(failed)?;
+        let mut state = State::new(Arc::new(nowhere), beginning.left);
+        state.link = beginning.link;
         let body_bytes = policy.stored_body_bytes();
         let journal = Self {
             segment_bytes: policy.segment_bytes,
@@ -113,7 +141,10 @@ impl Journal {
             durability: policy.durability,
             promise: record::largest_outcome(body_bytes),
             largest: record::largest_record(body_bytes),
-            state: Mutex::new(State::new(Arc::new(nowhere), left)),
+            identity: beginning.identity,
+            shares_disk: beginning.shares_disk,
+            mark: MarkFile::new(super::mark::path_of(directory.path())),
+            state: Mutex::new(state),
             disk,
             wake: Notify::new(),
             woken: AtomicBool::new(false),
@@ -194,18 +225,33 @@ impl Journal {
             offset,
         };
         state.writing.retain(|writing| *writing != place);
-        match written {
-            Ok(()) => {
-                state.write_succeeded();
-                Ok(segment)
+        if let Err(source) = written {
+            if claim == Claim::Intent {
+                state.promised -= self.promise;
             }
-            Err(source) => {
-                if claim == Claim::Intent {
-                    state.promised -= self.promise;
-                }
-                Err(self.write_failed(&mut state, source))
-            }
+            *state.failed.entry(segment.id).or_default() += encoded.len() as u64;
+            return Err(self.write_failed(&mut state, source));
         }
+        state.write_succeeded();
+        state.unmarked += 1;
+        let mark = (state.unmarked >= MARK_EVERY).then(|| state.next_mark(self.identity));
+        drop(state);
+        if let Some((number, mark)) = mark {
+            self.mark.write(number, &mark);
+        }
+        Ok(segment)
+    }
+
+    /// Writes down how far the journal is written; tells whether that could ever be.
+    pub(super) fn mark_now(&self) -> bool {
+        let (number, mark) = {
+            let mut state = self.lock();
+            if state.current.is_nowhere() || (state.unmarked == 0 && state.marks > 0) {
+                return state.marks > 0;
+            }
+            state.next_mark(self.identity)
+        };
+        self.mark.write(number, &mark)
     }
 
     fn gather(&self, encoded: &mut [u8], claim: Claim) -> Result<Arc<Segment>, AuditError> {
@@ -238,23 +284,86 @@ impl Journal {
         }
         state.gathered.clear();
         state.write_succeeded();
+        let (number, mark) = state.next_mark(self.identity);
+        self.mark.write(number, &mark);
         Ok(())
     }
 
     /// Returns the place before which everything is written.
     pub(super) fn stable(&self) -> Position {
+        self.lock().stable()
+    }
+
+    /// Returns how many bytes of a segment of this process could not be written.
+    pub(super) fn failed_bytes(&self, segment: u64) -> u64 {
+        self.lock().failed.get(&segment).copied().unwrap_or(0)
+    }
+
+    /// Returns the identity of the journal.
+    pub(super) fn identity(&self) -> u32 {
+        self.identity
+    }
+
+    /// Returns how many calls began in the journal so far.
+    pub(super) fn calls(&self) -> u64 {
         let state = self.lock();
-        let tail = state.tail - state.gathered.len() as u64;
-        let end = Position {
-            segment: state.current.id,
-            offset: tail,
-        };
-        state
-            .writing
-            .iter()
-            .copied()
-            .min()
-            .map_or(end, |first| first.min(end))
+        state.link.calls_before + state.calls
+    }
+
+    /// Returns where the records of a segment of this process end, if another one is in use by now.
+    pub(super) fn end_of(&self, segment: u64) -> Option<u64> {
+        self.lock().ends.get(&segment).copied()
+    }
+
+    /// Returns how many calls began in a segment that is in use now, or was just before it.
+    pub(super) fn calls_in(&self, segment: u64) -> Option<u64> {
+        let state = self.lock();
+        if state.current.id == segment {
+            return Some(state.calls);
+        }
+        (state.link.previous == segment).then_some(state.link.previous_calls)
+    }
+
+    /// Keeps a segment's file when its records are folded; returns the name that it will have.
+    pub(super) fn keep_damaged(&self, segment: u64) -> String {
+        self.lock().damaged.insert(segment);
+        self.directory.name_aside(segment)
+    }
+
+    /// Refuses calls from here on, because what they are recorded in is gone; or no longer.
+    pub(super) fn set_gone(&self, what: Option<&Path>) {
+        self.lock().gone = what.map(Arc::from);
+    }
+
+    /// Returns what is gone, if calls are refused for that.
+    pub(super) fn gone(&self) -> Option<AuditError> {
+        self.lock().gone_error()
+    }
+
+    /// Looks whether somebody removed or cut off the segment in use; then another one is used.
+    pub(super) fn inspect_current(&self) -> Option<(u64, DamageKind)> {
+        let current = Arc::clone(&self.lock().current);
+        if current.is_nowhere() {
+            return None;
+        }
+        let kind = current.file.metadata().ok().and_then(|found| {
+            let gone = std::os::unix::fs::MetadataExt::nlink(&found) == 0;
+            let short = found.len() < current.size;
+            match (gone, short) {
+                (true, _) => Some(DamageKind::Missing),
+                (false, true) => Some(DamageKind::Truncated),
+                (false, false) => None,
+            }
+        })?;
+        let mut state = self.lock();
+        if state.current.id != current.id {
+            return None;
+        }
+        let known = !state.damaged.insert(current.id);
+        if let Err(error) = self.leave_current(&mut state) {
+            tracing::debug!(%error, "the damaged journal segment stays in use for now");
+        }
+        (!known).then_some((current.id, kind))
     }
 
     /// Returns the oldest segment that may hold records from `from` on.
@@ -276,10 +385,17 @@ impl Journal {
                 return;
             };
             state.segment_went();
-            let new_id = self.wants_again(&mut state, &segment);
+            state.failed.remove(&segment.id);
+            state.ends.remove(&segment.id);
+            let damaged = state.damaged.remove(&segment.id) || segment.damaged;
+            let new_id = match damaged {
+                true => None,
+                false => self.wants_again(&mut state, &segment),
+            };
             drop(state);
             let done = match new_id {
                 Some(new_id) => self.reuse(&segment, new_id),
+                None if damaged => self.directory.set_aside(segment.id).map(drop),
                 None => self.directory.remove(segment.id),
             };
             if let Err(error) = done {

@@ -1,21 +1,28 @@
-//! Opens the journal's folder and finds out where a former gateway ended.
+//! Opens the journal's folder and finds out where a former gateway ended, and whether anything of
+//! what it wrote is missing.
 //!
 //! Segments that are folded go; those that are not are read by the folder before anything of this
-//! process. Nothing is repaired in place. Entry point `open`.
+//! process. Nothing is repaired in place, and nothing that is damaged is removed. Entry point `open`.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use gantry_store::Store;
+use gantry_store::{DamageKind, JournalState, Store};
 
+use super::chain::{self, Finding, Held, Limit, Present};
+use super::damage::DamageLog;
 use super::error::AuditError;
-use super::fold::{Folder, Lost, Show};
-use super::journal::{Journal, Position};
+use super::fold::{Folder, Former, Lost, Show};
+use super::ids::random_bits;
+use super::journal::{Beginning, Journal, Position};
+use super::mark::{self, Mark};
+use super::places::Places;
 use super::policy::AuditPolicy;
 use super::refusals::Refusals;
-use super::segment::{Directory, Segment};
+use super::segment::{Directory, Opened, Segment, Usage};
 use super::{Audit, Shared};
 
 /// Opens the audit; see `Audit::open`.
@@ -28,24 +35,46 @@ pub(super) async fn open(
         path: path.to_owned(),
         source,
     };
-    let position = store.fold_position().await.map_err(AuditError::Store)?;
-    let position = position.map_or(Position::start_of(0), |position| Position {
-        segment: position.segment,
-        offset: position.offset,
-    });
+    let state = store.journal_state().await.map_err(AuditError::Store)?;
+    let known = store.journal_damage().await.map_err(AuditError::Store)?;
+    let position = state
+        .position
+        .map_or(Position::start_of(0), |position| Position {
+            segment: position.segment,
+            offset: position.offset,
+        });
     let directory = Directory::open(path).map_err(failed)?;
-    let ids = directory.segments().map_err(failed)?;
-    let own = ids.last().copied().unwrap_or(0).max(position.segment) + 1;
-    let left = left_behind(&directory, &ids, position.segment).map_err(failed)?;
-    let journal = Arc::new(Journal::start(directory, &policy, own, left)?);
+    let mark = mark::read(&mark::path_of(path)).map_err(failed)?;
+    let survey = Survey::of(&directory, &state, mark).map_err(failed)?;
+    let damage = DamageLog::new(known);
+    survey
+        .findings
+        .into_iter()
+        .for_each(|finding| damage.add(finding));
+    let places = Places::of(path, store.path()).map_err(failed)?;
+    let shares_disk = shares_disk(&directory, store.path()).map_err(failed)?;
+    let own = survey.newest.max(position.segment) + 1;
+    let beginning = Beginning {
+        first: own,
+        left: survey.left,
+        identity: survey.identity,
+        link: survey.link,
+        shares_disk,
+    };
+    let journal = Arc::new(Journal::start(directory, &policy, beginning)?);
     let lost = Lost::default();
+    let former = Former {
+        position,
+        own,
+        segments: survey.segments,
+    };
     let folder = Folder::new(
         store.clone(),
         Arc::clone(&journal),
         policy.durability,
-        position,
-        own,
+        former,
         Arc::clone(&lost),
+        damage.clone(),
     );
     let shared = Shared {
         store,
@@ -54,7 +83,11 @@ pub(super) async fn open(
         folder: tokio::sync::Mutex::new(folder),
         refusals: Mutex::new(Refusals::default()),
         lost,
+        damage,
+        places,
         fold_error: Mutex::new(None),
+        store_error: Mutex::new(None),
+        cutting_off: AtomicBool::new(false),
     };
     let audit = Audit {
         shared: Arc::new(shared),
@@ -66,25 +99,100 @@ pub(super) async fn open(
     Ok(audit)
 }
 
-/// Opens the segments that are not folded yet and removes the others.
-fn left_behind(
-    directory: &Directory,
-    ids: &[u64],
-    folded_before: u64,
-) -> io::Result<VecDeque<Arc<Segment>>> {
-    let mut left = VecDeque::new();
-    for &id in ids {
-        if id < folded_before {
-            directory.remove(id)?;
-        } else if let Some(segment) = Segment::open(directory, id)? {
-            left.push_back(Arc::new(segment));
-        } else if directory.is_blank(id)? {
-            // The former gateway ended while it made the segment.
-            directory.remove(id)?;
-        } else {
-            tracing::error!(segment = id, "a journal segment is damaged and set aside");
-            directory.set_aside(id)?;
+/// What was found in the journal's folder.
+struct Survey {
+    identity: u32,
+    /// The newest segment that there is, or was.
+    newest: u64,
+    left: VecDeque<Arc<Segment>>,
+    link: super::segment::ChainLink,
+    findings: Vec<Finding>,
+    segments: BTreeMap<u64, (Limit, Held)>,
+}
+
+impl Survey {
+    /// Opens the segments that are not folded yet, removes the others, and compares all of them with
+    /// what the store and the mark know.
+    fn of(directory: &Directory, state: &JournalState, mark: Option<Mark>) -> io::Result<Self> {
+        directory.remove_unfinished()?;
+        let ids = directory.segments()?;
+        let folded_before = state.position.map_or(0, |position| position.segment);
+        let known = state.identity.or(mark.map(|mark| mark.journal));
+        let mut identity = known;
+        let mut left = VecDeque::new();
+        let (mut present, mut damaged) = (Vec::new(), Vec::new());
+        for &id in &ids {
+            if id < folded_before {
+                directory.remove(id)?;
+                continue;
+            }
+            match Segment::open(directory, id)? {
+                Opened::Segment(segment, usage) if is_ours(&segment, usage, state, identity) => {
+                    if usage != Usage::Unchained {
+                        identity = Some(segment.journal);
+                    }
+                    if segment.damaged {
+                        let file = Some(directory.name_aside(id));
+                        damaged.push((DamageKind::Truncated, id, file));
+                    }
+                    present.push(Present { id, usage });
+                    left.push_back(Arc::new(segment));
+                }
+                Opened::Unreadable if known.is_none() && directory.is_blank(id)? => {
+                    // A gateway of an earlier release ended while it made the segment.
+                    directory.remove(id)?;
+                }
+                Opened::Unreadable => {
+                    damaged.push((DamageKind::Unreadable, id, Some(directory.set_aside(id)?)));
+                }
+                Opened::Segment(..) | Opened::Foreign => {
+                    damaged.push((DamageKind::Foreign, id, Some(directory.set_aside(id)?)));
+                }
+            }
         }
+        let identity = identity.unwrap_or_else(|| random_bits() as u32);
+        let mark = mark.filter(|mark| mark.journal == identity);
+        let mark = mark.as_ref();
+        let set_aside: BTreeSet<u64> = damaged.iter().map(|(_, id, _)| *id).collect();
+        let mut findings = chain::missing(state, mark, &present, &set_aside);
+        findings.extend(damaged.into_iter().map(|(kind, segment, file)| Finding {
+            kind,
+            segment,
+            file,
+            held: chain::held(state, mark, &present, segment),
+        }));
+        let limits = chain::limits(mark, &present);
+        let segments = present.iter().map(|segment| {
+            let limit = limits.get(&segment.id).copied().unwrap_or_default();
+            (
+                segment.id,
+                (limit, chain::held(state, mark, &present, segment.id)),
+            )
+        });
+        let newest = ids.last().copied().unwrap_or(0);
+        Ok(Self {
+            identity,
+            newest: newest.max(mark.map_or(0, |mark| mark.current)),
+            link: chain::continued(state, mark, &present),
+            findings,
+            segments: segments.collect(),
+            left,
+        })
     }
-    Ok(left)
+}
+
+/// Tells whether a segment belongs to this journal. One of an earlier release does until the database
+/// knows a chained one: everything before that is folded by then.
+fn is_ours(segment: &Segment, usage: Usage, state: &JournalState, identity: Option<u32>) -> bool {
+    match usage {
+        Usage::Unchained => state.identity.is_none(),
+        Usage::Spare | Usage::Linked(_) => identity.is_none_or(|known| known == segment.journal),
+    }
+}
+
+/// Tells whether the database is on the file system of the journal.
+fn shares_disk(directory: &Directory, database: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let (device, _) = directory.identity()?;
+    Ok(std::fs::metadata(database)?.dev() == device)
 }

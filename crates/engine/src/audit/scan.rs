@@ -28,6 +28,8 @@ pub(super) struct Chunk {
     pub(super) next: Position,
     /// How many bytes between valid records were neither empty nor part of one.
     pub(super) damaged_bytes: u64,
+    /// From where to where there is no record, in order.
+    pub(super) gaps: Vec<(u64, u64)>,
 }
 
 /// Where a record is, and whose.
@@ -73,6 +75,7 @@ impl Chunk {
             marks: Vec::new(),
             next,
             damaged_bytes: 0,
+            gaps: Vec::new(),
         }
     }
 
@@ -101,7 +104,13 @@ impl Chunk {
         segment.read(start, wanted as usize, &mut self.bytes)?;
         let bytes = &self.bytes;
         // A file that is shorter than it says was cut: what follows is gone.
-        let last = start + wanted >= end || (bytes.len() as u64) < wanted;
+        let cut = (bytes.len() as u64) < wanted;
+        let last = start + wanted >= end || cut;
+        let mut gaps: Vec<(u64, u64)> = Vec::new();
+        let mut add_gap = |from: u64, to: u64| match gaps.last_mut() {
+            Some(gap) if gap.1 == from => gap.1 = to,
+            _ => gaps.push((from, to)),
+        };
         let mut at = 0;
         // Behind the last record the leftovers of a reused file are no damage.
         let mut doubtful = 0;
@@ -121,12 +130,20 @@ impl Chunk {
                 Found::Incomplete | Found::Nothing => {
                     let step = &bytes[at..bytes.len().min(at + ALIGNMENT)];
                     doubtful += step.iter().filter(|byte| **byte != 0).count() as u64;
+                    let from = at;
                     at += ALIGNMENT;
                     at += empty_bytes(bytes.get(at..).unwrap_or_default());
+                    add_gap(start + from as u64, start + at as u64);
                 }
             }
         }
+        let reached_end = last && at >= bytes.len();
         self.next.offset = start + at as u64;
-        Ok(last && at >= bytes.len())
+        if cut && reached_end {
+            add_gap(self.next.offset, end);
+            self.next.offset = end;
+        }
+        self.gaps = gaps;
+        Ok(reached_end)
     }
 }

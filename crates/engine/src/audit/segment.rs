@@ -1,7 +1,9 @@
 //! One file of the journal: preallocated, private, never followed through a link.
 //!
-//! A segment knows its id, its salt and its size, all in a header that is kept twice. It does not
-//! know what its records mean. Entry points: `Directory`, `Segment::create`, `Segment::open`.
+//! A segment knows its id, its salt, its size, its journal and what the one before it held, all in a
+//! header that is kept twice. It appears under its name only when it is whole, so that one that is
+//! not was damaged. It does not know what its records mean. Entry points: `Directory`,
+//! `Segment::create`, `Segment::open`.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,7 +18,11 @@ use super::record::Salt;
 
 /// The bytes of a header; a copy of it ends the file.
 pub(super) const HEADER: u64 = 64;
-const MAGIC: &[u8; 8] = b"gantryJ1";
+const MAGIC: &[u8; 8] = b"gantryJ2";
+/// Of segments that are not chained, which earlier releases left.
+const UNCHAINED_MAGIC: &[u8; 8] = b"gantryJ1";
+/// Stands for «the segment before» in one that was never used.
+const UNUSED: u64 = u64::MAX;
 
 /// The folder that holds the segments.
 #[derive(Debug)]
@@ -32,6 +38,47 @@ pub(super) struct Segment {
     pub(super) salt: Salt,
     pub(super) size: u64,
     pub(super) file: File,
+    /// The identity of the journal that it is a part of.
+    pub(super) journal: u32,
+    /// Found to be damaged: its file is kept when its records are folded.
+    pub(super) damaged: bool,
+}
+
+/// What a segment says of the one before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct ChainLink {
+    /// The segment before; 0 if there was none.
+    pub(super) previous: u64,
+    /// Everything before this offset of it was written by then.
+    pub(super) previous_end: u64,
+    /// How many calls began in it.
+    pub(super) previous_calls: u64,
+    /// How many bytes of it could not be written.
+    pub(super) previous_failed: u64,
+    /// How many calls began in the journal before this segment.
+    pub(super) calls_before: u64,
+}
+
+/// What a segment is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Usage {
+    /// Written by an earlier release, which did not chain segments.
+    Unchained,
+    /// Made ahead of need.
+    Spare,
+    /// In use, behind another one.
+    Linked(ChainLink),
+}
+
+/// What stands under a segment's name.
+#[derive(Debug)]
+pub(super) enum Opened {
+    /// A segment.
+    Segment(Segment, Usage),
+    /// The file of another segment.
+    Foreign,
+    /// Something whose headers cannot be read.
+    Unreadable,
 }
 
 impl Directory {
@@ -55,6 +102,30 @@ impl Directory {
     /// Returns where the folder is.
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns how many bytes are free on its file system.
+    pub(super) fn available(&self) -> io::Result<u64> {
+        let disk = rustix::fs::fstatvfs(&self.fd)?;
+        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+    }
+
+    /// Returns the device and the number of the folder that is open.
+    pub(super) fn identity(&self) -> io::Result<(u64, u64)> {
+        let stat = rustix::fs::fstat(&self.fd)?;
+        Ok((stat.st_dev, stat.st_ino))
+    }
+
+    /// Removes what a former gateway was making when it ended.
+    pub(super) fn remove_unfinished(&self) -> io::Result<()> {
+        for entry in std::fs::read_dir(&self.path)? {
+            let name = entry?.file_name();
+            let unfinished = name.to_str().and_then(|name| name.strip_suffix(UNFINISHED));
+            if unfinished.is_some_and(|name| id_of(name).is_some()) {
+                rustix::fs::unlinkat(&self.fd, &name, AtFlags::empty())?;
+            }
+        }
+        Ok(())
     }
 
     /// Returns the ids of the segments there are, oldest first.
@@ -85,15 +156,21 @@ impl Directory {
         Ok(bytes.iter().all(|byte| *byte == 0))
     }
 
-    /// Puts a segment whose header is unreadable out of the way, for people to look at.
-    pub(super) fn set_aside(&self, id: u64) -> io::Result<()> {
-        let aside = format!("{}.damaged", name_of(id));
-        Ok(rustix::fs::renameat(
-            &self.fd,
-            name_of(id),
-            &self.fd,
-            aside,
-        )?)
+    /// Puts a damaged segment out of the way, for people to look at; returns its new name.
+    pub(super) fn set_aside(&self, id: u64) -> io::Result<String> {
+        let aside = self.name_aside(id);
+        rustix::fs::renameat(&self.fd, name_of(id), &self.fd, &aside)?;
+        Ok(aside)
+    }
+
+    /// Returns the name that a damaged segment gets; what was set aside before keeps its own.
+    pub(super) fn name_aside(&self, id: u64) -> String {
+        let first = format!("{}.damaged", name_of(id));
+        let more = (2..).map(|count| format!("{first}-{count}"));
+        std::iter::once(first.clone())
+            .chain(more)
+            .find(|name| std::fs::symlink_metadata(self.path.join(name)).is_err())
+            .unwrap_or(first)
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -103,19 +180,37 @@ impl Directory {
 
 impl Segment {
     /// Makes a segment of `size` bytes, all of them allocated.
-    pub(super) fn create(directory: &Directory, id: u64, size: u64) -> io::Result<Self> {
+    pub(super) fn create(
+        directory: &Directory,
+        journal: u32,
+        id: u64,
+        size: u64,
+    ) -> io::Result<Self> {
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(&directory.fd, name_of(id), flags, Mode::from(0o600))?;
+        let unfinished = format!("{}{UNFINISHED}", name_of(id));
+        let fd = rustix::fs::openat(&directory.fd, &unfinished, flags, Mode::from(0o600))?;
         let segment = Self {
             id,
             salt: Salt(random_bits()),
             size,
             file: fd.into(),
+            journal,
+            damaged: false,
         };
-        if let Err(error) = segment.prepare() {
+        let made = segment.prepare().and_then(|()| {
+            let (from, to) = (&unfinished, name_of(id));
+            Ok(rustix::fs::renameat(
+                &directory.fd,
+                from,
+                &directory.fd,
+                to,
+            )?)
+        });
+        if let Err(error) = made {
             // What was half made must not hold the space that is missing.
-            if let Err(error) = directory.remove(id) {
+            let removed = rustix::fs::unlinkat(&directory.fd, &unfinished, AtFlags::empty());
+            if let Err(error) = removed {
                 tracing::warn!(segment = id, %error, "cannot remove an unfinished journal segment");
             }
             return Err(error);
@@ -127,16 +222,18 @@ impl Segment {
     ///
     /// Its space stays allocated, and writing over pages in memory is cheaper than taking new ones.
     /// The old records stay in it, but no longer pass for records: the salt is another.
-    pub(super) fn recycle(&self, directory: &Directory, id: u64) -> io::Result<Self> {
+    pub(super) fn recycle(&self, directory: &Directory, journal: u32, id: u64) -> io::Result<Self> {
         let file = self.file.try_clone()?;
         let segment = Self {
             id,
             salt: Salt(random_bits()),
             size: self.size,
             file,
+            journal,
+            damaged: false,
         };
         // The header first: under its old name the file is known to be folded.
-        segment.write_headers()?;
+        segment.write_headers(Usage::Spare)?;
         rustix::fs::renameat(&directory.fd, name_of(self.id), &directory.fd, name_of(id))?;
         Ok(segment)
     }
@@ -147,8 +244,13 @@ impl Segment {
         directory.sync()
     }
 
-    /// Opens a segment that a former gateway left; `None` if both copies of its header are damaged.
-    pub(super) fn open(directory: &Directory, id: u64) -> io::Result<Option<Self>> {
+    /// Takes the segment into use behind the one that `link` names.
+    pub(super) fn link(&self, link: ChainLink) -> io::Result<()> {
+        self.write_headers(Usage::Linked(link))
+    }
+
+    /// Opens a segment that a former gateway left.
+    pub(super) fn open(directory: &Directory, id: u64) -> io::Result<Opened> {
         // For writing, too: its file may be used again.
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(&directory.fd, name_of(id), flags, Mode::empty())?;
@@ -156,18 +258,37 @@ impl Segment {
         let length = file.metadata()?.len();
         for at in [0, length.saturating_sub(HEADER)] {
             let mut header = [0; HEADER as usize];
-            if file.read_exact_at(&mut header, at).is_ok()
-                && let Some((salt, size)) = parse_header(&header, id)
-            {
-                return Ok(Some(Self {
-                    id,
-                    salt,
-                    size,
-                    file,
-                }));
+            if file.read_exact_at(&mut header, at).is_err() {
+                continue;
             }
+            let Some(header) = Header::parse(&header) else {
+                continue;
+            };
+            if header.id != id {
+                return Ok(Opened::Foreign);
+            }
+            let segment = Self {
+                id,
+                salt: header.salt,
+                size: header.size,
+                file,
+                journal: header.journal,
+                damaged: length < header.size,
+            };
+            return Ok(Opened::Segment(segment, header.usage));
         }
-        Ok(None)
+        Ok(Opened::Unreadable)
+    }
+
+    /// Gives the space from `offset` on back, as far as it is for records.
+    pub(super) fn release_from(&self, offset: u64) -> io::Result<()> {
+        let from = offset.next_multiple_of(PAGE);
+        let to = self.end() / PAGE * PAGE;
+        if from >= to {
+            return Ok(());
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(rustix::fs::fallocate(&self.file, flags, from, to - from)?)
     }
 
     /// Returns a segment without any room, for the time before the first one can be allocated.
@@ -178,6 +299,8 @@ impl Segment {
             salt: Salt(0),
             size: 2 * HEADER,
             file,
+            journal: 0,
+            damaged: false,
         })
     }
 
@@ -220,11 +343,18 @@ impl Segment {
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => self.fill()?,
             allocated => allocated?,
         }
-        self.write_headers()
+        self.write_headers(Usage::Spare)
     }
 
-    fn write_headers(&self) -> io::Result<()> {
-        let header = self.header();
+    fn write_headers(&self, usage: Usage) -> io::Result<()> {
+        let header = Header {
+            id: self.id,
+            size: self.size,
+            salt: self.salt,
+            journal: self.journal,
+            usage,
+        };
+        let header = header.bytes();
         self.file.write_all_at(&header, 0)?;
         self.file.write_all_at(&header, self.end())
     }
@@ -240,29 +370,92 @@ impl Segment {
         }
         Ok(())
     }
+}
 
-    fn header(&self) -> [u8; HEADER as usize] {
+/// The header of a segment, taken apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Header {
+    id: u64,
+    size: u64,
+    salt: Salt,
+    journal: u32,
+    usage: Usage,
+}
+
+/// What is left out of the count of bytes that could not be written.
+const FAILED_UNIT: u64 = 4096;
+
+impl Header {
+    /// Magic, id, size, salt; then the journal, and of the segment before its id, end, calls, all
+    /// calls before this one in six bytes, and what failed in units; last the checksum of it all.
+    fn bytes(&self) -> [u8; HEADER as usize] {
+        let link = match self.usage {
+            Usage::Linked(link) => link,
+            Usage::Spare | Usage::Unchained => ChainLink {
+                previous: UNUSED,
+                ..ChainLink::default()
+            },
+        };
+        let word = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        let failed = link.previous_failed.div_ceil(FAILED_UNIT);
         let mut header = [0; HEADER as usize];
         header[..8].copy_from_slice(MAGIC);
         header[8..16].copy_from_slice(&self.id.to_le_bytes());
         header[16..24].copy_from_slice(&self.size.to_le_bytes());
         header[24..32].copy_from_slice(&self.salt.0.to_le_bytes());
-        let checksum = crc32fast::hash(&header[..32]);
-        header[32..36].copy_from_slice(&checksum.to_le_bytes());
+        header[32..36].copy_from_slice(&self.journal.to_le_bytes());
+        header[36..44].copy_from_slice(&link.previous.to_le_bytes());
+        header[44..48].copy_from_slice(&word(link.previous_end).to_le_bytes());
+        header[48..52].copy_from_slice(&word(link.previous_calls).to_le_bytes());
+        header[52..58].copy_from_slice(&link.calls_before.to_le_bytes()[..6]);
+        header[58..60].copy_from_slice(&u16::try_from(failed).unwrap_or(u16::MAX).to_le_bytes());
+        let checksum = crc32fast::hash(&header[..60]);
+        header[60..].copy_from_slice(&checksum.to_le_bytes());
         header
+    }
+
+    fn parse(header: &[u8; HEADER as usize]) -> Option<Self> {
+        let number = |at: usize, length: usize| {
+            let mut bytes = [0; 8];
+            bytes[..length].copy_from_slice(&header[at..at + length]);
+            u64::from_le_bytes(bytes)
+        };
+        let sealed =
+            |until: usize| number(until, 4) == u64::from(crc32fast::hash(&header[..until]));
+        let usage = match &header[..8] {
+            magic if magic == MAGIC && sealed(60) => match number(36, 8) {
+                UNUSED => Usage::Spare,
+                previous => Usage::Linked(ChainLink {
+                    previous,
+                    previous_end: number(44, 4),
+                    previous_calls: number(48, 4),
+                    previous_failed: number(58, 2) * FAILED_UNIT,
+                    calls_before: number(52, 6),
+                }),
+            },
+            magic if magic == UNCHAINED_MAGIC && sealed(32) => Usage::Unchained,
+            _ => return None,
+        };
+        let journal = match usage {
+            Usage::Unchained => 0,
+            Usage::Spare | Usage::Linked(_) => number(32, 4) as u32,
+        };
+        let header = Self {
+            id: number(8, 8),
+            size: number(16, 8),
+            salt: Salt(number(24, 8)),
+            journal,
+            usage,
+        };
+        (header.size > 2 * HEADER).then_some(header)
     }
 }
 
-fn parse_header(header: &[u8; HEADER as usize], id: u64) -> Option<(Salt, u64)> {
-    let number = |at: usize| Some(u64::from_le_bytes(header[at..at + 8].try_into().ok()?));
-    let checksum = u32::from_le_bytes(header[32..36].try_into().ok()?);
-    let size = number(16)?;
-    let valid = &header[..8] == MAGIC
-        && checksum == crc32fast::hash(&header[..32])
-        && number(8)? == id
-        && size > 2 * HEADER;
-    valid.then_some((Salt(number(24)?), size))
-}
+/// What space is given back in.
+pub(super) const PAGE: u64 = 4096;
+
+/// Ends the name of a segment that is being made.
+const UNFINISHED: &str = ".new";
 
 fn name_of(id: u64) -> String {
     format!("journal-{id:016x}.seg")
@@ -271,4 +464,55 @@ fn name_of(id: u64) -> String {
 fn id_of(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("journal-")?.strip_suffix(".seg")?;
     (digits.len() == 16).then(|| u64::from_str_radix(digits, 16).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_read_as_it_was_written() {
+        let link = ChainLink {
+            previous: 6,
+            previous_end: 8_000_000,
+            previous_calls: 70_001,
+            previous_failed: 2 * FAILED_UNIT,
+            calls_before: 0x1234_5678_9abc,
+        };
+        for usage in [Usage::Spare, Usage::Linked(link)] {
+            let (id, size, salt, journal) = (7, 8 << 20, Salt(0xfeed_beef_1234), 0xdead_beef);
+            let header = Header {
+                id,
+                size,
+                salt,
+                journal,
+                usage,
+            };
+            assert_eq!(Header::parse(&header.bytes()), Some(header));
+            for place in 0..HEADER as usize {
+                let mut damaged = header.bytes();
+                damaged[place] ^= 4;
+                assert_eq!(Header::parse(&damaged), None, "byte {place}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_header_of_an_earlier_release_is_read() {
+        let mut header = [0; HEADER as usize];
+        header[..8].copy_from_slice(UNCHAINED_MAGIC);
+        header[8..16].copy_from_slice(&7_u64.to_le_bytes());
+        header[16..24].copy_from_slice(&4096_u64.to_le_bytes());
+        header[24..32].copy_from_slice(&99_u64.to_le_bytes());
+        let checksum = crc32fast::hash(&header[..32]);
+        header[32..36].copy_from_slice(&checksum.to_le_bytes());
+        let expected = Header {
+            id: 7,
+            size: 4096,
+            salt: Salt(99),
+            journal: 0,
+            usage: Usage::Unchained,
+        };
+        assert_eq!(Header::parse(&header), Some(expected));
+    }
 }

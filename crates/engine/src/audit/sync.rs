@@ -153,6 +153,8 @@ mod tests {
             salt: Salt(1),
             size: 1024,
             file,
+            journal: 0,
+            damaged: false,
         })
     }
 

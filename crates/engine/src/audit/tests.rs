@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 
+mod chain;
 mod damage;
 mod space;
 
@@ -239,7 +240,7 @@ fn segments(folder: &TempDir) -> usize {
 async fn stop(rig: &Rig) {
     let stop = CancellationToken::new();
     stop.cancel();
-    rig.audit.clone().run(stop).await;
+    rig.audit.clone().run(stop, |_| {}).await;
 }
 
 #[tokio::test]
@@ -322,7 +323,7 @@ async fn a_ticket_that_is_dropped_ends_its_call() {
     drop(dropped);
     let mut cancelled = rig.begin().await;
     let cancelled_id = cancelled.id();
-    cancelled.on_drop(CallStatus::Cancelled, "client.gone");
+    cancelled.on_drop(CallStatus::Cancelled, RowCode::Cancelled);
     let task = tokio::task::JoinSet::from_iter([async move {
         std::future::pending::<()>().await;
         drop(cancelled);
@@ -343,7 +344,7 @@ async fn a_ticket_that_is_dropped_ends_its_call() {
     assert_eq!(end(rig.row(dropped_id).await), unknown);
     let panicked = (CallStatus::Error, "gateway.panic".to_owned()); // fault P12
     assert_eq!(end(rig.row(panicked_id).await), panicked);
-    let cancelled = (CallStatus::Cancelled, "client.gone".to_owned());
+    let cancelled = (CallStatus::Cancelled, "call.cancelled".to_owned());
     assert_eq!(end(rig.row(cancelled_id).await), cancelled);
 }
 
@@ -390,7 +391,7 @@ async fn many_writers_one_fold_no_row_lost_and_none_twice() {
     .await;
     let stop = tokio_util::sync::CancellationToken::new();
     let mut running = tokio::task::JoinSet::new();
-    running.spawn(rig.audit.clone().run(stop.clone()));
+    running.spawn(rig.audit.clone().run(stop.clone(), |_| {}));
     let rig = Arc::new(rig);
     let mut writers = tokio::task::JoinSet::new();
     for writer in 0..8 {

@@ -1,17 +1,19 @@
 //! The open end of a recorded call: whatever happens to its holder, an outcome is written.
 
+use std::sync::atomic::Ordering;
+
 use gantry_model::caller::KeyValidity;
 use gantry_model::id::CallId;
 use gantry_model::secret::Redactor;
 use gantry_store::CallStatus;
 use tokio::time::Instant;
 
-use super::{Audit, Outcome};
+use super::{Audit, Outcome, RowCode};
 
 /// Stands for a call that was recorded and has not ended yet.
 ///
 /// Dropped without an outcome (the client is gone, a task was cancelled), it writes the one that
-/// `on_drop` set; dropped by a panic, it says so.
+/// `on_drop` set; dropped by a panic, or by a gateway that stops at once, it says so.
 #[derive(Debug)]
 #[must_use = "a dropped ticket ends its call as unknown"]
 pub(crate) struct Ticket {
@@ -19,7 +21,7 @@ pub(crate) struct Ticket {
     id: CallId,
     begun: Instant,
     status: CallStatus,
-    code: &'static str,
+    code: RowCode,
     /// The validity of the key that made the call: if it is over, that is what ended the call.
     key: Option<KeyValidity>,
     open: bool,
@@ -27,7 +29,7 @@ pub(crate) struct Ticket {
 
 impl Ticket {
     pub(super) fn new(audit: Audit, id: CallId, begun: Instant) -> Self {
-        let (status, code) = (CallStatus::Unknown, "gateway.dropped");
+        let (status, code) = (CallStatus::Unknown, RowCode::Dropped);
         Self {
             audit,
             id,
@@ -46,7 +48,7 @@ impl Ticket {
     }
 
     /// Sets what is recorded if the ticket is dropped.
-    pub(crate) fn on_drop(&mut self, status: CallStatus, code: &'static str) {
+    pub(crate) fn on_drop(&mut self, status: CallStatus, code: RowCode) {
         self.status = status;
         self.code = code;
     }
@@ -76,11 +78,14 @@ impl Drop for Ticket {
         if !self.open {
             return;
         }
-        let (status, code) = match std::thread::panicking() {
-            true => (CallStatus::Error, "gateway.panic"), // fault P12
-            false => match self.key.as_ref().and_then(KeyValidity::end_reason) {
+        let cut_off = self.audit.shared.cutting_off.load(Ordering::Acquire);
+        let (status, code) = match (std::thread::panicking(), cut_off) {
+            (true, _) => (CallStatus::Error, RowCode::Panicked.code()), // fault P12
+            // Nobody took the call back: the server may have done it. fault P4
+            (false, true) => (CallStatus::Unknown, RowCode::CutOff.code()),
+            (false, false) => match self.key.as_ref().and_then(KeyValidity::end_reason) {
                 Some(end) if self.status == CallStatus::Cancelled => (self.status, end.code()),
-                Some(_) | None => (self.status, self.code),
+                Some(_) | None => (self.status, self.code.code()),
             },
         };
         let outcome = Outcome {

@@ -42,8 +42,8 @@ impl ProcessDriver {
         let own_folder = self.folders.join(name.as_str());
         let cwd = launch.cwd.clone().unwrap_or_else(|| {
             let mut builder = std::fs::DirBuilder::new();
-            builder.recursive(true).mode(0o700);
-            // If it cannot be made, the start fails on the working folder and says so.
+            builder.mode(0o700);
+            // Not what is above it: a data folder that was removed is not made again. If it cannot be made, the start fails on the working folder and says so.
             drop(builder.create(&own_folder));
             own_folder.clone()
         });

@@ -9,7 +9,7 @@ use gantry_store::CallStatus;
 
 use super::answer::Answered;
 use super::target::Target;
-use crate::audit::Intent;
+use crate::audit::{Intent, RowCode};
 use crate::clock::unix_ms;
 use crate::error::CallError;
 use crate::request::Request;
@@ -49,7 +49,11 @@ pub(super) fn describe(
     ended: &Result<Answered, CallError>,
 ) -> (CallStatus, Option<String>, Option<String>) {
     match ended {
-        Ok(answered) if answered.is_error => (CallStatus::Error, Some("tool_error".into()), None),
+        Ok(answered) if answered.is_error => (
+            CallStatus::Error,
+            Some(RowCode::ToolError.code().into()),
+            None,
+        ),
         Ok(_) => (CallStatus::Ok, None, None),
         Err(error) => failed(error),
     }

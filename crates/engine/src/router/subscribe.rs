@@ -13,7 +13,7 @@ use super::limit::Limit;
 use super::record::{failed, intent};
 use super::target::{Place, Target};
 use super::{Router, admitted, until_key_ends};
-use crate::audit::Outcome;
+use crate::audit::{Outcome, RowCode};
 use crate::catalog::Resolution;
 use crate::clock::unix_ms;
 use crate::error::{CallError, CallFailure};
@@ -61,7 +61,7 @@ impl Router {
             call: None,
             error: CallError::Audit(error),
         })?;
-        ticket.on_drop(CallStatus::Cancelled, "call.cancelled");
+        ticket.on_drop(CallStatus::Cancelled, RowCode::Cancelled);
         ticket.made_with(&caller.validity);
         let counted = self.figures.begin(begun);
         let joining = self.join((caller, &request), &target, hearer, begun);

@@ -50,8 +50,7 @@ pub(crate) const PUT_POSITION: &str = "INSERT INTO kb.mcp_journal_position \
 pub(crate) const POSITION: &str =
     "SELECT segment, byte_offset FROM kb.mcp_journal_position WHERE journal = 'local'";
 
-pub(crate) const SETTLE_RUNNING: &str =
-    "UPDATE kb.mcp_tool_call_log SET status = $1, ended_at = $2 WHERE status = 'running'";
+pub(crate) const SETTLE_RUNNING: &str = "UPDATE kb.mcp_tool_call_log SET status = $1, code = $2, ended_at = $3 WHERE status = 'running'";
 
 /// `$1` bounds the ids, which begin with their time, so that old rows are found by the primary key.
 pub(crate) const DROP_BEFORE: &str = "DELETE FROM kb.mcp_tool_call_log WHERE id IN \

@@ -35,12 +35,14 @@ impl SqliteStore {
     pub(crate) async fn settle_running(
         &self,
         as_status: CallStatus,
+        code: &str,
         ended_ms: u64,
     ) -> Result<u64, StoreError> {
         const WHAT: &str = "settle calls left running";
         let mut turn = self.writer.turn(WHAT, Durability::Process).await?;
         let settle = sqlx::query(sql::SETTLE_RUNNING).bind(as_status.as_str());
         let settled = settle
+            .bind(code)
             .bind(signed(ended_ms))
             .execute(turn.connection()?)
             .await;

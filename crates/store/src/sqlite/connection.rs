@@ -48,6 +48,23 @@ impl Connector {
         })
     }
 
+    /// Returns one whose connections wait for so long for another process.
+    pub(crate) fn with_busy_timeout(self, busy_timeout: Duration) -> Self {
+        Self {
+            busy_timeout,
+            ..self
+        }
+    }
+
+    /// Has a connection that was opened with more patience wait as the later ones do.
+    pub(crate) async fn settle(&self, connection: &mut SqliteConnection) -> Result<(), StoreError> {
+        let pragma = format!("PRAGMA busy_timeout = {}", self.busy_timeout.as_millis());
+        let set = sqlx::query(sqlx::AssertSqlSafe(pragma)).persistent(false);
+        let set = set.execute(connection).await;
+        set.map(drop)
+            .map_err(|error| StoreError::from_sqlite(&self.path, "open the file", error))
+    }
+
     /// Returns the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path

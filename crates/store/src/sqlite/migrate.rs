@@ -38,7 +38,8 @@ const CHECK: &str = "SELECT quick_check FROM pragma_quick_check('projects', 'kb'
      UNION ALL SELECT quick_check FROM pragma_quick_check('mcp_bindings', 'kb') \
      UNION ALL SELECT quick_check FROM pragma_quick_check('mcp_api_keys', 'kb') \
      UNION ALL SELECT quick_check FROM pragma_quick_check('mcp_secrets', 'kb') \
-     UNION ALL SELECT quick_check FROM pragma_quick_check('mcp_journal_position', 'kb')";
+     UNION ALL SELECT quick_check FROM pragma_quick_check('mcp_journal_position', 'kb') \
+     UNION ALL SELECT quick_check FROM pragma_quick_check('mcp_journal_damage', 'kb')";
 
 /// Returns the migrations that this Gantry knows.
 pub(crate) fn known() -> Migrator {

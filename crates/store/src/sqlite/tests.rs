@@ -118,6 +118,7 @@ async fn every_statement_can_be_prepared() {
         sql::catalog::ALL,
         sql::events::ALL,
         sql::leases::ALL,
+        sql::journal::ALL,
         sql::calls::ALL,
     ];
     let mut statements: Vec<String> = fixed.concat().iter().map(|s| (*s).to_owned()).collect();
@@ -152,6 +153,7 @@ fn every_statement_is_in_its_list() {
         (include_str!("../sql/catalog.rs"), sql::catalog::ALL.len()),
         (include_str!("../sql/events.rs"), sql::events::ALL.len()),
         (include_str!("../sql/leases.rs"), sql::leases::ALL.len()),
+        (include_str!("../sql/journal.rs"), sql::journal::ALL.len()),
         // The two halves of the folding statement are prepared joined.
         (include_str!("../sql/calls.rs"), sql::calls::ALL.len() + 3),
     ];

@@ -2,18 +2,24 @@
 //!
 //! A turn is taken for one method and ends with `done`. A turn that ends otherwise (an error, a
 //! caller that went away) leaves the writer suspect: the next turn makes sure that nothing of it
-//! is left, and takes a new connection if it must. So a full disk heals by itself. No clock is
-//! involved: the queue bounds how many wait, and callers bring their own deadlines.
+//! is left, and takes a new connection if it must. So a full disk heals by itself. What people and
+//! administrators do waits for its turn for a moment only; the rest waits as long as its caller does.
+
+use std::time::Duration;
 
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{Connection, Sqlite, Transaction};
 use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit};
+use tokio::time::timeout;
 
 use super::connection::Connector;
 use crate::error::StoreError;
 
 /// How many writes may wait or be under way at once.
 const QUEUE: usize = 256;
+
+/// How long a write that somebody waits for stands in the queue.
+const LONGEST_WAIT: Duration = Duration::from_millis(750);
 
 /// What a write survives once its method has returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +80,12 @@ impl Writer {
     ) -> Result<Turn<'_>, StoreError> {
         let busy = || StoreError::Busy { what };
         let place = self.places.try_acquire().map_err(|_| busy())?;
-        let slot = self.slot.lock().await;
+        let slot = match durability {
+            Durability::Process => self.slot.lock().await,
+            Durability::Power => timeout(LONGEST_WAIT, self.slot.lock())
+                .await
+                .map_err(|_| busy())?,
+        };
         if slot.closed {
             return Err(busy());
         }

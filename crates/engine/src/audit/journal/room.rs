@@ -3,7 +3,7 @@
 //! Invariant: what is free in the allocated segments, less the waste at the end of each, is never
 //! below what open calls were promised for their outcomes.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, MutexGuard};
@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Claim, Journal, Position};
+use super::{Claim, Journal, Mark, Position};
 use crate::audit::error::AuditError;
 use crate::audit::policy::Durability;
-use crate::audit::segment::{self, Segment};
+use crate::audit::segment::{self, ChainLink, Segment};
 
 /// How long a failed allocation or write is not tried again.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
@@ -27,6 +27,23 @@ const SPARES: usize = 2;
 pub(super) struct State {
     pub(super) current: Arc<Segment>,
     pub(super) tail: u64,
+    /// Where the room for records ends; before the segment's own end if its space was given back.
+    pub(super) end: u64,
+    /// What the segment in use says of the one before it; of the next one if it is nowhere.
+    pub(super) link: ChainLink,
+    /// How many calls began in the segment in use.
+    pub(super) calls: u64,
+    /// How many bytes of this process's segments could not be written.
+    pub(super) failed: BTreeMap<u64, u64>,
+    /// Where the records of this process's former segments end.
+    pub(super) ends: BTreeMap<u64, u64>,
+    /// Segments whose files are kept when they are folded.
+    pub(super) damaged: BTreeSet<u64>,
+    /// Records since the last mark, and how many marks there were.
+    pub(super) unmarked: u64,
+    pub(super) marks: u64,
+    /// What the calls are recorded in, and is no longer there.
+    pub(super) gone: Option<Arc<Path>>,
     /// Allocated and empty, in order.
     pub(super) spares: VecDeque<Arc<Segment>>,
     /// Full, or left by a former gateway, in order; not all folded yet.
@@ -66,6 +83,15 @@ impl State {
     pub(super) fn new(current: Arc<Segment>, older: VecDeque<Arc<Segment>>) -> Self {
         Self {
             tail: segment::HEADER,
+            end: current.end(),
+            link: ChainLink::default(),
+            calls: 0,
+            failed: BTreeMap::new(),
+            ends: BTreeMap::new(),
+            damaged: BTreeSet::new(),
+            unmarked: 0,
+            marks: 0,
+            gone: None,
             spares: VecDeque::new(),
             older,
             // A segment that is nowhere holds its id's place only.
@@ -104,8 +130,56 @@ impl State {
         }
     }
 
-    fn left(&self) -> u64 {
-        self.current.end() - self.tail
+    pub(super) fn left(&self) -> u64 {
+        self.end - self.tail
+    }
+
+    /// Returns the place before which everything is written.
+    pub(super) fn stable(&self) -> Position {
+        let end = Position {
+            segment: self.current.id,
+            offset: self.tail - self.gathered.len() as u64,
+        };
+        let first = self.writing.iter().copied().min();
+        first.map_or(end, |first| first.min(end))
+    }
+
+    /// Returns what a segment behind the one in use says of it.
+    fn next_link(&self) -> ChainLink {
+        if self.current.is_nowhere() {
+            return self.link;
+        }
+        let id = self.current.id;
+        let unwritten = self.writing.iter().filter(|place| place.segment == id);
+        let end = unwritten.map(|place| place.offset).min();
+        ChainLink {
+            previous: id,
+            previous_end: end.unwrap_or(self.tail),
+            previous_calls: self.calls,
+            previous_failed: self.failed.get(&id).copied().unwrap_or(0),
+            calls_before: self.link.calls_before + self.calls,
+        }
+    }
+
+    /// Returns the mark of this moment, and its number.
+    pub(super) fn next_mark(&mut self, journal: u32) -> (u64, Mark) {
+        self.unmarked = 0;
+        self.marks += 1;
+        let mark = Mark {
+            journal,
+            stable: self.stable(),
+            current: self.current.id,
+            calls: self.calls,
+            calls_before: self.link.calls_before,
+            failed: self.failed.get(&self.current.id).copied().unwrap_or(0),
+        };
+        (self.marks, mark)
+    }
+
+    pub(super) fn gone_error(&self) -> Option<AuditError> {
+        self.gone.as_ref().map(|path| AuditError::Gone {
+            path: path.to_path_buf(),
+        })
     }
 }
 
@@ -130,6 +204,7 @@ impl Journal {
             offset: state.tail,
         };
         state.tail += length;
+        state.calls += u64::from(claim != Claim::Outcome);
         if claim == Claim::Intent {
             state.promised += self.promise;
         }
@@ -149,6 +224,9 @@ impl Journal {
 
     /// Makes sure that a record fits and that all promises can still be kept.
     fn admit(&self, state: &mut State, length: u64, promise: u64) -> Result<(), AuditError> {
+        if let Some(error) = state.gone_error() {
+            return Err(error);
+        }
         if let Some(Trouble {
             kind: TroubleKind::Write(number),
             retry_at,
@@ -165,17 +243,24 @@ impl Journal {
     }
 
     fn fits(&self, state: &State, length: u64, promise: u64) -> bool {
-        // A segment is left when the next record does not fit, so it wastes less than the largest.
-        let usable = |free: u64| free.saturating_sub(self.largest);
-        let whole = self.segment_bytes - 2 * segment::HEADER;
-        let (free, spares) = if length <= state.left() {
-            (state.left() - length, state.spares.len() as u64)
-        } else if let Some(spares) = (state.spares.len() as u64).checked_sub(1) {
-            (whole - length, spares)
+        let whole = |segment: &Arc<Segment>| segment.end() - segment::HEADER;
+        let mut spares = state.spares.iter();
+        let free = if length <= state.left() {
+            state.left() - length
         } else {
-            return false;
+            match spares.next().map(whole) {
+                Some(whole) if length <= whole => whole - length,
+                _ => return false,
+            }
         };
-        state.promised + promise <= usable(free) + spares * usable(whole)
+        let spares: u64 = spares.map(|spare| self.usable(whole(spare))).sum();
+        state.promised + promise <= self.usable(free) + spares
+    }
+
+    /// Returns how much of a segment's free room can be counted on: it is left when the next record
+    /// does not fit, so that it wastes less than the largest.
+    pub(super) fn usable(&self, free: u64) -> u64 {
+        free.saturating_sub(self.largest)
     }
 
     /// Allocates a segment at once, but does not try again and again when that fails.
@@ -208,7 +293,8 @@ impl Journal {
     pub(in crate::audit) fn provide(&self) -> Result<(), AuditError> {
         let id = {
             let mut state = self.lock();
-            if !state.wanted && !self.starved(&state) {
+            let ahead = state.wanted && self.is_ample();
+            if !ahead && !self.starved(&state) {
                 return Ok(());
             }
             self.claim_id(&mut state)?
@@ -241,9 +327,14 @@ impl Journal {
         }
         let nowhere = Arc::new(Segment::nowhere(state.next_id)?);
         let id = nowhere.id;
+        state.link = state.next_link();
+        state.calls = 0;
         let last = std::mem::replace(&mut state.current, nowhere);
+        let tail = state.tail;
+        state.ends.insert(last.id, tail);
         state.older.push_back(last);
         state.tail = segment::HEADER;
+        state.end = state.current.end();
         state.retired = true;
         for spare in std::mem::take(&mut state.spares) {
             self.directory.remove(spare.id)?;
@@ -253,8 +344,10 @@ impl Journal {
 
     /// Returns the new id of a folded segment if it is to be used again.
     pub(super) fn wants_again(&self, state: &mut State, segment: &Segment) -> Option<u64> {
-        let wanted =
-            !state.retired && segment.size == self.segment_bytes && state.spares.len() < SPARES;
+        let wanted = !state.retired
+            && segment.size == self.segment_bytes
+            && state.spares.len() < SPARES
+            && self.is_ample();
         wanted.then(|| {
             let id = state.next_id;
             state.next_id += 1;
@@ -264,7 +357,7 @@ impl Journal {
 
     /// Makes a spare of a folded segment.
     pub(super) fn reuse(&self, folded: &Segment, id: u64) -> io::Result<()> {
-        let segment = folded.recycle(&self.directory, id)?;
+        let segment = folded.recycle(&self.directory, self.identity, id)?;
         if self.durability == Durability::Disk {
             segment.settle(&self.directory)?;
         }
@@ -298,6 +391,9 @@ impl Journal {
 
     /// Returns why the next call would be refused, if it would.
     pub(super) fn refusing(&self, state: &State) -> Option<AuditError> {
+        if let Some(error) = state.gone_error() {
+            return Some(error);
+        }
         let kind = state.trouble?.kind;
         let writing = matches!(kind, TroubleKind::Write(_));
         (writing || self.starved(state)).then(|| self.error_of(kind))
@@ -319,18 +415,46 @@ impl Journal {
         refusal_of(self.path(), source)
     }
 
-    fn rotate(&self, state: &mut State) -> Result<(), AuditError> {
+    pub(super) fn rotate(&self, state: &mut State) -> Result<(), AuditError> {
         self.write_gathered(state)?;
         if state.spares.is_empty() {
             self.allocate(state)?;
         }
-        let next = state.spares.pop_front().expect("allocated just above");
+        let link = state.next_link();
+        let next = Arc::clone(state.spares.front().expect("allocated just above"));
+        if let Err(source) = next.link(link) {
+            return Err(self.write_failed(state, source));
+        }
+        state.spares.pop_front();
         let full = std::mem::replace(&mut state.current, next);
         if !full.is_nowhere() {
+            state.ends.insert(full.id, state.tail);
             state.older.push_back(full);
         }
+        state.link = link;
+        state.calls = 0;
         state.tail = segment::HEADER;
+        state.end = state.current.end();
         state.wanted = false;
+        // Under the lock: no record stands in a segment that the mark does not know.
+        let (number, mark) = state.next_mark(self.identity);
+        self.mark.write(number, &mark);
+        Ok(())
+    }
+
+    /// Goes on in another segment before the one in use is full.
+    pub(super) fn leave_current(&self, state: &mut State) -> Result<(), AuditError> {
+        if state.spares.is_empty() {
+            self.allocate(state)?;
+        }
+        let room = state.spares.iter();
+        let room: u64 = room
+            .map(|spare| self.usable(spare.end() - segment::HEADER))
+            .sum();
+        // Open calls keep the room that they were promised, if only here.
+        if state.promised <= room {
+            self.rotate(state)?;
+        }
         Ok(())
     }
 
@@ -349,7 +473,8 @@ impl Journal {
     }
 
     fn create(&self, id: u64) -> io::Result<Segment> {
-        let segment = Segment::create(&self.directory, id, self.segment_bytes)?;
+        let size = self.next_size()?;
+        let segment = Segment::create(&self.directory, self.identity, id, size)?;
         if self.durability == Durability::Disk {
             segment.settle(&self.directory)?;
         }

@@ -28,13 +28,21 @@ pub(in crate::audit) fn make_current_writable(journal: &Journal) {
 
 fn replace_file(journal: &Journal, open: impl Fn(&Path) -> File) {
     let mut state = journal.lock();
-    let Segment { id, salt, size, .. } = *state.current;
+    let Segment {
+        id,
+        salt,
+        size,
+        journal: identity,
+        ..
+    } = *state.current;
     let file = open(&journal.path().join(format!("journal-{id:016x}.seg")));
     state.current = Arc::new(Segment {
         id,
         salt,
         size,
         file,
+        journal: identity,
+        damaged: false,
     });
 }
 
@@ -90,7 +98,14 @@ fn journal(folder: &Path, segments: u64) -> Journal {
         ..policy
     };
     let directory = Directory::open(&folder.join("journal")).unwrap();
-    Journal::start(directory, &policy, 1, VecDeque::new()).unwrap()
+    let beginning = Beginning {
+        first: 1,
+        left: VecDeque::new(),
+        identity: 5,
+        link: ChainLink::default(),
+        shares_disk: false,
+    };
+    Journal::start(directory, &policy, beginning).unwrap()
 }
 
 proptest! {

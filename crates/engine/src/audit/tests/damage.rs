@@ -10,14 +10,14 @@ use proptest::prelude::{ProptestConfig, Strategy, any, prop_assert, prop_assert_
 use super::*;
 use crate::audit::journal::Position;
 
-fn segments(folder: &Path) -> Vec<PathBuf> {
+pub(super) fn segments(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder.join("journal")).unwrap();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     paths
 }
 
-fn segment_path(folder: &Path, id: u64) -> PathBuf {
+pub(super) fn segment_path(folder: &Path, id: u64) -> PathBuf {
     folder
         .join("journal")
         .join(format!("journal-{id:016x}.seg"))

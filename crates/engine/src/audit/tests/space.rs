@@ -175,7 +175,7 @@ async fn calls_go_on_while_the_database_is_away_and_it_heals() {
     disk.fill();
     let stop = tokio_util::sync::CancellationToken::new();
     let mut running = tokio::task::JoinSet::new();
-    running.spawn(rig.audit.clone().run(stop.clone()));
+    running.spawn(rig.audit.clone().run(stop.clone(), |_| {}));
     let failing = async {
         while rig.audit.health().last_fold_error.is_none() {
             rig.call().await;

@@ -167,14 +167,14 @@ async fn calls_left_running_are_settled_and_can_still_end() {
         store.fold(&rows, ANYWHERE).await.unwrap();
         assert_eq!(
             store
-                .settle_running(CallStatus::Unknown, NOON + 99)
+                .settle_running(CallStatus::Unknown, "gateway.died", NOON + 99)
                 .await
                 .unwrap(),
             2
         );
         assert_eq!(
             store
-                .settle_running(CallStatus::Unknown, NOON + 100)
+                .settle_running(CallStatus::Unknown, "gateway.died", NOON + 100)
                 .await
                 .unwrap(),
             0

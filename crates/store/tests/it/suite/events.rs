@@ -39,6 +39,7 @@ async fn events_come_back_newest_last() {
             EventKind::Stopped,
             EventKind::Removed,
             EventKind::WrongKeys,
+            EventKind::JournalDamaged,
         ];
         let all: Vec<_> = kinds
             .iter()

@@ -1,0 +1,132 @@
+//! The damage of the journal that nobody has acknowledged: what health and doctor show.
+//!
+//! Found at start or by the fold, counted when the fold has read everything that is left, stored,
+//! and told once. Entry point `DamageLog`.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gantry_store::{JournalDamage, Store, StoreError};
+
+use super::chain::Finding;
+use super::journal::Position;
+use crate::clock::unix_ms;
+
+/// The damage that is open; shared by the fold, which finds it, and the health report.
+#[derive(Debug, Clone, Default)]
+pub(super) struct DamageLog {
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// Found, but not counted and stored yet.
+    found: Vec<Finding>,
+    /// Stored and not acknowledged.
+    open: Vec<JournalDamage>,
+    /// Stored and not told yet.
+    news: Vec<JournalDamage>,
+}
+
+impl DamageLog {
+    /// Begins with what is known from before.
+    pub(super) fn new(open: Vec<JournalDamage>) -> Self {
+        let log = Self::default();
+        log.lock().open = open;
+        log
+    }
+
+    /// Adds what was found; of one segment only the first finding counts.
+    pub(super) fn add(&self, finding: Finding) {
+        let mut shared = self.lock();
+        let known = |segment: u64| {
+            let found = shared.found.iter().map(|finding| finding.segment);
+            found
+                .chain(shared.open.iter().map(|damage| damage.segment))
+                .any(|id| id == segment)
+        };
+        if known(finding.segment) {
+            return;
+        }
+        let (segment, kind) = (finding.segment, finding.kind.as_str());
+        tracing::error!(segment, kind, "the audit journal is damaged");
+        shared.found.push(finding);
+    }
+
+    /// Returns everything that is open; what is not counted yet has no number of calls.
+    pub(super) fn open(&self) -> Vec<JournalDamage> {
+        let shared = self.lock();
+        let now = unix_ms();
+        let found = shared
+            .found
+            .iter()
+            .map(|finding| damage(finding, now, None));
+        shared.open.iter().cloned().chain(found).collect()
+    }
+
+    /// Tells whether anything is open.
+    pub(super) fn is_empty(&self) -> bool {
+        let shared = self.lock();
+        shared.open.is_empty() && shared.found.is_empty()
+    }
+
+    /// Returns what was stored since the last time.
+    pub(super) fn take_news(&self) -> Vec<JournalDamage> {
+        std::mem::take(&mut self.lock().news)
+    }
+
+    /// Counts and stores what was found. Everything that is left was folded before.
+    pub(super) async fn settle(&self, store: &Store) -> Result<(), StoreError> {
+        let found = self.lock().found.clone();
+        if found.is_empty() {
+            return Ok(());
+        }
+        let now = unix_ms();
+        let mut settled = Vec::with_capacity(found.len());
+        for finding in &found {
+            let calls = match finding.held.calls {
+                None => None,
+                Some(held) => {
+                    let first = Position::first_sequence(finding.held.first);
+                    let end = Position::first_sequence(finding.held.last + 1);
+                    let rows = store.count_rows_between(first, end).await?;
+                    Some(held.saturating_sub(rows))
+                }
+            };
+            settled.push(damage(finding, now, calls));
+        }
+        store.put_journal_damage(&settled).await?;
+        let open = store.journal_damage().await?;
+        let mut shared = self.lock();
+        shared.found.retain(|finding| !found.contains(finding));
+        // What somebody has acknowledged before is not open again.
+        settled.retain(|damage| open.contains(damage));
+        for damage in &settled {
+            tracing::error!(segment = damage.segment, "{damage}");
+        }
+        shared.news.append(&mut settled);
+        shared.open = open;
+        Ok(())
+    }
+
+    /// Has everything that is stored acknowledged; returns how much that was.
+    pub(super) async fn acknowledge(&self, store: &Store, by: &str) -> Result<u64, StoreError> {
+        let count = store.acknowledge_journal_damage(by, unix_ms()).await?;
+        let open = store.journal_damage().await?;
+        self.lock().open = open;
+        Ok(count)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn damage(finding: &Finding, at_ms: u64, calls: Option<u64>) -> JournalDamage {
+    JournalDamage {
+        at_ms,
+        segment: finding.segment,
+        kind: finding.kind,
+        calls,
+        file: finding.file.clone(),
+    }
+}

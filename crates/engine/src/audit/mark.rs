@@ -1,0 +1,188 @@
+//! The high-water mark: how far the journal was written, in a small file beside its folder.
+//!
+//! Records behind the last one of a cut-off segment leave no trace in it; the mark knows that they
+//! were there. It is written once for some records and whenever a segment is taken into use, so
+//! that it costs a call next to nothing, and may be a few records behind. It is never ahead.
+//! Entry points: `read` and `MarkFile::write`.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{Mode, OFlags};
+
+use super::journal::Position;
+
+/// The mark is written after so many records at the latest.
+pub(super) const MARK_EVERY: u64 = 16;
+
+const MAGIC: &[u8; 8] = b"gantryM1";
+const BYTES: usize = 64;
+
+/// How far the journal was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mark {
+    /// The journal's identity.
+    pub(super) journal: u32,
+    /// Everything before this place was written.
+    pub(super) stable: Position,
+    /// The segment in use.
+    pub(super) current: u64,
+    /// How many calls began in it.
+    pub(super) calls: u64,
+    /// How many calls began in the journal before it.
+    pub(super) calls_before: u64,
+    /// How many bytes of the segment in use could not be written.
+    pub(super) failed: u64,
+}
+
+/// The file of the mark.
+#[derive(Debug)]
+pub(super) struct MarkFile {
+    path: PathBuf,
+    written: Mutex<Written>,
+}
+
+#[derive(Debug, Default)]
+struct Written {
+    file: Option<File>,
+    /// The number of the newest mark in the file.
+    newest: u64,
+    failing: bool,
+}
+
+/// Returns where the mark of a journal's folder is: beside it, so that it outlives the folder.
+pub(super) fn path_of(journal: &Path) -> PathBuf {
+    journal.with_extension("mark")
+}
+
+/// Reads the mark that a former gateway left; `None` if there is none that can be read.
+pub(super) fn read(path: &Path) -> io::Result<Option<Mark>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+        Err(rustix::io::Errno::NOENT) => return Ok(None),
+        opened => File::from(opened?),
+    };
+    let mut bytes = [0; BYTES];
+    Ok(match file.read_exact_at(&mut bytes, 0) {
+        Ok(()) => Mark::parse(&bytes),
+        Err(_) => None,
+    })
+}
+
+impl MarkFile {
+    /// Names the file; it is made with the first mark.
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self {
+            path,
+            written: Mutex::default(),
+        }
+    }
+
+    /// Writes a mark, unless one with a higher number is there already; tells whether the file has
+    /// one of this process.
+    pub(super) fn write(&self, number: u64, mark: &Mark) -> bool {
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        if number <= written.newest {
+            return true;
+        }
+        match self.put(&mut written, mark) {
+            Ok(()) => {
+                written.newest = number;
+                written.failing = false;
+            }
+            Err(error) if !written.failing => {
+                written.failing = true;
+                tracing::warn!(path = %self.path.display(), %error, "cannot write the journal's mark");
+            }
+            Err(_) => {}
+        }
+        written.newest > 0
+    }
+
+    fn put(&self, written: &mut Written, mark: &Mark) -> io::Result<()> {
+        let file = match &mut written.file {
+            Some(file) => file,
+            none => {
+                let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let file = rustix::fs::open(&self.path, flags, Mode::from(0o600))?;
+                none.insert(File::from(file))
+            }
+        };
+        file.write_all_at(&mark.bytes(), 0)
+    }
+}
+
+impl Mark {
+    fn bytes(&self) -> [u8; BYTES] {
+        let mut bytes = [0; BYTES];
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[8..12].copy_from_slice(&self.journal.to_le_bytes());
+        let numbers = [
+            self.stable.segment,
+            self.stable.offset,
+            self.current,
+            self.calls,
+            self.calls_before,
+        ];
+        let failed = u32::try_from(self.failed).unwrap_or(u32::MAX);
+        bytes[12..16].copy_from_slice(&failed.to_le_bytes());
+        for (at, number) in (16..).step_by(8).zip(numbers) {
+            bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
+        }
+        let checksum = crc32fast::hash(&bytes[..60]);
+        bytes[60..].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    fn parse(bytes: &[u8; BYTES]) -> Option<Self> {
+        let number = |at: usize| Some(u64::from_le_bytes(bytes[at..at + 8].try_into().ok()?));
+        let word = |at: usize| Some(u32::from_le_bytes(bytes[at..at + 4].try_into().ok()?));
+        let valid = &bytes[..8] == MAGIC && word(60)? == crc32fast::hash(&bytes[..60]);
+        let stable = Position {
+            segment: number(16)?,
+            offset: number(24)?,
+        };
+        let mark = Self {
+            journal: word(8)?,
+            stable,
+            current: number(32)?,
+            calls: number(40)?,
+            calls_before: number(48)?,
+            failed: u64::from(word(12)?),
+        };
+        valid.then_some(mark)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_read_as_it_was_written_and_an_older_one_replaces_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = path_of(&folder.path().join("journal"));
+        assert_eq!(read(&path).unwrap(), None);
+        let stable = Position {
+            segment: 7,
+            offset: 4096,
+        };
+        let mark = Mark {
+            journal: 0xdead_beef,
+            stable,
+            current: 8,
+            calls: 250,
+            calls_before: 1 << 40,
+            failed: 96,
+        };
+        let file = MarkFile::new(path.clone());
+        assert!(file.write(2, &mark));
+        assert!(file.write(1, &Mark { calls: 240, ..mark }));
+        assert_eq!(read(&path).unwrap(), Some(mark));
+        std::fs::write(&path, [0; BYTES]).unwrap();
+        assert_eq!(read(&path).unwrap(), None);
+    }
+}

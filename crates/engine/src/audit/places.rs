@@ -1,0 +1,95 @@
+//! Whether what calls are recorded in is still where it was: the data folder, the journal's folder,
+//! the database and the lock.
+//!
+//! A process keeps writing to files that were removed, and loses all of it when it ends. Nothing is
+//! ever made again here. Entry points: `Places::of` and `Places::gone`.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// The files and folders that must stay what they are.
+#[derive(Debug)]
+pub(super) struct Places(Vec<Place>);
+
+#[derive(Debug)]
+struct Place {
+    path: PathBuf,
+    device: u64,
+    number: u64,
+}
+
+impl Places {
+    /// Remembers what is there now.
+    pub(super) fn of(journal: &Path, database: &Path) -> io::Result<Self> {
+        let mut places = Vec::new();
+        let folder = journal
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty());
+        let lock = folder.map(|folder| folder.join("lock"));
+        let wanted = folder.into_iter().chain([journal, database]);
+        for path in wanted {
+            places.push(Place::of(path)?);
+        }
+        // An engine without a data folder of its own has no lock.
+        places.extend(lock.and_then(|lock| Place::of(&lock).ok()));
+        Ok(Self(places))
+    }
+
+    /// Returns the first that is no longer there, or is another one.
+    pub(super) fn gone(&self) -> Option<&Path> {
+        let gone = self.0.iter().find(|place| place.is_gone());
+        gone.map(|place| place.path.as_path())
+    }
+}
+
+impl Place {
+    fn of(path: &Path) -> io::Result<Self> {
+        let found = std::fs::metadata(path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            device: found.dev(),
+            number: found.ino(),
+        })
+    }
+
+    fn is_gone(&self) -> bool {
+        match std::fs::metadata(&self.path) {
+            Ok(found) => (found.dev(), found.ino()) != (self.device, self.number),
+            // Any other error says nothing about what is there.
+            Err(error) => matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn what_is_removed_moved_or_replaced_is_noticed() {
+        let home = tempfile::tempdir().unwrap();
+        let data = home.path().join("data");
+        let (journal, database) = (data.join("journal"), data.join("gantry.db"));
+        fs::create_dir_all(&journal).unwrap();
+        fs::write(&database, "x").unwrap();
+        fs::write(data.join("lock"), "1").unwrap();
+        let places = Places::of(&journal, &database).unwrap();
+        assert_eq!(places.gone(), None);
+        fs::rename(&data, home.path().join("elsewhere")).unwrap();
+        assert_eq!(places.gone(), Some(data.as_path()));
+        fs::rename(home.path().join("elsewhere"), &data).unwrap();
+        assert_eq!(places.gone(), None);
+        fs::write(data.join("new"), "x").unwrap();
+        fs::rename(data.join("new"), &database).unwrap();
+        assert_eq!(places.gone(), Some(database.as_path()));
+        fs::remove_dir_all(&data).unwrap();
+        fs::create_dir_all(&journal).unwrap();
+        assert_eq!(places.gone(), Some(data.as_path()));
+    }
+}
