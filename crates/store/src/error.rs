@@ -126,6 +126,19 @@ impl StoreError {
         }
     }
 
+    /// Tells whether the same may succeed later, with nothing changed in the request.
+    pub const fn is_passing(&self) -> bool {
+        match self {
+            Self::Locked { .. } | Self::Full { .. } | Self::Disk { .. } | Self::Busy { .. } => true,
+            Self::Open { .. }
+            | Self::Newer { .. }
+            | Self::Corrupt { .. }
+            | Self::Query { .. }
+            | Self::Conflict { .. }
+            | Self::NotFound { .. } => false,
+        }
+    }
+
     /// Makes an `Open` of anything that went wrong.
     pub(crate) fn open(path: &Path, source: impl Into<Source>) -> Self {
         Self::Open {

@@ -173,7 +173,11 @@ impl Engine {
         self.admit()?;
         let (engine, by, server) = (self.clone(), by.clone(), server.to_owned());
         self.complete(async move {
-            engine.note(&by, "server.restart", &server, "").await?;
+            // A server that hangs is restarted whatever the database does.
+            if let Err(error) = engine.note(&by, "server.restart", &server, "").await {
+                let error = gantry_model::diagnose::chain(&error);
+                tracing::warn!(%server, key = %by.key, error, "a restart could not be recorded");
+            }
             let handle = engine.inner.supervisor.restart(&server).await?;
             Ok(ServerView::of(&handle))
         })

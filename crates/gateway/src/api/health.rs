@@ -1,15 +1,18 @@
-//! Health and figures: `/healthz` for anyone, `/api/v1/health` and `/metrics` for administrators.
+//! Health and figures: `/healthz` for anyone, `/api/v1/health` and `/metrics` for administrators, who
+//! acknowledge damage of the journal at `/api/v1/health/acknowledge`.
 
 use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
+use gantry_engine::HealthStatus;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 
-use super::Api;
 use super::body::json;
-use super::views::HealthView;
+use super::views::{AcknowledgedView, HealthView};
+use super::{Api, Who};
+use crate::http::error::Problem;
 
 /// Returns the route that needs no key and tells no detail.
 pub(super) fn public_routes() -> Router<Api> {
@@ -20,21 +23,23 @@ pub(super) fn public_routes() -> Router<Api> {
 pub(super) fn admin_routes() -> Router<Api> {
     Router::new()
         .route("/api/v1/health", get(health))
+        .route("/api/v1/health/acknowledge", post(acknowledge))
         .route("/metrics", get(metrics))
 }
 
 /// Tells whether calls are taken. Needs no key and tells no detail.
 #[utoipa::path(get, path = "/healthz", tag = "health", responses(
-    (status = 200, description = "`ok`", body = String, content_type = "text/plain"),
+    (status = 200, description = "`ok`, or `degraded`: calls are taken, but an administrator should \
+        look at `/api/v1/health`.", body = String, content_type = "text/plain"),
     (status = 503, description = "`stopping` or `failing`", body = String, content_type = "text/plain"),
 ))]
 pub(super) async fn alive(State(api): State<Api>) -> Response {
     // Anyone may ask, so that the answer must cost nothing.
-    let (draining, writable) = (api.engine().is_draining(), api.engine().is_writable());
-    let (status, text) = match (draining, writable) {
-        (true, _) => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n"),
-        (false, true) => (StatusCode::OK, "ok\n"),
-        (false, false) => (StatusCode::SERVICE_UNAVAILABLE, "failing\n"),
+    let (status, text) = match api.engine().health_status() {
+        HealthStatus::Ok => (StatusCode::OK, "ok\n"),
+        HealthStatus::Degraded => (StatusCode::OK, "degraded\n"),
+        HealthStatus::Failing => (StatusCode::SERVICE_UNAVAILABLE, "failing\n"),
+        HealthStatus::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n"),
     };
     (
         status,
@@ -54,6 +59,19 @@ pub(super) async fn alive(State(api): State<Api>) -> Response {
 pub(super) async fn health(State(api): State<Api>) -> Response {
     let view = HealthView::of(&api.engine().health(), api.engine().host(), api.version);
     json(StatusCode::OK, &view)
+}
+
+/// Acknowledges all damage of the journal that `audit.damage` of the health shows, so that it no longer
+/// degrades the health. The files that were kept stay.
+#[utoipa::path(post, path = "/api/v1/health/acknowledge", tag = "health", responses(
+    (status = 200, description = "How much there was.", body = AcknowledgedView),
+))]
+pub(super) async fn acknowledge(
+    State(api): State<Api>,
+    Who(caller): Who,
+) -> Result<Response, Problem> {
+    let acknowledged = api.engine().acknowledge_damage(&caller).await?;
+    Ok(json(StatusCode::OK, &AcknowledgedView { acknowledged }))
 }
 
 /// Returns figures in the text format of OpenMetrics.

@@ -1,7 +1,8 @@
 //! `gantry doctor`: what this machine can enforce, found by trying, what the data folder and each
 //! server need, and how the running gateway is.
 //!
-//! Changes nothing. Every finding says what to do about it. Entry point: [`run`].
+//! Changes nothing, unless it is asked to acknowledge damage. Every finding says what to do about it.
+//! Entry point: [`run`].
 
 mod folder;
 mod needs;
@@ -24,6 +25,9 @@ use super::screen::Screen;
 pub(super) struct Options {
     #[command(flatten)]
     files: Files,
+    /// Acknowledge damage of the audit journal, so that it no longer degrades the health
+    #[arg(long)]
+    acknowledge: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -116,7 +120,13 @@ pub(super) async fn run(
         })
         .collect();
     let mut servers = needs::of_files(&options.files, surroundings)?;
-    let health = match surroundings.client(Role::Admin) {
+    let client = surroundings.client(Role::Admin);
+    let acknowledged = match (&client, options.acknowledge) {
+        (Ok(client), true) => Some(client.post("/api/v1/health/acknowledge", None).await?),
+        (Err(_), true) => return client.map(|_| ExitCode::SUCCESS),
+        (_, false) => None,
+    };
+    let health = match client {
         Ok(client) => {
             needs::of_gateway(&client, surroundings, &mut servers).await;
             client.get("/api/v1/health").await.ok()
@@ -141,9 +151,17 @@ pub(super) async fn run(
             "folder": shown(&folder),
             "servers": shown(&servers),
             "gateway": health,
+            "acknowledged": acknowledged.as_ref().map(|told| &told["acknowledged"]),
         })));
     } else {
         let title = |text: &str| screen.line(&screen.strong(text));
+        if let Some(told) = &acknowledged {
+            screen.line(&format!(
+                "Acknowledged {} damaged parts of the audit journal",
+                text(told, "/acknowledged")
+            ));
+            screen.line("");
+        }
         title("This machine");
         machine.iter().for_each(|finding| finding.show(screen));
         screen.line("");
@@ -167,6 +185,26 @@ pub(super) async fn run(
     })
 }
 
+/// Says why the database cannot be written, if it cannot.
+fn database(health: &Value) -> Option<Finding> {
+    let error = text(health, "/audit/store_error");
+    let error = match error.is_empty() {
+        true => text(health, "/audit/last_fold_error"),
+        false => error,
+    };
+    let waiting = text(health, "/audit/unfolded_records");
+    (!error.is_empty()).then(|| {
+        Finding::new(
+            Grade::Bad,
+            "database",
+            format!("cannot be written: {error}"),
+        )
+        .advise(format!(
+            "calls go on, {waiting} records wait in the journal"
+        ))
+    })
+}
+
 fn gateway(health: &Value) -> Vec<Finding> {
     let is_ok = health["ok"] == Value::Bool(true);
     let grade = if is_ok { Grade::Good } else { Grade::Bad };
@@ -186,6 +224,13 @@ fn gateway(health: &Value) -> Vec<Finding> {
             Finding::new(Grade::Bad, "audit", format!("cannot be written: {why}"))
         }
     });
+    findings.extend(database(health));
+    for damage in list(health, "/audit/damage") {
+        findings.push(
+            Finding::new(Grade::Bad, "journal", text(damage, "/detail"))
+                .advise("when you have seen to it, run `gantry doctor --acknowledge`"),
+        );
+    }
     let warnings = list(health, "/warnings").iter();
     findings.extend(
         warnings.map(|warning| Finding::new(Grade::Doubtful, "warning", text(warning, ""))),

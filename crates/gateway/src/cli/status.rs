@@ -41,6 +41,7 @@ pub(super) async fn run(
     } else {
         all(&answer, screen);
         let health = client.get("/api/v1/health").await?;
+        condition(&health, screen);
         configuration(&health, screen);
     }
     Ok(ExitCode::SUCCESS)
@@ -89,6 +90,20 @@ fn all(answer: &Value, screen: &Screen) {
         ],
         &rows,
     );
+}
+
+/// Tells why the gateway is not well, if it is not.
+fn condition(health: &Value, screen: &Screen) {
+    let status = text(health, "/status");
+    let reasons = list(health, "/reasons");
+    if reasons.is_empty() {
+        return;
+    }
+    screen.line("");
+    for reason in reasons {
+        let line = format!("{status}: {}", Screen::safe(&text(reason, "")));
+        screen.line(&format!("{} {line}", screen.bad("✗")));
+    }
 }
 
 /// Tells what is wrong with the configuration files, if anything is.

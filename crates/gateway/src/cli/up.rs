@@ -12,6 +12,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gantry_engine::{Engine, EngineConfig, EngineError, FirstKeys};
@@ -189,6 +190,7 @@ impl Gateway<'_> {
         let mut signals = Signals::listen()
             .map_err(|error| Failure::plain(Exit::Failed, "cannot listen for signals", &error))?;
         let stop = CancellationToken::new();
+        let engine = OnceLock::new();
         let screen = self.surroundings.screen;
         let folder = self
             .options
@@ -209,20 +211,30 @@ impl Gateway<'_> {
         tokio::select! {
             biased;
             name = watching => {
+                // What is cut off now was not cancelled: its server may have done it.
+                if let Some(engine) = engine.get() {
+                    engine.cut_off();
+                }
                 screen.error_line(&format!("{name} again: stopping at once"));
                 Ok(ExitCode::from(130))
             }
-            done = self.serve(config, &stop) => done.map(|()| ExitCode::SUCCESS),
+            done = self.serve(config, &stop, &engine) => done.map(|()| ExitCode::SUCCESS),
         }
     }
 
-    async fn serve(self, config: EngineConfig, stop: &CancellationToken) -> Result<(), Failure> {
+    async fn serve(
+        self,
+        config: EngineConfig,
+        stop: &CancellationToken,
+        started: &OnceLock<Engine>,
+    ) -> Result<(), Failure> {
         let began = tokio::time::Instant::now();
         let failed =
             |error: &dyn gantry_model::diagnose::Diagnose| Failure::of(Exit::Failed, error);
         let engine = Engine::start(config)
             .await
             .map_err(|error| failed(&error))?;
+        let engine = started.get_or_init(|| engine).clone();
         if let Err(failure) = self.prepare(&engine, stop).await {
             engine.drain().await;
             return Err(failure);

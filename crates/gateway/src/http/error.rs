@@ -6,6 +6,7 @@
 
 mod document;
 mod map;
+mod own;
 
 use std::time::Duration;
 
@@ -104,6 +105,7 @@ impl Problem {
         problem.0.fault = error.fault();
         if error.fault() == Fault::Gateway {
             tracing::error!(code = error.code(), error = %chain(error), "request failed");
+            problem.0.hint = own::hint(error.code()).map(str::to_owned);
         } else {
             problem.0.detail = chain(error);
             problem.0.hint = error.hint();
@@ -251,10 +253,7 @@ impl Problem {
     pub(crate) fn detail(&self) -> &str {
         match (self.0.fault, self.0.detail.is_empty()) {
             (Fault::Client | Fault::Server, false) => &self.0.detail,
-            (Fault::Gateway, _) if self.0.status == StatusCode::SERVICE_UNAVAILABLE => {
-                "the gateway takes no calls at the moment"
-            }
-            (Fault::Gateway, _) => "the gateway failed; its log knows more under this code",
+            (Fault::Gateway, _) => own::detail(self.0.code, self.0.status),
             (Fault::Client | Fault::Server, true) => title(self.0.status),
         }
     }

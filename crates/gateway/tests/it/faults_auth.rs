@@ -4,7 +4,7 @@
 
 mod hidden;
 mod keys;
-mod locked;
+pub(crate) mod locked;
 mod memory;
 mod revoked;
 mod routes;

@@ -14,6 +14,7 @@ mod config;
 mod eras;
 mod faults_auth;
 mod faults_client;
+mod faults_journal;
 mod faults_process;
 mod faults_stdio;
 mod first_minute;

@@ -399,7 +399,7 @@ fn unchain(folder: &Path) {
 
 #[tokio::test]
 async fn what_calls_are_recorded_in_must_stay_where_it_is() {
-    // fault F6
+    // fault F4
     for what in ["", "journal", "gantry.db"] {
         let rig = Rig::new(small()).await;
         let recorded = rig.call().await;

@@ -37,7 +37,7 @@ pub(super) fn generated() -> String {
         calls::list, calls::export::export, calls::one, calls::take_back,
         agents::list, agents::create, agents::one, agents::change, agents::remove,
         keys::list, keys::create, keys::revoke,
-        health::alive, health::health, health::metrics,
+        health::alive, health::health, health::acknowledge, health::metrics,
         super::openapi, super::docs, errors::list, errors::one,
     ),
     components(schemas(call::ToolCall<'static>)),

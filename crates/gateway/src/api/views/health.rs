@@ -2,14 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use gantry_engine::{Health, HostReport};
+use gantry_engine::{Health, HostReport, JournalDamage};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 /// How the gateway is.
 #[derive(Serialize, ToSchema)]
 pub(in crate::api) struct HealthView {
+    /// Whether the status is `ok`.
     ok: bool,
+    /// `ok`, `degraded` (calls are taken, but somebody should look at the reasons), `failing` (calls
+    /// cannot be recorded, and are refused) or `stopping`.
+    status: &'static str,
+    /// Why it is degraded or failing.
+    reasons: Vec<String>,
     draining: bool,
     version: &'static str,
     servers: BTreeMap<&'static str, usize>,
@@ -25,6 +31,47 @@ struct AuditView {
     journal_bytes: u64,
     unfolded_records: u64,
     last_fold_error: Option<String>,
+    /// Why the database cannot be written, if it cannot; calls go on while the journal has room.
+    store_error: Option<String>,
+    /// Damage of the journal that nobody has acknowledged.
+    damage: Vec<DamageView>,
+}
+
+/// Something of the journal that is missing or damaged.
+#[derive(Serialize, ToSchema)]
+struct DamageView {
+    /// `missing`, `truncated`, `unreadable`, `foreign`, `overwritten` or `no_mark`.
+    kind: &'static str,
+    /// Which segment.
+    segment: u64,
+    /// When it was found.
+    found_ms: u64,
+    /// At most so many recorded calls have no row because of it; null if that is not known.
+    calls_at_most: Option<u64>,
+    /// The file that was kept, in the folder `journal`.
+    file: Option<String>,
+    /// All of it in a sentence.
+    detail: String,
+}
+
+/// How much damage was acknowledged.
+#[derive(Serialize, ToSchema)]
+pub(in crate::api) struct AcknowledgedView {
+    /// How many segments.
+    pub(in crate::api) acknowledged: u64,
+}
+
+impl DamageView {
+    fn of(damage: &JournalDamage) -> Self {
+        Self {
+            kind: damage.kind.as_str(),
+            segment: damage.segment,
+            found_ms: damage.at_ms,
+            calls_at_most: damage.calls,
+            file: damage.file.clone(),
+            detail: damage.to_string(),
+        }
+    }
 }
 
 #[derive(Serialize, ToSchema)]
@@ -44,6 +91,8 @@ impl HealthView {
         });
         Self {
             ok: health.ok,
+            status: health.status.as_str(),
+            reasons: health.reasons.clone(),
             draining: health.draining,
             version,
             servers: health.servers.clone(),
@@ -53,6 +102,8 @@ impl HealthView {
                 journal_bytes: health.audit.journal_bytes,
                 unfolded_records: health.audit.folded_lag_records,
                 last_fold_error: health.audit.last_fold_error.clone(),
+                store_error: health.audit.store_error.clone(),
+                damage: health.audit.damage.iter().map(DamageView::of).collect(),
             },
             warnings: health.warnings.clone(),
             host: facts.collect(),

@@ -28,6 +28,7 @@ pub(super) fn findings(path: &Path, is_running: bool) -> Vec<Finding> {
     let mut findings = vec![modes(path)];
     findings.extend(keys(&folder));
     findings.push(room(path));
+    findings.extend(damaged(path).filter(|_| !is_running));
     findings.push(port(&folder, is_running));
     findings.push(clock(path));
     findings
@@ -116,6 +117,18 @@ fn room(path: &Path) -> Finding {
             }
         }
     }
+}
+
+/// Tells of damaged parts of the journal that were kept; of new ones a running gateway tells.
+fn damaged(path: &Path) -> Option<Finding> {
+    let entries = fs::read_dir(path.join("journal")).ok()?;
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let kept = names.filter(|name| name.contains(".seg.damaged")).count();
+    (kept > 0).then(|| {
+        let detail = format!("{kept} damaged files of the audit are kept in `journal`");
+        Finding::new(Grade::Doubtful, "journal", detail)
+            .advise("remove them when nobody needs them any more")
+    })
 }
 
 fn port(folder: &DataFolder, is_running: bool) -> Finding {

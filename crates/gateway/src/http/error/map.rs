@@ -21,6 +21,7 @@
 //! | the key was revoked or has expired | 401 | 401 | -31401 |
 //! | the server's own error | 404 (-32601, -32002), 400 (-32602), 502 | 200 | as the server said |
 //! | audit unavailable, stopping | 503 | 503 | -31503 |
+//! | database locked, full, busy or failing | 503, Retry-After | – | – |
 //! | panic | 500 | 500 | -32603 |
 //!
 //! What is refused before it becomes a call keeps its HTTP status on `/mcp`; what became of a call
@@ -40,6 +41,9 @@ use serde_json::value::RawValue;
 
 use super::{Carrier, FieldIssue, Problem, RpcError};
 use crate::http::auth::CHALLENGE_WRONG;
+
+/// When to come again if the database, or the gateway, is expected back.
+const COME_AGAIN: Duration = Duration::from_secs(5);
 
 /// The code of a server's own JSON-RPC error, which travels on as it is.
 pub(super) const SERVER_ERROR: &str = "server.error";
@@ -90,7 +94,7 @@ impl From<CallFailure> for Problem {
                 error: HttpError::Limited { retry_after, .. },
                 ..
             } => problem.with_retry_after(retry_after),
-            CallError::Stopping => problem.with_retry_after(Duration::from_secs(5)),
+            CallError::Stopping => problem.with_retry_after(COME_AGAIN),
             CallError::KeyEnded { .. } => problem.with_challenge(CHALLENGE_WRONG),
             CallError::UnknownServer { .. }
             | CallError::Unbound { .. }
@@ -188,13 +192,17 @@ impl From<EngineError> for Problem {
             EngineError::StartFailed { .. } => StatusCode::BAD_GATEWAY,
             EngineError::Audit(_) | EngineError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
             EngineError::SignIn(error) => sign_in_status(error),
+            EngineError::Store(error) if error.is_passing() => StatusCode::SERVICE_UNAVAILABLE,
             EngineError::Locked { .. }
             | EngineError::Folder { .. }
             | EngineError::Open { .. }
             | EngineError::Store(_)
             | EngineError::Sandbox(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        let problem = Self::of(status, &error);
+        let mut problem = Self::of(status, &error);
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            problem = problem.with_retry_after(COME_AGAIN);
+        }
         let EngineError::Spec(error) = error else {
             return problem;
         };

@@ -22,13 +22,13 @@ sys.stdin.read()
 ";
 
 /// Another program that has the store for itself.
-struct Holder {
+pub(crate) struct Holder {
     child: Child,
     ear: Option<ChildStdin>,
 }
 
 impl Holder {
-    fn of(database: &Path) -> Self {
+    pub(crate) fn of(database: &Path) -> Self {
         let mut child = Command::new("python3")
             .args(["-c", HOLDER])
             .arg(database)
@@ -79,8 +79,8 @@ fn a_store_that_cannot_be_written_opens_and_closes_no_door_unsaid() {
     ] {
         let begun = Instant::now();
         let answer = gantry.rest(method, path, body);
-        assert!(begun.elapsed() <= 2 * LONG, "{:?}", begun.elapsed());
-        refused(method, &answer, 500, "store.locked");
+        assert!(begun.elapsed() <= LONG, "{:?}", begun.elapsed());
+        refused(method, &answer, 503, "store.locked");
     }
     assert_eq!(opens(key).status, 200, "it is as it was said to be");
     refused("wrong", &opens("gantry_agent_x"), 401, "auth.wrong_key");
@@ -90,8 +90,12 @@ fn a_store_that_cannot_be_written_opens_and_closes_no_door_unsaid() {
     refused("revoked", &opens(key), 401, "auth.wrong_key");
     let keys = gantry.rest("GET", "/api/v1/keys", None).json();
     assert_eq!(keys["items"].as_array().unwrap().len(), 2, "{keys:#}");
-    // The store had its five seconds twice: what was guessed after that is counted anew.
+    // Where all of it took longer than a window, what was guessed later is counted anew.
     let guess = guessed("rest", FIRST_GUESS);
-    audited(&gantry, &[went_well("mcp"), guess, guess]);
+    let windows = gantry.audit_rows("status=refused").len().clamp(1, 3);
+    audited(
+        &gantry,
+        &[&[went_well("mcp")][..], &vec![guess; windows]].concat(),
+    );
     unharmed(&gantry, &at_first);
 }

@@ -20,7 +20,7 @@ enum For {
 }
 
 /// Method, path, who may, and what those who may get for an empty object or nothing.
-const ROUTES: [(&str, &str, For, u16); 47] = [
+const ROUTES: [(&str, &str, For, u16); 48] = [
     ("GET", "/healthz", For::Everyone, 200),
     ("GET", "/api/v1/openapi.json", For::Everyone, 200),
     ("GET", "/api/v1/docs", For::Everyone, 200),
@@ -45,6 +45,7 @@ const ROUTES: [(&str, &str, For, u16); 47] = [
     ),
     ("GET", "/metrics", For::Admins, 200),
     ("GET", "/api/v1/health", For::Admins, 200),
+    ("POST", "/api/v1/health/acknowledge", For::Admins, 200),
     ("GET", "/api/v1/mcp/servers", For::Admins, 200),
     ("POST", "/api/v1/mcp/servers", For::Admins, 422),
     ("GET", "/api/v1/mcp/servers/{server}", For::Admins, 200),

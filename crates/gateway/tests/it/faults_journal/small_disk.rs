@@ -1,0 +1,112 @@
+//! A small disk that is full: what the journal took ahead of need never keeps the database from what
+//! somebody freed, nor the next gateway from its start.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use gantry_testkit::Evilpeer;
+use gantry_testkit::wait::eventually;
+
+use super::{echo, echoes, health, wait_health};
+use crate::harness::{Gantry, LONG, needs_root};
+
+/// A file system in memory, taken down with the test.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(place: &Path, size: &str) -> Self {
+        fs::create_dir(place).unwrap();
+        let options = format!("size={size},mode=0700");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &options, "gantry-small"])
+            .arg(place)
+            .status();
+        assert!(mounted.unwrap().success(), "root mounts a tmpfs");
+        Self(place.to_owned())
+    }
+
+    fn ballast(&self) -> PathBuf {
+        self.0.join("ballast")
+    }
+
+    /// Takes all the space there is.
+    fn fill(&self) {
+        let mut file = File::options()
+            .append(true)
+            .create(true)
+            .open(self.ballast())
+            .unwrap();
+        for size in [1 << 20, 4096] {
+            while file.write_all(&vec![0; size]).is_ok() {}
+        }
+    }
+
+    /// Gives so many bytes back.
+    fn free(&self, bytes: u64) {
+        let file = File::options().write(true).open(self.ballast()).unwrap();
+        let length = file.metadata().unwrap().len();
+        file.set_len(length - bytes).unwrap();
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        drop(Command::new("umount").arg("-l").arg(&self.0).status());
+    }
+}
+
+// fault F1
+#[test]
+fn what_is_freed_on_a_small_disk_serves_the_database_first_and_the_next_start_works() {
+    needs_root();
+    let home = tempfile::tempdir().unwrap();
+    let disk = SmallDisk::mount(&home.path().join("data"), "24m");
+    let gantry = Gantry::builder()
+        .server("a", &Evilpeer::new())
+        .start_in(home);
+    gantry.wait_state("a", "ready", LONG);
+    echoes(&gantry, 5);
+    disk.fill();
+    let mut answered = 5;
+    let (mut connection, text) = (gantry.connect(), "x".repeat(3_500));
+    while echo(&mut connection, &gantry, &text) {
+        answered += 1;
+        assert!(answered < 20_000, "never refused: {:#}", health(&gantry));
+    }
+    assert!(answered > 50, "what was set aside is used: {answered}");
+    let full = health(&gantry);
+    assert_ne!(full["status"], "ok", "{full:#}");
+    assert_ne!(full["audit"]["unfolded_records"], 0, "{full:#}");
+
+    // Enough for what waits, if the journal does not take most of it again.
+    disk.free(12 << 20);
+    let mut last = full;
+    let caught_up = eventually(2 * LONG, || {
+        last = health(&gantry);
+        last["audit"]["unfolded_records"] == 0
+    });
+    assert!(caught_up.is_some(), "{last:#}");
+    let again = eventually(LONG, || echo(&mut gantry.connect(), &gantry, "again"));
+    assert!(again.is_some(), "{:#}", health(&gantry));
+    answered += 1;
+
+    // Killed on a full disk, it starts again on it.
+    disk.fill();
+    let mut connection = gantry.connect();
+    for _ in 0..3 {
+        answered += usize::from(echo(&mut connection, &gantry, "last"));
+    }
+    let mut gantry = gantry;
+    gantry.kill();
+    let gantry = gantry.again();
+    assert_eq!(
+        health(&gantry)["audit"]["damage"].as_array().map(Vec::len),
+        Some(0)
+    );
+    disk.free(8 << 20);
+    wait_health(&gantry, "ok");
+    assert_eq!(gantry.audit_rows("server=a&status=ok").len(), answered);
+    drop(disk);
+}
