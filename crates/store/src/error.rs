@@ -64,6 +64,12 @@ pub enum StoreError {
         #[source]
         source: sqlx::Error,
     },
+    /// The file was removed or replaced while it is in use.
+    #[error("the database `{}` was removed or replaced while it is in use", path.display())]
+    Gone {
+        /// Which file.
+        path: PathBuf,
+    },
     /// Too many writes wait already, or the store is closed.
     #[error("the database has no room to {what}")]
     Busy {
@@ -129,7 +135,11 @@ impl StoreError {
     /// Tells whether the same may succeed later, with nothing changed in the request.
     pub const fn is_passing(&self) -> bool {
         match self {
-            Self::Locked { .. } | Self::Full { .. } | Self::Disk { .. } | Self::Busy { .. } => true,
+            Self::Locked { .. }
+            | Self::Full { .. }
+            | Self::Disk { .. }
+            | Self::Gone { .. }
+            | Self::Busy { .. } => true,
             Self::Open { .. }
             | Self::Newer { .. }
             | Self::Corrupt { .. }
@@ -157,6 +167,7 @@ impl Diagnose for StoreError {
             Self::Corrupt { .. } => "store.corrupt",
             Self::Full { .. } => "store.full",
             Self::Disk { .. } => "store.disk",
+            Self::Gone { .. } => "store.gone",
             Self::Busy { .. } => "store.busy",
             Self::Query { .. } => "store.query",
             Self::Conflict { .. } => "store.conflict",
@@ -173,6 +184,7 @@ impl Diagnose for StoreError {
             | Self::Corrupt { .. }
             | Self::Full { .. }
             | Self::Disk { .. }
+            | Self::Gone { .. }
             | Self::Busy { .. }
             | Self::Query { .. } => Fault::Gateway,
         }
@@ -198,6 +210,10 @@ impl Diagnose for StoreError {
             )),
             Self::Disk { path, .. } => Some(format!(
                 "check the disk, the mode and the owner of `{}` and its folder",
+                path.display()
+            )),
+            Self::Gone { path } => Some(format!(
+                "put `{}` back, or stop the gateway and start it again",
                 path.display()
             )),
             Self::Busy { .. } | Self::Query { .. } => None,

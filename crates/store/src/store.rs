@@ -327,6 +327,12 @@ impl Store {
         store.probe_write().await
     }
 
+    /// Refuses every write while the file is not where it was: it would be lost with the process.
+    pub fn set_gone(&self, gone: bool) {
+        let Engine::Sqlite(store) = &self.engine;
+        store.set_gone(gone);
+    }
+
     /// Returns the database's file.
     pub fn path(&self) -> &Path {
         let Engine::Sqlite(store) = &self.engine;

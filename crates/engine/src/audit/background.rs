@@ -152,7 +152,9 @@ impl Audit {
         // Looking at files blocks, if only for a moment.
         let found = tokio::task::spawn_blocking(move || {
             let shared = &audit.shared;
-            shared.journal.set_gone(shared.places.gone());
+            let gone = shared.places.gone();
+            shared.journal.set_gone(gone);
+            shared.store.set_gone(gone.is_some());
             shared.journal.inspect_current()
         });
         if let Ok(Some((segment, kind))) = found.await {

@@ -4,6 +4,7 @@
 //! A process keeps writing to files that were removed, and loses all of it when it ends. Nothing is
 //! ever made again here. Entry points: `Places::of` and `Places::gone`.
 
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,9 @@ struct Place {
     path: PathBuf,
     device: u64,
     number: u64,
+    /// Keeps a folder's number from being given to another one. The database is never opened: closing
+    /// it here would drop the locks that SQLite holds.
+    _held: Option<File>,
 }
 
 impl Places {
@@ -46,7 +50,9 @@ impl Places {
 impl Place {
     fn of(path: &Path) -> io::Result<Self> {
         let found = std::fs::metadata(path)?;
+        let held = found.is_dir().then(|| File::open(path)).transpose()?;
         Ok(Self {
+            _held: held,
             path: path.to_owned(),
             device: found.dev(),
             number: found.ino(),

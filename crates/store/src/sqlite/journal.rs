@@ -113,6 +113,11 @@ impl SqliteStore {
         counted.map_err(|error| self.failed(WHAT, error))
     }
 
+    /// Refuses every write while the file is not where it was.
+    pub(crate) fn set_gone(&self, gone: bool) {
+        self.writer.set_gone(gone);
+    }
+
     /// Takes the right to write, and gives it back.
     pub(crate) async fn probe_write(&self) -> Result<(), StoreError> {
         const WHAT: &str = "take the right to write";

@@ -5,6 +5,7 @@
 //! is left, and takes a new connection if it must. So a full disk heals by itself. What people and
 //! administrators do waits for its turn for a moment only; the rest waits as long as its caller does.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sqlx::sqlite::SqliteConnection;
@@ -35,6 +36,8 @@ pub(crate) struct Writer {
     connector: Connector,
     places: Semaphore,
     slot: Mutex<Slot>,
+    /// The file is no longer where it was: what is written now is lost when the process ends.
+    gone: AtomicBool,
 }
 
 struct Slot {
@@ -69,7 +72,13 @@ impl Writer {
             connector,
             places: Semaphore::new(QUEUE),
             slot: Mutex::new(slot),
+            gone: AtomicBool::new(false),
         }
+    }
+
+    /// Refuses every turn while the file is not where it was.
+    pub(crate) fn set_gone(&self, gone: bool) {
+        self.gone.store(gone, Ordering::Release);
     }
 
     /// Waits for the turn to write; `Busy` when too many wait, or the store is closed.
@@ -79,6 +88,10 @@ impl Writer {
         durability: Durability,
     ) -> Result<Turn<'_>, StoreError> {
         let busy = || StoreError::Busy { what };
+        if self.gone.load(Ordering::Acquire) {
+            let path = self.connector.path().to_owned();
+            return Err(StoreError::Gone { path });
+        }
         let place = self.places.try_acquire().map_err(|_| busy())?;
         let slot = match durability {
             Durability::Process => self.slot.lock().await,

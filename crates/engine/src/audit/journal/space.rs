@@ -11,9 +11,12 @@ use super::Journal;
 use crate::audit::record::{self, ALIGNMENT, Found};
 use crate::audit::segment::{self, Directory, Opened, Segment, Usage};
 
-/// A new segment takes at most one such part of the free space; the rest is for the database, which
-/// needs about twice the bytes of the rows that it takes.
-const SHARE: u64 = 4;
+/// With space for so many segments nobody misses one.
+const AMPLE: u64 = 4;
+
+/// With less, a new segment takes one such part of what is free; the rest is for the database, which
+/// needs about twice the bytes of the rows that it takes, and some for its own log.
+const SHARE: u64 = 8;
 
 /// A start gives back what a former gateway had taken ahead if less than this is free.
 const LITTLE: u64 = 4 << 20;
@@ -28,7 +31,7 @@ impl Journal {
             || self
                 .directory
                 .available()
-                .is_ok_and(|available| available >= SHARE * self.segment_bytes)
+                .is_ok_and(|available| available >= AMPLE * self.segment_bytes)
     }
 
     /// Returns how big the next segment may be; without space for the smallest, that is an error.
@@ -36,8 +39,12 @@ impl Journal {
         if !self.shares_disk {
             return Ok(self.segment_bytes);
         }
-        let share = self.directory.available()? / SHARE;
-        let size = share.min(self.segment_bytes) / ALIGNMENT as u64 * ALIGNMENT as u64;
+        let available = self.directory.available()?;
+        if available >= AMPLE * self.segment_bytes {
+            return Ok(self.segment_bytes);
+        }
+        let share = (available / SHARE).min(self.segment_bytes);
+        let size = share / ALIGNMENT as u64 * ALIGNMENT as u64;
         // Four of the largest records are the least that a segment can work with.
         if size < (4 * self.largest).min(self.segment_bytes) {
             return Err(rustix::io::Errno::NOSPC.into());

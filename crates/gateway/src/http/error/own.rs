@@ -21,6 +21,7 @@ pub(super) fn detail(code: &str, status: StatusCode) -> &'static str {
             "no space is left for the database: nothing was changed, and calls go on while the journal \
              has room"
         }
+        "store.gone" => "the database is no longer where it was: nothing was changed",
         "store.disk" => "the database cannot be read or written: nothing was changed",
         "store.busy" => "the database has too much to do: nothing was changed, and calls go on",
         _ if status == StatusCode::SERVICE_UNAVAILABLE => {
@@ -38,6 +39,7 @@ pub(super) fn hint(code: &str) -> Option<&'static str> {
         "store.locked" => "end the program that has `gantry.db` open for writing, then try again",
         "store.disk" => "check the gateway's disk, and who may write its data folder",
         "store.busy" => "try again in a moment",
+        "store.gone" => "put the data folder back, or restart the gateway",
         _ => return None,
     })
 }

@@ -47,7 +47,7 @@ impl SmallDisk {
     fn free(&self, bytes: u64) {
         let file = File::options().write(true).open(self.ballast()).unwrap();
         let length = file.metadata().unwrap().len();
-        file.set_len(length - bytes).unwrap();
+        file.set_len(length.saturating_sub(bytes)).unwrap();
     }
 }
 

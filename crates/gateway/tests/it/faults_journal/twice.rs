@@ -25,8 +25,9 @@ fn a_call_that_a_second_signal_cuts_off_is_unknown_and_says_why() {
                         ("Authorization", bearer.as_str()),
                         ("Content-Type", "application/json"),
                     ];
-                    let body = json!({"arguments": {"ms": 60_000}}).to_string();
-                    let path = "/api/v1/tools/a__slow/call";
+                    let body = json!({"name": "slow", "arguments": {"ms": 60_000}});
+                    let body = json!({"method": "tools/call", "params": body}).to_string();
+                    let path = "/api/v1/mcp/servers/a/call";
                     drop(
                         gantry
                             .connect()
