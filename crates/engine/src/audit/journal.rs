@@ -246,8 +246,9 @@ impl Journal {
     pub(super) fn mark_now(&self) -> bool {
         let (number, mark) = {
             let mut state = self.lock();
-            if state.current.is_nowhere() || (state.unmarked == 0 && state.marks > 0) {
-                return state.marks > 0;
+            let written = self.mark.is_written();
+            if state.current.is_nowhere() || (state.unmarked == 0 && written) {
+                return written;
             }
             state.next_mark(self.identity)
         };

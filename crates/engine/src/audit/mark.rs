@@ -102,6 +102,12 @@ impl MarkFile {
         written.newest > 0
     }
 
+    /// Tells whether the file has a mark of this process.
+    pub(super) fn is_written(&self) -> bool {
+        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        written.newest > 0
+    }
+
     fn put(&self, written: &mut Written, mark: &Mark) -> io::Result<()> {
         let file = match &mut written.file {
             Some(file) => file,
