@@ -17,7 +17,7 @@ use gantry_model::id::{CallId, ProjectName, ServerName};
 use gantry_model::status::State;
 use gantry_sandbox::{HostReport, Sandbox, SandboxOptions};
 use gantry_store::{CallFilter, CallRow, Store};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -26,6 +26,7 @@ use tracing::{info, warn};
 use crate::access::{Access, random};
 use crate::audit::{Audit, AuditHealth, CallIds};
 use crate::catalog::{Catalog, ListedTool};
+use crate::clock::unix_ms;
 use crate::config::{EngineConfig, OnStartFailure, Startup, StopPolicy};
 use crate::credentials::Vault;
 use crate::driver::process::ProcessDriver;
@@ -33,7 +34,7 @@ use crate::error::{CallError, CallFailure, EngineError};
 use crate::events::Events;
 use crate::folder::DataFolder;
 use crate::native::NativeTool;
-use crate::request::{Reply, Request, Scope};
+use crate::request::{Announced, Reply, Request, Scope};
 use crate::router::Router;
 use crate::server::logs::LogLine;
 use crate::server::runner::Surroundings;
@@ -361,6 +362,27 @@ impl Engine {
         caller: &Caller,
         request: Request<'_>,
     ) -> Result<Reply, CallFailure> {
+        self.request_announced(caller, request, None).await
+    }
+
+    /// Gives out the id of a call that is to be made. What is returned beside it resolves when the
+    /// call is on record, or has ended without.
+    pub fn announce(&self) -> (Announced, oneshot::Receiver<()>) {
+        let (recorded, waiting) = oneshot::channel();
+        let announced = Announced {
+            id: self.inner.router.ids.next(unix_ms()),
+            recorded: Some(recorded),
+        };
+        (announced, waiting)
+    }
+
+    /// Answers one request, under the id that was given out for it.
+    pub async fn request_announced(
+        &self,
+        caller: &Caller,
+        request: Request<'_>,
+        announced: Option<Announced>,
+    ) -> Result<Reply, CallFailure> {
         if self.inner.draining.is_cancelled() {
             return Err(CallFailure {
                 call: None,
@@ -371,7 +393,8 @@ impl Engine {
             return Err(ended);
         }
         let _under_way = self.inner.requests.token();
-        self.inner.router.request(caller, request).await
+        let router = &self.inner.router;
+        router.request(caller, request, announced).await
     }
 
     /// Tells a caller of changes of the resource that the params name, as long as the returned value

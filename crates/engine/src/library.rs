@@ -19,7 +19,7 @@ use gantry_model::shape::{self, Calls, FormError, ModelCall, Shape};
 use crate::access::random;
 use crate::engine::Engine;
 use crate::error::{CallError, CallFailure};
-use crate::request::{Lists, Reply, Request, Scope, Surface};
+use crate::request::{Announced, Lists, Reply, Request, Scope, Surface};
 use crate::server::handshake::trusted;
 
 /// How the calls of a message are made.
@@ -166,10 +166,27 @@ impl Engine {
         calls: &Calls,
         options: &CallOptions,
     ) -> ModelAnswers {
-        let answers = calls
+        self.call_announced(caller, calls, options, Vec::new())
+            .await
+    }
+
+    /// Makes calls that were read already, under the ids that were given out for them, in their order.
+    pub async fn call_announced(
+        &self,
+        caller: &Caller,
+        calls: &Calls,
+        options: &CallOptions,
+        announced: Vec<Announced>,
+    ) -> ModelAnswers {
+        let mut announced = announced.into_iter();
+        let answers: Vec<_> = calls
             .calls
             .iter()
-            .map(|call| Box::pin(self.call_one(caller, calls.shape, call, options)));
+            .map(|call| {
+                let call = (call, announced.next());
+                Box::pin(self.call_one(caller, calls.shape, call, options))
+            })
+            .collect();
         ModelAnswers {
             shape: calls.shape,
             is_list: calls.is_list,
@@ -181,7 +198,7 @@ impl Engine {
         &self,
         caller: &Caller,
         shape: Shape,
-        call: &ModelCall,
+        (call, announced): (&ModelCall, Option<Announced>),
         options: &CallOptions,
     ) -> ModelAnswer {
         let view = self.router().catalog.view(caller, &options.scope);
@@ -207,7 +224,7 @@ impl Engine {
             timeout: options.timeout,
             lists: Lists::FromCatalog,
         };
-        match self.request(caller, request).await {
+        match self.request_announced(caller, request, announced).await {
             Ok(reply) => told(shape, call, &reply),
             Err(failure) => failed(shape, call, &failure),
         }

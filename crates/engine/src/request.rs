@@ -147,6 +147,26 @@ pub struct Said {
     pub outcome: Result<RawBuf, RawBuf>,
 }
 
+/// A call whose id was given out before it is made, so that its outcome can be asked for under it.
+#[derive(Debug)]
+pub struct Announced {
+    pub(crate) id: CallId,
+    /// Told when the call is on record; dropped if it ends without.
+    pub(crate) recorded: Option<oneshot::Sender<()>>,
+}
+
+impl Announced {
+    /// Announces a call to nobody.
+    pub(crate) fn unheard(id: CallId) -> Self {
+        Self { id, recorded: None }
+    }
+
+    /// Returns the id of the call to be.
+    pub fn id(&self) -> CallId {
+        self.id
+    }
+}
+
 /// The answer to a request.
 #[derive(Debug, Clone)]
 pub struct Reply {

@@ -17,7 +17,7 @@ use std::time::Duration;
 use gantry_model::caller::{Caller, KeyKind};
 use gantry_model::era::meta::Identity;
 use gantry_model::event::EventKind;
-use gantry_model::id::ServerName;
+use gantry_model::id::{CallId, ServerName};
 use gantry_model::mcp::{ClientCan, Method};
 use gantry_store::CallStatus;
 use tokio::time::Instant;
@@ -29,7 +29,7 @@ use crate::clock::unix_ms;
 use crate::error::{CallError, CallFailure};
 use crate::events::Events;
 use crate::guard;
-use crate::request::{Lists, Reply, Request, Scope};
+use crate::request::{Announced, Lists, Reply, Request, Scope};
 use crate::server::handle::ServerHandle;
 use crate::server::link::Link;
 use crate::server::profiles::{Lease, Party};
@@ -58,12 +58,16 @@ pub(crate) struct Router {
 }
 
 impl Router {
-    /// Answers one request of a caller.
+    /// Answers one request of a caller, under the id that was given out for it, if there is one.
     pub(crate) async fn request(
         &self,
         caller: &Caller,
         request: Request<'_>,
+        announced: Option<Announced>,
     ) -> Result<Reply, CallFailure> {
+        let announced =
+            announced.unwrap_or_else(|| Announced::unheard(self.ids.next(unix_ms())));
+        let (id, call) = (announced.id, announced);
         let method = Method::parse(request.method);
         let begun = Instant::now();
         if let Scope::Server(name) = &request.scope
@@ -73,7 +77,8 @@ impl Router {
             let error = CallError::UnknownServer {
                 name: name.to_string(),
             };
-            return Err(self.refuse(caller, &request, None, begun, error).await);
+            let refused = self.refuse((id, caller), &request, None, begun, error);
+            return Err(refused.await);
         }
         if let Some(list) = ListKind::of(request.method)
             && is_from_memory(caller, &request)
@@ -95,26 +100,29 @@ impl Router {
         }
         let target = match self.target(caller, &request, method) {
             Ok(target) => target,
-            Err(error) => return Err(self.refuse(caller, &request, None, begun, error).await),
+            Err(error) => {
+                let refused = self.refuse((id, caller), &request, None, begun, error);
+                return Err(refused.await);
+            }
         };
         if let Err(error) = admitted(caller, &target).await {
-            return Err(self
-                .refuse(caller, &request, Some(&target), begun, error)
-                .await);
+            let refused = self.refuse((id, caller), &request, Some(&target), begun, error);
+            return Err(refused.await);
         }
-        self.carry_out(caller, request, method, target, begun).await
+        self.carry_out((call, caller), request, method, target, begun)
+            .await
     }
 
     /// Records the call, makes it, and records how it ended.
     async fn carry_out<'a>(
         &self,
-        caller: &Caller,
+        (call, caller): (Announced, &Caller),
         request: Request<'a>,
         method: Option<Method>,
         mut target: Target<'a>,
         begun: Instant,
     ) -> Result<Reply, CallFailure> {
-        let id = self.ids.next(unix_ms());
+        let id = call.id;
         let key = caller.key.to_string();
         let redactor = target.redactor();
         let version = target.schema_version();
@@ -138,6 +146,10 @@ impl Router {
         };
         ticket.on_drop(CallStatus::Cancelled, RowCode::Cancelled);
         ticket.made_with(&caller.validity);
+        if let Some(recorded) = call.recorded {
+            // Who asked for the id may be gone.
+            drop(recorded.send(()));
+        }
         let counted = self.figures.begin(begun);
         let limit = Limit::of(begun, request.timeout);
         let making = self.make(caller, request, method, &mut target, limit);
@@ -242,14 +254,13 @@ impl Router {
     /// Records a refusal, which is an answer too.
     async fn refuse(
         &self,
-        caller: &Caller,
+        (id, caller): (CallId, &Caller),
         request: &Request<'_>,
         target: Option<&Target<'_>>,
         begun: Instant,
         error: CallError,
     ) -> CallFailure {
         use gantry_model::diagnose::Diagnose;
-        let id = self.ids.next(unix_ms());
         let key = caller.key.to_string();
         let redactor = target.map_or_else(nothing_hidden, Target::redactor);
         let intent = intent(id, caller, &key, request, target, None, &redactor);

@@ -30,6 +30,7 @@ impl Router {
         hearer: Hearer,
     ) -> Result<Subscription, CallFailure> {
         let begun = Instant::now();
+        let id = self.ids.next(unix_ms());
         if let Scope::Server(name) = &request.scope
             && name.as_str() != ServerName::NATIVE
             && self.supervisor.find(name.as_str()).is_none()
@@ -37,22 +38,25 @@ impl Router {
             let error = CallError::UnknownServer {
                 name: name.to_string(),
             };
-            return Err(self.refuse(caller, &request, None, begun, error).await);
+            let refused = self.refuse((id, caller), &request, None, begun, error);
+            return Err(refused.await);
         }
         // A subscription is found as what is read is found, and has a grant class of its own.
         let target = match self.target(caller, &request, Some(Method::ResourcesRead)) {
             Ok(target) => target,
-            Err(error) => return Err(self.refuse(caller, &request, None, begun, error).await),
+            Err(error) => {
+                let refused = self.refuse((id, caller), &request, None, begun, error);
+                return Err(refused.await);
+            }
         };
         if let Err(error) = admitted(caller, &target).await {
-            let refused = self.refuse(caller, &request, Some(&target), begun, error);
+            let refused = self.refuse((id, caller), &request, Some(&target), begun, error);
             return Err(refused.await);
         }
         if let Err(error) = self.has_room(caller, &target) {
-            let refused = self.refuse(caller, &request, Some(&target), begun, error);
+            let refused = self.refuse((id, caller), &request, Some(&target), begun, error);
             return Err(refused.await);
         }
-        let id = self.ids.next(unix_ms());
         let key = caller.key.to_string();
         let redactor = target.redactor();
         let intent = intent(id, caller, &key, &request, Some(&target), None, &redactor);

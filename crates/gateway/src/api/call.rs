@@ -1,8 +1,8 @@
 //! Calls over REST: `/api/v1/mcp/servers/{server}/call` for any method, and tools by exposed name
 //! for `/api/v1/tools/call`, whose other shapes are in `tools`.
 //!
-//! The caller's grants decide, as on `/mcp`. With `Prefer: respond-async` the answer is 202 and a
-//! place to ask for the outcome. A client that goes away takes its call back with it.
+//! The caller's grants decide, as on `/mcp`. With `Prefer: respond-async` the answer is 202, the id of
+//! the call in the audit, and a place to ask for the outcome. A client that goes away takes its call back with it.
 
 use std::time::Duration;
 
@@ -10,18 +10,20 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use gantry_engine::{Engine, Lists, Reply, Request, Scope, Surface};
+use futures_util::future::join_all;
+use gantry_engine::{Announced, Engine, Lists, Reply, Request, Scope, Surface};
 use gantry_model::caller::{Caller, Context};
-use gantry_model::id::ServerName;
+use gantry_model::id::{CallId, ServerName};
 use gantry_model::jsonrpc::{Raw, RawBuf};
 use http::header::{HeaderName, LOCATION};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use tokio::time::timeout;
 use utoipa::ToSchema;
 
 use super::body::{JsonBody, document, json};
-use super::jobs::{JobId, settled};
+use super::jobs::settled;
 use super::{Api, Named, Who};
 use crate::http::context;
 use crate::http::error::Problem;
@@ -91,20 +93,26 @@ pub(super) struct Answered {
 /// A call that nobody waits for.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Accepted {
-    /// The name of its outcome: ask at `/api/v1/calls/{id}`, for ten minutes after its end.
-    #[schema(example = "async_0123456789abcdef0123456789abcdef")]
+    /// The call's id in the audit: ask at `/api/v1/calls/{id}`. The answer itself is there for ten
+    /// minutes after its end, unless the gateway stops before; what the audit knows stays.
+    #[schema(example = "call_0123456789abcdef0123456789abcdef")]
     id: String,
     /// `running`.
     #[schema(example = "running")]
     status: &'static str,
+    /// The ids of all calls of a list, in their order; the outcome of all is at the first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    calls: Vec<String>,
 }
 
 impl Accepted {
     /// Shows a call that runs.
-    pub(super) fn running(id: JobId) -> Self {
+    pub(super) fn running(id: CallId) -> Self {
         Self {
             id: id.to_string(),
             status: "running",
+            calls: Vec::new(),
         }
     }
 }
@@ -225,24 +233,44 @@ fn name_of(engine: &Engine, server: &str) -> Result<ServerName, Problem> {
 // row 2.9
 async fn respond(api: &Api, headers: &HeaderMap, wanted: Wanted) -> Result<Response, Problem> {
     let (engine, caller) = (api.engine().clone(), wanted.caller.clone());
-    let work = Box::pin(async move { run(&engine, &wanted).await });
-    now_or_later(api, headers, &caller, work).await
+    let work = |announced: Vec<Announced>| {
+        Box::pin(async move { run(&engine, &wanted, announced.into_iter().next()).await })
+    };
+    now_or_later(api, headers, (&caller, 1), work).await
 }
 
-/// Answers when the work is done, or at once with a place to ask for it, as the client prefers.
-pub(super) async fn now_or_later(
+/// How long the record of a call is waited for before its id is told.
+const RECORDED: Duration = Duration::from_secs(5);
+
+/// Answers when the work is done, or at once with a place to ask for it, as the client prefers. The
+/// work consists of so many calls, and is given their ids if they are told beforehand.
+pub(super) async fn now_or_later<F>(
     api: &Api,
     headers: &HeaderMap,
-    caller: &Caller,
-    work: impl Future<Output = Result<Response, Problem>> + Send + 'static,
-) -> Result<Response, Problem> {
+    (caller, calls): (&Caller, usize),
+    work: impl FnOnce(Vec<Announced>) -> F,
+) -> Result<Response, Problem>
+where
+    F: Future<Output = Result<Response, Problem>> + Send + 'static,
+{
     if !prefers_async(headers) {
-        return work.await;
+        return work(Vec::new()).await;
     }
-    let id = api.jobs.start(caller, async move {
+    let announcing = (0..calls.max(1)).map(|_| api.engine().announce());
+    let (announced, recorded): (Vec<_>, Vec<_>) = announcing.unzip();
+    let ids: Vec<CallId> = announced.iter().map(Announced::id).collect();
+    let id = ids[0];
+    let work = work(announced);
+    api.jobs.start(caller, id, async move {
         settled(work.await.unwrap_or_else(Problem::into_response)).await
     })?;
-    let mut response = json(StatusCode::ACCEPTED, &Accepted::running(id));
+    // An id that was told is in the audit, whatever happens to this process.
+    drop(timeout(RECORDED, join_all(recorded)).await);
+    let mut accepted = Accepted::running(id);
+    if ids.len() > 1 {
+        accepted.calls = ids.iter().map(CallId::to_string).collect();
+    }
+    let mut response = json(StatusCode::ACCEPTED, &accepted);
     let place = HeaderValue::try_from(format!("/api/v1/calls/{id}")).expect("an id is safe");
     response.headers_mut().insert(LOCATION, place);
     let applied = HeaderValue::from_static("respond-async");
@@ -262,7 +290,11 @@ fn prefers_async(headers: &HeaderMap) -> bool {
         .any(|wish| wish.trim().eq_ignore_ascii_case("respond-async"))
 }
 
-async fn run(engine: &Engine, wanted: &Wanted) -> Result<Response, Problem> {
+async fn run(
+    engine: &Engine,
+    wanted: &Wanted,
+    announced: Option<Announced>,
+) -> Result<Response, Problem> {
     let request = Request {
         surface: Surface::Rest,
         scope: wanted.scope.clone(),
@@ -276,7 +308,9 @@ async fn run(engine: &Engine, wanted: &Wanted) -> Result<Response, Problem> {
             Scope::Server(_) => Lists::FromServer,
         },
     };
-    let reply = engine.request(&wanted.caller, request).await?;
+    let reply = engine
+        .request_announced(&wanted.caller, request, announced)
+        .await?;
     Ok(document(StatusCode::OK, answer(&reply)))
 }
 

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::body::{document, json};
-use super::jobs::{JobId, Outcome};
+use super::jobs::Outcome;
 use super::query::{Asked, bad, limit};
 use super::views::{CallPage, CallView};
 use super::{Api, Named, Who};
@@ -175,10 +175,12 @@ fn unknown() -> Problem {
     Problem::new(StatusCode::NOT_FOUND, "call.unknown").with_detail("no such call")
 }
 
-/// Shows one call of the audit, or the outcome of one that was made with `Prefer: respond-async`:
-/// 202 while it runs, then exactly what the call itself would have been answered.
+/// Shows one call. Of one that was made with `Prefer: respond-async` it is 202 while it runs, and for
+/// ten minutes after its end exactly what the call itself would have been answered; later, after a
+/// restart too, what the audit knows of it, as of every other call: `status`, `code` and times, without
+/// the result.
 #[utoipa::path(get, path = "/api/v1/calls/{call}", tag = "calls",
-    params(("call" = String, Path, description = "A call's id, or the id that `Prefer: respond-async` gave.")),
+    params(("call" = String, Path, description = "A call's id, which is also what `Prefer: respond-async` gave.")),
     responses(
     (status = 200, description = "The call, or its answer.", body = Object),
     (status = 202, description = "It has no answer yet.", body = super::call::Accepted),
@@ -190,22 +192,21 @@ pub(super) async fn one(
     Who(caller): Who,
     Named(call): Named,
 ) -> Result<Response, Problem> {
-    if let Ok(job) = call.parse::<JobId>() {
-        return match api.jobs.get(&caller, job).ok_or_else(unknown)? {
-            Outcome::Running => Ok(json(
-                StatusCode::ACCEPTED,
-                &super::call::Accepted::running(job),
-            )),
-            Outcome::Done(status, body) => {
-                let mut response = document(status, body);
-                if status.is_client_error() || status.is_server_error() {
-                    response.headers_mut().insert(CONTENT_TYPE, PROBLEM);
-                }
-                Ok(response)
-            }
-        };
-    }
     let id: CallId = call.parse().map_err(|_| unknown())?;
+    match api.jobs.get(&caller, id) {
+        Some(Outcome::Running) => {
+            let running = super::call::Accepted::running(id);
+            return Ok(json(StatusCode::ACCEPTED, &running));
+        }
+        Some(Outcome::Done(status, body)) => {
+            let mut response = document(status, body);
+            if status.is_client_error() || status.is_server_error() {
+                response.headers_mut().insert(CONTENT_TYPE, PROBLEM);
+            }
+            return Ok(response);
+        }
+        None => {}
+    }
     let row = api.engine().call(id).await?.ok_or_else(unknown)?;
     let is_own = row.project == caller.project.as_str() && row.agent == caller.agent.as_str();
     match caller.kind {
@@ -214,12 +215,12 @@ pub(super) async fn one(
     }
 }
 
-/// Takes back a call that was made with `Prefer: respond-async`: while it runs the server is told
-/// and the audit says `cancelled`, afterwards its outcome is forgotten.
+/// Cancels a call that was made with `Prefer: respond-async`: while it runs the server is told and the
+/// audit says `cancelled`; after its end its outcome is forgotten, and the row of the audit stays.
 #[utoipa::path(delete, path = "/api/v1/calls/{call}", tag = "calls",
     params(("call" = String, Path, description = "The id that `Prefer: respond-async` gave.")), responses(
     (status = 204, description = "Nothing of it runs any more."),
-    (status = 404, description = "`call.unknown`: it is no such id; rows of the audit stay.",
+    (status = 404, description = "`call.unknown`: the key has no such call that runs or whose outcome is kept.",
         body = ProblemDocument<'static>, content_type = "application/problem+json"),
 ))]
 pub(super) async fn take_back(
@@ -227,11 +228,12 @@ pub(super) async fn take_back(
     Who(caller): Who,
     Named(call): Named,
 ) -> Result<Response, Problem> {
-    let job: JobId = call.parse().map_err(|()| {
-        unknown().with_hint("only calls made with `Prefer: respond-async` can be taken back here")
-    })?;
-    api.jobs.take_back(&caller, job);
-    Ok(StatusCode::NO_CONTENT.into_response())
+    let id = call.parse().ok();
+    match id.is_some_and(|id| api.jobs.take_back(&caller, id)) {
+        true => Ok(StatusCode::NO_CONTENT.into_response()),
+        false => Err(unknown()
+            .with_hint("only calls made with `Prefer: respond-async` can be cancelled here")),
+    }
 }
 
 #[cfg(test)]

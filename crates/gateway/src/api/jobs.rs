@@ -1,20 +1,21 @@
 //! Calls that nobody waits for: `Prefer: respond-async` answers at once, the outcome is asked for
-//! later.
+//! later, under the id that the call has in the audit.
 //!
-//! Kept in memory for ten minutes, bounded in number and bytes; the audit row of the call stays
-//! whatever happens here. Only the key that made a call, or an admin key, can ask for it or take it
-//! back. Entry points: [`Jobs::start`], [`Jobs::get`] and [`Jobs::take_back`].
+//! Outcomes are kept in memory for ten minutes; the audit row of the call stays whatever happens
+//! here. Each agent has bounds of its own, in number and bytes, and what it does beyond them drops
+//! its own oldest outcomes. If all agents together hold too much, whoever holds the most loses its
+//! oldest: an agent's outcome never makes room for one that holds more. Only the key that made a call,
+//! or an admin key, can ask for it or take it back. Entry points: [`Jobs::start`], [`Jobs::get`] and
+//! [`Jobs::take_back`].
 
 use std::collections::HashMap;
-use std::fmt;
-use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use gantry_model::caller::{Caller, KeyKind};
-use gantry_model::id::{AgentName, KeyId};
+use gantry_model::id::{AgentName, CallId, KeyId, ProjectName};
 use http::StatusCode;
 use http_body_util::BodyExt;
 use tokio::time::Instant;
@@ -24,44 +25,20 @@ use tokio_util::task::TaskTracker;
 use crate::http::error::Problem;
 use crate::http::unpanicked;
 
-/// Outcomes and running calls that are kept at once.
-const JOBS: usize = 1000;
 /// Calls that run at once.
-const RUNNING: usize = 256;
+const RUNNING: usize = 1024;
 /// Calls of one agent that run at once.
 const RUNNING_PER_AGENT: usize = 64;
+/// Outcomes of one agent that are kept at once.
+const KEPT_PER_AGENT: usize = 256;
+/// Bytes of one agent's outcomes; a single longer one is kept alone.
+const BYTES_PER_AGENT: usize = 16 << 20;
+/// Outcomes that are kept at once.
+const KEPT: usize = 4096;
 /// Bytes of outcomes that are kept at once.
 const KEPT_BYTES: usize = 64 << 20;
 /// How long an outcome is kept.
-const KEPT: Duration = Duration::from_secs(600);
-
-/// The name under which a call's outcome is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct JobId(u128);
-
-impl fmt::Display for JobId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "async_{:032x}", self.0)
-    }
-}
-
-impl FromStr for JobId {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let digits = text
-            .strip_prefix("async_")
-            .filter(|digits| digits.len() == 32)
-            .ok_or(())?;
-        if !digits
-            .bytes()
-            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
-        {
-            return Err(());
-        }
-        u128::from_str_radix(digits, 16).map(Self).map_err(|_| ())
-    }
-}
+const KEPT_FOR: Duration = Duration::from_secs(600);
 
 /// What there is to say about a call.
 #[derive(Debug, Clone)]
@@ -72,10 +49,13 @@ pub(super) enum Outcome {
     Done(StatusCode, Bytes),
 }
 
+/// Whose calls are counted together.
+type Owner = (ProjectName, AgentName);
+
 #[derive(Debug)]
 struct Job {
     key: KeyId,
-    agent: AgentName,
+    owner: Owner,
     outcome: Outcome,
     since: Instant,
     /// Ends the call while it runs.
@@ -89,6 +69,14 @@ impl Job {
 
     fn is_open_to(&self, caller: &Caller) -> bool {
         self.key == caller.key || caller.kind == KeyKind::Admin
+    }
+
+    /// Returns how many bytes of an outcome it keeps; none while it runs.
+    fn kept(&self) -> Option<usize> {
+        match &self.outcome {
+            Outcome::Running => None,
+            Outcome::Done(_, body) => Some(body.len()),
+        }
     }
 }
 
@@ -104,29 +92,25 @@ pub(super) async fn settled(response: Response) -> (StatusCode, Bytes) {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Jobs {
     tasks: TaskTracker,
-    jobs: Arc<Mutex<HashMap<JobId, Job>>>,
+    jobs: Arc<Mutex<HashMap<CallId, Job>>>,
 }
 
 impl Jobs {
-    /// Starts a call and returns the name of its outcome.
+    /// Starts a call whose outcome is asked for under this id.
     pub(super) fn start(
         &self,
         caller: &Caller,
+        id: CallId,
         work: impl Future<Output = (StatusCode, Bytes)> + Send + 'static,
-    ) -> Result<JobId, Problem> {
-        let mut bits = [0; 16];
-        getrandom::fill(&mut bits)
-            .map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "gateway.random"))?;
-        let id = JobId(u128::from_ne_bytes(bits));
+    ) -> Result<(), Problem> {
+        let owner = (caller.project.clone(), caller.agent.clone());
         let mut jobs = self.lock();
-        make_room(&mut jobs, 0);
-        let running: Vec<_> = jobs.values().filter(|job| job.is_running()).collect();
-        let own = running.iter().filter(|job| job.agent == caller.agent);
-        let own = own.count();
-        let running = running.len();
-        if own >= RUNNING_PER_AGENT || running >= RUNNING || jobs.len() >= JOBS {
+        let running = || jobs.values().filter(|job| job.is_running());
+        let own = running().filter(|job| job.owner == owner).count();
+        let all = running().count();
+        if own >= RUNNING_PER_AGENT || all >= RUNNING {
             let detail =
-                format!("{running} calls that nobody waits for run already, {own} of this agent");
+                format!("{own} calls of this agent that nobody waits for run already, {all} in all");
             return Err(
                 Problem::new(StatusCode::TOO_MANY_REQUESTS, "call.too_many_async")
                     .with_detail(detail)
@@ -136,7 +120,7 @@ impl Jobs {
         let stop = CancellationToken::new();
         let job = Job {
             key: caller.key,
-            agent: caller.agent.clone(),
+            owner,
             outcome: Outcome::Running,
             since: Instant::now(),
             stop: stop.clone(),
@@ -157,68 +141,107 @@ impl Jobs {
             };
             own.finish(id, status, body);
         });
-        Ok(id)
+        Ok(())
     }
 
     /// Returns the outcome of a call that the caller made, or of any to an administrator. fault T4
-    pub(super) fn get(&self, caller: &Caller, id: JobId) -> Option<Outcome> {
+    pub(super) fn get(&self, caller: &Caller, id: CallId) -> Option<Outcome> {
         let jobs = self.lock();
         let job = jobs.get(&id)?;
-        (job.is_open_to(caller) && job.since.elapsed() < KEPT).then(|| job.outcome.clone())
+        let is_there = job.is_running() || job.since.elapsed() < KEPT_FOR;
+        (is_there && job.is_open_to(caller)).then(|| job.outcome.clone())
     }
 
-    /// Takes a call back while it runs, and forgets its outcome afterwards.
-    pub(super) fn take_back(&self, caller: &Caller, id: JobId) {
+    /// Takes a call back while it runs, and forgets its outcome afterwards; tells whether the caller
+    /// has such a call.
+    pub(super) fn take_back(&self, caller: &Caller, id: CallId) -> bool {
         let mut jobs = self.lock();
         let Some(job) = jobs.get(&id).filter(|job| job.is_open_to(caller)) else {
-            return;
+            return false;
         };
         if job.is_running() {
             job.stop.cancel();
         } else {
             jobs.remove(&id);
         }
+        true
     }
 
-    fn finish(&self, id: JobId, status: StatusCode, body: Bytes) {
+    fn finish(&self, id: CallId, status: StatusCode, body: Bytes) {
         let mut jobs = self.lock();
-        make_room(&mut jobs, body.len());
-        if let Some(job) = jobs.get_mut(&id) {
+        let Some(owner) = jobs.get(&id).map(|job| job.owner.clone()) else {
+            return;
+        };
+        if !make_room(&mut jobs, &owner, body.len()) {
+            jobs.remove(&id);
+        } else if let Some(job) = jobs.get_mut(&id) {
             job.outcome = Outcome::Done(status, body);
             job.since = Instant::now();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<JobId, Job>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<CallId, Job>> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn cancelled() -> Problem {
     let status = StatusCode::from_u16(499).expect("499 is a status");
-    Problem::new(status, "call.cancelled").with_detail("the call was taken back")
+    Problem::new(status, "call.cancelled").with_detail("the call was cancelled")
 }
 
-/// Forgets what is too old, then the oldest outcomes until number and bytes are in bounds.
-fn make_room(jobs: &mut HashMap<JobId, Job>, incoming: usize) {
-    let now = Instant::now();
-    let size = |job: &Job| match &job.outcome {
-        Outcome::Running => None,
-        Outcome::Done(_, body) => Some(body.len()),
-    };
-    jobs.retain(|_, job| size(job).is_none() || now.duration_since(job.since) < KEPT);
-    let mut done: Vec<(Instant, JobId, usize)> = jobs
-        .iter()
-        .filter_map(|(id, job)| Some((job.since, *id, size(job)?)))
-        .collect();
-    done.sort_by_key(|(since, ..)| *since);
-    let mut bytes: usize = done.iter().map(|(_, _, size)| size).sum::<usize>() + incoming;
-    for (_, id, size) in done {
-        if bytes <= KEPT_BYTES && jobs.len() < JOBS {
-            return;
-        }
-        jobs.remove(&id);
-        bytes -= size;
+/// What an agent keeps: how many outcomes and bytes, and its oldest.
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    count: usize,
+    bytes: usize,
+    oldest: (Instant, CallId),
+}
+
+/// Returns what each agent keeps.
+fn kept(jobs: &HashMap<CallId, Job>) -> HashMap<&Owner, Kept> {
+    let mut all: HashMap<&Owner, Kept> = HashMap::new();
+    for (id, job) in jobs {
+        let Some(bytes) = job.kept() else { continue };
+        let this = (job.since, *id);
+        let own = all.entry(&job.owner).or_insert(Kept {
+            count: 0,
+            bytes: 0,
+            oldest: this,
+        });
+        own.count += 1;
+        own.bytes += bytes;
+        own.oldest = own.oldest.min(this);
+    }
+    all
+}
+
+/// Makes room for an outcome of so many bytes; false if there is none. What is too old goes first,
+/// then the owner's own oldest while it is over its bounds, then the oldest of who holds the most.
+fn make_room(jobs: &mut HashMap<CallId, Job>, owner: &Owner, incoming: usize) -> bool {
+    jobs.retain(|_, job| job.is_running() || job.since.elapsed() < KEPT_FOR);
+    loop {
+        let goes = {
+            let kept = kept(jobs);
+            let own = kept.get(owner);
+            let own_bytes = own.map_or(0, |own| own.bytes) + incoming;
+            let is_over = |own: &&Kept| own.count >= KEPT_PER_AGENT || own_bytes > BYTES_PER_AGENT;
+            let count: usize = kept.values().map(|kept| kept.count).sum();
+            let bytes: usize = kept.values().map(|kept| kept.bytes).sum();
+            if let Some(own) = own.filter(is_over) {
+                own.oldest.1
+            } else if count < KEPT && bytes + incoming <= KEPT_BYTES {
+                return true;
+            } else {
+                let most = kept.values().max_by_key(|kept| (kept.bytes, kept.count));
+                match (most, own) {
+                    (Some(most), _) if most.bytes > own_bytes => most.oldest.1,
+                    (_, Some(own)) => own.oldest.1,
+                    _ => return false,
+                }
+            }
+        };
+        jobs.remove(&goes);
     }
 }
 
@@ -230,7 +253,7 @@ mod tests {
 
     fn caller(key: u128, kind: KeyKind) -> Caller {
         Caller {
-            project: gantry_model::id::ProjectName::local(),
+            project: ProjectName::local(),
             agent: format!("agent-{key}").parse().unwrap(),
             key: KeyId::from_random(key),
             kind,
@@ -240,10 +263,22 @@ mod tests {
         }
     }
 
+    fn id(n: usize) -> CallId {
+        CallId::new(1, n as u128)
+    }
+
     async fn settle(jobs: &Jobs) {
         jobs.tasks.close();
         jobs.tasks.wait().await;
         jobs.tasks.reopen();
+    }
+
+    /// Makes a call whose outcome has so many bytes, to its end.
+    async fn make(jobs: &Jobs, who: &Caller, id: CallId, bytes: usize) {
+        let body = Bytes::from(vec![b'x'; bytes]);
+        jobs.start(who, id, async { (StatusCode::OK, body) })
+            .unwrap();
+        settle(jobs).await;
     }
 
     // row 2.9, fault T4
@@ -251,56 +286,90 @@ mod tests {
     async fn an_outcome_is_for_the_key_that_asked_and_for_admins() {
         let jobs = Jobs::default();
         let (mine, other) = (caller(1, KeyKind::Agent), caller(2, KeyKind::Agent));
-        let work = async { (StatusCode::OK, Bytes::from_static(b"{}")) };
-        let id = jobs.start(&mine, work).unwrap();
-        settle(&jobs).await;
-        assert_eq!(id.to_string().parse(), Ok(id));
+        make(&jobs, &mine, id(1), 2).await;
         assert!(matches!(
-            jobs.get(&mine, id),
+            jobs.get(&mine, id(1)),
             Some(Outcome::Done(StatusCode::OK, _))
         ));
-        assert!(jobs.get(&other, id).is_none());
-        assert!(jobs.get(&caller(3, KeyKind::Admin), id).is_some());
+        assert!(jobs.get(&other, id(1)).is_none());
+        assert!(jobs.get(&caller(3, KeyKind::Admin), id(1)).is_some());
+    }
+
+    // fault A9
+    #[tokio::test]
+    async fn what_one_agent_makes_drops_its_own_outcomes_only() {
+        let jobs = Jobs::default();
+        let (mine, other) = (caller(1, KeyKind::Agent), caller(2, KeyKind::Agent));
+        make(&jobs, &other, id(0), 1 << 20).await;
+        for n in 1..=KEPT_PER_AGENT + 100 {
+            make(&jobs, &mine, id(n), 10).await;
+        }
+        assert_eq!(jobs.lock().len(), KEPT_PER_AGENT + 1);
+        assert!(jobs.get(&mine, id(100)).is_none() && jobs.get(&mine, id(101)).is_some());
+        for n in 1000..1020 {
+            make(&jobs, &mine, id(n), 1 << 20).await;
+        }
+        let bytes: usize = jobs.lock().values().filter_map(Job::kept).sum();
+        assert!(bytes <= BYTES_PER_AGENT + (1 << 20), "{bytes}");
+        // A single one that is over the bound is kept alone.
+        make(&jobs, &mine, id(2000), BYTES_PER_AGENT + 1).await;
+        assert!(jobs.get(&mine, id(2000)).is_some() && jobs.get(&mine, id(1019)).is_none());
+        assert!(jobs.get(&other, id(0)).is_some(), "nobody else's goes");
     }
 
     #[tokio::test]
-    async fn what_is_kept_is_bounded() {
+    async fn all_agents_together_are_bounded_and_who_holds_most_makes_room() {
         let jobs = Jobs::default();
-        let mine = caller(1, KeyKind::Agent);
-        for _ in 0..80 {
-            let body = Bytes::from(vec![b'x'; 1 << 20]);
-            jobs.start(&mine, async { (StatusCode::OK, body) }).unwrap();
-            settle(&jobs).await;
+        let small = caller(0, KeyKind::Agent);
+        make(&jobs, &small, id(0), 4 << 20).await;
+        for n in 1..=8 {
+            for m in 0..4 {
+                let who = caller(n as u128, KeyKind::Agent);
+                make(&jobs, &who, id(n * 10 + m), 4 << 20).await;
+            }
         }
-        assert!(jobs.lock().len() <= 65);
-        for _ in 0..RUNNING_PER_AGENT {
-            jobs.start(&mine, std::future::pending()).unwrap();
+        let bytes: usize = jobs.lock().values().filter_map(Job::kept).sum();
+        assert!(bytes <= KEPT_BYTES, "{bytes}");
+        assert!(jobs.get(&small, id(0)).is_some(), "who holds little keeps it");
+        let last = caller(8, KeyKind::Agent);
+        assert!(jobs.get(&last, id(80)).is_some(), "who comes last has room");
+    }
+
+    #[tokio::test]
+    async fn what_runs_is_bounded_for_each_agent() {
+        let jobs = Jobs::default();
+        let (mine, other) = (caller(1, KeyKind::Agent), caller(2, KeyKind::Agent));
+        for n in 0..RUNNING_PER_AGENT {
+            jobs.start(&mine, id(n), std::future::pending()).unwrap();
         }
-        let refused = jobs.start(&mine, std::future::pending()).unwrap_err();
+        let refused = jobs.start(&mine, id(99), std::future::pending());
+        let refused = refused.unwrap_err();
         assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
-        for n in 0..RUNNING - RUNNING_PER_AGENT {
-            let other = caller(2 + n as u128 / 8, KeyKind::Agent);
-            jobs.start(&other, std::future::pending()).unwrap();
+        assert!(jobs.start(&other, id(100), std::future::pending()).is_ok());
+        for n in 101..RUNNING + 36 {
+            let who = caller(3 + n as u128 / 8, KeyKind::Agent);
+            jobs.start(&who, id(n), std::future::pending()).unwrap();
         }
-        let other = caller(1000, KeyKind::Agent);
-        assert!(jobs.start(&other, std::future::pending()).is_err());
+        let late = caller(1000, KeyKind::Agent);
+        assert!(jobs.start(&late, id(9999), std::future::pending()).is_err());
     }
 
     #[tokio::test]
     async fn a_call_is_taken_back_by_who_made_it_only() {
         let jobs = Jobs::default();
         let (mine, other) = (caller(1, KeyKind::Agent), caller(2, KeyKind::Agent));
-        let id = jobs.start(&mine, std::future::pending()).unwrap();
-        jobs.take_back(&other, id);
+        let id = id(1);
+        jobs.start(&mine, id, std::future::pending()).unwrap();
+        assert!(!jobs.take_back(&other, id));
         assert!(matches!(jobs.get(&mine, id), Some(Outcome::Running)));
-        jobs.take_back(&mine, id);
+        assert!(jobs.take_back(&mine, id));
         settle(&jobs).await;
         let outcome = jobs.get(&mine, id);
         let Some(Outcome::Done(status, _)) = outcome else {
             panic!("{outcome:?}");
         };
         assert_eq!(status.as_u16(), 499);
-        jobs.take_back(&mine, id);
-        assert!(jobs.get(&mine, id).is_none());
+        assert!(jobs.take_back(&mine, id));
+        assert!(jobs.get(&mine, id).is_none() && !jobs.take_back(&mine, id));
     }
 }

@@ -92,7 +92,6 @@ pub(crate) fn settings() -> insta::Settings {
         (r"call_[0-9a-f]{32}", "[call]"),
         (r"srv_[0-9a-f]{32}", "[server]"),
         (r"key_[0-9a-f]{32}", "[key]"),
-        (r"async_[0-9a-f]{32}", "[async]"),
         (r"gantry_(admin|agent)_[A-Za-z0-9_-]+", "[$1 key]"),
         (r"/[^ `]*/evilpeer", "[evilpeer]"),
         (r"/[^ `]*/\.tmp[A-Za-z0-9]+(-[0-9a-f]{8})?", "[home]"),

@@ -6,6 +6,7 @@ mod browser;
 mod calls;
 mod documents;
 mod identity;
+mod later;
 mod servers;
 mod why;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::Response;
-use gantry_engine::{CallOptions, ModelAnswer, ModelAnswers, Scope, Surface};
+use gantry_engine::{Announced, CallOptions, ModelAnswer, ModelAnswers, Scope, Surface};
 use gantry_model::shape::{Calls, FormError, Shape};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Deserialize;
@@ -76,12 +76,16 @@ pub(in crate::api) async fn call(
         timeout: asked.timeout_ms.map(Duration::from_millis),
     };
     let (engine, room, agent) = (api.engine().clone(), body.room(), caller.clone());
-    let work = Box::pin(async move {
-        let answers = engine.call_all(&caller, &calls, &options).await;
-        drop(room);
-        Ok(answered(&answers))
-    });
-    now_or_later(&api, &headers, &agent, work).await
+    let count = calls.calls.len();
+    let work = |announced: Vec<Announced>| {
+        Box::pin(async move {
+            let answers = engine.call_announced(&caller, &calls, &options, announced);
+            let answers = answers.await;
+            drop(room);
+            Ok(answered(&answers))
+        })
+    };
+    now_or_later(&api, &headers, (&agent, count), work).await
 }
 
 fn answered(answers: &ModelAnswers) -> Response {

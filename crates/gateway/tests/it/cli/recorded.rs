@@ -114,12 +114,12 @@ fn a_call_that_nobody_waits_for_is_named_and_found() {
     assert!(eventually(LONG, done).is_some(), "{id}");
     settings().bind(|| {
         assert_snapshot!(run(&gantry, &words), @"
-        [async]
+        [call]
         --- exit 0
         ");
         assert_snapshot!(run(&gantry, &["call", "--async", "--json", "a__echo", "text=x"]), @r#"
         {
-          "id": "[async]",
+          "id": "[call]",
           "status": "running"
         }
         --- exit 0
@@ -147,14 +147,14 @@ fn a_call_that_nobody_waits_for_is_named_and_found() {
         --- exit 0
         "#);
         assert_snapshot!(run(&gantry, &["call", "--async", "a__nothing"]), @"
-        [async]
+        [call]
         --- exit 0
         ");
         assert_snapshot!(run(&gantry, &["call", "--async", "a__add", "a=1"]), @"
-        [async]
+        [call]
         --- exit 0
         ");
-        assert_snapshot!(run(&gantry, &["calls", "async_0"]), @"
+        assert_snapshot!(run(&gantry, &["calls", "call_0"]), @"
         --- stderr
         error: no such call
           because: code `call.unknown`
