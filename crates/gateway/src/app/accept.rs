@@ -1,12 +1,12 @@
-//! Takes connections in, within bounds: so many in all, so many from one address.
+//! Takes connections in, within bounds: so many in all, so many from one address (`seats`).
 //!
 //! A failing `accept` (no descriptors left) waits a little longer each time instead of spinning
 //! (fault P6); a connection over the bounds is told so and closed. Entry point: `run`.
 
-use std::collections::HashMap;
+mod seats;
+
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
@@ -14,6 +14,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::seats::Seats;
 use super::connection::{self, Patience};
 use crate::http::Service;
 
@@ -25,7 +26,7 @@ pub const CONNECTIONS: usize = 10_240;
 pub struct Bounds {
     /// In all.
     pub connections: usize,
-    /// From one address, loopback too: one client cannot take all places.
+    /// From one address, or one /64 of IPv6; loopback too: one client cannot take all places.
     pub per_address: usize,
 }
 
@@ -100,11 +101,13 @@ fn serve(stream: TcpStream, from: SocketAddr, seats: &Seats, acceptor: &Acceptor
     let (service, patience) = (acceptor.service.clone(), acceptor.patience);
     let (stop, abort) = (acceptor.stop.clone(), acceptor.abort.clone());
     acceptor.tasks.spawn(async move {
-        let _seat = seat;
         tokio::select! {
             biased;
             () = abort.cancelled() => {}
-            ended = connection::run(stream, from, service, patience, &stop) => {
+            () = seat.close.cancelled() => {
+                tracing::debug!(%from, "idle connection is closed: its place is needed");
+            }
+            ended = connection::run((stream, from), service, patience, &seat.watch, &stop) => {
                 if let Err(error) = ended {
                     tracing::debug!(%error, "connection ended with an error");
                 }
@@ -121,66 +124,6 @@ fn is_the_clients(error: &io::Error) -> bool {
             | io::ErrorKind::ConnectionReset
             | io::ErrorKind::Interrupted
     )
-}
-
-/// Who is connected.
-#[derive(Debug, Clone)]
-struct Seats {
-    bounds: Bounds,
-    taken: Arc<Mutex<Taken>>,
-}
-
-#[derive(Debug, Default)]
-struct Taken {
-    all: usize,
-    by_address: HashMap<IpAddr, usize>,
-}
-
-impl Seats {
-    fn new(bounds: Bounds) -> Self {
-        Self {
-            bounds,
-            taken: Arc::default(),
-        }
-    }
-
-    fn take(&self, address: IpAddr) -> Option<Seat> {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        if taken.all >= self.bounds.connections {
-            return None;
-        }
-        let address = address.to_canonical();
-        let count = taken.by_address.entry(address).or_default();
-        if *count >= self.bounds.per_address {
-            return None;
-        }
-        *count += 1;
-        taken.all += 1;
-        Some(Seat {
-            address,
-            taken: Arc::clone(&self.taken),
-        })
-    }
-}
-
-/// A place among the connections, given back when dropped.
-#[derive(Debug)]
-struct Seat {
-    address: IpAddr,
-    taken: Arc<Mutex<Taken>>,
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        taken.all -= 1;
-        if let Some(count) = taken.by_address.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
-                taken.by_address.remove(&self.address);
-            }
-        }
-    }
 }
 
 #[cfg(test)]

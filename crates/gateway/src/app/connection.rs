@@ -64,22 +64,21 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Serves a connection until either side ends it; `stop` lets the request in flight finish.
 pub(super) async fn run(
-    stream: TcpStream,
-    from: SocketAddr,
+    (stream, from): (TcpStream, SocketAddr),
     service: Service,
     patience: Patience,
+    watch: &Arc<Watch>,
     stop: &CancellationToken,
 ) -> Result<(), hyper::Error> {
-    let watch = Arc::new(Watch::default());
     let io = TokioIo::new(Watched {
         stream,
-        watch: Arc::clone(&watch),
+        watch: Arc::clone(watch),
     });
     let admission = Admission::default();
     let counted = Counted {
         service,
         from,
-        watch: Arc::clone(&watch),
+        watch: Arc::clone(watch),
         admission: admission.clone(),
     };
     let mut builder = http1::Builder::new();
@@ -106,11 +105,11 @@ pub(super) async fn run(
             tracing::debug!("connection is closed: the key of its request has ended");
             return Poll::Ready(Ok(()));
         }
-        if deadline.observe(&watch) {
+        if deadline.observe(watch) {
             alarm.as_mut().reset(deadline.at);
         }
         while alarm.as_mut().poll(context).is_ready() {
-            match deadline.ring(&watch) {
+            match deadline.ring(watch) {
                 Verdict::Wait => alarm.as_mut().reset(deadline.at),
                 Verdict::End(reason) => {
                     tracing::debug!(reason, "connection is closed");
@@ -158,7 +157,7 @@ impl KeyWatch {
 
 /// What the connection is doing, told by its parts while they are polled.
 #[derive(Debug, Default)]
-struct Watch {
+pub(super) struct Watch {
     phase: AtomicU8,
     /// Requests so far: an exchange may begin and end within one poll.
     served: AtomicU64,
@@ -176,6 +175,21 @@ const HEAD: u8 = 1;
 const BUSY: u8 = 2;
 
 impl Watch {
+    /// Tells whether no request is being answered.
+    pub(super) fn is_idle(&self) -> bool {
+        self.phase() != BUSY
+    }
+
+    /// Tells whether no request ever came.
+    pub(super) fn is_unused(&self) -> bool {
+        self.is_idle() && self.served.load(Ordering::Relaxed) == 0
+    }
+
+    #[cfg(test)]
+    pub(super) fn begin_for_test(&self) {
+        self.enter(BUSY);
+    }
+
     fn phase(&self) -> u8 {
         self.phase.load(Ordering::Relaxed)
     }

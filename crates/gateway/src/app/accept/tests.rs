@@ -1,5 +1,6 @@
 //! Connections over real sockets, with short patience.
 
+use std::sync::Arc;
 use std::time::Instant as Clock;
 
 use axum::Router;
@@ -184,24 +185,21 @@ async fn a_connection_too_many_is_told_so() {
     assert!(get_path(&mut first, "/").await.ends_with("hello"));
 }
 
-#[test]
-fn seats_are_bounded_in_all_and_by_address() {
-    // fault A2
-    let seats = Seats::new(Bounds {
-        connections: 3,
-        per_address: 1,
-    });
-    let far: IpAddr = "192.0.2.1".parse().unwrap();
-    let mapped: IpAddr = "::ffff:192.0.2.1".parse().unwrap();
-    let near: IpAddr = "127.0.0.1".parse().unwrap();
-    let beside: IpAddr = "127.0.0.2".parse().unwrap();
-    let first = seats.take(far).unwrap();
-    assert!(seats.take(far).is_none());
-    assert!(seats.take(mapped).is_none());
-    let _near = seats.take(near).unwrap();
-    assert!(seats.take(near).is_none(), "loopback is held to it too");
-    let _beside = seats.take(beside).unwrap();
-    assert!(seats.take("127.0.0.3".parse().unwrap()).is_none());
-    drop(first);
-    assert!(seats.take(far).is_some());
+// fault A2
+#[tokio::test]
+async fn an_idle_connection_makes_room_for_who_has_none() {
+    let served = serve_with(Bounds {
+        connections: 2,
+        per_address: 2,
+    })
+    .await;
+    let mut used = TcpStream::connect(served.address).await.unwrap();
+    assert!(get_path(&mut used, "/").await.ends_with("hello"));
+    let mut silent = TcpStream::connect(served.address).await.unwrap();
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    let mut other = socket.connect(served.address).await.unwrap();
+    assert!(get_path(&mut other, "/").await.ends_with("hello"));
+    closed(&mut silent).await;
+    assert!(get_path(&mut used, "/").await.ends_with("hello"));
 }

@@ -1,0 +1,244 @@
+//! Who is connected, and who makes room: places for connections, counted by address.
+//!
+//! An address is an IPv4 address or an IPv6 /64, which one subscriber has. No address has more than
+//! its bound; the last eighth of all places is for addresses with few connections; and when there is
+//! no place, a connection without a request is closed at the address that has the most, if whoever
+//! comes has fewer. Nothing here waits. Entry point: [`Seats::take`].
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+
+use super::Bounds;
+use crate::app::connection::Watch;
+
+/// An address with fewer connections than this may have the last places.
+const FEW: usize = 64;
+/// The part of all places that is kept for addresses with few connections: one in so many.
+const RESERVED: usize = 8;
+
+/// Who is connected.
+#[derive(Debug, Clone)]
+pub(super) struct Seats {
+    bounds: Bounds,
+    taken: Arc<Mutex<Taken>>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    next: u64,
+    /// The connections of each address, oldest first.
+    by_address: HashMap<IpAddr, BTreeMap<u64, Occupant>>,
+}
+
+#[derive(Debug)]
+struct Occupant {
+    watch: Arc<Watch>,
+    close: CancellationToken,
+}
+
+/// A place among the connections, given back when dropped.
+#[derive(Debug)]
+pub(super) struct Seat {
+    /// What the connection is doing.
+    pub(super) watch: Arc<Watch>,
+    /// Ends the connection for somebody else's sake.
+    pub(super) close: CancellationToken,
+    address: IpAddr,
+    number: u64,
+    taken: Arc<Mutex<Taken>>,
+}
+
+impl Seats {
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            taken: Arc::default(),
+        }
+    }
+
+    /// Finds a place for a connection from an address, if need be another's.
+    pub(super) fn take(&self, address: IpAddr) -> Option<Seat> {
+        let address = counted(address);
+        let mut taken = self.lock();
+        let own = taken.by_address.get(&address).map_or(0, BTreeMap::len);
+        if own >= self.bounds.per_address {
+            return None;
+        }
+        if !self.has_room(taken.all, own) && !taken.make_room(own) {
+            return None;
+        }
+        let (watch, close) = (Arc::<Watch>::default(), CancellationToken::new());
+        let number = taken.next;
+        taken.next += 1;
+        taken.all += 1;
+        let occupant = Occupant {
+            watch: Arc::clone(&watch),
+            close: close.clone(),
+        };
+        let of_address = taken.by_address.entry(address).or_default();
+        of_address.insert(number, occupant);
+        Some(Seat {
+            watch,
+            close,
+            address,
+            number,
+            taken: Arc::clone(&self.taken),
+        })
+    }
+
+    /// Tells whether an address with so many connections may have one of the free places.
+    fn has_room(&self, all: usize, own: usize) -> bool {
+        let bounds = self.bounds;
+        let free = bounds.connections.saturating_sub(all);
+        // Who lets one address have all places wants none kept.
+        let is_reserved = own >= FEW && bounds.per_address < bounds.connections;
+        let kept = match is_reserved {
+            true => bounds.connections / RESERVED,
+            false => 0,
+        };
+        free > kept
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the address that a client is counted by.
+fn counted(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => IpAddr::V4(address),
+        IpAddr::V6(address) => IpAddr::V6((u128::from(address) & (u128::MAX << 64)).into()),
+    }
+}
+
+impl Taken {
+    /// Closes a connection of the address that has the most, if that has more than whoever comes
+    /// would have: one that never brought a request, else the oldest that has none just now.
+    fn make_room(&mut self, own: usize) -> bool {
+        let most = self.by_address.iter().max_by_key(|(_, held)| held.len());
+        let Some((address, held)) = most.filter(|(_, held)| held.len() > own + 1) else {
+            return false;
+        };
+        let unused = |(_, occupant): &(&u64, &Occupant)| occupant.watch.is_unused();
+        let idle = |(_, occupant): &(&u64, &Occupant)| occupant.watch.is_idle();
+        let goes = held.iter().find(unused).or_else(|| held.iter().find(idle));
+        let Some((number, occupant)) = goes else {
+            return false;
+        };
+        occupant.close.cancel();
+        let (address, number) = (*address, *number);
+        self.leave(address, number);
+        true
+    }
+
+    fn leave(&mut self, address: IpAddr, number: u64) {
+        let Some(held) = self.by_address.get_mut(&address) else {
+            return;
+        };
+        // Who was closed for another's sake has left before.
+        if held.remove(&number).is_some() {
+            self.all -= 1;
+        }
+        if held.is_empty() {
+            self.by_address.remove(&address);
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.leave(self.address, self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn seats_are_bounded_in_all_and_by_address() {
+        // fault A2
+        let seats = Seats::new(Bounds {
+            connections: 3,
+            per_address: 1,
+        });
+        let (far, near) = (address("192.0.2.1"), address("127.0.0.1"));
+        let first = seats.take(far).unwrap();
+        assert!(seats.take(far).is_none());
+        assert!(seats.take(address("::ffff:192.0.2.1")).is_none());
+        let _near = seats.take(near).unwrap();
+        assert!(seats.take(near).is_none(), "loopback is held to it too");
+        let _beside = seats.take(address("127.0.0.2")).unwrap();
+        assert!(seats.take(address("127.0.0.3")).is_none());
+        drop(first);
+        assert!(seats.take(far).is_some());
+    }
+
+    // fault A2
+    #[test]
+    fn a_subscriber_of_ipv6_is_one_address() {
+        let seats = Seats::new(Bounds {
+            connections: 8,
+            per_address: 2,
+        });
+        let _held: Vec<_> = ["2001:db8::1", "2001:db8::ffff:1"]
+            .map(|text| seats.take(address(text)).unwrap())
+            .into();
+        assert!(seats.take(address("2001:db8:0:0:abcd::1")).is_none());
+        assert!(seats.take(address("2001:db8:0:1::1")).is_some());
+    }
+
+    // fault A2: two addresses that take all they can leave room for others, and each other.
+    #[test]
+    fn a_few_addresses_cannot_take_all_places() {
+        let seats = Seats::new(Bounds {
+            connections: 1024,
+            per_address: 512,
+        });
+        let fill = |text: &str| {
+            let address = address(text);
+            std::iter::from_fn(move || seats.take(address)).take(2_000)
+        };
+        let first: Vec<_> = fill.clone()("192.0.2.1").collect();
+        assert_eq!(first.len(), 512);
+        let second: Vec<_> = fill.clone()("192.0.2.2").collect();
+        let closed = first.iter().filter(|seat| seat.close.is_cancelled());
+        // The reserve is free, and both have the same.
+        let closed = closed.count();
+        assert_eq!((second.len(), first.len() - closed), (448, 448));
+        let third: Vec<_> = fill("192.0.2.3").take(FEW).collect();
+        assert_eq!(third.len(), FEW);
+        assert!(second.iter().all(|seat| !seat.close.is_cancelled()));
+    }
+
+    #[test]
+    fn who_has_a_request_is_not_closed() {
+        let seats = Seats::new(Bounds {
+            connections: 3,
+            per_address: 3,
+        });
+        let held: Vec<_> = (0..3)
+            .map(|_| seats.take(address("192.0.2.1")).unwrap())
+            .collect();
+        held[0].watch.begin_for_test();
+        held[1].watch.begin_for_test();
+        let late = seats.take(address("192.0.2.2")).unwrap();
+        let closed: Vec<_> = held.iter().map(|seat| seat.close.is_cancelled()).collect();
+        assert_eq!(closed, [false, false, true]);
+        assert!(seats.take(address("192.0.2.3")).is_none(), "all are busy");
+        drop(held);
+        drop(late);
+        assert_eq!(seats.lock().all, 0);
+        assert!(seats.lock().by_address.is_empty());
+    }
+}
