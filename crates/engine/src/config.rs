@@ -91,6 +91,8 @@ pub struct EngineLimits {
     pub listing_wait: Duration,
     /// How long a server may leave its full input pipe unread.
     pub write: Duration,
+    /// What answers may take together until their clients have read them.
+    pub answer_bytes: usize,
 }
 
 impl Default for EngineLimits {
@@ -103,6 +105,7 @@ impl Default for EngineLimits {
             definition_bytes: 64 << 10,
             listing_wait: Duration::from_secs(3),
             write: Duration::from_secs(5),
+            answer_bytes: 96 << 20,
         }
     }
 }

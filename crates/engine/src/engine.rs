@@ -24,6 +24,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::access::{Access, random};
+use crate::answers::AnswerBudget;
 use crate::audit::{Audit, AuditHealth, CallIds};
 use crate::catalog::{Catalog, ListedTool};
 use crate::clock::unix_ms;
@@ -151,6 +152,7 @@ impl Engine {
             }
         };
         let topics = Arc::new(TopicTable::default());
+        let answers = AnswerBudget::new(config.project.clone(), config.limits.answer_bytes);
         let around = Arc::new(Surroundings {
             driver: Arc::new(ProcessDriver::new(
                 sandbox.clone().hiding(hidden),
@@ -167,6 +169,7 @@ impl Engine {
             first_id: first_id(),
             changed: Arc::new(changed),
             topics: Arc::clone(&topics),
+            answers: answers.clone(),
             kill_at: kill_at_receiver,
         });
         let supervisor = Arc::new(Supervisor::new(
@@ -188,6 +191,7 @@ impl Engine {
             identity: Identity::gantry(),
             listing_wait: config.limits.listing_wait,
             topics,
+            answers,
             draining: draining.clone(),
         };
         let engine = Self {
@@ -560,6 +564,11 @@ impl Engine {
             all.iter()
                 .map(|handle| handle.status.borrow().state.as_str()),
         )
+    }
+
+    /// Returns what answers may take until their clients have read them.
+    pub fn answers(&self) -> &AnswerBudget {
+        &self.inner.router.answers
     }
 
     /// Tells whether the engine is stopping.

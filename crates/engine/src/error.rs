@@ -11,6 +11,7 @@ use gantry_model::spec::{SpecError, period};
 use gantry_sandbox::SandboxError;
 use gantry_store::StoreError;
 
+use crate::answers::AnswersFull;
 use crate::audit::AuditError;
 use crate::credentials::SignInError;
 use crate::request::HeldBytes;
@@ -187,6 +188,14 @@ pub enum CallError {
         /// The limit in bytes.
         limit: usize,
     },
+    /// The server answered, and its answer was not delivered: too much waits to be read already.
+    #[error("server `{server}` answered, and {full}")]
+    Undelivered {
+        /// The server.
+        server: ServerName,
+        /// Why there was no room.
+        full: AnswersFull,
+    },
     /// The client was asked something for the server and did not answer in time.
     #[error("server `{server}` asked the client something, and nobody answered within {}", period::show(*after))]
     Unanswered {
@@ -276,6 +285,7 @@ impl Diagnose for CallError {
             Self::Rpc { .. } => "server.error",
             Self::Protocol { .. } => "server.protocol",
             Self::ResponseTooLarge { .. } => "server.response_too_large",
+            Self::Undelivered { .. } => "call.undelivered",
             Self::Unanswered { .. } => "call.unanswered",
             Self::Declined { .. } => "call.declined",
             Self::TooManyHeld { .. } => "call.too_many_held",
@@ -303,6 +313,7 @@ impl Diagnose for CallError {
             | Self::TooMuchHeld { .. }
             | Self::TooManySubscriptions { .. }
             | Self::Cancelled
+            | Self::Undelivered { .. }
             | Self::KeyEnded { .. } => Fault::Client,
             Self::Output { .. }
             | Self::Down { .. }
@@ -363,6 +374,9 @@ impl Diagnose for CallError {
                 Some("end subscriptions that nobody needs, or listen to what lies above them".into())
             }
             Self::Audit(error) => error.hint(),
+            Self::Undelivered { .. } => Some(
+                "the call was made; read answers as they come, or ask for less at a time".into(),
+            ),
             Self::KeyEnded { .. } => Some("ask an administrator for a new key".into()),
             Self::Unanswered { .. }
             | Self::Declined { .. }

@@ -11,6 +11,7 @@
 #![warn(missing_docs)]
 
 mod access;
+mod answers;
 mod audit;
 mod catalog;
 mod clock;
@@ -33,6 +34,7 @@ mod transport;
 mod view;
 
 pub use access::{AgentChange, AgentView, FirstKeys, KeyView, NewAgent, NewKey};
+pub use answers::{AnswerBudget, AnswerPermit, AnswersFull, SHORT_ANSWER};
 pub use audit::{AuditError, AuditHealth, AuditPolicy, Bodies, Durability};
 pub use catalog::ListedTool;
 pub use config::{EngineConfig, EngineLimits, OnStartFailure, Startup, StopPolicy};

@@ -17,6 +17,7 @@ use gantry_model::jsonrpc::{self, Edit, Limits, Raw, RawBuf, WireError};
 use gantry_model::shape::{self, Calls, FormError, ModelCall, Shape};
 
 use crate::access::random;
+use crate::answers::AnswerPermit;
 use crate::engine::Engine;
 use crate::error::{CallError, CallFailure};
 use crate::request::{Announced, Lists, Reply, Request, Scope, Surface};
@@ -87,6 +88,8 @@ pub struct ModelAnswer {
     pub is_error: bool,
     /// The answer, in the shape of the call.
     pub answer: RawBuf,
+    /// What it takes of the budget for answers; to be kept as long as anything of it is.
+    pub permit: AnswerPermit,
 }
 
 /// What all calls of a message came to, in their order.
@@ -235,6 +238,7 @@ fn told(shape: Shape, call: &ModelCall, reply: &Reply) -> ModelAnswer {
     ModelAnswer {
         call: reply.call,
         is_error: reply.is_error,
+        permit: reply.permit.clone(),
         answer: shape::answer(shape, call, trusted(&reply.result)),
     }
 }
@@ -244,6 +248,7 @@ fn failed(shape: Shape, call: &ModelCall, failure: &CallFailure) -> ModelAnswer 
     ModelAnswer {
         call: failure.call,
         is_error: true,
+        permit: AnswerPermit::default(),
         answer: shape::answer(shape, call, shape::failure(&text).as_raw()),
     }
 }
@@ -303,6 +308,7 @@ fn advice(error: &CallError) -> Option<String> {
         | CallError::Rpc { .. }
         | CallError::Protocol { .. }
         | CallError::ResponseTooLarge { .. }
+        | CallError::Undelivered { .. }
         | CallError::Audit(_)
         | CallError::Stopping
         | CallError::Panicked => None,

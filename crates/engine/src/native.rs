@@ -221,6 +221,7 @@ fn render(answer: Result<NativeOutput, String>) -> Result<Answered, CallError> {
         result: Bytes::from(result.into_text()),
         upstream: None,
         is_error,
+        permit: Default::default(),
     })
 }
 

@@ -12,6 +12,7 @@ use gantry_model::mcp::{ClientCan, LogLevel, Method};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
+use crate::answers::AnswerPermit;
 pub use crate::audit::Surface;
 
 /// Which servers a request may reach.
@@ -178,4 +179,6 @@ pub struct Reply {
     pub upstream: Option<Era>,
     /// The tool says that it failed.
     pub is_error: bool,
+    /// What the result takes of the budget for answers; to be kept as long as anything of it is.
+    pub permit: AnswerPermit,
 }

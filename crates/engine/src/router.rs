@@ -23,6 +23,7 @@ use gantry_store::CallStatus;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::answers::{AnswerBudget, AnswerPermit};
 use crate::audit::{Audit, CallIds, Outcome, RowCode};
 use crate::catalog::{Catalog, ListKind};
 use crate::clock::unix_ms;
@@ -53,6 +54,8 @@ pub(crate) struct Router {
     pub(crate) identity: Identity,
     pub(crate) listing_wait: Duration,
     pub(crate) topics: Arc<TopicTable>,
+    /// What answers may take until they are read.
+    pub(crate) answers: AnswerBudget,
     /// The engine stops: nobody can answer a server's questions any more.
     pub(crate) draining: CancellationToken,
 }
@@ -96,6 +99,7 @@ impl Router {
                 result,
                 upstream: None,
                 is_error: false,
+                permit: AnswerPermit::default(),
             });
         }
         let target = match self.target(caller, &request, method) {
@@ -148,7 +152,7 @@ impl Router {
         ticket.made_with(&caller.validity);
         if let Some(recorded) = call.recorded {
             // Who asked for the id may be gone.
-            drop(recorded.send(()));
+            recorded.send(()).ok();
         }
         let counted = self.figures.begin(begun);
         let limit = Limit::of(begun, request.timeout);
@@ -177,6 +181,7 @@ impl Router {
                 call: Some(id),
                 upstream: answered.upstream,
                 is_error: answered.is_error,
+                permit: answered.permit,
                 result: answered.result,
             }),
             Err(error) => Err(CallFailure {
@@ -208,7 +213,8 @@ impl Router {
             }
             Place::Native(native) => native.call(caller, &request, target.arguments).await?,
         };
-        answered.settle(target).await
+        let answered = answered.settle(target).await?;
+        answered.charged(&self.answers, &caller.agent, target)
     }
 
     /// Returns a server's link, waiting for one that is on its way up.

@@ -65,6 +65,7 @@ pub async fn serve(
     );
     let acceptor = accept::Acceptor {
         service: http::service(state),
+        answers: engine.answers().clone(),
         bounds: options.bounds,
         patience: options.patience,
         stop: stop.clone(),

@@ -6,6 +6,7 @@
 
 pub(crate) mod auth;
 pub(crate) mod context;
+pub(crate) mod delivery;
 pub(crate) mod error;
 mod framing;
 mod hosts;

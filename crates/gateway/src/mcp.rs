@@ -135,6 +135,7 @@ impl Endpoint {
             held: held::Held::new(),
             seats: Arc::default(),
             tasks: TaskTracker::new(),
+            answers: gate.engine.answers().clone(),
         };
         let ending = sessions::follow_keys(Arc::downgrade(&sessions), gate.engine.key_changes());
         desk.tasks.spawn(ending);

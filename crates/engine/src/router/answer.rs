@@ -5,11 +5,13 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use gantry_model::era::{Era, shape};
+use gantry_model::id::AgentName;
 use gantry_model::jsonrpc::{ErrorBody, Raw};
 use gantry_model::mcp::Method;
 use gantry_model::secret::Redactor;
 
 use super::target::Target;
+use crate::answers::{AnswerBudget, AnswerPermit};
 use crate::error::CallError;
 use crate::guard;
 use crate::server::handle::ServerHandle;
@@ -22,6 +24,8 @@ pub(crate) struct Answered {
     pub(crate) result: Bytes,
     pub(crate) upstream: Option<Era>,
     pub(crate) is_error: bool,
+    /// What it takes of the budget for answers.
+    pub(crate) permit: AnswerPermit,
 }
 
 impl Answered {
@@ -32,8 +36,8 @@ impl Answered {
         method: Option<Method>,
         era: Option<Era>,
     ) -> Result<Self, CallError> {
-        let result = match answer {
-            Answer::Result(result) => result,
+        let (result, permit) = match answer {
+            Answer::Result(result) => result.into_parts(),
             Answer::Error(error) => {
                 let method = method.filter(|_| era == Some(Era::Stateless));
                 return Err(rpc_error(server, method, &error));
@@ -66,6 +70,7 @@ impl Answered {
             result,
             upstream: era,
             is_error,
+            permit,
         })
     }
 
@@ -85,6 +90,23 @@ impl Answered {
             if let Cow::Owned(clean) = redactor.redact_json(text) {
                 self.result = Bytes::from(clean);
             }
+        }
+        Ok(self)
+    }
+
+    /// Finds room for a result that has none yet: a native tool's.
+    pub(super) fn charged(
+        mut self,
+        budget: &AnswerBudget,
+        agent: &AgentName,
+        target: &Target<'_>,
+    ) -> Result<Self, CallError> {
+        if self.permit.is_empty() {
+            let taken = budget.take(Some(agent), self.result.len());
+            self.permit = taken.map_err(|full| CallError::Undelivered {
+                server: target.server_name(),
+                full,
+            })?;
         }
         Ok(self)
     }
@@ -157,6 +179,7 @@ pub(super) fn hide(mut error: CallError, redactor: &Redactor) -> CallError {
         | CallError::KeyEnded { .. }
         | CallError::NotReading { .. }
         | CallError::ResponseTooLarge { .. }
+        | CallError::Undelivered { .. }
         | CallError::Audit(_)
         | CallError::Stopping
         | CallError::Panicked => {}
@@ -191,6 +214,7 @@ pub(super) fn failed(handle: &ServerHandle, failure: Failure) -> CallError {
         Failure::Displaced => handle.busy(),
         Failure::Protocol(detail) => CallError::Protocol { server, detail },
         Failure::TooLarge(limit) => CallError::ResponseTooLarge { server, limit },
+        Failure::Undelivered(full) => CallError::Undelivered { server, full },
         Failure::Exited(how) => CallError::Exited { server, how },
         Failure::NotReading => CallError::NotReading { server },
         Failure::Remote(error) => CallError::Remote { server, error },

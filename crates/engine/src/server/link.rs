@@ -30,6 +30,7 @@ use self::silence::{Admitted, Silence};
 use super::logs::{LogStream, Logs};
 use super::pending::{Answer, Caller, Entered, Failure, Finished, Outgoing, Pending, QueueView};
 use super::topics::Topics;
+use crate::answers::AnswerBudget;
 use crate::transport::http::Head;
 use crate::transport::stdio::{Company, SendError, Unheard, Verdict};
 
@@ -202,6 +203,11 @@ impl Link {
     /// Has those hear of changed resources who want to.
     pub(crate) fn tells(&self, topics: &Arc<Topics>) {
         self.topics.get_or_init(|| Arc::clone(topics));
+    }
+
+    /// Has answers to agents take their room of a budget.
+    pub(crate) fn charge(&self, answers: &AnswerBudget) {
+        self.pending.charge(answers);
     }
 
     /// Waits until the server has taken note of a request to be told of changes.

@@ -421,6 +421,7 @@ pub(crate) fn describe(failure: &Failure) -> String {
     match failure {
         Failure::Protocol(detail) => format!("what it sent is no answer: {detail}"),
         Failure::TooLarge(limit) => format!("its answer is over {} MiB", limit >> 20),
+        Failure::Undelivered(full) => full.to_string(),
         Failure::Exited(how) => how.clone(),
         Failure::NotReading => "it does not read its input".to_owned(),
         Failure::Displaced => "too many calls wait for it".to_owned(),

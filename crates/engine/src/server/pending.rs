@@ -8,7 +8,8 @@ mod owed;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::ops::Deref;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,17 +21,48 @@ use tokio::time::Instant;
 use self::owed::Owed;
 use super::fair::FairQueue;
 use super::link::Voice;
+use crate::answers::{AnswerBudget, AnswerPermit, AnswersFull};
 use crate::transport::http::{Head, HttpError};
 
 /// How a call on a link ended.
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// The server's `result`, raw.
-    Result(Bytes),
+    Result(ResultBody),
     /// The server's `error`, raw.
     Error(Bytes),
     /// There will be no answer of the server's.
     Failed(Failure),
+}
+
+/// A raw result, and what it takes of the budget for answers.
+#[derive(Debug)]
+pub(crate) struct ResultBody {
+    raw: Bytes,
+    permit: AnswerPermit,
+}
+
+impl ResultBody {
+    pub(crate) fn into_parts(self) -> (Bytes, AnswerPermit) {
+        (self.raw, self.permit)
+    }
+}
+
+impl From<Bytes> for ResultBody {
+    fn from(raw: Bytes) -> Self {
+        Self {
+            raw,
+            permit: AnswerPermit::default(),
+        }
+    }
+}
+
+impl Deref for ResultBody {
+    type Target = Bytes;
+
+    fn deref(&self) -> &Bytes {
+        &self.raw
+    }
 }
 
 /// Why a call got no answer of the server's.
@@ -40,6 +72,8 @@ pub(crate) enum Failure {
     Protocol(String),
     /// The answer was over the limit.
     TooLarge(usize),
+    /// The server answered, and there was no room to keep it for the client.
+    Undelivered(AnswersFull),
     /// The server ended, or its link was cut; with how.
     Exited(String),
     /// The server does not read what it is sent.
@@ -96,6 +130,8 @@ pub struct QueueView {
 
 pub(crate) struct Pending {
     state: Mutex<State>,
+    /// What answers to agents are taken from.
+    answers: OnceLock<AnswerBudget>,
     lanes: u32,
 }
 
@@ -202,12 +238,36 @@ impl Pending {
                 owed: Owed::default(),
                 ended: None,
             }),
+            answers: OnceLock::new(),
             lanes,
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has answers to agents take their room of a budget.
+    pub(crate) fn charge(&self, answers: &AnswerBudget) {
+        self.answers.get_or_init(|| answers.clone());
+    }
+
+    /// Returns an answer with its room, else the failure to find it some. Taken here and not by who
+    /// waits for it, since a server may answer faster than those get their turn.
+    fn charged(&self, entry: &Entry, answer: Answer) -> Answer {
+        let Answer::Result(mut body) = answer else {
+            return answer;
+        };
+        // A request of our own, or one that nobody waits for, keeps nothing.
+        if let (Some(answers), Some((agent, _)), Some(_)) =
+            (self.answers.get(), &entry.party, &entry.answer)
+        {
+            match answers.take(Some(agent), body.raw.len()) {
+                Ok(permit) => body.permit = permit,
+                Err(full) => return Answer::Failed(Failure::Undelivered(full)),
+            }
+        }
+        Answer::Result(body)
     }
 
     /// Enters a call of an agent's, which needs a lane.
@@ -288,6 +348,7 @@ impl Pending {
         };
         let next = state.release(&entry);
         drop(state);
+        let answer = self.charged(&entry, answer);
         let waited = entry
             .answer
             .is_some_and(|waiting| waiting.send(answer).is_ok());

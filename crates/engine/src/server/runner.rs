@@ -33,6 +33,7 @@ use super::logs::Logs;
 use super::pending::Failure;
 use super::status::ServerStatus;
 use super::topics::TopicTable;
+use crate::answers::AnswerBudget;
 use crate::catalog::ServerCatalog;
 use crate::clock::{Stopwatch, jitter, unix_ms};
 use crate::config::EngineLimits;
@@ -65,6 +66,8 @@ pub(crate) struct Surroundings {
     pub(crate) changed: Arc<dyn Fn() + Send + Sync>,
     /// What clients want to hear of.
     pub(crate) topics: Arc<TopicTable>,
+    /// What answers may take until they are read.
+    pub(crate) answers: AnswerBudget,
     /// When what is being stopped is killed at the latest; set when the engine drains.
     pub(crate) kill_at: watch::Receiver<Option<Instant>>,
 }

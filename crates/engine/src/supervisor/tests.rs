@@ -52,6 +52,7 @@ async fn supervisor(folder: &Path, armed: &Arc<AtomicBool>) -> Supervisor {
             }
         }),
         topics: Arc::default(),
+        answers: crate::answers::AnswerBudget::new(ProjectName::local(), 1 << 20),
         kill_at,
     };
     let catalog = Arc::new(Catalog::new(Expose::default(), OnCollision::default()));

@@ -311,7 +311,11 @@ async fn run(
     let reply = engine
         .request_announced(&wanted.caller, request, announced)
         .await?;
-    Ok(document(StatusCode::OK, answer(&reply)))
+    let mut response = document(StatusCode::OK, answer(&reply));
+    if !reply.permit.is_empty() {
+        response.extensions_mut().insert(reply.permit);
+    }
+    Ok(response)
 }
 
 /// Writes `{"call":…,"is_error":…,"result":…}` around the raw result.
@@ -358,6 +362,7 @@ mod tests {
             result,
             upstream: None,
             is_error: false,
+            permit: Default::default(),
         };
         assert_eq!(answer(&reply), br#"{"is_error":false,"result":{"x":1.0}}"#);
     }

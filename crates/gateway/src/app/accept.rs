@@ -9,6 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use gantry_engine::AnswerBudget;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -48,6 +49,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// What an accept loop needs.
 pub(super) struct Acceptor {
     pub(super) service: Service,
+    /// What answers may take until they are read.
+    pub(super) answers: AnswerBudget,
     pub(super) bounds: Bounds,
     pub(super) patience: Patience,
     /// Ends accepting and lets requests in flight finish.
@@ -98,7 +101,8 @@ fn serve(stream: TcpStream, from: SocketAddr, seats: &Seats, acceptor: &Acceptor
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
-    let (service, patience) = (acceptor.service.clone(), acceptor.patience);
+    let service = (acceptor.service.clone(), acceptor.answers.clone());
+    let patience = acceptor.patience;
     let (stop, abort) = (acceptor.stop.clone(), acceptor.abort.clone());
     acceptor.tasks.spawn(async move {
         tokio::select! {

@@ -17,6 +17,7 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
+use gantry_engine::AnswerBudget;
 use gantry_model::caller::Ended;
 use http::{Request, Response};
 use http_body::Frame;
@@ -30,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::again::Again;
 use crate::http::auth::Admission;
-use crate::http::{Answering, Service};
+use crate::http::{Answering, Service, delivery};
 
 /// How long a client may take.
 #[derive(Debug, Clone, Copy)]
@@ -56,8 +57,9 @@ impl Default for Patience {
 /// The most headers of a request.
 const HEADERS: usize = 64;
 
-/// The most bytes of a request's head.
-const HEAD_BYTES: usize = 64 << 10;
+/// The most bytes of a request's head, and of what is read or written at a time: a connection keeps
+/// buffers of this size for as long as it is open.
+const BUFFER_BYTES: usize = 16 << 10;
 
 /// What a request has left when its key ends: time to say so, or to answer who revoked its own key.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -65,7 +67,7 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Serves a connection until either side ends it; `stop` lets the request in flight finish.
 pub(super) async fn run(
     (stream, from): (TcpStream, SocketAddr),
-    service: Service,
+    (service, answers): (Service, AnswerBudget),
     patience: Patience,
     watch: &Arc<Watch>,
     stop: &CancellationToken,
@@ -77,6 +79,7 @@ pub(super) async fn run(
     let admission = Admission::default();
     let counted = Counted {
         service,
+        answers,
         from,
         watch: Arc::clone(watch),
         admission: admission.clone(),
@@ -85,7 +88,8 @@ pub(super) async fn run(
     builder
         .keep_alive(true)
         .max_headers(HEADERS)
-        .max_header_size(HEAD_BYTES)
+        .max_header_size(BUFFER_BYTES)
+        .max_buf_size(BUFFER_BYTES)
         .half_close(false);
     let mut connection = pin!(builder.serve_connection(io, counted));
     let mut stopped = pin!(stop.cancelled().fuse());
@@ -295,6 +299,7 @@ impl Deadline {
 /// The service as hyper calls it, noting when a request begins and when its answer has ended.
 struct Counted {
     service: Service,
+    answers: AnswerBudget,
     from: SocketAddr,
     watch: Arc<Watch>,
     admission: Admission,
@@ -312,10 +317,11 @@ impl hyper::service::Service<Request<Incoming>> for Counted {
         request.extensions_mut().insert(self.admission.clone());
         self.watch.enter(BUSY);
         self.watch.served.fetch_add(1, Ordering::Relaxed);
-        let watch = Arc::clone(&self.watch);
         Answered {
             answering: (self.service)(request),
-            watch,
+            watch: Arc::clone(&self.watch),
+            answers: self.answers.clone(),
+            admission: self.admission.clone(),
         }
     }
 }
@@ -324,6 +330,8 @@ impl hyper::service::Service<Request<Incoming>> for Counted {
 struct Answered {
     answering: Answering,
     watch: Arc<Watch>,
+    answers: AnswerBudget,
+    admission: Admission,
 }
 
 impl Future for Answered {
@@ -333,6 +341,7 @@ impl Future for Answered {
         let answered = self.answering.as_mut().poll(context);
         let watch = &self.watch;
         answered.map(|response| {
+            let response = delivery::counted(&self.answers, &self.admission, response);
             Ok(response.map(|body| Answer {
                 body,
                 watch: Arc::clone(watch),

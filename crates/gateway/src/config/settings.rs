@@ -40,12 +40,14 @@ pub struct Settings {
     pub kill_after: Option<Duration>,
     /// How many connections one address may hold.
     pub connections_per_address: Option<usize>,
+    /// What answers may take together until their clients have read them.
+    pub answer_memory: Option<usize>,
     /// Where each key stands, as `file:line`, and what is written there.
     pub origins: BTreeMap<&'static str, (String, String)>,
 }
 
 /// The keys of `[gateway]`.
-pub const KEYS: [&str; 11] = [
+pub const KEYS: [&str; 12] = [
     "listen",
     "insecure_bind",
     "hosts",
@@ -57,6 +59,7 @@ pub const KEYS: [&str; 11] = [
     "drain",
     "kill_after",
     "connections_per_address",
+    "answer_memory",
 ];
 
 /// Reads `[gateway]`; everything that is wrong is told at once.
@@ -129,6 +132,9 @@ fn settle(gateway: &mut Fields<'_, '_>) -> Settings {
         connections_per_address: gateway
             .whole("connections_per_address", 1..=CONNECTIONS as u64)
             .and_then(|count| usize::try_from(count).ok()),
+        answer_memory: gateway
+            .bytes("answer_memory", "4M and more")
+            .and_then(|bytes| usize::try_from(bytes).ok()),
         origins: BTreeMap::new(),
     }
 }

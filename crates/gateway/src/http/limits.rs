@@ -24,7 +24,9 @@ use super::media::json_only;
 /// The largest body that is read.
 pub(crate) const BODY_BYTES: usize = 4 << 20;
 /// Bodies up to this length need no room of the budget.
-const SMALL: usize = 64 << 10;
+const SMALL: usize = 4 << 10;
+/// How many times the room that it has a body of unknown length gets when it is longer.
+const GROWTH: usize = 8;
 /// What all longer bodies may take together, in KiB.
 const BUDGET_KIB: usize = 128 << 10;
 /// When to come again if the budget is spent.
@@ -159,12 +161,13 @@ pub(crate) async fn read_body(
         let expected = declared.map_or(first.len() * 2, |length| length as usize);
         let mut whole = BytesMut::with_capacity(expected.min(BODY_BYTES));
         whole.extend_from_slice(&first);
-        let mut is_covered = declared.is_some();
+        let mut covered = declared.map_or(SMALL, |_| BODY_BYTES);
         while whole.len() <= BODY_BYTES {
-            if !is_covered && whole.len() > SMALL {
-                // It may become as long as any.
-                room = Room::take(&BUDGET, agent, BODY_BYTES)?;
-                is_covered = true;
+            while whole.len() > covered {
+                // It may become as long as any, and most do not.
+                covered = (covered * GROWTH).min(BODY_BYTES);
+                room = Room::default();
+                room = Room::take(&BUDGET, agent, covered)?;
             }
             match next(&mut body).await? {
                 Some(more) => whole.extend_from_slice(&more),

@@ -7,10 +7,10 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use gantry_engine::Reply;
+use gantry_engine::{AnswerPermit, Reply, SHORT_ANSWER};
 use gantry_model::era::{Era, shape};
 use gantry_model::jsonrpc::{self, Edit, Payload, Raw, RawBuf, RequestId};
 use gantry_model::mcp::Method;
@@ -31,6 +31,8 @@ pub(super) struct Answer {
     status: StatusCode,
     text: Text,
     problem: Option<Problem>,
+    /// What it takes of the budget for answers; none of a list that is in memory anyway.
+    permit: Option<AnswerPermit>,
 }
 
 #[derive(Debug)]
@@ -49,6 +51,7 @@ impl Answer {
             status: StatusCode::ACCEPTED,
             text: Text::Nothing,
             problem: None,
+            permit: None,
         }
     }
 
@@ -60,11 +63,24 @@ impl Answer {
             status: StatusCode::OK,
             text: Text::Whole(out),
             problem: None,
+            permit: None,
         }
     }
 
     /// Answers with what the engine replied, in the shape of the client's era.
     pub(super) fn reply(
+        id: RequestId<'_>,
+        (method, era): (&str, Era),
+        reply: Reply,
+        server_info: Raw<'_>,
+    ) -> Self {
+        let permit = reply.permit.clone();
+        let mut answer = Self::shaped(id, (method, era), reply, server_info);
+        answer.permit = Some(permit);
+        answer
+    }
+
+    fn shaped(
         id: RequestId<'_>,
         (method, era): (&str, Era),
         reply: Reply,
@@ -122,6 +138,7 @@ impl Answer {
             status: problem.mcp_status(),
             text: Text::Whole(out),
             problem: Some(problem),
+            permit: None,
         }
     }
 
@@ -147,6 +164,7 @@ impl Answer {
                 status: StatusCode::OK,
                 text: Text::Around(head, rest),
                 problem: None,
+                permit: None,
             };
         }
         head.extend_from_slice(&rest);
@@ -155,7 +173,13 @@ impl Answer {
             status: StatusCode::OK,
             text: Text::Whole(head),
             problem: None,
+            permit: None,
         }
+    }
+
+    /// Returns what it takes of the budget for answers, if that is known.
+    pub(super) fn permit(&self) -> Option<AnswerPermit> {
+        self.permit.clone()
     }
 
     /// Returns the message, if there is one.
@@ -223,6 +247,12 @@ impl IntoResponse for Answer {
         }
         if let Some(problem) = &self.problem {
             problem.dress(&mut response);
+        }
+        // Looked at only if it is long.
+        if let Some(permit) = self.permit
+            && response.body().size_hint().lower() > SHORT_ANSWER as u64
+        {
+            response.extensions_mut().insert(permit);
         }
         response
     }

@@ -6,6 +6,7 @@
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
+use gantry_engine::AnswerPermit;
 use gantry_model::era::{Era, ProtocolVersion};
 use gantry_model::jsonrpc::{self, Limits, Message, Raw, WireError};
 use http::header::CONTENT_TYPE;
@@ -39,8 +40,10 @@ impl Endpoint {
                 .with_rpc(jsonrpc::INVALID_REQUEST, message));
         }
         let mut answers = Vec::from(b"[");
+        let mut permit = AnswerPermit::default();
         for item in batch.items() {
             let answer = self.member(visit, session.as_deref(), item).await;
+            permit.join(answer.permit().unwrap_or_default());
             if let Some(message) = answer.into_message() {
                 if answers.len() > 1 {
                     answers.push(b',');
@@ -55,6 +58,9 @@ impl Endpoint {
         let mut response = Response::new(Body::from(answers));
         let kind = HeaderValue::from_static("application/json");
         response.headers_mut().insert(CONTENT_TYPE, kind);
+        if !permit.is_empty() {
+            response.extensions_mut().insert(permit);
+        }
         Ok(response)
     }
 

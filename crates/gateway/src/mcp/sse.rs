@@ -17,7 +17,7 @@ use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use gantry_engine::Scope;
+use gantry_engine::{AnswerPermit, Scope};
 use gantry_model::caller::Ended;
 use gantry_model::id::KeyId;
 use gantry_model::jsonrpc::{self, Limits, Message, OwnedRequestId, WireError};
@@ -88,6 +88,8 @@ impl Line {
     async fn pour(&self, answer: Response) -> bool {
         let kind = answer.headers().get(CONTENT_TYPE);
         let is_stream = kind.is_some_and(|kind| kind == "text/event-stream");
+        let permit = answer.extensions().get::<AnswerPermit>();
+        let permit = permit.cloned().unwrap_or_default();
         let body = answer.into_body();
         if body.is_end_stream() {
             return true;
@@ -97,7 +99,9 @@ impl Line {
                 return false;
             };
             if !whole.is_empty() {
-                self.say(event(&whole)).await;
+                let event = permit.tie(event(&whole));
+                drop(whole);
+                self.say(event).await;
             }
             return true;
         }

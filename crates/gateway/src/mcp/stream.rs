@@ -14,12 +14,12 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use gantry_engine::{Ask, AskAnswer, Client, Word};
+use gantry_engine::{AnswerBudget, Ask, AskAnswer, Client, Word};
 use gantry_model::era::Era;
 use gantry_model::era::meta::{Identity, PROGRESS_TOKEN};
 use gantry_model::jsonrpc::{Raw, RequestId};
 use http::header::CONTENT_TYPE;
-use http::{HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue, StatusCode};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::task::TaskTracker;
@@ -60,6 +60,8 @@ pub(super) struct Desk {
     pub(super) seats: Arc<Seats>,
     /// Who moves what is said to the clients.
     pub(super) tasks: TaskTracker,
+    /// What may wait to be read.
+    pub(super) answers: AnswerBudget,
 }
 
 impl Endpoint {
@@ -159,8 +161,13 @@ impl Desk {
 
 /// Answers with what was told of a call that has ended, and its answer.
 fn at_once(mut told: Vec<Bytes>, answer: Answer) -> Response {
+    let permit = answer.permit();
     told.extend(answer.into_message().map(|message| event(&message)));
-    event_stream(Body::from(told.concat()))
+    let mut response = event_stream(Body::from(told.concat()));
+    if let Some(permit) = permit {
+        response.extensions_mut().insert(permit);
+    }
+    response
 }
 
 /// Lets a call end because too much waits for clients already.
@@ -180,6 +187,7 @@ async fn pump(
     let mut alive = interval(KEEP_ALIVE);
     alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
     alive.reset();
+    let call = Arc::clone(&under_way.call);
     let mut asked: Vec<Entered> = Vec::new();
     let mut asked_in: Option<Arc<Session>> = None;
     let answer = loop {
@@ -190,7 +198,7 @@ async fn pump(
             Some(word) = next(&mut first, &mut under_way.words) => word,
             outcome = &mut under_way.work => {
                 while let Some(word) = first.take().or_else(|| under_way.words.try_recv().ok()) {
-                    tell(&tx, &turn, word);
+                    desk.tell((&tx, &call), &turn, word);
                 }
                 // Given back before the answer: a client that has it may begin the next call.
                 (under_way.room, under_way.seat) = (Room::default(), None);
@@ -240,14 +248,16 @@ async fn pump(
                     }
                 }
             }
-            word @ (Word::Progress(_) | Word::Log(_)) => tell(&tx, &turn, word),
+            word @ (Word::Progress(_) | Word::Log(_)) => {
+                desk.tell((&tx, &call), &turn, word);
+            }
         }
     };
     for event in asked.iter_mut().flat_map(Entered::withdraw) {
         drop(tx.try_send(event));
     }
-    if let Some(message) = answer.into_message()
-        && !deliver(&tx, event(&message)).await
+    if let Some(event) = desk.last(&call, &turn, answer)
+        && !deliver(&tx, event).await
     {
         tracing::debug!("a client did not read its answer and is cut off");
     }
@@ -268,10 +278,35 @@ async fn next(first: &mut Option<Word>, words: &mut mpsc::Receiver<Word>) -> Opt
     }
 }
 
-/// Tells what needs no answer; a client that does not keep up misses it.
-fn tell(tx: &mpsc::Sender<Bytes>, turn: &Turn, word: Word) {
-    if let Some(event) = said(turn, word) {
-        drop(tx.try_send(event));
+impl Desk {
+    /// Tells what needs no answer; a client that does not keep up misses it, and so does one whose
+    /// agent's clients leave too much unread.
+    fn tell(&self, (tx, call): (&mpsc::Sender<Bytes>, &Called), turn: &Turn, word: Word) {
+        if let Some(event) = said(turn, word)
+            && let Ok(permit) = self.answers.take_all(Some(&call.agent), event.len())
+        {
+            drop(tx.try_send(permit.tie(event)));
+        }
+    }
+
+    /// Returns the event of the answer, counted until it is read; one for which there is no room is an
+    /// error instead. The answer to a call has its room already.
+    fn last(&self, call: &Called, turn: &Turn, answer: Answer) -> Option<Bytes> {
+        let known = answer.permit();
+        let last = event(&answer.into_message()?);
+        let permit = match known {
+            Some(permit) => Ok(permit),
+            None => self.answers.take(Some(&call.agent), last.len()),
+        };
+        match permit {
+            Ok(permit) => Some(permit.tie(last)),
+            Err(full) => {
+                let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "http.answers_full")
+                    .with_detail(full.to_string());
+                let answer = Answer::problem(Some(turn.id.as_id()), problem);
+                answer.into_message().map(|message| event(&message))
+            }
+        }
     }
 }
 

@@ -15,6 +15,7 @@ mod repeated;
 mod schemas;
 mod slow;
 mod smuggled;
+mod unread;
 
 use std::thread;
 use std::time::Duration;

@@ -134,7 +134,7 @@ impl Link {
                         return self.count_late();
                     };
                     let answer = match response.outcome {
-                        Outcome::Result(raw) => Answer::Result(slice(line, raw)),
+                        Outcome::Result(raw) => Answer::Result(slice(line, raw).into()),
                         Outcome::Error(raw) => Answer::Error(slice(line, raw)),
                     };
                     self.doubt.answered(id);

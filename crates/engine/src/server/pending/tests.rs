@@ -16,7 +16,7 @@ fn call(id: u64) -> Outgoing {
 }
 
 fn result() -> Answer {
-    Answer::Result(Bytes::new())
+    Answer::Result(Bytes::new().into())
 }
 
 #[tokio::test]

@@ -104,6 +104,7 @@ impl ServerRunner {
             self.around.first_id,
             self.around.tracker.clone(),
         ));
+        link.charge(&self.around.answers);
         let (replies, tracker) = (Arc::clone(&link), self.around.tracker.clone());
         let why = Arc::new(OnceLock::new());
         let told = Arc::clone(&why);

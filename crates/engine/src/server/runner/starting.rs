@@ -166,6 +166,7 @@ impl ServerRunner {
                     Failure::Remote(error) => error.retry_after(),
                     Failure::Protocol(_)
                     | Failure::TooLarge(_)
+                    | Failure::Undelivered(_)
                     | Failure::Exited(_)
                     | Failure::NotReading
                     | Failure::Displaced => None,
@@ -177,6 +178,7 @@ impl ServerRunner {
                     Failure::Remote(_)
                     | Failure::Protocol(_)
                     | Failure::TooLarge(_)
+                    | Failure::Undelivered(_)
                     | Failure::Exited(_)
                     | Failure::NotReading
                     | Failure::Displaced => Next::Crashed(Ended {
@@ -214,6 +216,7 @@ impl ServerRunner {
             self.around.first_id,
             self.around.tracker.clone(),
         ));
+        link.charge(&self.around.answers);
         let write_deadline = self.around.limits.write;
         let writer = Arc::clone(&link);
         self.around

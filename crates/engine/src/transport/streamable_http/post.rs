@@ -48,6 +48,7 @@ impl<R: Replies> Session<R> {
             Failure::Remote(error) => Some(error.clone()),
             Failure::Protocol(_)
             | Failure::TooLarge(_)
+            | Failure::Undelivered(_)
             | Failure::Exited(_)
             | Failure::NotReading
             | Failure::Displaced => None,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::Response;
-use gantry_engine::{Announced, CallOptions, ModelAnswer, ModelAnswers, Scope, Surface};
+use gantry_engine::{Announced, AnswerPermit, CallOptions, ModelAnswer, ModelAnswers, Scope, Surface};
 use gantry_model::shape::{Calls, FormError, Shape};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Deserialize;
@@ -103,6 +103,13 @@ fn answered(answers: &ModelAnswers) -> Response {
     let ids: Vec<_> = ids.map(|id| id.to_string()).collect();
     if let Ok(ids) = HeaderValue::try_from(ids.join(", ")) {
         response.headers_mut().insert(CALLS, ids);
+    }
+    let mut permit = AnswerPermit::default();
+    for answer in &answers.answers {
+        permit.join(answer.permit.clone());
+    }
+    if !permit.is_empty() {
+        response.extensions_mut().insert(permit);
     }
     response
 }

@@ -140,6 +140,8 @@ impl Flags {
             CollisionFlag::LastWins => OnCollision::LastWins,
         });
         config.on_collision = on_collision.or(settings.on_collision).unwrap_or_default();
+        let answers = settings.answer_memory;
+        config.limits.answer_bytes = answers.unwrap_or(config.limits.answer_bytes);
         let drain = self.drain.or(settings.drain);
         config.stop.drain = drain.unwrap_or(config.stop.drain);
         let kill_after = self.kill_after.or(settings.kill_after);
@@ -171,6 +173,7 @@ impl Flags {
                 kill_after.as_str(),
             ),
             ("connections_per_address", None, "5120"),
+            ("answer_memory", None, "96M"),
         ];
         let rows =
             flags.into_iter().map(

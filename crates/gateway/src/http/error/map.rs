@@ -17,6 +17,7 @@
 //! | timeout, nobody answered what the server asked | 504 | 200 | -31504 |
 //! | the client declined what the server asked | 422 | 200 | -31422 |
 //! | too many calls wait for their client, too many subscriptions | 429 | 429 | -31429 |
+//! | the answer was not delivered: too much is unread | 429, Retry-After | 200 | -31429 |
 //! | cancelled | 499 | no answer | -31499 |
 //! | the key was revoked or has expired | 401 | 401 | -31401 |
 //! | the server's own error | 404 (-32601, -32002), 400 (-32602), 502 | 200 | as the server said |
@@ -95,6 +96,7 @@ impl From<CallFailure> for Problem {
                 ..
             } => problem.with_retry_after(retry_after),
             CallError::Stopping => problem.with_retry_after(COME_AGAIN),
+            CallError::Undelivered { .. } => problem.with_retry_after(Duration::from_secs(1)),
             CallError::KeyEnded { .. } => problem.with_challenge(CHALLENGE_WRONG),
             CallError::UnknownServer { .. }
             | CallError::Unbound { .. }
@@ -124,6 +126,7 @@ fn place(error: &CallError) -> (StatusCode, Carrier) {
         | CallError::UnknownMethod { .. } => (StatusCode::NOT_FOUND, Carrier::Answer),
         CallError::UnknownServer { .. } => (StatusCode::NOT_FOUND, Carrier::Status),
         CallError::Unbound { .. } => (StatusCode::FORBIDDEN, Carrier::Status),
+        CallError::Undelivered { .. } => (StatusCode::TOO_MANY_REQUESTS, Carrier::Answer),
         CallError::KeyEnded { .. } => (StatusCode::UNAUTHORIZED, Carrier::Status),
         CallError::Arguments { .. } => (StatusCode::UNPROCESSABLE_ENTITY, Carrier::ToolResult),
         CallError::BadParams { .. } => (StatusCode::BAD_REQUEST, Carrier::Answer),

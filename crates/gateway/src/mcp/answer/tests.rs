@@ -14,6 +14,7 @@ fn reply(result: &str, upstream: Option<Era>) -> Reply {
         result,
         upstream,
         is_error: false,
+        permit: Default::default(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use gantry_engine::{AskedFor, Reply, Scope};
 use gantry_model::era::ProtocolVersion;
-use gantry_model::id::KeyId;
+use gantry_model::id::{KeyId, ProjectName};
 use gantry_model::mcp::{ClientCan, Method};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -34,6 +34,7 @@ fn desk(words: mpsc::Receiver<Word>, work: Work) -> (Arc<Desk>, UnderWay, Turn) 
         held: Held::new(),
         seats: Arc::default(),
         tasks: TaskTracker::new(),
+        answers: gantry_engine::AnswerBudget::new(ProjectName::local(), 96 << 20),
     };
     let id = RequestId::Number("1").to_owned();
     let under_way = UnderWay {
@@ -58,6 +59,7 @@ fn done() -> Outcome {
         result: Bytes::from_static(b"{}"),
         upstream: None,
         is_error: false,
+        permit: Default::default(),
     })
 }
 

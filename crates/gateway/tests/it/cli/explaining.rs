@@ -68,6 +68,7 @@ fn config_explain() {
         drain  "5s"  own.toml:2
         kill_after  30s  default
         connections_per_address  5120  default
+        answer_memory  96M  default
 
         a
         KEY  VALUE  FROM

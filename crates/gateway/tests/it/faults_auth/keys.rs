@@ -244,7 +244,7 @@ fn whatever_is_not_a_valid_key_is_denied_in_the_same_words() {
         ("upper case", key.to_uppercase()),
         ("of the other kind", key.replace("agent", "admin")),
         ("prefix", "gantry_agent_".to_owned()),
-        ("huge", "k".repeat(60_000)),
+        ("huge", "k".repeat(12_000)),
         ("its digest", "a".repeat(64)),
     ];
     for (what, key) in wrong {

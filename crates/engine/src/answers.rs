@@ -1,0 +1,239 @@
+//! The memory that answers take from the moment a server has given them until their clients have
+//! read them.
+//!
+//! One budget for all, shared between agents without a fixed part for each: an agent may hold as much
+//! as it leaves free for all others. One agent alone comes to half of it, two to a third each, and
+//! whoever comes next always finds room. Long answers leave some of that to shorter ones, and short
+//! ones need none. Nothing here waits: what does not fit is not kept. Entry point:
+//! [`AnswerBudget::take`].
+
+use std::collections::HashMap;
+use std::fmt::{self, Display, Formatter};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use gantry_model::id::{AgentName, ProjectName};
+
+/// Answers up to this length need no room.
+pub const SHORT_ANSWER: usize = 16 << 10;
+/// Answers longer than this leave an eighth of what is free to shorter ones.
+const LONG_ANSWER: usize = 256 << 10;
+
+/// What answers may take together. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct AnswerBudget(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    project: ProjectName,
+    bytes: usize,
+    held: Mutex<Held>,
+}
+
+/// Who holds an answer; who came without a key is one holder too.
+type Holder = Option<(ProjectName, AgentName)>;
+
+#[derive(Debug, Default)]
+struct Held {
+    bytes: usize,
+    holders: HashMap<Holder, usize>,
+}
+
+/// There is no room for an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AnswersFull {
+    /// How long it is.
+    pub bytes: usize,
+    /// What answers of the same agent take already.
+    pub held: usize,
+}
+
+impl Display for AnswersFull {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        let (bytes, held) = (self.bytes >> 10, self.held >> 10);
+        write!(
+            formatter,
+            "{bytes} KiB were not delivered: unread answers of this agent take {held} KiB already"
+        )
+    }
+}
+
+/// What answers take of the budget, given back with the last clone.
+#[derive(Debug, Clone, Default)]
+pub struct AnswerPermit(Vec<Arc<Taken>>);
+
+#[derive(Debug)]
+struct Taken {
+    budget: AnswerBudget,
+    holder: Holder,
+    bytes: usize,
+}
+
+impl AnswerBudget {
+    /// Makes the budget of a project.
+    pub fn new(project: ProjectName, bytes: usize) -> Self {
+        Self(Arc::new(Shared {
+            project,
+            bytes,
+            held: Mutex::default(),
+        }))
+    }
+
+    /// Finds room for an answer to an agent, or to who came without a key; a short one needs none.
+    pub fn take(
+        &self,
+        agent: Option<&AgentName>,
+        bytes: usize,
+    ) -> Result<AnswerPermit, AnswersFull> {
+        match bytes {
+            0..=SHORT_ANSWER => Ok(AnswerPermit::default()),
+            _ => self.take_all(agent, bytes),
+        }
+    }
+
+    /// Finds room for something of any length that waits for a client of an agent's.
+    pub fn take_all(
+        &self,
+        agent: Option<&AgentName>,
+        bytes: usize,
+    ) -> Result<AnswerPermit, AnswersFull> {
+        let holder = agent.map(|agent| (self.0.project.clone(), agent.clone()));
+        let mut held = self.lock();
+        let own = held.holders.get(&holder).copied().unwrap_or_default();
+        let free = self.0.bytes.saturating_sub(held.bytes);
+        let share = match bytes > LONG_ANSWER {
+            true => free - free / 8,
+            false => free,
+        };
+        if own + bytes > share {
+            return Err(AnswersFull { bytes, held: own });
+        }
+        held.bytes += bytes;
+        held.holders.insert(holder.clone(), own + bytes);
+        drop(held);
+        Ok(AnswerPermit(vec![Arc::new(Taken {
+            budget: self.clone(),
+            holder,
+            bytes,
+        })]))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let mut held = self.budget.lock();
+        held.bytes = held.bytes.saturating_sub(self.bytes);
+        if let Some(own) = held.holders.get_mut(&self.holder) {
+            *own = own.saturating_sub(self.bytes);
+            if *own == 0 {
+                held.holders.remove(&self.holder);
+            }
+        }
+    }
+}
+
+impl AnswerPermit {
+    /// Tells whether nothing was taken for it.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes what another has, for an answer that is made of both.
+    pub fn join(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
+    /// Returns the bytes of the answer; the permit is given back when nobody has them any more.
+    pub fn tie(&self, bytes: Bytes) -> Bytes {
+        match self.is_empty() {
+            true => bytes,
+            false => Bytes::from_owner(Tied {
+                bytes,
+                _permit: self.clone(),
+            }),
+        }
+    }
+}
+
+struct Tied {
+    bytes: Bytes,
+    _permit: AnswerPermit,
+}
+
+impl AsRef<[u8]> for Tied {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn agent(name: &str) -> AgentName {
+        name.parse().unwrap()
+    }
+
+    /// Takes answers of a length until there is no room for another.
+    fn fill(budget: &AnswerBudget, name: &str, bytes: usize) -> Vec<AnswerPermit> {
+        let agent = agent(name);
+        std::iter::from_fn(|| budget.take(Some(&agent), bytes).ok()).collect()
+    }
+
+    // fault A1
+    #[test]
+    fn whoever_holds_much_leaves_room_for_others() {
+        let budget = AnswerBudget::new(ProjectName::local(), 96 * MIB);
+        let first = fill(&budget, "a", 7 * MIB);
+        assert_eq!(first.len(), 6);
+        let full = budget.take(Some(&agent("a")), 7 * MIB).unwrap_err();
+        assert_eq!(full.held, 42 * MIB);
+        // Its own shorter answers still fit, for a while, and short ones always.
+        assert!(budget.take(Some(&agent("a")), 200 << 10).is_ok());
+        let medium = fill(&budget, "a", 200 << 10);
+        assert!(medium.len() > 10 && budget.take(Some(&agent("a")), SHORT_ANSWER).is_ok());
+        let others = ["b", "c", "d"].map(|name| fill(&budget, name, 2 * MIB).len());
+        assert!(others.iter().all(|count| *count >= 1), "{others:?}");
+        drop((first, medium));
+        assert!(budget.lock().holders.is_empty());
+        assert_eq!(budget.lock().bytes, 0);
+    }
+
+    #[test]
+    fn agents_come_to_the_same_share() {
+        let budget = AnswerBudget::new(ProjectName::local(), 90 * MIB);
+        let names = ["a", "b", "c"].map(agent);
+        let mut held = [0; 3];
+        let mut permits = Vec::new();
+        for _ in 0..1000 {
+            for (name, count) in names.iter().zip(&mut held) {
+                if let Ok(permit) = budget.take(Some(name), 100 << 10) {
+                    permits.push(permit);
+                    *count += 1;
+                }
+            }
+        }
+        let (least, most) = (held.iter().min().unwrap(), held.iter().max().unwrap());
+        assert!(most - least <= 1, "{held:?}");
+        assert!(budget.take(Some(&agent("d")), 4 * MIB).is_ok());
+    }
+
+    #[test]
+    fn a_permit_goes_back_with_the_last_of_its_bytes() {
+        let budget = AnswerBudget::new(ProjectName::local(), 8 * MIB);
+        let mut permit = budget.take(None, MIB).unwrap();
+        permit.join(budget.take(Some(&agent("a")), MIB).unwrap());
+        let bytes = permit.tie(Bytes::from_static(b"answer"));
+        let slice = bytes.slice(2..4);
+        drop((permit, bytes));
+        assert_eq!((&slice[..], budget.lock().bytes), (&b"sw"[..], 2 * MIB));
+        drop(slice);
+        assert_eq!(budget.lock().bytes, 0);
+    }
+}

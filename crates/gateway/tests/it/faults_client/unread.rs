@@ -1,0 +1,153 @@
+//! Answers that nobody reads, many of them: bounded in all, fair between agents, and honestly on
+//! record.
+
+use gantry_testkit::Evilpeer;
+use gantry_testkit::wait::eventually;
+use rustix::net::sockopt::set_socket_recv_buffer_size;
+use serde_json::{Value, json};
+
+use super::{FAR, Posted, Rig};
+use crate::harness::{Connection, LONG};
+
+/// The size of a result that is not read: more than the kernel takes on the way.
+const BIG: u64 = 7 << 20;
+/// Connections that do not read.
+const READERS: usize = 150;
+/// What all unread answers of one agent may take, and what it takes to read and write some at a time.
+const MOST_KIB: u64 = 96 << 10;
+
+/// Opens a connection whose receive buffer is as small as it gets.
+fn narrow(rig: &Rig) -> Connection {
+    let mut connection = rig.gantry.connect();
+    set_socket_recv_buffer_size(connection.socket(), 4096).unwrap();
+    connection
+}
+
+/// Starts a gateway whose far server has a lane for each.
+fn rig() -> Rig {
+    Rig::new(&Evilpeer::new(), &json!({"calls": {"concurrency": 64, "queue": 256}})).with_room(128)
+}
+
+/// Makes calls with long answers and reads none; returns the connections.
+fn leave_unread(rig: &Rig, count: usize) -> Vec<Connection> {
+    let mut readers: Vec<Connection> = (0..count).map(|_| narrow(rig)).collect();
+    let params = |number: usize| {
+        let arguments = json!({"bytes": BIG, "nonce": format!("r{number}")});
+        json!({"name": format!("{FAR}__big"), "arguments": arguments})
+    };
+    let key = &rig.gantry.agent;
+    for (number, reader) in readers.iter_mut().enumerate() {
+        let call = Posted::stateless(key, "tools/call", params(number));
+        match number % 3 {
+            0 => call.write(reader),
+            1 => call.header("Accept", "text/event-stream").write(reader),
+            _ => Posted::new(key, "/api/v1/tools/call", &params(number)).write(reader),
+        }
+    }
+    let ended = |row: &&Value| row["status"] != "running";
+    let done = || {
+        let rows = rig.gantry.audit_rows("tool=big");
+        rows.iter().filter(ended).count() == count
+    };
+    assert!(eventually(3 * LONG, done).is_some(), "all are on record");
+    readers
+}
+
+// fault A1: one key, 150 connections, 7 MiB each.
+#[test]
+fn unread_answers_are_bounded_in_all_and_cost_others_nothing() {
+    let rig = rig();
+    let other = rig.gantry.agent_with("other", &["*"]);
+    let before = rig.memory();
+    let mut readers = leave_unread(&rig, READERS);
+    let grown = gantry_testkit::procs::peak_rss_kib(rig.gantry.pid).saturating_sub(before);
+    assert!(grown <= MOST_KIB, "{grown} KiB for {READERS} answers");
+    // The server did answer all of them, and what was not delivered is said so.
+    assert_eq!(rig.journal().calls(), READERS);
+    let rows = rig.gantry.audit_rows("tool=big");
+    let delivered = rows.iter().filter(|row| row["status"] == "ok").count();
+    let undelivered = |row: &&Value| row["status"] == "error" && row["code"] == "call.undelivered";
+    assert_eq!(delivered + rows.iter().filter(undelivered).count(), READERS);
+    assert!((4..=6).contains(&delivered), "{delivered} of one agent");
+    // Short answers of the same agent come, and so do another's long ones, whole.
+    rig.far_is_well();
+    rig.neighbour_holds();
+    let long = json!({"bytes": BIG, "nonce": "other"});
+    let answer = Posted::call(&other, &format!("{FAR}__big"), long.clone()).send(&rig.gantry);
+    let text = answer.message()["result"]["content"][0]["text"].take();
+    assert!(text.as_str().is_some_and(|text| text.len() as u64 >= BIG));
+    // Who reads is told at once, in whichever form it wants its answers.
+    let told = rig.call("big", long.clone()).send(&rig.gantry);
+    let error = told.message()["error"].take();
+    assert_eq!(
+        (told.status, &error["code"], &error["data"]["code"]),
+        (200, &json!(-31429), &json!("call.undelivered")),
+    );
+    let rest = json!({"name": format!("{FAR}__big"), "arguments": long});
+    let told = Posted::new(&rig.gantry.agent, "/api/v1/tools/call", &rest).send(&rig.gantry);
+    assert_eq!(
+        (told.status, &told.json()["code"], told.header("retry-after")),
+        (429, &json!("call.undelivered"), Some("1")),
+    );
+    // When the readers are gone, there is room again.
+    readers.clear();
+    let free = || rig.call("big", long.clone()).send(&rig.gantry).message()["result"].is_object();
+    assert!(eventually(LONG, free).is_some());
+}
+
+// fault A1: what is no call takes memory too.
+#[test]
+fn long_lists_that_nobody_reads_are_bounded_too() {
+    let rig = rig();
+    let calls = 400;
+    let text = "x".repeat(4_000);
+    for _ in 0..calls {
+        let echoed = rig.call("echo", json!({"text": text})).send(&rig.gantry);
+        assert_eq!(echoed.status, 200);
+    }
+    let before = rig.memory();
+    let bearer = format!("Bearer {}", rig.gantry.agent);
+    let headers = [("Authorization", bearer.as_str())];
+    let path = "/api/v1/calls?limit=1000";
+    let whole = rig.gantry.connect().request("GET", path, &headers, b"");
+    let length = whole.unwrap().body.len() as u64 / 1024;
+    let mut readers: Vec<Connection> = (0..200).map(|_| narrow(&rig)).collect();
+    for reader in &mut readers {
+        reader.write("GET", path, &headers, b"").unwrap();
+    }
+    // One after the other is answered, the first ones with as much as their buffers take.
+    let refused = readers.iter_mut().rev().take(20).filter(|reader| {
+        let head = reader.head().unwrap();
+        head.status == 429
+    });
+    let refused = refused.count();
+    let grown = gantry_testkit::procs::peak_rss_kib(rig.gantry.pid).saturating_sub(before);
+    assert!(
+        grown <= MOST_KIB,
+        "{grown} KiB for 200 lists of {length} KiB, {refused} refused"
+    );
+    drop(readers);
+    rig.far_is_well();
+}
+
+// fault A2: what a connection keeps after a long request is small.
+#[test]
+fn a_connection_that_was_used_for_long_messages_keeps_little() {
+    const CONNECTIONS: u64 = 200;
+    let rig = rig();
+    let before = rig.memory();
+    let text = "x".repeat(200 << 10);
+    let call = rig.call("echo", json!({"text": text}));
+    let mut open = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let mut connection = rig.gantry.connect();
+        call.write(&mut connection);
+        assert_eq!(connection.answer().unwrap().status, 200);
+        open.push(connection);
+    }
+    // 277 KiB each it was, when buffers stayed as long as they had grown.
+    let kept = || rig.memory().saturating_sub(before) / CONNECTIONS;
+    let small = eventually(LONG, || kept() <= 64);
+    assert!(small.is_some(), "{} KiB for each connection", kept());
+    drop(open);
+}
