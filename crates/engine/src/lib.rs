@@ -49,7 +49,8 @@ pub use gantry_store::{CallFilter, CallRow, CallStatus, DamageKind, JournalDamag
 pub use library::{CallOptions, MessageError, ModelAnswer, ModelAnswers};
 pub use native::{NativeCall, NativeOutput, NativeTool};
 pub use request::{
-    Announced, Ask, AskAnswer, AskedFor, Client, HeldBytes, Lists, Reply, Request, Said, Scope, Surface, Word,
+    Announced, Ask, AskAnswer, AskedFor, Client, HeldBytes, Lists, Reply, Request, Said, Scope,
+    Surface, Word,
 };
 pub use server::link::BreakerView;
 pub use server::logs::{LogLine, LogStream};

@@ -68,8 +68,7 @@ impl Router {
         request: Request<'_>,
         announced: Option<Announced>,
     ) -> Result<Reply, CallFailure> {
-        let announced =
-            announced.unwrap_or_else(|| Announced::unheard(self.ids.next(unix_ms())));
+        let announced = announced.unwrap_or_else(|| Announced::unheard(self.ids.next(unix_ms())));
         let (id, call) = (announced.id, announced);
         let method = Method::parse(request.method);
         let begun = Instant::now();

@@ -109,8 +109,9 @@ impl Jobs {
         let own = running().filter(|job| job.owner == owner).count();
         let all = running().count();
         if own >= RUNNING_PER_AGENT || all >= RUNNING {
-            let detail =
-                format!("{own} calls of this agent that nobody waits for run already, {all} in all");
+            let detail = format!(
+                "{own} calls of this agent that nobody waits for run already, {all} in all"
+            );
             return Err(
                 Problem::new(StatusCode::TOO_MANY_REQUESTS, "call.too_many_async")
                     .with_detail(detail)
@@ -330,7 +331,10 @@ mod tests {
         }
         let bytes: usize = jobs.lock().values().filter_map(Job::kept).sum();
         assert!(bytes <= KEPT_BYTES, "{bytes}");
-        assert!(jobs.get(&small, id(0)).is_some(), "who holds little keeps it");
+        assert!(
+            jobs.get(&small, id(0)).is_some(),
+            "who holds little keeps it"
+        );
         let last = caller(8, KeyKind::Agent);
         assert!(jobs.get(&last, id(80)).is_some(), "who comes last has room");
     }

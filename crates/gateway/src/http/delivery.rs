@@ -23,7 +23,11 @@ use super::error::Problem;
 const COME_AGAIN: Duration = Duration::from_secs(1);
 
 /// Has an answer counted until its client has read it.
-pub(crate) fn counted(budget: &AnswerBudget, admission: &Admission, response: Response) -> Response {
+pub(crate) fn counted(
+    budget: &AnswerBudget,
+    admission: &Admission,
+    response: Response,
+) -> Response {
     let length = response.body().size_hint().exact();
     if length.is_some_and(|length| length <= SHORT_ANSWER as u64) {
         return response;

@@ -111,7 +111,11 @@ fn ten_thousand_silent_connections_are_bounded_and_gone_after_ten_seconds() {
     // Another takes of the other half what is not for those who have few.
     fill(&mut crowd, Ipv4Addr::new(127, 0, 0, 2), SEATS - RESERVE - 2);
     let grown = rig.memory().saturating_sub(before);
-    assert!(grown <= 128 << 10, "{} connections took {grown} KiB", crowd.len());
+    assert!(
+        grown <= 128 << 10,
+        "{} connections took {grown} KiB",
+        crowd.len()
+    );
     let mut late = connect_from(Ipv4Addr::new(127, 0, 0, 3), authority);
     // Two addresses keep nobody out.
     let asks = format!("GET /healthz HTTP/1.1\r\nHost: {authority}\r\n\r\n");

@@ -25,7 +25,11 @@ fn narrow(rig: &Rig) -> Connection {
 
 /// Starts a gateway whose far server has a lane for each.
 fn rig() -> Rig {
-    Rig::new(&Evilpeer::new(), &json!({"calls": {"concurrency": 64, "queue": 256}})).with_room(128)
+    Rig::new(
+        &Evilpeer::new(),
+        &json!({"calls": {"concurrency": 64, "queue": 256}}),
+    )
+    .with_room(128)
 }
 
 /// Makes calls with long answers and reads none; returns the connections.
@@ -86,7 +90,11 @@ fn unread_answers_are_bounded_in_all_and_cost_others_nothing() {
     let rest = json!({"name": format!("{FAR}__big"), "arguments": long});
     let told = Posted::new(&rig.gantry.agent, "/api/v1/tools/call", &rest).send(&rig.gantry);
     assert_eq!(
-        (told.status, &told.json()["code"], told.header("retry-after")),
+        (
+            told.status,
+            &told.json()["code"],
+            told.header("retry-after")
+        ),
         (429, &json!("call.undelivered"), Some("1")),
     );
     // When the readers are gone, there is room again.

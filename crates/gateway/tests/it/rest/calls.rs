@@ -85,7 +85,10 @@ fn a_call_that_nobody_waits_for_can_be_taken_back() {
         let gone = gantry.rest_as(key, "DELETE", &place, None);
         assert_eq!(problem(&gantry, &gone, 404), "call.unknown");
         let row = gantry.rest_as(key, "GET", &place, None);
-        assert_eq!((row.status, &row.json()["status"]), (200, &json!("cancelled")));
+        assert_eq!(
+            (row.status, &row.json()["status"]),
+            (200, &json!("cancelled"))
+        );
     }
 }
 

@@ -40,7 +40,10 @@ fn the_id_of_a_call_that_nobody_waits_for_outlives_the_gateway() {
     let done = place(&done);
     let answer = outcome(&gantry, &gantry.agent, &done);
     assert_eq!(answer.json()["result"]["content"][0]["text"], "x");
-    assert_eq!(format!("/api/v1/calls/{}", answer.json()["call"].as_str().unwrap()), done);
+    assert_eq!(
+        format!("/api/v1/calls/{}", answer.json()["call"].as_str().unwrap()),
+        done
+    );
     let refused = later(&gantry, &gantry.agent, "a__none", &json!({}));
     let refused = place(&refused);
     assert_eq!(outcome(&gantry, &gantry.agent, &refused).status, 404);
@@ -62,7 +65,11 @@ fn the_id_of_a_call_that_nobody_waits_for_outlives_the_gateway() {
             let row = gantry.rest_as(key, "GET", place, None);
             assert_eq!(row.status, 200, "{status}: {}", row.text());
             let row = row.json();
-            assert_eq!((&row["status"], &row["code"]), (&json!(status), &code), "{row:#}");
+            assert_eq!(
+                (&row["status"], &row["code"]),
+                (&json!(status), &code),
+                "{row:#}"
+            );
             assert!(row.get("result").is_none());
         }
         // Another agent's id is as unknown as one that never was, whatever is done with it.
@@ -124,7 +131,10 @@ fn every_call_of_a_list_has_its_id_at_once() {
         .unwrap();
     let place = place(&accepted);
     let ids = accepted.json()["calls"].take();
-    assert_eq!((&ids[0], ids.as_array().unwrap().len()), (&accepted.json()["id"], 2));
+    assert_eq!(
+        (&ids[0], ids.as_array().unwrap().len()),
+        (&accepted.json()["id"], 2)
+    );
     let answer = outcome(&gantry, &gantry.agent, &place);
     assert_eq!(answer.json().as_array().unwrap().len(), 2);
     let rows = gantry.audit_rows("tool=echo");
