@@ -166,7 +166,7 @@ pub(crate) async fn read_body(
             while whole.len() > covered {
                 // It may become as long as any, and most do not.
                 covered = (covered * GROWTH).min(BODY_BYTES);
-                room = Room::default();
+                drop(std::mem::take(&mut room));
                 room = Room::take(&BUDGET, agent, covered)?;
             }
             match next(&mut body).await? {
