@@ -296,7 +296,7 @@ mod tests {
         assert!(jobs.get(&caller(3, KeyKind::Admin), id(1)).is_some());
     }
 
-    // fault A9
+    // fault T7
     #[tokio::test]
     async fn what_one_agent_makes_drops_its_own_outcomes_only() {
         let jobs = Jobs::default();

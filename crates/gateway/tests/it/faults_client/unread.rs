@@ -57,7 +57,7 @@ fn leave_unread(rig: &Rig, count: usize) -> Vec<Connection> {
     readers
 }
 
-// fault A1: one key, 150 connections, 7 MiB each.
+// fault A1, fault T7: one key, 150 connections, 7 MiB each.
 #[test]
 fn unread_answers_are_bounded_in_all_and_cost_others_nothing() {
     let rig = rig();
