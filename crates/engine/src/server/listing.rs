@@ -118,7 +118,7 @@ async fn pages(
         let left = until.saturating_duration_since(Instant::now());
         let cut = |failure| ListingError::Cut { method, failure };
         let result = match link.ask(method, params.as_ref(), left).await {
-            Ok(Answer::Result(result)) => result,
+            Ok(Answer::Result(result)) => result.into_parts().0,
             Ok(Answer::Error(error)) => return Err(refused(method, &error)),
             Ok(Answer::Failed(failure)) | Err(Some(failure)) => return Err(cut(failure)),
             Err(None) => {
