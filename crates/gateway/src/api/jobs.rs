@@ -336,7 +336,7 @@ mod tests {
             "who holds little keeps it"
         );
         let last = caller(8, KeyKind::Agent);
-        assert!(jobs.get(&last, id(80)).is_some(), "who comes last has room");
+        assert!(jobs.get(&last, id(83)).is_some(), "who comes last has room");
     }
 
     #[tokio::test]
