@@ -105,7 +105,7 @@ pub(super) async fn run(
         if let Poll::Ready(ended) = connection.as_mut().poll(context) {
             return Poll::Ready(ended);
         }
-        if watch.phase() == BUSY && key.has_ended(&admission, context) {
+        if !watch.is_idle() && key.has_ended(&admission, context) {
             tracing::debug!("connection is closed: the key of its request has ended");
             return Poll::Ready(Ok(()));
         }
@@ -179,9 +179,9 @@ const HEAD: u8 = 1;
 const BUSY: u8 = 2;
 
 impl Watch {
-    /// Tells whether no request is being answered.
+    /// Tells whether no request is being answered, and no answer waits to be read.
     pub(super) fn is_idle(&self) -> bool {
-        self.phase() != BUSY
+        self.phase() != BUSY && self.stalled.load(Ordering::Relaxed) == 0
     }
 
     /// Tells whether no request ever came.

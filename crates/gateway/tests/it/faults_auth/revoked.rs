@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gantry_testkit::journal::Journal;
 use gantry_testkit::wait::{Stopwatch, eventually};
-use gantry_testkit::{Era, Evilpeer, fixture};
+use gantry_testkit::{Era, Evilpeer, fixture, procs};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use serde_json::{Value, json};
 
@@ -240,12 +240,13 @@ fn an_answer_that_nobody_reads_and_a_body_that_never_ends_are_cut_off_with_their
     let mut unsent = gantry.connect();
     let head = posted.head(&gantry.authority, "Content-Length: 1000");
     std::io::Write::write_all(unsent.socket(), &head).unwrap();
-    let open = gantry_testkit::procs::open_fds(gantry.pid);
+    let open = procs::resting_fds(gantry.pid, CONTRACT);
     revoke(&gantry, &id);
     let begun = Stopwatch::start();
-    let closed = || gantry_testkit::procs::open_fds(gantry.pid) + 2 <= open;
+    let closed = || procs::open_fds(gantry.pid) + 2 <= open;
     assert!(eventually(LONG, closed).is_some(), "both are closed");
     assert!(begun.elapsed() <= CONTRACT + LATE, "{:?}", begun.elapsed());
+    drop((unread, unsent));
 }
 
 // fault U6

@@ -11,10 +11,10 @@ use crate::harness::{Connection, LONG};
 
 /// The size of a result that is not read: more than the kernel takes on the way.
 const BIG: u64 = 7 << 20;
-/// Connections that do not read.
-const READERS: usize = 150;
+/// Connections that do not read: far more than there is room for.
+const READERS: usize = 24;
 /// What all unread answers of one agent may take, and what it takes to read and write some at a time.
-const MOST_KIB: u64 = 96 << 10;
+const MOST_KIB: u64 = 80 << 10;
 
 /// Opens a connection whose receive buffer is as small as it gets.
 fn narrow(rig: &Rig) -> Connection {
@@ -53,11 +53,11 @@ fn leave_unread(rig: &Rig, count: usize) -> Vec<Connection> {
         let rows = rig.gantry.audit_rows("tool=big");
         rows.iter().filter(ended).count() == count
     };
-    assert!(eventually(3 * LONG, done).is_some(), "all are on record");
+    assert!(eventually(2 * LONG, done).is_some(), "all are on record");
     readers
 }
 
-// fault A1, fault T7: one key, 150 connections, 7 MiB each.
+// fault A1, fault T7
 #[test]
 fn unread_answers_are_bounded_in_all_and_cost_others_nothing() {
     let rig = rig();
@@ -107,7 +107,7 @@ fn unread_answers_are_bounded_in_all_and_cost_others_nothing() {
 #[test]
 fn long_lists_that_nobody_reads_are_bounded_too() {
     let rig = rig();
-    let calls = 400;
+    let calls = 150;
     let text = "x".repeat(4_000);
     for _ in 0..calls {
         let echoed = rig.call("echo", json!({"text": text})).send(&rig.gantry);
@@ -119,7 +119,11 @@ fn long_lists_that_nobody_reads_are_bounded_too() {
     let path = "/api/v1/calls?limit=1000";
     let whole = rig.gantry.connect().request("GET", path, &headers, b"");
     let length = whole.unwrap().body.len() as u64 / 1024;
-    let mut readers: Vec<Connection> = (0..200).map(|_| narrow(&rig)).collect();
+    assert!(
+        100 * length > 2 * MOST_KIB,
+        "a list of {length} KiB is too short"
+    );
+    let mut readers: Vec<Connection> = (0..100).map(|_| narrow(&rig)).collect();
     for reader in &mut readers {
         reader.write("GET", path, &headers, b"").unwrap();
     }
@@ -130,7 +134,7 @@ fn long_lists_that_nobody_reads_are_bounded_too() {
     let grown = gantry_testkit::procs::peak_rss_kib(rig.gantry.pid).saturating_sub(before);
     assert!(
         grown <= MOST_KIB,
-        "{grown} KiB for 200 lists of {length} KiB, {refused} refused"
+        "{grown} KiB for 100 lists of {length} KiB, {refused} refused"
     );
     drop(readers);
     rig.far_is_well();
@@ -139,7 +143,7 @@ fn long_lists_that_nobody_reads_are_bounded_too() {
 // fault A2: what a connection keeps after a long request is small.
 #[test]
 fn a_connection_that_was_used_for_long_messages_keeps_little() {
-    const CONNECTIONS: u64 = 200;
+    const CONNECTIONS: u64 = 50;
     let rig = rig();
     let before = rig.memory();
     let text = "x".repeat(200 << 10);
