@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::Response;
-use gantry_engine::{Announced, AnswerPermit, CallOptions, ModelAnswer, ModelAnswers, Scope, Surface};
+use gantry_engine::{
+    Announced, AnswerPermit, CallOptions, ModelAnswer, ModelAnswers, Scope, Surface,
+};
 use gantry_model::shape::{Calls, FormError, Shape};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Deserialize;
