@@ -23,7 +23,7 @@ use gantry_model::naming::{Expose, OnCollision, Rules, Target};
 use tokio::sync::watch;
 use tracing::warn;
 
-pub(crate) use self::schema::{HEAVY_CHECKS, Unfit};
+pub(crate) use self::schema::{Permits, Unfit};
 pub(crate) use self::tool::{Item, Tool, shown_name};
 pub use self::view::ListedTool;
 pub(crate) use self::view::{Resolution, View};

@@ -13,17 +13,18 @@ use gantry_model::id::ServerName;
 use gantry_model::jsonrpc::Raw;
 use gantry_model::mcp::{CallResult, ResultType};
 
-use crate::catalog::{HEAVY_CHECKS, Tool, Unfit};
+use crate::catalog::{Permits, Tool, Unfit};
 use crate::error::{CallError, Issue};
 
 /// Judges a call before anything is sent. `item` is the server's own name for what is used; an
-/// empty one asks for the whole class, as a list does.
+/// empty one asks for the whole class, as a list does. A tool comes with its server's permits for
+/// heavy checks.
 pub(crate) async fn judge(
     caller: &Caller,
     class: MethodClass,
     server: &ServerName,
     item: &str,
-    tool: Option<&Arc<Tool>>,
+    tool: Option<(&Arc<Tool>, &Permits)>,
     arguments: Option<Raw<'_>>,
 ) -> Result<(), CallError> {
     let asked = Some(item).filter(|item| !item.is_empty());
@@ -35,7 +36,7 @@ pub(crate) async fn judge(
         });
     }
     match tool {
-        Some(tool) => match tool.check_arguments(arguments).await {
+        Some((tool, permits)) => match tool.check_arguments(arguments, permits).await {
             Ok(()) => Ok(()),
             Err(Unfit::Issues(issues)) => Err(CallError::Arguments {
                 tool: item.to_owned(),
@@ -43,7 +44,7 @@ pub(crate) async fn judge(
             }),
             Err(Unfit::Busy) => Err(CallError::Busy {
                 server: server.clone(),
-                limit: HEAVY_CHECKS,
+                limit: Permits::AT_ONCE,
                 retry_after: Duration::from_secs(1),
             }),
         },
@@ -53,7 +54,7 @@ pub(crate) async fn judge(
 
 /// Checks a result against what the tool promises; a tool that reports a failure promises nothing.
 pub(crate) async fn check_output(
-    tool: &Arc<Tool>,
+    (tool, permits): (&Arc<Tool>, &Permits),
     result: Raw<'_>,
     is_error: bool,
 ) -> Result<(), Vec<Issue>> {
@@ -69,7 +70,7 @@ pub(crate) async fn check_output(
     let view = CallResult::read(result).map_err(|error| whole(error.to_string()))?;
     match view.structured_content {
         _ if view.result_type != ResultType::Complete => Ok(()),
-        Some(content) => match tool.check_result(content).await {
+        Some(content) => match tool.check_result(content, permits).await {
             Ok(()) => Ok(()),
             Err(Unfit::Issues(issues)) => Err(issues),
             // The call was made, so that nobody may be told to try again.

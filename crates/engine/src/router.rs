@@ -338,7 +338,7 @@ async fn judge(caller: &Caller, target: &Target<'_>) -> Result<(), CallError> {
         target.class,
         &target.server_name(),
         &target.item,
-        target.tool(),
+        target.tool().map(|tool| (tool, target.permits())),
         target.arguments,
     )
     .await

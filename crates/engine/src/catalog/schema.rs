@@ -1,74 +1,54 @@
 //! A JSON Schema of a tool's: compiled once, with bounds on what checking a value may cost.
 //!
 //! 2020-12 unless `$schema` says otherwise, regular expressions in linear time, and no schema is
-//! ever fetched. What could blow up is refused when it is compiled or run with counted steps.
-//! Entry points: [`Schema::of_arguments`], [`Schema::check`], [`Schema::check_now`], [`aside`].
+//! ever fetched. What could blow up is refused when it is compiled; every check is counted, and one
+//! that costs more than a little is made on a thread of its own, of which each server has a few.
+//! Entry points: [`Schema::of_arguments`], [`Schema::check`], [`Permits::run`].
 
 mod budget;
+mod counted;
 mod graph;
 mod headers;
 mod issues;
+mod pattern;
+mod permits;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use gantry_model::jsonrpc::Raw;
-use jsonschema::{PatternOptions, Validator};
+use jsonschema::{PatternOptions, ValidationError, Validator};
+use memchr::{memchr2, memchr3_iter};
 use serde_json::{Map, Value};
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
-use self::budget::{Budget, STEP};
+use self::budget::Budget;
+use self::counted::{Counted, Seen};
 use self::graph::Shape;
 pub(super) use self::headers::{mirrored, without_headers};
 pub(super) use self::issues::too_costly;
+use self::pattern::{PATTERN_BYTES, Pattern};
+pub(crate) use self::permits::Permits;
 use crate::error::Issue;
 
 /// The longest schema.
 const LONGEST: usize = 64 << 10;
-/// The largest compiled regular expression, in bytes.
-const PATTERN_BYTES: usize = 256 << 10;
-/// Schemas that expand to more subschemas than this are run with counted steps.
-const UNCOUNTED: u64 = 64;
-/// Schemas that expand to more are never checked on the caller's own thread.
-const INLINE: u64 = 2_000;
-/// Expanded subschemas times bytes of the value that are checked on the caller's own thread.
-const INLINE_WORK: u64 = 4 << 20;
-/// The longest value that is matched against patterns on the caller's own thread.
-const INLINE_PATTERN_BYTES: usize = 16 << 10;
-/// How long a check on a thread of its own is waited for, queueing and parsing included.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The longest value that is checked on the caller's own thread.
+const INLINE_BYTES: usize = 512 << 10;
+/// A value of no more bytes than this is short, whatever it consists of.
+const SHORT_BYTES: usize = 16 << 10;
+/// The most parts of a value that is longer and still checked on the caller's own thread.
+const INLINE_PARTS: usize = 4 << 10;
 
-/// Heavy checks of the whole process at one time, so that they never fill the blocking threads.
-static HEAVY: Semaphore = Semaphore::const_new(HEAVY_CHECKS as usize);
+/// The most parts of a value that is checked at all: each takes memory many times its length.
+const MOST_PARTS: usize = 1 << 20;
 
 /// Why a value is not let through.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Unfit {
     /// It does not fit.
     Issues(Vec<Issue>),
-    /// It could not be looked at: too many heavy checks were under way.
+    /// It could not be looked at: too many heavy checks of its server's were under way.
     Busy,
-}
-
-/// How many heavy checks run at once.
-pub(crate) const HEAVY_CHECKS: u32 = 4;
-
-/// Does heavy work on a thread of its own; nothing if it does not end in time.
-pub(super) async fn aside<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<Option<T>, Unfit> {
-    let until = Instant::now() + PATIENCE;
-    let permit = match timeout_at(until, HEAVY.acquire()).await {
-        Ok(permit) => permit,
-        Err(_elapsed) => return Err(Unfit::Busy),
-    };
-    let held = move || {
-        let _permit = permit;
-        work()
-    };
-    let worked = timeout_at(until, tokio::task::spawn_blocking(held)).await;
-    Ok(worked.ok().and_then(Result::ok))
 }
 
 /// Why a schema cannot be used.
@@ -98,7 +78,7 @@ pub(crate) enum SchemaError {
     Invalid(String),
 }
 
-/// Where a value is checked.
+/// Where a value is checked first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cost {
     /// At once, on the caller's own thread.
@@ -120,7 +100,7 @@ enum Rule {
     Anything,
     /// Every object fits, so that no value need be read.
     AnyObject,
-    Checked(Box<Validator>),
+    Checked(Box<Validator<Counted>>),
 }
 
 impl Schema {
@@ -136,18 +116,19 @@ impl Schema {
         Self::compile(read(raw)?)
     }
 
-    fn compile(mut schema: Value) -> Result<Self, SchemaError> {
+    fn compile(schema: Value) -> Result<Self, SchemaError> {
         let shape = graph::examine(&schema)?;
         if let Some(rule) = trivial(&schema) {
             return Ok(Self { rule, shape });
         }
-        if shape.recursive || shape.expanded > UNCOUNTED {
-            budget::count_steps(&mut schema);
-        }
-        let options = jsonschema::options()
+        let options = jsonschema::options_for::<Counted>()
             .offline()
             .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_BYTES))
-            .with_keyword(STEP, |_, _, _| Ok(Box::new(budget::Step)));
+            .with_keyword("pattern", |_, value, _| {
+                let pattern = value.as_str().and_then(Pattern::new);
+                let none = || ValidationError::custom("`pattern` is no regular expression");
+                Ok(Box::new(pattern.ok_or_else(none)?))
+            });
         match budget::catch(|| options.build(&schema)) {
             Some(Ok(validator)) => Ok(Self {
                 rule: Rule::Checked(Box::new(validator)),
@@ -158,54 +139,109 @@ impl Schema {
         }
     }
 
-    /// Returns where a value of this many bytes is checked.
-    pub(crate) fn cost(&self, bytes: usize) -> Cost {
-        let work = self.shape.expanded.saturating_mul(bytes as u64);
-        let heavy = match &self.rule {
-            Rule::Anything | Rule::AnyObject => false,
-            Rule::Checked(_) => {
-                self.shape.recursive
-                    || self.shape.expanded > INLINE
-                    || work > INLINE_WORK
-                    || (self.shape.patterns && bytes > INLINE_PATTERN_BYTES)
-            }
+    /// Returns where a value is checked first; a check that turns out to be costly goes elsewhere.
+    pub(crate) fn cost(&self, value: Raw<'_>) -> Cost {
+        let text = value.text().as_bytes();
+        let is_short = || {
+            let parts = memchr3_iter(b',', b'[', b'{', text);
+            text.len() <= SHORT_BYTES
+                || (text.len() <= INLINE_BYTES && parts.take(INLINE_PARTS).count() < INLINE_PARTS)
         };
-        if heavy { Cost::Heavy } else { Cost::Inline }
+        match &self.rule {
+            Rule::Anything | Rule::AnyObject => Cost::Inline,
+            // What refers to itself takes stack.
+            Rule::Checked(_) if !self.shape.recursive && is_short() => Cost::Inline,
+            Rule::Checked(_) => Cost::Heavy,
+        }
     }
 
-    /// Checks a value; a heavy check runs on a thread of its own and within a bound of time.
-    pub(crate) async fn check(self: &Arc<Self>, value: Raw<'_>) -> Result<(), Unfit> {
-        if self.cost(value.text().len()) == Cost::Inline {
-            return self.check_now(value).map_err(Unfit::Issues);
+    /// Checks a value; a costly check runs on a thread of its own and within a bound of time.
+    pub(crate) async fn check(
+        self: &Arc<Self>,
+        value: Raw<'_>,
+        permits: &Permits,
+    ) -> Result<(), Unfit> {
+        if self.cost(value) == Cost::Inline
+            && let Some(judged) = self.judge(value, None)
+        {
+            return judged.map_err(Unfit::Issues);
         }
         let (schema, text) = (Arc::clone(self), value.to_buf());
-        let checked = aside(move || schema.check_now(text.as_raw())).await?;
+        let checked = permits.run(move |until| schema.check_until(text.as_raw(), until));
+        let checked = checked.await?;
         checked
             .unwrap_or_else(|| Err(vec![issues::too_costly()]))
             .map_err(Unfit::Issues)
     }
 
-    /// Checks a value on this thread, however heavy that is; never longer than the budget.
-    pub(crate) fn check_now(&self, value: Raw<'_>) -> Result<(), Vec<Issue>> {
+    /// Checks a value on this thread, however heavy that is, within the budget.
+    pub(crate) fn check_until(&self, value: Raw<'_>, until: Instant) -> Result<(), Vec<Issue>> {
+        let judged = self.judge(value, Some(until));
+        judged.unwrap_or_else(|| Err(vec![issues::too_costly()]))
+    }
+
+    /// Judges a value; nothing if that would cost more than the budget. Without a time at which it
+    /// must have ended, the budget is that of the caller's own thread.
+    fn judge(&self, value: Raw<'_>, until: Option<Instant>) -> Option<Result<(), Vec<Issue>>> {
         let validator = match &self.rule {
-            Rule::Anything => return Ok(()),
-            Rule::AnyObject if value.is_object() => return Ok(()),
-            Rule::AnyObject => return Err(vec![issues::no_object()]),
+            Rule::Anything => return Some(Ok(())),
+            Rule::AnyObject if value.is_object() => return Some(Ok(())),
+            Rule::AnyObject => return Some(Err(vec![issues::no_object()])),
             Rule::Checked(validator) => validator,
         };
+        let (weight, bytes) = (self.shape.weight, value.text().len());
+        if bytes > 2 * MOST_PARTS && parts(value.text().as_bytes()) > MOST_PARTS {
+            return None;
+        }
         let Ok(value) = value.deserialize::<Value>() else {
-            return Err(vec![issues::unreadable()]);
+            return Some(Err(vec![issues::unreadable()]));
         };
-        match budget::run(Budget::verdict(), || validator.is_valid(&value)) {
-            Some(true) => Ok(()),
-            Some(false) => {
-                let list = || issues::list(validator.iter_errors(&value));
-                Err(budget::run(Budget::reasons(), list)
-                    .unwrap_or_else(|| vec![issues::unexplained()]))
-            }
-            None => Err(vec![issues::too_costly()]),
+        let (verdict, reasons) = match until {
+            None => (Budget::inline(weight), Budget::inline(weight)),
+            Some(until) => (
+                Budget::verdict(weight, bytes, until),
+                Budget::reasons(weight, until),
+            ),
+        };
+        if budget::run(verdict, || validator.is_valid(Seen(&value)))? {
+            return Some(Ok(()));
+        }
+        let list = || issues::list(validator.iter_errors(Seen(&value)));
+        match (budget::run(reasons, list), until) {
+            (Some(issues), _) => Some(Err(issues)),
+            (None, Some(_)) => Some(Err(vec![issues::unexplained()])),
+            (None, None) => None,
         }
     }
+}
+
+/// Counts the values of a JSON text: one, and one more behind each comma and in each array or object.
+fn parts(text: &[u8]) -> usize {
+    let mut count = 1;
+    let mut at = 0;
+    while let Some(byte) = text.get(at) {
+        at += 1;
+        match byte {
+            b',' | b'[' | b'{' => count += 1,
+            b'"' => at = string_end(text, at),
+            _ => {}
+        }
+    }
+    count
+}
+
+/// Returns the place behind a string whose content begins here.
+fn string_end(text: &[u8], start: usize) -> usize {
+    let mut at = start;
+    while let Some(step) = text.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
+        at += step;
+        if text[at] == b'"' {
+            return at + 1;
+        }
+        // What follows a backslash ends nothing.
+        at += 2;
+    }
+    text.len()
 }
 
 fn read(raw: Raw<'_>) -> Result<Value, SchemaError> {

@@ -39,6 +39,7 @@ fn handle(name: &str, live: Live) -> ServerHandle {
         known: Arc::default(),
         waiting: Arc::new(Waiting::new(1)),
         retries: Arc::default(),
+        permits: Permits::default(),
         profiles: Arc::default(),
         credentials: None,
     }

@@ -11,7 +11,7 @@ use gantry_model::mcp::{ListKind as WireList, TaskSupport, ToolDef};
 use gantry_model::naming::is_invisible;
 use sha2::{Digest, Sha256};
 
-use super::schema::{Schema, SchemaError, Unfit, aside, mirrored, too_costly};
+use super::schema::{Permits, Schema, SchemaError, Unfit, mirrored, too_costly};
 use crate::error::Issue;
 
 /// The longest name of a tool; longer than the protocol recommends, since exposed names are cut.
@@ -121,29 +121,44 @@ impl Tool {
     pub(crate) async fn check_arguments(
         self: &Arc<Self>,
         value: Option<Raw<'_>>,
+        permits: &Permits,
     ) -> Result<(), Unfit> {
-        let schema = self.compiled(Self::input).await?;
-        schema.check(value.unwrap_or(Raw::EMPTY_OBJECT)).await
+        let schema = self.compiled(Self::input, permits).await?;
+        let value = value.unwrap_or(Raw::EMPTY_OBJECT);
+        schema.check(value, permits).await
     }
 
     /// Checks a structured result.
-    pub(crate) async fn check_result(self: &Arc<Self>, value: Raw<'_>) -> Result<(), Unfit> {
-        self.compiled(Self::output).await?.check(value).await
+    pub(crate) async fn check_result(
+        self: &Arc<Self>,
+        value: Raw<'_>,
+        permits: &Permits,
+    ) -> Result<(), Unfit> {
+        let schema = self.compiled(Self::output, permits).await?;
+        schema.check(value, permits).await
     }
 
-    /// Returns one of the tool's schemas; a long one that was not needed before is compiled on a
-    /// thread of its own.
+    /// Returns one of the tool's schemas; one that was not needed before, and is long or has
+    /// patterns, is compiled on a thread of its own.
     async fn compiled(
         self: &Arc<Self>,
         which: fn(&Self, compile: bool) -> Option<&Known>,
+        permits: &Permits,
     ) -> Result<&Arc<Schema>, Unfit> {
-        let here = self.definition.text().len() <= COMPILED_HERE;
-        if which(self, here).is_none() {
+        if which(self, false).is_none() && which(self, self.is_compiled_here()).is_none() {
             let tool = Arc::clone(self);
-            aside(move || which(&tool, true).is_some()).await?;
+            let compile = move |_until| which(&tool, true).is_some();
+            permits.run(compile).await?;
         }
         let schema = which(self, false).ok_or_else(|| Unfit::Issues(vec![too_costly()]))?;
         usable(schema).map_err(Unfit::Issues)
+    }
+
+    /// Tells whether compiling the schemas takes next to no time. A keyword may be written with
+    /// escapes.
+    fn is_compiled_here(&self) -> bool {
+        let text = self.definition.text();
+        text.len() <= COMPILED_HERE && !text.contains("pattern") && !text.contains("\\u")
     }
 
     fn input(&self, compile: bool) -> Option<&Known> {
@@ -396,7 +411,8 @@ mod tests {
             let tool = Tool::recall(Raw::trusted(definition), "abc", 3).map(Arc::new);
             let tool = tool.unwrap();
             assert_eq!(tool.schema_version(), "3-abc");
-            let Err(Unfit::Issues(issues)) = tool.check_arguments(None).await else {
+            let Err(Unfit::Issues(issues)) = tool.check_arguments(None, &Permits::default()).await
+            else {
                 panic!("a field is missing")
             };
             assert_eq!(issues[0].path, "/x");

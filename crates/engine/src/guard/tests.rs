@@ -39,7 +39,7 @@ async fn the_grant_is_judged_before_the_arguments() {
                 MethodClass::Tool,
                 &server,
                 "add",
-                Some(&add),
+                Some((&add, &Permits::default())),
                 arguments,
             )
             .await
@@ -95,7 +95,8 @@ async fn a_promised_result_is_checked() {
         {"type":"object","properties":{"sum":{"type":"number"}},"required":["sum"]}}"#;
     let add = tool(definition);
     let check = async |result: &str, is_error| -> Vec<String> {
-        let checked = check_output(&add, Raw::trusted(result), is_error).await;
+        let checked =
+            check_output((&add, &Permits::default()), Raw::trusted(result), is_error).await;
         let issues = checked.err().unwrap_or_default();
         let told = |issue: Issue| format!("{}: {}", issue.path, issue.message);
         issues.into_iter().map(told).collect()
@@ -120,7 +121,7 @@ async fn a_promised_result_is_checked() {
     );
     let plain = tool(r#"{"name":"a","inputSchema":{"type":"object"}}"#);
     assert_eq!(
-        check_output(&plain, Raw::trusted("{}"), false).await,
+        check_output((&plain, &Permits::default()), Raw::trusted("{}"), false).await,
         Ok(())
     );
 }

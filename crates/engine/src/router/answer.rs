@@ -77,7 +77,8 @@ impl Answered {
     /// Checks the result against the tool's output schema and takes out the server's secrets.
     pub(super) async fn settle(mut self, target: &Target<'_>) -> Result<Self, CallError> {
         if let Some(tool) = target.tool() {
-            let checked = guard::check_output(tool, self.raw(), self.is_error).await;
+            let checked =
+                guard::check_output((tool, target.permits()), self.raw(), self.is_error).await;
             checked.map_err(|issues| CallError::Output {
                 server: target.server_name(),
                 tool: target.item.to_string(),

@@ -13,7 +13,7 @@ use gantry_model::mcp::Method;
 use gantry_model::secret::Redactor;
 
 use super::Router;
-use crate::catalog::{Resolution, Tool};
+use crate::catalog::{Permits, Resolution, Tool};
 use crate::error::CallError;
 use crate::native::Native;
 use crate::request::{Lists, Request, Scope};
@@ -22,6 +22,9 @@ use crate::transport::http::Head;
 
 /// What hides nothing, for what no server has secrets in.
 static NOTHING_HIDDEN: LazyLock<Arc<Redactor>> = LazyLock::new(Arc::default);
+
+/// The permits for heavy checks of native tools, which no server can use up.
+static NATIVE_PERMITS: LazyLock<Permits> = LazyLock::new(Permits::default);
 
 /// Returns what hides nothing.
 pub(super) fn nothing_hidden() -> Arc<Redactor> {
@@ -271,6 +274,14 @@ impl Router {
 impl Target<'_> {
     pub(super) fn tool(&self) -> Option<&Arc<Tool>> {
         self.tool.as_ref()
+    }
+
+    /// Returns the permits for heavy checks of whoever offers it.
+    pub(super) fn permits(&self) -> &Permits {
+        match &self.place {
+            Place::Server(server) => &server.permits,
+            Place::Native(_) => &NATIVE_PERMITS,
+        }
     }
 
     pub(super) fn server_name(&self) -> ServerName {

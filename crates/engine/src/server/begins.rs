@@ -27,7 +27,7 @@ use super::runner::remote::Far;
 use super::runner::{ServerRunner, Surroundings, UsageCell};
 use super::status::ServerStatus;
 use super::waiting::Waiting;
-use crate::catalog::ServerCatalog;
+use crate::catalog::{Permits, ServerCatalog};
 use crate::clock::Stopwatch;
 use crate::credentials::Credentials;
 
@@ -89,6 +89,7 @@ impl Begins {
             waiting: Arc::new(Waiting::new(spec.calls.queue)),
             credentials: self.credentials.clone(),
             retries: Arc::default(),
+            permits: Permits::default(),
             profiles: Arc::new(Profiles::new(around)),
         };
         let far = match &spec.launch {

@@ -20,7 +20,7 @@ use super::pending::QueueView;
 use super::profiles::Profiles;
 use super::status::ServerStatus;
 use super::waiting::{Seat, Waiting};
-use crate::catalog::ServerCatalog;
+use crate::catalog::{Permits, ServerCatalog};
 use crate::clock::unix_ms;
 use crate::credentials::Credentials;
 use crate::error::CallError;
@@ -72,6 +72,8 @@ pub(crate) struct ServerHandle {
     pub(crate) waiting: Arc<Waiting>,
     /// How many calls may be made once more after they were cut off.
     pub(crate) retries: Arc<RetryBudget>,
+    /// How many heavy checks of arguments and results run at once.
+    pub(crate) permits: Permits,
     /// Its further lives, each for all clients that can the same.
     pub(crate) profiles: Arc<Profiles>,
 }

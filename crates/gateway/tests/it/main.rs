@@ -18,6 +18,7 @@ mod faults_journal;
 mod faults_process;
 mod faults_stdio;
 mod first_minute;
+mod guarded;
 mod harness;
 mod matrix;
 mod oauth;

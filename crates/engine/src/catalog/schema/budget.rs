@@ -1,71 +1,125 @@
-//! Counts the steps of a check and ends one that takes too many.
+//! Counts what a check costs and ends one that costs too much.
 //!
-//! A compiled schema cannot be told to stop, so every subschema gets a keyword that counts; when
-//! the budget is used up, that keyword unwinds out of the check (without the panic hook), and
-//! [`run`] returns nothing. Entry points: [`count_steps`] before compiling, [`run`] around a check.
+//! A compiled schema cannot be told to stop, so every look at the value is charged to the budget of
+//! the thread; when it is used up, the charge unwinds out of the check (without the panic hook) and
+//! [`run`] returns nothing. Units are counted rather than time, so that a value is judged the same on
+//! a busy machine; the clock is looked at now and then, in case a unit took longer than it should.
+//! Entry points: [`run`] around a check, [`charge`] and its neighbours inside of it.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::time::Duration;
 
-use jsonschema::{Keyword, ValidationError};
-use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-/// The keyword that counts.
-pub(super) const STEP: &str = "x-gantry-step";
+/// What a check on the caller's own thread may use: a fraction of a millisecond.
+const INLINE_UNITS: u64 = 20_000;
+/// What a check on a thread of its own may use whatever the size of the value: about 50 ms
+/// (fault A9).
+const VERDICT_UNITS: u64 = 5_000_000;
+/// What each byte of the value adds to that, so that reading a long value once is never too much.
+const UNITS_PER_BYTE: u64 = 4;
+/// What may be used to collect reasons, each of which takes memory.
+const REASON_UNITS: u64 = 200_000;
+/// Units between two looks at the clock.
+const STRIDE: u64 = 1 << 12;
+/// Bytes that are compared, hashed or counted for one unit.
+const BYTES_PER_UNIT: usize = 32;
+/// Subschemas that may look at one value for one unit without touching it, as `true` does.
+const SCHEMAS_PER_UNIT: u64 = 64;
+/// States of a pattern times bytes of a text that are matched for one unit.
+const MATCHES_PER_UNIT: u64 = 16;
+/// The most states times bytes that are matched in one go, where nothing can interrupt it.
+pub(super) const MATCHES_AT_ONCE: u64 = 4 << 20;
 
-/// How long a check may take (fault A9).
-const LONGEST: Duration = Duration::from_millis(50);
-/// The steps of a check that asks only whether a value fits.
-const VERDICT_STEPS: u32 = 2_000_000;
-/// The steps of a check that collects reasons, each of which takes memory.
-const REASON_STEPS: u32 = 50_000;
-/// Steps between two looks at the clock.
-const STRIDE: u32 = 1 << 10;
+/// What of a schema makes a single look dearer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Weight {
+    /// How many subschemas apply to one and the same value.
+    pub(super) schemas: u64,
+    /// The states of all patterns that names of members are matched against.
+    pub(super) name_states: u64,
+}
 
 /// What a check may use.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Budget {
-    steps: u32,
+    units: u64,
     until: Option<Instant>,
+    weight: Weight,
 }
 
 impl Budget {
-    pub(super) fn verdict() -> Self {
+    /// Returns the budget of a check on the caller's own thread.
+    pub(super) fn inline(weight: Weight) -> Self {
         Self {
-            steps: VERDICT_STEPS,
-            until: Some(Instant::now() + LONGEST),
-        }
-    }
-
-    pub(super) fn reasons() -> Self {
-        Self {
-            steps: REASON_STEPS,
-            until: Some(Instant::now() + LONGEST),
-        }
-    }
-
-    const fn unlimited() -> Self {
-        Self {
-            steps: u32::MAX,
+            units: INLINE_UNITS,
             until: None,
+            weight,
         }
+    }
+
+    /// Returns the budget of a check that asks only whether a value of this many bytes fits.
+    pub(super) fn verdict(weight: Weight, bytes: usize, until: Instant) -> Self {
+        Self {
+            units: VERDICT_UNITS + UNITS_PER_BYTE * bytes as u64,
+            until: Some(until),
+            weight,
+        }
+    }
+
+    /// Returns the budget of a check that collects reasons.
+    pub(super) fn reasons(weight: Weight, until: Instant) -> Self {
+        Self {
+            units: REASON_UNITS,
+            until: Some(until),
+            weight,
+        }
+    }
+}
+
+/// What is left of the budget of this thread's check; without one there is no end.
+struct Left {
+    units: Cell<u64>,
+    /// The clock is looked at when no more units than this are left.
+    next_look: Cell<u64>,
+    until: Cell<Option<Instant>>,
+    /// Units for coming to a value.
+    arrival: Cell<u64>,
+    /// States for each byte of a member's name.
+    name_states: Cell<u64>,
+}
+
+impl Left {
+    fn replace(&self, units: u64, budget: Option<Budget>) {
+        self.units.set(units);
+        self.next_look.set(units.saturating_sub(STRIDE));
+        self.until.set(budget.and_then(|budget| budget.until));
+        let weight = budget.map_or_else(Weight::default, |budget| budget.weight);
+        self.arrival.set(1 + weight.schemas / SCHEMAS_PER_UNIT);
+        self.name_states.set(weight.name_states);
     }
 }
 
 thread_local! {
-    static LEFT: Cell<Budget> = const { Cell::new(Budget::unlimited()) };
+    static LEFT: Left = const {
+        Left {
+            units: Cell::new(u64::MAX),
+            next_look: Cell::new(0),
+            until: Cell::new(None),
+            arrival: Cell::new(1),
+            name_states: Cell::new(0),
+        }
+    };
 }
 
 /// The payload of the unwinding.
 struct Exhausted;
 
-/// Runs a check on this thread; nothing if it used up its budget, or panicked.
+/// Runs a check on this thread; nothing if it used up its budget, or panicked. Checks do not nest.
 pub(super) fn run<T>(budget: Budget, check: impl FnOnce() -> T) -> Option<T> {
-    let before = LEFT.replace(budget);
+    LEFT.with(|left| left.replace(budget.units, Some(budget)));
     let outcome = catch(check);
-    LEFT.set(before);
+    LEFT.with(|left| left.replace(u64::MAX, None));
     outcome
 }
 
@@ -75,53 +129,77 @@ pub(super) fn catch<T>(run: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(run)).ok()
 }
 
-/// The keyword that takes one step.
-pub(super) struct Step;
+/// Takes one look at a value.
+pub(super) fn step() {
+    charge(1);
+}
 
-impl<'i> Keyword<'i> for Step {
-    fn validate(&self, _: &'i Value) -> Result<(), ValidationError<'i>> {
-        step();
-        Ok(())
-    }
+/// Comes to a value, at which some subschemas may not look at all.
+pub(super) fn arrive() {
+    charge(LEFT.with(|left| left.arrival.get()));
+}
 
-    fn is_valid(&self, _: &'i Value) -> bool {
-        step();
-        true
+/// Reads this many bytes of a text.
+pub(super) fn bytes(count: usize) {
+    if count >= BYTES_PER_UNIT {
+        charge((count / BYTES_PER_UNIT) as u64);
     }
 }
 
-fn step() {
-    let mut left = LEFT.get();
-    let late = left.steps.is_multiple_of(STRIDE)
-        && left.until.is_some_and(|until| Instant::now() >= until);
-    if (left.steps == 0 || late) && cfg!(panic = "unwind") {
-        resume_unwind(Box::new(Exhausted));
+/// Looks at a member of this name, which is matched against patterns if the schema has any.
+pub(super) fn member(name: &str) {
+    let (arrival, states) = LEFT.with(|left| (left.arrival.get(), left.name_states.get()));
+    let matches = states.saturating_mul(name.len() as u64);
+    if matches > MATCHES_AT_ONCE {
+        exhausted();
     }
-    left.steps = left.steps.saturating_sub(1);
-    LEFT.set(left);
+    charge(arrival + (name.len() / BYTES_PER_UNIT) as u64 + matches / MATCHES_PER_UNIT);
 }
 
-/// Puts the counting keyword into every subschema.
-pub(super) fn count_steps(schema: &mut Value) {
-    let Value::Object(members) = schema else {
-        return;
-    };
-    for (keyword, value) in members.iter_mut() {
-        match (keyword.as_str(), value) {
-            // Values that look like schemas, and are data.
-            ("enum" | "const" | "default" | "examples" | "required", _) => {}
-            (_, Value::Array(items)) => items.iter_mut().for_each(count_steps),
-            (
-                "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas"
-                | "dependencies",
-                Value::Object(schemas),
-            ) => count_each(schemas),
-            (_, inner) => count_steps(inner),
-        }
-    }
-    members.insert(STEP.to_owned(), Value::Bool(true));
+/// Matches a text against a pattern in one go: states times bytes.
+pub(super) fn matching(matches: u64) {
+    charge(1 + matches / MATCHES_PER_UNIT);
 }
 
-fn count_each(schemas: &mut Map<String, Value>) {
-    schemas.values_mut().for_each(count_steps);
+/// Takes units off what is left, and ends the check if there are none.
+pub(super) fn charge(units: u64) {
+    let is_due = LEFT.with(|left| {
+        let rest = left.units.get().saturating_sub(units);
+        left.units.set(rest);
+        rest <= left.next_look.get()
+    });
+    if is_due {
+        look();
+    }
+}
+
+/// Ends a check that has no clock to look at, before something that must not be done on the caller's
+/// own thread.
+pub(super) fn leave_inline() {
+    let is_inline = LEFT.with(|left| left.until.get().is_none());
+    if is_inline {
+        exhausted();
+    }
+}
+
+/// Looks at the clock.
+#[cold]
+pub(super) fn look() {
+    let ended = LEFT.with(|left| {
+        let rest = left.units.get();
+        left.next_look.set(rest.saturating_sub(STRIDE));
+        rest == 0
+            || left
+                .until
+                .get()
+                .is_some_and(|until| Instant::now() >= until)
+    });
+    if ended {
+        exhausted();
+    }
+}
+
+/// Ends the check.
+pub(super) fn exhausted() -> ! {
+    resume_unwind(Box::new(Exhausted))
 }

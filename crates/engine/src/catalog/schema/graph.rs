@@ -7,7 +7,8 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::SchemaError;
+use super::budget::Weight;
+use super::{SchemaError, pattern};
 
 /// The deepest nesting of the schema's own text.
 const DEEPEST: usize = 64;
@@ -20,12 +21,10 @@ const LONGEST_CHAIN: u64 = 24;
 /// What matters of a schema's shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// How many subschemas there are when every reference is replaced by what it refers to.
-    pub(super) expanded: u64,
     /// It refers to itself, deeper in the value each time.
     pub(super) recursive: bool,
-    /// It matches strings against patterns.
-    pub(super) patterns: bool,
+    /// What makes a single look at a value dearer.
+    pub(super) weight: Weight,
 }
 
 /// Examines a schema, or says why it must not be used.
@@ -52,20 +51,12 @@ pub(super) fn examine(schema: &Value) -> Result<Shape, SchemaError> {
     let all = order(&graph.nodes, |node| {
         Box::new(node.here.iter().chain(&node.below))
     });
-    let expanded = all.as_ref().map_or(u64::MAX, |all| {
-        let mut expanded = vec![1_u64; graph.nodes.len()];
-        for &index in all.iter().rev() {
-            let node = &graph.nodes[index];
-            for &other in node.here.iter().chain(&node.below) {
-                expanded[index] = expanded[index].saturating_add(expanded[other]);
-            }
-        }
-        expanded[0]
-    });
     Ok(Shape {
-        expanded,
         recursive: all.is_none(),
-        patterns: graph.patterns,
+        weight: Weight {
+            schemas: paths.into_iter().max().unwrap_or(1),
+            name_states: graph.name_states,
+        },
     })
 }
 
@@ -86,7 +77,7 @@ struct Graph<'a> {
     waiting: Vec<(usize, &'a Map<String, Value>)>,
     anchors: HashMap<&'a str, usize>,
     references: Vec<(usize, &'a str)>,
-    patterns: bool,
+    name_states: u64,
 }
 
 impl<'a> Graph<'a> {
@@ -98,7 +89,7 @@ impl<'a> Graph<'a> {
             waiting: Vec::new(),
             anchors: HashMap::new(),
             references: Vec::new(),
-            patterns: false,
+            name_states: 0,
         }
     }
 
@@ -164,7 +155,8 @@ impl<'a> Graph<'a> {
             }
             ("properties", Value::Object(schemas)) => self.below(index, schemas.values())?,
             ("patternProperties", Value::Object(schemas)) => {
-                self.patterns |= !schemas.is_empty();
+                let states = schemas.keys().map(|pattern| pattern::states(pattern));
+                self.name_states = states.fold(self.name_states, u64::saturating_add);
                 self.below(index, schemas.values())?;
             }
             ("items" | "prefixItems", Value::Array(schemas)) => self.below(index, schemas)?,
@@ -179,7 +171,6 @@ impl<'a> Graph<'a> {
                 | "contentSchema",
                 schema @ (Value::Object(_) | Value::Bool(_)),
             ) => self.below(index, [schema])?,
-            ("pattern" | "format", Value::String(_)) => self.patterns = true,
             ("$defs" | "definitions", Value::Object(schemas)) => {
                 for schema in schemas.values() {
                     self.add(schema)?;

@@ -56,6 +56,11 @@ pub(super) fn unreadable() -> Issue {
     whole("contains a number or a text that cannot be read")
 }
 
+/// Tells which pattern a text must match.
+pub(super) fn must_match(pattern: &str) -> String {
+    format!("must match the pattern `{}`", cut(pattern, LONGEST_PART))
+}
+
 fn whole(message: &str) -> Issue {
     Issue {
         path: String::new(),
@@ -102,9 +107,7 @@ fn tell(error: &ValidationError<'_>) -> Issue {
         ValidationErrorKind::Constant { expected_value } => {
             format!("must be {}", cut(&expected_value.to_string(), LONGEST_PART))
         }
-        ValidationErrorKind::Pattern { pattern } => {
-            format!("must match the pattern `{}`", cut(pattern, LONGEST_PART))
-        }
+        ValidationErrorKind::Custom { message, .. } => message.clone(),
         ValidationErrorKind::FalseSchema => "is not allowed here".to_owned(),
         ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } => {
             alternatives(context)

@@ -1,5 +1,7 @@
 //! Schemas that fit, that do not, and that are meant to hurt.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::*;
@@ -8,10 +10,17 @@ fn compile(schema: &Value) -> Result<Schema, SchemaError> {
     Schema::of_arguments(Raw::trusted(&schema.to_string()))
 }
 
+/// Checks a value on this thread, with all the time that a check may take.
+fn check_now(schema: &Schema, value: &str) -> Result<(), Vec<Issue>> {
+    schema.check_until(
+        Raw::trusted(value),
+        Instant::now() + Duration::from_secs(10),
+    )
+}
+
 fn issues(schema: &Value, value: &Value) -> Vec<String> {
     let schema = compile(schema).unwrap();
-    let issues = schema
-        .check_now(Raw::trusted(&value.to_string()))
+    let issues = check_now(&schema, &value.to_string())
         .err()
         .unwrap_or_default();
     issues
@@ -100,8 +109,9 @@ fn schemas_without_constraints_read_no_value() {
     ] {
         let schema = compile(&schema).unwrap();
         assert!(matches!(schema.rule, Rule::AnyObject), "{schema:?}");
-        assert!(schema.check_now(Raw::trusted("[1]")).is_err());
-        assert_eq!(schema.cost(4 << 20), Cost::Inline);
+        assert!(check_now(&schema, "[1]").is_err());
+        let long = format!("[{}1]", "1,".repeat(1 << 20));
+        assert_eq!(schema.cost(Raw::trusted(&long)), Cost::Inline);
     }
 }
 
@@ -254,14 +264,16 @@ async fn a_check_that_explodes_ends_in_time() {
         (deep, nested, "finding out where takes too long"),
     ] {
         let schema = Arc::new(compile(&schema).unwrap());
-        assert_eq!(schema.cost(value.len()), Cost::Heavy);
+        assert_eq!(schema.cost(Raw::trusted(&value)), Cost::Heavy);
         let begun = tokio::time::Instant::now();
-        let checked = schema.check(Raw::trusted(&value)).await;
+        let checked = schema
+            .check(Raw::trusted(&value), &Permits::default())
+            .await;
         let Err(Unfit::Issues(issues)) = checked else {
             panic!("{checked:?}")
         };
         assert!(
-            begun.elapsed() < Duration::from_secs(1),
+            begun.elapsed() < Duration::from_secs(2),
             "{:?}",
             begun.elapsed()
         );
@@ -280,9 +292,11 @@ async fn a_heavy_schema_still_judges() {
     let schema = Arc::new(compile(&schema).unwrap());
     let fits = json!({"name": "a", "children": [{"name": "b"}, {"name": "c", "children": []}]});
     let not = json!({"name": "a", "children": [{"name": "b"}, {"children": []}]});
-    assert_eq!(schema.cost(10), Cost::Heavy);
-    assert_eq!(schema.check(Raw::trusted(&fits.to_string())).await, Ok(()));
-    let checked = schema.check(Raw::trusted(&not.to_string())).await;
+    let permits = Permits::default();
+    let (fits, not) = (fits.to_string(), not.to_string());
+    assert_eq!(schema.cost(Raw::trusted(&fits)), Cost::Heavy);
+    assert_eq!(schema.check(Raw::trusted(&fits), &permits).await, Ok(()));
+    let checked = schema.check(Raw::trusted(&not), &permits).await;
     let Err(Unfit::Issues(issues)) = checked else {
         panic!("{checked:?}")
     };
@@ -308,10 +322,195 @@ fn the_deepest_check_fits_a_small_stack() {
     let last = json!({"properties": {"x": {"$ref": "#/$defs/d0"}}, "required": ["y"]});
     let schema = compile(&chain(11, link, last)).unwrap();
     let value = format!("{}1{}", "{\"x\":".repeat(60), "}".repeat(60));
-    let check = move || schema.check_now(Raw::trusted(&value)).unwrap_err().len();
+    let check = move || check_now(&schema, &value).unwrap_err().len();
     let thread = std::thread::Builder::new()
         .stack_size(2 << 20)
         .spawn(check)
         .unwrap();
     assert!(thread.join().unwrap() > 0);
+}
+
+/// Checks a value within a bound of time; tells whether it was found to be too costly.
+async fn is_too_costly(schema: &Value, value: &Value) -> bool {
+    let schema = Arc::new(Schema::of_result(Raw::trusted(&schema.to_string())).unwrap());
+    let value = value.to_string();
+    let begun = Instant::now();
+    let permits = Permits::default();
+    let checked = schema.check(Raw::trusted(&value), &permits).await;
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    match checked {
+        Ok(()) => false,
+        Err(Unfit::Busy) => panic!("nothing else was checked"),
+        Err(Unfit::Issues(issues)) => {
+            let told = issues
+                .iter()
+                .any(|issue| issue.message.contains("takes too long"));
+            assert!(told, "{issues:?}");
+            true
+        }
+    }
+}
+
+/// A schema of which each item of `x` is looked at, with a definition to refer to.
+fn each_item(schema: Value, definition: Value) -> Value {
+    json!({"type": "object", "properties": {"x": {"items": schema}}, "$defs": {"d": definition}})
+}
+
+#[tokio::test]
+async fn every_keyword_is_counted() {
+    // fault A9: few subschemas, and each look at an item costs as much as the schema is long
+    let numbers: Vec<f64> = (0..9_000).map(|number| f64::from(number) + 0.5).collect();
+    let many = json!({"x": vec![-1.5; 60_000]});
+    let named = |count: usize| (0..count).map(|number| format!("k{number}"));
+    let members =
+        |count| -> Map<String, Value> { named(count).map(|name| (name, json!(1))).collect() };
+    let objects = json!({"x": vec![members(4_000); 100]});
+    let mut other = members(4_000);
+    other.insert("k3999".to_owned(), json!(2));
+    let again = |count| vec![json!({"$ref": "#/$defs/d"}); count];
+    let patterns = |count| (0..count).map(|number| format!("^{number}?w[a-z]{{3}}.*z?$"));
+    let names: Map<String, Value> = patterns(300).map(|name| (name, json!(true))).collect();
+    let pattern = |pattern: String| json!({"pattern": pattern});
+    let optional = |mut schemas: Vec<Value>| {
+        schemas.push(json!(true));
+        json!({ "anyOf": schemas })
+    };
+    for (name, schema, value) in [
+        (
+            "enum",
+            each_item(json!({"not": {"enum": numbers}}), json!({})),
+            many.clone(),
+        ),
+        (
+            "const",
+            each_item(optional(again(100)), json!({"const": other})),
+            objects.clone(),
+        ),
+        (
+            "booleans",
+            each_item(optional(again(1)), json!({"anyOf": vec![false; 9_000]})),
+            many.clone(),
+        ),
+        (
+            "required",
+            each_item(
+                json!({"allOf": again(100)}),
+                json!({"required": named(4_000).collect::<Vec<_>>()}),
+            ),
+            objects,
+        ),
+        (
+            "names",
+            json!({"type": "object", "patternProperties": names}),
+            json!(members(60_000)),
+        ),
+        (
+            "contains",
+            json!({"type": "object", "properties": {"x": {"allOf": again(400)}},
+                   "$defs": {"d": {"contains": {"const": 7}, "minContains": 0}}}),
+            many,
+        ),
+        (
+            "lengths",
+            json!({"type": "object", "properties": {"x": {"allOf": again(600)}},
+                   "$defs": {"d": {"minLength": 7}}}),
+            json!({"x": "é".repeat(1 << 20)}),
+        ),
+        (
+            "patterns",
+            each_item(
+                json!({"allOf": patterns(50).map(pattern).collect::<Vec<_>>()}),
+                json!({}),
+            ),
+            json!({"x": vec!["w".repeat(12_000); 100]}),
+        ),
+    ] {
+        assert!(is_too_costly(&schema, &value).await, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_pattern_that_is_costly_for_any_engine_is_given_up() {
+    // fault A9: too many states for an automaton, on one text
+    let schema = |pattern: &str| {
+        json!({"type": "object", "properties": {"x": {"pattern": pattern}},
+                                        "patternProperties": {"^n": {"pattern": pattern}}})
+    };
+    let hard = schema("(?:0|1)*1(?:0|1){400}2");
+    let mut noise = 1_u32;
+    let bits: String = (0..2_000_000)
+        .map(|_| {
+            noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            if noise >> 31 == 0 { '0' } else { '1' }
+        })
+        .collect();
+    assert!(is_too_costly(&hard, &json!({"x": bits})).await);
+    // The same as the name of a member.
+    let names = json!({"type": "object", "patternProperties": {"(?:0|1)*1(?:0|1){400}2": true}});
+    assert!(is_too_costly(&names, &json!({ bits: 1 })).await);
+    // A long text and a plain pattern.
+    let plain = schema("^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==)?$");
+    assert!(!is_too_costly(&plain, &json!({"x": "QUJD".repeat(200_000)})).await);
+}
+
+#[tokio::test]
+async fn long_values_that_are_read_once_are_not_too_much() {
+    let row = json!({"id": 7, "name": "some name", "tags": ["a", "b"], "at": {"zip": "1234"}});
+    let schema = json!({"type": "object", "required": ["rows"], "properties": {
+        "rows": {"type": "array", "items": {"type": "object", "required": ["id"], "properties": {
+            "id": {"type": "integer"}, "name": {"type": "string", "maxLength": 40},
+            "tags": {"type": "array", "items": {"enum": ["a", "b", "c"]}},
+            "at": {"anyOf": [{"type": "null"}, {"type": "object", "additionalProperties": false,
+                                                "properties": {"zip": {"type": "string"}}}]}}}},
+        "text": {"type": "string"}, "numbers": {"items": {"type": "number"}, "uniqueItems": true}}});
+    let numbers: Vec<u32> = (0..20_000).collect();
+    let value = json!({"rows": vec![row; 3_000], "text": "x".repeat(1 << 20), "numbers": numbers});
+    assert!(!is_too_costly(&schema, &value).await);
+}
+
+#[tokio::test]
+async fn a_value_of_too_many_parts_is_not_even_read() {
+    let schema = json!({"type": "object", "properties": {"x": {"type": "array"}}});
+    assert!(is_too_costly(&schema, &json!({"x": vec![1; MOST_PARTS + 1]})).await);
+    let text = json!({"x": [",[{\"\\".repeat(1 << 19)]});
+    assert!(!is_too_costly(&schema, &text).await);
+    assert_eq!(parts(br#"{"a,\"[":[1,"x\\",{}]}"#), 6);
+}
+
+#[test]
+fn reasons_do_not_copy_the_value() {
+    // fault A9: each of many alternatives is told of the value that does not fit
+    let schema = json!({"type": "object", "properties": {"x": {"anyOf": vec![json!({"type": "null"}); 3_000]}}});
+    let value = json!({"x": "y".repeat(1 << 20)});
+    let found = issues(&schema, &value);
+    assert_eq!(found.len(), 1);
+    assert!(
+        found[0].starts_with("/x: fits none of 3000 alternatives"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn small_checks_stay_where_they_are() {
+    let schema = json!({"type": "object", "properties": {
+        "text": {"type": "string", "pattern": "^[^\\n]*$"}, "unit": {"enum": ["c", "f"]}}, "required": ["text"]});
+    let schema = compile(&schema).unwrap();
+    for (value, fits) in [
+        (json!({"text": "a line", "unit": "c"}), true),
+        (json!({"text": "two\nlines"}), false),
+        (json!({"unit": "k"}), false),
+    ] {
+        let value = value.to_string();
+        let judged = schema.judge(Raw::trusted(&value), None);
+        assert_eq!(judged.map(|judged| judged.is_ok()), Some(fits), "{value}");
+    }
+    // A long text is one part.
+    let plain =
+        compile(&json!({"type": "object", "properties": {"text": {"type": "string"}}})).unwrap();
+    let long = json!({"text": "x".repeat(256 << 10)}).to_string();
+    assert_eq!(plain.cost(Raw::trusted(&long)), Cost::Inline);
+    assert_eq!(plain.judge(Raw::trusted(&long), None), Some(Ok(())));
+    let many = json!({"list": vec![1; 60_000]}).to_string();
+    assert_eq!(plain.cost(Raw::trusted(&many)), Cost::Heavy);
 }

@@ -1,0 +1,180 @@
+//! Patterns that strings must match: linear in the text, and with an end however long that is.
+//!
+//! A short text is matched in one go. A long one is walked byte by byte through a lazily built
+//! automaton, so that the clock can be looked at on the way. Patterns of members' names are the
+//! library's own business; [`states`] tells what they weigh. Entry points: [`Pattern::new`], [`states`].
+
+use std::sync::OnceLock;
+
+use jsonschema::json::Node as _;
+use jsonschema::{Keyword, ValidationError};
+use regex_automata::hybrid::dfa::DFA;
+use regex_automata::meta;
+use regex_automata::nfa::thompson::{Compiler, Config, NFA, WhichCaptures};
+use regex_automata::{Anchored, Input};
+
+use super::budget::{self, MATCHES_AT_ONCE};
+use super::counted::{Counted, Seen};
+
+/// The largest compiled regular expression, in bytes.
+pub(super) const PATTERN_BYTES: usize = 256 << 10;
+/// Bytes of a long text between two looks at the clock: each may take as long as all states do.
+const BYTES_PER_LOOK: usize = 256;
+
+/// A compiled pattern.
+#[derive(Debug)]
+pub(super) struct Pattern {
+    text: String,
+    nfa: NFA,
+    regex: meta::Regex,
+    /// For long texts, made when first needed; nothing if it cannot be.
+    stepwise: OnceLock<Option<Box<DFA>>>,
+}
+
+/// How a text that is too long to be matched in one go was matched.
+enum Walked {
+    Matches,
+    Fails,
+    /// The automaton does not know what to do with the text.
+    Stuck,
+}
+
+impl Pattern {
+    /// Compiles a pattern in the dialect of JSON Schema; nothing if it is none, or too large.
+    pub(super) fn new(text: &str) -> Option<Self> {
+        let translated = jsonschema_regex::to_rust_regex(text).ok()?;
+        let nfa = compile(&translated)?;
+        let config = meta::Config::new().nfa_size_limit(Some(PATTERN_BYTES));
+        let regex = meta::Builder::new()
+            .configure(config)
+            .build(&translated)
+            .ok()?;
+        Some(Self {
+            text: text.to_owned(),
+            nfa,
+            regex,
+            stepwise: OnceLock::new(),
+        })
+    }
+
+    fn matches(&self, text: &str) -> bool {
+        let states = self.nfa.states().len() as u64;
+        let matches = states.saturating_mul(text.len() as u64);
+        if matches > MATCHES_AT_ONCE {
+            budget::leave_inline();
+            match self.walk(text.as_bytes()) {
+                Some(Walked::Matches) => return true,
+                Some(Walked::Fails) => return false,
+                Some(Walked::Stuck) | None => budget::exhausted(),
+            }
+        }
+        budget::matching(matches);
+        // Some patterns make the library panic, which is no match.
+        budget::catch(|| self.regex.is_match(text)).unwrap_or(false)
+    }
+
+    /// Walks through a long text; nothing if there is no automaton for that.
+    fn walk(&self, text: &[u8]) -> Option<Walked> {
+        let build = || {
+            let config = DFA::config()
+                .unicode_word_boundary(true)
+                .skip_cache_capacity_check(true);
+            let dfa = DFA::builder()
+                .configure(config)
+                .build_from_nfa(self.nfa.clone());
+            dfa.ok().map(Box::new)
+        };
+        let dfa = self.stepwise.get_or_init(build).as_deref()?;
+        let mut cache = dfa.create_cache();
+        let input = Input::new(text).anchored(Anchored::No);
+        let mut state = dfa.start_state_forward(&mut cache, &input).ok()?;
+        let mut built = cache.memory_usage();
+        for part in text.chunks(BYTES_PER_LOOK) {
+            budget::look();
+            budget::bytes(part.len());
+            // What takes time is building states: one unit for each of their bytes. Where there are
+            // too many of them, all are dropped and built anew.
+            let now = cache.memory_usage();
+            budget::charge(now.checked_sub(built).unwrap_or(now) as u64);
+            built = now;
+            for &byte in part {
+                state = dfa.next_state(&mut cache, state, byte).ok()?;
+                if state.is_tagged() {
+                    if state.is_match() {
+                        return Some(Walked::Matches);
+                    } else if state.is_dead() {
+                        return Some(Walked::Fails);
+                    } else if state.is_quit() {
+                        return Some(Walked::Stuck);
+                    }
+                }
+            }
+        }
+        let last = dfa.next_eoi_state(&mut cache, state).ok()?;
+        Some(if last.is_match() {
+            Walked::Matches
+        } else {
+            Walked::Fails
+        })
+    }
+}
+
+impl<'i> Keyword<'i, Counted> for Pattern {
+    fn validate(&self, instance: Seen<'i>) -> Result<(), ValidationError<'i>> {
+        if self.is_valid(instance) {
+            return Ok(());
+        }
+        let wanted = super::issues::must_match(&self.text);
+        Err(ValidationError::custom(wanted))
+    }
+
+    fn is_valid(&self, instance: Seen<'i>) -> bool {
+        instance.as_string().is_none_or(|text| self.matches(&text))
+    }
+}
+
+/// Returns how many states a pattern of members' names has; 0 if it is none, which the library says.
+pub(super) fn states(pattern: &str) -> u64 {
+    let translated = jsonschema_regex::to_rust_regex(pattern).ok();
+    let nfa = translated.and_then(|translated| compile(&translated));
+    nfa.map_or(0, |nfa| nfa.states().len() as u64)
+}
+
+fn compile(translated: &str) -> Option<NFA> {
+    let config = Config::new()
+        .nfa_size_limit(Some(PATTERN_BYTES))
+        .which_captures(WhichCaptures::None);
+    Compiler::new().configure(config).build(translated).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_matched_as_short_ones_are() {
+        for (pattern, part, end) in [
+            ("^(a+)+$", "a", "!"),
+            ("^[a-z0-9 ]*$", "word 7 ", "Ü"),
+            ("x$", "abc", "x"),
+            ("needle", "hay ", "needle"),
+            (r"\bend$", "word ", "end"),
+            ("^(?:[A-Za-z0-9+/]{4})*$", "QUJD", "="),
+        ] {
+            let pattern = Pattern::new(pattern).unwrap();
+            let long = part.repeat(5_000);
+            for text in [long.clone(), format!("{long}{end}")] {
+                let walked = matches!(pattern.walk(text.as_bytes()), Some(Walked::Matches));
+                assert_eq!(walked, pattern.regex.is_match(&text), "{pattern:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_told() {
+        assert!(Pattern::new("(unclosed").is_none());
+        assert!(Pattern::new("(?:a{1,100}){1,100}{1,100}").is_none());
+        assert!(states("^x-[a-z]{1,40}$") > 40);
+        assert_eq!(states("(unclosed"), 0);
+    }
+}
