@@ -7,8 +7,10 @@
 mod class;
 mod filter;
 mod pattern;
+mod uri;
 pub mod why;
 
+use std::cell::OnceCell;
 use std::fmt;
 
 use sha2::{Digest, Sha256};
@@ -19,6 +21,8 @@ use crate::id::{NameError, ServerName};
 pub use self::class::{MethodClass, class_of};
 pub use self::filter::ToolFilter;
 pub use self::pattern::Pattern;
+pub use self::uri::NormalUri;
+use self::uri::UriPattern;
 
 /// The longest pattern of an item; URIs are the longest items there are.
 const LONGEST_ITEM: usize = 2048;
@@ -106,8 +110,25 @@ pub struct Grant {
     server: Pattern,
     scope: Scope,
     item: Pattern,
+    /// The same in the forms of URIs, if that is what it may speak of.
+    uri: Option<Box<UriPattern>>,
     item_text: Box<str>,
     alias: Option<Box<str>>,
+}
+
+/// What is asked for, in the form of URIs once that is needed.
+struct Asked<'a> {
+    text: &'a str,
+    uri: OnceCell<Option<NormalUri<'a>>>,
+}
+
+impl<'a> Asked<'a> {
+    fn new(text: &'a str) -> Self {
+        Self {
+            text,
+            uri: OnceCell::new(),
+        }
+    }
 }
 
 impl Grant {
@@ -125,10 +146,17 @@ impl Grant {
             check_alias(alias, one_tool)?;
         }
         let alias = alias.map(Box::from);
+        let uri = match scope {
+            Scope::Only(
+                MethodClass::Resource | MethodClass::Subscription | MethodClass::Completion,
+            ) => Some(Box::new(UriPattern::new(pattern.as_str()))),
+            Scope::Every | Scope::Only(_) => None,
+        };
         Ok(Self {
             server,
             scope,
             item: pattern,
+            uri,
             item_text: item.into(),
             alias,
         })
@@ -163,10 +191,9 @@ impl Grant {
     }
 
     /// Tells whether the grant, on a server it names, speaks of an item, or of any if none is given.
-    fn covers(&self, class: MethodClass, item: Option<&str>) -> bool {
-        let of = |owner| {
-            self.scope == Scope::Only(owner) && item.is_none_or(|item| self.item.matches(item))
-        };
+    fn covers(&self, class: MethodClass, item: Option<&Asked<'_>>) -> bool {
+        let of =
+            |owner| self.scope == Scope::Only(owner) && item.is_none_or(|item| self.names(item));
         match class {
             // Who may use anything on a server may talk to it.
             MethodClass::Lifecycle => true,
@@ -184,6 +211,20 @@ impl Grant {
             | MethodClass::Prompt
             | MethodClass::Logging
             | MethodClass::Task => of(class),
+        }
+    }
+}
+
+impl Grant {
+    /// Tells whether the pattern names an item. A URI that cannot be judged is named by `*` alone.
+    fn names(&self, item: &Asked<'_>) -> bool {
+        match &self.uri {
+            Some(_) if self.item == Pattern::All => true,
+            Some(pattern) => {
+                let uri = item.uri.get_or_init(|| NormalUri::of(item.text));
+                uri.as_ref().is_some_and(|uri| pattern.matches(uri))
+            }
+            None => self.item.matches(item.text),
         }
     }
 }
@@ -275,8 +316,10 @@ impl GrantSet {
     /// Without an item the question is whether it may use any of the class there, as listings ask;
     /// a call, a read or a get must name its item.
     pub fn check(&self, class: MethodClass, server: &ServerName, item: Option<&str>) -> Verdict {
-        let allows =
-            |grant: &Grant| grant.server.matches(server.as_str()) && grant.covers(class, item);
+        let asked = item.map(Asked::new);
+        let allows = |grant: &Grant| {
+            grant.server.matches(server.as_str()) && grant.covers(class, asked.as_ref())
+        };
         let is_hidden = || match (class, item) {
             (MethodClass::Tool, Some(tool)) => !self.filter.allows(server, tool),
             _ => false,
@@ -286,6 +329,31 @@ impl GrantSet {
         } else {
             Verdict::Unbound
         }
+    }
+
+    /// Tells whether the agent may use some resource of this server whose URI begins like this, as
+    /// those of a template do.
+    pub fn may_read_below(&self, server: &ServerName, beginning: &str) -> bool {
+        let reaches = |grant: &Grant| {
+            let below = |pattern: &UriPattern| pattern.may_begin_with(beginning);
+            match grant.scope {
+                Scope::Every => true,
+                Scope::Only(MethodClass::Resource) => grant.uri.as_deref().is_some_and(below),
+                Scope::Only(_) => false,
+            }
+        };
+        let of_server = |grant: &Grant| grant.server.matches(server.as_str()) && reaches(grant);
+        self.everything || self.grants.iter().any(of_server)
+    }
+
+    /// Tells whether the agent may use all of this class on this server, whatever it is called.
+    pub fn has_all(&self, class: MethodClass, server: &ServerName) -> bool {
+        let is_all = |grant: &Grant| {
+            let is_class = grant.scope == Scope::Every
+                || (grant.scope == Scope::Only(class) && grant.item == Pattern::All);
+            grant.server.matches(server.as_str()) && is_class
+        };
+        self.everything || self.grants.iter().any(is_all)
     }
 
     /// Returns the name under which the agent sees a tool, if a grant gives it another.

@@ -343,6 +343,16 @@ fn prompts_and_resources_find_their_server() {
         told(view.resolve_resource("file:///shared")),
         "unbound a:file:///shared"
     );
+    // A URI that leads elsewhere is judged, and sent, as where it leads.
+    let astray = "file:///b/public/../secret";
+    let refused = format!("unbound b:{astray}");
+    assert_eq!(told(view.resolve_resource(astray)), refused);
+    let hidden = "file:///b/public/%252e%252e/secret";
+    assert_eq!(told(view.resolve_resource(hidden)), "unknown");
+    assert_eq!(
+        told(view.resolve_resource("file:///b/x/../public1")),
+        "named b:file:///b/public1"
+    );
     let only = catalog.view(&everyone(), &Scope::Server("a".parse().unwrap()));
     assert_eq!(
         told(only.resolve_resource("other://x")),

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use gantry_model::grant::{GrantSet, MethodClass, Verdict};
+use gantry_model::grant::{GrantSet, MethodClass, NormalUri, Verdict};
 use gantry_model::id::ServerName;
 use gantry_model::jsonrpc::{Raw, RawBuf};
 use gantry_model::mcp::{ListKind as WireList, ToolDef};
@@ -176,21 +176,30 @@ impl View {
     }
 
     /// Finds the server of a resource: by its lists, by its templates, or because only one server
-    /// could have it.
+    /// could have it. The item is the URI to send, which is another if this one leads about.
     pub(crate) fn resolve_resource(&self, uri: &str) -> Resolution {
-        let named = |server| Resolution::Named {
-            server: self.handle(server),
-            item: uri.to_owned(),
-        };
         if let Some(&server) = self.resources.get(uri) {
-            return named(server);
+            // As the server itself writes it.
+            return Resolution::Named {
+                server: self.handle(server),
+                item: uri.to_owned(),
+            };
         }
+        let direct = NormalUri::of(uri).map(|normal| normal.forwarded(uri));
+        let direct = direct.as_deref().unwrap_or(uri);
+        let named = |server: usize| {
+            let handle = self.handle(server);
+            let has_all = self.grants.has_all(MethodClass::Resource, &handle.name);
+            Resolution::Named {
+                server: handle,
+                item: if has_all { uri } else { direct }.to_owned(),
+            }
+        };
         let mut refused = self.other_resources.get(uri).copied();
         for pattern in &self.patterns {
-            let is_template = *pattern.text == *uri;
-            if is_template || pattern.template.matches(uri) {
-                let item = if is_template { None } else { Some(uri) };
-                if self.allows(MethodClass::Resource, pattern.server, item) {
+            let fits = |uri: &str| *pattern.text == *uri || pattern.template.matches(uri);
+            if fits(uri) || (direct != uri && fits(direct)) {
+                if self.allows(MethodClass::Resource, pattern.server, Some(uri)) {
                     return named(pattern.server);
                 }
                 refused.get_or_insert(pattern.server);

@@ -43,8 +43,12 @@ enum Renamed {
     Nowhere,
     /// In their member `name`.
     Name,
-    /// In the member `name` of their `ref`.
-    Reference,
+    /// In their member `uri`.
+    Uri,
+    /// In a `ref` to a prompt.
+    PromptReference,
+    /// In a `ref` to a resource, or to a template of resources.
+    ResourceReference,
 }
 
 /// What a request is for.
@@ -94,13 +98,12 @@ impl Router {
             }
             Some(Method::ResourcesRead) => {
                 let uri = member("uri")?;
-                self.item(
-                    caller,
-                    request,
-                    view.resolve_resource(&uri),
-                    "resource",
-                    &uri,
-                )
+                let found = view.resolve_resource(&uri);
+                let mut target = self.item(caller, request, found, "resource", &uri)?;
+                if target.item != uri {
+                    target.renamed = Renamed::Uri;
+                }
+                Ok(target)
             }
             Some(Method::CompletionComplete) => self.completion(caller, request, params),
             _ => self.direct(caller, request),
@@ -202,7 +205,8 @@ impl Router {
         }
     }
 
-    /// A completion belongs to the prompt or the template that it completes.
+    /// A completion belongs to the prompt or the template that it completes: the one that its type
+    /// says, since that is what the server goes by.
     fn completion<'a>(
         &self,
         caller: &Caller,
@@ -210,31 +214,35 @@ impl Router {
         params: Raw<'a>,
     ) -> Result<Target<'a>, CallError> {
         let view = self.catalog.view(caller, &request.scope);
-        let reference = params.get("ref");
-        let text = |name| {
-            reference
-                .and_then(|raw| raw.get(name))
-                .and_then(Raw::string)
-        };
-        if let Some(name) = text("name") {
-            let found = view.resolve_prompt(&name);
-            let mut target = self.item(caller, request, found, "prompt", &name)?;
-            target.renamed = Renamed::Reference;
-            return Ok(target);
-        }
-        if let Some(uri) = text("uri") {
-            return self.item(
-                caller,
-                request,
-                view.resolve_resource(&uri),
-                "resource",
-                &uri,
-            );
-        }
-        Err(CallError::BadParams {
+        let member = |name| params.get("ref").and_then(|reference| reference.get(name));
+        let bad = |why: &str| CallError::BadParams {
             method: request.method.to_owned(),
-            why: "`ref` names neither a prompt nor a resource".into(),
-        })
+            why: why.to_owned(),
+        };
+        let kind = member("type").and_then(Raw::string);
+        let (name, uri) = (member("name"), member("uri"));
+        match (
+            kind.as_deref(),
+            name.and_then(Raw::string),
+            uri.and_then(Raw::string),
+        ) {
+            _ if name.is_some() && uri.is_some() => Err(bad("`ref` has both a `name` and a `uri`")),
+            (Some("ref/prompt"), Some(name), _) => {
+                let found = view.resolve_prompt(&name);
+                let mut target = self.item(caller, request, found, "prompt", &name)?;
+                target.renamed = Renamed::PromptReference;
+                Ok(target)
+            }
+            (Some("ref/resource"), _, Some(uri)) => {
+                let found = view.resolve_resource(&uri);
+                let mut target = self.item(caller, request, found, "resource", &uri)?;
+                target.renamed = Renamed::ResourceReference;
+                Ok(target)
+            }
+            _ => Err(bad(
+                "`ref` must be a `ref/prompt` with a `name` or a `ref/resource` with a `uri`",
+            )),
+        }
     }
 
     /// Any other method, to the one server that was named.
@@ -316,11 +324,15 @@ impl Target<'_> {
             Renamed::Name => {
                 params.set_buf("name", RawBuf::string(&self.item));
             }
-            Renamed::Reference => {
-                let reference = self.arguments.and_then(|params| params.get("ref"));
-                let mut named = Edit::new(reference.unwrap_or(Raw::EMPTY_OBJECT));
-                named.set_buf("name", RawBuf::string(&self.item));
-                params.set_buf("ref", named.to_buf());
+            Renamed::Uri => {
+                params.set_buf("uri", RawBuf::string(&self.item));
+            }
+            // Made anew of what was judged, so that nothing else of it reaches the server.
+            Renamed::PromptReference => {
+                params.set_buf("ref", reference("ref/prompt", "name", &self.item));
+            }
+            Renamed::ResourceReference => {
+                params.set_buf("ref", reference("ref/resource", "uri", &self.item));
             }
         }
     }
@@ -328,8 +340,10 @@ impl Target<'_> {
     /// Returns what the head of a request over HTTP repeats of it.
     pub(super) fn head(&self, request: &Request<'_>) -> Box<Head> {
         let name = name_of(request.method, request.params).map(|own| match self.renamed {
-            Renamed::Name => Box::from(self.item.as_ref()),
-            Renamed::Nowhere | Renamed::Reference => Box::from(own.as_ref()),
+            Renamed::Name | Renamed::Uri => Box::from(self.item.as_ref()),
+            Renamed::Nowhere | Renamed::PromptReference | Renamed::ResourceReference => {
+                Box::from(own.as_ref())
+            }
         });
         let params = self
             .tool
@@ -350,6 +364,14 @@ impl Target<'_> {
             Place::Server(_) | Place::Native(_) => None,
         }
     }
+}
+
+/// Returns a reference to what a completion completes.
+fn reference(kind: &str, member: &'static str, item: &str) -> RawBuf {
+    let mut reference = Edit::new(Raw::EMPTY_OBJECT);
+    reference.set_buf("type", RawBuf::string(kind));
+    reference.set_buf(member, RawBuf::string(item));
+    reference.to_buf()
 }
 
 fn unknown_method(request: &Request<'_>) -> CallError {

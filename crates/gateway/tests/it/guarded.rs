@@ -2,6 +2,7 @@
 //! of URIs and completions, redaction.
 
 mod costly;
+mod reached;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -4,7 +4,7 @@
 //! Decides by the very patterns that [`GrantSet::check`](super::GrantSet::check) decides by; what the
 //! server offers is told by whoever asks. Entry point: [`Question::judge`].
 
-use super::{Grant, MethodClass, ToolFilter};
+use super::{Asked, Grant, MethodClass, ToolFilter};
 use crate::id::{AgentName, ServerName};
 use crate::status::State;
 
@@ -61,7 +61,7 @@ impl Question<'_> {
     pub fn judge(&self) -> Judgement {
         let names_it = |grant: &&Grant| {
             let is_server = grant.server.matches(self.server.as_str());
-            is_server && grant.covers(MethodClass::Tool, Some(self.tool))
+            is_server && grant.covers(MethodClass::Tool, Some(&Asked::new(self.tool)))
         };
         let granting = self.grants.iter().find(names_it);
         let mut reasons = vec![match granting {

@@ -220,7 +220,8 @@ impl Builder<'_> {
                     });
                 }
                 // Which expansions the grants name is judged when one is asked for.
-                if !self.allows(MethodClass::Resource, &entry.handle.name, None) {
+                let beginning = item.name.split('{').next().unwrap_or_default();
+                if !self.grants.may_read_below(&entry.handle.name, beginning) {
                     continue;
                 }
                 if let Some(&first) = known.get(&item.name) {

@@ -1,0 +1,549 @@
+//! URIs as grants judge them: what a server may take a URI for, whichever way it reads it.
+//!
+//! A URI has two forms that a grant must both name. `proper` is the URI by RFC 3986: scheme and host in
+//! lower case, escapes undone that need not be, dot segments gone. `careless` is what a careless server
+//! makes of it: every escape undone as often as there are any, backslashes as slashes, empty segments
+//! gone. A URI that hides more from the one than from the other has no form, and no grant names it.
+//! Entry points: [`NormalUri::of`] and [`UriPattern::new`].
+
+use std::borrow::Cow;
+
+use super::Pattern;
+
+/// Longer URIs have no form.
+const LONGEST: usize = 8 << 10;
+/// How often escapes of escapes are undone.
+const MOST_ROUNDS: usize = 4;
+/// Schemes of which the host is known to be the same in capitals.
+const HOSTED: [&str; 6] = ["http", "https", "ws", "wss", "ftp", "file"];
+
+/// A URI in the forms in which it is judged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NormalUri<'a> {
+    proper: Cow<'a, str>,
+    careless: Cow<'a, str>,
+    /// The URI without its dot segments, if it has any.
+    direct: Option<String>,
+}
+
+impl<'a> NormalUri<'a> {
+    /// Returns the forms of a URI; nothing if it can be read in more than one way that matters.
+    pub fn of(uri: &'a str) -> Option<Self> {
+        if is_plain(uri) {
+            return Some(Self {
+                proper: Cow::Borrowed(uri),
+                careless: Cow::Borrowed(uri),
+                direct: None,
+            });
+        }
+        let parts = Parts::split(uri)?;
+        let (path, dots) = parts.direct_path()?;
+        let careless_path = parts.careless_path(dots)?;
+        let scheme = parts.scheme.to_ascii_lowercase();
+        let authority = parts.authority.map(|authority| {
+            let authority = unescape_plain(authority);
+            fold_host(&scheme, &authority)
+        });
+        let careless_authority = match parts.authority {
+            Some(authority) => Some(careless_authority(&scheme, authority)?),
+            None => None,
+        };
+        let careless_rest = careless_rest(parts.rest)?;
+        let direct = join(&scheme, authority.as_deref(), &path, parts.rest);
+        Some(Self {
+            proper: Cow::Owned(unescape_proper(&direct)),
+            careless: Cow::Owned(join(
+                &scheme,
+                careless_authority.as_deref(),
+                &careless_path,
+                &careless_rest,
+            )),
+            direct: (dots > 0).then_some(direct),
+        })
+    }
+
+    /// Returns the URI to send to a server in the place of `uri`: without dot segments, which might
+    /// lead elsewhere there, and otherwise as it was written.
+    pub fn forwarded(self, uri: &'a str) -> Cow<'a, str> {
+        self.direct.map_or(Cow::Borrowed(uri), Cow::Owned)
+    }
+}
+
+/// A pattern of URIs, in the forms of what it is compared with.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct UriPattern {
+    proper: Pattern,
+    careless: Pattern,
+}
+
+impl UriPattern {
+    /// Brings a pattern into both forms; every text is one.
+    pub(super) fn new(text: &str) -> Self {
+        let folded = fold_pattern(text);
+        let each = |change: fn(&str) -> String| {
+            let pieces: Vec<String> = folded.split('*').map(change).collect();
+            pieces.join("*")
+        };
+        let careless = each(|piece| {
+            // What would become a `*` names only itself.
+            let undone = unescape_all(piece).filter(|undone| !undone.contains('*'));
+            let undone = undone.unwrap_or_else(|| piece.to_owned());
+            undone.replace('\\', "/")
+        });
+        Self {
+            proper: Pattern::new(&each(unescape_proper)),
+            careless: Pattern::new(&without_empty_segments(&careless)),
+        }
+    }
+
+    /// Tells whether it may speak of a URI that begins like this.
+    pub(super) fn may_begin_with(&self, beginning: &str) -> bool {
+        let beginning = unescape_proper(&fold_pattern(beginning));
+        match &self.proper {
+            Pattern::All => true,
+            Pattern::Exact(uri) => uri.starts_with(&beginning),
+            Pattern::Glob(glob) => {
+                let head = glob.split('*').next().unwrap_or_default();
+                head.starts_with(&beginning) || beginning.starts_with(head)
+            }
+        }
+    }
+
+    /// Tells whether it speaks of this URI in both of its forms.
+    pub(super) fn matches(&self, uri: &NormalUri<'_>) -> bool {
+        self.proper.matches(&uri.proper) && self.careless.matches(&uri.careless)
+    }
+}
+
+/// The parts of a URI as it is written.
+struct Parts<'a> {
+    /// Without its colon; empty if there is none.
+    scheme: &'a str,
+    authority: Option<&'a str>,
+    path: &'a str,
+    /// The query and the fragment.
+    rest: &'a str,
+}
+
+impl<'a> Parts<'a> {
+    fn split(uri: &'a str) -> Option<Self> {
+        if uri.len() > LONGEST || uri.chars().any(char::is_control) {
+            return None;
+        }
+        let (scheme, behind) = split_scheme(uri);
+        let slashes = behind.bytes().take_while(|byte| is_slash(*byte)).count();
+        let (authority, behind) = if !scheme.is_empty() && slashes >= 2 {
+            let behind = &behind[2..];
+            let end = behind.find(['/', '\\', '?', '#']);
+            let (authority, behind) = behind.split_at(end.unwrap_or(behind.len()));
+            (Some(authority), behind)
+        } else {
+            (None, behind)
+        };
+        let (path, rest) = behind.split_at(behind.find(['?', '#']).unwrap_or(behind.len()));
+        Some(Self {
+            scheme,
+            authority,
+            path,
+            rest,
+        })
+    }
+
+    /// Returns the path without dot segments, and how many there were.
+    fn direct_path(&self) -> Option<(String, usize)> {
+        let path = unescape_plain(self.path);
+        without_dots(&path)
+    }
+
+    /// Returns the path with every escape undone; nothing if that shows other dot segments than `dots`.
+    fn careless_path(&self, dots: usize) -> Option<String> {
+        let path = unescape_all(self.path)?.replace('\\', "/");
+        if path.split('/').any(seems_dots) {
+            return None;
+        }
+        let (path, shown) = without_dots(&path)?;
+        (shown == dots).then(|| collapse(&path))
+    }
+}
+
+/// Tells whether a URI is the same in every form.
+fn is_plain(uri: &str) -> bool {
+    let (scheme, behind) = split_scheme(uri);
+    let odd = |byte: u8| matches!(byte, b'%' | b'\\' | b';' | b'@' | 0..=31 | 127..);
+    if uri.len() > LONGEST || uri.bytes().any(odd) || scheme.bytes().any(|b| b.is_ascii_uppercase())
+    {
+        return false;
+    }
+    let (path, is_hosted) = match behind.strip_prefix("//") {
+        Some(behind) => (behind, HOSTED.contains(&scheme)),
+        None => (behind, false),
+    };
+    let mut segments = path.split(['/', '?', '#']);
+    let host = segments.next().unwrap_or_default();
+    let is_dots = |segment: &str| matches!(segment, "." | "..");
+    let has_capitals = is_hosted && host.bytes().any(|byte| byte.is_ascii_uppercase());
+    let mut inner = path.split('/').skip(1).peekable();
+    let mut has_empty = false;
+    while let Some(segment) = inner.next() {
+        has_empty |= segment.is_empty() && inner.peek().is_some();
+    }
+    !has_capitals && !has_empty && !is_dots(host) && !segments.any(is_dots)
+}
+
+fn split_scheme(uri: &str) -> (&str, &str) {
+    let Some((scheme, behind)) = uri.split_once(':') else {
+        return ("", uri);
+    };
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    if scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.chars().all(legal) {
+        (scheme, behind)
+    } else {
+        ("", uri)
+    }
+}
+
+fn is_slash(byte: u8) -> bool {
+    matches!(byte, b'/' | b'\\')
+}
+
+fn join(scheme: &str, authority: Option<&str>, path: &str, rest: &str) -> String {
+    let mut uri = String::with_capacity(scheme.len() + path.len() + rest.len() + 16);
+    if !scheme.is_empty() {
+        uri.push_str(scheme);
+        uri.push(':');
+    }
+    if let Some(authority) = authority {
+        uri.push_str("//");
+        uri.push_str(authority);
+    }
+    uri.push_str(path);
+    uri.push_str(rest);
+    uri
+}
+
+/// Removes dot segments as RFC 3986 says, and counts them. Nothing if they lead out of a path that has
+/// no root, or if what lies between two slashes decides where they lead.
+fn without_dots(path: &str) -> Option<(String, usize)> {
+    let (root, inner) = match path.strip_prefix('/') {
+        Some(inner) => ("/", inner),
+        None => ("", path),
+    };
+    let mut kept: Vec<&str> = Vec::new();
+    let mut dots = 0;
+    let mut segments = inner.split('/').peekable();
+    let mut has_empty = false;
+    while let Some(segment) = segments.next() {
+        let is_last = segments.peek().is_none();
+        match segment {
+            "." | ".." => {
+                dots += 1;
+                if segment == ".." && kept.pop().is_none() && root.is_empty() {
+                    return None;
+                }
+                if is_last {
+                    kept.push("");
+                }
+            }
+            _ => {
+                has_empty |= segment.is_empty() && !is_last;
+                kept.push(segment);
+            }
+        }
+    }
+    if dots > 0 && has_empty {
+        return None;
+    }
+    Some((format!("{root}{}", kept.join("/")), dots))
+}
+
+/// Tells whether a segment is taken for a dot segment by some who read it: with parameters, or with
+/// signs that become dots.
+fn seems_dots(segment: &str) -> bool {
+    let name = segment.split(';').next().unwrap_or_default();
+    let is_dot = |c: char| matches!(c, '.' | '\u{2024}' | '\u{2025}' | '\u{fe52}' | '\u{ff0e}');
+    let is_odd = name.len() < segment.len() || !name.is_ascii();
+    is_odd && !name.is_empty() && name.chars().count() <= 2 && name.chars().all(is_dot)
+}
+
+/// Makes one slash of many.
+fn collapse(path: &str) -> String {
+    let mut collapsed = String::with_capacity(path.len());
+    for character in path.chars() {
+        if character != '/' || !collapsed.ends_with('/') {
+            collapsed.push(character);
+        }
+    }
+    collapsed
+}
+
+/// Makes one slash of many in the path of a pattern.
+fn without_empty_segments(pattern: &str) -> String {
+    let (scheme, behind) = split_scheme(pattern);
+    let path = match pattern.find("://") {
+        // The authority goes up to the next slash.
+        Some(place) => {
+            let authority = &pattern[place + 3..];
+            place + 3 + authority.find('/').unwrap_or(authority.len())
+        }
+        None if scheme.is_empty() => 0,
+        None => pattern.len() - behind.len(),
+    };
+    let (head, path) = pattern.split_at(path);
+    format!("{head}{}", collapse(path))
+}
+
+/// Brings scheme and host of a pattern into lower case.
+fn fold_pattern(pattern: &str) -> String {
+    let (scheme, behind) = split_scheme(pattern);
+    if scheme.is_empty() {
+        return pattern.to_owned();
+    }
+    let lower = scheme.to_ascii_lowercase();
+    let Some(behind) = behind.strip_prefix("//") else {
+        return format!("{lower}:{behind}");
+    };
+    let (authority, path) = behind.split_at(behind.find('/').unwrap_or(behind.len()));
+    format!("{lower}://{}{path}", fold_host(&lower, authority))
+}
+
+fn fold_host(scheme: &str, authority: &str) -> String {
+    if HOSTED.contains(&scheme) {
+        authority.to_ascii_lowercase()
+    } else {
+        authority.to_owned()
+    }
+}
+
+/// Returns what a careless reader takes for the host; nothing if that could be a path.
+fn careless_authority(scheme: &str, authority: &str) -> Option<String> {
+    let authority = unescape_all(authority)?;
+    let is_path = authority.contains(['/', '\\', '?', '#']);
+    let is_dots = matches!(&*authority, "." | "..") || seems_dots(&authority);
+    // Of `public@secret` the host is `secret`.
+    let is_login = HOSTED.contains(&scheme) && authority.contains('@');
+    (!is_path && !is_dots && !is_login).then(|| fold_host(scheme, &authority))
+}
+
+/// Returns query and fragment with every escape undone; nothing if a reader who takes them for a part
+/// of the path would be led elsewhere.
+fn careless_rest(rest: &str) -> Option<String> {
+    let rest = unescape_all(rest)?;
+    let mut segments = rest.split(['/', '\\', '?', '#']);
+    let leads = segments.any(|segment| segment == ".." || seems_dots(segment));
+    (!leads).then_some(rest)
+}
+
+/// Undoes the escapes of characters that need none (RFC 3986 §2.3).
+fn unescape_plain(text: &str) -> String {
+    let plain =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+    unescape_some(text, plain)
+}
+
+/// Undoes all escapes but of characters that mean something else without one (RFC 3986 §2.2).
+fn unescape_proper(text: &str) -> String {
+    let reserved = |byte: u8| b"%:/?#[]@!$&'()*+,;=".contains(&byte) || byte.is_ascii_control();
+    unescape_some(text, |byte| !reserved(byte))
+}
+
+fn unescape_some(text: &str, wanted: impl Fn(u8) -> bool) -> String {
+    let mut text = text.to_owned();
+    for _ in 0..=MOST_ROUNDS {
+        match String::from_utf8(unescape(text.as_bytes(), &wanted)) {
+            Ok(undone) if undone != text => text = undone,
+            _ => break,
+        }
+    }
+    text
+}
+
+/// Undoes all escapes, and those that this brings to light; nothing if there is no end to it, or no
+/// text comes of it.
+fn unescape_all(text: &str) -> Option<String> {
+    let mut text = text.to_owned();
+    for _ in 0..=MOST_ROUNDS {
+        if !text.contains('%') {
+            return Some(text);
+        }
+        let undone = String::from_utf8(unescape(text.as_bytes(), |_| true)).ok()?;
+        if undone.chars().any(char::is_control) {
+            return None;
+        }
+        if undone == text {
+            return Some(text);
+        }
+        text = undone;
+    }
+    None
+}
+
+fn unescape(bytes: &[u8], wanted: impl Fn(u8) -> bool) -> Vec<u8> {
+    let digit = |byte: &u8| char::from(*byte).to_digit(16);
+    let mut undone = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        let digits =
+            (byte == b'%').then(|| Some((digit(bytes.get(at + 1)?)?, digit(bytes.get(at + 2)?)?)));
+        let value = digits
+            .flatten()
+            .and_then(|(high, low)| u8::try_from(high * 16 + low).ok());
+        match value.filter(|value| wanted(*value)) {
+            Some(value) => {
+                undone.push(value);
+                at += 3;
+            }
+            None => {
+                undone.push(byte);
+                at += 1;
+            }
+        }
+    }
+    undone
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
+
+    use super::*;
+
+    fn names(pattern: &str, uri: &str) -> bool {
+        NormalUri::of(uri).is_some_and(|uri| UriPattern::new(pattern).matches(&uri))
+    }
+
+    // row 3.2
+    #[test]
+    fn no_spelling_leads_out_of_a_grant() {
+        for uri in [
+            "file:///secret",
+            "file:///public/../secret",
+            "file:///public/x/../../secret",
+            "file:///public/%2e%2e/secret",
+            "file:///public/%2E./secret",
+            "file:///public/.%2e/secret",
+            "file:///public/..%2fsecret",
+            "file:///public/%2e%2e%2fsecret",
+            "file:///public/%252e%252e/secret",
+            "file:///public/%25252e%25252e/secret",
+            "file:///public/%2525252525252e./secret",
+            "file:///public/%%32%65%%32%65/secret",
+            "file:///public/..%5csecret",
+            "file:///public\\..\\secret",
+            "file:///public/\\../secret",
+            "file:///public//../secret",
+            "file:///public/..;/secret",
+            "file:///public/..;a=b/secret",
+            "file:///public/\u{ff0e}\u{ff0e}/secret",
+            "file:///public/%c0%ae%c0%ae/secret",
+            "file:///public/a%00/../../secret",
+            "file:///public/a?/../../secret",
+            "file:///public/a#/../../secret",
+            "file:///public/a%3f/../../../secret",
+            "file:///public/..",
+            "FILE:///secret",
+            "file:/public/a",
+            "file:///public/a\n",
+        ] {
+            assert!(!names("file:///public/*", uri), "{uri:?}");
+        }
+        for (pattern, uri) in [
+            ("note://*", "note://../secret"),
+            ("note://*", "note://%2e%2e/secret"),
+            ("note://*", "note://..%2fsecret"),
+            ("http://public/*", "http://public@secret/"),
+            ("http://public*", "http://public@secret/"),
+            ("http://*@public/*", "http://secret@public/"),
+            ("note://MyNote", "note://mynote"),
+            ("docs/*", "docs/../secret"),
+            ("docs/*", "../docs/a"),
+            ("docs/*", "docs/../../docs/a"),
+            ("file:///%2a", "file:///secret"),
+        ] {
+            assert!(!names(pattern, uri), "{pattern} {uri:?}");
+        }
+        let long = format!("file:///public/{}", "a/".repeat(5_000));
+        assert!(!names("file:///public/*", &long));
+    }
+
+    #[test]
+    fn spellings_of_the_same_are_the_same() {
+        for uri in [
+            "file:///public/a",
+            "FILE:///public/a",
+            "file:///public/./a",
+            "file:///x/../public/a",
+            "file:///%70ublic/a",
+            "file:///public/a%20b",
+            "file:///public/a b",
+            "file:///public/100%",
+            "file:///public/a//b",
+            "file:///public/a;v=1",
+            "file:///public/über",
+            "file:///public/...",
+            "file:///public/a?b=c/d&e=%2F",
+        ] {
+            assert!(names("file:///public/*", uri), "{uri:?}");
+        }
+        for (pattern, uri) in [
+            ("https://Example.COM/*", "https://example.com/a"),
+            ("https://example.com/*", "HTTPS://EXAMPLE.com/a"),
+            ("file:///My%20Docs/*", "file:///My Docs/a"),
+            ("file:///My Docs/*", "file:///My%20Docs/a"),
+            ("file:////public//*", "file:////public//a"),
+            ("test://static-text", "test://static-text"),
+            ("test://template/{id}/*", "test://template/{id}/data"),
+            ("*://x/*", "db://x/a"),
+            ("*a*", "db://x/a"),
+            ("urn:a:*", "urn:a:b"),
+            ("memo", "memo"),
+        ] {
+            assert!(names(pattern, uri), "{pattern} {uri:?}");
+        }
+    }
+
+    #[test]
+    fn only_dot_segments_are_rewritten() {
+        let forwarded = |uri: &'static str| NormalUri::of(uri).unwrap().forwarded(uri).into_owned();
+        assert_eq!(forwarded("file:///x/../a/./b/%2e"), "file:///a/b/");
+        assert_eq!(forwarded("FILE:///%61%20b//c"), "FILE:///%61%20b//c");
+        assert_eq!(forwarded("file:///../../a"), "file:///a");
+    }
+
+    #[test]
+    fn a_beginning_is_enough_for_a_template() {
+        let may = |pattern: &str, beginning| UriPattern::new(pattern).may_begin_with(beginning);
+        assert!(may("file:///public/*", "file:///public/"));
+        assert!(may("file:///public/*", "file:///public/more/"));
+        assert!(may("file:///public/*", "file:///"));
+        assert!(!may("file:///public/*", "file:///secret/"));
+        assert!(may("db://users/7", "db://") && !may("db://users/7", "db://users/7/"));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_plain_is_its_own_form(uri in "[a-zA-Z]{1,4}:(//)?[a-zA-Z./%?#2eE;@\\\\é-]{0,24}") {
+            if let Some(normal) = NormalUri::of(&uri) {
+                // The slow way says the same as the short one.
+                if is_plain(&uri) {
+                    let parts = Parts::split(&uri).unwrap();
+                    let (path, dots) = parts.direct_path().unwrap();
+                    prop_assert_eq!(dots, 0);
+                    let scheme = parts.scheme;
+                    prop_assert_eq!(&join(scheme, parts.authority, &path, parts.rest), &uri);
+                    let careless = parts.careless_path(0).unwrap();
+                    prop_assert_eq!(&join(scheme, parts.authority, &careless, parts.rest), &uri);
+                    prop_assert!(careless_rest(parts.rest).is_some());
+                }
+                prop_assert!(!normal.careless.split(['/', '\\']).any(|segment| segment == ".."));
+                let direct = normal.forwarded(&uri).into_owned();
+                let again = NormalUri::of(&direct);
+                prop_assert!(again.is_some_and(|again| again.direct.is_none()), "{}", direct);
+            }
+        }
+
+        #[test]
+        fn no_text_is_too_odd(uri in any::<String>(), pattern in any::<String>()) {
+            names(&pattern, &uri);
+        }
+    }
+}
