@@ -26,8 +26,8 @@ use crate::error::EngineError;
 use self::agents::filter_of;
 pub use self::agents::{AgentChange, AgentView, NewAgent};
 
-const ADMIN_PREFIX: &str = "gantry_admin_";
-const AGENT_PREFIX: &str = "gantry_agent_";
+const ADMIN_PREFIX: &str = gantry_model::secret::ADMIN_KEY;
+const AGENT_PREFIX: &str = gantry_model::secret::AGENT_KEY;
 
 /// The keys of a first start, shown never and written once.
 #[derive(Clone)]

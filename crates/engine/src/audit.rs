@@ -385,6 +385,19 @@ impl Audit {
     ) -> T {
         let input = body::keep(&self.shared.policy, intent.redactor, intent.input);
         let tool = intent.redactor.redact(intent.tool);
+        // What a client says of itself is nobody's secret, unless it is a key of ours.
+        let own_keys = Redactor::default();
+        let context = intent.context;
+        let said = [
+            &context.user,
+            &context.session,
+            &context.run,
+            &context.step,
+            &context.trace,
+        ];
+        let said = said.map(|text| text.as_deref().map(|text| own_keys.redact(text)));
+        let [user, session, run, step, trace] = &said;
+        let method = own_keys.redact(intent.method);
         use_fields(&IntentFields {
             id: intent.id,
             surface: intent.surface.number(),
@@ -392,14 +405,14 @@ impl Audit {
             project: intent.project,
             agent: intent.agent,
             key: intent.key,
-            user: intent.context.user.as_deref(),
+            user: user.as_deref(),
             user_trust: intent.users,
-            session: intent.context.session.as_deref(),
-            run: intent.context.run.as_deref(),
-            step: intent.context.step.as_deref(),
-            trace: intent.context.trace.as_deref(),
+            session: session.as_deref(),
+            run: run.as_deref(),
+            step: step.as_deref(),
+            trace: trace.as_deref(),
             server: intent.server,
-            method: intent.method,
+            method: &method,
             tool: &tool,
             schema_version: intent.schema_version,
             input: input.as_deref(),

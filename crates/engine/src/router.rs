@@ -40,7 +40,7 @@ use crate::telemetry::Figures;
 pub(crate) use answer::Answered;
 use limit::Limit;
 use record::{describe, intent};
-use target::{Place, Target, nothing_hidden};
+use target::{Place, Target, own_keys_hidden};
 use trip::Trip;
 
 /// What a request meets on its way.
@@ -267,7 +267,7 @@ impl Router {
     ) -> CallFailure {
         use gantry_model::diagnose::Diagnose;
         let key = caller.key.to_string();
-        let redactor = target.map_or_else(nothing_hidden, Target::redactor);
+        let redactor = target.map_or_else(own_keys_hidden, Target::redactor);
         let intent = intent(id, caller, &key, request, target, None, &redactor);
         let text = error.to_string();
         let duration = self.figures.begin(begun).end(CallStatus::Refused);

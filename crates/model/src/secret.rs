@@ -1,18 +1,24 @@
 //! Text that must not be seen, and how it is kept out of what we show.
 //!
-//! `SecretText` carries a value, `Redactor` removes known values from a text, `mask_members` hides
-//! what looks like a credential in JSON, `told` knows secrets that nobody declared. None of them prints, logs or stores anything.
+//! `SecretText` carries a value, `Redactor` removes known values and keys of our own from a text,
+//! `mask_members` hides what looks like a credential in JSON, `names` and `told` know secrets that
+//! nobody declared. None of them prints, logs or stores anything.
 
 mod mask;
+mod names;
+mod own;
 mod redact;
 mod told;
 
 use std::fmt;
 use std::hint::black_box;
 
-pub use self::mask::{is_credential, mask_members};
+pub use self::mask::mask_members;
+pub use self::names::{is_credential, is_secret_name};
+pub use self::own::{ADMIN_KEY, AGENT_KEY};
 pub use self::redact::Redactor;
-pub use self::told::{hide_arguments, is_secret_name, looks_secret, secret_arguments, userinfo};
+pub(crate) use self::told::is_plausible;
+pub use self::told::{hide_arguments, is_given_secret, looks_secret, secret_arguments, userinfo};
 
 /// What stands in the place of something hidden.
 pub const REDACTED: &str = "[redacted]";

@@ -29,9 +29,6 @@ pub(super) fn keep<'a>(
 }
 
 fn redacted<'a>(redactor: &Redactor, body: &'a str, longest: usize) -> Cow<'a, str> {
-    if redactor.is_empty() {
-        return masked(cut(body, longest), longest);
-    }
     let margin = MARGIN.max(redactor.longest());
     let window = cut(body, longest + margin);
     let cleaned = redactor.redact_json(window);

@@ -85,12 +85,8 @@ impl Answered {
                 issues,
             })?;
         }
-        let redactor = target.redactor();
-        if !redactor.is_empty() {
-            let text = std::str::from_utf8(&self.result).unwrap_or("null");
-            if let Cow::Owned(clean) = redactor.redact_json(text) {
-                self.result = Bytes::from(clean);
-            }
+        if let Cow::Owned(clean) = target.redactor().redact_json(self.text()) {
+            self.result = Bytes::from(clean);
         }
         Ok(self)
     }
@@ -122,11 +118,8 @@ impl Answered {
     }
 }
 
-/// Takes a server's secrets out of what a client is told of a failure.
+/// Takes a server's secrets, and keys of ours, out of what a client is told of a failure.
 pub(super) fn hide(mut error: CallError, redactor: &Redactor) -> CallError {
-    if redactor.is_empty() {
-        return error;
-    }
     let clean = |text: &mut String| {
         if let Cow::Owned(clean) = redactor.redact(text) {
             *text = clean;

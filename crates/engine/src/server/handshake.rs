@@ -58,7 +58,7 @@ impl Hello {
             era: greeted.era,
             version: greeted.version,
             server_info: info.map(clean),
-            capabilities: greeted.capabilities.to_buf(),
+            capabilities: clean(greeted.capabilities),
             instructions: instructions.as_deref().map(cut),
         }
     }

@@ -1,6 +1,7 @@
 //! Asks a server what it offers: all pages of its lists, within bounds of pages, items and bytes.
 //!
-//! A thing that cannot be used is left out with a reason and its server stays; a list of tools that
+//! Secrets of the server are taken out of what it lists, as of all that it says. A thing that cannot be
+//! used is left out with a reason and its server stays; a list of tools that
 //! cannot be had at all is an error (row 2.6), one of prompts or resources is noted. Entry points:
 //! [`fetch`], and [`Listing::from_rows`] for what is remembered.
 
@@ -13,6 +14,7 @@ use gantry_model::era::Era;
 use gantry_model::era::meta::{Identity, upstream_params};
 use gantry_model::jsonrpc::{ErrorBody, Limits, METHOD_NOT_FOUND, Raw, RawBuf, validate};
 use gantry_model::mcp::{ListKind, Page, ShapeError, next_cursor_params};
+use gantry_model::secret::Redactor;
 use gantry_model::spec::{ToolFilter, period};
 use gantry_store::CatalogRow;
 use tokio::time::Instant;
@@ -80,13 +82,14 @@ pub(crate) async fn fetch(
     within: Duration,
 ) -> Result<Listing, ListingError> {
     let until = Instant::now() + within;
+    let redactor = Arc::clone(&link.logs.redactor());
     let mut listing = Listing::default();
     for kind in ListKind::ALL {
         if !hello.has(kind.capability()) {
             continue;
         }
         match pages(link, hello, kind, limits, until).await {
-            Ok(paging) => listing = judge(listing, paging, *limits).await?,
+            Ok(paging) => listing = judge(listing, paging, *limits, &redactor).await?,
             Err(error) if kind == ListKind::Tools => return Err(error),
             // Many servers have resources and no templates, and do not know the method.
             Err(ListingError::Refused {
@@ -94,8 +97,14 @@ pub(crate) async fn fetch(
                 ..
             }) if kind == ListKind::ResourceTemplates => {}
             Err(error) => {
-                warn!(list = kind.method().as_str(), error = %error, "a list is missing");
-                listing.exclude(kind.method().as_str().to_owned(), error.to_string());
+                let why = error.to_string();
+                let why = redactor.redact(&why).into_owned();
+                warn!(
+                    list = kind.method().as_str(),
+                    error = why,
+                    "a list is missing"
+                );
+                listing.exclude(kind.method().as_str().to_owned(), why);
             }
         }
     }
@@ -202,9 +211,11 @@ async fn judge(
     mut listing: Listing,
     paging: Paging,
     limits: EngineLimits,
+    redactor: &Arc<Redactor>,
 ) -> Result<Listing, ListingError> {
+    let redactor = Arc::clone(redactor);
     let judging = tokio::task::spawn_blocking(move || {
-        listing.take(&paging, &limits);
+        listing.take(&paging, &limits, &redactor);
         listing
     });
     judging.await.map_err(|_panicked| ListingError::Unreadable)
@@ -212,7 +223,7 @@ async fn judge(
 
 impl Listing {
     /// Judges each item of a list.
-    fn take(&mut self, paging: &Paging, limits: &EngineLimits) {
+    fn take(&mut self, paging: &Paging, limits: &EngineLimits, redactor: &Redactor) {
         let kind = paging.kind;
         let begun = Instant::now();
         let mut known = HashSet::new();
@@ -222,13 +233,17 @@ impl Listing {
             .filter_map(|page| Page::read(kind, trusted(page)).ok());
         let mut items = pages.flat_map(|page| page.items());
         for raw in items.by_ref().take(limits.tools) {
+            let clean = redactor.redact_json(raw.text());
+            let shown = Raw::trusted(&clean);
             let admitted = if begun.elapsed() > MOST_COMPILING {
                 Err("the schemas of its server take too long to compile".to_owned())
+            } else if !is_same(kind, raw, shown) {
+                Err("its name contains a secret of its server".to_owned())
             } else {
-                self.admit(kind, raw, limits.definition_bytes, &mut known)
+                self.admit(kind, shown, limits.definition_bytes, &mut known)
             };
             if let Err(reason) = admitted {
-                self.exclude(shown_name(kind, raw), reason);
+                self.exclude(shown_name(kind, shown), reason);
             }
         }
         let method = kind.method().as_str();
@@ -352,8 +367,9 @@ impl Listing {
         self
     }
 
-    /// Takes back what was remembered; a row that cannot be read any more is left out.
-    pub(crate) fn from_rows(rows: &[CatalogRow]) -> Self {
+    /// Takes back what was remembered, without what is a secret by now; a row that cannot be read any
+    /// more is left out.
+    pub(crate) fn from_rows(rows: &[CatalogRow], redactor: &Redactor) -> Self {
         let mut listing = Self::default();
         let mut rows: Vec<&CatalogRow> = rows.iter().collect();
         rows.sort_by_key(|row| row.position);
@@ -361,17 +377,19 @@ impl Listing {
             let Ok(raw) = validate(&row.definition, &Limits::default()) else {
                 continue;
             };
-            match ListKind::ALL
+            let clean = redactor.redact_json(raw.text());
+            let shown = Raw::trusted(&clean);
+            let kind = ListKind::ALL
                 .into_iter()
-                .find(|kind| kind_name(*kind) == row.kind)
-            {
+                .find(|kind| kind_name(*kind) == row.kind);
+            match kind.filter(|kind| is_same(*kind, raw, shown)) {
                 Some(ListKind::Tools) => {
                     listing
                         .tools
-                        .extend(Tool::recall(raw, &row.hash, row.version));
+                        .extend(Tool::recall(shown, &row.hash, row.version));
                 }
                 Some(kind) => {
-                    let item = Item::recall(kind, raw, &row.hash, row.version);
+                    let item = Item::recall(kind, shown, &row.hash, row.version);
                     listing.items(kind).extend(item);
                 }
                 None => {}
@@ -379,6 +397,11 @@ impl Listing {
         }
         listing
     }
+}
+
+/// Tells whether a definition is asked for by the same name after its secrets were taken out.
+fn is_same(kind: ListKind, raw: Raw<'_>, shown: Raw<'_>) -> bool {
+    raw.text() == shown.text() || kind.identity(raw).ok() == kind.identity(shown).ok()
 }
 
 fn row(kind: ListKind, name: &str, definition: &RawBuf, hash: &str, version: u32) -> CatalogRow {

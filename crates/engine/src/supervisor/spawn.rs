@@ -31,18 +31,21 @@ impl Supervisor {
     ) -> ServerHandle {
         let spec = Arc::new(spec);
         let lazy = spec.start == Start::Lazy;
+        let known = Arc::new(KnownSecrets::new(secrets(&spec)));
         let (first, live, remembered) = match &spec.needs_approval {
             Some(why) => {
                 let live = Live::Down(Arc::from(why.as_str()), None);
                 (State::NeedsApproval, live, ServerCatalog::empty())
             }
-            None if lazy => (State::Idle, Live::Cold, self.remembered(id, &spec).await),
+            None if lazy => {
+                let remembered = self.remembered(id, &spec, &known).await;
+                (State::Idle, Live::Cold, remembered)
+            }
             None => {
-                let remembered = self.remembered(id, &spec).await;
+                let remembered = self.remembered(id, &spec, &known).await;
                 (State::Starting, Live::Starting, remembered)
             }
         };
-        let known = Arc::new(KnownSecrets::new(secrets(&spec)));
         let credentials = self.credentials(id, &spec, &known).await;
         let tools = remembered.tools.len();
         let begins = Begins {
@@ -107,11 +110,16 @@ impl Supervisor {
     }
 
     /// Returns what the server offered when it last ran, if its spec is unchanged.
-    async fn remembered(&self, id: ServerId, spec: &ServerSpec) -> ServerCatalog {
+    async fn remembered(
+        &self,
+        id: ServerId,
+        spec: &ServerSpec,
+        known: &KnownSecrets,
+    ) -> ServerCatalog {
         match self.store.load_catalog(id).await {
             Ok(Some((fingerprint, hello, rows))) if fingerprint == spec.fingerprint() => {
                 let hello = crate::server::handshake::Hello::from_json(&hello).map(Arc::new);
-                let listing = Listing::from_rows(&rows).filtered(&spec.tools);
+                let listing = Listing::from_rows(&rows, &known.redactor()).filtered(&spec.tools);
                 ServerCatalog::new(listing, hello)
             }
             Ok(_) => ServerCatalog::empty(),

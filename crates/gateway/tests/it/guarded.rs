@@ -3,6 +3,7 @@
 
 mod costly;
 mod reached;
+mod redacted;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

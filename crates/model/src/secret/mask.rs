@@ -8,22 +8,8 @@ use std::ops::Range;
 
 use memchr::{memchr2, memmem};
 
-use super::REDACTED;
-
-/// Parts of names that tell a credential; `-` and `_` in a name do not count, nor does its case.
-const WORDS: [&[u8]; 11] = [
-    b"password",
-    b"passwd",
-    b"passphrase",
-    b"secret",
-    b"token",
-    b"apikey",
-    b"authorization",
-    b"cookie",
-    b"privatekey",
-    b"accesskey",
-    b"credential",
-];
+use super::names::mentions_credential;
+use super::{REDACTED, is_credential};
 
 /// How deep JSON inside of JSON strings is followed.
 const DEEPEST: u32 = 2;
@@ -72,7 +58,7 @@ fn mask(json: &str, nesting: u32) -> Cow<'_, str> {
                 place = (content.end + 1).min(bytes.len());
                 let text = &json[content.clone()];
                 if let Some(colon) = colon_after(bytes, place) {
-                    named = is_credential(text);
+                    named = names_credential(text);
                     place = colon + 1;
                 } else if named || within.is_some() {
                     edits.put(content, REDACTED);
@@ -137,37 +123,12 @@ fn colon_after(bytes: &[u8], place: usize) -> Option<usize> {
     (bytes.get(place + blank) == Some(&b':')).then_some(place + blank)
 }
 
-/// Tells whether a member of this name holds a credential, as far as names tell.
-pub fn is_credential(name: &str) -> bool {
-    if name.contains('\\')
-        && let Some(plain) = unescape(name)
-    {
-        return mentions_credential(plain.as_bytes());
+/// Tells whether the name of a member, as it is written in JSON, tells a credential.
+fn names_credential(name: &str) -> bool {
+    match name.contains('\\').then(|| unescape(name)).flatten() {
+        Some(plain) => is_credential(&plain),
+        None => is_credential(name),
     }
-    mentions_credential(name.as_bytes())
-}
-
-fn mentions_credential(name: &[u8]) -> bool {
-    (0..name.len()).any(|start| {
-        WORDS
-            .iter()
-            .any(|word| starts_with_word(&name[start..], word))
-    })
-}
-
-fn starts_with_word(name: &[u8], word: &[u8]) -> bool {
-    if name
-        .first()
-        .is_none_or(|first| first.to_ascii_lowercase() != word[0])
-    {
-        return false;
-    }
-    let mut letters = name.iter().filter(|byte| !matches!(byte, b'-' | b'_'));
-    word.iter().all(|wanted| {
-        letters
-            .next()
-            .is_some_and(|b| b.to_ascii_lowercase() == *wanted)
-    })
 }
 
 /// Masks JSON that is itself the content of a string, and escapes it again.

@@ -1,5 +1,5 @@
-//! Removes known secrets from texts, in the forms in which they turn up: as they are, in base64,
-//! in URLs and in JSON strings.
+//! Removes known secrets, and keys of our own, from texts, in the forms in which they turn up: as they
+//! are, in base64, in URLs and in JSON strings.
 //!
 //! Works on a whole text: a value that is split over two texts is not seen in either.
 
@@ -12,7 +12,7 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use memchr::{memchr_iter, memmem};
 
-use super::{REDACTED, SecretText};
+use super::{REDACTED, SecretText, own};
 
 /// Shorter values are not looked for: they would turn up everywhere by accident.
 const SHORTEST: usize = 6;
@@ -23,7 +23,11 @@ const SHORTEST_LINE: usize = 16;
 /// The longest JSON escape, `\u` and four digits, after its backslash.
 const LONGEST_ESCAPE: usize = 5;
 
-/// Finds and replaces the values of one server's secrets.
+/// Shorter values are left alone in the names of members: they may be there by accident, and nobody
+/// finds a member under another name.
+const SHORTEST_IN_NAMES: usize = 16;
+
+/// Finds and replaces the values of one server's secrets, and keys of our own.
 #[derive(Clone, Default)]
 pub struct Redactor {
     forms: Vec<memmem::Finder<'static>>,
@@ -50,16 +54,11 @@ impl Redactor {
         }
     }
 
-    /// Tells whether there is nothing to find.
-    pub fn is_empty(&self) -> bool {
-        self.forms.is_empty()
-    }
-
     /// Returns the length of the longest form in which something is found. Who cuts a text must look
     /// at as much behind the cut, or the beginning of a secret stays.
     pub fn longest(&self) -> usize {
         let lengths = self.forms.iter().map(|form| form.needle().len());
-        lengths.max().unwrap_or(0)
+        lengths.fold(own::LONGEST, usize::max)
     }
 
     /// Returns the text without the secrets; it is copied only if there are any in it.
@@ -71,48 +70,39 @@ impl Redactor {
         if found.is_empty() {
             return Cow::Borrowed(text);
         }
-        replace(text, merged(found), |_| REDACTED)
+        replace(text, merged(found))
     }
 
     /// Returns the JSON text, which may be cut off, without the secrets, and as valid as it was.
     ///
-    /// A number that contains a secret becomes a string. What only looks like a secret because it
-    /// reaches from one string into the next stays: no value does that.
+    /// Only strings are touched: a number stays the number that it is, and what only looks like a
+    /// secret because it reaches from one string into the next stays, since no value does that.
     pub fn redact_json<'a>(&self, json: &'a str) -> Cow<'a, str> {
         let found: Vec<Range<usize>> = self.find(json).collect();
         if found.is_empty() {
             return Cow::Borrowed(json);
         }
         let quotes = Quotes::of(json);
-        let fit = |range: Range<usize>| {
-            if quotes.any_in(&range) {
-                None
-            } else if quotes.inside(range.start) {
-                Some(range)
-            } else {
-                scalar_around(json, range)
-            }
+        let fits = |range: &Range<usize>| {
+            quotes.inside(range.start)
+                && !quotes.any_in(range)
+                && (range.len() >= SHORTEST_IN_NAMES || !quotes.is_name(json, range.end))
         };
-        let found: Vec<Range<usize>> = found.into_iter().filter_map(fit).collect();
+        let found: Vec<Range<usize>> = found.into_iter().filter(fits).collect();
         if found.is_empty() {
             return Cow::Borrowed(json);
         }
-        replace(json, merged(found), |place| {
-            if quotes.inside(place) {
-                REDACTED
-            } else {
-                "\"[redacted]\""
-            }
-        })
+        replace(json, merged(found))
     }
 
     /// Returns where secrets are, in no order, widened to whole escapes.
     fn find(&self, text: &str) -> impl Iterator<Item = Range<usize>> {
-        self.forms.iter().flat_map(move |form| {
+        let known = self.forms.iter().flat_map(move |form| {
             let length = form.needle().len();
             form.find_iter(text.as_bytes())
                 .map(move |start| widen(text, start..start + length))
-        })
+        });
+        known.chain(own::find(text))
     }
 }
 
@@ -135,16 +125,12 @@ fn merged(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     ranges
 }
 
-fn replace<'a>(
-    text: &'a str,
-    ranges: Vec<Range<usize>>,
-    with: impl Fn(usize) -> &'static str,
-) -> Cow<'a, str> {
+fn replace(text: &str, ranges: Vec<Range<usize>>) -> Cow<'_, str> {
     let mut clean = String::with_capacity(text.len());
     let mut copied = 0;
     for range in ranges {
         clean.push_str(&text[copied..range.start]);
-        clean.push_str(with(range.start));
+        clean.push_str(REDACTED);
         copied = range.end;
     }
     clean.push_str(&text[copied..]);
@@ -275,33 +261,15 @@ impl Quotes {
         self.0.partition_point(|quote| *quote < place) % 2 == 1
     }
 
+    /// Tells whether the string that goes on here is the name of a member.
+    fn is_name(&self, json: &str, place: usize) -> bool {
+        let next = self.0.partition_point(|quote| *quote < place);
+        let after = self.0.get(next).and_then(|quote| json.get(quote + 1..));
+        after.is_some_and(|after| after.trim_start().starts_with(':'))
+    }
+
     fn any_in(&self, range: &Range<usize>) -> bool {
         let next = self.0.partition_point(|quote| *quote < range.start);
         self.0.get(next).is_some_and(|quote| *quote < range.end)
     }
-}
-
-fn is_scalar_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.')
-}
-
-/// Widens a range outside of strings to the whole number or word that it is part of, if it is.
-fn scalar_around(json: &str, range: Range<usize>) -> Option<Range<usize>> {
-    let bytes = json.as_bytes();
-    if !bytes[range.clone()]
-        .iter()
-        .all(|byte| is_scalar_byte(*byte))
-    {
-        return None;
-    }
-    let before = bytes[..range.start]
-        .iter()
-        .rev()
-        .take_while(|b| is_scalar_byte(**b))
-        .count();
-    let after = bytes[range.end..]
-        .iter()
-        .take_while(|b| is_scalar_byte(**b))
-        .count();
-    Some(range.start - before..range.end + after)
 }

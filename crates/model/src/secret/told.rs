@@ -1,75 +1,135 @@
 //! What tells a secret where nobody declared one: the name that it stands under, and its own look.
 //!
-//! A net for command lines and variables, not a promise. Entry points: [`is_secret_name`],
-//! [`looks_secret`], [`hide_arguments`] and [`secret_arguments`].
+//! A net for command lines and variables, not a promise. A value that is found is taken out of all that
+//! the server says, so one that may well be an ordinary word or number is no secret, whatever its name.
+//! Entry points: [`is_given_secret`], [`looks_secret`], [`hide_arguments`] and [`secret_arguments`].
 
-use super::is_credential;
+use super::names::{is_harmless, is_secret_name};
+use super::{ADMIN_KEY, AGENT_KEY, is_credential};
 
 /// How keys of well-known makers begin.
-const BEGINNINGS: [&str; 14] = [
+const BEGINNINGS: [&str; 38] = [
+    ADMIN_KEY,
+    AGENT_KEY,
     "sk-",
-    "pk_live_",
     "sk_live_",
+    "sk_test_",
+    "pk_live_",
     "rk_live_",
+    "rk_test_",
+    "whsec_",
     "ghp_",
     "gho_",
+    "ghu_",
     "ghs_",
+    "ghr_",
     "github_pat_",
     "glpat-",
+    "gldt-",
+    "xoxa-",
     "xoxb-",
     "xoxp-",
+    "xoxr-",
+    "xoxs-",
+    "xapp-",
     "npm_",
+    "pypi-",
     "hf_",
     "eyJ",
+    "AKIA",
+    "ASIA",
+    "AIza",
+    "ya29.",
+    "SG.",
+    "hvs.",
+    "dop_v1_",
+    "shpat_",
+    "sntrys_",
+    "lin_api_",
+    "AGE-SECRET-KEY-",
 ];
 
 /// The shortest word that is taken for a key because of its beginning.
 const SHORTEST_KEY: usize = 16;
 /// The shortest word that is taken for a key because it is no word of any language.
 const SHORTEST_NOISE: usize = 24;
+/// The shortest value that is taken for a secret because of its name.
+const SHORTEST_NAMED: usize = 6;
+/// A number, or a word of letters alone, must be as long as this.
+const SHORTEST_PLAIN: usize = 12;
+/// How many bits a value must hold, by how often each of its characters occurs.
+const LEAST_BITS: f64 = 12.0;
 
-/// Tells whether the name of a variable says that its value is a secret.
-pub fn is_secret_name(name: &str) -> bool {
-    const ANYWHERE: [&str; 10] = [
-        "KEY",
-        "TOKEN",
-        "SECRET",
-        "PASSWORD",
-        "PASSWD",
-        "CREDENTIAL",
-        "AUTH",
-        "DSN",
-        "COOKIE",
-        "PRIVATE",
-    ];
-    let name = name.to_ascii_uppercase();
-    // Folders, not passwords.
-    if matches!(name.as_str(), "PWD" | "OLDPWD") {
-        return false;
-    }
-    let is_secret = |part: &str| {
-        let is_pass = part.ends_with("PASS") && !matches!(part, "BYPASS" | "COMPASS");
-        is_pass || part.ends_with("PWD") || matches!(part, "PAT" | "PASSPHRASE")
-    };
-    ANYWHERE.iter().any(|part| name.contains(part)) || name.split(['_', '-', '.']).any(is_secret)
+/// Tells whether what a server is given under this name is a secret.
+pub fn is_given_secret(name: &str, value: &str) -> bool {
+    has_known_look(value)
+        || (is_noise(value) && !is_harmless(name))
+        || (is_secret_name(name) && is_plausible(value))
 }
 
 /// Tells whether a value looks like a key: by its beginning, or because it is long and no word.
 pub fn looks_secret(value: &str) -> bool {
+    has_known_look(value) || is_noise(value)
+}
+
+/// Tells whether a value can be a secret, and is not likely to be found elsewhere by accident: words,
+/// numbers, repetitions and the names of files are.
+pub(crate) fn is_plausible(value: &str) -> bool {
     let value = value.trim();
-    if value.starts_with("-----BEGIN ") || userinfo(value).is_some_and(|user| user.contains(':')) {
-        return true;
+    let length = value.chars().count();
+    let is_number = value
+        .chars()
+        .all(|letter| letter.is_ascii_digit() || ".,:-+ ".contains(letter));
+    let rest = value.get(1..).unwrap_or_default();
+    let is_word = value.chars().all(char::is_alphabetic)
+        && (!rest.chars().any(char::is_uppercase) || !value.chars().any(char::is_lowercase));
+    let is_plain = (is_number || is_word) && length < SHORTEST_PLAIN;
+    length >= SHORTEST_NAMED && !is_plain && !is_path(value) && bits(value) >= LEAST_BITS
+}
+
+/// Returns how much a value can hold: its length times the entropy of its characters.
+fn bits(value: &str) -> f64 {
+    let mut counts: std::collections::BTreeMap<char, f64> = std::collections::BTreeMap::new();
+    for character in value.chars() {
+        *counts.entry(character).or_default() += 1.0;
     }
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "_-+/=.".contains(letter);
-    if !value.chars().all(plain) {
-        return false;
+    let length: f64 = counts.values().sum();
+    counts
+        .values()
+        .map(|count| count * (length / count).log2())
+        .sum()
+}
+
+/// Tells whether a value is the name of a file rather than a key that happens to begin with `/`.
+fn is_path(value: &str) -> bool {
+    let is_rooted = ["/", "./", "../", "~/"]
+        .iter()
+        .any(|root| value.starts_with(root));
+    let is_word = |segment: &str| {
+        segment.len() >= 3 && segment.chars().all(|letter| letter.is_ascii_lowercase())
+    };
+    is_rooted && !value.contains(['+', '=']) && value.split('/').any(is_word)
+}
+
+fn has_known_look(value: &str) -> bool {
+    let value = value.trim();
+    if value.starts_with("-----BEGIN ") || userinfo(value).is_some_and(is_login) {
+        return true;
     }
     let known = BEGINNINGS.iter().any(|known| value.starts_with(known));
-    if known && value.len() >= SHORTEST_KEY {
-        return true;
-    }
+    known && value.len() >= SHORTEST_KEY && value.chars().all(is_plain)
+}
+
+/// Tells whether what stands before the host of a URL is more than a name.
+fn is_login(userinfo: &str) -> bool {
+    let password = userinfo.split_once(':').map(|(_, password)| password);
+    password.is_some_and(|password| !password.is_empty()) || is_noise(userinfo)
+}
+
+fn is_noise(value: &str) -> bool {
+    let value = value.trim();
     // Names of packages, files and hosts have these.
-    if value.len() < SHORTEST_NOISE || value.contains(['/', '.']) {
+    if value.len() < SHORTEST_NOISE || value.contains(['/', '.']) || !value.chars().all(is_plain) {
         return false;
     }
     let has = |kind: fn(&char) -> bool| value.chars().any(|letter| kind(&letter));
@@ -80,6 +140,10 @@ pub fn looks_secret(value: &str) -> bool {
     );
     let hexadecimal = value.chars().all(|letter| letter.is_ascii_hexdigit());
     digit && (upper && lower || hexadecimal && value.len() >= 32)
+}
+
+fn is_plain(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || "_-+/=.".contains(letter)
 }
 
 /// Returns who a URL logs in as, often with a password: what stands before the `@` of its host.
@@ -140,26 +204,48 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_secrets() {
-        for name in [
-            "API_KEY",
-            "GITHUB_PAT",
-            "DB_PASS",
-            "DBPASS",
-            "MYSQL_PWD",
-            "private_pem",
+    fn a_name_makes_no_secret_of_a_word_or_a_number() {
+        for (name, value) in [
+            ("API_KEY", "s3cr3t"),
+            ("DB_PASSWORD", "hunter22"),
+            ("DB_PASSWORD", "correct horse"),
+            ("SESSION_SECRET", "abcdefghijklmnop"),
+            (
+                "SENTRY_DSN",
+                "https://0123456789abcdef0123456789abcdef@sentry.example/1",
+            ),
+            (
+                "GIT_AUTHOR_NAME",
+                "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
+            ),
+            ("ANYTHING", "xoxb-123456789012-abcdefgh"),
+            ("MAX_TOKENS", "sk-proj-abcdefgh12345678"),
+            ("KEYCLOAK_REALM", "AKIAIOSFODNN7EXAMPLE"),
         ] {
-            assert!(is_secret_name(name), "{name}");
+            assert!(is_given_secret(name, value), "{name}={value}");
         }
-        for name in [
-            "PATH",
-            "PWD",
-            "OLDPWD",
-            "NO_PROXY_BYPASS",
-            "LANG",
-            "DATA_PATH",
+        for (name, value) in [
+            ("KEYCLOAK_REALM", "master"),
+            ("MAX_TOKENS", "100000"),
+            ("GIT_AUTHOR_NAME", "Ada Lovelace"),
+            ("GIT_AUTHOR_EMAIL", "ada@example.com"),
+            ("API_KEY", "none"),
+            ("AUTH", "basic"),
+            ("AUTH", "disabled"),
+            ("DB_PASSWORD", "postgres"),
+            ("DB_PASSWORD", "Password"),
+            ("TOKEN", "100000"),
+            ("TOKEN", "2026-11-17"),
+            ("SECRET", "aaaaaaaaaaaaaaaa"),
+            ("SSH_PRIVATE_KEY", "/home/ada/.ssh/id_ed25519"),
+            (
+                "GOOGLE_APPLICATION_CREDENTIALS",
+                "./keys/service-account.json",
+            ),
+            ("GIT_COMMIT", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b"),
+            ("REPOSITORY", "ssh://git@github.com/org/repository"),
         ] {
-            assert!(!is_secret_name(name), "{name}");
+            assert!(!is_given_secret(name, value), "{name}={value}");
         }
     }
 

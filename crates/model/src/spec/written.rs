@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use super::{ProcessLaunch, RemoteLaunch};
 use crate::secret::{
-    REDACTED, SecretText, hide_arguments, is_secret_name, looks_secret, secret_arguments, userinfo,
+    REDACTED, SecretText, hide_arguments, is_given_secret, is_plausible, is_secret_name,
+    looks_secret, secret_arguments, userinfo,
 };
 
 /// What stands in a file where variables were filled.
@@ -53,12 +54,12 @@ impl ProcessLaunch {
     /// Returns everything that the process is given and that seems to be a secret of its own.
     pub fn secrets(&self) -> Vec<SecretText> {
         let mut secrets = given(&self.env);
-        let mut take = |value: &str| secrets.push(SecretText::new(value.to_owned()));
         for secret in secret_arguments(&self.args).into_iter().flatten() {
-            take(secret);
+            take(&mut secrets, secret);
             // Of a login the password, of `Bearer x` the last word.
-            let mut parts = secret.rsplit([':', ' ']);
-            parts.next().into_iter().for_each(&mut take);
+            if let Some(part) = secret.rsplit([':', ' ']).next() {
+                take(&mut secrets, part);
+            }
         }
         secrets.extend(self.written.secrets());
         secrets
@@ -76,29 +77,26 @@ impl RemoteLaunch {
     /// Returns everything that is sent to the server and seems to be a secret.
     pub fn secrets(&self) -> Vec<SecretText> {
         let mut secrets = given(&self.headers);
-        let mut take = |value: &str| secrets.push(SecretText::new(value.to_owned()));
         let logins = self.headers.iter();
         for (_, value) in logins.filter(|(name, _)| is_secret_name(name)) {
             // Of `Bearer TOKEN` the second word alone is as good.
             if let Some((_, token)) = value.split_once(' ') {
-                take(token);
+                take(&mut secrets, token);
             }
         }
-        self.auth
-            .client_secret
-            .iter()
-            .for_each(|secret| take(secret));
+        let declared = self.auth.client_secret.iter();
+        secrets.extend(declared.map(|secret| SecretText::new(secret.to_owned())));
         let query = self.url.split_once('?').map_or("", |(_, query)| query);
         for pair in query.split('&') {
             if let Some((name, value)) = pair.split_once('=')
-                && (is_secret_name(name) || looks_secret(value))
+                && is_given_secret(name, value)
             {
-                take(value);
+                take(&mut secrets, value);
             }
         }
         let login = self.proxy.as_deref().and_then(userinfo);
         if let Some((_, password)) = login.and_then(|login| login.split_once(':')) {
-            take(password);
+            take(&mut secrets, password);
         }
         secrets.extend(self.written.secrets());
         secrets
@@ -109,8 +107,7 @@ impl Written {
     /// Returns what was filled in and seems to be a secret.
     fn secrets(&self) -> impl Iterator<Item = SecretText> {
         let variables = self.variables.iter();
-        let secret =
-            variables.filter(|(name, value)| is_secret_name(name) || looks_secret(value.expose()));
+        let secret = variables.filter(|(name, value)| is_given_secret(name, value.expose()));
         let filled = secret.map(|(_, value)| value).chain(self.inputs.values());
         filled.map(|value| SecretText::new(value.expose().to_owned()))
     }
@@ -119,17 +116,23 @@ impl Written {
 /// Returns what seems to be secret of variables or headers, by their names and by their values.
 fn given(pairs: &BTreeMap<String, String>) -> Vec<SecretText> {
     let mut secrets = Vec::new();
-    let mut take = |value: &str| secrets.push(SecretText::new(value.to_owned()));
     for (name, value) in pairs {
-        let login = userinfo(value);
-        if login.is_some() || is_secret_name(name) || looks_secret(value) {
-            take(value);
+        if is_given_secret(name, value) {
+            secrets.push(SecretText::new(value.to_owned()));
         }
-        if let Some((_, password)) = login.and_then(|login| login.split_once(':')) {
-            take(password);
+        let login = userinfo(value).and_then(|login| login.split_once(':'));
+        if let Some((_, password)) = login {
+            take(&mut secrets, password);
         }
     }
     secrets
+}
+
+/// Takes up what seems to be a secret, unless it is likely to be found elsewhere by accident.
+fn take(secrets: &mut Vec<SecretText>, value: &str) {
+    if is_plausible(value) || looks_secret(value) {
+        secrets.push(SecretText::new(value.to_owned()));
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! What becomes of good and bad definitions, and of what is remembered.
 
+use gantry_model::secret::SecretText;
+
 use super::*;
 
 fn limits() -> EngineLimits {
@@ -22,6 +24,10 @@ fn page(tools: &[String], cursor: Option<&str>) -> Bytes {
 }
 
 fn list(pages: impl IntoIterator<Item = Bytes>) -> (Listing, usize) {
+    list_without(pages, &Redactor::default())
+}
+
+fn list_without(pages: impl IntoIterator<Item = Bytes>, redactor: &Redactor) -> (Listing, usize) {
     let mut paging = Paging::new(ListKind::Tools);
     for page in pages {
         if !paging.take(page, &limits()).unwrap() {
@@ -29,7 +35,7 @@ fn list(pages: impl IntoIterator<Item = Bytes>) -> (Listing, usize) {
         }
     }
     let mut listing = Listing::default();
-    listing.take(&paging, &limits());
+    listing.take(&paging, &limits(), redactor);
     (listing, paging.pages.len())
 }
 
@@ -47,6 +53,30 @@ fn all_pages_are_read() {
     ]);
     assert_eq!((names(&listing), pages), (vec!["a", "b"], 3));
     assert_eq!(listing.excluded, []);
+}
+
+#[test]
+fn definitions_tell_no_secret() {
+    // fault K3
+    let secret = SecretText::new("tok-7f3a9c21".to_owned());
+    let redactor = Redactor::new([&secret]);
+    let telling = r#"{"name":"a","description":"tok-7f3a9c21","inputSchema":{"type":"object"}}"#;
+    let pages = [page(&[telling.to_owned(), tool("x-tok-7f3a9c21")], None)];
+    let (listing, _) = list_without(pages, &redactor);
+    assert_eq!(names(&listing), ["a"]);
+    assert!(
+        listing.tools[0]
+            .definition
+            .text()
+            .contains("\"description\":\"[redacted]\"")
+    );
+    let reason = "its name contains a secret of its server".to_owned();
+    assert_eq!(listing.excluded, [("x-[redacted]".to_owned(), reason)]);
+    // What was remembered before it was known to be a secret.
+    let (before, _) = list([page(&[telling.to_owned(), tool("x-tok-7f3a9c21")], None)]);
+    let again = Listing::from_rows(&before.to_rows(), &redactor);
+    assert_eq!(names(&again), ["a"]);
+    assert!(!again.tools[0].definition.text().contains("7f3a9c21"));
 }
 
 #[test]
@@ -136,7 +166,7 @@ fn a_listing_is_remembered() {
         definition: "{broken".to_owned(),
         ..rows[0].clone()
     });
-    let again = Listing::from_rows(&rows);
+    let again = Listing::from_rows(&rows, &Redactor::default());
     assert_eq!(names(&again), ["a", "b"]);
     assert_eq!(
         again.tools[1].schema_version(),

@@ -1,0 +1,365 @@
+//! Which names stand for secrets: of variables, headers, flags and members of JSON.
+//!
+//! A name is split into words, at signs and where small letters meet capitals, and judged by whole
+//! words: `KEYCLOAK_REALM`, `MAX_TOKENS` and `GIT_AUTHOR_NAME` name no secrets. Entry points:
+//! [`is_secret_name`] and [`is_credential`].
+
+/// Words that tell a credential wherever they stand.
+const CREDENTIALS: [&str; 24] = [
+    "PASSWORD",
+    "PASSWORDS",
+    "PASSWD",
+    "PASSPHRASE",
+    "PASSCODE",
+    "PASS",
+    "PWD",
+    "SECRET",
+    "SECRETS",
+    "TOKEN",
+    "CREDENTIAL",
+    "CREDENTIALS",
+    "AUTHORIZATION",
+    "COOKIE",
+    "COOKIES",
+    "BEARER",
+    "JWT",
+    "APIKEY",
+    "APIKEYS",
+    "ACCESSKEY",
+    "SECRETKEY",
+    "PRIVATEKEY",
+    "SIGNINGKEY",
+    "ENCRYPTIONKEY",
+];
+
+/// What every name of a credential has in it.
+const STEMS: [&[u8]; 14] = [
+    b"pass",
+    b"pwd",
+    b"secret",
+    b"token",
+    b"credential",
+    b"authorization",
+    b"cookie",
+    b"bearer",
+    b"jwt",
+    b"apikey",
+    b"accesskey",
+    b"privatekey",
+    b"signingkey",
+    b"encryptionkey",
+];
+
+/// Words that tell a secret in the name of a variable, and too much else among members of JSON.
+const OF_VARIABLES: [&str; 6] = ["KEY", "KEYS", "AUTH", "DSN", "PRIVATE", "PAT"];
+
+/// Ends of words that were written together: `PGPASSWORD`, `DBPASS`, `authtoken`.
+const ENDINGS: [&str; 10] = [
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "SECRET",
+    "TOKEN",
+    "APIKEY",
+    "ACCESSKEY",
+    "PRIVATEKEY",
+    "PASS",
+    "PWD",
+];
+
+/// Words that end so and mean something else.
+const NOT_ENDINGS: [&str; 5] = ["BYPASS", "COMPASS", "TRESPASS", "ENCOMPASS", "OLDPWD"];
+
+/// Last words of names that speak about a secret and do not hold it.
+const ABOUT: [&str; 44] = [
+    "URL",
+    "URI",
+    "ENDPOINT",
+    "HOST",
+    "PORT",
+    "PATH",
+    "FILE",
+    "DIR",
+    "FOLDER",
+    "NAME",
+    "TYPE",
+    "MODE",
+    "KIND",
+    "COUNT",
+    "LIMIT",
+    "LENGTH",
+    "SIZE",
+    "TTL",
+    "EXPIRY",
+    "EXPIRES",
+    "EXPIRATION",
+    "TIMEOUT",
+    "ISSUER",
+    "AUDIENCE",
+    "SCOPE",
+    "SCOPES",
+    "REALM",
+    "ALGORITHM",
+    "ALG",
+    "FORMAT",
+    "PREFIX",
+    "SUFFIX",
+    "ENABLED",
+    "DISABLED",
+    "REQUIRED",
+    "VERSION",
+    "REGION",
+    "LEVEL",
+    "METHOD",
+    "PROVIDER",
+    "DOMAIN",
+    "POLICY",
+    "BUDGET",
+    "USAGE",
+];
+
+/// Words of names whose values look like keys and are none.
+const HARMLESS: [&str; 20] = [
+    "SHA",
+    "SHA1",
+    "SHA256",
+    "COMMIT",
+    "REVISION",
+    "REV",
+    "REF",
+    "HASH",
+    "DIGEST",
+    "CHECKSUM",
+    "UUID",
+    "GUID",
+    "ID",
+    "VERSION",
+    "BUILD",
+    "TRACE",
+    "SPAN",
+    "NAME",
+    "PUBLIC",
+    "FINGERPRINT",
+];
+
+/// Tells whether the name of a variable or a header says that its value is a secret.
+pub fn is_secret_name(name: &str) -> bool {
+    let words = words(name);
+    // A folder, not a password.
+    if words.len() == 1 && words[0] == "PWD" {
+        return false;
+    }
+    is_told(&words, |word| {
+        CREDENTIALS.contains(&word) || OF_VARIABLES.contains(&word)
+    })
+}
+
+/// Tells whether a member or a flag of this name holds a credential, as far as names tell.
+pub fn is_credential(name: &str) -> bool {
+    mentions_credential(name.as_bytes())
+        && is_told(&words(name), |word| CREDENTIALS.contains(&word))
+}
+
+/// Tells whether a text has the letters of a credential's name in it, `-` and `_` between them or not:
+/// a quick look before a close one.
+pub(super) fn mentions_credential(text: &[u8]) -> bool {
+    let begins = |text: &[u8], stem: &[u8]| {
+        let mut letters = text.iter().filter(|byte| !matches!(byte, b'-' | b'_'));
+        let first = text[0].to_ascii_lowercase();
+        first == stem[0]
+            && stem.iter().all(|wanted| {
+                let letter = letters.next().map(u8::to_ascii_lowercase);
+                letter == Some(*wanted)
+            })
+    };
+    (0..text.len()).any(|start| STEMS.iter().any(|stem| begins(&text[start..], stem)))
+}
+
+/// Tells whether a value of this name may look like a key without being one.
+pub(super) fn is_harmless(name: &str) -> bool {
+    let words = words(name);
+    !is_told(&words, |word| {
+        CREDENTIALS.contains(&word) || OF_VARIABLES.contains(&word)
+    }) && words.iter().any(|word| HARMLESS.contains(&word.as_str()))
+}
+
+fn is_told(words: &[String], is_one: impl Fn(&str) -> bool) -> bool {
+    // `PRIVATE_KEY_PATH` says where, not what.
+    let is_about = words.len() > 1
+        && words
+            .last()
+            .is_some_and(|last| ABOUT.contains(&last.as_str()));
+    if is_about {
+        return false;
+    }
+    let has_ending = |word: &str| {
+        ENDINGS.iter().any(|ending| word.ends_with(ending)) && !NOT_ENDINGS.contains(&word)
+    };
+    let is_single = |word: &String| is_one(word) || has_ending(word);
+    // `api_key`, `pass-word`, and `access_tokens`, of which there are more than one.
+    let is_pair = |pair: &[String]| {
+        let joined = pair.concat();
+        let plural = matches!(
+            &*pair[0],
+            "ACCESS" | "REFRESH" | "API" | "AUTH" | "ID" | "BEARER"
+        );
+        CREDENTIALS.contains(&joined.as_str()) || (plural && pair[1] == "TOKENS")
+    };
+    words.iter().any(is_single) || words.windows(2).any(is_pair)
+}
+
+/// Splits a name into words in capitals; digits at a word's end are not part of it.
+fn words(name: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut word = String::new();
+    let mut end = |word: &mut String| {
+        let kept = word.trim_end_matches(|c: char| c.is_ascii_digit());
+        if !kept.is_empty() {
+            words.push(kept.to_ascii_uppercase());
+        }
+        word.clear();
+    };
+    let mut letters = name.chars().peekable();
+    let mut before = None;
+    while let Some(letter) = letters.next() {
+        if !letter.is_alphanumeric() {
+            end(&mut word);
+            before = None;
+            continue;
+        }
+        // `apiKey`, and the last capital of `HTTPToken`.
+        let begins = letter.is_uppercase()
+            && match before {
+                Some(before) if char::is_uppercase(before) => {
+                    letters.peek().is_some_and(|next| next.is_lowercase())
+                }
+                Some(_) => true,
+                None => false,
+            };
+        if begins {
+            end(&mut word);
+        }
+        word.push(letter);
+        before = Some(letter);
+    }
+    end(&mut word);
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_split_into_words() {
+        assert_eq!(words("GIT_AUTHOR_NAME"), ["GIT", "AUTHOR", "NAME"]);
+        assert_eq!(words("maxTokens"), ["MAX", "TOKENS"]);
+        assert_eq!(words("X-Api-Key2"), ["X", "API", "KEY"]);
+        assert_eq!(words("HTTPToken"), ["HTTP", "TOKEN"]);
+        assert_eq!(words("__"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn whole_words_tell_secrets() {
+        for name in [
+            "API_KEY",
+            "OPENAI_API_KEY",
+            "AWS_SECRET_ACCESS_KEY",
+            "AWS_ACCESS_KEY_ID",
+            "SSH_KEYS",
+            "GITHUB_TOKEN",
+            "GITHUB_PAT",
+            "TOKEN",
+            "TOKEN_2",
+            "githubToken",
+            "DB_PASS",
+            "DBPASS",
+            "PGPASSWORD",
+            "MYSQL_PWD",
+            "private_pem",
+            "SENTRY_DSN",
+            "BASIC_AUTH",
+            "NPM_CONFIG__AUTH",
+            "Authorization",
+            "X-Api-Key",
+            "Cookie",
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "clientSecret",
+        ] {
+            assert!(is_secret_name(name), "{name}");
+        }
+        for name in [
+            "PATH",
+            "PWD",
+            "OLDPWD",
+            "NO_PROXY_BYPASS",
+            "LANG",
+            "DATA_PATH",
+            "GIT_AUTHOR_NAME",
+            "GIT_AUTHOR_EMAIL",
+            "KEYCLOAK_REALM",
+            "KEYCLOAK_URL",
+            "MAX_TOKENS",
+            "MAX_OUTPUT_TOKENS",
+            "TOKENIZERS_PARALLELISM",
+            "TOKEN_LIMIT",
+            "TOKEN_URL",
+            "AUTHOR",
+            "AUTHORITY",
+            "AUTH_MODE",
+            "KEYBOARD",
+            "MONKEY",
+            "KEYSTONE_HOST",
+            "PRIVATE_KEY_PATH",
+            "SECRET_NAME",
+            "SECRETARY",
+            "PASSENGER_APP_ENV",
+            "COOKIECUTTER_CONFIG",
+            "COMPASS",
+            "PATTERN",
+            "",
+        ] {
+            assert!(!is_secret_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn members_are_judged_by_fewer_words() {
+        for name in [
+            "password",
+            "x_PASS-word_y",
+            "api_key",
+            "X-Api-Key",
+            "accessToken",
+            "access_tokens",
+            "token",
+            "set-cookie",
+            "client_secret",
+            "auth_orization",
+            "private_key",
+            "userPassword",
+        ] {
+            assert!(is_credential(name), "{name}");
+        }
+        for name in [
+            "key",
+            "keyboard",
+            "max_tokens",
+            "maxTokens",
+            "tokens",
+            "tokenizer",
+            "token_count",
+            "author",
+            "path",
+            "patient",
+            "auth",
+            "private",
+            "passenger",
+            "secretary",
+            "type",
+            "",
+        ] {
+            assert!(!is_credential(name), "{name}");
+        }
+    }
+}
