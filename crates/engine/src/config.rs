@@ -1,6 +1,8 @@
 //! What the engine is told at its start. Each room takes its own part, never the whole.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use gantry_model::id::ProjectName;
@@ -33,6 +35,8 @@ pub struct EngineConfig {
     pub stop: StopPolicy,
     /// Folders beside the data folder that no server's process may see, such as that of other gateways.
     pub hidden_folders: Vec<PathBuf>,
+    /// How many log lines were dropped, as whoever writes them counts; shown among the metrics.
+    pub dropped_log_lines: Arc<AtomicU64>,
 }
 
 impl EngineConfig {
@@ -50,6 +54,7 @@ impl EngineConfig {
             limits: EngineLimits::default(),
             stop: StopPolicy::default(),
             hidden_folders: Vec::new(),
+            dropped_log_lines: Arc::default(),
         }
     }
 }

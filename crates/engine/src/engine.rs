@@ -179,7 +179,7 @@ impl Engine {
             Arc::clone(&catalog),
             servers,
         ));
-        let figures = Arc::new(Figures::new());
+        let figures = Arc::new(Figures::new(config.dropped_log_lines));
         let draining = CancellationToken::new();
         let router = Router {
             catalog: Arc::clone(&catalog),

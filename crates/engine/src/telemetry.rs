@@ -2,8 +2,8 @@
 //! additions, and one that is dropped on its way is counted too. Entry points: [`Figures::begin`]
 //! and [`Figures::render`].
 
-use std::sync::atomic::AtomicU64;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gantry_store::CallStatus;
@@ -27,6 +27,9 @@ pub(crate) struct Figures {
     rendering: Mutex<()>,
     wrong_keys: Counter<u64, AtomicU64>,
     panics: Counter<u64, AtomicU64>,
+    /// What was dropped, and what of it is among the figures.
+    dropped: Arc<AtomicU64>,
+    dropped_lines: Counter<u64, AtomicU64>,
 }
 
 /// A call on its way; dropped before its end, it counts as cancelled, or as failed by a panic.
@@ -75,7 +78,8 @@ const BUCKETS: [f64; 12] = [
 ];
 
 impl Figures {
-    pub(crate) fn new() -> Self {
+    /// Makes the figures; `dropped` is counted by whoever writes log lines.
+    pub(crate) fn new(dropped: Arc<AtomicU64>) -> Self {
         let mut registry = Registry::with_prefix("gantry");
         let calls = Family::<Label, Counter<u64, AtomicU64>>::default();
         registry.register("calls", "Calls by how they ended", calls.clone());
@@ -100,6 +104,12 @@ impl Figures {
         );
         let panics = Counter::default();
         registry.register("panics", "Calls that a panic ended", panics.clone());
+        let dropped_lines = Counter::default();
+        registry.register(
+            "log_lines_dropped",
+            "Log lines that were not read in time, and dropped",
+            dropped_lines.clone(),
+        );
         Self {
             registry,
             by_status,
@@ -108,6 +118,8 @@ impl Figures {
             rendering: Mutex::default(),
             wrong_keys,
             panics,
+            dropped,
+            dropped_lines,
         }
     }
 
@@ -150,6 +162,9 @@ impl Figures {
                 .get_or_create(&[("state", state.to_owned())])
                 .inc();
         }
+        let dropped = self.dropped.load(Ordering::Relaxed);
+        self.dropped_lines
+            .inc_by(dropped.saturating_sub(self.dropped_lines.get()));
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("writing to a String cannot fail");
         text
@@ -162,7 +177,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_that_is_dropped_is_counted() {
-        let figures = Figures::new();
+        let dropped = Arc::new(AtomicU64::new(3));
+        let figures = Figures::new(Arc::clone(&dropped));
         figures.begin(Instant::now()).end(CallStatus::Ok);
         drop(figures.begin(Instant::now()));
         figures.wrong_key();
@@ -179,6 +195,7 @@ mod tests {
             "gantry_servers{state=\"ready\"} 2",
             "gantry_auth_failures_total 1",
             "gantry_panics_total 1",
+            "gantry_log_lines_dropped_total 3",
         ] {
             assert!(text.contains(line), "{line} in {text}");
         }

@@ -101,6 +101,9 @@ impl<'a> Trip<'a> {
             .router
             .link(self.caller, self.server, self.limit)
             .await?;
+        if let Some(limited) = self.server.limited() {
+            return Err(limited);
+        }
         let hello = self.server.catalog.load().hello.clone();
         let era = hello.as_deref().map(|hello| hello.era);
         let logs = hello.as_deref().is_some_and(|hello| hello.has("logging"));

@@ -21,7 +21,6 @@ use super::profiles::Profiles;
 use super::status::ServerStatus;
 use super::waiting::{Seat, Waiting};
 use crate::catalog::{Permits, ServerCatalog};
-use crate::clock::unix_ms;
 use crate::credentials::Credentials;
 use crate::error::CallError;
 use crate::router::again::RetryBudget;
@@ -127,6 +126,13 @@ impl ServerHandle {
         }
     }
 
+    /// Says that a remote server wants no calls for a while, if it does.
+    pub(crate) fn limited(&self) -> Option<CallError> {
+        let error = self.counters.rate_limit.refusal()?;
+        let server = self.name.clone();
+        Some(CallError::Remote { server, error })
+    }
+
     /// Returns how the breaker of the live link stands.
     pub(crate) fn breaker(&self) -> BreakerView {
         let (failed, is_away) = {
@@ -184,9 +190,7 @@ impl ServerHandle {
     pub(crate) fn coming_for(&self) -> Duration {
         let status = self.status.borrow();
         match status.state {
-            State::Starting | State::Restarting => {
-                Duration::from_millis(unix_ms().saturating_sub(status.since_ms))
-            }
+            State::Starting | State::Restarting => status.since.elapsed(),
             State::Idle
             | State::NeedsApproval
             | State::NeedsSignIn

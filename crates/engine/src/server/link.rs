@@ -31,7 +31,7 @@ use super::logs::{LogStream, Logs};
 use super::pending::{Answer, Caller, Entered, Failure, Finished, Outgoing, Pending, QueueView};
 use super::topics::Topics;
 use crate::answers::AnswerBudget;
-use crate::transport::http::Head;
+use crate::transport::http::{Head, RateLimit};
 use crate::transport::stdio::{Company, SendError, Unheard, Verdict};
 
 /// How many times the limit of a line a list may be long: what is too long in it is left out, and
@@ -61,6 +61,8 @@ pub(crate) struct Counters {
     pub(crate) refused_requests: AtomicU64,
     /// Notifications that were too long to be passed on.
     pub(crate) dropped: AtomicU64,
+    /// For how long a remote server wants no calls, on any of its connections.
+    pub(crate) rate_limit: Arc<RateLimit>,
 }
 
 pub(crate) struct Link {

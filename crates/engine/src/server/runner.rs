@@ -232,8 +232,7 @@ impl ServerRunner {
             status.restarts += 1;
             status.last_crash = Some(crash);
             status.health_warning = decision.health_warning;
-            let wait = u64::try_from(decision.delay.as_millis()).unwrap_or(u64::MAX);
-            status.next_try_ms = Some(unix_ms().saturating_add(wait));
+            status.next_try = Some(next_try);
         });
         if state == State::Restarting {
             self.show(Live::Starting);
@@ -324,6 +323,7 @@ impl ServerRunner {
         if let Some(far) = &mut self.far {
             far.reconnect.forgive();
         }
+        self.counters.rate_limit.forget();
         self.status.send_modify(|status| {
             status.restarts = 0;
             status.health_warning = false;

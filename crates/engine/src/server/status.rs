@@ -1,7 +1,10 @@
 //! What is observed of a server, as its runner publishes it.
 
+use std::time::Duration;
+
 use gantry_model::status::{Crash, State};
 use gantry_sandbox::Report;
+use tokio::time::Instant;
 
 use crate::clock::unix_ms;
 
@@ -14,16 +17,18 @@ pub struct ServerStatus {
     pub since_ms: u64,
     /// Why it is there, in a sentence.
     pub reason: Option<String>,
-    /// When it is tried again, in milliseconds since 1970.
-    pub next_try_ms: Option<u64>,
+    /// The same by the clock that nobody sets.
+    pub(crate) since: Instant,
+    /// When it is tried again.
+    pub(crate) next_try: Option<Instant>,
     /// How often a start was begun, whatever came of it; never reset.
     pub(crate) starts: u64,
     /// How often it was started again since it was registered or restarted by hand.
     pub restarts: u32,
     /// The last time it ended by itself.
     pub last_crash: Option<Crash>,
-    /// Since when it answers, in milliseconds since 1970.
-    pub ready_since_ms: Option<u64>,
+    /// Since when it answers.
+    pub(crate) ready_since: Option<Instant>,
     /// The process id of its command, as the host counts.
     pub pid: Option<u32>,
     /// The protocol version spoken with it.
@@ -57,12 +62,13 @@ impl ServerStatus {
         Self {
             state,
             since_ms: unix_ms(),
+            since: Instant::now(),
             reason: None,
-            next_try_ms: None,
+            next_try: None,
             starts: 0,
             restarts: 0,
             last_crash: None,
-            ready_since_ms: None,
+            ready_since: None,
             pid: None,
             protocol_version: None,
             server_info: None,
@@ -79,6 +85,17 @@ impl ServerStatus {
         }
     }
 
+    /// Returns for how long it has answered, whatever became of the wall clock meanwhile.
+    pub fn uptime(&self) -> Option<Duration> {
+        self.ready_since.map(|since| since.elapsed())
+    }
+
+    /// Returns how long it is until the next try.
+    pub fn next_try_in(&self) -> Option<Duration> {
+        let at = self.next_try?;
+        Some(at.saturating_duration_since(Instant::now()))
+    }
+
     /// Enters a state; what belonged to the one before is cleared.
     pub(crate) fn enter(&mut self, state: State, reason: Option<String>) {
         self.state = state;
@@ -86,11 +103,12 @@ impl ServerStatus {
             self.starts += 1;
         }
         self.since_ms = unix_ms();
+        self.since = Instant::now();
         self.reason = reason;
-        self.next_try_ms = None;
+        self.next_try = None;
         self.is_away = false;
         if !matches!(state, State::Ready | State::Unresponsive | State::Stopping) {
-            self.ready_since_ms = None;
+            self.ready_since = None;
             self.pid = None;
         }
     }

@@ -193,10 +193,13 @@ impl<R: Replies> Session<R> {
         };
         let mut asking = Asking::post(place, letter.body.clone(), "application/json, */*");
         asking.within = Some(POSTING);
-        let error = match self.remote.send(&asking).await {
-            Ok(response) if response.status().is_success() => return drained(response).await,
-            Ok(response) => self.remote.unusable(response).await,
-            Err(error) => error,
+        let error = match self.remote.limit.refusal_of(&letter.head.method) {
+            Some(limited) => limited,
+            None => match self.remote.send(&asking).await {
+                Ok(response) if response.status().is_success() => return drained(response).await,
+                Ok(response) => self.remote.unusable(response).await,
+                Err(error) => error,
+            },
         };
         // A server that knows the place no more knows the session no more.
         let is_gone = matches!(&error, HttpError::Status { status: 404, .. });

@@ -289,7 +289,7 @@ pub(super) async fn test(api: &Api, caller: &Caller, body: &JsonBody) -> Result<
         .map_err(EngineError::from)?;
     let (view, log) = api.engine().try_out(caller, spec).await?;
     let trial = Trial {
-        ok: view.status.ready_since_ms.is_some(),
+        ok: view.status.uptime().is_some(),
         status: ServerStatusView::of(&view, now_ms()),
         log: log.iter().map(LogLineView::of).collect(),
     };

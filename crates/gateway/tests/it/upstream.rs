@@ -6,6 +6,7 @@ mod bombs;
 mod eras;
 mod flapping;
 mod flooded;
+mod limited;
 mod listening;
 mod lost;
 mod net;

@@ -181,6 +181,8 @@ impl ServerRunner {
         });
         let life = &self.spec.life;
         match care.look(life.health_every + life.health_timeout) {
+            // A server that wants no calls for a while is not asked this either.
+            Checkup::Ask { .. } if self.counters.rate_limit.remaining().is_some() => {}
             Checkup::Ask { busy } => care.question = Some(self.question(&care.link, busy)),
             Checkup::IsThere => self.is_there(),
             Checkup::Mute => {
@@ -202,6 +204,8 @@ impl ServerRunner {
             let answer = link.ask(method, params.as_ref(), within).await;
             let unheard = Failure::NotReading;
             let (answers, why) = match answer {
+                // Who wants fewer questions is there.
+                Ok(Answer::Failed(Failure::Remote(HttpError::Limited { .. }))) => (true, None),
                 Ok(Answer::Failed(Failure::Remote(error))) => (false, Some(error)),
                 Ok(Answer::Failed(Failure::Exited(_))) | Err(_) => (false, None),
                 Ok(Answer::Failed(failure)) => (failure != unheard, None),
@@ -274,6 +278,10 @@ impl ServerRunner {
 
     /// Asks anew what the server offers, after it said that this changed.
     fn relist(&self, care: &mut Care) {
+        if let Some(wait) = self.counters.rate_limit.remaining() {
+            care.list_not_before = Instant::now() + wait;
+            return;
+        }
         care.list_not_before = Instant::now() + REFRESH_EVERY;
         care.link.lists_changed.store(false, Ordering::Relaxed);
         if self.declares.anything() {

@@ -14,7 +14,7 @@ use tracing::debug;
 
 use super::running::{Body, Running, Task};
 use super::{EndKind, Ended, Next, ServerRunner};
-use crate::clock::{jitter, unix_ms};
+use crate::clock::jitter;
 use crate::credentials::{Credentials, SignInTrust};
 use crate::server::handle::{Live, Order};
 use crate::server::link::{Link, Outbox};
@@ -94,7 +94,8 @@ impl ServerRunner {
         kind: Kind,
     ) -> Result<Running, HttpError> {
         let (credentials, known) = (self.credentials.clone(), self.logs.known());
-        let remote = Remote::new(&self.around.clients, launch, credentials, known).await?;
+        let limit = Arc::clone(&self.counters.rate_limit);
+        let remote = Remote::new(&self.around.clients, launch, credentials, known, limit).await?;
         let (outbox, out, closed) = HttpOutbox::new();
         let link = Arc::new(Link::new(
             Outbox::Http(outbox),
@@ -227,8 +228,7 @@ impl ServerRunner {
             status.failed_connects = failures;
             status.is_away = wait.is_away;
             status.health_warning = wait.is_away;
-            let wait = u64::try_from(wait.delay.as_millis()).unwrap_or(u64::MAX);
-            status.next_try_ms = Some(unix_ms().saturating_add(wait));
+            status.next_try = Some(next_try);
         });
         self.show(Live::Down(Arc::from(reason), Some(next_try)));
         self.next_try(next_try).await

@@ -22,7 +22,7 @@ impl ServerRunner {
         self.history.record_healthy(self.watch.now());
         self.status.send_modify(|status| {
             status.enter(State::Ready, None);
-            status.ready_since_ms = Some(status.since_ms);
+            status.ready_since = Some(status.since);
             status.pid = running.pid();
             status.failed_connects = 0;
         });

@@ -117,11 +117,13 @@ pub enum HttpError {
         /// What it says of the credentials that it wants.
         challenge: Option<String>,
     },
-    /// It asks to be left alone for a while.
-    #[error("{origin} answered 429: it asks to be left alone for {}", period::show(*retry_after))]
+    /// It asks to be left alone for a while, now or with an answer before.
+    #[error("{origin} answered {status}: it asks to be left alone for {}", in_seconds(*retry_after))]
     Limited {
         /// Where.
         origin: String,
+        /// The status, 429 or 503.
+        status: u16,
         /// For how long, at most a minute.
         retry_after: Duration,
     },
@@ -339,7 +341,14 @@ impl HttpError {
 
     /// Tells whether a call that may be repeated is worth sending again. fault H13
     pub(crate) fn is_worth_a_retry(&self) -> bool {
-        matches!(self, Self::Cut { .. } | Self::Failed { .. })
+        matches!(
+            self,
+            Self::Cut { .. }
+                | Self::Failed {
+                    retry_after: None,
+                    ..
+                }
+        )
     }
 
     /// Returns for how long the server asks to be left alone.
@@ -377,6 +386,12 @@ impl From<SignInError> for HttpError {
             needs_person: error.needs_person(),
         }
     }
+}
+
+/// Shows a time in whole seconds, rounded up: who comes then does not come too early.
+fn in_seconds(time: Duration) -> String {
+    let whole = Duration::from_secs(time.as_secs() + u64::from(time.subsec_nanos() > 0));
+    period::show(whole)
 }
 
 /// Returns what went wrong at last; errors hide within one another.

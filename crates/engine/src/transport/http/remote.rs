@@ -9,7 +9,7 @@ use bytes::Bytes;
 use gantry_model::spec::RemoteLaunch;
 use reqwest::header::{
     ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
-    LOCATION, RETRY_AFTER, TRANSFER_ENCODING, WWW_AUTHENTICATE,
+    LOCATION, TRANSFER_ENCODING, WWW_AUTHENTICATE,
 };
 use reqwest::{Client, Method, Response, StatusCode};
 use url::Url;
@@ -18,13 +18,12 @@ use super::address::AddressPolicy;
 use super::body::{Body, whole};
 use super::client::{CONNECT, Clients};
 use super::error::{HttpError, safe};
+use super::limit::{RateLimit, retry_after};
 use crate::credentials::{Credentials, Retry};
 use crate::server::known::KnownSecrets;
 
 /// How many redirects within the origin are followed.
 const MOST_REDIRECTS: usize = 3;
-/// How long a server may ask to be left alone. fault H9
-const LONGEST_AWAY: Duration = Duration::from_secs(60);
 /// How much is read of an answer that is quoted.
 const QUOTABLE: usize = 8 << 10;
 /// How long that may take.
@@ -43,6 +42,8 @@ pub(crate) struct Remote {
     credentials: Option<Credentials>,
     /// What is taken out of what it says before that is cut.
     known: Arc<KnownSecrets>,
+    /// For how long it wants no calls.
+    pub(crate) limit: Arc<RateLimit>,
 }
 
 /// One request to a remote server.
@@ -100,6 +101,7 @@ impl Remote {
         launch: &RemoteLaunch,
         credentials: Option<Credentials>,
         known: Arc<KnownSecrets>,
+        limit: Arc<RateLimit>,
     ) -> Result<Self, HttpError> {
         let shown = launch.shown_url();
         let setup = |why: String| HttpError::Setup {
@@ -127,6 +129,7 @@ impl Remote {
             headers,
             credentials,
             known,
+            limit,
         })
     }
 
@@ -213,6 +216,11 @@ impl Remote {
         let proxy = self.proxy.as_deref();
         let response =
             sent.map_err(|error| HttpError::of(&self.origin, &error, CONNECT).on_the_way(proxy))?;
+        // A stream that is refused says nothing about calls.
+        if asking.method == Method::POST {
+            self.limit
+                .note(&self.origin, response.status(), response.headers());
+        }
         // What ends in two ways is not read, so that its connection is not used again. fault H11
         let headers = response.headers();
         if headers.contains_key(TRANSFER_ENCODING) && headers.contains_key(CONTENT_LENGTH) {
@@ -302,9 +310,7 @@ impl Remote {
             let value = response.headers().get(name)?.to_str().ok()?;
             Some(value.chars().take(1024).collect::<String>())
         };
-        let retry_after = text(&RETRY_AFTER)
-            .and_then(|text| text.trim().parse().ok())
-            .map(|seconds| Duration::from_secs(seconds).min(LONGEST_AWAY));
+        let retry_after = retry_after(response.headers());
         let challenge = text(&WWW_AUTHENTICATE);
         let said = self.shown_of(&String::from_utf8_lossy(said));
         match (status, &self.proxy) {
@@ -318,6 +324,7 @@ impl Remote {
             (403, _) => HttpError::Forbidden { origin, challenge },
             (429, _) => HttpError::Limited {
                 origin,
+                status,
                 retry_after: retry_after.unwrap_or(Duration::from_secs(1)),
             },
             (500..=599, _) => HttpError::Failed {

@@ -36,9 +36,10 @@ impl<R: Replies> Session<R> {
     /// Posts a message and sees to its answer; whatever happens, its call ends.
     pub(super) async fn deliver(self: Arc<Self>, letter: Letter) {
         self.remember(&letter);
-        let outcome = match letter.head.method.as_ref() {
-            SUBSCRIPTION => self.subscribe(&letter).await,
-            _ => self.exchange(&letter).await,
+        let outcome = match self.remote.limit.refusal_of(&letter.head.method) {
+            Some(limited) => Err(Failure::Remote(limited)),
+            None if letter.head.method.as_ref() == SUBSCRIPTION => self.subscribe(&letter).await,
+            None => self.exchange(&letter).await,
         };
         if let Some(call) = letter.call {
             lock(&self.calls).remove(&call);

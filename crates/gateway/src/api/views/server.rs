@@ -52,7 +52,7 @@ impl ServerSummary {
             profile: profile(spec),
             source: source(spec),
             start: start(spec),
-            uptime_ms: uptime(status, now_ms),
+            uptime_ms: status.uptime().map(milliseconds),
             restart_count: status.restarts,
             next_try: NextTry::of(status, now_ms),
             tools: status.tools,
@@ -163,8 +163,8 @@ struct NextTry {
 
 impl NextTry {
     fn of(status: &ServerStatus, now_ms: u64) -> Option<Self> {
-        let at_ms = status.next_try_ms?;
-        let in_ms = at_ms.saturating_sub(now_ms);
+        let in_ms = milliseconds(status.next_try_in()?);
+        let at_ms = now_ms.saturating_add(in_ms);
         let text = match in_ms {
             0 => "next try now".to_owned(),
             1..1000 => format!("next try in {in_ms} ms"),
@@ -293,10 +293,8 @@ struct NoiseView {
     last: Vec<String>,
 }
 
-fn uptime(status: &ServerStatus, now_ms: u64) -> Option<u64> {
-    status
-        .ready_since_ms
-        .map(|since| now_ms.saturating_sub(since))
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn profile(spec: &ServerSpec) -> &'static str {

@@ -92,7 +92,12 @@ impl From<CallFailure> for Problem {
                 problem
             }
             CallError::Remote {
-                error: HttpError::Limited { retry_after, .. },
+                error:
+                    HttpError::Limited { retry_after, .. }
+                    | HttpError::Failed {
+                        retry_after: Some(retry_after),
+                        ..
+                    },
                 ..
             } => problem.with_retry_after(retry_after),
             CallError::Stopping => problem.with_retry_after(COME_AGAIN),

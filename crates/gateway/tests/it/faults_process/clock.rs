@@ -67,6 +67,49 @@ fn now_ms(gantry: &Gantry) -> u64 {
 
 // fault P13
 #[test]
+fn uptime_and_the_next_try_do_not_follow_a_clock_that_is_set() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Clock::in_folder(folder.path());
+    let policy = json!({"at_once": 0, "window": "1m", "ladder": ["50s"], "reset_after": "10m"});
+    let gantry = clock
+        .rule(Gantry::builder())
+        .server("good", &Evilpeer::new())
+        .server_with("loop", &Evilpeer::new(), &restarts(&policy))
+        .start();
+    for name in ["good", "loop"] {
+        gantry.wait_state(name, "ready", LONG);
+    }
+    gantry.call("loop__crash", json!({}));
+    gantry.wait_state("loop", "backing_off", LONG);
+    let begun = Instant::now();
+    let mut last = now_ms(&gantry);
+    let (mut uptime, mut left) = (0, u64::MAX);
+    for offset in ["+1d", "-1d", "+0"] {
+        clock.set(offset);
+        let now = now_ms(&gantry);
+        assert!(now.abs_diff(last) > DAY_MS - 120_000, "it jumps: {offset}");
+        last = now;
+        let good = gantry.status("good")["uptime_ms"].as_u64().unwrap();
+        let most = 60_000 + u64::try_from(begun.elapsed().as_millis()).unwrap();
+        assert!(good >= uptime && good < most, "{offset}: up for {good} ms");
+        uptime = good;
+        let next = &gantry.status("loop")["next_try"];
+        let in_ms = next["in_ms"].as_u64().unwrap();
+        assert!(in_ms > 0 && in_ms <= left.min(60_000), "{offset}: {next}");
+        left = in_ms;
+        // The time that is shown beside it is of the clock as it is now.
+        let at = next["at_ms"].as_u64().unwrap();
+        assert!(at.abs_diff(now + in_ms) < 60_000, "{offset}: {next}");
+    }
+    let listed = gantry.rest("GET", "/api/v1/mcp/servers", None).json();
+    let listed = listed["items"].as_array().unwrap();
+    let good = listed.iter().find(|server| server["name"] == "good");
+    let shown = good.unwrap()["uptime_ms"].as_u64().unwrap();
+    assert!(shown >= uptime && shown < 600_000, "{shown}");
+}
+
+// fault P13
+#[test]
 fn a_clock_that_jumps_by_a_day_moves_no_wait_and_no_order() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Clock::in_folder(folder.path());

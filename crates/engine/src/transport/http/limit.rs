@@ -1,0 +1,199 @@
+//! How long a remote server asked not to be called: `Retry-After` of a 429 or a 503. Kept per server,
+//! over all of its connections, so that a call within that time is refused without asking the server.
+//! Measured on the monotonic clock; over by itself. fault H9
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use gantry_model::grant::{MethodClass, class_of};
+use reqwest::StatusCode;
+use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
+use tokio::time::Instant;
+
+use super::error::HttpError;
+
+/// How long a server may keep calls away. fault H9
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Until when a server wants no calls.
+#[derive(Debug, Default)]
+pub(crate) struct RateLimit(Mutex<Option<Limited>>);
+
+#[derive(Debug, Clone)]
+struct Limited {
+    until: Instant,
+    status: u16,
+    origin: String,
+}
+
+impl RateLimit {
+    /// Notes what an answer says about it; of several answers the one that asks for longest counts.
+    pub(super) fn note(&self, origin: &str, status: StatusCode, headers: &HeaderMap) {
+        let asks = matches!(
+            status,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+        );
+        let wait = asks.then(|| retry_after(headers)).flatten();
+        let Some(wait) = wait.filter(|wait| !wait.is_zero()) else {
+            return;
+        };
+        let until = Instant::now() + wait;
+        let mut limited = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if limited.as_ref().is_none_or(|known| known.until < until) {
+            *limited = Some(Limited {
+                until,
+                status: status.as_u16(),
+                origin: origin.to_owned(),
+            });
+        }
+    }
+
+    /// Returns for how much longer the server wants no calls.
+    pub(crate) fn remaining(&self) -> Option<Duration> {
+        self.current().map(|(left, _)| left)
+    }
+
+    /// Returns the refusal of a call that must not be sent now.
+    pub(crate) fn refusal(&self) -> Option<HttpError> {
+        self.current().map(|(left, limited)| HttpError::Limited {
+            origin: limited.origin,
+            status: limited.status,
+            retry_after: left,
+        })
+    }
+
+    /// Returns the refusal of a request with this method; what keeps the connection up is let through.
+    pub(crate) fn refusal_of(&self, method: &str) -> Option<HttpError> {
+        match is_call(method) {
+            true => self.refusal(),
+            false => None,
+        }
+    }
+
+    /// Forgets it: a person wants the server tried now.
+    pub(crate) fn forget(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn current(&self) -> Option<(Duration, Limited)> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let limited = kept.clone()?;
+        let left = limited.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            *kept = None;
+            return None;
+        }
+        Some((left, limited))
+    }
+}
+
+/// Tells whether a request is made for a caller, and not to open, check or list what there is.
+fn is_call(method: &str) -> bool {
+    match class_of(method) {
+        MethodClass::Tool | MethodClass::Resource | MethodClass::Prompt => {
+            !method.ends_with("/list")
+        }
+        MethodClass::Completion | MethodClass::Task => true,
+        MethodClass::Lifecycle | MethodClass::Logging | MethodClass::Subscription => false,
+        // An answer of ours to a request of the server's has no method.
+        MethodClass::Unknown => !method.is_empty(),
+    }
+}
+
+/// Returns how long a server asks to be left alone, in seconds or until a date, at most a minute.
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name| headers.get(name)?.to_str().ok().map(str::trim);
+    let asked = text(RETRY_AFTER)?;
+    if !asked.is_empty() && asked.bytes().all(|byte| byte.is_ascii_digit()) {
+        // More digits than fit a number ask for more than is granted anyway.
+        let seconds = asked.parse().unwrap_or(u64::MAX);
+        return Some(Duration::from_secs(seconds).min(LONGEST));
+    }
+    let at = httpdate::parse_http_date(asked).ok()?;
+    // The server's own clock, if it tells: ours may differ from it.
+    let now = text(DATE).and_then(|now| httpdate::parse_http_date(now).ok());
+    let wait = at.duration_since(now.unwrap_or_else(SystemTime::now));
+    Some(wait.unwrap_or_default().min(LONGEST))
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::header::HeaderValue;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn headers(pairs: &[(reqwest::header::HeaderName, &'static str)]) -> HeaderMap {
+        let pairs = pairs.iter().cloned();
+        pairs
+            .map(|(name, value)| (name, HeaderValue::from_static(value)))
+            .collect()
+    }
+
+    #[test]
+    fn seconds_and_dates_are_understood_and_capped() {
+        // fault H9
+        let asked = |value| retry_after(&headers(&[(RETRY_AFTER, value)]));
+        assert_eq!(asked("5"), Some(5 * SECOND));
+        assert_eq!(asked(" 7 "), Some(7 * SECOND));
+        assert_eq!(asked("0"), Some(Duration::ZERO));
+        assert_eq!(asked("86400"), Some(60 * SECOND));
+        assert_eq!(asked("99999999999999999999999"), Some(60 * SECOND));
+        for nonsense in ["", "soon", "-1", "1.5", "5s"] {
+            assert_eq!(asked(nonsense), None, "{nonsense}");
+        }
+        assert_eq!(asked("Fri, 31 Dec 1999 23:59:59 GMT"), Some(Duration::ZERO));
+        assert_eq!(
+            asked("Fri, 31 Dec 9999 23:59:59 GMT"),
+            Some(60 * SECOND),
+            "capped"
+        );
+        let dated = headers(&[
+            (DATE, "Fri, 31 Dec 1999 23:59:30 GMT"),
+            (RETRY_AFTER, "Fri, 31 Dec 1999 23:59:50 GMT"),
+        ]);
+        assert_eq!(retry_after(&dated), Some(20 * SECOND));
+        assert_eq!(retry_after(&HeaderMap::new()), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_longest_wait_counts_and_is_over_by_itself() {
+        // fault H9
+        let limit = RateLimit::default();
+        let note = |status: u16, wait| {
+            let status = StatusCode::from_u16(status).unwrap();
+            limit.note("http://a", status, &headers(&[(RETRY_AFTER, wait)]));
+        };
+        note(500, "5");
+        note(429, "0");
+        assert_eq!(limit.remaining(), None);
+        note(503, "10");
+        note(429, "3");
+        assert_eq!(limit.remaining(), Some(10 * SECOND));
+        for kept in [
+            "ping",
+            "initialize",
+            "tools/list",
+            "notifications/cancelled",
+            "",
+        ] {
+            assert!(limit.refusal_of(kept).is_none(), "{kept}");
+        }
+        for refused in ["tools/call", "resources/read", "prompts/get", "tasks/list"] {
+            assert!(limit.refusal_of(refused).is_some(), "{refused}");
+        }
+        let refused = limit.refusal_of("tools/call");
+        assert!(
+            matches!(refused, Some(HttpError::Limited { status: 503, .. })),
+            "{refused:?}"
+        );
+        tokio::time::advance(9 * SECOND).await;
+        assert_eq!(limit.remaining(), Some(SECOND));
+        tokio::time::advance(SECOND).await;
+        assert_eq!(limit.remaining(), None);
+        note(429, "9");
+        limit.forget();
+        assert_eq!(limit.remaining(), None);
+    }
+}
