@@ -16,6 +16,7 @@ mod calls;
 mod client;
 mod config;
 mod connect;
+mod dial;
 mod diff;
 mod doctor;
 mod failure;
@@ -28,6 +29,7 @@ mod key;
 mod logging;
 mod logs;
 mod ls;
+mod output;
 mod progress;
 mod prompt;
 mod reference;
@@ -37,6 +39,7 @@ mod screen;
 mod status;
 mod stdio;
 mod tools;
+mod trouble;
 mod up;
 mod why;
 mod wire;
@@ -50,6 +53,7 @@ use crate::config::env::{self, Environment};
 use crate::example;
 
 use failure::Failure;
+use output::{Flushed, Output};
 use screen::Screen;
 
 /// Runs, connects and guards MCP servers for AI agents.
@@ -152,21 +156,18 @@ struct Surroundings {
 /// Runs the program and returns its exit code.
 pub fn main() -> ExitCode {
     hardening::apply();
+    let output = Output::install();
+    // However this ends, also by a panic.
+    let _flushed = Flushed(output);
+    let environment = Environment::of_process();
+    let screen = Screen::new(&environment, output);
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => {
-            // Help and version are no errors, and clap knows where each belongs.
-            let code = if error.use_stderr() { 2 } else { 0 };
-            return error
-                .print()
-                .map_or(ExitCode::FAILURE, |()| ExitCode::from(code));
-        }
+        Err(error) => return screen.finish(refused(&error, &screen)),
     };
     if let Verb::ExampleServer = arguments.verb {
         return example::run().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
-    let environment = Environment::of_process();
-    let screen = Screen::new(&environment);
     let Common {
         data,
         url,
@@ -189,7 +190,28 @@ pub fn main() -> ExitCode {
     });
     let done = logging::start(filter.as_deref(), &surroundings.screen)
         .and_then(|()| run(arguments.verb, surroundings));
-    done.unwrap_or_else(|failure| failure.show(&screen))
+    let code = done.unwrap_or_else(|failure| failure.show(&screen));
+    screen.finish(code)
+}
+
+/// Shows what clap says: help and version are no errors, and go to stdout.
+fn refused(error: &clap::Error, screen: &Screen) -> ExitCode {
+    let text = error.render();
+    let show = |colour: bool| match colour {
+        true => text.ansi().to_string(),
+        false => text.to_string(),
+    };
+    match error.use_stderr() {
+        true => {
+            let screen = screen.for_errors();
+            screen.error_line(show(screen.has_colour()).trim_end_matches('\n'));
+            ExitCode::from(failure::Exit::Usage as u8)
+        }
+        false => {
+            screen.text(&show(screen.has_colour()));
+            ExitCode::SUCCESS
+        }
+    }
 }
 
 fn run(verb: Verb, surroundings: Surroundings) -> Result<ExitCode, Failure> {

@@ -95,6 +95,9 @@ pub struct Running {
     pub started_ms: u64,
     /// Its version.
     pub version: String,
+    /// Whether a `gantry stdio` started it, and it ends with the last of them.
+    #[serde(default)]
+    pub on_demand: bool,
 }
 
 /// A folder that is ours alone.
@@ -398,6 +401,7 @@ mod tests {
             url: "http://127.0.0.1:1".into(),
             started_ms: 1,
             version: "0".into(),
+            on_demand: true,
         };
         folder.announce(&running).unwrap();
         folder.remember_port(4180).unwrap();

@@ -1,30 +1,200 @@
-//! The signals that end the gateway: the first asks, the second insists.
+//! The signals that a serving program hears: the first asks it to stop, the second insists.
+//!
+//! SIGINT, SIGTERM and SIGQUIT stop it, and so does SIGHUP, which a terminal sends when it is closed.
+//! Under a service manager SIGHUP asks for the configuration files to be read again. One that was
+//! started with SIGHUP or SIGQUIT ignored, as by `nohup`, goes on ignoring it. They are heard on a
+//! thread of their own, which ends the process when nobody else does in time. Entry point:
+//! [`Signals::listen`].
 
 use std::io;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
 
+use rustix::process::{Signal as Sent, getpid, kill_process};
+use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
 
-/// SIGINT and SIGTERM as they come.
+/// How long a program that was told twice may take to end by itself.
+const AT_ONCE: Duration = Duration::from_secs(2);
+
+/// What a signal asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignalRequest {
+    /// To stop; the name of the signal.
+    Stop(&'static str),
+    /// To read the configuration files again.
+    Reload,
+}
+
+/// What SIGHUP means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hangup {
+    /// The terminal was closed.
+    Stop,
+    /// A service manager asks for the configuration files to be read again.
+    Reload,
+}
+
+/// Signals as they come.
 #[derive(Debug)]
 pub struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
+    asked: mpsc::Receiver<SignalRequest>,
 }
 
 impl Signals {
-    /// Starts listening; signals that come from here on do not end the process by themselves.
-    pub fn listen() -> io::Result<Self> {
+    /// Starts listening; signals that come from here on do not end the process by themselves. One
+    /// that still runs so long after it was first told to stop is killed.
+    pub fn listen(hangup: Hangup, within: Duration) -> io::Result<Self> {
+        // Room for both that matter, and one to reload.
+        let (tell, asked) = mpsc::channel(4);
+        let (ready, started) = sync_channel(1);
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        std::thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(move || runtime.block_on(hear(hangup, within, tell, ready)))?;
+        // Nothing else runs yet: it is a moment.
+        let started = started.recv();
+        started.unwrap_or_else(|_| Err(io::Error::other("the thread has ended")))?;
+        Ok(Self { asked })
+    }
+
+    /// Waits for the next one.
+    pub async fn next(&mut self) -> SignalRequest {
+        match self.asked.recv().await {
+            Some(asked) => asked,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Waits for the next one that asks to stop, and returns its name.
+    pub async fn stop(&mut self) -> &'static str {
+        loop {
+            if let SignalRequest::Stop(name) = self.next().await {
+                return name;
+            }
+        }
+    }
+}
+
+/// Listens, and sees to it that the process ends.
+async fn hear(
+    hangup: Hangup,
+    within: Duration,
+    tell: mpsc::Sender<SignalRequest>,
+    ready: SyncSender<io::Result<()>>,
+) {
+    let mut heard = match Heard::listen(hangup) {
+        Ok(heard) => heard,
+        Err(error) => return drop(ready.send(Err(error))),
+    };
+    drop(ready.send(Ok(())));
+    let again = move |asked| {
+        // A program that has not even heard the last few has nothing to gain from this one.
+        tell.try_send(asked).ok();
+    };
+    loop {
+        let asked = heard.next().await;
+        again(asked);
+        if matches!(asked, SignalRequest::Stop(_)) {
+            break;
+        }
+    }
+    let insisted = async {
+        loop {
+            let asked = heard.next().await;
+            again(asked);
+            if matches!(asked, SignalRequest::Stop(_)) {
+                return;
+            }
+        }
+    };
+    if timeout(within, insisted).await.is_ok() {
+        sleep(AT_ONCE).await;
+    }
+    // Whatever holds the rest of the program up, it ends now; its servers end with it.
+    kill_process(getpid(), Sent::KILL).ok();
+}
+
+/// The signals that are listened for.
+struct Heard {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Option<Signal>,
+    quit: Option<Signal>,
+    on_hangup: SignalRequest,
+}
+
+impl Heard {
+    fn listen(hangup: Hangup) -> io::Result<Self> {
+        let ignored = ignored();
+        let unless_ignored = |kind: SignalKind| match is_ignored(ignored, kind) {
+            true => Ok(None),
+            false => signal(kind).map(Some),
+        };
+        let on_hangup = match hangup {
+            Hangup::Stop => SignalRequest::Stop("SIGHUP"),
+            Hangup::Reload => SignalRequest::Reload,
+        };
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
+            hangup: match hangup {
+                Hangup::Stop => unless_ignored(SignalKind::hangup())?,
+                Hangup::Reload => Some(signal(SignalKind::hangup())?),
+            },
+            quit: unless_ignored(SignalKind::quit())?,
+            on_hangup,
         })
     }
 
-    /// Waits for the next one and returns its name.
-    pub async fn next(&mut self) -> &'static str {
+    async fn next(&mut self) -> SignalRequest {
         tokio::select! {
-            _ = self.interrupt.recv() => "SIGINT",
-            _ = self.terminate.recv() => "SIGTERM",
+            biased;
+            _ = self.terminate.recv() => SignalRequest::Stop("SIGTERM"),
+            _ = self.interrupt.recv() => SignalRequest::Stop("SIGINT"),
+            () = received(&mut self.quit) => SignalRequest::Stop("SIGQUIT"),
+            () = received(&mut self.hangup) => self.on_hangup,
         }
+    }
+}
+
+async fn received(signal: &mut Option<Signal>) {
+    match signal {
+        Some(signal) => drop(signal.recv().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Returns which signals this process was started with ignored, as a mask.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    mask(&status)
+}
+
+fn mask(status: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or_default()
+}
+
+fn is_ignored(mask: u64, kind: SignalKind) -> bool {
+    let number = kind.as_raw_value();
+    (1..=64).contains(&number) && mask & (1 << (number - 1)) != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_ignored_from_the_start_is_known() {
+        let status = "Name:\tx\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n";
+        let mask = mask(status);
+        assert!(is_ignored(mask, SignalKind::hangup()));
+        assert!(is_ignored(mask, SignalKind::pipe()));
+        assert!(!is_ignored(mask, SignalKind::quit()));
+        assert!(!is_ignored(super::mask(""), SignalKind::hangup()));
     }
 }

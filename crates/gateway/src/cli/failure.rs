@@ -87,9 +87,18 @@ impl Failure {
         failure
     }
 
-    /// Prints it to stderr and returns the exit code.
+    /// Returns message and causes in one line, for those who have no screen.
+    pub(super) fn in_one_line(&self) -> String {
+        let causes = self.causes.iter();
+        causes.fold(self.message.clone(), |told, cause| {
+            format!("{told}: {cause}")
+        })
+    }
+
+    /// Prints it to stderr, after what was logged, and returns the exit code.
     pub(super) fn show(&self, screen: &Screen) -> ExitCode {
         let screen = screen.for_errors();
+        screen.output().flush();
         if let Some(report) = &self.report {
             screen.error_line(report);
             return ExitCode::from(self.exit as u8);

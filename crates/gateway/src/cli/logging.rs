@@ -1,13 +1,22 @@
-//! Where log lines go: stderr, filtered by `--log` or `GANTRY_LOG`.
+//! Where log lines go: stderr, filtered by `--log` or `GANTRY_LOG`, written by the output's thread.
+//!
+//! Lines about single requests are summarised when there are many of the same kind. Entry point:
+//! [`start`].
+
+mod repeats;
 
 use std::io::{self, IsTerminal as _};
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::{ParseError, Targets};
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::failure::{Exit, Failure};
+use super::output::Output;
 use super::screen::Screen;
+
+use repeats::Repeats;
 
 /// Lifecycle of servers and gateway; of everything else only what is wrong.
 const DEFAULT: &str = "warn,gantry=info,gantry_engine=info,gantry_sandbox=info,gantry_store=info";
@@ -30,12 +39,39 @@ pub(super) fn start(filter: Option<&str>, screen: &Screen) -> Result<(), Failure
         Failure::plain(Exit::Usage, "the log filter cannot be understood", &error)
             .hint("write for example `info`, or `warn,gantry_engine=debug`")
     })?;
+    let output = screen.output();
     let lines = tracing_subscriber::fmt::layer()
-        .with_writer(io::stderr)
+        .with_writer(LogLines(output))
         .with_ansi(screen.has_colour() && io::stderr().is_terminal());
-    let subscriber = tracing_subscriber::registry().with(filter).with(lines);
+    let subscriber = tracing_subscriber::registry()
+        .with(filter)
+        .with(Repeats::new(output))
+        .with(lines);
     tracing::subscriber::set_global_default(subscriber)
         .map_err(|error| Failure::plain(Exit::Failed, "logging cannot be started", &error))
+}
+
+/// Hands each line to the output's thread; never waits and never fails.
+#[derive(Clone, Copy)]
+struct LogLines(&'static Output);
+
+impl<'a> MakeWriter<'a> for LogLines {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        *self
+    }
+}
+
+impl io::Write for LogLines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.log(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Returns what the filter asks for, less what is never written down.

@@ -2,8 +2,9 @@
 //!
 //! Goes to stderr, so that what a verb prints stays what it prints. Entry point: [`Progress`].
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 
+use super::output::{Output, Stream};
 use super::screen::Screen;
 
 const TURNS: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
@@ -14,6 +15,7 @@ pub(super) struct Progress {
     width: usize,
     turn: usize,
     told: String,
+    output: &'static Output,
 }
 
 impl Progress {
@@ -24,21 +26,22 @@ impl Progress {
             width: screen.width().saturating_sub(4),
             turn: 0,
             told: String::new(),
+            output: screen.output(),
         }
     }
 
     /// Says how things stand; told again and again, it is shown again only on a terminal.
     pub(super) fn tell(&mut self, text: &str) {
         let text = Screen::safe(text).replace('\n', " ");
-        let mut out = io::stderr().lock();
         if self.turns {
             let turn = TURNS[self.turn % TURNS.len()];
             self.turn += 1;
             // A line that is longer than the terminal could not be wiped; a log line writes over it.
             let text: String = text.chars().take(self.width).collect();
-            drop(write!(out, "\r\x1b[K{turn} {text}\r").and_then(|()| out.flush()));
+            let line = format!("\r\x1b[K{turn} {text}\r");
+            self.output.write_if_idle(Stream::Stderr, &line);
         } else if text != self.told {
-            drop(writeln!(out, "{text}"));
+            self.output.write(Stream::Stderr, &format!("{text}\n"));
         }
         self.told = text;
     }
@@ -54,8 +57,7 @@ impl Progress {
     /// Wipes the line that turns, so that another can be printed.
     pub(super) fn wipe(&mut self) {
         if self.turns && self.turn > 0 {
-            let mut out = io::stderr().lock();
-            drop(write!(out, "\r\x1b[K").and_then(|()| out.flush()));
+            self.output.write(Stream::Stderr, "\r\x1b[K");
         }
     }
 }

@@ -1,16 +1,20 @@
 //! What the person sees: stdout and stderr, in colour only where that is wanted and can be seen.
 //!
 //! Text that comes from servers is made harmless first ([`Screen::safe`]): control characters and
-//! direction marks never reach a terminal. A closed pipe is no reason to fail.
+//! direction marks never reach a terminal. A closed pipe is no reason to fail, a full disk is: see
+//! [`Screen::finish`]. Everything goes through [`Output`].
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
+use std::process::ExitCode;
 
 use gantry_model::naming::is_invisible;
 use serde_json::Value;
 
 use crate::config::env::Environment;
 
+use super::failure::{Exit, Failure};
 use super::format;
+use super::output::{Output, Stream};
 
 /// The person's terminal, or whatever stands in for it.
 #[derive(Debug, Clone, Copy)]
@@ -23,10 +27,11 @@ pub(super) struct Screen {
     aside: bool,
     /// How wide tables may be; without a terminal they are as wide as what is in them.
     width: Option<usize>,
+    output: &'static Output,
 }
 
 impl Screen {
-    pub(super) fn new(environment: &Environment) -> Self {
+    pub(super) fn new(environment: &Environment, output: &'static Output) -> Self {
         let terminal = io::stdout().is_terminal();
         let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
         let shown = size.map(|size| usize::from(size.ws_col));
@@ -40,6 +45,27 @@ impl Screen {
             terminal,
             aside: false,
             width: shown.or_else(|| environment.columns()),
+            output,
+        }
+    }
+
+    /// Returns where everything goes.
+    pub(super) fn output(&self) -> &'static Output {
+        self.output
+    }
+
+    /// Waits until what was printed is written, and returns the exit code: that of a failure, if
+    /// stdout did not take everything.
+    pub(super) fn finish(&self, code: ExitCode) -> ExitCode {
+        self.output.flush();
+        match self.output.failure() {
+            None => code,
+            Some(error) => {
+                let code = Failure::plain(Exit::Failed, "cannot write to stdout", &error);
+                let code = code.show(self);
+                self.output.flush();
+                code
+            }
         }
     }
 
@@ -82,19 +108,23 @@ impl Screen {
 
     /// Prints a line and tells whether somebody still reads.
     pub(super) fn is_seen(&self, text: &str) -> bool {
-        if self.aside {
-            let mut out = io::stderr().lock();
-            return writeln!(out, "{text}").and_then(|()| out.flush()).is_ok();
-        }
-        let mut out = io::stdout().lock();
-        writeln!(out, "{text}").and_then(|()| out.flush()).is_ok()
+        let stream = if self.aside {
+            Stream::Stderr
+        } else {
+            Stream::Stdout
+        };
+        self.output.write(stream, &format!("{text}\n"))
     }
 
     /// Prints a value in one line to stdout, wherever other lines go.
-    pub(super) fn machine_line(value: &Value) {
-        let mut out = io::stdout().lock();
+    pub(super) fn machine_line(&self, value: &Value) {
         // Whoever closed the pipe has seen enough; the gateway goes on.
-        drop(writeln!(out, "{value}").and_then(|()| out.flush()));
+        self.output.write(Stream::Stdout, &format!("{value}\n"));
+    }
+
+    /// Prints a text as it is.
+    pub(super) fn text(&self, text: &str) {
+        self.output.write(Stream::Stdout, text);
     }
 
     /// Prints what came of a verb, as JSON if that is wanted, else as a line, made harmless.
@@ -116,7 +146,7 @@ impl Screen {
 
     /// Prints a line to stderr.
     pub(super) fn error_line(&self, text: &str) {
-        drop(writeln!(io::stderr().lock(), "{text}"));
+        self.output.write(Stream::Stderr, &format!("{text}\n"));
     }
 
     pub(super) fn strong(&self, text: &str) -> String {

@@ -8,6 +8,7 @@ mod options;
 mod tell;
 
 use std::fs::DirBuilder;
+use std::io::IsTerminal as _;
 use std::net::TcpListener;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -19,11 +20,12 @@ use gantry_engine::{Engine, EngineConfig, EngineError, FirstKeys};
 use gantry_model::caller::KeyKind;
 use gantry_model::id::AgentName;
 use gantry_model::spec::ServerSpec;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::data::{DataFolder, Running};
 use crate::app::listen::{self, ListenError, Place};
-use crate::app::signals::Signals;
+use crate::app::signals::{Hangup, SignalRequest, Signals};
 use crate::app::users;
 use crate::app::{self, VERSION};
 use crate::config::plan::Plan;
@@ -41,6 +43,10 @@ const DEFAULT_AGENT: &str = "default";
 
 /// More threads than this only add switching.
 const MOST_THREADS: usize = 8;
+
+/// How long everything may take beyond the time after which servers are killed: the last answers, and
+/// the record of calls.
+const LAST: Duration = Duration::from_secs(10);
 
 /// Starts and serves.
 pub(super) fn run(options: Options, surroundings: &Surroundings) -> Result<ExitCode, Failure> {
@@ -60,6 +66,9 @@ pub(super) fn run(options: Options, surroundings: &Surroundings) -> Result<ExitC
     config.environment = surroundings.environment.for_servers();
     config.hidden_folders = others(surroundings).into_iter().collect();
     options.settle(settings, &mut config);
+    config.dropped_log_lines = surroundings.screen.output().dropped();
+    // Questions have been answered; from here on no reader is waited for.
+    surroundings.screen.output().serve();
 
     let threads = std::thread::available_parallelism()
         .map_or(2, usize::from)
@@ -187,9 +196,10 @@ struct Gateway<'a> {
 
 impl Gateway<'_> {
     async fn run(self, config: EngineConfig) -> Result<ExitCode, Failure> {
-        let mut signals = Signals::listen()
+        let hangup = hangup(self.surroundings);
+        let mut signals = Signals::listen(hangup, config.stop.kill_after.saturating_add(LAST))
             .map_err(|error| Failure::plain(Exit::Failed, "cannot listen for signals", &error))?;
-        let stop = CancellationToken::new();
+        let (stop, reload) = (CancellationToken::new(), Notify::new());
         let engine = OnceLock::new();
         let screen = self.surroundings.screen;
         let folder = self
@@ -199,14 +209,14 @@ impl Gateway<'_> {
         let watching = async {
             let _held = tokio::select! {
                 biased;
-                name = signals.next() => {
+                name = asked(&mut signals, &reload) => {
                     tracing::info!(signal = name, "asked to stop");
                     None
                 }
                 left = unused(folder.as_deref()) => Some(left),
             };
             stop.cancel();
-            signals.next().await
+            signals.stop().await
         };
         tokio::select! {
             biased;
@@ -218,14 +228,14 @@ impl Gateway<'_> {
                 screen.error_line(&format!("{name} again: stopping at once"));
                 Ok(ExitCode::from(130))
             }
-            done = self.serve(config, &stop, &engine) => done.map(|()| ExitCode::SUCCESS),
+            done = self.serve(config, (&stop, &reload), &engine) => done.map(|()| ExitCode::SUCCESS),
         }
     }
 
     async fn serve(
         self,
         config: EngineConfig,
-        stop: &CancellationToken,
+        (stop, reload): (&CancellationToken, &Notify),
         started: &OnceLock<Engine>,
     ) -> Result<(), Failure> {
         let began = tokio::time::Instant::now();
@@ -284,7 +294,7 @@ impl Gateway<'_> {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
-                () = live.run(&engine) => {}
+                () = live.run(&engine, reload) => {}
             }
         };
         let (served, (), ()) = tokio::join!(serving, telling, watching);
@@ -317,6 +327,7 @@ impl Gateway<'_> {
             url: self.options.shown_url(&self.listener).map_err(unknown)?,
             started_ms: unix_ms(),
             version: VERSION.to_owned(),
+            on_demand: self.options.while_used,
         };
         let kept = |error| Failure::of(Exit::Failed, &error);
         if self.options.port(&self.plan.settings) != Some(0) {
@@ -365,6 +376,28 @@ impl Gateway<'_> {
         live::wanted(engine, &self.plan, self.options.wants_example()).map_err(|error| {
             Failure::plain(Exit::Failed, "cannot tell this program's path", &error)
         })
+    }
+}
+
+/// Returns what SIGHUP means: at a terminal, and wherever no service manager is, that it was closed.
+fn hangup(surroundings: &Surroundings) -> Hangup {
+    let is_seen = std::io::stdin().is_terminal()
+        || std::io::stdout().is_terminal()
+        || std::io::stderr().is_terminal();
+    // Shells that a service manager started have its variables too.
+    match surroundings.environment.has_manager() && !is_seen {
+        true => Hangup::Reload,
+        false => Hangup::Stop,
+    }
+}
+
+/// Waits for the signal to stop, and returns its name; wishes to reload are passed on meanwhile.
+async fn asked(signals: &mut Signals, reload: &Notify) -> &'static str {
+    loop {
+        match signals.next().await {
+            SignalRequest::Stop(name) => return name,
+            SignalRequest::Reload => reload.notify_one(),
+        }
     }
 }
 

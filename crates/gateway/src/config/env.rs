@@ -30,6 +30,10 @@ pub const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
 pub const CLAUDE_CONFIG_DIR: &str = "CLAUDE_CONFIG_DIR";
 /// Where Copilot keeps its `mcp-config.json`, if not in `~/.copilot`.
 pub const COPILOT_HOME: &str = "COPILOT_HOME";
+/// Set by systemd for what it runs: without a terminal, SIGHUP then reads the configuration files again.
+pub const INVOCATION_ID: &str = "INVOCATION_ID";
+/// Set by service managers that want to be notified; it means the same for SIGHUP.
+pub const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
 /// The person's home.
 pub const HOME: &str = "HOME";
 
@@ -109,6 +113,11 @@ impl Environment {
             && self
                 .filled(CLICOLOR_FORCE)
                 .is_some_and(|value| value != "0")
+    }
+
+    /// Tells whether a service manager started this process, or one that it descends from.
+    pub fn has_manager(&self) -> bool {
+        self.filled(INVOCATION_ID).is_some() || self.filled(NOTIFY_SOCKET).is_some()
     }
 
     /// Returns the width that the person names.

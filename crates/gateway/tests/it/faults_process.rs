@@ -3,11 +3,13 @@
 //! Each test asserts the answer, the deadline, what is held (processes, zombies, descriptors), and
 //! the rows of the audit. The big kill is in `proof::kill`; a panic needs the library (`engine`).
 
+mod blocked;
 mod clock;
 mod dying;
 mod identity;
 mod races;
 mod resources;
+mod signals;
 mod starting;
 mod stopping;
 

@@ -122,6 +122,31 @@ fn surfaces_do_not_know_each_other_nor_the_store() {
 }
 
 #[test]
+fn output_is_written_in_one_place() {
+    let own = ["cli/output", "cli/prompt.rs", "example.rs", "/tests"];
+    let files: Vec<_> = [
+        "crates/gateway/src",
+        "crates/engine/src",
+        "crates/store/src",
+    ]
+    .into_iter()
+    .flat_map(sources)
+    .filter(|(path, _)| !own.iter().any(|own| path.contains(own)))
+    .collect();
+    let words = [
+        "stdout().lock",
+        "stderr().lock",
+        "io::stderr)",
+        "eprint",
+        "println!(",
+    ];
+    assert_none(
+        "stdout and stderr are written through `cli/output`",
+        &naming(&files, &words),
+    );
+}
+
+#[test]
 fn drivers_and_transports_do_not_know_each_other() {
     let engine = "crates/engine/src";
     let driver = naming(

@@ -11,6 +11,7 @@ use gantry_engine::Engine;
 use gantry_model::diagnose::chain;
 use gantry_model::id::ServerName;
 use gantry_model::spec::{ProcessLaunch, Profile, ServerSpec, Source, Start};
+use tokio::sync::Notify;
 
 use crate::cli::files::Setup;
 use crate::config::approval::{Approvals, Digest};
@@ -45,22 +46,33 @@ impl Live {
         }
     }
 
-    /// Watches and applies, for ever.
-    pub(super) async fn run(&mut self, engine: &Engine) {
+    /// Watches and applies, for ever; whoever rings `reload` has it done at once, changed or not.
+    pub(super) async fn run(&mut self, engine: &Engine, reload: &Notify) {
         let mut watch = self.watch();
+        let mut is_asked = false;
         loop {
             let now = self.look();
-            if now != self.seen {
+            if now != self.seen || is_asked {
                 self.seen = now;
                 let watched = self.named_files.clone();
                 self.apply(engine).await;
                 if watched != self.named_files {
                     // Looked at once more below, in case one of them changed before it was watched.
                     watch = self.watch();
+                    is_asked = false;
                     continue;
                 }
             }
-            watch.changed().await;
+            is_asked = tokio::select! {
+                biased;
+                () = reload.notified() => true,
+                () = watch.changed() => false,
+            };
+            if is_asked {
+                tracing::info!("the configuration files are read again, as SIGHUP asks");
+                // Folders may have come or gone since.
+                watch = self.watch();
+            }
         }
     }
 

@@ -92,7 +92,7 @@ impl Teller<'_> {
             match self.form {
                 _ if !use_now => {}
                 Form::Words => self.usage(engine),
-                Form::Json => Screen::machine_line(&self.gateway(engine)),
+                Form::Json => self.screen.machine_line(&self.gateway(engine)),
             }
             if waiting.is_empty() {
                 return;

@@ -168,6 +168,9 @@ fn a_full_disk_refuses_calls_and_loses_none() {
         let ballast = disk.fill();
         reached(&progress.refused, REFUSED, "refused");
         is_full(&gantry);
+        // Many refusals are few lines: the first, and how many more there were.
+        let lines = gantry.stderr().matches("request failed").count();
+        assert!((1..=20).contains(&lines), "{lines} lines");
         assert_eq!(
             gantry.status("a")["state"],
             "ready",

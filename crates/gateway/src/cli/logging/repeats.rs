@@ -1,0 +1,177 @@
+//! Warnings and errors about single requests: the first of a kind is written at once, those that
+//! follow within a while are counted and told in one line.
+//!
+//! A line is about a single request if it names an error `code` or a `call`; lines of one place in the
+//! source with one code are of one kind. Otherwise a full disk would write a line for each call that
+//! is refused. Entry point: [`Repeats::new`].
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::callsite::Identifier;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
+use tracing_subscriber::layer::{Context, Layer};
+
+use crate::cli::output::Output;
+
+/// How long lines of one kind are counted before they are told.
+const WHILE: Duration = Duration::from_secs(10);
+/// Kinds that are told apart; beyond that every line is written.
+const MOST_KINDS: usize = 200;
+
+type Kind = (Identifier, String);
+
+/// Counts lines that repeat themselves.
+pub(super) struct Repeats {
+    output: &'static Output,
+    counted: Arc<Mutex<HashMap<Kind, u64>>>,
+}
+
+impl Repeats {
+    pub(super) fn new(output: &'static Output) -> Self {
+        Self {
+            output,
+            counted: Arc::default(),
+        }
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Repeats {
+    fn event_enabled(&self, event: &Event<'_>, _context: Context<'_, S>) -> bool {
+        let metadata = event.metadata();
+        if !is_about_a_request(metadata) {
+            return true;
+        }
+        let mut told = Told::default();
+        event.record(&mut told);
+        let kind = (metadata.callsite(), told.code.clone());
+        match counted(&self.counted, &kind) {
+            Seen::First => {}
+            Seen::Again => return false,
+            Seen::Uncounted => return true,
+        }
+        let counts = Arc::clone(&self.counted);
+        let summary = move || {
+            let more = {
+                let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+                counts.remove(&kind).filter(|more| *more > 0)?
+            };
+            Some(summary(metadata, &told, more))
+        };
+        self.output
+            .log_later(Instant::now() + WHILE, Box::new(summary));
+        true
+    }
+}
+
+fn is_about_a_request(metadata: &Metadata<'_>) -> bool {
+    let fields = metadata.fields();
+    *metadata.level() <= Level::WARN
+        && (fields.field("code").is_some() || fields.field("call").is_some())
+}
+
+/// Whether a line of its kind was written a moment ago.
+#[derive(Debug, PartialEq, Eq)]
+enum Seen {
+    First,
+    Again,
+    /// There are too many kinds to count.
+    Uncounted,
+}
+
+fn counted(counts: &Mutex<HashMap<Kind, u64>>, kind: &Kind) -> Seen {
+    let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(more) = counts.get_mut(kind) {
+        *more += 1;
+        return Seen::Again;
+    }
+    if counts.len() >= MOST_KINDS {
+        return Seen::Uncounted;
+    }
+    counts.insert(kind.clone(), 0);
+    Seen::First
+}
+
+fn summary(metadata: &Metadata<'_>, told: &Told, more: u64) -> String {
+    let mut stamp = String::new();
+    // A clock that cannot be shown leaves the rest.
+    SystemTime
+        .format_time(&mut Writer::new(&mut stamp))
+        .unwrap_or_default();
+    let (level, target, message) = (metadata.level(), metadata.target(), &told.message);
+    let code = match told.code.as_str() {
+        "" => String::new(),
+        code => format!(" code={code:?}"),
+    };
+    let seconds = WHILE.as_secs();
+    format!(
+        "{stamp} {level:>5} {target}: {message}{code} repeated={more}: as many more within {seconds} s\n"
+    )
+}
+
+/// What a line says, as far as it is told again.
+#[derive(Default)]
+struct Told {
+    message: String,
+    code: String,
+}
+
+impl Visit for Told {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            "code" => value.clone_into(&mut self.code),
+            "message" => value.clone_into(&mut self.message),
+            _ => {}
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if matches!(field.name(), "code" | "message") {
+            self.record_str(field, &format!("{value:?}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::callsite::Callsite as _;
+
+    use super::*;
+
+    #[test]
+    fn the_first_of_a_kind_is_written_and_the_rest_is_counted() {
+        let site = tracing::callsite! {
+            name: "test",
+            kind: tracing::metadata::Kind::EVENT,
+            level: Level::ERROR,
+            fields: code
+        };
+        let counts = Mutex::default();
+        let kind = |code: &str| (site.metadata().callsite(), code.to_owned());
+        assert_eq!(counted(&counts, &kind("a")), Seen::First);
+        assert_eq!(counted(&counts, &kind("a")), Seen::Again);
+        assert_eq!(counted(&counts, &kind("b")), Seen::First);
+        assert_eq!(counted(&counts, &kind("a")), Seen::Again);
+        assert_eq!(counts.lock().unwrap()[&kind("a")], 2);
+        assert!(is_about_a_request(site.metadata()));
+        for number in 2..MOST_KINDS {
+            assert_eq!(counted(&counts, &kind(&number.to_string())), Seen::First);
+        }
+        assert_eq!(counted(&counts, &kind("one more")), Seen::Uncounted);
+        let told = Told {
+            message: "request failed".to_owned(),
+            code: "a.b".to_owned(),
+        };
+        let line = summary(site.metadata(), &told, 7);
+        assert!(
+            line.ends_with(": request failed code=\"a.b\" repeated=7: as many more within 10 s\n"),
+            "{line}"
+        );
+    }
+}
