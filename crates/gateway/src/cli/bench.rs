@@ -22,6 +22,7 @@ use super::failure::{Exit, Failure};
 use super::find::Role;
 use super::format::{duration, pretty, text, time_span};
 use super::screen::Screen;
+use super::trouble::{NO_ROOM, words};
 use super::wire::{Down, Wire};
 
 /// The longest answer that is read.
@@ -169,9 +170,13 @@ async fn one(wire: &Wire, name: &str, body: Bytes) -> Result<(), String> {
     })?;
     let status = response.status();
     let body = Limited::new(response.into_body(), LONGEST).collect().await;
-    let body = body.map_err(|error| error.to_string())?.to_bytes();
+    let body = body.map_err(|error| words(error.as_ref()))?.to_bytes();
     wire.give_back(used).await;
-    let answer: Value = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
+    if body.is_empty() && status == StatusCode::SERVICE_UNAVAILABLE {
+        return Err(NO_ROOM.to_owned());
+    }
+    let answer: Value = serde_json::from_slice(&body)
+        .map_err(|_| format!("the gateway answered {status} with something that is no JSON"))?;
     if let Some(message) = answer.pointer("/error/message").and_then(Value::as_str) {
         return Err(message.to_owned());
     }

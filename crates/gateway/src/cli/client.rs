@@ -6,16 +6,17 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, RETRY_AFTER};
 use http::{Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::dial::Dialled;
 use super::failure::{Exit, Failure};
+use super::trouble::{self, words};
 
 const CONNECT: Duration = Duration::from_secs(5);
 /// Longer than the longest call.
@@ -151,24 +152,35 @@ impl Client {
     }
 
     async fn send(&self, request: http::request::Builder, body: Bytes) -> Result<Value, Failure> {
-        let request = request.body(Full::new(body)).map_err(|error| {
-            Failure::plain(Exit::Usage, "this cannot be put into a request", &error)
+        let request = request.body(Full::new(body)).map_err(|_| {
+            Failure::new(Exit::Failed, "the key file holds something that is no key")
+                .hint("name another with `--key-file FILE`")
         })?;
-        let (status, body) = timeout(ANSWER, self.exchange(request))
-            .await
-            .map_err(|_| {
-                Failure::new(
-                    Exit::Failed,
-                    format!("the gateway did not answer within {ANSWER:?}"),
-                )
-            })??;
+        let (status, retry_after, body) =
+            timeout(ANSWER, self.exchange(request))
+                .await
+                .map_err(|_| {
+                    Failure::new(
+                        Exit::Failed,
+                        format!("the gateway did not answer within {ANSWER:?}"),
+                    )
+                })??;
+        if body.is_empty() && status == StatusCode::SERVICE_UNAVAILABLE {
+            let wait =
+                retry_after.map_or_else(|| "later".to_owned(), |wait| format!("in {wait} s"));
+            return Err(Failure::new(Exit::Failed, trouble::NO_ROOM).hint(format!(
+                "try again {wait}, or end clients that are not needed; one address may hold \
+                     `connections_per_address` of `[gateway]`"
+            )));
+        }
         let answer: Value = if body.is_empty() {
             Value::Null
         } else {
-            serde_json::from_slice(&body).map_err(|error| {
+            serde_json::from_slice(&body).map_err(|_| {
                 let message =
                     format!("the gateway answered {status} with something that is no JSON");
-                Failure::plain(Exit::Failed, message, &error)
+                Failure::new(Exit::Failed, message)
+                    .hint("is it a gateway that answers there? name another with `--url URL`")
             })?
         };
         match refusal(status, &answer) {
@@ -180,22 +192,24 @@ impl Client {
     async fn exchange(
         &self,
         request: Request<Full<Bytes>>,
-    ) -> Result<(StatusCode, Bytes), Failure> {
-        let gone = |error: &dyn std::error::Error| {
-            Failure::plain(
+    ) -> Result<(StatusCode, Option<u32>, Bytes), Failure> {
+        let gone = |why: String| {
+            Failure::new(
                 Exit::NoGateway,
                 format!("no gateway answers at `{}`", self.authority),
-                error,
             )
+            .cause(why)
             .hint("start it with `gantry up`, or name another with `--data DIR` or `--url URL`")
         };
-        let broken = |error: &dyn std::error::Error| {
-            Failure::plain(Exit::Failed, "the gateway ended the connection", error)
+        let broken = |error: &(dyn std::error::Error + 'static)| {
+            Failure::new(Exit::Failed, "the gateway did not answer")
+                .cause(words(error))
+                .hint("`gantry status` tells whether it is there, and its log what happened")
         };
-        let stream = match timeout(CONNECT, TcpStream::connect(&self.address)).await {
+        let stream = match timeout(CONNECT, Dialled::to(&self.address)).await {
             Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return Err(gone(&error)),
-            Err(elapsed) => return Err(gone(&elapsed)),
+            Ok(Err(error)) => return Err(gone(words(&error))),
+            Err(_) => return Err(gone(trouble::NO_CONNECTION.to_owned())),
         };
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
             .await
@@ -206,11 +220,14 @@ impl Client {
                 .await
                 .map_err(|error| broken(&error))?;
             let status = response.status();
+            let retry_after = response.headers().get(RETRY_AFTER);
+            let retry_after: Option<u32> =
+                retry_after.and_then(|wait| wait.to_str().ok()?.parse().ok());
             let body = Limited::new(response.into_body(), LONGEST_BODY)
                 .collect()
                 .await;
             let body = body.map_err(|error| broken(error.as_ref()))?;
-            Ok((status, body.to_bytes()))
+            Ok((status, retry_after, body.to_bytes()))
         };
         let (mut exchange, mut connection) = (std::pin::pin!(exchange), std::pin::pin!(connection));
         tokio::select! {

@@ -13,9 +13,11 @@ mod exchange;
 mod inflight;
 mod lines;
 mod session;
+mod tries;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -23,7 +25,7 @@ use gantry_model::id::ServerName;
 use tokio::time::timeout;
 
 use crate::app::data::DataFolder;
-use crate::app::signals::Signals;
+use crate::app::signals::{Hangup, Signals};
 
 use super::Surroundings;
 use super::failure::{Exit, Failure};
@@ -37,6 +39,8 @@ use bridge::{Bridge, Grace};
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long everything may take after a signal, whatever the client and the gateway do.
 const AT_ONCE: Duration = Duration::from_millis(700);
+/// After which it is ended if it has not: more than the last answers, goodbye and last words together.
+const AT_LAST: Duration = Duration::from_secs(5);
 
 /// What `gantry stdio` takes.
 #[derive(Debug, Args)]
@@ -57,7 +61,10 @@ pub(super) struct Options {
 
 /// Serves one client until it closes its end.
 pub(super) async fn run(options: Options, surroundings: Surroundings) -> Result<ExitCode, Failure> {
-    let mut signals = Signals::listen()
+    // Clients that never read stderr are common.
+    let output = surroundings.screen.output();
+    output.serve();
+    let mut signals = Signals::listen(Hangup::Stop, AT_LAST)
         .map_err(|error| Failure::plain(Exit::Failed, "cannot listen for signals", &error))?;
     let working = match &options.folder {
         None => working_folder()?,
@@ -79,12 +86,13 @@ pub(super) async fn run(options: Options, surroundings: Surroundings) -> Result<
     let finding = Attached::find(surroundings, data, working, options.settle);
     let gateway = tokio::select! {
         biased;
-        _ = signals.next() => return Ok(ExitCode::SUCCESS),
+        _ = signals.stop() => return Ok(ExitCode::SUCCESS),
         found = finding => found?,
     };
 
     let mut input = lines::read();
-    let (out, written) = lines::write();
+    let (out, written) = lines::write(output);
+    let keeping = Arc::clone(&gateway).keep();
     let bridge = Bridge::new(gateway, path, out.clone());
     // Raced as a whole: a client that does not read holds up its own lines, not the end.
     let serving = async {
@@ -94,9 +102,10 @@ pub(super) async fn run(options: Options, surroundings: Surroundings) -> Result<
     };
     let grace = tokio::select! {
         biased;
-        _ = signals.next() => Grace::None,
+        _ = signals.stop() => Grace::None,
         () = out.closed() => Grace::None,
         () = serving => Grace::Short,
+        () = keeping => Grace::None,
     };
     let ending = async {
         bridge.end(grace).await;
@@ -108,7 +117,7 @@ pub(super) async fn run(options: Options, surroundings: Surroundings) -> Result<
         Grace::None => drop(timeout(AT_ONCE, ending).await),
         Grace::Short => tokio::select! {
             biased;
-            _ = signals.next() => {}
+            _ = signals.stop() => {}
             () = ending => {}
         },
     }

@@ -14,11 +14,12 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::client::Client;
+use super::dial::Dialled;
+use super::trouble::{self, words};
 
 /// How long a gateway on this machine may take to accept.
 const CONNECT: Duration = Duration::from_millis(800);
@@ -75,7 +76,7 @@ impl Wire {
                 Ok(response) => return Ok((response, Used(sender))),
                 Err(mut error) => match error.take_message() {
                     Some(unsent) => request = unsent,
-                    None => return Err(Down::Cut(error.into_error().to_string())),
+                    None => return Err(self.cut(words(&error.into_error()))),
                 },
             }
         }
@@ -84,11 +85,10 @@ impl Wire {
             Ok(response) => Ok((response, Used(sender))),
             Err(mut error) => {
                 let unsent = error.take_message().is_some();
-                let why = error.into_error().to_string();
-                Err(if unsent {
-                    Down::Unsent(why)
-                } else {
-                    Down::Cut(why)
+                let why = words(&error.into_error());
+                Err(match unsent {
+                    true => Down::Unsent(why),
+                    false => self.cut(why),
                 })
             }
         }
@@ -105,6 +105,16 @@ impl Wire {
         }
     }
 
+    /// Says that a request was cut off. What else is open was open to the same gateway, and may be cut
+    /// as well without having noticed: none of it is used again.
+    fn cut(&self, why: String) -> Down {
+        self.idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
+        Down::Cut(why)
+    }
+
     fn take(&self) -> Option<Sender> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(sender) = idle.pop() {
@@ -116,16 +126,14 @@ impl Wire {
     }
 
     async fn connect(&self) -> Result<Sender, String> {
-        let connected = timeout(CONNECT, TcpStream::connect(&self.address)).await;
+        let connected = timeout(CONNECT, Dialled::to(&self.address)).await;
         let stream = match connected {
             Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return Err(error.to_string()),
-            Err(elapsed) => return Err(elapsed.to_string()),
+            Ok(Err(error)) => return Err(words(&error)),
+            Err(_) => return Err(trouble::NO_CONNECTION.to_owned()),
         };
-        // Small requests must not wait for each other's acknowledgement.
-        drop(stream.set_nodelay(true));
         let shaken = http1::handshake(TokioIo::new(stream)).await;
-        let (sender, connection) = shaken.map_err(|error| error.to_string())?;
+        let (sender, connection) = shaken.map_err(|error| words(&error))?;
         self.tasks.spawn(async move {
             // How it ended is told to whoever waits for the answer.
             drop(connection.await);

@@ -20,6 +20,7 @@ mod shown;
 mod starting;
 mod stdio;
 mod verbs;
+mod written;
 
 use std::process::{Command, Output, Stdio};
 

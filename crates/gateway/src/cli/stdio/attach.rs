@@ -2,7 +2,8 @@
 //!
 //! A gateway that is started here lives as long as some `gantry stdio` of its folder does, and ends
 //! by itself after the last of them (`up --while-used`). One that a person started is only used. A
-//! gateway that goes away is looked for again, never waited for. Entry point: [`Attached::find`].
+//! gateway that goes away is looked for again; one that was started on demand is started again, by
+//! whoever notices first, a few times at most. Entry point: [`Attached::find`].
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use rustix::process::{Pid, test_kill_process};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
+use tokio_util::task::TaskTracker;
 
 use crate::app::data::DataFolder;
 use crate::app::users;
@@ -25,13 +27,14 @@ use super::super::failure::{Exit, Failure};
 use super::super::find::Role;
 use super::super::format::{list, text};
 use super::super::wire::Wire;
+use super::tries::Tries;
 
 /// How long a gateway may take to come up, or to go away before another comes.
 const START: Duration = Duration::from_secs(45);
 /// How often is looked meanwhile.
 const LOOK: Duration = Duration::from_millis(20);
-/// The least time between two starts.
-const APART: Duration = Duration::from_secs(5);
+/// How often is looked whether a gateway that was started on demand is still there.
+const WATCH: Duration = Duration::from_millis(500);
 
 /// A gateway that is used, and how it is found again.
 pub(super) struct Attached {
@@ -39,16 +42,39 @@ pub(super) struct Attached {
     folder: DataFolder,
     /// Where a gateway is started; nothing if none may be.
     working: Option<PathBuf>,
+    /// How long its servers may take before the client is served.
+    settle: Duration,
     wire: Mutex<Arc<Wire>>,
-    started: Mutex<Option<Started>>,
+    /// One at a time looks for it, for all who found it gone.
+    finding: tokio::sync::Mutex<Finding>,
+    tasks: TaskTracker,
     /// Our place among the users; the kernel gives it back, however we end.
     _place: Option<File>,
 }
 
-/// A gateway that we started.
-struct Started {
-    child: Child,
-    at: Instant,
+/// What is known of the gateway that was used last.
+#[derive(Default)]
+struct Finding {
+    /// Its process, if it is ours.
+    child: Option<Child>,
+    /// Whether it was started for clients like ours, by whichever of them.
+    is_on_demand: bool,
+    tries: Tries,
+}
+
+impl Finding {
+    /// Tells whether the gateway's process is there; one that is ours and has ended is reaped.
+    fn is_alive(&mut self, folder: &DataFolder) -> bool {
+        if let Some(child) = &mut self.child {
+            match child.try_wait() {
+                Ok(None) => return true,
+                Ok(Some(_)) | Err(_) => self.child = None,
+            }
+        }
+        folder
+            .running()
+            .is_some_and(|running| is_process(running.pid))
+    }
 }
 
 impl Attached {
@@ -58,42 +84,51 @@ impl Attached {
         folder: PathBuf,
         working: Option<PathBuf>,
         settle: Duration,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Arc<Self>, Failure> {
         if surroundings.url.is_some() {
             let folder = DataFolder::at(folder);
             let wire = wire(&surroundings.client_in(&folder, Role::Agent)?)?;
-            return Ok(Self {
+            return Ok(Arc::new(Self {
                 surroundings,
                 folder,
                 working: None,
+                settle,
                 wire: Mutex::new(wire),
-                started: Mutex::default(),
+                finding: tokio::sync::Mutex::default(),
+                tasks: TaskTracker::new(),
                 _place: None,
-            });
+            }));
         }
         let folder =
             DataFolder::open(&folder).map_err(|error| Failure::of(Exit::Failed, &error))?;
         let deadline = Instant::now() + START;
         let place = enter(folder.path(), deadline).await?;
-        let mut started = None;
+        let mut child = None;
         if !serves(&folder).await {
             let working = working
                 .as_deref()
                 .ok_or_else(|| super::super::find::no_gateway(folder.path()))?;
-            started = start_alone(&folder, working, &surroundings, deadline).await?;
+            child = start_alone(&folder, working, &surroundings, deadline).await?;
         }
         let client = surroundings.client_in(&folder, Role::Agent)?;
-        if started.is_some() {
+        if child.is_some() {
             settled(&surroundings, &folder, settle).await;
         }
-        Ok(Self {
+        let finding = Finding {
+            is_on_demand: is_on_demand(&folder),
+            child,
+            tries: Tries::default(),
+        };
+        Ok(Arc::new(Self {
             wire: Mutex::new(wire(&client)?),
             surroundings,
             folder,
             working,
-            started: Mutex::new(started),
+            settle,
+            finding: tokio::sync::Mutex::new(finding),
+            tasks: TaskTracker::new(),
             _place: Some(place),
-        })
+        }))
     }
 
     /// Returns the connections to the gateway.
@@ -101,25 +136,89 @@ impl Attached {
         Arc::clone(&self.wire.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Looks for the gateway again after it could not be reached: it may have moved. One that we
-    /// started and that ended is started again, for whoever comes later.
-    pub(super) fn look_again(&self) {
+    /// Tells whether the gateway is no longer where these connections lead.
+    pub(super) async fn has_left(&self, wire: &Arc<Wire>) -> bool {
+        let mut finding = self.finding.lock().await;
+        self.surroundings.url.is_none()
+            && (!Arc::ptr_eq(wire, &self.wire()) || !finding.is_alive(&self.folder))
+    }
+
+    /// Looks for the gateway after it could not be reached: it may have moved, and one that was
+    /// started on demand is started again. Whoever leaves meanwhile does not leave it half done.
+    pub(super) async fn find_again(self: &Arc<Self>) -> Result<(), String> {
+        let attached = Arc::clone(self);
+        let finding = self.tasks.spawn(async move { attached.find_now().await });
+        match finding.await {
+            Ok(found) => found,
+            Err(_) => Err("it could not be looked for".to_owned()),
+        }
+    }
+
+    /// Has a gateway that was started on demand started again when it is gone; never ends.
+    pub(super) async fn keep(self: Arc<Self>) {
+        loop {
+            sleep(WATCH).await;
+            let is_gone = {
+                let mut finding = self.finding.lock().await;
+                finding.is_on_demand && !finding.is_alive(&self.folder)
+            };
+            if is_gone && let Err(why) = self.find_again().await {
+                tracing::debug!(why, "the gateway is gone");
+            }
+        }
+    }
+
+    async fn find_now(&self) -> Result<(), String> {
+        let mut finding = self.finding.lock().await;
+        if self.surroundings.url.is_some() || serves(&self.folder).await {
+            self.use_found(&mut finding);
+            return Ok(());
+        }
+        let Some(working) = self.working.as_deref().filter(|_| finding.is_on_demand) else {
+            return Err("no gateway is running".to_owned());
+        };
+        // One that is going, or was ended by a signal, is given the time to go.
+        finding.is_alive(&self.folder);
+        let wait = finding.tries.next(Instant::now()).map_err(|later| {
+            format!(
+                "it ended again and again, and is not started for another {} s",
+                later.as_secs().saturating_add(1)
+            )
+        })?;
+        sleep(wait).await;
+        finding.tries.started(Instant::now());
+        tracing::warn!("the gateway is gone and is started again");
+        let deadline = Instant::now() + START;
+        let started = start_alone(&self.folder, working, &self.surroundings, deadline).await;
+        let child = started.map_err(|failure| failure.in_one_line())?;
+        finding.child = child.or(finding.child.take());
+        settled(&self.surroundings, &self.folder, self.settle).await;
+        self.use_found(&mut finding);
+        Ok(())
+    }
+
+    /// Sends everything to the gateway that the folder names from here on.
+    fn use_found(&self, finding: &mut Finding) {
         if let Ok(client) = self.surroundings.client_in(&self.folder, Role::Agent)
             && let Ok(wire) = wire(&client)
         {
             *self.wire.lock().unwrap_or_else(PoisonError::into_inner) = wire;
         }
-        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (Some(working), Some(before)) = (&self.working, started.as_mut()) {
-            let ended = !matches!(before.child.try_wait(), Ok(None));
-            if ended && before.at.elapsed() > APART {
-                match start(&self.folder, working, &self.surroundings) {
-                    Ok(again) => *started = Some(again),
-                    Err(error) => tracing::warn!(%error, "the gateway cannot be started again"),
-                }
-            }
-        }
+        finding.is_on_demand = self.surroundings.url.is_none() && is_on_demand(&self.folder);
     }
+}
+
+fn is_on_demand(folder: &DataFolder) -> bool {
+    folder.running().is_some_and(|running| running.on_demand)
+}
+
+/// Tells whether a process is there, and not only waits to be reaped by whoever started it.
+fn is_process(pid: u32) -> bool {
+    let is_there = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let is_there = is_there.is_some_and(|pid| test_kill_process(pid).is_ok());
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(')').next().unwrap_or_default();
+    is_there && !state.trim_start().starts_with(['Z', 'X'])
 }
 
 fn wire(client: &Client) -> Result<Arc<Wire>, Failure> {
@@ -157,7 +256,7 @@ async fn start_alone(
     working: &Path,
     surroundings: &Surroundings,
     deadline: Instant,
-) -> Result<Option<Started>, Failure> {
+) -> Result<Option<Child>, Failure> {
     let failed =
         |error: std::io::Error| Failure::plain(Exit::Failed, "cannot start a gateway", &error);
     let lock = OpenOptions::new()
@@ -167,7 +266,7 @@ async fn start_alone(
         .mode(0o600)
         .open(folder.path().join("start.lock"))
         .map_err(failed)?;
-    let mut started: Option<Started> = None;
+    let mut started: Option<Child> = None;
     let mut is_ours = false;
     loop {
         if serves(folder).await {
@@ -185,7 +284,7 @@ async fn start_alone(
         }
         match &mut started {
             Some(ours) => {
-                if let Some(status) = ours.child.try_wait().map_err(failed)? {
+                if let Some(status) = ours.try_wait().map_err(failed)? {
                     return Err(ended(folder, status));
                 }
             }
@@ -229,7 +328,7 @@ fn start(
     folder: &DataFolder,
     working: &Path,
     surroundings: &Surroundings,
-) -> std::io::Result<Started> {
+) -> std::io::Result<Child> {
     let path = log_file(folder);
     match fs::remove_file(&path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
@@ -254,10 +353,7 @@ fn start(
     }
     let child = command.spawn()?;
     tracing::info!(pid = child.id(), "no gateway is running, one is started");
-    Ok(Started {
-        child,
-        at: Instant::now(),
-    })
+    Ok(child)
 }
 
 /// Tells whether the gateway that the folder names is there and accepts connections.
@@ -265,11 +361,10 @@ async fn serves(folder: &DataFolder) -> bool {
     let Some(running) = folder.running() else {
         return false;
     };
-    let pid = i32::try_from(running.pid).ok().and_then(Pid::from_raw);
     let Some(address) = running.url.strip_prefix("http://") else {
         return false;
     };
-    pid.is_some_and(|pid| test_kill_process(pid).is_ok())
+    is_process(running.pid)
         && matches!(timeout(START, TcpStream::connect(address)).await, Ok(Ok(_)))
 }
 

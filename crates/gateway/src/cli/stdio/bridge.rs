@@ -33,7 +33,7 @@ const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
 /// A client, and the gateway that its messages go to.
 pub(super) struct Bridge {
-    pub(super) gateway: Attached,
+    pub(super) gateway: Arc<Attached>,
     /// `/mcp`, or one server's door.
     pub(super) path: String,
     pub(super) out: mpsc::Sender<Vec<u8>>,
@@ -50,7 +50,11 @@ pub(super) struct Bridge {
 
 impl Bridge {
     /// Puts a bridge between a client and its gateway.
-    pub(super) fn new(gateway: Attached, path: String, out: mpsc::Sender<Vec<u8>>) -> Arc<Self> {
+    pub(super) fn new(
+        gateway: Arc<Attached>,
+        path: String,
+        out: mpsc::Sender<Vec<u8>>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             gateway,
             path,

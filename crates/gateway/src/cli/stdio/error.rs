@@ -3,6 +3,7 @@
 use gantry_model::diagnose::{Diagnose, Fault};
 use http::StatusCode;
 
+use crate::cli::trouble;
 use crate::http::error::Problem;
 
 /// Why the gateway did not answer.
@@ -46,6 +47,9 @@ impl Diagnose for BridgeError {
 
     fn hint(&self) -> Option<String> {
         match self {
+            Self::Down(why) if why == trouble::NO_ROOM => {
+                Some("try again in a moment, or end clients that are not needed".to_owned())
+            }
             Self::Down(_) => {
                 Some("start it with `gantry up`; the next request finds it by itself".to_owned())
             }

@@ -17,6 +17,7 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use tokio::time::timeout;
 
+use super::super::trouble;
 use super::super::wire::{Down, Used};
 use super::batch::Batch;
 use super::bridge::Bridge;
@@ -71,7 +72,7 @@ impl Bridge {
         }
         timeout(ANSWER, self.persist(&mirrored, body, awaited))
             .await
-            .unwrap_or_else(|elapsed| Err(BridgeError::Cut(elapsed.to_string())))
+            .unwrap_or_else(|_| Err(BridgeError::Cut(trouble::NO_ANSWER.to_owned())))
     }
 
     /// Sends a batch and passes on what comes back.
@@ -82,7 +83,7 @@ impl Bridge {
             self.persist(&HeaderMap::new(), body, Awaited::Batch(batch)),
         )
         .await
-        .unwrap_or_else(|elapsed| Err(BridgeError::Cut(elapsed.to_string())))
+        .unwrap_or_else(|_| Err(BridgeError::Cut(trouble::NO_ANSWER.to_owned())))
     }
 
     /// Sends a message that nobody waits for.
@@ -92,7 +93,7 @@ impl Bridge {
             self.persist(&HeaderMap::new(), body, Awaited::Nobody),
         )
         .await
-        .unwrap_or_else(|elapsed| Err(BridgeError::Cut(elapsed.to_string())))
+        .unwrap_or_else(|_| Err(BridgeError::Cut(trouble::NO_ANSWER.to_owned())))
     }
 
     async fn persist(
@@ -157,13 +158,20 @@ impl Bridge {
             given.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             request
         };
-        let sent = match self.gateway.wire().send(request()).await {
-            Err(Down::Unsent(_)) => {
-                self.gateway.look_again();
-                self.gateway.wire().send(request()).await
+        let wire = self.gateway.wire();
+        let mut sent = wire.send(request()).await;
+        let is_elsewhere = match &sent {
+            Err(Down::Unsent(_)) => true,
+            Err(Down::Cut(_)) => false,
+            // Where ours was, another may listen by now, which does not know our key.
+            Ok((response, _)) => {
+                response.status() == StatusCode::UNAUTHORIZED && self.gateway.has_left(&wire).await
             }
-            sent => sent,
         };
+        if is_elsewhere {
+            self.gateway.find_again().await.map_err(BridgeError::Down)?;
+            sent = self.gateway.wire().send(request()).await;
+        }
         sent.map_err(|down| match down {
             Down::Unsent(why) => BridgeError::Down(why),
             Down::Cut(why) => BridgeError::Cut(why),
@@ -185,9 +193,12 @@ impl Bridge {
             .collect()
             .await;
         let body = body
-            .map_err(|error| BridgeError::Cut(error.to_string()))?
+            .map_err(|error| BridgeError::Cut(trouble::words(error.as_ref())))?
             .to_bytes();
         self.gateway.wire().give_back(used).await;
+        if body.is_empty() && status == StatusCode::SERVICE_UNAVAILABLE {
+            return Err(BridgeError::Down(trouble::NO_ROOM.to_owned()));
+        }
         if body.is_empty() {
             // A request that was taken back, or something that needs no answer.
             return Ok(());
@@ -234,7 +245,7 @@ impl Bridge {
         while let Some(frame) = body.frame().await {
             let ended = |error: hyper::Error| match is_answered {
                 true => None,
-                false => Some(cut(error.to_string())),
+                false => Some(cut(trouble::words(&error))),
             };
             let frame = match frame.map_err(ended) {
                 Ok(frame) => frame,

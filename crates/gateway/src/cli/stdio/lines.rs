@@ -1,14 +1,16 @@
 //! Lines in from stdin and out to stdout, each on a thread of its own.
 //!
 //! Reading and writing block, and a thread that blocks does not keep the program from ending. Lines
-//! are bounded and so are both queues. Nothing else in `gantry stdio` touches stdin or stdout.
+//! are bounded and so are both queues. Nothing else in `gantry stdio` touches stdin or stdout. What a
+//! client does not take is no message that got lost: see [`Output::failure`].
 //! Entry points: [`read`] and [`write()`].
 
-use std::io::{self, BufRead, BufReader, Read as _, Write};
+use std::io::{self, BufRead, BufReader, Read as _};
 use std::thread;
 
 use tokio::sync::{mpsc, oneshot};
 
+use crate::cli::output::{Output, Stream};
 use crate::http::limits::BODY_BYTES;
 
 /// Lines that wait to be taken; with the bound of a line at most 64 MiB.
@@ -69,17 +71,12 @@ fn next(input: &mut impl BufRead, limit: usize) -> io::Result<Option<Line>> {
 }
 
 /// Returns where messages go, and what tells that the last one is written.
-pub(super) fn write() -> (mpsc::Sender<Vec<u8>>, oneshot::Receiver<()>) {
+pub(super) fn write(output: &'static Output) -> (mpsc::Sender<Vec<u8>>, oneshot::Receiver<()>) {
     let (tx, mut rx) = mpsc::channel::<Vec<u8>>(WAITING_OUT);
     let (done, written) = oneshot::channel();
     thread::spawn(move || {
-        let mut output = io::stdout().lock();
         while let Some(message) = rx.blocking_recv() {
-            if output
-                .write_all(&on_one_line(message))
-                .and_then(|()| output.flush())
-                .is_err()
-            {
+            if !output.write_now(Stream::Stdout, &on_one_line(message)) {
                 break;
             }
         }

@@ -15,6 +15,7 @@ use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use tokio::time::{sleep, timeout};
 
+use super::super::trouble;
 use super::bridge::Bridge;
 use super::error::BridgeError;
 
@@ -125,6 +126,9 @@ impl Bridge {
             let id = response.headers().get(headers::SESSION_ID).cloned();
             let answer = read(response).await?;
             self.gateway.wire().give_back(used).await;
+            if answer.is_empty() && status == StatusCode::SERVICE_UNAVAILABLE {
+                return Err(BridgeError::Down(trouble::NO_ROOM.to_owned()));
+            }
             let version = agreed(&answer).ok_or(BridgeError::Nonsense(status))?;
             let opened = Session {
                 id,
@@ -135,7 +139,7 @@ impl Bridge {
         };
         timeout(HELLO, greeting)
             .await
-            .unwrap_or_else(|elapsed| Err(BridgeError::Cut(elapsed.to_string())))
+            .unwrap_or_else(|_| Err(BridgeError::Cut(trouble::NO_ANSWER.to_owned())))
     }
 
     /// Hears of changes as long as there is a session, wherever its gateway is.
@@ -184,7 +188,7 @@ async fn read(response: Response<Incoming>) -> Result<Bytes, BridgeError> {
         .collect()
         .await;
     body.map(|body| body.to_bytes())
-        .map_err(|error| BridgeError::Cut(error.to_string()))
+        .map_err(|error| BridgeError::Cut(trouble::words(error.as_ref())))
 }
 
 /// Returns the version that an answer to `initialize` agrees on; nothing at all if it is no answer.

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use crate::harness::{LONG, PROGRAM};
 
 /// A client that starts `gantry stdio` and speaks with it.
-struct Client {
+pub(super) struct Client {
     child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<String>,
@@ -29,7 +29,7 @@ struct Client {
 
 impl Client {
     /// Starts it on a data folder, with further flags.
-    fn start(data: &Path, flags: &[&str]) -> Self {
+    pub(super) fn start(data: &Path, flags: &[&str]) -> Self {
         let mut command = Command::new(PROGRAM);
         command.arg("stdio").args(flags).arg("--data").arg(data);
         Self::spawn(command.current_dir(data.parent().unwrap()))
@@ -94,7 +94,7 @@ impl Client {
     }
 
     /// Shakes hands as a client of the handshake era.
-    fn initialize(&mut self, version: &str) -> Value {
+    pub(super) fn initialize(&mut self, version: &str) -> Value {
         let info = json!({"name": "test", "version": "1"});
         let params = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": info});
         let hello = self.ask(json!("hello"), "initialize", params);
@@ -103,13 +103,13 @@ impl Client {
     }
 
     /// Asks as a client of the stateless era.
-    fn stateless(&mut self, id: Value, method: &str, params: Value) -> Value {
+    pub(super) fn stateless(&mut self, id: Value, method: &str, params: Value) -> Value {
         self.send(id.clone(), method, with_meta(params));
         self.answer(&id)
     }
 
     /// Closes the input and returns how the program ended.
-    fn close(mut self) -> ExitStatus {
+    pub(super) fn close(mut self) -> ExitStatus {
         drop(self.input.take());
         self.ended(Duration::from_secs(10))
     }

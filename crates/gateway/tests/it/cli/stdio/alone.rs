@@ -116,6 +116,24 @@ fn a_gateway_that_cannot_start_says_why() {
     });
 }
 
+fn kill(gateway: u32) {
+    let pid = i32::try_from(gateway).ok().and_then(Pid::from_raw);
+    kill_process(pid.unwrap(), Signal::KILL).unwrap();
+    // It may answer something before it dies.
+    assert!(eventually(LONG, || !alive(gateway)).is_some());
+}
+
+/// Waits until another gateway than this one runs.
+fn another(data: &Path, than: u32) -> u32 {
+    let mut now = None;
+    let came = eventually(LONG, || {
+        now = running(data).filter(|pid| *pid != than && alive(*pid));
+        now.is_some()
+    });
+    assert!(came.is_some(), "no gateway came back");
+    now.unwrap()
+}
+
 #[test]
 fn a_gateway_that_was_started_and_dies_is_started_again() {
     let home = tempfile::tempdir().unwrap();
@@ -124,18 +142,123 @@ fn a_gateway_that_was_started_and_dies_is_started_again() {
     client.initialize("2025-11-25");
     call(&mut client);
     let gateway = running(&data).expect("a gateway runs");
-    let pid = i32::try_from(gateway).ok().and_then(Pid::from_raw);
-    kill_process(pid.unwrap(), Signal::KILL).unwrap();
-    let mut next = 100;
+    let params = json!({"name": "example__echo", "arguments": {"text": "again"}});
+    kill(gateway);
+    // Who comes while its sockets go may be on a connection that is cut, and is told so; who comes
+    // after waits for the next gateway, and hears of no other error.
+    let mut asked = 100;
     let answered = eventually(LONG, || {
-        next += 1;
-        let params = json!({"name": "example__echo", "arguments": {"text": "again"}});
-        let answer = client.ask(json!(next), "tools/call", params);
-        answer["result"]["content"][0]["text"] == "again"
+        asked += 1;
+        let answer = client.ask(json!(asked), "tools/call", params.clone());
+        let was_cut = answer["error"]["data"]["code"] == "stdio.cut";
+        !was_cut && text(&answer) == "again"
     });
-    assert!(answered.is_some(), "no gateway came back");
+    assert!(answered.is_some());
     let again = running(&data).expect("a gateway runs");
     assert_ne!(again, gateway);
     assert!(client.close().success());
     assert!(eventually(LONG, || !alive(again)).is_some());
+}
+
+#[test]
+fn it_is_started_again_for_clients_that_say_nothing_and_did_not_start_it() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    let mut first = start(home.path());
+    first.initialize("2025-11-25");
+    call(&mut first);
+    let gateway = running(&data).expect("a gateway runs");
+    // Another client uses it, of the stateless era, and stays when the first has gone.
+    let mut second = start(home.path());
+    let echo = json!({"name": "example__echo", "arguments": {"text": "hi"}});
+    let hello = second.stateless(json!(1), "tools/call", echo.clone());
+    assert_eq!(text(&hello), "hi");
+    assert!(first.close().success());
+    kill(gateway);
+    let again = another(&data, gateway);
+    let answer = second.stateless(json!(2), "tools/call", echo.clone());
+    let cut = answer["error"]["data"]["code"] == "stdio.cut";
+    assert!(cut || text(&answer) == "hi", "{answer:#}");
+    let answer = second.stateless(json!(3), "tools/call", echo);
+    assert_eq!(text(&answer), "hi");
+    assert_eq!(running(&data), Some(again));
+    assert!(second.close().success());
+    assert!(eventually(LONG, || !alive(again)).is_some());
+}
+
+#[test]
+fn a_call_in_flight_when_it_dies_is_told_that_nobody_knows() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    let slow = crate::harness::entry(&gantry_testkit::Evilpeer::new());
+    let file = json!({"mcpServers": {"a": slow}});
+    fs::write(home.path().join(".kode.json"), file.to_string()).unwrap();
+    let mut client = start(home.path());
+    client.initialize("2025-11-25");
+    let gateway = running(&data).expect("a gateway runs");
+    let params = json!({"name": "a__slow", "arguments": {"ms": 60_000}});
+    client.send(json!("cut"), "tools/call", params);
+    let admin = fs::read_to_string(data.join("keys/admin.key")).unwrap();
+    let announced: Value =
+        serde_json::from_slice(&fs::read(data.join("gateway.json")).unwrap()).unwrap();
+    let authority = announced["url"].as_str().unwrap().replace("http://", "");
+    let bearer = format!("Bearer {}", admin.trim());
+    let busy = eventually(LONG, || {
+        let mut connection = crate::harness::Connection::open(&authority).unwrap();
+        let headers = [("Authorization", bearer.as_str())];
+        let path = "/api/v1/mcp/servers/a";
+        let status = connection.request("GET", path, &headers, b"").unwrap();
+        status.json()["queue"]["in_flight"] == 1
+    });
+    assert!(busy.is_some());
+    kill(gateway);
+    let cut = client.answer(&json!("cut"));
+    assert_eq!(cut["error"]["data"]["code"], "stdio.cut", "{cut:#}");
+    let hint = cut["error"]["data"]["hint"].as_str().unwrap();
+    assert!(hint.contains("not known whether"), "{cut:#}");
+    another(&data, gateway);
+    let params = json!({"name": "a__echo", "arguments": {"text": "hi"}});
+    assert_eq!(text(&client.ask(json!(2), "tools/call", params)), "hi");
+    assert!(client.close().success());
+}
+
+#[test]
+fn one_that_cannot_start_again_is_not_tried_for_ever_and_says_why() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    let mut client = start(home.path());
+    client.initialize("2025-11-25");
+    call(&mut client);
+    let gateway = running(&data).expect("a gateway runs");
+    fs::write(home.path().join(".kode.json"), "{\n").unwrap();
+    kill(gateway);
+    let mut next = 100;
+    let told = eventually(LONG, || {
+        next += 1;
+        let params = json!({"name": "example__echo", "arguments": {"text": "x"}});
+        let answer = client.ask(json!(next), "tools/call", params);
+        let error = &answer["error"];
+        let is_down = error["data"]["code"] == "stdio.down";
+        is_down && error["message"].as_str().unwrap().contains("did not start")
+    });
+    assert!(told.is_some(), "the reason was not told");
+    // A file that is mended lets the next try succeed.
+    fs::remove_file(home.path().join(".kode.json")).unwrap();
+    another(&data, gateway);
+    call(&mut client);
+    assert!(client.close().success());
+}
+
+#[test]
+fn a_hangup_ends_it_as_a_wish_to_end_does() {
+    let gantry = crate::harness::Gantry::start(&["a"]);
+    let mut client = Client::start(&gantry.data(), &[]);
+    client.initialize("2025-11-25");
+    let params = json!({"name": "a__slow", "arguments": {"ms": 60_000}});
+    client.send(json!(1), "tools/call", params);
+    gantry.wait_status("a", LONG, |status| status["queue"]["in_flight"] == 1);
+    client.signal(Signal::HUP);
+    assert!(client.ended(LONG).success());
+    let free = || gantry.status("a")["queue"]["in_flight"] == 0;
+    assert!(eventually(LONG, free).is_some());
 }
