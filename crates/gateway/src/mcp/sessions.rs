@@ -216,6 +216,10 @@ impl Sessions {
         }
         drop(table);
         ended.iter().for_each(|session| end(session));
+        // Whoever ends sessions with their keys may have looked just before.
+        if validity.end_reason().is_some() {
+            self.close(&session);
+        }
         if is_full {
             return Err(
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, "session.full")
