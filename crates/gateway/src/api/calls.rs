@@ -13,6 +13,7 @@ use gantry_model::id::CallId;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
 use super::body::{document, json};
@@ -175,10 +176,20 @@ fn unknown() -> Problem {
     Problem::new(StatusCode::NOT_FOUND, "call.unknown").with_detail("no such call")
 }
 
+/// A row of the audit, with the answer if that is kept.
+#[derive(Serialize)]
+struct Recorded {
+    #[serde(flatten)]
+    row: CallView,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answer: Option<Box<RawValue>>,
+}
+
 /// Shows one call. Of one that was made with `Prefer: respond-async` it is 202 while it runs, and for
 /// ten minutes after its end exactly what the call itself would have been answered; later, after a
 /// restart too, what the audit knows of it, as of every other call: `status`, `code` and times, without
-/// the result.
+/// the result. Other keys than the one that made it see the latter at once, administrators with the
+/// answer in `answer` as long as it is kept.
 #[utoipa::path(get, path = "/api/v1/calls/{call}", tag = "calls",
     params(("call" = String, Path, description = "A call's id, which is also what `Prefer: respond-async` gave.")),
     responses(
@@ -193,25 +204,32 @@ pub(super) async fn one(
     Named(call): Named,
 ) -> Result<Response, Problem> {
     let id: CallId = call.parse().map_err(|_| unknown())?;
-    match api.jobs.get(&caller, id) {
-        Some(Outcome::Running) => {
+    let is_maker = api.jobs.is_maker(&caller, id);
+    let outcome = api.jobs.get(&caller, id);
+    let kept = match outcome {
+        Some(Outcome::Running) if is_maker => {
             let running = super::call::Accepted::running(id);
             return Ok(json(StatusCode::ACCEPTED, &running));
         }
-        Some(Outcome::Done(status, body)) => {
+        Some(Outcome::Done(status, body)) if is_maker => {
             let mut response = document(status, body);
             if status.is_client_error() || status.is_server_error() {
                 response.headers_mut().insert(CONTENT_TYPE, PROBLEM);
             }
             return Ok(response);
         }
-        None => {}
-    }
+        Some(Outcome::Done(_, body)) => std::str::from_utf8(&body).ok().map(str::to_owned),
+        Some(Outcome::Running) | None => None,
+    };
     let row = api.engine().call(id).await?.ok_or_else(unknown)?;
     let is_own = row.project == caller.project.as_str() && row.agent == caller.agent.as_str();
     match caller.kind {
         KeyKind::Agent if !is_own => Err(unknown()), // fault T1
-        KeyKind::Admin | KeyKind::Agent => Ok(json(StatusCode::OK, &CallView::of(row))),
+        KeyKind::Admin | KeyKind::Agent => {
+            let answer = kept.and_then(|text| RawValue::from_string(text).ok());
+            let row = CallView::of(row);
+            Ok(json(StatusCode::OK, &Recorded { row, answer }))
+        }
     }
 }
 

@@ -153,6 +153,12 @@ impl Jobs {
         (is_there && job.is_open_to(caller)).then(|| job.outcome.clone())
     }
 
+    /// Tells whether the caller's own key made a call.
+    pub(super) fn is_maker(&self, caller: &Caller, id: CallId) -> bool {
+        let jobs = self.lock();
+        jobs.get(&id).is_some_and(|job| job.key == caller.key)
+    }
+
     /// Takes a call back while it runs, and forgets its outcome afterwards; tells whether the caller
     /// has such a call.
     pub(super) fn take_back(&self, caller: &Caller, id: CallId) -> bool {

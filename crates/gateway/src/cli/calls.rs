@@ -93,7 +93,8 @@ pub(super) async fn run(
         let call = client
             .get(&format!("/api/v1/calls/{}", segment(call)))
             .await?;
-        screen.line(&pretty(&call));
+        // What a call that nobody waited for was answered, as long as that is kept.
+        screen.line(&pretty(call.get("answer").unwrap_or(&call)));
         return Ok(ExitCode::SUCCESS);
     }
     if options.follow {

@@ -12,7 +12,7 @@ use crate::harness::{Connection, LONG};
 /// The size of a result that is not read: more than the kernel takes on the way.
 const BIG: u64 = 7 << 20;
 /// Connections that do not read: far more than there is room for.
-const READERS: usize = 16;
+const READERS: usize = 12;
 /// What all unread answers of one agent may take, and what it takes to read and write some at a time.
 const MOST_KIB: u64 = 80 << 10;
 
