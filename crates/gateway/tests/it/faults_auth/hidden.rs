@@ -6,6 +6,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 
 use gantry_testkit::Evilpeer;
+use gantry_testkit::wait::eventually;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -141,4 +142,42 @@ fn a_hosted_server_finds_no_key_even_where_it_works_above_them() {
     });
     let found = fs::read_to_string(&told).unwrap();
     assert!(!found.contains(&gantry.admin), "{found}");
+}
+
+// fault F5: nothing is dropped in silence.
+#[test]
+fn where_the_host_forbids_mounts_the_status_says_that_the_keys_are_visible() {
+    needs_root();
+    let forbid = "echo 0 > /proc/sys/user/max_mnt_namespaces && exec \"$@\"";
+    let gantry = Gantry::builder()
+        .under(&[
+            "unshare",
+            "--user",
+            "--map-root-user",
+            "sh",
+            "-c",
+            forbid,
+            "sh",
+        ])
+        .server("a", &Evilpeer::new())
+        .start();
+    let status = gantry.wait_state("a", "ready", LONG);
+    let promises = status["isolation"].as_array().unwrap();
+    let promise = promises.iter().find(|one| one["name"] == "data_folder");
+    let promise = promise.unwrap();
+    assert_eq!(promise["state"], "not_enforced", "{promise}");
+    let detail = promise["detail"].as_str().unwrap();
+    assert!(
+        detail.starts_with("visible to this server, keys included: no mount namespace"),
+        "{detail}"
+    );
+    let told = || {
+        let told = gantry.stdout();
+        told.contains("not enforced: data_folder (visible")
+    };
+    assert!(
+        eventually(LONG, told).is_some(),
+        "who starts it is told: {}",
+        gantry.stdout()
+    );
 }
