@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use gantry_model::event::{EventKind, ServerEvent};
 use gantry_model::id::{ProjectName, ServerName};
+use gantry_model::naming::is_unprintable;
 use gantry_store::Store;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -48,6 +49,7 @@ impl Events {
     pub(crate) fn report(&self, server: &ServerName, kind: EventKind, detail: impl Into<String>) {
         let mut detail = detail.into();
         detail.insert_str(0, &self.note);
+        let detail = printable(detail);
         match kind {
             EventKind::StartFailed
             | EventKind::Exited
@@ -120,5 +122,33 @@ impl Events {
                 );
             }
         }
+    }
+}
+
+/// Escapes what a log or a terminal must not get of what a server said.
+fn printable(detail: String) -> String {
+    let is_kept = |letter: char| matches!(letter, '\n' | '\t') || !is_unprintable(letter);
+    if detail.chars().all(is_kept) {
+        return detail;
+    }
+    let mut shown = String::with_capacity(detail.len());
+    for letter in detail.chars() {
+        match is_kept(letter) {
+            true => shown.push(letter),
+            false => shown.extend(letter.escape_unicode()),
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_cannot_steer_the_log() {
+        assert_eq!(printable("a\n\tb é".into()), "a\n\tb é");
+        let shown = printable("x\u{9b}2J\u{202e}y\x1b".into());
+        assert_eq!(shown, "x\\u{9b}2J\\u{202e}y\\u{1b}");
     }
 }

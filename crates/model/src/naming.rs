@@ -23,11 +23,20 @@ const SEPARATOR: &str = "__";
 const SUFFIX: usize = 9;
 
 /// Tells characters that show nothing or turn the text around: soft hyphen, zero-width and
-/// bidirectional ones, line and paragraph separators, tags. They make text read as what it is not.
+/// bidirectional ones, line and paragraph separators, blank letters, tags and the variation selectors
+/// behind them. They make text read as what it is not.
 pub const fn is_invisible(character: char) -> bool {
     matches!(character,
-        '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-        | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Tells characters that a terminal must not get as they are: controls (C0, DEL, C1) and what is
+/// invisible. Line breaks and tabs are among them.
+pub fn is_unprintable(character: char) -> bool {
+    character.is_control() || is_invisible(character)
 }
 
 /// The identity of a tool: which server, and the server's own name for it.

@@ -14,7 +14,7 @@ use super::Surroundings;
 use super::client::{Client, segment};
 use super::failure::{Exit, Failure};
 use super::find::Role;
-use super::format::{list, number, text, time_span};
+use super::format::{compact, list, number, text, time_span};
 use super::screen::Screen;
 
 /// How often the gateway is asked.
@@ -67,7 +67,9 @@ pub(super) async fn run(
     show(&link, &begun, options, screen);
     let status = signed_in(&client, &path, before, options).await?;
     if options.json {
-        screen.line(&json!({"server": options.server, "status": status}).to_string());
+        screen.line(&compact(
+            &json!({"server": options.server, "status": status}),
+        ));
     } else {
         let scopes: Vec<&str> = list(&status, "/scopes")
             .iter()
@@ -85,7 +87,7 @@ pub(super) async fn run(
 
 fn show(link: &str, begun: &Value, options: &Options, screen: &Screen) {
     if options.json {
-        return screen.line(&begun.to_string());
+        return screen.line(&compact(begun));
     }
     screen.error_line(&format!(
         "sign in to {} here:",

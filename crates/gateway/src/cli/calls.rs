@@ -12,7 +12,7 @@ use super::Surroundings;
 use super::client::{Client, segment};
 use super::failure::Failure;
 use super::find::Role;
-use super::format::{duration, list, moment, now_ms, number, pretty, text, time};
+use super::format::{compact, duration, list, moment, now_ms, number, pretty, text, time};
 use super::screen::Screen;
 
 /// How often new calls are looked for.
@@ -159,7 +159,7 @@ async fn follow(options: &Options, client: &Client, screen: &Screen) -> Result<E
                 continue;
             }
             let line = match options.json {
-                true => call.to_string(),
+                true => compact(call),
                 false => Screen::safe(&row(call).join("  ")),
             };
             if !screen.is_seen(&line) {

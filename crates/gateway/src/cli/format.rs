@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gantry_model::naming::is_unprintable;
 use gantry_model::spec::period;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -140,9 +141,35 @@ pub(super) fn bytes(bytes: u64) -> String {
     }
 }
 
-/// Writes JSON over several lines.
+/// Writes JSON over several lines, in characters that a terminal shows as they are.
 pub(super) fn pretty(value: &Value) -> String {
-    serde_json::to_string_pretty(value).expect("a JSON value is always expressible as JSON")
+    let text = serde_json::to_string_pretty(value);
+    visible_json(text.expect("a JSON value is always expressible as JSON"))
+}
+
+/// Writes JSON in one line, in characters that a terminal shows as they are.
+pub(super) fn compact(value: &Value) -> String {
+    visible_json(value.to_string())
+}
+
+/// Escapes what a terminal must not get the way JSON does it, so that a reader gets the same value.
+fn visible_json(json: String) -> String {
+    // Between its texts JSON has nothing but ASCII.
+    let is_kept = |letter: char| letter == '\n' || !is_unprintable(letter);
+    if json.chars().all(is_kept) {
+        return json;
+    }
+    let mut visible = String::with_capacity(json.len());
+    for letter in json.chars() {
+        if is_kept(letter) {
+            visible.push(letter);
+            continue;
+        }
+        for unit in letter.encode_utf16(&mut [0; 2]) {
+            visible.push_str(&format!("\\u{unit:04x}"));
+        }
+    }
+    visible
 }
 
 /// Returns a member as text: texts as they are, nothing for what is missing.
@@ -191,6 +218,21 @@ mod tests {
         let hour_ago = moment("1h").unwrap();
         assert!(now_ms().abs_diff(hour_ago + 3_600_000) < 60_000);
         assert!(moment("12").is_err() && moment("soon").is_err());
+    }
+
+    #[test]
+    fn json_is_visible_and_means_the_same() {
+        let value = serde_json::json!({"a\u{9b}": "x\u{202e}\u{e0041}\u{7f}\x1b\n é 漢", "b": [1, "\u{2028}"]});
+        for shown in [pretty(&value), compact(&value)] {
+            let unseen = shown.chars().find(|c| *c != '\n' && is_unprintable(*c));
+            assert_eq!(unseen, None, "{shown}");
+            assert!(
+                shown.contains("\\u009b") && shown.contains("\\udb40\\udc41"),
+                "{shown}"
+            );
+            assert!(shown.contains("é 漢"), "{shown}");
+            assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), value);
+        }
     }
 
     #[test]

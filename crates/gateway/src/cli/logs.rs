@@ -11,7 +11,7 @@ use super::Surroundings;
 use super::client::segment;
 use super::failure::Failure;
 use super::find::Role;
-use super::format::{list, moment, number, pretty, text, time};
+use super::format::{compact, list, moment, number, pretty, text, time};
 use super::screen::Screen;
 
 /// How often new lines are looked for.
@@ -63,7 +63,7 @@ pub(super) async fn run(
     loop {
         for line in seen.new_of(list(&answer, "/items")) {
             let shown = match options.json {
-                true => line.to_string(),
+                true => compact(line),
                 false => show(line, screen),
             };
             if !screen.is_seen(&shown) {

@@ -4,6 +4,8 @@ use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
+use super::screen::Screen;
+
 /// Tells whether a person can be asked.
 pub(super) fn is_possible() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
@@ -26,7 +28,8 @@ pub(super) fn secret(question: &str) -> Option<String> {
 
 fn ask(question: &str) -> Option<String> {
     let mut out = io::stdout().lock();
-    out.write_all(question.as_bytes()).ok()?;
+    // A question may name what a file of others calls something.
+    out.write_all(Screen::safe(question).as_bytes()).ok()?;
     out.flush().ok()?;
     let mut line = String::new();
     let read = io::stdin().lock().read_line(&mut line).ok()?;

@@ -1,13 +1,15 @@
 //! What the person sees: stdout and stderr, in colour only where that is wanted and can be seen.
 //!
-//! Text that comes from servers is made harmless first ([`Screen::safe`]): control characters and
-//! direction marks never reach a terminal. A closed pipe is no reason to fail, a full disk is: see
+//! Text that comes from elsewhere is made harmless first ([`Screen::safe`], `format::pretty` for JSON),
+//! and everything once more on its way out (`guarded`): control characters and direction marks never
+//! reach a terminal, whichever verb prints them. A closed pipe is no reason to fail, a full disk is: see
 //! [`Screen::finish`]. Everything goes through [`Output`].
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 
-use gantry_model::naming::is_invisible;
+use gantry_model::naming::is_unprintable;
 use serde_json::Value;
 
 use crate::config::env::Environment;
@@ -108,6 +110,7 @@ impl Screen {
 
     /// Prints a line and tells whether somebody still reads.
     pub(super) fn is_seen(&self, text: &str) -> bool {
+        let text = guarded(text, self.colour);
         let stream = if self.aside {
             Stream::Stderr
         } else {
@@ -119,7 +122,7 @@ impl Screen {
     /// Prints a value in one line to stdout, wherever other lines go.
     pub(super) fn machine_line(&self, value: &Value) {
         // Whoever closed the pipe has seen enough; the gateway goes on.
-        self.output.write(Stream::Stdout, &format!("{value}\n"));
+        self.output.write(Stream::Stdout, &format!("{}\n", format::compact(value)));
     }
 
     /// Prints a text as it is.
@@ -146,6 +149,7 @@ impl Screen {
 
     /// Prints a line to stderr.
     pub(super) fn error_line(&self, text: &str) {
+        let text = guarded(text, self.error_colour);
         self.output.write(Stream::Stderr, &format!("{text}\n"));
     }
 
@@ -179,16 +183,41 @@ impl Screen {
 
     /// Makes text of others harmless: what is no visible character, blank, tab or line break is escaped.
     pub(super) fn safe(text: &str) -> String {
-        let mut harmless = String::with_capacity(text.len());
-        for letter in text.chars() {
-            if matches!(letter, '\n' | '\t') || !(letter.is_control() || is_invisible(letter)) {
-                harmless.push(letter);
-            } else {
-                harmless.extend(letter.escape_default());
-            }
-        }
-        harmless
+        guarded(text, false).into_owned()
     }
+}
+
+/// Escapes what a terminal must not get; of a coloured text the colours stay.
+fn guarded(text: &str, coloured: bool) -> Cow<'_, str> {
+    let is_kept = |letter: char| matches!(letter, '\n' | '\t') || !is_unprintable(letter);
+    if text.chars().all(is_kept) {
+        return Cow::Borrowed(text);
+    }
+    let mut harmless = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(letter) = rest.chars().next() {
+        let colour = coloured.then(|| colour_at(rest)).flatten();
+        if let Some(length) = colour {
+            harmless.push_str(&rest[..length]);
+            rest = &rest[length..];
+            continue;
+        }
+        if is_kept(letter) {
+            harmless.push(letter);
+        } else {
+            harmless.extend(letter.escape_default());
+        }
+        rest = &rest[letter.len_utf8()..];
+    }
+    Cow::Owned(harmless)
+}
+
+/// Returns how long the sequence is that sets a colour here, if there is one; none that hides text.
+fn colour_at(text: &str) -> Option<usize> {
+    let numbers = text.strip_prefix("\x1b[")?;
+    let end = numbers.find(|letter: char| !matches!(letter, '0'..='9' | ';'))?;
+    let hides = numbers[..end].split(';').any(|number| number == "8");
+    (numbers[end..].starts_with('m') && !hides).then_some(end + 3)
 }
 
 #[cfg(test)]
@@ -202,5 +231,45 @@ mod tests {
             Screen::safe("\x1b[2Jx\r\u{202e}y\u{7f}"),
             r"\u{1b}[2Jx\r\u{202e}y\u{7f}"
         );
+        // C1, bidirectional isolates, zero-width, tags, separators, blank letters.
+        for letter in [
+            '\u{80}',
+            '\u{9b}',
+            '\u{9d}',
+            '\u{61c}',
+            '\u{2066}',
+            '\u{2069}',
+            '\u{200b}',
+            '\u{200d}',
+            '\u{feff}',
+            '\u{e0041}',
+            '\u{e0101}',
+            '\u{2028}',
+            '\u{85}',
+            '\u{3164}',
+        ] {
+            let shown = Screen::safe(&format!("a{letter}b"));
+            assert!(shown.is_ascii() && shown.starts_with("a\\u{"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn what_goes_out_is_guarded_whoever_prints_it() {
+        let ours = "\x1b[31merror:\x1b[0m \x1b[38;5;4mx";
+        assert_eq!(guarded(ours, true), ours);
+        assert_eq!(guarded("\x1b[1mx", false), r"\u{1b}[1mx");
+        for theirs in [
+            "\x1b[8mx",
+            "\x1b[2J",
+            "\x1b]0;x\x07",
+            "\x1b[",
+            "\u{9b}31m",
+            "\x1b[0;8mx",
+        ] {
+            assert!(
+                !guarded(theirs, true).contains(['\x1b', '\u{9b}']),
+                "{theirs:?}"
+            );
+        }
     }
 }

@@ -124,3 +124,65 @@ fn tables_are_wrapped_to_the_width() {
     assert!(widest(&free) > 50 && widest(&narrow) <= 50, "{narrow}");
     assert!(narrow.lines().count() > free.lines().count());
 }
+
+/// What steers a terminal or hides text: C0, C1, DEL, bidirectional, zero-width, tags, separators.
+const STEERING: &str = "a\u{1b}[2J\u{9b}31m\u{9d}0;x\u{7}\u{85}\u{7f}\u{202e}\u{2066}\u{61c}\u{200b}\u{feff}\u{e0041}\u{2028}\u{3164}z";
+
+fn is_harmless(text: &str) -> bool {
+    let harmless = |c: char| c == '\n' || !gantry_model::naming::is_unprintable(c);
+    text.chars().all(harmless)
+}
+
+// Foreign text is escaped whichever verb prints it, for people and as JSON, which still means the same.
+#[test]
+fn no_verb_prints_what_steers_a_terminal() {
+    let gantry = Gantry::start(&["a"]);
+    gantry.call("a__echo", serde_json::json!({"text": STEERING}));
+    let label = serde_json::json!({"name": "odd", "label": STEERING, "grant": "all"});
+    assert_eq!(
+        gantry.rest("POST", "/api/v1/agents", Some(&label)).status,
+        201
+    );
+    gantry.call(&format!("a__{STEERING}"), serde_json::json!({}));
+    let rows = gantry.audit_rows("server=a&tool=echo");
+    let id = rows[0]["id"].as_str().unwrap();
+    assert!(
+        rows[0]["input"].as_str().unwrap().contains('\u{202e}'),
+        "{rows:?}"
+    );
+    let words: [&[&str]; 12] = [
+        &["calls", id],
+        &["calls", "--json"],
+        &["calls"],
+        &["calls", STEERING],
+        &[
+            "call",
+            "a__echo",
+            "--json-args",
+            &serde_json::json!({"text": STEERING}).to_string(),
+        ],
+        &[
+            "call",
+            "a__echo",
+            "--json",
+            "--json-args",
+            &serde_json::json!({"text": STEERING}).to_string(),
+        ],
+        &["call", STEERING],
+        &["agent", "ls"],
+        &["agent", "ls", "--json"],
+        &["status", STEERING],
+        &["tools", "--json"],
+        &["why", STEERING, "a:echo"],
+    ];
+    for words in words {
+        let output = gantry.cli(words);
+        for stream in [&output.stdout, &output.stderr] {
+            let text = String::from_utf8_lossy(stream);
+            assert!(is_harmless(&text), "{words:?}: {text:?}");
+        }
+    }
+    let shown: serde_json::Value =
+        serde_json::from_slice(&gantry.cli(&["calls", id]).stdout).unwrap();
+    assert_eq!(shown["input"], rows[0]["input"]);
+}
