@@ -239,6 +239,11 @@ impl Access {
         Ok(Some(keys))
     }
 
+    /// Tells whether there is any key.
+    pub(crate) fn has_keys(&self) -> bool {
+        !self.keys.load().is_empty()
+    }
+
     pub(crate) async fn list(&self) -> Result<Vec<KeyView>, EngineError> {
         let now_ms = unix_ms();
         let is_valid = |row: &KeyRow| row.expires_ms.is_none_or(|at_ms| now_ms < at_ms);

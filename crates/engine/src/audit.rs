@@ -15,8 +15,10 @@ use gantry_model::caller::{Context, UserTrust};
 use gantry_model::diagnose::chain;
 use gantry_model::id::CallId;
 use gantry_model::secret::Redactor;
-use gantry_store::{CallFilter, CallRow, CallStatus, JournalDamage, Store};
+use gantry_store::{CallFilter, CallRow, CallStatus, CallUsage, JournalDamage, Store};
 use tokio::time::Instant;
+
+use crate::clock::unix_ms;
 
 mod background;
 mod body;
@@ -33,6 +35,7 @@ mod policy;
 mod record;
 mod refusals;
 mod replay;
+mod retention;
 mod scan;
 mod segment;
 mod sync;
@@ -50,6 +53,7 @@ use journal::{Claim, Journal};
 use places::Places;
 use record::{IntentFields, OutcomeFields};
 use refusals::{Refusals, Verdict};
+use retention::Retention;
 use segment::Segment;
 
 thread_local! {
@@ -168,6 +172,10 @@ pub struct AuditHealth {
     pub store_error: Option<String>,
     /// The damage of the journal that nobody has acknowledged.
     pub damage: Vec<JournalDamage>,
+    /// How long rows are kept.
+    pub retention: Duration,
+    /// How far the clock is ahead, if that is so far that nothing is dropped for its age.
+    pub clock_ahead: Option<Duration>,
 }
 
 /// The handle on the record of all calls; cheap to clone.
@@ -190,6 +198,7 @@ struct Shared {
     store_error: Mutex<Option<String>>,
     /// Calls that end from here on were cut off by us.
     cutting_off: AtomicBool,
+    retention: Mutex<Retention>,
 }
 
 impl Audit {
@@ -295,6 +304,8 @@ impl Audit {
             last_fold_error: lock(&self.shared.fold_error).clone(),
             store_error: lock(&self.shared.store_error).clone(),
             damage: self.shared.damage.open(),
+            retention: self.shared.policy.retention,
+            clock_ahead: lock(&self.shared.retention).ahead(),
         }
     }
 
@@ -324,6 +335,27 @@ impl Audit {
         if let Err(error) = journal::make_room(dir) {
             tracing::warn!(path = %dir.display(), %error, "cannot give back unused space of the journal");
         }
+    }
+
+    /// Returns how many calls are kept, from when, and what they take.
+    pub(crate) async fn usage(&self) -> Result<CallUsage, AuditError> {
+        self.shared
+            .store
+            .call_usage()
+            .await
+            .map_err(AuditError::Store)
+    }
+
+    /// Believes the clock, however far it is ahead: what is too old by it may be dropped.
+    pub(crate) async fn confirm_clock(&self) -> Result<(), AuditError> {
+        let now_ms = unix_ms();
+        self.shared
+            .store
+            .put_clock(now_ms)
+            .await
+            .map_err(AuditError::Store)?;
+        lock(&self.shared.retention).believe(now_ms, Instant::now());
+        Ok(())
     }
 
     /// Tells whether calls can be recorded, and hence are accepted.

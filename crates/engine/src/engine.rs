@@ -2,7 +2,9 @@
 
 mod agents;
 mod changes;
+mod files;
 mod guesses;
+mod record;
 mod sign_in;
 
 use std::collections::BTreeMap;
@@ -24,6 +26,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::access::{Access, random};
+use crate::acts::{Acts, Values};
 use crate::answers::AnswerBudget;
 use crate::audit::{Audit, AuditHealth, CallIds};
 use crate::catalog::{Catalog, ListedTool};
@@ -81,6 +84,7 @@ struct Inner {
     supervisor: Arc<Supervisor>,
     router: Router,
     audit: Audit,
+    acts: Acts,
     figures: Arc<Figures>,
     startup: Startup,
     on_start_failure: OnStartFailure,
@@ -153,6 +157,8 @@ impl Engine {
         };
         let topics = Arc::new(TopicTable::default());
         let answers = AnswerBudget::new(config.project.clone(), config.limits.answer_bytes);
+        let vault = Vault::open(folder.path(), config.project.clone(), store.clone());
+        let acts = Acts::new(store.clone(), Values::new(vault.clone()));
         let around = Arc::new(Surroundings {
             driver: Arc::new(ProcessDriver::new(
                 sandbox.clone().hiding(hidden),
@@ -161,7 +167,7 @@ impl Engine {
             )),
             clients: Arc::default(),
             store: store.clone(),
-            vault: Vault::open(folder.path(), config.project.clone(), store.clone()),
+            vault,
             callback: watch::Sender::new(None),
             events: events.clone(),
             tracker: tracker.clone(),
@@ -205,6 +211,7 @@ impl Engine {
                 supervisor,
                 router,
                 audit,
+                acts,
                 figures,
                 startup: config.startup,
                 on_start_failure: config.on_start_failure,
@@ -218,7 +225,9 @@ impl Engine {
                 notices: Mutex::default(),
             }),
         };
-        if let Err(error) = engine.inner.supervisor.boot().await {
+        let booted = engine.inner.supervisor.boot().await;
+        engine.note_start(&booted).await;
+        if let Err(error) = booted {
             // Nothing of ours runs on without the folder's lock.
             engine.finish().await;
             return Err(error);
@@ -239,6 +248,7 @@ impl Engine {
             return;
         }
         info!("stopping");
+        let stop = self.begin_stop().await;
         inner
             .kill_at
             .send_replace(Some(Instant::now() + inner.stop_policy.kill_after));
@@ -254,7 +264,9 @@ impl Engine {
             );
             inner.audit.cut_off();
         }
-        self.finish().await;
+        self.stop_all().await;
+        stop.end(&Ok::<_, EngineError>(())).await;
+        self.close().await;
         info!("stopped");
     }
 
@@ -266,6 +278,12 @@ impl Engine {
 
     /// Stops every server and every task, and lets go of the store.
     async fn finish(&self) {
+        self.stop_all().await;
+        self.close().await;
+    }
+
+    /// Stops every server and every task.
+    async fn stop_all(&self) {
         let inner = &self.inner;
         inner.supervisor.stop_all().await;
         // Changes end with the servers that they wait for, and are recorded before the rest ends.
@@ -274,7 +292,11 @@ impl Engine {
         inner.stop_tasks.cancel();
         inner.tracker.close();
         drop(tokio::time::timeout(LAST_TASKS, inner.tracker.wait()).await);
-        if let Err(error) = inner.store.close().await {
+    }
+
+    async fn close(&self) {
+        self.inner.acts.settle().await;
+        if let Err(error) = self.inner.store.close().await {
             warn!(
                 error = &error as &dyn std::error::Error,
                 "the store did not close cleanly"
@@ -500,6 +522,7 @@ impl Engine {
             }
         }
         let audit = self.inner.audit.health();
+        warnings.extend(audit.clock_ahead.map(record::far_ahead));
         let draining = self.inner.draining.is_cancelled();
         let status = self.health_status();
         Health {
@@ -525,22 +548,6 @@ impl Engine {
         } else {
             HealthStatus::Degraded
         }
-    }
-
-    /// Has all damage of the journal acknowledged, so that it no longer degrades the health; tells
-    /// how much there was.
-    pub async fn acknowledge_damage(&self, by: &Caller) -> Result<u64, EngineError> {
-        let (engine, by) = (self.clone(), by.clone());
-        self.complete(async move {
-            let key = by.key.to_string();
-            let count = engine.inner.audit.acknowledge_damage(&key).await?;
-            let detail = format!("{count} acknowledged");
-            engine
-                .note(&by, "journal.acknowledge", "journal", &detail)
-                .await?;
-            Ok(count)
-        })
-        .await
     }
 
     /// Replaces what an administrator should know of the configuration, shown first among the warnings.

@@ -11,6 +11,7 @@
 #![warn(missing_docs)]
 
 mod access;
+mod acts;
 mod answers;
 mod audit;
 mod catalog;
@@ -34,6 +35,7 @@ mod transport;
 mod view;
 
 pub use access::{AgentChange, AgentView, FirstKeys, KeyView, NewAgent, NewKey};
+pub use acts::Actor;
 pub use answers::{AnswerBudget, AnswerPermit, AnswersFull, SHORT_ANSWER};
 pub use audit::{AuditError, AuditHealth, AuditPolicy, Bodies, Durability};
 pub use catalog::ListedTool;
@@ -45,7 +47,10 @@ pub use engine::Engine;
 pub use error::{CallError, CallFailure, EngineError, Issue};
 pub use gantry_model as model;
 pub use gantry_sandbox::{HostReport, Promise, Report, Usage};
-pub use gantry_store::{CallFilter, CallRow, CallStatus, DamageKind, JournalDamage};
+pub use gantry_store::{
+    ActFilter, ActOutcome, ActRow, CallFilter, CallRow, CallStatus, CallUsage, DamageKind,
+    JournalDamage,
+};
 pub use library::{CallOptions, MessageError, ModelAnswer, ModelAnswers};
 pub use native::{NativeCall, NativeOutput, NativeTool};
 pub use request::{

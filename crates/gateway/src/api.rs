@@ -5,7 +5,9 @@
 //! own type. Each route is described beside its handler; `openapi` joins the descriptions, and a test
 //! compares them with the routes. Never names the store. Entry point: `router`.
 
+mod acts;
 mod agents;
+mod attempt;
 pub(crate) mod auth;
 mod body;
 mod call;
@@ -29,15 +31,19 @@ use axum::Router;
 use axum::extract::{FromRequestParts, Path, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use gantry_engine::Engine;
+use gantry_engine::{Actor, Engine};
 use gantry_model::caller::Caller;
 use http::StatusCode;
 use http::request::Parts;
 
+use self::attempt::Attempt;
 use self::jobs::Jobs;
-use crate::http::auth::Gate;
+use crate::http::auth::{Gate, actor};
 use crate::http::error::Problem;
 use crate::http::wrong_method;
+
+/// The code of an agent's key on an administrator's route.
+const AGENT_KEY: &str = "auth.agent_key";
 
 /// What the routes work with.
 #[derive(Clone)]
@@ -64,6 +70,7 @@ pub(crate) fn router(gate: Gate, version: &'static str) -> Router {
         .merge(servers::routes())
         .merge(auth::routes())
         .merge(history::routes())
+        .merge(acts::routes())
         .merge(agents::routes())
         .merge(keys::routes())
         .merge(tools::admin_routes())
@@ -84,23 +91,38 @@ pub(crate) fn router(gate: Gate, version: &'static str) -> Router {
     public.merge(any_key).merge(admin).with_state(api)
 }
 
+/// Lets an administrator's request in, and no other; what is refused is on record. fault U3
 async fn admins_only(State(api): State<Api>, request: Request, next: Next) -> Response {
-    admit(Gate::admin, &api, request, next).await
-}
-
-async fn any_key(State(api): State<Api>, request: Request, next: Next) -> Response {
-    admit(Gate::anyone, &api, request, next).await
-}
-
-/// Lets a request in with the caller that the rule found, else not at all. fault U3
-async fn admit(
-    rule: fn(&Gate, &Parts) -> Result<Caller, Problem>,
-    api: &Api,
-    request: Request,
-    next: Next,
-) -> Response {
     let (mut parts, body) = request.into_parts();
-    match rule(&api.gate, &parts) {
+    let attempt = Attempt::of(&parts);
+    match api.gate.admin(&parts) {
+        Ok(caller) => {
+            let by = actor(&caller, &parts);
+            parts.extensions.insert(by.clone());
+            parts.extensions.insert(caller);
+            let response = next.run(Request::from_parts(parts, body)).await;
+            let refusal = attempt.refusal(&by, &response);
+            if let Some(code) = refusal {
+                attempt.refuse(api.engine(), &by, code).await;
+            }
+            response
+        }
+        Err(problem) => {
+            if problem.code() == AGENT_KEY
+                && let Ok(caller) = api.gate.anyone(&parts)
+            {
+                let by = actor(&caller, &parts);
+                attempt.refuse(api.engine(), &by, AGENT_KEY).await;
+            }
+            problem.into_response()
+        }
+    }
+}
+
+/// Lets a request in whose key is known, whichever it is. fault U3
+async fn any_key(State(api): State<Api>, request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    match api.gate.anyone(&parts) {
         Ok(caller) => {
             parts.extensions.insert(caller);
             next.run(Request::from_parts(parts, body)).await
@@ -121,6 +143,20 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
             Problem::new(StatusCode::NOT_FOUND, "http.route")
                 .with_detail("there is nothing at this path")
         })
+    }
+}
+
+/// The administrator that was let in, and where the request came from.
+pub(crate) struct By(Actor);
+
+impl<S: Send + Sync> FromRequestParts<S> for By {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let actor = parts.extensions.get::<Actor>().cloned();
+        actor
+            .map(Self)
+            .ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, "auth.no_key"))
     }
 }
 

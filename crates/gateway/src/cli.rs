@@ -8,6 +8,7 @@ mod add;
 mod agent;
 mod approve;
 mod as_json;
+mod audit;
 mod auth;
 mod await_server;
 mod bench;
@@ -122,6 +123,8 @@ enum Verb {
     Why(why::Options),
     /// Show the recorded calls, newest last
     Calls(calls::Options),
+    /// Show what was administered, by whom, and what was refused
+    Audit(audit::Options),
     /// List, make and revoke keys
     Key(key::Options),
     /// List, make and remove agents
@@ -237,6 +240,7 @@ fn run(verb: Verb, surroundings: Surroundings) -> Result<ExitCode, Failure> {
         Verb::Call(options) => client::block_on(call::run(&options, surroundings)),
         Verb::Why(options) => client::block_on(why::run(&options, surroundings)),
         Verb::Calls(options) => client::block_on(calls::run(&options, surroundings)),
+        Verb::Audit(options) => client::block_on(audit::run(&options, surroundings)),
         Verb::Key(options) => client::block_on(key::run(&options, surroundings)),
         Verb::Agent(options) => client::block_on(agent::run(&options, surroundings)),
         Verb::Doctor(options) => client::block_on(doctor::run(&options, surroundings)),

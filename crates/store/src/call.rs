@@ -184,6 +184,19 @@ impl FromStr for CallStatus {
     }
 }
 
+/// What the audit takes in the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallUsage {
+    /// How many calls there are.
+    pub rows: u64,
+    /// When the oldest came in.
+    pub oldest_ms: Option<u64>,
+    /// When the newest came in.
+    pub newest_ms: Option<u64>,
+    /// How long the database is, its log included.
+    pub database_bytes: u64,
+}
+
 /// How far the journal is folded into the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FoldPosition {

@@ -6,6 +6,7 @@
 //! that every engine runs, `sqlite` the engine itself.
 #![warn(missing_docs)]
 
+mod act;
 mod call;
 mod error;
 mod journal;
@@ -14,10 +15,11 @@ mod sql;
 mod sqlite;
 mod store;
 
-pub use call::{CallFilter, CallRow, CallStatus, FoldPosition, StatusError};
+pub use act::{ActEnd, ActFilter, ActOutcome, ActRow, OutcomeError};
+pub use call::{CallFilter, CallRow, CallStatus, CallUsage, FoldPosition, StatusError};
 pub use error::StoreError;
 pub use journal::{DamageKind, DamageKindError, JournalDamage, JournalRun, JournalState};
 pub use row::{
-    AdminAct, AgentRow, AgentTools, CatalogRow, GrantRow, KeyRow, Principal, SealedRow, ServerRow,
+    AgentRow, AgentTools, CatalogRow, GrantRow, KeyRow, Principal, SealedRow, ServerRow,
 };
 pub use store::Store;

@@ -134,18 +134,3 @@ pub struct CatalogRow {
     /// Counts up from 1 each time the hash changes; filled in by the store.
     pub version: u32,
 }
-
-/// One act of an administrator (`kb.mcp_admin_log`).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AdminAct {
-    /// When it happened.
-    pub at_ms: u64,
-    /// Which key did it.
-    pub key: String,
-    /// What was done.
-    pub act: String,
-    /// To what.
-    pub target: String,
-    /// How, in a person's words.
-    pub detail: String,
-}

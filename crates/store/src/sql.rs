@@ -4,9 +4,11 @@
 //! between engines (placeholders of generated statements, pragmas) stays with the engine. Every
 //! file ends with `ALL`, so that a test can prepare each statement.
 
+pub(crate) mod acts;
 pub(crate) mod agents;
 pub(crate) mod calls;
 pub(crate) mod catalog;
+pub(crate) mod clock;
 pub(crate) mod events;
 pub(crate) mod grants;
 pub(crate) mod journal;

@@ -4,6 +4,7 @@
 //! Never holds a transaction across a caller's wait, never spawns a task. Entry point:
 //! `SqliteStore::open`; the nouns are in the files below, each an `impl SqliteStore`.
 
+mod acts;
 mod agents;
 mod calls;
 mod catalog;
@@ -26,16 +27,17 @@ mod writer;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sqlx::migrate::Migrator;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{Sqlite, Transaction};
+use sqlx::{AssertSqlSafe, Sqlite, Transaction};
 
 use self::connection::Connector;
 pub(crate) use self::file::newest_backup;
 use self::readers::Readers;
-use self::writer::{Durability, Writer};
+use self::writer::{Durability, Turn, Writer};
 use crate::error::StoreError;
 
 /// How long opening waits for another process that holds the file: one that is closing it, say.
@@ -49,6 +51,9 @@ pub(crate) struct SqliteStore {
     path: PathBuf,
     writer: Writer,
     readers: Readers,
+    busy_timeout: Duration,
+    /// Whether the write-ahead log may still have what was removed.
+    unscrubbed: AtomicBool,
 }
 
 impl SqliteStore {
@@ -81,6 +86,8 @@ impl SqliteStore {
             path,
             writer,
             readers: Readers::new(connector),
+            busy_timeout: open_timeout.min(BUSY_TIMEOUT),
+            unscrubbed: AtomicBool::new(false),
         })
     }
 
@@ -127,6 +134,48 @@ impl SqliteStore {
                 path: self.path.clone(),
                 holder: "a reader of the file".to_owned(),
             }),
+        }
+    }
+
+    /// Empties the write-ahead log if it may have what was removed; tells whether nothing is left.
+    ///
+    /// A reader that is at work keeps it from that; whoever asks again later succeeds.
+    pub(crate) async fn scrub(&self) -> Result<bool, StoreError> {
+        const WHAT: &str = "empty the write-ahead log";
+        if !self.unscrubbed.load(Ordering::Acquire) {
+            return Ok(true);
+        }
+        let mut turn = self.writer.turn(WHAT, Durability::Process).await?;
+        // What is removed from here on is not waited for by this checkpoint.
+        self.unscrubbed.store(false, Ordering::Release);
+        let emptied = self.empty_log(&mut turn).await;
+        if !matches!(emptied, Ok(true)) {
+            self.unscrubbed.store(true, Ordering::Release);
+        }
+        let emptied = emptied.map_err(|error| self.failed(WHAT, error))?;
+        turn.done();
+        Ok(emptied)
+    }
+
+    async fn empty_log(&self, turn: &mut Turn<'_>) -> Result<bool, sqlx::Error> {
+        let connection = turn.connection().map_err(|_| sqlx::Error::PoolClosed)?;
+        // The turn is not held for a reader that takes its time.
+        let hurry = sqlx::query("PRAGMA busy_timeout = 50");
+        hurry.execute(&mut *connection).await?;
+        let checkpoint = sqlx::query("PRAGMA kb.wal_checkpoint(TRUNCATE)");
+        let emptied = checkpoint.fetch_one(&mut *connection).await;
+        let patience = format!("PRAGMA busy_timeout = {}", self.busy_timeout.as_millis());
+        let restore = sqlx::query(AssertSqlSafe(patience)).persistent(false);
+        restore.execute(&mut *connection).await?;
+        let busy: i64 = value::column(&emptied?, 0)?;
+        Ok(busy == 0)
+    }
+
+    /// Empties the log right after something secret was removed; what fails is done later.
+    async fn removed(&self) {
+        self.unscrubbed.store(true, Ordering::Release);
+        if let Err(error) = self.scrub().await {
+            tracing::debug!(%error, "the write-ahead log is emptied later");
         }
     }
 

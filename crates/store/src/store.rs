@@ -9,12 +9,11 @@ use std::sync::Arc;
 use gantry_model::event::ServerEvent;
 use gantry_model::id::{AgentName, CallId, KeyId, ProjectName, ServerId, ServerName};
 
-use crate::call::{CallFilter, CallRow, CallStatus, FoldPosition};
+use crate::act::{ActEnd, ActFilter, ActRow};
+use crate::call::{CallFilter, CallRow, CallStatus, CallUsage, FoldPosition};
 use crate::error::StoreError;
 use crate::journal::{JournalDamage, JournalRun, JournalState};
-use crate::row::{
-    AdminAct, AgentRow, CatalogRow, GrantRow, KeyRow, Principal, SealedRow, ServerRow,
-};
+use crate::row::{AgentRow, CatalogRow, GrantRow, KeyRow, Principal, SealedRow, ServerRow};
 use crate::sqlite::SqliteStore;
 
 /// A handle on everything that Gantry remembers.
@@ -425,22 +424,55 @@ impl Store {
             .await
     }
 
-    /// Writes down what an administrator did.
-    pub async fn put_admin_act(
-        &self,
-        at_ms: u64,
-        key: &str,
-        act: &str,
-        target: &str,
-        detail: &str,
-    ) -> Result<(), StoreError> {
+    /// Writes down an administrative act, begun or whole, and returns its number.
+    ///
+    /// Of refused attempts the newest ten thousand are kept, of all others the newest hundred thousand.
+    pub async fn put_act(&self, row: &ActRow) -> Result<u64, StoreError> {
         let Engine::Sqlite(store) = &self.engine;
-        store.put_admin_act(at_ms, key, act, target, detail).await
+        store.put_act(row).await
     }
 
-    /// Returns the newest acts of administrators, newest first.
-    pub async fn admin_acts(&self, limit: u32) -> Result<Vec<AdminAct>, StoreError> {
+    /// Writes down how an act ended.
+    pub async fn end_act(&self, id: u64, end: &ActEnd) -> Result<(), StoreError> {
         let Engine::Sqlite(store) = &self.engine;
-        store.admin_acts(limit).await
+        store.end_act(id, end).await
+    }
+
+    /// Counts more of the same into an act.
+    pub async fn repeat_act(&self, id: u64, more: u64, at_ms: u64) -> Result<(), StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.repeat_act(id, more, at_ms).await
+    }
+
+    /// Returns the acts that pass the filter, newest first.
+    pub async fn acts(&self, filter: &ActFilter) -> Result<Vec<ActRow>, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.acts(filter).await
+    }
+
+    /// Takes what was removed out of the log of writes, too; tells whether nothing is left of it.
+    ///
+    /// Methods that remove secrets do so already, unless somebody reads at that moment.
+    pub async fn scrub(&self) -> Result<bool, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.scrub().await
+    }
+
+    /// Returns how many calls there are, from when, and what the database takes.
+    pub async fn call_usage(&self) -> Result<CallUsage, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.call_usage().await
+    }
+
+    /// Returns up to when the clock was believed, if that was ever written down.
+    pub async fn clock(&self) -> Result<Option<u64>, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.clock().await
+    }
+
+    /// Remembers up to when the clock was believed.
+    pub async fn put_clock(&self, at_ms: u64) -> Result<(), StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.put_clock(at_ms).await
     }
 }

@@ -5,7 +5,7 @@
 //! everything. If it has no space, what the journal took ahead of need is given back to it. Entry
 //! point `Audit::run`.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -17,6 +17,7 @@ use super::chain::{Finding, Held};
 use super::error::AuditError;
 use super::fold::Show;
 use super::journal::Claim;
+use super::retention::{Retention, Turned};
 use super::{Audit, chain, lock};
 use crate::clock::unix_ms;
 
@@ -66,7 +67,7 @@ impl Audit {
         let mut turn = Turn {
             retry_after: FIRST_RETRY,
             fold_at: now,
-            retention_at: now + RETENTION_EVERY,
+            retention_at: now,
             check_at: now,
             refusing: false,
             full_since: None,
@@ -86,6 +87,7 @@ impl Audit {
             self.shared.journal.mark_now();
             self.fold_in_turn(&mut turn).await;
             self.drop_old(&mut turn).await;
+            self.scrub().await;
         }
         if let Err(error) = self.finish().await {
             let error = chain(&error);
@@ -230,27 +232,78 @@ impl Audit {
         }
     }
 
+    /// Drops what is too old, unless the clock is too far ahead to tell. A run drops so much at most.
     pub(super) async fn drop_old(&self, turn: &mut Turn) {
-        if Instant::now() < turn.retention_at {
+        let now = Instant::now();
+        self.look_at_clock(now);
+        if now < turn.retention_at {
             return;
         }
-        turn.retention_at = Instant::now() + RETENTION_EVERY;
-        let retention = u64::try_from(self.shared.policy.retention.as_millis());
-        let before = unix_ms().saturating_sub(retention.unwrap_or(u64::MAX));
-        match self
-            .shared
-            .store
-            .drop_calls_before(before, DROPPED_AT_ONCE)
-            .await
-        {
+        match self.drop_some(now).await {
             // There may be more: go on in the next turn, after the fold.
-            Ok(dropped) if dropped == u64::from(DROPPED_AT_ONCE) => {
-                turn.retention_at = Instant::now();
+            Ok(true) => turn.retention_at = now,
+            Ok(false) => {
+                turn.retention_at = now + RETENTION_EVERY;
+                self.retention().begin();
             }
-            Ok(_) => {}
             Err(error) => {
+                turn.retention_at = now + RETENTION_EVERY;
                 tracing::warn!(error = chain(&error), "old audit rows could not be dropped");
             }
         }
+    }
+
+    /// Tells when the clock becomes too far ahead to go by, and when it is so no longer.
+    fn look_at_clock(&self, now: Instant) {
+        let turned = self.retention().look(unix_ms(), now);
+        match turned {
+            Turned::Same => {}
+            Turned::Ahead(by) => tracing::warn!(
+                days = by.as_secs() / 86_400,
+                "the clock is far ahead of what was recorded last: no call is dropped for its age \
+                 until `gantry audit confirm-clock`"
+            ),
+            Turned::Back => tracing::info!("the clock is plausible again, old calls are dropped"),
+        }
+    }
+
+    /// Drops some of what is too old; tells whether there may be more for this run.
+    async fn drop_some(&self, now: Instant) -> Result<bool, StoreError> {
+        let store = &self.shared.store;
+        if !self.retention().is_known() {
+            let believed = match store.clock().await? {
+                Some(at_ms) => at_ms,
+                None => {
+                    let newest_ms = store.call_usage().await?.newest_ms;
+                    let believed = newest_ms.unwrap_or_else(unix_ms);
+                    // Remembered at once: rows of a clock that jumped may be the newest at the next start.
+                    store.put_clock(believed).await?;
+                    believed
+                }
+            };
+            self.retention().start(believed, now);
+            self.look_at_clock(now);
+        }
+        let clock_ms = unix_ms();
+        let Some(reached) = self.retention().advance(clock_ms, now) else {
+            return Ok(false);
+        };
+        store.put_clock(reached).await?;
+        let retention = u64::try_from(self.shared.policy.retention.as_millis());
+        let before = clock_ms.saturating_sub(retention.unwrap_or(u64::MAX));
+        let dropped = store.drop_calls_before(before, DROPPED_AT_ONCE).await?;
+        let may_go_on = self.retention().count(dropped);
+        Ok(may_go_on && dropped == u64::from(DROPPED_AT_ONCE))
+    }
+
+    /// Takes removed secrets out of the database's log where a reader was in the way before.
+    async fn scrub(&self) {
+        if let Err(error) = self.shared.store.scrub().await {
+            tracing::debug!(error = chain(&error), "the database's log is emptied later");
+        }
+    }
+
+    fn retention(&self) -> MutexGuard<'_, Retention> {
+        lock(&self.shared.retention)
     }
 }

@@ -88,6 +88,7 @@ pub(super) async fn open(
         fold_error: Mutex::new(None),
         store_error: Mutex::new(None),
         cutting_off: AtomicBool::new(false),
+        retention: Mutex::default(),
     };
     let audit = Audit {
         shared: Arc::new(shared),

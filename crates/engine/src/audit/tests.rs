@@ -474,6 +474,43 @@ async fn relaxed_writes_later_and_is_whole_when_read() {
     );
 }
 
+/// Records a call that came in at a time.
+async fn call_at(rig: &Rig, at_ms: u64) -> CallId {
+    let id = rig.ids.next(at_ms);
+    let context = Context::default();
+    let begun = Intent {
+        started_ms: at_ms,
+        ..intent(id, &context)
+    };
+    rig.audit.intent(&begun).await.unwrap().outcome(&ok()).await;
+    rig.audit.fold_now().await.unwrap();
+    id
+}
+
+// The clock jumps by a hundred days: nothing is dropped, before and after calls come in by it, until
+// somebody says that it is right.
+#[tokio::test]
+async fn a_clock_that_is_far_ahead_drops_nothing() {
+    const DAY: u64 = 86_400_000;
+    let rig = Rig::new(small()).await;
+    call_at(&rig, unix_now() - 100 * DAY).await;
+    rig.audit.drop_old(&mut background::Turn::due()).await;
+    assert!(rig.audit.health().clock_ahead.is_some());
+    call_at(&rig, unix_now()).await;
+    rig.audit.drop_old(&mut background::Turn::due()).await;
+    assert_eq!(rig.rows().await.len(), 2);
+    // Nor does a start that finds the new row, once it was known how late it is.
+    let next = rig.restarted().await;
+    next.audit.drop_old(&mut background::Turn::due()).await;
+    assert_eq!(next.rows().await.len(), 2);
+    let health = next.audit.health();
+    assert_eq!(health.clock_ahead.unwrap().as_secs() / 86_400, 100);
+    next.audit.confirm_clock().await.unwrap();
+    next.audit.drop_old(&mut background::Turn::due()).await;
+    assert_eq!(next.audit.health().clock_ahead, None);
+    assert_eq!(next.rows().await.len(), 1);
+}
+
 #[tokio::test]
 async fn old_rows_are_dropped() {
     let rig = Rig::new(small()).await;

@@ -43,6 +43,8 @@ struct Inner {
 struct Key {
     cipher: XChaCha20Poly1305,
     id: String,
+    /// What fingerprints are keyed with.
+    prints: [u8; 32],
 }
 
 impl Vault {
@@ -86,8 +88,31 @@ impl Vault {
             .map(|byte| format!("{byte:02x}"))
             .collect();
         let cipher = XChaCha20Poly1305::new(&bytes.into());
-        Ok(self.inner.key.get_or_init(|| Key { cipher, id }))
+        let prints = hmac(&bytes, b"fingerprints of secrets in administrative acts");
+        let key = || Key { cipher, id, prints };
+        Ok(self.inner.key.get_or_init(key))
     }
+
+    /// Returns what tells a secret from another without telling it.
+    pub(crate) fn fingerprint(&self, secret: &str) -> Result<String, SignInError> {
+        let print = hmac(&self.key()?.prints, secret.as_bytes());
+        Ok(print[..8]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect())
+    }
+}
+
+/// HMAC-SHA256 (RFC 2104) under a key of 32 bytes.
+fn hmac(key: &[u8; KEY_BYTES], message: &[u8]) -> [u8; 32] {
+    let padded = |with: u8| -> [u8; 64] {
+        std::array::from_fn(|at| key.get(at).copied().unwrap_or_default() ^ with)
+    };
+    let inner = Sha256::new()
+        .chain_update(padded(0x36))
+        .chain_update(message);
+    let outer = Sha256::new().chain_update(padded(0x5c));
+    outer.chain_update(inner.finalize()).finalize().into()
 }
 
 /// The sealed values of one server.
@@ -211,6 +236,18 @@ fn read_key(file: &std::fs::File) -> io::Result<[u8; KEY_BYTES]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // RFC 4231, test case 1, whose key is padded with zeros.
+    #[test]
+    fn fingerprints_are_made_as_the_standard_says() {
+        let mut key = [0; KEY_BYTES];
+        key[..20].fill(0x0b);
+        let made: String = hmac(&key, b"Hi There")[..8]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        assert_eq!(made, "b0344c61d8db3853");
+    }
 
     async fn vault(folder: &Path) -> (Vault, Store) {
         let store = Store::open(&folder.join("gantry.db")).await.unwrap();

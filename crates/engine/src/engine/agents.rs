@@ -1,11 +1,12 @@
-//! Agents and keys as administrators see and change them; each change runs to its end
-//! (`Engine::complete`) and is recorded.
+//! Agents and keys as administrators see and change them; each change is on record before its effect
+//! (`acts`) and runs to its end (`Engine::complete`).
 
-use gantry_model::caller::{Caller, KeyKind};
+use gantry_model::caller::KeyKind;
 use gantry_model::id::{AgentName, KeyId};
 
 use super::Engine;
 use crate::access::{AgentChange, AgentView, KeyView, NewAgent, NewKey};
+use crate::acts::{Actor, Draft, values};
 use crate::error::EngineError;
 
 impl Engine {
@@ -17,7 +18,7 @@ impl Engine {
     /// Makes a key that ends only when it is revoked; its text is never shown again.
     pub async fn create_key(
         &self,
-        by: &Caller,
+        by: impl Into<Actor>,
         kind: KeyKind,
         agent: &AgentName,
         label: &str,
@@ -32,25 +33,37 @@ impl Engine {
     }
 
     /// Makes a key; its text is never shown again. An agent that is not known is made, without grants.
-    pub async fn make_key(&self, by: &Caller, new: NewKey) -> Result<(KeyId, String), EngineError> {
-        let (engine, by) = (self.clone(), by.clone());
+    pub async fn make_key(
+        &self,
+        by: impl Into<Actor>,
+        new: NewKey,
+    ) -> Result<(KeyId, String), EngineError> {
+        let (by, engine) = (by.into(), self.clone());
         self.complete(async move {
-            let (id, key) = engine.inner.access.create(&new).await?;
-            let target = id.to_string();
-            engine.note(&by, "key.create", &target, &new.label).await?;
-            Ok((id, key))
+            let draft = Draft::new("key.create", new.agent.as_str()).after(values::new_key(&new));
+            let act = engine.inner.acts.begin(&by, draft).await?;
+            let made = engine.inner.access.create(&new).await;
+            // The key has a name of its own only now.
+            let target = made.as_ref().ok().map(|(id, _)| id.to_string());
+            act.end_with(&made, target, None).await;
+            made
         })
         .await
     }
 
     /// Revokes a key; false if there was none. The last valid admin key cannot be revoked.
-    pub async fn revoke_key(&self, by: &Caller, id: KeyId) -> Result<bool, EngineError> {
-        let (engine, by) = (self.clone(), by.clone());
+    pub async fn revoke_key(&self, by: impl Into<Actor>, id: KeyId) -> Result<bool, EngineError> {
+        let (by, engine) = (by.into(), self.clone());
         self.complete(async move {
-            let known = engine.inner.access.revoke(id).await?;
-            let target = id.to_string();
-            engine.note(&by, "key.revoke", &target, "").await?;
-            Ok(known)
+            let access = &engine.inner.access;
+            let mut draft = Draft::new("key.revoke", id.to_string());
+            let keys = access.list().await?;
+            let known = keys.iter().find(|key| key.id == id);
+            draft.before = known.map(values::key);
+            let act = engine.inner.acts.begin(&by, draft).await?;
+            let revoked = access.revoke(id).await;
+            act.end(&revoked).await;
+            revoked
         })
         .await
     }
@@ -70,12 +83,18 @@ impl Engine {
     }
 
     /// Makes an agent, with its grants and filter.
-    pub async fn create_agent(&self, by: &Caller, new: NewAgent) -> Result<AgentView, EngineError> {
-        let (engine, by, name) = (self.clone(), by.clone(), new.name.clone());
+    pub async fn create_agent(
+        &self,
+        by: impl Into<Actor>,
+        new: NewAgent,
+    ) -> Result<AgentView, EngineError> {
+        let (by, engine, name) = (by.into(), self.clone(), new.name.clone());
         self.complete(async move {
-            engine.inner.access.create_agent(new).await?;
-            let target = name.as_str();
-            engine.note(&by, "agent.create", target, "").await?;
+            let draft = Draft::new("agent.create", name.as_str()).after(values::new_agent(&new));
+            let act = engine.inner.acts.begin(&by, draft).await?;
+            let created = engine.inner.access.create_agent(new).await;
+            act.end(&created).await;
+            created?;
             engine.agent(&name).await
         })
         .await
@@ -84,32 +103,47 @@ impl Engine {
     /// Changes an agent, its grants or its filter; every call from now on is judged by them.
     pub async fn change_agent(
         &self,
-        by: &Caller,
+        by: impl Into<Actor>,
         name: &AgentName,
         change: AgentChange,
     ) -> Result<AgentView, EngineError> {
-        let (engine, by, name) = (self.clone(), by.clone(), name.clone());
+        let (by, engine, name) = (by.into(), self.clone(), name.clone());
         self.complete(async move {
-            engine.inner.access.change_agent(&name, change).await?;
-            engine.inner.catalog.granted_anew(&name);
-            let target = name.as_str();
-            engine.note(&by, "agent.change", target, "").await?;
-            engine.agent(&name).await
+            let mut draft = Draft::new("agent.change", name.as_str());
+            draft = draft.after(values::change(&change));
+            let before = engine.agent(&name).await;
+            draft.before = before.as_ref().ok().map(values::agent);
+            let act = engine.inner.acts.begin(&by, draft).await?;
+            let changed = engine.inner.access.change_agent(&name, change).await;
+            if changed.is_ok() {
+                engine.inner.catalog.granted_anew(&name);
+            }
+            let after = engine.agent(&name).await;
+            act.end_with(&changed, None, after.as_ref().ok().map(values::agent))
+                .await;
+            changed?;
+            after
         })
         .await
     }
 
     /// Removes an agent, its grants and its keys, which open nothing from now on; false if there
     /// was none. The agent of the last valid admin key cannot be removed.
-    pub async fn remove_agent(&self, by: &Caller, name: &AgentName) -> Result<bool, EngineError> {
-        let (engine, by, name) = (self.clone(), by.clone(), name.clone());
+    pub async fn remove_agent(
+        &self,
+        by: impl Into<Actor>,
+        name: &AgentName,
+    ) -> Result<bool, EngineError> {
+        let (by, engine, name) = (by.into(), self.clone(), name.clone());
         self.complete(async move {
-            let known = engine.inner.access.remove_agent(&name).await?;
-            if known {
-                let target = name.as_str();
-                engine.note(&by, "agent.remove", target, "").await?;
-            }
-            Ok(known)
+            let Ok(known) = engine.agent(&name).await else {
+                return engine.inner.access.remove_agent(&name).await;
+            };
+            let draft = Draft::new("agent.remove", name.as_str()).before(values::agent(&known));
+            let act = engine.inner.acts.begin(&by, draft).await?;
+            let removed = engine.inner.access.remove_agent(&name).await;
+            act.end(&removed).await;
+            removed
         })
         .await
     }

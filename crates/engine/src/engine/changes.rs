@@ -1,25 +1,20 @@
-//! What administrators change about servers, and how every change runs. Each change runs as a task of its own to its end,
-//! its record included, even if who asked for it has left (fault P10): dropping the future leaves
-//! nothing half-done. Entry point: `Engine::complete`.
+//! What administrators change about servers, and how every change runs. Each change is on record
+//! before its effect (`acts`), and runs as a task of its own to its end, its record included, even if
+//! who asked for it has left (fault P10): dropping the future leaves nothing half-done. What files
+//! change is in `files`. Entry point: `Engine::complete`.
 
 use std::io;
-use std::time::Duration;
 
-use gantry_model::caller::Caller;
 use gantry_model::spec::ServerSpec;
+use serde_json::json;
 
 use super::Engine;
 use crate::access::FirstKeys;
-use crate::clock::unix_ms;
-use crate::config::{OnStartFailure, Startup};
+use crate::acts::values::{self, difference};
+use crate::acts::{Actor, Draft};
 use crate::error::EngineError;
-use crate::server::handle::Live;
 use crate::server::logs::LogLine;
-use crate::supervisor::Applied;
 use crate::view::ServerView;
-
-/// How long a start that must succeed is waited for; each server's own handshake bound is shorter.
-const START_BOUND: Duration = Duration::from_secs(120);
 
 impl Engine {
     /// Makes the first admin and agent key of a data folder; `None` if there are keys already.
@@ -37,47 +32,93 @@ impl Engine {
                     source,
                 })
             };
-            engine.inner.access.first_start(keep).await
+            let inner = &engine.inner;
+            if inner.access.has_keys() {
+                return inner.access.first_start(keep).await;
+            }
+            let draft =
+                Draft::new("key.create", "first start").detail("the first keys of the folder");
+            let act = inner.acts.begin(&Actor::gateway(), draft).await?;
+            let made = inner.access.first_start(keep).await;
+            let keys = inner.access.list().await.unwrap_or_default();
+            let after = keys
+                .iter()
+                .map(|key| (key.id.to_string(), values::key(key)));
+            let after = after.collect::<serde_json::Map<_, _>>();
+            act.end_with(&made, None, Some(after.into())).await;
+            made
         })
         .await
     }
 
     /// Registers a server and starts it, or leaves it asleep if it is lazy.
-    pub async fn register(&self, by: &Caller, spec: ServerSpec) -> Result<ServerView, EngineError> {
+    pub async fn register(
+        &self,
+        by: impl Into<Actor>,
+        spec: ServerSpec,
+    ) -> Result<ServerView, EngineError> {
+        let by = by.into();
         self.admit()?;
-        let (engine, by) = (self.clone(), by.clone());
+        let engine = self.clone();
         self.complete(async move {
-            let handle = engine.inner.supervisor.register(spec).await?;
-            let target = handle.name.as_str();
-            engine.note(&by, "server.register", target, "").await?;
-            Ok(ServerView::of(&handle))
+            let acts = &engine.inner.acts;
+            let draft = Draft::new("server.register", spec.name.as_str());
+            let act = acts
+                .begin(&by, draft.after(acts.values.spec(&spec)))
+                .await?;
+            let handle = engine.inner.supervisor.register(spec).await;
+            act.end(&handle).await;
+            Ok(ServerView::of(&handle?))
         })
         .await
     }
 
     /// Gives a server that was registered by API another spec, and starts it anew if it changed.
-    pub async fn replace(&self, by: &Caller, spec: ServerSpec) -> Result<ServerView, EngineError> {
+    pub async fn replace(
+        &self,
+        by: impl Into<Actor>,
+        spec: ServerSpec,
+    ) -> Result<ServerView, EngineError> {
+        let by = by.into();
         self.admit()?;
-        let (engine, by) = (self.clone(), by.clone());
+        let engine = self.clone();
         self.complete(async move {
-            let handle = engine.inner.supervisor.replace(spec).await?;
-            let target = handle.name.as_str();
-            engine.note(&by, "server.replace", target, "").await?;
-            Ok(ServerView::of(&handle))
+            let acts = &engine.inner.acts;
+            let mut draft = Draft::new("server.replace", spec.name.as_str());
+            let after = acts.values.spec(&spec);
+            draft = match engine.inner.supervisor.find(spec.name.as_str()) {
+                Some(known) => {
+                    let (before, after) = difference(&acts.values.spec(&known.spec), &after);
+                    draft.before(before).after(after)
+                }
+                None => draft.after(after),
+            };
+            let act = acts.begin(&by, draft).await?;
+            let handle = engine.inner.supervisor.replace(spec).await;
+            act.end(&handle).await;
+            Ok(ServerView::of(&handle?))
         })
         .await
     }
 
     /// Checks a spec of which nothing is started or kept, and records that somebody looked. fault G8
-    pub async fn preview(&self, by: &Caller, spec: &ServerSpec) -> Result<(), EngineError> {
+    pub async fn preview(
+        &self,
+        by: impl Into<Actor>,
+        spec: &ServerSpec,
+    ) -> Result<(), EngineError> {
+        let by = by.into();
         self.admit()?;
-        spec.check()?;
-        let (engine, by, name) = (self.clone(), by.clone(), spec.name.clone());
+        let (engine, spec) = (self.clone(), spec.clone());
         self.complete(async move {
-            engine
-                .note(&by, "server.preview", name.as_str(), "")
-                .await?;
-            engine.inner.supervisor.previewed(&name);
+            let acts = &engine.inner.acts;
+            let draft = Draft::new("server.preview", spec.name.as_str());
+            let draft = draft.after(json!({"asked": acts.values.spec(&spec)}));
+            let act = acts.begin(&by, draft).await?;
+            let checked = spec.check().map_err(EngineError::from);
+            act.end(&checked).await;
+            checked?;
+            engine.inner.supervisor.previewed(&spec.name);
             Ok(())
         })
         .await
@@ -86,100 +127,71 @@ impl Engine {
     /// Starts a server that stays unregistered, lists what it offers, and stops it again. fault G8
     pub async fn try_out(
         &self,
-        by: &Caller,
+        by: impl Into<Actor>,
         spec: ServerSpec,
     ) -> Result<(ServerView, Vec<LogLine>), EngineError> {
+        let by = by.into();
         self.admit()?;
-        let (engine, by) = (self.clone(), by.clone());
+        let engine = self.clone();
         self.complete(async move {
-            let target = spec.name.clone();
-            let target = target.as_str();
-            engine.note(&by, "server.test", target, "").await?;
-            engine.inner.supervisor.try_out(spec).await
+            let acts = &engine.inner.acts;
+            let asked = acts.values.spec(&spec);
+            let draft = Draft::new("server.test", spec.name.as_str());
+            let draft = draft.after(json!({"asked": asked.clone()}));
+            let act = acts.begin(&by, draft).await?;
+            let tried = engine.inner.supervisor.try_out(spec).await;
+            let after = tried
+                .as_ref()
+                .ok()
+                .map(|(view, _)| json!({"asked": asked, "state": view.status.state.as_str()}));
+            act.end_with(&tried, None, after).await;
+            tried
         })
         .await
     }
 
-    /// Makes the servers of files what `specs` says, touching only those that changed.
-    pub async fn apply(&self, specs: Vec<ServerSpec>) -> Result<Applied, EngineError> {
-        self.admit()?;
-        let engine = self.clone();
-        self.complete(async move { engine.apply_all(specs).await })
-            .await
-    }
-
-    async fn apply_all(&self, mut specs: Vec<ServerSpec>) -> Result<Applied, EngineError> {
-        let inner = &self.inner;
-        let abort = inner.on_start_failure == OnStartFailure::Abort;
-        let sequential = inner.startup == Startup::Sequential;
-        let names: Vec<_> = specs.iter().map(|spec| spec.name.clone()).collect();
-        let mut applied = Applied::default();
-        let stored = inner.supervisor.begin(&specs, &mut applied).await?;
-        // A server that is started anew waits for its old process; nobody waits for that behind it.
-        specs.sort_by_key(|spec| inner.supervisor.is_replaced(spec));
-        for spec in specs {
-            let name = spec.name.clone();
-            inner.supervisor.place(spec, &stored, &mut applied).await?;
-            if sequential {
-                inner.supervisor.settled(START_BOUND).await;
-                if abort {
-                    self.require_started(name.as_str())?;
-                }
-            }
-        }
-        if abort && !sequential {
-            inner.supervisor.settled(START_BOUND).await;
-            for name in &names {
-                self.require_started(name.as_str())?;
-            }
-        }
-        Ok(applied)
-    }
-
-    fn require_started(&self, name: &str) -> Result<(), EngineError> {
-        let Some(handle) = self.inner.supervisor.find(name) else {
-            return Ok(());
-        };
-        match &*handle.live.borrow() {
-            Live::Ready(_) | Live::Cold => Ok(()),
-            // It is not to start yet, so that it has not failed to.
-            Live::Down(..) if handle.spec.needs_approval.is_some() => Ok(()),
-            Live::Starting => Err(EngineError::StartFailed {
-                server: handle.name.clone(),
-                reason: "still starting".into(),
-            }),
-            Live::Down(reason, _) => Err(EngineError::StartFailed {
-                server: handle.name.clone(),
-                reason: reason.to_string(),
-            }),
-        }
-    }
-
     /// Removes a server by name or id and waits until its process is gone; false if there was none.
-    pub async fn remove(&self, by: &Caller, server: &str) -> Result<bool, EngineError> {
-        let (engine, by, server) = (self.clone(), by.clone(), server.to_owned());
+    pub async fn remove(&self, by: impl Into<Actor>, server: &str) -> Result<bool, EngineError> {
+        let (by, engine, server) = (by.into(), self.clone(), server.to_owned());
         self.complete(async move {
-            let removed = engine.inner.supervisor.remove(&server).await?;
-            if removed {
-                engine.note(&by, "server.remove", &server, "").await?;
-            }
-            Ok(removed)
+            let (acts, supervisor) = (&engine.inner.acts, &engine.inner.supervisor);
+            let Some(known) = supervisor.find(&server) else {
+                // One that is leaving is waited for, too.
+                return supervisor.remove(&server).await;
+            };
+            let draft = Draft::new("server.remove", known.name.as_str());
+            let act = acts
+                .begin(&by, draft.before(acts.values.spec(&known.spec)))
+                .await?;
+            let removed = supervisor.remove(&server).await;
+            act.end(&removed).await;
+            removed
         })
         .await
     }
 
     /// Ends a server's process and starts it anew, its counters reset.
-    pub async fn restart(&self, by: &Caller, server: &str) -> Result<ServerView, EngineError> {
+    pub async fn restart(
+        &self,
+        by: impl Into<Actor>,
+        server: &str,
+    ) -> Result<ServerView, EngineError> {
+        let by = by.into();
         self.admit()?;
-        let (engine, by, server) = (self.clone(), by.clone(), server.to_owned());
+        let (engine, server) = (self.clone(), server.to_owned());
         self.complete(async move {
+            let state = |server: &str| {
+                let handle = engine.inner.supervisor.find(server)?;
+                let status = handle.status.borrow();
+                Some(json!({"state": status.state.as_str(), "pid": status.pid}))
+            };
+            let mut draft = Draft::new("server.restart", server.as_str());
+            draft.before = state(&server);
             // A server that hangs is restarted whatever the database does.
-            if let Err(error) = engine.note(&by, "server.restart", &server, "").await {
-                let error = gantry_model::diagnose::chain(&error);
-                tracing::warn!(%server, key = %by.key, error, "a restart could not be recorded");
-            }
-            let handle = engine.inner.supervisor.restart(&server).await?;
-            Ok(ServerView::of(&handle))
+            let act = engine.inner.acts.begin_anyway(&by, draft).await;
+            let handle = engine.inner.supervisor.restart(&server).await;
+            act.end_with(&handle, None, state(&server)).await;
+            Ok(ServerView::of(&handle?))
         })
         .await
     }
@@ -205,21 +217,5 @@ impl Engine {
         } else {
             Ok(())
         }
-    }
-
-    /// Records what an administrator did.
-    pub(super) async fn note(
-        &self,
-        by: &Caller,
-        act: &str,
-        target: &str,
-        detail: &str,
-    ) -> Result<(), EngineError> {
-        let key = by.key.to_string();
-        Ok(self
-            .inner
-            .store
-            .put_admin_act(unix_ms(), &key, act, target, detail)
-            .await?)
     }
 }

@@ -2,12 +2,12 @@
 //! kept and sent is the business of `credentials`. Entry points: `Engine::begin_sign_in` and
 //! `Engine::finish_sign_in`.
 
-use gantry_model::caller::Caller;
 use gantry_model::event::EventKind;
 use gantry_model::id::ServerName;
 use gantry_model::status::State;
 
 use super::Engine;
+use crate::acts::{Actor, Draft};
 use crate::credentials::{
     Credentials, SignInAnswer, SignInError, SignInLink, SignInState, SignInTrust, SignInView,
 };
@@ -26,11 +26,12 @@ impl Engine {
     /// to `redirect_uri`.
     pub async fn begin_sign_in(
         &self,
-        by: &Caller,
+        by: impl Into<Actor>,
         server: &str,
         redirect_uri: &str,
         trust: SignInTrust,
     ) -> Result<SignInLink, EngineError> {
+        let by = by.into();
         self.admit()?;
         let handle = self.of_sign_in(server)?;
         let credentials = taken(&handle)?;
@@ -38,13 +39,20 @@ impl Engine {
             SignInTrust::Remembered => "",
             SignInTrust::Anew => "at whichever authorization server it names",
         };
-        self.note(by, "server.sign_in", handle.name.as_str(), detail)
-            .await?;
-        Ok(credentials.begin(redirect_uri, trust).await?)
+        let draft = Draft::new("server.sign_in", handle.name.as_str()).detail(detail);
+        let act = self.inner.acts.begin(&by, draft).await?;
+        let begun = credentials.begin(redirect_uri, trust).await;
+        act.end(&begun).await;
+        Ok(begun?)
     }
 
     /// Takes what a browser brought back, once, and has a server that waited for it started.
-    pub async fn finish_sign_in(&self, answer: SignInAnswer) -> Result<ServerName, EngineError> {
+    pub async fn finish_sign_in(
+        &self,
+        by: impl Into<Actor>,
+        answer: SignInAnswer,
+    ) -> Result<ServerName, EngineError> {
+        let by = by.into();
         self.admit()?;
         let all = self.inner.supervisor.all();
         let awaits = |handle: &&ServerHandle| {
@@ -52,7 +60,11 @@ impl Engine {
             credentials.is_some_and(|credentials| credentials.awaits(&answer.state))
         };
         let handle = all.iter().find(awaits).ok_or(SignInError::Unknown)?;
-        taken(handle)?.finish(answer).await?;
+        let draft = Draft::new("server.signed_in", handle.name.as_str());
+        let act = self.inner.acts.begin(&by, draft).await?;
+        let finished = taken(handle)?.finish(answer).await;
+        act.end(&finished).await;
+        finished?;
         let what = "signed in";
         let events = &self.inner.router.events;
         events.report(&handle.name, EventKind::SignedIn, what);
@@ -83,12 +95,15 @@ impl Engine {
     }
 
     /// Forgets a server's tokens, and has them revoked if that can be done.
-    pub async fn sign_out(&self, by: &Caller, server: &str) -> Result<(), EngineError> {
+    pub async fn sign_out(&self, by: impl Into<Actor>, server: &str) -> Result<(), EngineError> {
+        let by = by.into();
         let handle = self.of_sign_in(server)?;
         let credentials = taken(&handle)?;
-        self.note(by, "server.sign_out", handle.name.as_str(), "")
-            .await?;
-        credentials.sign_out().await?;
+        let draft = Draft::new("server.sign_out", handle.name.as_str());
+        let act = self.inner.acts.begin(&by, draft).await?;
+        let ended = credentials.sign_out().await;
+        act.end(&ended).await;
+        ended?;
         let events = &self.inner.router.events;
         events.report(&handle.name, EventKind::SignedOut, "signed out");
         Ok(())

@@ -21,7 +21,7 @@ use super::body::{JsonBody, json};
 use super::keys::{KeyView, label};
 use super::query::{Asked, Page, Paging};
 use super::views::rfc3339;
-use super::{Api, Named, Who};
+use super::{Api, By, Named};
 use crate::http::error::{FieldIssue, Problem, ProblemDocument};
 
 /// Returns the routes, for administrators only.
@@ -210,7 +210,7 @@ pub(super) async fn list(
 ))]
 pub(super) async fn create(
     State(api): State<Api>,
-    Who(caller): Who,
+    By(actor): By,
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let asked: AgentBody = body.read()?;
@@ -225,7 +225,7 @@ pub(super) async fn create(
         filter: asked.tools.unwrap_or_default().read()?,
         users: asked.trusted_user_ids.into(),
     };
-    let agent = api.engine().create_agent(&caller, new).await?;
+    let agent = api.engine().create_agent(&actor, new).await?;
     let mut response = json(StatusCode::CREATED, &AgentView::of(&agent));
     let place = HeaderValue::try_from(format!("/api/v1/agents/{}", agent.name));
     let place = place.expect("a name is safe in a header");
@@ -255,7 +255,7 @@ pub(super) async fn one(State(api): State<Api>, Named(agent): Named) -> Result<R
 ))]
 pub(super) async fn change(
     State(api): State<Api>,
-    Who(caller): Who,
+    By(actor): By,
     Named(agent): Named,
     body: JsonBody,
 ) -> Result<Response, Problem> {
@@ -267,7 +267,7 @@ pub(super) async fn change(
         users: asked.trusted_user_ids.map(UserTrust::from),
     };
     let agent = known(&agent)?;
-    let agent = api.engine().change_agent(&caller, &agent, change).await?;
+    let agent = api.engine().change_agent(&actor, &agent, change).await?;
     Ok(json(StatusCode::OK, &AgentView::of(&agent)))
 }
 
@@ -281,11 +281,11 @@ pub(super) async fn change(
 ))]
 pub(super) async fn remove(
     State(api): State<Api>,
-    Who(caller): Who,
+    By(actor): By,
     Named(agent): Named,
 ) -> Result<Response, Problem> {
     if let Ok(agent) = agent.parse::<AgentName>() {
-        api.engine().remove_agent(&caller, &agent).await?;
+        api.engine().remove_agent(&actor, &agent).await?;
     }
     Ok(StatusCode::NO_CONTENT.into_response())
 }

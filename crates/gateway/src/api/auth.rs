@@ -4,11 +4,13 @@
 //! The callback is public: what lets an answer in is its `state`, which was given to nobody but who
 //! asked for the link, is good once and for ten minutes. Shows no token, ever.
 
-use axum::Router;
-use axum::extract::{Query, State};
+use std::net::SocketAddr;
+
+use axum::extract::{ConnectInfo, Query, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use gantry_engine::{EngineError, SignInAnswer, SignInError, SignInTrust};
+use axum::{Extension, Router};
+use gantry_engine::{Actor, EngineError, SignInAnswer, SignInError, SignInTrust};
 use http::header::HOST;
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
@@ -17,7 +19,7 @@ use utoipa::IntoParams;
 use super::body::json;
 use super::query::Asked;
 use super::views::{Link, SignInStatus};
-use super::{Api, Named, Who, html};
+use super::{Api, By, Named, html};
 use crate::http::error::{Problem, ProblemDocument};
 
 /// Where browsers bring the answers of authorization servers.
@@ -62,7 +64,7 @@ pub(super) struct Beginning {
 ))]
 pub(super) async fn begin(
     State(api): State<Api>,
-    Who(caller): Who,
+    By(actor): By,
     Named(server): Named,
     Asked(beginning): Asked<Beginning>,
     headers: HeaderMap,
@@ -74,7 +76,7 @@ pub(super) async fn begin(
     };
     let begun = api
         .engine()
-        .begin_sign_in(&caller, &server, &redirect_uri, trust)
+        .begin_sign_in(&actor, &server, &redirect_uri, trust)
         .await?;
     Ok(json(StatusCode::CREATED, &Link::of(begun)))
 }
@@ -105,10 +107,10 @@ pub(super) async fn show(
 ))]
 pub(super) async fn end(
     State(api): State<Api>,
-    Who(caller): Who,
+    By(actor): By,
     Named(server): Named,
 ) -> Result<Response, Problem> {
-    api.engine().sign_out(&caller, &server).await?;
+    api.engine().sign_out(&actor, &server).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -138,6 +140,7 @@ pub(super) struct Brought {
 ))]
 pub(super) async fn callback(
     State(api): State<Api>,
+    peer: Option<Extension<ConnectInfo<SocketAddr>>>,
     brought: Result<Query<Brought>, axum::extract::rejection::QueryRejection>,
 ) -> Response {
     let finished = match brought {
@@ -149,7 +152,9 @@ pub(super) async fn callback(
                 error: brought.error,
                 error_description: brought.error_description,
             };
-            api.engine().finish_sign_in(answer).await
+            let address = peer.map(|Extension(ConnectInfo(peer))| peer.ip().to_canonical());
+            let browser = Actor::browser(address);
+            api.engine().finish_sign_in(browser, answer).await
         }
         Err(_unreadable) => Err(EngineError::from(SignInError::Unknown)),
     };

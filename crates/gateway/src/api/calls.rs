@@ -135,7 +135,7 @@ impl CallsAsked {
 }
 
 /// Reads a time: RFC 3339, or milliseconds since 1970.
-fn time(field: &str, text: &str) -> Result<u64, Problem> {
+pub(super) fn time(field: &str, text: &str) -> Result<u64, Problem> {
     if let Ok(ms) = text.parse() {
         return Ok(ms);
     }

@@ -1,6 +1,8 @@
 //! Health and figures: `/healthz` for anyone, `/api/v1/health` and `/metrics` for administrators, who
 //! acknowledge damage of the journal at `/api/v1/health/acknowledge`.
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -11,8 +13,11 @@ use http::{HeaderValue, StatusCode};
 
 use super::body::json;
 use super::views::{AcknowledgedView, HealthView};
-use super::{Api, Who};
+use super::{Api, By};
 use crate::http::error::Problem;
+
+/// How long the database may take to say how big it is.
+const MEASURE: Duration = Duration::from_millis(500);
 
 /// Returns the route that needs no key and tells no detail.
 pub(super) fn public_routes() -> Router<Api> {
@@ -57,7 +62,11 @@ pub(super) async fn alive(State(api): State<Api>) -> Response {
     (status = 200, description = "How the gateway is.", body = HealthView),
 ))]
 pub(super) async fn health(State(api): State<Api>) -> Response {
-    let view = HealthView::of(&api.engine().health(), api.engine().host(), api.version);
+    let engine = api.engine();
+    // How the gateway is can be told without a database that does not answer.
+    let usage = tokio::time::timeout(MEASURE, engine.call_usage()).await;
+    let usage = usage.ok().and_then(Result::ok);
+    let view = HealthView::of(&engine.health(), usage, engine.host(), api.version);
     json(StatusCode::OK, &view)
 }
 
@@ -68,9 +77,9 @@ pub(super) async fn health(State(api): State<Api>) -> Response {
 ))]
 pub(super) async fn acknowledge(
     State(api): State<Api>,
-    Who(caller): Who,
+    By(actor): By,
 ) -> Result<Response, Problem> {
-    let acknowledged = api.engine().acknowledge_damage(&caller).await?;
+    let acknowledged = api.engine().acknowledge_damage(&actor).await?;
     Ok(json(StatusCode::OK, &AcknowledgedView { acknowledged }))
 }
 

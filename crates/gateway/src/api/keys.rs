@@ -15,7 +15,7 @@ use super::body::{JsonBody, json};
 use super::form::Period;
 use super::query::{Asked, Page, Paging};
 use super::views::{now_ms, rfc3339};
-use super::{Api, Named, Who};
+use super::{Api, By, Named};
 use crate::http::error::{FieldIssue, Problem, ProblemDocument};
 
 /// Returns the routes, for administrators only.
@@ -161,7 +161,7 @@ pub(super) async fn list(
 ))]
 pub(super) async fn create(
     State(api): State<Api>,
-    Who(caller): Who,
+    By(actor): By,
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let asked: KeyBody = body.read()?;
@@ -180,7 +180,7 @@ pub(super) async fn create(
             .map(|period| now_ms().saturating_add(period.milliseconds())),
     };
     let expires = new.expires_ms.map(rfc3339);
-    let (id, key) = api.engine().make_key(&caller, new).await?;
+    let (id, key) = api.engine().make_key(&actor, new).await?;
     let made = KeyMade {
         id: id.to_string(),
         key,
@@ -200,11 +200,11 @@ pub(super) async fn create(
 ))]
 pub(super) async fn revoke(
     State(api): State<Api>,
-    Who(caller): Who,
+    By(actor): By,
     Named(key): Named,
 ) -> Result<Response, Problem> {
     if let Ok(key) = key.parse::<KeyId>() {
-        api.engine().revoke_key(&caller, key).await?;
+        api.engine().revoke_key(&actor, key).await?;
     }
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -8,8 +8,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use gantry_engine::EngineError;
-use gantry_model::caller::Caller;
+use gantry_engine::{Actor, EngineError};
 use gantry_model::id::ServerName;
 use http::header::LOCATION;
 use http::{HeaderValue, StatusCode};
@@ -21,7 +20,7 @@ use super::body::{JsonBody, json, unusable};
 use super::query::{Asked, Page, Paging};
 use super::register::Register;
 use super::views::{LogLineView, ServerStatusView, ServerSummary, SpecView, command, now_ms, url};
-use super::{Api, Named, Who};
+use super::{Api, By, Named};
 use crate::http::error::{Problem, ProblemDocument};
 use crate::http::wrong_method;
 
@@ -105,14 +104,14 @@ pub(super) async fn list(
 ))]
 pub(super) async fn register(
     State(api): State<Api>,
-    Who(caller): Who,
+    By(actor): By,
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let spec = body
         .read::<Register>()?
         .into_spec()
         .map_err(EngineError::from)?;
-    let server = api.engine().register(&caller, spec).await?;
+    let server = api.engine().register(&actor, spec).await?;
     let mut response = json(
         StatusCode::CREATED,
         &ServerStatusView::of(&server, now_ms()),
@@ -154,7 +153,7 @@ pub(super) async fn status(
 ))]
 pub(super) async fn replace(
     State(api): State<Api>,
-    Who(caller): Who,
+    By(actor): By,
     Named(server): Named,
     body: JsonBody,
 ) -> Result<Response, Problem> {
@@ -165,7 +164,7 @@ pub(super) async fn replace(
     let asked: Register = body.read()?;
     same_name(&asked, &known.spec.name)?;
     let spec = asked.into_spec().map_err(EngineError::from)?;
-    let view = api.engine().replace(&caller, spec).await?;
+    let view = api.engine().replace(&actor, spec).await?;
     Ok(json(StatusCode::OK, &ServerStatusView::of(&view, now_ms())))
 }
 
@@ -183,7 +182,7 @@ pub(super) async fn replace(
 ))]
 pub(super) async fn change(
     State(api): State<Api>,
-    Who(caller): Who,
+    By(actor): By,
     Named(server): Named,
     body: JsonBody,
 ) -> Result<Response, Problem> {
@@ -197,7 +196,7 @@ pub(super) async fn change(
     let asked: Register = serde_json::from_value(whole).map_err(|error| unusable(&error))?;
     same_name(&asked, &known.spec.name)?;
     let spec = asked.into_spec().map_err(EngineError::from)?;
-    let view = api.engine().replace(&caller, spec).await?;
+    let view = api.engine().replace(&actor, spec).await?;
     Ok(json(StatusCode::OK, &ServerStatusView::of(&view, now_ms())))
 }
 
@@ -237,13 +236,13 @@ fn merged(whole: Value, patch: Value) -> Value {
 /// every other method.
 async fn check(
     State(api): State<Api>,
-    Who(caller): Who,
+    By(actor): By,
     Named(word): Named,
     body: Result<JsonBody, Problem>,
 ) -> Result<Response, Problem> {
     match word.as_str() {
-        "preview" => preview(&api, &caller, &body?).await,
-        "test" => test(&api, &caller, &body?).await,
+        "preview" => preview(&api, &actor, &body?).await,
+        "test" => test(&api, &actor, &body?).await,
         _ => Err(wrong_method().await),
     }
 }
@@ -256,14 +255,14 @@ async fn check(
 ))]
 pub(super) async fn preview(
     api: &Api,
-    caller: &Caller,
+    actor: &Actor,
     body: &JsonBody,
 ) -> Result<Response, Problem> {
     let spec = body
         .read::<Register>()?
         .into_spec()
         .map_err(EngineError::from)?;
-    api.engine().preview(caller, &spec).await?;
+    api.engine().preview(actor, &spec).await?;
     let preview = Preview {
         name: spec.name.to_string(),
         exists: api.engine().server(spec.name.as_str()).is_some(),
@@ -282,12 +281,12 @@ pub(super) async fn preview(
     (status = 409, description = "`server.exists`: there is one of that name.", body = ProblemDocument<'static>,
         content_type = "application/problem+json"),
 ))]
-pub(super) async fn test(api: &Api, caller: &Caller, body: &JsonBody) -> Result<Response, Problem> {
+pub(super) async fn test(api: &Api, actor: &Actor, body: &JsonBody) -> Result<Response, Problem> {
     let spec = body
         .read::<Register>()?
         .into_spec()
         .map_err(EngineError::from)?;
-    let (view, log) = api.engine().try_out(caller, spec).await?;
+    let (view, log) = api.engine().try_out(actor, spec).await?;
     let trial = Trial {
         ok: view.status.uptime().is_some(),
         status: ServerStatusView::of(&view, now_ms()),
@@ -304,10 +303,10 @@ pub(super) async fn test(api: &Api, caller: &Caller, body: &JsonBody) -> Result<
 ))]
 pub(super) async fn remove(
     State(api): State<Api>,
-    Who(caller): Who,
+    By(actor): By,
     Named(server): Named,
 ) -> Result<Response, Problem> {
-    api.engine().remove(&caller, &server).await?;
+    api.engine().remove(&actor, &server).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -321,10 +320,10 @@ pub(super) async fn remove(
 ))]
 pub(super) async fn restart(
     State(api): State<Api>,
-    Who(caller): Who,
+    By(actor): By,
     Named(server): Named,
 ) -> Result<Response, Problem> {
-    let view = api.engine().restart(&caller, &server).await?;
+    let view = api.engine().restart(&actor, &server).await?;
     Ok(json(StatusCode::OK, &ServerStatusView::of(&view, now_ms())))
 }
 

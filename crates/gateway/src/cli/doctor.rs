@@ -19,6 +19,7 @@ use super::files::Files;
 use super::find::Role;
 use super::format::{list, pretty, text, wrap};
 use super::screen::Screen;
+use super::status::kept;
 
 /// What `gantry doctor` takes.
 #[derive(Debug, Args)]
@@ -231,6 +232,7 @@ fn gateway(health: &Value) -> Vec<Finding> {
                 .advise("when you have seen to it, run `gantry doctor --acknowledge`"),
         );
     }
+    findings.push(Finding::new(Grade::Good, "on record", kept(health)));
     let warnings = list(health, "/warnings").iter();
     findings.extend(
         warnings.map(|warning| Finding::new(Grade::Doubtful, "warning", text(warning, ""))),

@@ -122,7 +122,8 @@ impl Screen {
     /// Prints a value in one line to stdout, wherever other lines go.
     pub(super) fn machine_line(&self, value: &Value) {
         // Whoever closed the pipe has seen enough; the gateway goes on.
-        self.output.write(Stream::Stdout, &format!("{}\n", format::compact(value)));
+        self.output
+            .write(Stream::Stdout, &format!("{}\n", format::compact(value)));
     }
 
     /// Prints a text as it is.

@@ -43,6 +43,9 @@ pub(super) async fn run(
         let health = client.get("/api/v1/health").await?;
         condition(&health, screen);
         configuration(&health, screen);
+        screen.line("");
+        let line = format!("on record: {}", Screen::safe(&kept(&health)));
+        screen.line(&screen.faint(&line));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -119,6 +122,22 @@ fn configuration(health: &Value, screen: &Screen) {
         let line = format!("{} {}", screen.doubtful("!"), Screen::safe(&notice));
         screen.line(&line);
     }
+}
+
+/// Tells how many calls are on record, what they take and how long they are kept.
+pub(super) fn kept(health: &Value) -> String {
+    let Some(calls) = number(health, "/audit/calls") else {
+        return "the database does not say".to_owned();
+    };
+    let since = number(health, "/audit/oldest_ms");
+    let since = since.map_or_else(String::new, |ms| format!(" since {}", time(ms)));
+    let size = |pointer: &str| bytes(number(health, pointer).unwrap_or_default());
+    format!(
+        "{calls} calls{since}, kept for {} days; database {}, journal {}",
+        text(health, "/audit/retention_days"),
+        size("/audit/database_bytes"),
+        size("/audit/journal_bytes"),
+    )
 }
 
 fn one(server: &Value, screen: &Screen) {

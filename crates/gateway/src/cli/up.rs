@@ -28,6 +28,7 @@ use crate::app::listen::{self, ListenError, Place};
 use crate::app::signals::{Hangup, SignalRequest, Signals};
 use crate::app::users;
 use crate::app::{self, VERSION};
+use crate::config::approval::Approvals;
 use crate::config::plan::Plan;
 
 use super::Surroundings;
@@ -304,6 +305,8 @@ impl Gateway<'_> {
 
     /// Everything between an engine that runs and a gateway that serves.
     async fn prepare(&self, engine: &Engine, stop: &CancellationToken) -> Result<(), Failure> {
+        let approvals = Approvals::load(&self.folder);
+        live::note_approvals(engine, &self.folder, &approvals).await;
         let specs = self.specs(engine)?;
         engine.set_notices(live::notices(&self.plan, &[]));
         let applying = async {

@@ -61,6 +61,17 @@ impl Approvals {
             .unwrap_or_default()
     }
 
+    /// Returns the approved files by path, each with the hash of what was approved, and the trusted
+    /// folders.
+    pub fn on_file(&self) -> BTreeMap<String, String> {
+        let shown = |path: &Path| path.display().to_string();
+        let files = self.files.iter();
+        let files = files.map(|(path, Digest(digest))| (shown(path), digest.clone()));
+        let folders = self.folders.iter();
+        let folders = folders.map(|path| (shown(path), "trusted folder".to_owned()));
+        files.chain(folders).collect()
+    }
+
     /// Tells whether this very content of a file was approved.
     pub fn has(&self, path: &Path, digest: &Digest) -> bool {
         self.files.get(path) == Some(digest)

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::extract::ConnectInfo;
-use gantry_engine::{Engine, Surface};
+use gantry_engine::{Actor, Engine, Surface};
 use gantry_model::caller::{Caller, KeyKind};
 use http::header::AUTHORIZATION;
 use http::request::Parts;
@@ -85,9 +85,14 @@ impl Gate {
         let caller = self.known(parts, Surface::Mcp)?;
         match caller.kind {
             KeyKind::Agent => Ok(caller),
-            KeyKind::Admin => Err(Problem::new(StatusCode::FORBIDDEN, "auth.admin_key")
-                .with_detail("an admin key cannot list or call tools")
-                .with_hint("use the agent key")),
+            KeyKind::Admin => {
+                let (by, code) = (actor(&caller, parts), "auth.admin_key");
+                let path = parts.uri.path();
+                drop(self.engine.refuse_act(&by, "mcp.request", path, code));
+                Err(Problem::new(StatusCode::FORBIDDEN, code)
+                    .with_detail("an admin key cannot list or call tools")
+                    .with_hint("use the agent key"))
+            }
         }
     }
 
@@ -208,6 +213,17 @@ fn carries_key(query: &str) -> bool {
     names
         .into_iter()
         .any(|name| NAMES.iter().any(|known| name.eq_ignore_ascii_case(known)))
+}
+
+/// Returns who does what a request asks for, and from where.
+pub(crate) fn actor(caller: &Caller, parts: &Parts) -> Actor {
+    Actor::over_http(caller, address(parts))
+}
+
+/// Returns the address that a request came from.
+pub(crate) fn address(parts: &Parts) -> Option<IpAddr> {
+    let address = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+    address.map(|info| info.0.ip().to_canonical())
 }
 
 fn peer(parts: &Parts) -> IpAddr {

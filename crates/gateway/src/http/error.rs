@@ -54,6 +54,10 @@ pub(crate) enum Carrier {
     ToolResult,
 }
 
+/// The code of a problem, beside the response that it became.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ProblemCode(pub(crate) &'static str);
+
 /// A JSON-RPC error with a code of its own.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RpcError {

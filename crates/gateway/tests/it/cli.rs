@@ -4,6 +4,7 @@
 
 mod agents;
 mod as_json;
+mod audit;
 mod calling;
 mod configuring;
 mod connecting;
@@ -98,6 +99,7 @@ pub(crate) fn settings() -> insta::Settings {
         (r"/[^ `]*/\.tmp[A-Za-z0-9]+(-[0-9a-f]{8})?", "[home]"),
         (r"127\.0\.0\.1:\d+", "[address]"),
         (r"\d+(\.\d+)? (µs|ms|s)\b", "[duration]"),
+        (r"(database|journal) \d+(\.\d+)? (B|KiB|MiB)", "$1 [size]"),
         (r"process +\d+", "process [pid]"),
         (r"\b\d+\.\d+\.\d+\b", "[version]"),
         // Columns are as wide as what stood in them.

@@ -24,6 +24,8 @@ use tempfile::TempDir;
 
 use crate::harness::{Connection, LONG, PROGRAM, entry};
 
+pub(crate) use secrets::holding;
+
 /// A person's home with a folder in it, and a gateway if one was started.
 pub(crate) struct Folder {
     home: TempDir,
@@ -80,7 +82,7 @@ impl Folder {
     }
 
     /// Runs a verb that must succeed and returns what it printed.
-    fn told(&self, arguments: &[&str]) -> String {
+    pub(crate) fn told(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -114,7 +116,7 @@ impl Folder {
         url.trim_start_matches("http://").to_owned()
     }
 
-    fn rest(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+    pub(crate) fn rest(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
         let key = fs::read_to_string(self.data().join("keys/admin.key")).unwrap();
         let bearer = format!("Bearer {}", key.trim());
         let headers = [
@@ -219,6 +221,6 @@ fn journaled(journal: &Path) -> Value {
 }
 
 /// Returns a well-behaved peer's entry.
-fn peer() -> Value {
+pub(crate) fn peer() -> Value {
     entry(&gantry_testkit::Evilpeer::new())
 }

@@ -1,6 +1,7 @@
 //! The REST API as programs and browsers meet it: agents, servers, calls, its own description, and
 //! pages of other origins (fault U9).
 
+mod acts;
 mod agents;
 mod browser;
 mod calls;

@@ -1,7 +1,7 @@
 //! Statements over the audit. Run by the engine's `calls`.
 //!
-//! Folding joins `FOLD_HEAD`, the rows as placeholders, and `FOLD_TAIL`; asking joins `SELECT` or
-//! `COUNT` with the conditions of a filter.
+//! Folding joins `FOLD_HEAD`, the rows as placeholders, and `FOLD_TAIL`; asking joins `SELECT` with the
+//! conditions of a filter.
 
 /// How many columns a row has, in the order of `FOLD_HEAD` and `SELECT`.
 pub(crate) const COLUMNS: usize = 27;
@@ -41,7 +41,12 @@ pub(crate) const SELECT: &str = "SELECT id, seq, project_id, agent_id, key_id, u
      status, code, error, input, input_bytes, output, output_bytes, repeats, user_trusted \
      FROM kb.mcp_tool_call_log";
 
-pub(crate) const COUNT: &str = "SELECT count(*) FROM kb.mcp_tool_call_log";
+/// Rows are numbered as they come and dropped from the oldest on, so that the first and the last number
+/// tell how many there are, without a walk over them.
+pub(crate) const USAGE: &str = "SELECT coalesce((SELECT max(rowid) FROM kb.mcp_tool_call_log) \
+     - (SELECT min(rowid) FROM kb.mcp_tool_call_log) + 1, 0), \
+     (SELECT started_at FROM kb.mcp_tool_call_log ORDER BY id LIMIT 1), \
+     (SELECT started_at FROM kb.mcp_tool_call_log ORDER BY id DESC LIMIT 1)";
 
 pub(crate) const PUT_POSITION: &str = "INSERT INTO kb.mcp_journal_position \
      (journal, segment, byte_offset) VALUES ('local', $1, $2) ON CONFLICT (journal) \
@@ -59,7 +64,7 @@ pub(crate) const DROP_BEFORE: &str = "DELETE FROM kb.mcp_tool_call_log WHERE id 
 #[cfg(test)]
 pub(crate) const ALL: &[&str] = &[
     SELECT,
-    COUNT,
+    USAGE,
     PUT_POSITION,
     POSITION,
     SETTLE_RUNNING,

@@ -1,4 +1,4 @@
-//! Statements over keys and administrators' acts. Run by the engine's `keys`.
+//! Statements over keys. Run by the engine's `keys`.
 
 pub(crate) const PUT: &str = "INSERT INTO kb.mcp_api_keys \
      (id, project_id, agent_id, kind, digest, label, created_at, revoked_at, expires_at) \
@@ -10,11 +10,5 @@ pub(crate) const LIVE: &str = "SELECT id, project_id, agent_id, kind, digest, la
 pub(crate) const REVOKE: &str =
     "UPDATE kb.mcp_api_keys SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL";
 
-pub(crate) const PUT_ADMIN_ACT: &str =
-    "INSERT INTO kb.mcp_admin_log (at, key_id, act, target, detail) VALUES ($1, $2, $3, $4, $5)";
-
-pub(crate) const ADMIN_ACTS: &str =
-    "SELECT at, key_id, act, target, detail FROM kb.mcp_admin_log ORDER BY id DESC LIMIT $1";
-
 #[cfg(test)]
-pub(crate) const ALL: &[&str] = &[PUT, LIVE, REVOKE, PUT_ADMIN_ACT, ADMIN_ACTS];
+pub(crate) const ALL: &[&str] = &[PUT, LIVE, REVOKE];

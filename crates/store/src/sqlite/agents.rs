@@ -94,6 +94,7 @@ impl SqliteStore {
         let removed = removed.map_err(|error| self.failed(WHAT, error))?;
         self.commit(WHAT, transaction).await?;
         turn.done();
+        self.removed().await;
         Ok(removed)
     }
 }

@@ -6,11 +6,12 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Sqlite};
 
 use super::SqliteStore;
+use super::file::beside;
 use super::value::{column, parsed, signed, unsigned, unsigned_option};
 use super::writer::Durability;
-use crate::call::{CallFilter, CallRow, CallStatus, FoldPosition};
+use crate::call::{CallFilter, CallRow, CallStatus, CallUsage, FoldPosition};
 use crate::error::StoreError;
-use crate::sql::calls as sql;
+use crate::sql::{calls as sql, clock};
 
 /// How far the time in an id may be from the call's own, so that a search by time may use the
 /// primary key.
@@ -53,10 +54,7 @@ impl SqliteStore {
 
     pub(crate) async fn calls(&self, filter: &CallFilter) -> Result<Vec<CallRow>, StoreError> {
         const WHAT: &str = "list calls";
-        let mut builder = filtered(sql::SELECT, filter);
-        builder
-            .push(" ORDER BY id DESC LIMIT ")
-            .push_bind(i64::from(filter.limit));
+        let mut builder = page(filter);
         let mut reader = self.readers.take(WHAT).await?;
         let rows = builder
             .build()
@@ -85,7 +83,8 @@ impl SqliteStore {
 
     pub(crate) async fn count_calls(&self, filter: &CallFilter) -> Result<u64, StoreError> {
         const WHAT: &str = "count calls";
-        let mut builder = filtered(sql::COUNT, filter);
+        let mut builder = QueryBuilder::new("SELECT count(*)");
+        push_filtered(&mut builder, filter);
         let mut reader = self.readers.take(WHAT).await?;
         let row = builder
             .build()
@@ -110,12 +109,70 @@ impl SqliteStore {
         turn.done();
         Ok(dropped.rows_affected())
     }
+
+    pub(crate) async fn call_usage(&self) -> Result<CallUsage, StoreError> {
+        const WHAT: &str = "measure the audit";
+        let failed = |error| self.failed(WHAT, error);
+        let mut reader = self.readers.take(WHAT).await?;
+        let row = sqlx::query(sql::USAGE).fetch_one(reader.connection()).await;
+        let row = row.map_err(failed)?;
+        // Asks only how long the files are, and opens none.
+        let parts = [self.path.clone(), beside(&self.path, "-wal")];
+        let lengths = parts.iter().filter_map(|part| std::fs::metadata(part).ok());
+        Ok(CallUsage {
+            rows: unsigned(&row, 0).map_err(failed)?,
+            oldest_ms: unsigned_option(&row, 1).map_err(failed)?,
+            newest_ms: unsigned_option(&row, 2).map_err(failed)?,
+            database_bytes: lengths.map(|file| file.len()).sum(),
+        })
+    }
+
+    pub(crate) async fn clock(&self) -> Result<Option<u64>, StoreError> {
+        const WHAT: &str = "read up to when the clock was believed";
+        let failed = |error| self.failed(WHAT, error);
+        let mut reader = self.readers.take(WHAT).await?;
+        let row = sqlx::query(clock::AT).fetch_optional(reader.connection());
+        let row = row.await.map_err(failed)?;
+        row.map(|row| unsigned(&row, 0)).transpose().map_err(failed)
+    }
+
+    pub(crate) async fn put_clock(&self, at_ms: u64) -> Result<(), StoreError> {
+        const WHAT: &str = "remember up to when the clock was believed";
+        let mut turn = self.writer.turn(WHAT, Durability::Process).await?;
+        let put = sqlx::query(clock::PUT).bind(signed(at_ms));
+        let put = put.execute(turn.connection()?).await;
+        put.map_err(|error| self.failed(WHAT, error))?;
+        turn.done();
+        Ok(())
+    }
 }
 
-/// Joins a statement with the conditions of a filter.
-pub(super) fn filtered(select: &'static str, filter: &CallFilter) -> QueryBuilder<Sqlite> {
-    let mut builder = QueryBuilder::new(select);
-    let mut separator = " WHERE ";
+/// Asks for a page of calls: first for their ids, which an index knows without any row, then for the
+/// rows of these alone.
+pub(super) fn page(filter: &CallFilter) -> QueryBuilder<Sqlite> {
+    let mut builder = QueryBuilder::new(sql::SELECT);
+    builder.push(" WHERE id IN (SELECT id");
+    push_filtered(&mut builder, filter);
+    builder
+        .push(" ORDER BY id DESC LIMIT ")
+        .push_bind(i64::from(filter.limit));
+    builder.push(") ORDER BY id DESC");
+    builder
+}
+
+/// Adds the table with the index that answers the filter, and the filter's conditions.
+pub(super) fn push_filtered(builder: &mut QueryBuilder<Sqlite>, filter: &CallFilter) {
+    // The calls of a run are few, whatever else they are asked for.
+    let index = match &filter.run {
+        Some(_) => "mcp_tool_call_log_run",
+        None => "mcp_tool_call_log_filters",
+    };
+    builder
+        .push(" FROM kb.mcp_tool_call_log INDEXED BY ")
+        .push(index)
+        .push(" WHERE id < ");
+    builder.push_bind(filter.before.map_or_else(last, |id| id.to_string()));
+    let separator = " AND ";
     let equal = [
         ("project_id = ", filter.project.as_deref()),
         ("agent_id = ", filter.agent.as_deref()),
@@ -130,7 +187,6 @@ pub(super) fn filtered(select: &'static str, filter: &CallFilter) -> QueryBuilde
     for (condition, wanted) in equal {
         if let Some(wanted) = wanted {
             builder.push(separator).push(condition).push_bind(wanted);
-            separator = " AND ";
         }
     }
     let times = [
@@ -149,16 +205,13 @@ pub(super) fn filtered(select: &'static str, filter: &CallFilter) -> QueryBuilde
                 .push(condition)
                 .push_bind(signed(ms));
             builder.push(and_id).push_bind(bound(ms));
-            separator = " AND ";
         }
     }
-    if let Some(before) = filter.before {
-        builder
-            .push(separator)
-            .push("id < ")
-            .push_bind(before.to_string());
-    }
-    builder
+}
+
+/// Returns what every id lies before.
+fn last() -> String {
+    "~".to_owned()
 }
 
 /// Returns an id that no call from `ms` on lies before.

@@ -12,8 +12,9 @@ use sqlx::{ConnectOptions, Connection};
 
 use crate::error::StoreError;
 
-/// Sets the writer up: the log of writes is cut back after a burst.
+/// Sets the writer up: the log of writes is cut back after a burst, and what is removed is overwritten.
 const WRITER: &str = "ATTACH $1 AS kb; PRAGMA kb.journal_mode = WAL; PRAGMA kb.synchronous = NORMAL; \
+     PRAGMA kb.secure_delete = ON; \
      PRAGMA kb.journal_size_limit = 16777216; PRAGMA kb.cache_size = -2000; \
      PRAGMA kb.mmap_size = 0; PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON; \
      PRAGMA trusted_schema = OFF";

@@ -1,4 +1,4 @@
-//! Keys, and what administrators did with them. Statements are in `sql::keys`.
+//! Keys. Statements are in `sql::keys`.
 
 use gantry_model::caller::KeyKind;
 use gantry_model::id::KeyId;
@@ -9,7 +9,7 @@ use super::servers::ensure_agent;
 use super::value::{column, parsed, signed, signed_option, unexpected, unsigned, unsigned_option};
 use super::writer::Durability;
 use crate::error::StoreError;
-use crate::row::{AdminAct, GrantRow, KeyRow};
+use crate::row::{GrantRow, KeyRow};
 use crate::sql::keys as sql;
 
 impl SqliteStore {
@@ -87,34 +87,6 @@ impl SqliteStore {
         turn.done();
         Ok(revoked.rows_affected() > 0)
     }
-
-    pub(crate) async fn put_admin_act(
-        &self,
-        at_ms: u64,
-        key: &str,
-        act: &str,
-        target: &str,
-        detail: &str,
-    ) -> Result<(), StoreError> {
-        const WHAT: &str = "write down an administrator's act";
-        let mut turn = self.writer.turn(WHAT, Durability::Power).await?;
-        let insert = sqlx::query(sql::PUT_ADMIN_ACT)
-            .bind(signed(at_ms))
-            .bind(key)
-            .bind(act);
-        let insert = insert.bind(target).bind(detail).execute(turn.connection()?);
-        insert.await.map_err(|error| self.failed(WHAT, error))?;
-        turn.done();
-        Ok(())
-    }
-
-    pub(crate) async fn admin_acts(&self, limit: u32) -> Result<Vec<AdminAct>, StoreError> {
-        const WHAT: &str = "list administrators' acts";
-        let mut reader = self.readers.take(WHAT).await?;
-        let query = sqlx::query(sql::ADMIN_ACTS).bind(i64::from(limit));
-        let rows = query.fetch_all(reader.connection()).await;
-        self.decoded(WHAT, rows, act)
-    }
 }
 
 const fn kind_text(kind: KeyKind) -> &'static str {
@@ -143,15 +115,5 @@ fn key(row: &SqliteRow) -> Result<KeyRow, sqlx::Error> {
         created_ms: unsigned(row, 6)?,
         revoked_ms: unsigned_option(row, 7)?,
         expires_ms: unsigned_option(row, 8)?,
-    })
-}
-
-fn act(row: &SqliteRow) -> Result<AdminAct, sqlx::Error> {
-    Ok(AdminAct {
-        at_ms: unsigned(row, 0)?,
-        key: column(row, 1)?,
-        act: column(row, 2)?,
-        target: column(row, 3)?,
-        detail: column(row, 4)?,
     })
 }

@@ -33,6 +33,8 @@ impl SqliteStore {
             .await
             .map_err(|error| self.failed(WHAT, error))?;
         turn.done();
+        // The value of before may be in the log.
+        self.removed().await;
         Ok(())
     }
 
@@ -78,6 +80,7 @@ impl SqliteStore {
         let removed = remove.execute(turn.connection()?).await;
         let removed = removed.map_err(|error| self.failed(WHAT, error))?;
         turn.done();
+        self.removed().await;
         Ok(removed.rows_affected() > 0)
     }
 }

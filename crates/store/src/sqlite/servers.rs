@@ -1,7 +1,7 @@
 //! Projects, agents and servers. Statements are in `sql::servers`.
 
 use gantry_model::id::{AgentName, ProjectName, ServerId};
-use gantry_model::spec::{Launch, ServerSpec, TransportWish};
+use gantry_model::spec::{Launch, ServerSpec, Source, TransportWish};
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::types::Json;
 
@@ -51,12 +51,20 @@ impl SqliteStore {
     }
 
     pub(crate) async fn put_server(&self, row: &ServerRow) -> Result<(), StoreError> {
-        self.write_server("register a server", sql::PUT, row).await
+        self.write_server("register a server", sql::PUT, row)
+            .await
+            .map(drop)
     }
 
     pub(crate) async fn replace_server(&self, row: &ServerRow) -> Result<(), StoreError> {
-        self.write_server("replace a server", sql::REPLACE, row)
-            .await
+        let changed = self
+            .write_server("replace a server", sql::REPLACE, row)
+            .await?;
+        // Only what the API brings is stored with its secrets.
+        if changed && row.spec.source == Source::Api {
+            self.removed().await;
+        }
+        Ok(())
     }
 
     async fn write_server(
@@ -64,7 +72,7 @@ impl SqliteStore {
         what: &'static str,
         statement: &'static str,
         row: &ServerRow,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let mut turn = self.writer.turn(what, Durability::Power).await?;
         let mut transaction = turn.begin().await?;
         let known = ensure_project(&mut transaction, &row.project).await;
@@ -80,7 +88,7 @@ impl SqliteStore {
             .bind(signed(row.created_ms))
             .bind(signed(row.updated_ms))
             .execute(&mut *transaction);
-        write
+        let written = write
             .await
             .map_err(|error| match error.as_database_error() {
                 Some(unique) if unique.is_unique_violation() => StoreError::Conflict {
@@ -90,7 +98,7 @@ impl SqliteStore {
             })?;
         self.commit(what, transaction).await?;
         turn.done();
-        Ok(())
+        Ok(written.rows_affected() > 0)
     }
 
     pub(crate) async fn remove_server(
@@ -117,6 +125,7 @@ impl SqliteStore {
             .await
             .map_err(|error| self.failed(WHAT, error))?;
         turn.done();
+        self.removed().await;
         Ok(removed > 0)
     }
 

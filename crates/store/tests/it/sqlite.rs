@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use gantry_model::caller::UserTrust;
 use gantry_model::diagnose::Diagnose;
-use gantry_store::{CallFilter, CallRow, CallStatus, Store, StoreError};
+use gantry_store::{
+    ActFilter, ActOutcome, CallFilter, CallRow, CallStatus, SealedRow, Store, StoreError,
+};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor};
 use tempfile::TempDir;
@@ -288,7 +290,9 @@ async fn the_files_of_the_first_schema_load_for_ever() {
     assert_eq!(store.keys().await.unwrap().len(), 2);
     assert_eq!(store.grants(&local()).await.unwrap().len(), 3);
     assert_eq!(store.events(&local(), None, 10).await.unwrap().len(), 2);
-    assert_eq!(store.admin_acts(10).await.unwrap().len(), 1);
+    let acts = store.acts(&ActFilter::default()).await.unwrap();
+    let outcomes: Vec<_> = acts.iter().map(|act| act.outcome).collect();
+    assert_eq!(outcomes, [ActOutcome::Done]);
     assert_eq!(store.fold_position().await.unwrap(), Some(ANYWHERE));
     let calls = store.calls(&CallFilter::default()).await.unwrap();
     let statuses: Vec<_> = calls.iter().map(|row| row.status.as_str()).collect();
@@ -310,6 +314,119 @@ async fn the_files_of_the_first_schema_load_for_ever() {
         ..call(1, CallStatus::Ok)
     };
     assert_eq!(calls[5], asserted);
+    store.close().await.unwrap();
+}
+
+/// Tells which of the database's files have a text in them.
+fn with(path: &Path, text: &str) -> Vec<&'static str> {
+    let has = |suffix: &&str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        let bytes = fs::read(name).unwrap_or_default();
+        bytes
+            .windows(text.len())
+            .any(|part| part == text.as_bytes())
+    };
+    ["", "-wal", "-shm"].into_iter().filter(has).collect()
+}
+
+// A secret that was replaced or removed is in none of the files, while the store is open and after.
+#[tokio::test]
+async fn what_is_removed_leaves_no_bytes() {
+    let (_folder, path) = place();
+    let store = Store::open(&path).await.unwrap();
+    let row = |number: u128, secret: &str| {
+        // Some fit on a page with others, some alone, some on several.
+        let padding = "x".repeat((number as usize * 997) % 9000);
+        let mut row = server(number, &format!("server-{number}"), "npx");
+        let value = serde_json::json!({"command": "npx", "env": {
+            "TOKEN": format!("{secret}-{number}-{secret}"), "PAD": padding}});
+        row.spec.launch =
+            gantry_model::spec::Launch::Process(serde_json::from_value(value).unwrap());
+        row
+    };
+    for number in 1..=60 {
+        store.put_server(&row(number, "fiRst")).await.unwrap();
+    }
+    assert!(!with(&path, "fiRst").is_empty());
+    for number in 1..=60 {
+        store.replace_server(&row(number, "seCond")).await.unwrap();
+    }
+    assert_eq!(with(&path, "fiRst"), [""; 0]);
+    let mut sealed = SealedRow {
+        project: local(),
+        scope: "srv".into(),
+        name: "tokens".into(),
+        key_id: "k".into(),
+        nonce: vec![1; 24],
+        ciphertext: b"seAled-one".repeat(300),
+    };
+    store.put_sealed(&sealed).await.unwrap();
+    sealed.ciphertext = b"seAled-two".repeat(10);
+    store.put_sealed(&sealed).await.unwrap();
+    assert_eq!(with(&path, "seAled-one"), [""; 0]);
+    store
+        .remove_sealed(&local(), "srv", "tokens")
+        .await
+        .unwrap();
+    assert_eq!(with(&path, "seAled"), [""; 0]);
+    // In an order that joins and splits pages.
+    for number in (1..=60).map(|number| number * 7 % 61) {
+        let id = gantry_model::id::ServerId::from_random(number);
+        assert!(store.remove_server(&local(), id).await.unwrap());
+        let gone = format!("seCond-{number}-");
+        assert_eq!(with(&path, &gone), [""; 0], "{gone}");
+    }
+    assert_eq!(with(&path, "seCond"), [""; 0]);
+    store.close().await.unwrap();
+    assert_eq!(with(&path, "seCond"), [""; 0]);
+}
+
+// A reader at work keeps the log from being emptied; whoever asks again does it.
+#[tokio::test]
+async fn a_log_that_is_read_is_emptied_later() {
+    let (_folder, path) = place();
+    let store = Store::open(&path).await.unwrap();
+    let mut row = server(1, "files", "npx");
+    row.spec.description = Some("fiRst".into());
+    store.put_server(&row).await.unwrap();
+    let options = SqliteConnectOptions::new().filename(&path);
+    let mut reader = options.disable_statement_logging().connect().await.unwrap();
+    reader
+        .execute("BEGIN; SELECT * FROM projects")
+        .await
+        .unwrap();
+    assert!(store.remove_server(&local(), row.id).await.unwrap());
+    assert_eq!(with(&path, "fiRst"), ["-wal"]);
+    assert!(!store.scrub().await.unwrap());
+    reader.execute("COMMIT").await.unwrap();
+    assert!(store.scrub().await.unwrap());
+    assert_eq!(with(&path, "fiRst"), [""; 0]);
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_audit_knows_its_size() {
+    let (_folder, path) = place();
+    let store = Store::open(&path).await.unwrap();
+    let usage = store.call_usage().await.unwrap();
+    assert_eq!(
+        (usage.rows, usage.oldest_ms, usage.newest_ms),
+        (0, None, None)
+    );
+    let rows: Vec<_> = (0..500).map(|n| call(n, CallStatus::Ok)).collect();
+    store.fold(&rows, ANYWHERE).await.unwrap();
+    let before = rows[100].started_ms;
+    assert_eq!(store.drop_calls_before(before, 1000).await.unwrap(), 100);
+    let usage = store.call_usage().await.unwrap();
+    assert_eq!((usage.rows, usage.oldest_ms), (400, Some(before)));
+    assert_eq!(usage.newest_ms, Some(rows[499].started_ms));
+    assert!(usage.database_bytes > 100_000, "{usage:?}");
+    assert_eq!(store.clock().await.unwrap(), None);
+    for at_ms in [7, 5] {
+        store.put_clock(at_ms).await.unwrap();
+        assert_eq!(store.clock().await.unwrap(), Some(at_ms));
+    }
     store.close().await.unwrap();
 }
 

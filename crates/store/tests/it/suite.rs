@@ -1,5 +1,6 @@
 //! What every engine must do, one file per noun.
 
+mod acts;
 mod agents;
 mod calls;
 mod catalog;

@@ -11,7 +11,9 @@ use utoipa::openapi::{
 };
 use utoipa::{Modify, OpenApi};
 
-use super::super::{agents, auth, call, calls, errors, health, history, keys, servers, tools};
+use super::super::{
+    acts, agents, auth, call, calls, errors, health, history, keys, servers, tools,
+};
 
 /// Returns the document as the handlers describe it.
 pub(super) fn generated() -> String {
@@ -33,6 +35,7 @@ pub(super) fn generated() -> String {
         servers::remove, servers::restart, servers::preview, servers::test,
         auth::begin, auth::show, auth::end, auth::callback,
         history::logs, history::events, history::all_events,
+        acts::list, acts::confirm_clock,
         tools::list, tools::call::call, tools::why::why, call::call_server,
         calls::list, calls::export::export, calls::one, calls::take_back,
         agents::list, agents::create, agents::one, agents::change, agents::remove,
@@ -48,6 +51,7 @@ pub(super) fn generated() -> String {
         (name = "calls", description = "The record of every call. An agent sees its own."),
         (name = "agents", description = "Who keys speak for, and what they may use. Admin keys only."),
         (name = "keys", description = "Who may come in. Admin keys only."),
+        (name = "acts", description = "What was administered, by whom, and what was refused. Admin keys only."),
         (name = "health", description = "How the gateway is."),
         (name = "about", description = "About this API itself. Public."),
     )

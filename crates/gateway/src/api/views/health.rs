@@ -1,10 +1,13 @@
 //! The view of the gateway's own health and of what its host allows.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use gantry_engine::{Health, HostReport, JournalDamage};
+use gantry_engine::{CallUsage, Health, HostReport, JournalDamage};
 use serde::Serialize;
 use utoipa::ToSchema;
+
+use super::rfc3339;
 
 /// How the gateway is.
 #[derive(Serialize, ToSchema)]
@@ -35,6 +38,18 @@ struct AuditView {
     store_error: Option<String>,
     /// Damage of the journal that nobody has acknowledged.
     damage: Vec<DamageView>,
+    /// How many calls are kept; nothing if the database does not say.
+    calls: Option<u64>,
+    /// When the oldest of them came in.
+    oldest: Option<String>,
+    /// The same, in milliseconds since 1970.
+    oldest_ms: Option<u64>,
+    /// How long the database is, its log included.
+    database_bytes: Option<u64>,
+    /// How long calls are kept, in days.
+    retention_days: u64,
+    /// How many days the clock is ahead, if that is so far that no call is dropped for its age.
+    clock_ahead_days: Option<u64>,
 }
 
 /// Something of the journal that is missing or damaged.
@@ -83,7 +98,14 @@ struct FactView {
 
 impl HealthView {
     /// Shows how the gateway is and what its host allows.
-    pub(in crate::api) fn of(health: &Health, host: &HostReport, version: &'static str) -> Self {
+    pub(in crate::api) fn of(
+        health: &Health,
+        usage: Option<CallUsage>,
+        host: &HostReport,
+        version: &'static str,
+    ) -> Self {
+        let days = |time: Duration| time.as_secs() / 86_400;
+        let oldest_ms = usage.and_then(|usage| usage.oldest_ms);
         let facts = host.facts.iter().map(|fact| FactView {
             name: fact.name,
             available: fact.available,
@@ -104,6 +126,12 @@ impl HealthView {
                 last_fold_error: health.audit.last_fold_error.clone(),
                 store_error: health.audit.store_error.clone(),
                 damage: health.audit.damage.iter().map(DamageView::of).collect(),
+                calls: usage.map(|usage| usage.rows),
+                oldest: oldest_ms.map(rfc3339),
+                oldest_ms,
+                database_bytes: usage.map(|usage| usage.database_bytes),
+                retention_days: days(health.audit.retention),
+                clock_ahead_days: health.audit.clock_ahead.map(days),
             },
             warnings: health.warnings.clone(),
             host: facts.collect(),

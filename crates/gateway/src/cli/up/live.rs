@@ -7,12 +7,13 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 
-use gantry_engine::Engine;
+use gantry_engine::{Actor, Engine};
 use gantry_model::diagnose::chain;
 use gantry_model::id::ServerName;
 use gantry_model::spec::{ProcessLaunch, Profile, ServerSpec, Source, Start};
 use tokio::sync::Notify;
 
+use crate::app::data::DataFolder;
 use crate::cli::files::Setup;
 use crate::config::approval::{Approvals, Digest};
 use crate::config::mistake::Mistake;
@@ -53,6 +54,7 @@ impl Live {
         loop {
             let now = self.look();
             if now != self.seen || is_asked {
+                note_approvals(engine, &self.setup.data, &now.1).await;
                 self.seen = now;
                 let watched = self.named_files.clone();
                 self.apply(engine).await;
@@ -138,6 +140,16 @@ impl Live {
             }
         }
         engine.set_notices(told);
+    }
+}
+
+/// Puts on record which files are approved, before what they ask for is run.
+pub(super) async fn note_approvals(engine: &Engine, data: &DataFolder, approvals: &Approvals) {
+    use std::os::unix::fs::MetadataExt as _;
+    let owner = std::fs::metadata(data.approvals()).map(|file| file.uid());
+    let by = Actor::files(owner.map_or_else(|_| "a user".to_owned(), |uid| format!("user {uid}")));
+    if let Err(error) = engine.note_approvals(by, approvals.on_file()).await {
+        tracing::error!(error = %chain(&error), "approvals of files could not be recorded");
     }
 }
 

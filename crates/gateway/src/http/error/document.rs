@@ -7,7 +7,7 @@ use http::header::CONTENT_TYPE;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{FieldIssue, Problem, RpcError, title};
+use super::{FieldIssue, Problem, ProblemCode, RpcError, title};
 
 #[derive(Serialize)]
 struct RpcData<'a> {
@@ -86,6 +86,7 @@ impl IntoResponse for Problem {
         let body = serde_json::to_vec(&document).expect("texts and numbers are always JSON");
         let kind = HeaderValue::from_static("application/problem+json");
         let mut response = (parts.status, [(CONTENT_TYPE, kind)], body).into_response();
+        response.extensions_mut().insert(ProblemCode(parts.code));
         self.dress(&mut response);
         response
     }

@@ -82,6 +82,7 @@ fn a_healthy_gateway_is_well_and_each_server_has_what_it_needs() {
           ✓ version  [version]
           ✓ servers  1 ready
           ✓ audit  can be written
+          ✓ on record  0 calls, kept for 90 days; database [size], journal [size]
         --- exit 0
         ");
     });

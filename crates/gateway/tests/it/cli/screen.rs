@@ -143,7 +143,8 @@ fn no_verb_prints_what_steers_a_terminal() {
         gantry.rest("POST", "/api/v1/agents", Some(&label)).status,
         201
     );
-    gantry.call(&format!("a__{STEERING}"), serde_json::json!({}));
+    let odd = serde_json::json!({"name": STEERING, "arguments": {}});
+    gantry.rest_as(&gantry.agent, "POST", "/api/v1/tools/call", Some(&odd));
     let rows = gantry.audit_rows("server=a&tool=echo");
     let id = rows[0]["id"].as_str().unwrap();
     assert!(

@@ -9,7 +9,7 @@ use std::path::Path;
 use super::reference::verbs;
 
 /// Each verb, the test with a snapshot of its success, and the one with a snapshot of its failure.
-const SHOWN: [(&str, &str, &str); 23] = [
+const SHOWN: [(&str, &str, &str); 24] = [
     (
         "up",
         "cli::starting::up_serves_and_says_how_to_use_it",
@@ -89,6 +89,11 @@ const SHOWN: [(&str, &str, &str); 23] = [
         "calls",
         "cli::verbs::calls",
         "cli::recorded::one_call_is_shown_whole",
+    ),
+    (
+        "audit",
+        "cli::audit::acts_are_shown_with_who_and_what_changed",
+        "cli::audit::acts_are_shown_with_who_and_what_changed",
     ),
     (
         "key",

@@ -35,6 +35,8 @@ fn status() {
         SERVER  STATE  TOOLS  CALLS  UPTIME  RESTARTS  WHY
         good  ready  19  0+0  [duration]  0
         crashing  failed  0  0+0  1  backing off 60s: 1 failure within 60s: ended during the handshake: exit code 3; next try in [duration]
+
+        on record: 0 calls, kept for 90 days; database [size], journal [size]
         --- exit 0
         ");
         assert_snapshot!(of_any_machine(&run(&gantry, &["status", "good"])), @"

@@ -18,7 +18,7 @@ const KEY: &str = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
 const LITERAL: &str = "written-into-the-file";
 
 /// Returns the files under a folder that hold a text.
-pub(super) fn holding(folder: &Path, text: &str) -> Vec<String> {
+pub(crate) fn holding(folder: &Path, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for file in fs::read_dir(folder).unwrap() {
         let path = file.unwrap().path();

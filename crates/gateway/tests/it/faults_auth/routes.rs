@@ -20,7 +20,7 @@ enum For {
 }
 
 /// Method, path, who may, and what those who may get for an empty object or nothing.
-const ROUTES: [(&str, &str, For, u16); 48] = [
+const ROUTES: [(&str, &str, For, u16); 50] = [
     ("GET", "/healthz", For::Everyone, 200),
     ("GET", "/api/v1/openapi.json", For::Everyone, 200),
     ("GET", "/api/v1/docs", For::Everyone, 200),
@@ -75,6 +75,8 @@ const ROUTES: [(&str, &str, For, u16); 48] = [
         422,
     ),
     ("GET", "/api/v1/events", For::Admins, 200),
+    ("GET", "/api/v1/acts", For::Admins, 200),
+    ("POST", "/api/v1/audit/confirm-clock", For::Admins, 204),
     ("GET", "/api/v1/agents", For::Admins, 200),
     ("POST", "/api/v1/agents", For::Admins, 422),
     ("GET", "/api/v1/agents/{agent}", For::Admins, 404),

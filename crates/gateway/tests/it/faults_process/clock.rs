@@ -225,3 +225,65 @@ fn a_clock_that_jumps_by_a_day_moves_no_wait_and_no_order() {
     );
     assert!(eventually(SECOND, || gantry.status("good")["state"] == "ready").is_some());
 }
+
+// A clock that is a hundred days ahead makes no call too old; whoever looks is told, and can say that
+// it is right.
+#[test]
+fn a_clock_that_jumps_past_the_retention_drops_no_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Clock::in_folder(folder.path());
+    let mut gantry = clock
+        .rule(Gantry::builder())
+        .server("good", &Evilpeer::new())
+        .start();
+    gantry.wait_state("good", "ready", LONG);
+    for _ in 0..3 {
+        echoes(&gantry, "good");
+    }
+    let health = |gantry: &Gantry| gantry.rest("GET", "/api/v1/health", None).json();
+    // Reading them brings them into the database.
+    assert_eq!(gantry.audit_rows("").len(), 3);
+    let now = health(&gantry);
+    assert_eq!(
+        (&now["audit"]["calls"], &now["audit"]["retention_days"]),
+        (&json!(3), &json!(90))
+    );
+    assert!(
+        now["audit"]["database_bytes"].as_u64() > Some(10_000),
+        "{now:#}"
+    );
+    assert!(now["audit"]["clock_ahead_days"].is_null());
+    let is_held = |gantry: &Gantry| {
+        let held = |now: &Value| now["audit"]["clock_ahead_days"].as_u64() >= Some(99);
+        eventually(LONG, || held(&health(gantry))).is_some()
+    };
+    // While it runs, and with calls by the new time.
+    clock.set("+100d");
+    assert!(is_held(&gantry), "{:#}", health(&gantry));
+    echoes(&gantry, "good");
+    // And over a start.
+    assert_eq!(gantry.stop(), Some(0));
+    let gantry = gantry.again();
+    gantry.wait_state("good", "ready", LONG);
+    assert!(is_held(&gantry), "{:#}", health(&gantry));
+    assert_eq!(gantry.audit_rows("").len(), 4);
+    let warnings = health(&gantry)["warnings"].to_string();
+    assert!(
+        warnings.contains("gantry audit confirm-clock"),
+        "{warnings}"
+    );
+    let told = String::from_utf8(gantry.cli(&["doctor"]).stdout).unwrap();
+    assert!(told.contains("days ahead of what was recorded"), "{told}");
+    assert!(
+        gantry.stderr().contains("the clock is far ahead"),
+        "{}",
+        gantry.stderr()
+    );
+    let confirmed = gantry.cli(&["audit", "confirm-clock"]);
+    assert_eq!(confirmed.status.code(), Some(0));
+    assert!(health(&gantry)["audit"]["clock_ahead_days"].is_null());
+    let acts = gantry
+        .rest("GET", "/api/v1/acts?act=clock.confirm", None)
+        .json();
+    assert_eq!(acts["items"][0]["outcome"], "done", "{acts:#}");
+}

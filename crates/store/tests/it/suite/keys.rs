@@ -1,8 +1,8 @@
-//! Keys and administrators' acts.
+//! Keys.
 
 use gantry_model::caller::KeyKind;
 use gantry_model::id::KeyId;
-use gantry_store::{AdminAct, KeyRow, StoreError};
+use gantry_store::{KeyRow, StoreError};
 
 use crate::harness::{NOON, local, on_each};
 
@@ -51,28 +51,6 @@ async fn a_key_is_stored_once() {
             assert!(matches!(error, StoreError::Conflict { .. }), "{error:?}");
         }
         assert_eq!(store.keys().await.unwrap(), [key(1, KeyKind::Agent)]);
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn acts_of_administrators_are_written_down() {
-    on_each(|store| async move {
-        for at_ms in [NOON, NOON + 1] {
-            store
-                .put_admin_act(at_ms, "key_1", "register", "files", "npx")
-                .await
-                .unwrap();
-        }
-        let newest = AdminAct {
-            at_ms: NOON + 1,
-            key: "key_1".into(),
-            act: "register".into(),
-            target: "files".into(),
-            detail: "npx".into(),
-        };
-        assert_eq!(store.admin_acts(1).await.unwrap(), [newest]);
-        assert_eq!(store.admin_acts(10).await.unwrap().len(), 2);
     })
     .await;
 }

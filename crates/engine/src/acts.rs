@@ -1,0 +1,331 @@
+//! Administrative acts on record: written before their effect, ended after it, so that what was cut
+//! off shows as unfinished. Values are JSON in which every secret is a fingerprint (`values`).
+//! Attempts that were refused are counted, so that a flood of them stays a few rows (`refused`).
+//! Entry points: [`Acts::begin`] and [`Acts::refused`].
+
+mod refused;
+pub(crate) mod values;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use gantry_model::caller::Caller;
+use gantry_model::diagnose::{Diagnose, Fault, chain};
+use gantry_model::id::KeyId;
+use gantry_store::{ActEnd, ActFilter, ActOutcome, ActRow, Store};
+use serde_json::Value;
+
+use self::refused::Refused;
+pub(crate) use self::values::Values;
+use crate::clock::unix_ms;
+use crate::error::EngineError;
+
+/// The longest name of what an act is done to that is kept, in characters.
+const LONGEST_TARGET: usize = 256;
+/// The longest value that is kept, in bytes.
+const LONGEST_VALUE: usize = 16 << 10;
+/// How long an act that must happen in any case waits for its record.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Who does an administrative act, and from where.
+#[derive(Debug, Clone)]
+pub struct Actor {
+    key: Option<KeyId>,
+    name: String,
+    address: Option<IpAddr>,
+    via: Via,
+    /// Whether an act of its is on record.
+    recorded: Arc<AtomicBool>,
+}
+
+/// Which way an act came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Via {
+    Rest,
+    File,
+    Gateway,
+    Library,
+}
+
+impl Via {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rest => "rest",
+            Self::File => "file",
+            Self::Gateway => "gateway",
+            Self::Library => "library",
+        }
+    }
+}
+
+impl Actor {
+    fn named(name: impl Into<String>, via: Via) -> Self {
+        Self {
+            key: None,
+            name: name.into(),
+            address: None,
+            via,
+            recorded: Arc::default(),
+        }
+    }
+
+    /// Returns who holds a key and sends a request from an address.
+    pub fn over_http(caller: &Caller, address: Option<IpAddr>) -> Self {
+        Self {
+            address,
+            via: Via::Rest,
+            ..Self::from(caller)
+        }
+    }
+
+    /// Returns a browser that brings the answer of a sign-in, without any key.
+    pub fn browser(address: Option<IpAddr>) -> Self {
+        Self {
+            address,
+            ..Self::named("browser", Via::Rest)
+        }
+    }
+
+    /// Returns whoever wrote the configuration files.
+    pub fn files(who: impl Into<String>) -> Self {
+        Self::named(who, Via::File)
+    }
+
+    /// Returns the gateway itself.
+    pub(crate) fn gateway() -> Self {
+        Self::named("gateway", Via::Gateway)
+    }
+
+    /// Returns the id of its key; empty if it has none.
+    pub(crate) fn key(&self) -> String {
+        self.key.map(|key| key.to_string()).unwrap_or_default()
+    }
+
+    /// Tells whether an act of this actor, or of a clone of it, is on record.
+    pub fn is_recorded(&self) -> bool {
+        self.recorded.load(Ordering::Acquire)
+    }
+}
+
+impl From<&Caller> for Actor {
+    fn from(caller: &Caller) -> Self {
+        Self {
+            key: Some(caller.key),
+            ..Self::named(caller.agent.to_string(), Via::Library)
+        }
+    }
+}
+
+impl From<&Self> for Actor {
+    fn from(actor: &Self) -> Self {
+        actor.clone()
+    }
+}
+
+/// An act that is to be done.
+#[derive(Debug, Default)]
+pub(crate) struct Draft {
+    pub(crate) act: &'static str,
+    pub(crate) target: String,
+    pub(crate) detail: String,
+    pub(crate) before: Option<Value>,
+    /// What is to be after it.
+    pub(crate) after: Option<Value>,
+}
+
+impl Draft {
+    pub(crate) fn new(act: &'static str, target: impl Into<String>) -> Self {
+        let target = target.into();
+        Self {
+            act,
+            target,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn before(mut self, value: Value) -> Self {
+        self.before = Some(value);
+        self
+    }
+
+    pub(crate) fn after(mut self, value: Value) -> Self {
+        self.after = Some(value);
+        self
+    }
+
+    pub(crate) fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = detail.into();
+        self
+    }
+
+    fn row(self, by: &Actor) -> ActRow {
+        ActRow {
+            at_ms: unix_ms(),
+            key: by.key(),
+            actor: by.name.clone(),
+            address: by.address.map(|address| address.to_string()),
+            via: by.via.as_str().to_owned(),
+            act: self.act.to_owned(),
+            target: short(&self.target),
+            detail: short(&self.detail),
+            before: self.before.as_ref().map(bounded),
+            after: self.after.as_ref().map(bounded),
+            outcome: ActOutcome::Unfinished,
+            repeats: 1,
+            ..ActRow::default()
+        }
+    }
+}
+
+/// The record of administrative acts.
+pub(crate) struct Acts {
+    store: Store,
+    /// How values are shown.
+    pub(crate) values: Values,
+    refused: Refused,
+}
+
+/// An act that is under way; without an end it stays unfinished.
+#[must_use]
+pub(crate) struct Begun {
+    store: Store,
+    /// Its number, or what to write if there is none yet.
+    record: Result<u64, Box<ActRow>>,
+}
+
+impl Acts {
+    pub(crate) fn new(store: Store, values: Values) -> Self {
+        Self {
+            refused: Refused::new(store.clone()),
+            store,
+            values,
+        }
+    }
+
+    /// Writes down that an act is about to be done; without that it must not be.
+    pub(crate) async fn begin(&self, by: &Actor, draft: Draft) -> Result<Begun, EngineError> {
+        let id = self.store.put_act(&draft.row(by)).await?;
+        by.recorded.store(true, Ordering::Release);
+        Ok(Begun {
+            store: self.store.clone(),
+            record: Ok(id),
+        })
+    }
+
+    /// Writes down that an act is about to be done which must not wait for a database that is away.
+    pub(crate) async fn begin_anyway(&self, by: &Actor, draft: Draft) -> Begun {
+        let row = draft.row(by);
+        let put = tokio::time::timeout(PATIENCE, self.store.put_act(&row)).await;
+        by.recorded.store(true, Ordering::Release);
+        let record = match put {
+            Ok(Ok(id)) => Ok(id),
+            Ok(Err(_)) | Err(_) => {
+                tracing::warn!(
+                    act = row.act,
+                    target = row.target,
+                    actor = row.actor,
+                    key = row.key,
+                    "an administrative act could not be recorded before its effect"
+                );
+                Err(Box::new(row))
+            }
+        };
+        Begun {
+            store: self.store.clone(),
+            record,
+        }
+    }
+
+    /// Records an attempt that was refused before it became an act; like ones are counted.
+    pub(crate) async fn refused(&self, by: &Actor, act: &'static str, target: &str, code: &str) {
+        by.recorded.store(true, Ordering::Release);
+        let row = Draft::new(act, target).row(by);
+        self.refused.note(row, code).await;
+    }
+
+    /// Returns the acts that pass the filter, newest first; every refused attempt is counted in it.
+    pub(crate) async fn list(&self, filter: &ActFilter) -> Result<Vec<ActRow>, EngineError> {
+        self.refused.settle().await;
+        Ok(self.store.acts(filter).await?)
+    }
+
+    /// Writes the counts of refused attempts, before the store is closed.
+    pub(crate) async fn settle(&self) {
+        self.refused.settle().await;
+    }
+}
+
+impl Begun {
+    /// Writes down what became of the act.
+    pub(crate) async fn end<T, E: Diagnose>(self, result: &Result<T, E>) {
+        self.end_with(result, None, None).await;
+    }
+
+    /// Writes down what became of the act, and what only the act itself could tell.
+    pub(crate) async fn end_with<T, E: Diagnose>(
+        self,
+        result: &Result<T, E>,
+        target: Option<String>,
+        after: Option<Value>,
+    ) {
+        let (outcome, code) = match result {
+            Ok(_) => (ActOutcome::Done, None),
+            Err(error) => {
+                let outcome = match error.fault() {
+                    Fault::Client => ActOutcome::Refused,
+                    Fault::Server | Fault::Gateway => ActOutcome::Failed,
+                };
+                (outcome, Some(error.code().to_owned()))
+            }
+        };
+        let end = ActEnd {
+            at_ms: unix_ms(),
+            outcome,
+            code,
+            target: target.as_deref().map(short),
+            after: after.as_ref().map(bounded),
+        };
+        let written = async {
+            match self.record {
+                Ok(id) => self.store.end_act(id, &end).await,
+                Err(row) => {
+                    let row = ActRow {
+                        ended_ms: Some(end.at_ms),
+                        outcome: end.outcome,
+                        code: end.code,
+                        after: end.after.or(row.after),
+                        ..*row
+                    };
+                    self.store.put_act(&row).await.map(drop)
+                }
+            }
+        };
+        // The effect is there; whoever waits for it does not wait for a database that is away.
+        match tokio::time::timeout(PATIENCE, written).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(
+                error = chain(&error),
+                "how an administrative act ended could not be recorded"
+            ),
+            Err(_) => tracing::error!(
+                "how an administrative act ended could not be recorded within {PATIENCE:?}"
+            ),
+        }
+    }
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(LONGEST_TARGET).collect()
+}
+
+/// Returns a value as it is kept; of one that is too long only how long it is.
+fn bounded(value: &Value) -> String {
+    let text = value.to_string();
+    if text.len() <= LONGEST_VALUE {
+        return text;
+    }
+    let fingerprint = value.get("fingerprint");
+    serde_json::json!({"left_out_bytes": text.len(), "fingerprint": fingerprint}).to_string()
+}

@@ -1,0 +1,223 @@
+//! Refused attempts: the first of a kind is a row at once, those that follow within a minute are
+//! counted into it. A kind is a key, an act and a code; what was aimed at is the first one's. What is
+//! counted is written at every tenfold, when acts are listed, and at the end. Entry point `Refused::note`.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gantry_model::diagnose::chain;
+use gantry_store::{ActOutcome, ActRow, Store};
+use tokio::time::Instant;
+
+use crate::clock::unix_ms;
+
+/// How long attempts of one kind are counted into one row.
+const WINDOW: Duration = Duration::from_secs(60);
+/// Kinds that are counted apart; all others share one.
+const KINDS: usize = 512;
+
+/// Which key, act and code; all empty for those that share one count.
+type Kind = (String, String, String);
+
+pub(super) struct Refused {
+    store: Store,
+    kinds: Mutex<HashMap<Kind, Count>>,
+}
+
+struct Count {
+    since: Instant,
+    /// Its row, once that is written.
+    row: Option<u64>,
+    /// Attempts in all.
+    all: u64,
+    /// Those that the row does not say yet.
+    more: u64,
+}
+
+/// What is to be written of an attempt.
+enum Due {
+    Row(Kind),
+    Count(u64, u64),
+    Nothing,
+}
+
+impl Refused {
+    pub(super) fn new(store: Store) -> Self {
+        Self {
+            store,
+            kinds: Mutex::default(),
+        }
+    }
+
+    /// Records an attempt.
+    pub(super) async fn note(&self, mut row: ActRow, code: &str) {
+        let kind = (row.key.clone(), row.act.clone(), code.to_owned());
+        match self.count(kind, Instant::now()) {
+            Due::Nothing => {}
+            Due::Count(id, more) => self.write(id, more).await,
+            Due::Row(kind) => {
+                (row.outcome, row.code) = (ActOutcome::Refused, Some(code.to_owned()));
+                row.ended_ms = Some(row.at_ms);
+                match self.store.put_act(&row).await {
+                    Ok(id) => {
+                        if let Some(count) = self.lock().get_mut(&kind) {
+                            count.row = Some(id);
+                        }
+                    }
+                    Err(error) => {
+                        tracing::warn!(
+                            error = chain(&error),
+                            act = row.act,
+                            target = row.target,
+                            key = row.key,
+                            code,
+                            "a refused attempt could not be recorded"
+                        );
+                        // The next one tries again.
+                        self.lock().remove(&kind);
+                    }
+                }
+            }
+        }
+    }
+
+    fn count(&self, kind: Kind, now: Instant) -> Due {
+        let mut kinds = self.lock();
+        if kinds.len() >= KINDS && !kinds.contains_key(&kind) {
+            // What is over and written can go.
+            kinds.retain(|_, count| now - count.since < WINDOW || count.more > 0);
+        }
+        let kind = match kinds.len() >= KINDS && !kinds.contains_key(&kind) {
+            true => Kind::default(),
+            false => kind,
+        };
+        match kinds.get_mut(&kind) {
+            Some(count) if now - count.since < WINDOW => {
+                count.all = count.all.saturating_add(1);
+                count.more = count.more.saturating_add(1);
+                match count.row {
+                    Some(id) if is_tenfold(count.all) => {
+                        Due::Count(id, std::mem::take(&mut count.more))
+                    }
+                    Some(_) | None => Due::Nothing,
+                }
+            }
+            Some(_) | None => {
+                let left = kinds.get(&kind);
+                let left = left.and_then(|count| Some((count.row?, count.more)));
+                if let Some((id, more)) = left.filter(|(_, more)| *more > 0) {
+                    // The row of the window before gets its count; this attempt belongs to the next.
+                    if let Some(count) = kinds.get_mut(&kind) {
+                        (count.since, count.all, count.more) = (now, 1, 0);
+                    }
+                    return Due::Count(id, more.saturating_add(1));
+                }
+                let count = Count {
+                    since: now,
+                    row: None,
+                    all: 1,
+                    more: 0,
+                };
+                kinds.insert(kind.clone(), count);
+                Due::Row(kind)
+            }
+        }
+    }
+
+    /// Writes every count that its row does not say yet.
+    pub(super) async fn settle(&self) {
+        let due: Vec<(u64, u64)> = {
+            let mut kinds = self.lock();
+            let due = kinds.values_mut().filter(|count| count.more > 0);
+            let due = due.filter_map(|count| Some((count.row?, std::mem::take(&mut count.more))));
+            due.collect()
+        };
+        for (id, more) in due {
+            self.write(id, more).await;
+        }
+    }
+
+    async fn write(&self, id: u64, more: u64) {
+        if let Err(error) = self.store.repeat_act(id, more, unix_ms()).await {
+            tracing::warn!(
+                error = chain(&error),
+                "refused attempts could not be counted"
+            );
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Kind, Count>> {
+        self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_tenfold(mut count: u64) -> bool {
+    while count >= 10 && count.is_multiple_of(10) {
+        count /= 10;
+    }
+    count == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_store::ActFilter;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_flood_of_refused_attempts_is_a_row_with_a_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("gantry.db")).await.unwrap();
+        let refused = Refused::new(store.clone());
+        for number in 0..2_500 {
+            let row = ActRow {
+                key: format!("key_{}", number % 2),
+                act: "server.remove".into(),
+                target: format!("server-{number}"),
+                ..ActRow::default()
+            };
+            refused.note(row, "auth.agent_key").await;
+        }
+        let counts = |rows: Vec<ActRow>| rows.iter().map(|row| row.repeats).collect::<Vec<_>>();
+        let rows = store.acts(&ActFilter::default()).await.unwrap();
+        assert_eq!(counts(rows), [1_000, 1_000]);
+        refused.settle().await;
+        refused.settle().await;
+        let rows = store.acts(&ActFilter::default()).await.unwrap();
+        assert!(rows.iter().all(|row| row.outcome == ActOutcome::Refused));
+        assert_eq!(counts(rows), [1_250, 1_250]);
+        // Kinds without end share one row.
+        for number in 0..2_000 {
+            let row = ActRow {
+                key: format!("key_{number}"),
+                ..ActRow::default()
+            };
+            refused.note(row, "auth.agent_key").await;
+        }
+        let all = ActFilter {
+            limit: 10_000,
+            ..ActFilter::default()
+        };
+        assert_eq!(store.acts(&all).await.unwrap().len(), KINDS + 1);
+        store.close().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_minute_later_it_is_another_row() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("gantry.db")).await.unwrap();
+        let refused = Refused::new(store.clone());
+        let kind = || ("k".to_owned(), "a".to_owned(), "c".to_owned());
+        let now = Instant::now();
+        assert!(matches!(refused.count(kind(), now), Due::Row(_)));
+        refused.lock().get_mut(&kind()).unwrap().row = Some(7);
+        assert!(matches!(refused.count(kind(), now), Due::Nothing));
+        let later = now + WINDOW;
+        // What was not said of the window before is said first.
+        assert!(matches!(refused.count(kind(), later), Due::Count(7, 2)));
+        let later = later + WINDOW;
+        assert!(matches!(refused.count(kind(), later), Due::Row(_)));
+        store.close().await.unwrap();
+    }
+}

@@ -1,0 +1,158 @@
+//! How long rows are kept, and whether the clock may be believed about it. Age is measured against
+//! the time up to which the clock was believed before: a clock that is far ahead of that drops
+//! nothing until an administrator confirms it. Decides alone; `background` asks and deletes.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How far the clock may be ahead of what is known of it: a machine that slept or was off.
+pub(super) const AHEAD: Duration = Duration::from_hours(7 * 24);
+/// Rows that one run drops at most, whatever the clock says.
+pub(super) const MOST_A_RUN: u64 = 100_000;
+
+/// What is known of the clock.
+#[derive(Debug, Default)]
+pub(super) struct Retention {
+    /// The last time that was believed, and when that was.
+    believed: Option<(u64, Instant)>,
+    /// How far the clock is ahead, if that is too far.
+    ahead: Option<Duration>,
+    /// What the run under way has dropped.
+    dropped: u64,
+}
+
+/// What a look at the clock changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turned {
+    /// Nothing.
+    Same,
+    /// It is too far ahead now.
+    Ahead(Duration),
+    /// It is not any more.
+    Back,
+}
+
+impl Retention {
+    /// Tells whether a time to measure against is known.
+    pub(super) fn is_known(&self) -> bool {
+        self.believed.is_some()
+    }
+
+    /// Takes a time that was believed before, by us or by the rows themselves.
+    pub(super) fn start(&mut self, at_ms: u64, now: Instant) {
+        self.believed = Some((at_ms, now));
+    }
+
+    /// Looks at the clock.
+    pub(super) fn look(&mut self, clock_ms: u64, now: Instant) -> Turned {
+        let Some((at_ms, since)) = self.believed else {
+            return Turned::Same;
+        };
+        let before = self.ahead;
+        self.ahead = ahead(at_ms, now.saturating_duration_since(since), clock_ms);
+        match (before, self.ahead) {
+            (None, Some(by)) => Turned::Ahead(by),
+            (Some(_), None) => Turned::Back,
+            (None, None) | (Some(_), Some(_)) => Turned::Same,
+        }
+    }
+
+    /// Believes the clock, whatever was known of it.
+    pub(super) fn believe(&mut self, clock_ms: u64, now: Instant) {
+        self.believed = Some((clock_ms, now));
+        self.ahead = None;
+    }
+
+    /// Believes the clock if it is not too far ahead; returns the time to remember.
+    pub(super) fn advance(&mut self, clock_ms: u64, now: Instant) -> Option<u64> {
+        let (at_ms, _) = self.believed?;
+        if self.ahead.is_some() {
+            return None;
+        }
+        // A clock that was set back is no news of what was reached.
+        let reached = clock_ms.max(at_ms);
+        self.believed = Some((reached, now));
+        Some(reached)
+    }
+
+    /// Returns how far the clock is ahead, if that is too far.
+    pub(super) fn ahead(&self) -> Option<Duration> {
+        self.ahead
+    }
+
+    /// Begins a run.
+    pub(super) fn begin(&mut self) {
+        self.dropped = 0;
+    }
+
+    /// Counts what was dropped, and tells whether the run may go on.
+    pub(super) fn count(&mut self, dropped: u64) -> bool {
+        self.dropped = self.dropped.saturating_add(dropped);
+        self.dropped < MOST_A_RUN
+    }
+}
+
+/// Returns by how much a clock is ahead of where it must be, if that is too far.
+fn ahead(at_ms: u64, waited: Duration, clock_ms: u64) -> Option<Duration> {
+    let expected = Duration::from_millis(at_ms).saturating_add(waited);
+    let by = Duration::from_millis(clock_ms).saturating_sub(expected);
+    (by > AHEAD).then_some(by)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOON: u64 = 1_800_000_000_000;
+    const DAY: u64 = 86_400_000;
+
+    #[tokio::test]
+    async fn a_clock_far_ahead_is_not_believed_until_it_is_confirmed() {
+        let (mut retention, now) = (Retention::default(), Instant::now());
+        assert_eq!(retention.look(NOON, now), Turned::Same);
+        retention.start(NOON, now);
+        assert_eq!(retention.look(NOON + 7 * DAY, now), Turned::Same);
+        let jump = NOON + 100 * DAY;
+        let by = Duration::from_millis(100 * DAY);
+        assert_eq!(retention.look(jump, now), Turned::Ahead(by));
+        assert_eq!(retention.look(jump, now), Turned::Same);
+        assert_eq!(
+            (retention.advance(jump, now), retention.ahead()),
+            (None, Some(by))
+        );
+        // Set back, it is believed again, and nothing was lost.
+        assert_eq!(retention.look(NOON + 1, now), Turned::Back);
+        assert_eq!(retention.advance(NOON + 1, now), Some(NOON + 1));
+        retention.look(jump, now);
+        retention.believe(jump, now);
+        assert_eq!(
+            (retention.look(jump, now), retention.ahead()),
+            (Turned::Same, None)
+        );
+    }
+
+    #[tokio::test]
+    async fn time_that_passed_is_no_jump() {
+        let (mut retention, now) = (Retention::default(), Instant::now());
+        retention.start(NOON, now);
+        let later = now + Duration::from_millis(40 * DAY);
+        assert_eq!(retention.look(NOON + 40 * DAY, later), Turned::Same);
+        assert_eq!(
+            retention.advance(NOON + 40 * DAY, later),
+            Some(NOON + 40 * DAY)
+        );
+        // A clock that was set back does not make an old one of what was reached.
+        assert_eq!(retention.advance(NOON, later), Some(NOON + 40 * DAY));
+        assert_eq!(retention.look(NOON + 45 * DAY, later), Turned::Same);
+    }
+
+    #[test]
+    fn a_run_is_bounded() {
+        let mut retention = Retention::default();
+        assert!(retention.count(MOST_A_RUN - 1));
+        assert!(!retention.count(1));
+        retention.begin();
+        assert!(retention.count(1));
+    }
+}

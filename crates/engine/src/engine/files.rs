@@ -1,0 +1,236 @@
+//! What files change: servers that come, change and go with them, and files that a person approved.
+//! Each change is on record before its effect, as an act that came by file; what a start finds as the
+//! last one left it is none. Entry points: `Engine::apply` and `Engine::note_approvals`.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+use gantry_model::spec::{ServerSpec, Source};
+use gantry_store::{ActFilter, ActOutcome, ServerRow};
+use serde_json::{Value, json};
+
+use super::Engine;
+use crate::acts::values::difference;
+use crate::acts::{Actor, Begun, Draft};
+use crate::config::{OnStartFailure, Startup};
+use crate::error::EngineError;
+use crate::server::handle::Live;
+use crate::supervisor::Applied;
+
+/// How long a start that must succeed is waited for; each server's own handshake bound is shorter.
+const START_BOUND: Duration = Duration::from_secs(120);
+/// Who is said to have done what files ask for.
+const FILES: &str = "configuration files";
+/// Approvals that are looked back at.
+const APPROVALS: u32 = 1000;
+
+impl Engine {
+    /// Makes the servers of files what `specs` says, touching only those that changed.
+    pub async fn apply(&self, specs: Vec<ServerSpec>) -> Result<Applied, EngineError> {
+        self.admit()?;
+        let engine = self.clone();
+        self.complete(async move { engine.apply_all(specs).await })
+            .await
+    }
+
+    async fn apply_all(&self, mut specs: Vec<ServerSpec>) -> Result<Applied, EngineError> {
+        let inner = &self.inner;
+        let abort = inner.on_start_failure == OnStartFailure::Abort;
+        let sequential = inner.startup == Startup::Sequential;
+        let names: Vec<_> = specs.iter().map(|spec| spec.name.clone()).collect();
+        let mut applied = Applied::default();
+        let removals = self.begin_removals(&specs).await?;
+        let begun = inner.supervisor.begin(&specs, &mut applied).await;
+        for act in removals {
+            act.end(&begun).await;
+        }
+        let stored = begun?;
+        // A server that is started anew waits for its old process; nobody waits for that behind it.
+        specs.sort_by_key(|spec| inner.supervisor.is_replaced(spec));
+        for spec in specs {
+            let name = spec.name.clone();
+            let act = self.begin_placing(&spec, &stored).await?;
+            let placed = inner.supervisor.place(spec, &stored, &mut applied).await;
+            if let Some(act) = act {
+                act.end(&placed).await;
+            }
+            placed?;
+            if sequential {
+                inner.supervisor.settled(START_BOUND).await;
+                if abort {
+                    self.require_started(name.as_str())?;
+                }
+            }
+        }
+        if abort && !sequential {
+            inner.supervisor.settled(START_BOUND).await;
+            for name in &names {
+                self.require_started(name.as_str())?;
+            }
+        }
+        Ok(applied)
+    }
+
+    fn require_started(&self, name: &str) -> Result<(), EngineError> {
+        let Some(handle) = self.inner.supervisor.find(name) else {
+            return Ok(());
+        };
+        match &*handle.live.borrow() {
+            Live::Ready(_) | Live::Cold => Ok(()),
+            // It is not to start yet, so that it has not failed to.
+            Live::Down(..) if handle.spec.needs_approval.is_some() => Ok(()),
+            Live::Starting => Err(EngineError::StartFailed {
+                server: handle.name.clone(),
+                reason: "still starting".into(),
+            }),
+            Live::Down(reason, _) => Err(EngineError::StartFailed {
+                server: handle.name.clone(),
+                reason: reason.to_string(),
+            }),
+        }
+    }
+
+    /// Records the approvals of files that are not on record yet, each a path and the hash of what was
+    /// approved, and those that are gone, before anything follows from them.
+    pub async fn note_approvals(
+        &self,
+        by: impl Into<Actor>,
+        approved: BTreeMap<String, String>,
+    ) -> Result<(), EngineError> {
+        let (by, engine) = (by.into(), self.clone());
+        self.complete(async move {
+            let known = engine.approvals_on_record().await?;
+            let digest = |what: &String| match what.len() {
+                64 => json!({"sha256": what}),
+                _ => json!({"approved": what}),
+            };
+            for (path, new) in &approved {
+                let old = known.get(path);
+                if old == Some(new) {
+                    continue;
+                }
+                let mut draft = Draft::new("file.approve", path).after(digest(new));
+                draft.before = old.map(digest);
+                let act = engine.inner.acts.begin(&by, draft).await?;
+                act.end(&Ok::<_, EngineError>(())).await;
+            }
+            for (path, old) in known
+                .iter()
+                .filter(|(path, _)| !approved.contains_key(*path))
+            {
+                let draft = Draft::new("file.withdraw", path).before(digest(old));
+                let act = engine.inner.acts.begin(&by, draft).await?;
+                act.end(&Ok::<_, EngineError>(())).await;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Returns the files that are approved, as the acts on record say.
+    async fn approvals_on_record(&self) -> Result<BTreeMap<String, String>, EngineError> {
+        let filter = ActFilter {
+            act: Some("file.*".to_owned()),
+            limit: APPROVALS,
+            ..ActFilter::default()
+        };
+        let mut known = BTreeMap::new();
+        for row in self.inner.store.acts(&filter).await?.into_iter().rev() {
+            let after: Option<Value> = row.after.and_then(|text| serde_json::from_str(&text).ok());
+            let digest = after.and_then(|after| {
+                let what = after["sha256"].as_str().or(after["approved"].as_str());
+                what.map(str::to_owned)
+            });
+            match digest {
+                Some(digest) => known.insert(row.target, digest),
+                None => known.remove(&row.target),
+            };
+        }
+        Ok(known)
+    }
+
+    /// Begins the acts of all servers of files that go.
+    async fn begin_removals(&self, specs: &[ServerSpec]) -> Result<Vec<Begun>, EngineError> {
+        let inner = &self.inner;
+        let wanted: HashSet<_> = specs.iter().map(|spec| &spec.name).collect();
+        let mut acts = Vec::new();
+        for row in inner.store.servers(&inner.project).await? {
+            let name = &row.spec.name;
+            if row.spec.source == Source::Api || wanted.contains(name) {
+                continue;
+            }
+            let running = inner.supervisor.find(name.as_str());
+            let before = match &running {
+                Some(handle) => inner.acts.values.spec(&handle.spec),
+                None => inner.acts.values.spec(&row.spec),
+            };
+            let draft = Draft::new("server.remove", name.as_str()).before(before);
+            acts.push(inner.acts.begin(&actor(&row.spec), draft).await?);
+        }
+        Ok(acts)
+    }
+
+    /// Begins the act of a server of a file that is new, or another than it was; `None` if it is as it
+    /// was, or has no effect.
+    async fn begin_placing(
+        &self,
+        spec: &ServerSpec,
+        stored: &[ServerRow],
+    ) -> Result<Option<Begun>, EngineError> {
+        let acts = &self.inner.acts;
+        let name = spec.name.as_str();
+        let running = self.inner.supervisor.find(name);
+        let row = stored.iter().find(|row| row.spec.name == spec.name);
+        let source = running.as_ref().map(|handle| handle.spec.source);
+        let source = source.or_else(|| row.map(|row| row.spec.source));
+        if source == Some(Source::Api) && spec.source != Source::Api {
+            // It is shadowed, or refused before anything changes.
+            return Ok(None);
+        }
+        let after = acts.values.spec(spec);
+        let draft = match (running, row) {
+            (Some(handle), _) if *handle.spec == *spec => return Ok(None),
+            (Some(handle), _) => {
+                let (before, after) = difference(&acts.values.spec(&handle.spec), &after);
+                Draft::new("server.replace", name)
+                    .before(before)
+                    .after(after)
+            }
+            (None, Some(_)) if self.last_fingerprint(name).await == after["fingerprint"] => {
+                return Ok(None);
+            }
+            (None, Some(row)) => {
+                let (before, after) = difference(&acts.values.spec(&row.spec), &after);
+                Draft::new("server.replace", name)
+                    .before(before)
+                    .after(after)
+            }
+            (None, None) => Draft::new("server.register", name).after(after),
+        };
+        Ok(Some(acts.begin(&actor(spec), draft).await?))
+    }
+
+    /// Returns the fingerprint of a server of a file as the last act on record left it.
+    async fn last_fingerprint(&self, name: &str) -> Value {
+        let filter = ActFilter {
+            act: Some("server.re*".to_owned()),
+            target: Some(name.to_owned()),
+            outcome: Some(ActOutcome::Done),
+            limit: 5,
+            ..ActFilter::default()
+        };
+        let rows = self.inner.store.acts(&filter).await.unwrap_or_default();
+        let lasting = rows.into_iter().find(|row| row.act != "server.restart");
+        let after = lasting.and_then(|row| row.after);
+        let after: Option<Value> = after.and_then(|text| serde_json::from_str(&text).ok());
+        after.map_or(Value::Null, |mut after| after["fingerprint"].take())
+    }
+}
+
+/// Returns who is said to have done what a spec asks for.
+fn actor(spec: &ServerSpec) -> Actor {
+    match spec.source {
+        Source::Builtin => Actor::gateway(),
+        Source::File | Source::Api => Actor::files(FILES),
+    }
+}

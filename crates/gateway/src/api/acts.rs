@@ -1,0 +1,231 @@
+//! Administrative acts on record: `/api/v1/acts`, for administrators. What was done, by whom, from
+//! where, what was before and after it, and what became of it; refused attempts too. Nothing here
+//! changes a record. Beside it, the word that the clock is right (`/api/v1/audit/confirm-clock`).
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use gantry_engine::{ActFilter, ActOutcome, ActRow};
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+
+use super::body::json;
+use super::calls::time;
+use super::query::{Asked, Page, bad, limit};
+use super::views::rfc3339;
+use super::{Api, By};
+use crate::http::error::Problem;
+
+/// Returns the routes, for administrators only.
+pub(super) fn routes() -> Router<Api> {
+    Router::new()
+        .route("/api/v1/acts", get(list))
+        .route("/api/v1/audit/confirm-clock", post(confirm_clock))
+}
+
+/// Which acts are asked for.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ActsAsked {
+    /// Only acts of this name, such as `agent.change`; `agent.*` for all that begin so.
+    act: Option<String>,
+    /// Only acts on this: a server, an agent, a key's id, a file.
+    target: Option<String>,
+    /// Only acts of this key, by its id.
+    // No query may have a `key`.
+    key_id: Option<String>,
+    /// Only acts of this actor: whom the key speaks for, `gateway`, `configuration files`.
+    actor: Option<String>,
+    /// Only acts from this address.
+    address: Option<String>,
+    /// Only acts that came this way.
+    #[param(inline)]
+    via: Option<Via>,
+    /// Only acts that ended so.
+    #[param(inline)]
+    outcome: Option<Outcome>,
+    /// Only acts that began then or later: RFC 3339, or milliseconds since 1970.
+    #[serde(alias = "since_ms")]
+    since: Option<String>,
+    /// Only acts that began before: RFC 3339, or milliseconds since 1970.
+    #[serde(alias = "until_ms")]
+    until: Option<String>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+    /// How many items at most.
+    #[param(minimum = 1, maximum = 1000, default = 100)]
+    limit: Option<u32>,
+}
+
+/// Which way an act came.
+#[derive(Clone, Copy, Deserialize, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Via {
+    /// The REST API, which the command line uses too.
+    Rest,
+    /// A configuration file, or an approval of one.
+    File,
+    /// The gateway itself.
+    Gateway,
+    /// A program that has the engine inside.
+    Library,
+}
+
+impl Via {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rest => "rest",
+            Self::File => "file",
+            Self::Gateway => "gateway",
+            Self::Library => "library",
+        }
+    }
+}
+
+/// What became of an act.
+#[derive(Clone, Copy, Deserialize, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Outcome {
+    /// It is under way, or was cut off.
+    Unfinished,
+    /// It was done.
+    Done,
+    /// It was not let happen; `code` says why.
+    Refused,
+    /// It could not be done; `code` says why.
+    Failed,
+}
+
+impl From<Outcome> for ActOutcome {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Unfinished => Self::Unfinished,
+            Outcome::Done => Self::Done,
+            Outcome::Refused => Self::Refused,
+            Outcome::Failed => Self::Failed,
+        }
+    }
+}
+
+impl From<ActOutcome> for Outcome {
+    fn from(outcome: ActOutcome) -> Self {
+        match outcome {
+            ActOutcome::Unfinished => Self::Unfinished,
+            ActOutcome::Done => Self::Done,
+            ActOutcome::Refused => Self::Refused,
+            ActOutcome::Failed => Self::Failed,
+        }
+    }
+}
+
+/// An administrative act.
+#[derive(Serialize, ToSchema)]
+pub(super) struct ActView {
+    /// Its number; later acts have higher ones.
+    id: u64,
+    /// When it began.
+    at: String,
+    /// The same, in milliseconds since 1970.
+    at_ms: u64,
+    /// When it ended; nothing while it is unfinished.
+    ended_ms: Option<u64>,
+    /// What was done.
+    #[schema(example = "agent.change")]
+    act: String,
+    /// To what.
+    #[schema(example = "reviewer")]
+    target: String,
+    outcome: Outcome,
+    /// Why it was refused or failed.
+    code: Option<String>,
+    /// Which key did it, by its id; nothing if none did.
+    key: Option<String>,
+    /// Who did it: whom the key speaks for, `gateway`, or `configuration files`.
+    actor: String,
+    /// The address it came from; a proxy's, if one stands between.
+    address: Option<String>,
+    /// Which way it came: `rest`, `file`, `gateway` or `library`.
+    via: String,
+    /// More of it in words; may be empty.
+    detail: String,
+    /// What was before; secrets are fingerprints.
+    #[schema(value_type = Option<Object>)]
+    before: Option<Value>,
+    /// What is after it, or was to be; secrets are fingerprints.
+    #[schema(value_type = Option<Object>)]
+    after: Option<Value>,
+    /// How many like it were counted into this one: refused attempts of one key within a minute.
+    repeats: u64,
+}
+
+impl ActView {
+    fn of(row: ActRow) -> Self {
+        let value = |text: Option<String>| text.and_then(|text| serde_json::from_str(&text).ok());
+        Self {
+            id: row.id,
+            at: rfc3339(row.at_ms),
+            at_ms: row.at_ms,
+            ended_ms: row.ended_ms,
+            act: row.act,
+            target: row.target,
+            outcome: row.outcome.into(),
+            code: row.code,
+            key: Some(row.key).filter(|key| !key.is_empty()),
+            actor: row.actor,
+            address: row.address,
+            via: row.via,
+            detail: row.detail,
+            before: value(row.before),
+            after: value(row.after),
+            repeats: row.repeats,
+        }
+    }
+}
+
+/// Lists administrative acts and refused attempts at them, newest first.
+#[utoipa::path(get, path = "/api/v1/acts", tag = "acts", params(ActsAsked), responses(
+    (status = 200, description = "The acts.", body = Page<ActView>),
+))]
+pub(super) async fn list(
+    State(api): State<Api>,
+    Asked(asked): Asked<ActsAsked>,
+) -> Result<Response, Problem> {
+    let before = asked.cursor.as_deref();
+    let before = before.map(|text| text.parse().map_err(|_| bad("cursor", text)));
+    let filter = ActFilter {
+        act: asked.act,
+        target: asked.target,
+        key: asked.key_id,
+        actor: asked.actor,
+        address: asked.address,
+        via: asked.via.map(|via| via.as_str().to_owned()),
+        outcome: asked.outcome.map(Into::into),
+        since_ms: asked.since.map(|text| time("since", &text)).transpose()?,
+        until_ms: asked.until.map(|text| time("until", &text)).transpose()?,
+        before: before.transpose()?,
+        limit: limit(asked.limit, 100)?,
+    };
+    let rows = api.engine().acts(&filter).await?;
+    let is_full = rows.len() >= filter.limit as usize;
+    let last = rows.last().filter(|_| is_full);
+    let next_cursor = last.map(|row| row.id.to_string());
+    let items = rows.into_iter().map(ActView::of).collect();
+    Ok(json(StatusCode::OK, &Page { items, next_cursor }))
+}
+
+/// Says that the clock is right although it is far ahead of what was recorded last: calls that are
+/// older than the retention by it are dropped from now on.
+#[utoipa::path(post, path = "/api/v1/audit/confirm-clock", tag = "acts", responses(
+    (status = 204, description = "The clock is believed."),
+))]
+pub(super) async fn confirm_clock(
+    State(api): State<Api>,
+    By(actor): By,
+) -> Result<Response, Problem> {
+    api.engine().confirm_clock(&actor).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}

@@ -1,0 +1,115 @@
+//! Attempts at administrative acts that were refused before the engine had them on record: an agent's
+//! key on an administrator's route, a body that cannot be read, a name that nobody has. Bounded by the
+//! engine, which counts like ones. Entry points: [`Attempt::of`] and [`Attempt::refuse`].
+
+use axum::extract::MatchedPath;
+use axum::response::Response;
+use gantry_engine::{Actor, Engine};
+use http::Method;
+use http::request::Parts;
+
+use crate::http::error::ProblemCode;
+
+/// What a request would do.
+pub(super) struct Attempt {
+    act: &'static str,
+    target: String,
+    is_change: bool,
+}
+
+impl Attempt {
+    /// Tells what a request would do, from its route.
+    pub(super) fn of(parts: &Parts) -> Self {
+        let path = parts.uri.path();
+        let route = parts.extensions.get::<MatchedPath>();
+        let route = route.map_or(path, MatchedPath::as_str);
+        let named = named(route, path);
+        Self {
+            act: act(&parts.method, route, named),
+            target: named.unwrap_or(path).to_owned(),
+            is_change: !matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS),
+        }
+    }
+
+    /// Records an attempt of somebody who was not let in.
+    pub(super) async fn refuse(self, engine: &Engine, by: &Actor, code: &'static str) {
+        engine.refuse_act(by, self.act, &self.target, code).await;
+    }
+
+    /// Tells why a change was refused that an administrator asked for and the engine never heard of.
+    pub(super) fn refusal(&self, by: &Actor, response: &Response) -> Option<&'static str> {
+        if !self.is_change || by.is_recorded() || response.status().is_success() {
+            return None;
+        }
+        let code = response.extensions().get::<ProblemCode>();
+        Some(code.map_or("unknown", |ProblemCode(code)| code))
+    }
+}
+
+/// Returns what a path names where its route has a name in braces.
+fn named<'p>(route: &str, path: &'p str) -> Option<&'p str> {
+    let mut parts = route.split('/').zip(path.split('/'));
+    parts
+        .find(|(part, _)| part.starts_with('{'))
+        .map(|(_, name)| name)
+}
+
+fn act(method: &Method, route: &str, named: Option<&str>) -> &'static str {
+    const SERVERS: &str = "/api/v1/mcp/servers";
+    let below = route.strip_prefix(SERVERS);
+    match (method.as_str(), below, route) {
+        ("GET" | "HEAD" | "OPTIONS", ..) => "admin.read",
+        ("POST", Some(""), _) => "server.register",
+        ("PUT" | "PATCH", Some("/{server}"), _) => "server.replace",
+        ("DELETE", Some("/{server}"), _) => "server.remove",
+        ("POST", Some("/{server}"), _) => match named {
+            Some("preview") => "server.preview",
+            Some("test") => "server.test",
+            Some(_) | None => "admin.request",
+        },
+        ("POST", Some("/{server}/restart"), _) => "server.restart",
+        ("POST", Some("/{server}/auth"), _) => "server.sign_in",
+        ("DELETE", Some("/{server}/auth"), _) => "server.sign_out",
+        ("POST", _, "/api/v1/agents") => "agent.create",
+        ("PATCH", _, "/api/v1/agents/{agent}") => "agent.change",
+        ("DELETE", _, "/api/v1/agents/{agent}") => "agent.remove",
+        ("POST", _, "/api/v1/keys") => "key.create",
+        ("DELETE", _, "/api/v1/keys/{key}") => "key.revoke",
+        ("POST", _, "/api/v1/audit/confirm-clock") => "clock.confirm",
+        ("POST", _, "/api/v1/health/acknowledge") => "journal.acknowledge",
+        _ => "admin.request",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_tells_what_would_be_done_to_what() {
+        let of = |method: &str, route: &str, path| {
+            let named = named(route, path);
+            (act(&method.parse().unwrap(), route, named), named)
+        };
+        let server = "/api/v1/mcp/servers/{server}";
+        assert_eq!(
+            of("DELETE", server, "/api/v1/mcp/servers/files"),
+            ("server.remove", Some("files"))
+        );
+        assert_eq!(
+            of("POST", server, "/api/v1/mcp/servers/test").0,
+            "server.test"
+        );
+        let restart = "/api/v1/mcp/servers/{server}/restart";
+        assert_eq!(
+            of("POST", restart, "/api/v1/mcp/servers/a/restart"),
+            ("server.restart", Some("a"))
+        );
+        assert_eq!(
+            of("GET", "/api/v1/keys", "/api/v1/keys"),
+            ("admin.read", None)
+        );
+        assert_eq!(of("POST", "/api/v1/keys", "/api/v1/keys").0, "key.create");
+        assert_eq!(of("PUT", "/metrics", "/metrics").0, "admin.request");
+    }
+}

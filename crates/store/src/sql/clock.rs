@@ -1,0 +1,9 @@
+//! Statements over the time up to which the clock was believed. Run by the engine's `calls`.
+
+pub(crate) const PUT: &str = "INSERT INTO kb.mcp_clock (name, at) VALUES ('retention', $1) \
+     ON CONFLICT (name) DO UPDATE SET at = excluded.at";
+
+pub(crate) const AT: &str = "SELECT at FROM kb.mcp_clock WHERE name = 'retention'";
+
+#[cfg(test)]
+pub(crate) const ALL: &[&str] = &[PUT, AT];
