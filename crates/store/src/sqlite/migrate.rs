@@ -11,15 +11,43 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use sqlx::Connection;
-use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::sqlite::SqliteConnection;
+use sqlx::{Connection, SqlStr};
 
 use super::connection::Connector;
 use super::{file, value};
 use crate::error::StoreError;
 
-static MIGRATIONS: Migrator = sqlx::migrate!("migrations/sqlite");
+/// Version, name and statements of each migration. Written out: the macro that reads the folder would
+/// have SQLite compiled a second time, for the compiler itself.
+const MIGRATIONS: [(i64, &str, &str); 5] = [
+    (
+        1,
+        "first",
+        include_str!("../../migrations/sqlite/0001_first.sql"),
+    ),
+    (
+        2,
+        "agents",
+        include_str!("../../migrations/sqlite/0002_agents.sql"),
+    ),
+    (
+        3,
+        "user trust",
+        include_str!("../../migrations/sqlite/0003_user_trust.sql"),
+    ),
+    (
+        4,
+        "journal chain",
+        include_str!("../../migrations/sqlite/0004_journal_chain.sql"),
+    ),
+    (
+        5,
+        "acts",
+        include_str!("../../migrations/sqlite/0005_acts.sql"),
+    ),
+];
 
 /// `GANT` in the header of every file of ours, set by the first migration.
 const APPLICATION_ID: i64 = 0x4741_4e54;
@@ -43,11 +71,15 @@ const CHECK: &str = "SELECT quick_check FROM pragma_quick_check('projects', 'kb'
 
 /// Returns the migrations that this Gantry knows.
 pub(crate) fn known() -> Migrator {
-    with_table(MIGRATIONS.iter().cloned().collect())
+    let written = MIGRATIONS.map(|(version, name, sql)| {
+        let sql = SqlStr::from_static(sql);
+        Migration::new(version, name.into(), MigrationType::Simple, sql, false)
+    });
+    with_table(written.into())
 }
 
 /// Joins migrations with the table that records them.
-pub(crate) fn with_table(migrations: Vec<sqlx::migrate::Migration>) -> Migrator {
+pub(crate) fn with_table(migrations: Vec<Migration>) -> Migrator {
     let mut migrator = Migrator::with_migrations(migrations);
     migrator.dangerous_set_table_name("kb._sqlx_migrations");
     migrator
@@ -231,4 +263,23 @@ async fn lock(path: &Path) -> Result<File, StoreError> {
     lock.set_len(0).map_err(failed)?;
     write!(lock, "{}", std::process::id()).map_err(failed)?;
     Ok(lock)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MIGRATIONS, known};
+
+    #[test]
+    fn every_file_of_the_folder_is_a_migration() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/sqlite");
+        let files = std::fs::read_dir(folder).unwrap();
+        let mut files: Vec<String> = files
+            .map(|file| file.unwrap().file_name().into_string().unwrap())
+            .collect();
+        files.sort();
+        let written = MIGRATIONS
+            .map(|(version, name, _)| format!("{version:04}_{}.sql", name.replace(' ', "_")));
+        assert_eq!(files, written);
+        assert_eq!(known().iter().count(), written.len());
+    }
 }
