@@ -3,6 +3,7 @@
 //! [`wait_gone`].
 
 use std::fs;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -106,9 +107,19 @@ pub fn alive(pid: u32) -> bool {
     look(pid).is_some_and(|process| !matches!(process.state, 'Z' | 'X'))
 }
 
-/// Returns how many files the process has open, 0 if it is gone.
+/// Returns how many files the process has open, 0 if it is gone. Panics if that may not be looked at: of
+/// a process that cannot be dumped, as a gateway is, only root may.
 pub fn open_fds(pid: u32) -> usize {
-    fs::read_dir(file(pid, "fd")).map_or(0, Iterator::count)
+    match fs::read_dir(file(pid, "fd")) {
+        Ok(open) => open.flatten().count(),
+        Err(error) if is_gone(&error) => 0,
+        Err(error) => panic!("cannot count the open files of process {pid}, as root can: {error}"),
+    }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    const NO_SUCH_PROCESS: i32 = 3;
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(NO_SUCH_PROCESS)
 }
 
 /// Returns how many files the process has open once their number has rested for a moment, or as it is

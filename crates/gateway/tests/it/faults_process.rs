@@ -20,7 +20,7 @@ use gantry_testkit::wait::eventually;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::harness::{Gantry, LONG};
+use crate::harness::{Gantry, LONG, needs_root};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Descriptors that come late and stay: the store opens its second reader when two ask at once, and
@@ -37,6 +37,7 @@ struct Held {
 impl Held {
     /// Counts what a gateway holds as soon as it rests.
     fn of(gantry: &Gantry) -> Self {
+        needs_root();
         // One that answers has opened whatever it opens at its start.
         let health = gantry.rest("GET", "/api/v1/health", None);
         assert_eq!(health.status, 200, "{}", health.text());

@@ -23,7 +23,7 @@ use gantry_testkit::{Evilpeer, procs};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::harness::{Builder, Gantry, LONG, modern, scaled};
+use crate::harness::{Builder, Gantry, LONG, modern, needs_root, scaled};
 
 /// How many calls the standard test makes on each server.
 const CALLS: usize = 20;
@@ -112,6 +112,7 @@ impl Rig {
 
     /// Takes a gateway as it is, as soon as the neighbour is ready.
     fn of(gantry: Gantry) -> Self {
+        needs_root();
         gantry.wait_state(GOOD, "ready", LONG);
         let pid = gantry.pid;
         let at_first = (procs::resting_fds(pid, SECOND), procs::peak_rss_kib(pid));

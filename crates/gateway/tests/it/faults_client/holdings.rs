@@ -5,7 +5,7 @@ use gantry_testkit::procs;
 use gantry_testkit::wait::eventually;
 
 use super::SECOND;
-use crate::harness::{Gantry, LONG};
+use crate::harness::{Gantry, LONG, needs_root};
 
 /// What a gateway may have needed at most beyond what it needed when it rested, in MiB, unless a test
 /// says why it may be more. Whoever sends many long bodies sends more than this in all, so that a
@@ -27,6 +27,7 @@ pub(crate) struct Holdings {
 impl Holdings {
     /// Looks at a gateway whose servers are up, and whom nobody asks anything.
     pub(crate) fn of(gantry: &Gantry) -> Self {
+        needs_root();
         let pid = gantry.pid;
         Self {
             pid,

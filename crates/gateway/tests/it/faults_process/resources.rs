@@ -39,6 +39,7 @@ fn holds(gantry: &Gantry) -> (usize, u64, u64) {
 // fault P6: the contract's number is that of the profile `proof`, and takes some minutes.
 #[test]
 fn many_lives_leave_no_zombie_no_descriptor_and_no_memory() {
+    needs_root();
     // Of all servers together; after how many everything that comes once has come; and of each of the
     // kinds that take longer, at least.
     let (lives_in_all, settled, lives_each) =
@@ -190,6 +191,7 @@ fn call(connection: &mut Connection, gantry: &Gantry, tool: &str, arguments: &Va
 // fault P6
 #[test]
 fn without_descriptors_starts_fail_by_name_and_accepting_waits() {
+    needs_root();
     let gantry = Gantry::builder()
         .server("good", &Evilpeer::new())
         .server_with(

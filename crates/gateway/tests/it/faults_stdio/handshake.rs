@@ -11,7 +11,7 @@ use super::{
     CALLS, EVIL, GOOD, Rig, SECOND, all_echoed, all_within, beside_good, echo, put_over, short,
     stays_down, table_name,
 };
-use crate::harness::{Gantry, LONG};
+use crate::harness::{Gantry, LONG, needs_root};
 
 /// What a handshake may take here, and what a probe may before `initialize` follows it.
 const HANDSHAKE: Duration = Duration::from_millis(1500);
@@ -140,6 +140,7 @@ fn beside_the_store(pid: u32) -> usize {
 // fault S18
 #[test]
 fn failed_attempts_leave_no_descriptor_and_no_process() {
+    needs_root();
     // A thousand in all, in the profile `proof`.
     let (many, some, few) = proof::count((400, 160, 20), (40, 16, 2));
     let gantry = Gantry::start(&[GOOD]);

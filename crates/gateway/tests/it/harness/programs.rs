@@ -18,7 +18,8 @@ pub(crate) fn needs_root() {
     let us = rustix::process::geteuid();
     assert!(
         us.is_root(),
-        "this test changes users, mounts or process numbers: run it as root"
+        "this test changes users, mounts or process numbers, or looks at what the gateway has open: \
+         run it as root"
     );
 }
 

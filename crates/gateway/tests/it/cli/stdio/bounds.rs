@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::{Client, let_go};
-use crate::harness::{Gantry, LONG, PROGRAM};
+use crate::harness::{Gantry, LONG, PROGRAM, needs_root};
 
 fn pings(ids: std::ops::Range<u32>) -> String {
     let ping = |id| json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
@@ -65,6 +65,7 @@ fn a_refused_batch_is_answered() {
 
 #[test]
 fn what_is_on_its_way_is_bounded_and_what_does_not_fit_is_told() {
+    needs_root();
     let gantry = Gantry::start(&[]);
     let mut client = Client::start(&gantry.data(), &[]);
     client.initialize("2025-03-26");
