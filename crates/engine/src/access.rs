@@ -5,9 +5,9 @@
 
 mod agents;
 mod expiry;
+mod keys;
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use base64::Engine as _;
@@ -25,6 +25,7 @@ use crate::error::EngineError;
 
 use self::agents::filter_of;
 pub use self::agents::{AgentChange, AgentView, NewAgent};
+use self::keys::{Entry, KeyDigest, Keys};
 
 const ADMIN_PREFIX: &str = gantry_model::secret::ADMIN_KEY;
 const AGENT_PREFIX: &str = gantry_model::secret::AGENT_KEY;
@@ -72,24 +73,13 @@ pub struct NewKey {
 pub(crate) struct Access {
     store: Store,
     project: ProjectName,
-    keys: ArcSwap<HashMap<[u8; 32], Entry>>,
+    keys: ArcSwap<Keys>,
     /// Moves whenever keys are others than before, or one has ended.
     changed: watch::Sender<u64>,
     /// One change at a time, from the store to the memory: an older picture never replaces a newer.
     changing: AsyncMutex<()>,
-}
-
-#[derive(Clone)]
-struct Entry {
-    digest: [u8; 32],
-    caller: Caller,
-    expires_ms: Option<u64>,
-}
-
-impl Entry {
-    fn is_valid(&self) -> bool {
-        self.expires_ms.is_none_or(|at_ms| unix_ms() < at_ms)
-    }
+    /// One at a time makes new keys of those in memory: who changes them, or renews one.
+    replacing: Mutex<()>,
 }
 
 impl Access {
@@ -100,6 +90,7 @@ impl Access {
             keys: ArcSwap::default(),
             changed: watch::Sender::new(0),
             changing: AsyncMutex::new(()),
+            replacing: Mutex::new(()),
         };
         access.reload().await?;
         Ok(access)
@@ -109,49 +100,49 @@ impl Access {
     async fn reload(&self) -> Result<(), EngineError> {
         let grants = self.store.grants(&self.project).await?;
         let agents = self.store.agents(&self.project).await?;
-        let old = self.keys.load_full();
-        let validity_of = |row: &KeyRow| match old.get(&row.digest) {
-            // What runs with the key goes on, and must still hear of its end.
-            Some(entry) if entry.caller.key == row.id => entry.caller.validity.clone(),
-            _ => KeyValidity::default(),
-        };
-        let mut keys = HashMap::new();
-        for row in self.store.keys().await? {
-            if row.project != self.project {
-                continue;
-            }
-            let validity = validity_of(&row);
-            let caller = Caller {
-                project: row.project,
-                kind: row.kind,
-                key: row.id,
-                grants: Arc::new(grants_of(row.kind, row.id, &row.agent, &grants, &agents)),
-                users: user_trust_of(row.kind, &row.agent, &agents),
-                agent: row.agent,
-                validity,
-            };
-            keys.insert(
-                row.digest,
-                Entry {
+        let rows = self.store.keys().await?;
+        self.replace(|old| {
+            let mut keys = Keys::default();
+            for row in rows.into_iter().filter(|row| row.project == self.project) {
+                let validity = match old.get(&row.digest) {
+                    // What runs with the key goes on, and must still hear of its end.
+                    Some(entry) if entry.caller.key == row.id => entry.caller.validity.clone(),
+                    _ => KeyValidity::default(),
+                };
+                let caller = Caller {
+                    project: row.project,
+                    kind: row.kind,
+                    key: row.id,
+                    grants: Arc::new(grants_of(row.kind, row.id, &row.agent, &grants, &agents)),
+                    users: user_trust_of(row.kind, &row.agent, &agents),
+                    agent: row.agent,
+                    validity,
+                };
+                keys.insert(Entry {
                     digest: row.digest,
                     caller,
                     expires_ms: row.expires_ms,
-                },
-            );
-        }
-        self.replace(keys);
+                });
+            }
+            keys
+        });
         Ok(())
     }
 
-    /// Makes these the valid keys; what was started with one that is not among them ends.
-    fn replace(&self, keys: HashMap<[u8; 32], Entry>) {
-        let keys = Arc::new(keys);
-        let old = self.keys.swap(Arc::clone(&keys));
-        let gone = old.iter().filter(|(digest, entry)| {
-            let stays = keys.get(*digest);
+    /// Makes new keys of those there are; what was started with one that is not among them ends.
+    fn replace(&self, make: impl FnOnce(&Keys) -> Keys) {
+        let _turn = self
+            .replacing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let old = self.keys.load_full();
+        let keys = Arc::new(make(&old));
+        self.keys.store(Arc::clone(&keys));
+        let gone = old.all().filter(|entry| {
+            let stays = keys.get(&entry.digest);
             stays.is_none_or(|stays| !stays.caller.validity.is_same(&entry.caller.validity))
         });
-        for (_, entry) in gone {
+        for entry in gone {
             entry.caller.validity.end(KeyEnd::Revoked);
         }
         self.changed.send_modify(|count| *count += 1);
@@ -159,19 +150,46 @@ impl Access {
 
     /// Returns who a key speaks for; nobody for anything that is not a valid key.
     pub(crate) fn authenticate(&self, key: &str) -> Option<Caller> {
-        let digest: [u8; 32] = Sha256::digest(key.as_bytes()).into();
+        let digest: KeyDigest = Sha256::digest(key.as_bytes()).into();
         let keys = self.keys.load();
         let entry = keys.get(&digest)?;
-        let is_same = bool::from(entry.digest.ct_eq(&digest));
-        (is_same && entry.is_valid()).then(|| entry.caller.clone())
+        if !bool::from(entry.digest.ct_eq(&digest)) || !entry.has_time() {
+            return None;
+        }
+        match entry.caller.validity.end_reason() {
+            // The clock was ahead for a while, and the key ended by that.
+            Some(KeyEnd::Expired) => self.renewed(&digest),
+            Some(KeyEnd::Revoked) | None => Some(entry.caller.clone()),
+        }
+    }
+
+    /// Lets a key begin anew that expired by a clock that was set back since; what was started with it
+    /// before has ended.
+    fn renewed(&self, digest: &KeyDigest) -> Option<Caller> {
+        let mut caller = None;
+        self.replace(|old| {
+            let mut keys = old.clone();
+            // Another may have been here first, and it may have expired or gone by now.
+            if let Some(entry) = keys.get_mut(digest)
+                && entry.has_time()
+            {
+                if entry.caller.validity.end_reason().is_some() {
+                    entry.caller.validity = KeyValidity::default();
+                }
+                caller = Some(entry.caller.clone());
+            }
+            keys
+        });
+        caller
     }
 
     /// Returns what a caller's key stands for now, with the grants of this moment; nobody if it ended.
     pub(crate) fn current(&self, caller: &Caller) -> Option<Caller> {
         let keys = self.keys.load();
-        let is_it = |entry: &&Entry| entry.caller.validity.is_same(&caller.validity);
-        let entry = keys.values().find(is_it)?;
-        entry.is_valid().then(|| entry.caller.clone())
+        let entry = keys.with_id(caller.key)?;
+        let is_same = entry.caller.validity.is_same(&caller.validity);
+        let is_valid = entry.has_time() && caller.validity.end_reason().is_none();
+        (is_same && is_valid).then(|| entry.caller.clone())
     }
 
     /// Returns a counter that moves whenever keys have changed or ended.
@@ -275,17 +293,19 @@ impl Access {
 
     /// Takes keys out of the memory; only by who has the turn to change.
     fn forget(&self, goes: impl Fn(&Caller) -> bool) {
-        let mut keys = HashMap::clone(&self.keys.load());
-        keys.retain(|_, entry| !goes(&entry.caller));
-        self.replace(keys);
+        self.replace(|old| {
+            let mut keys = old.clone();
+            keys.remove(goes);
+            keys
+        });
     }
 
     /// Refuses a change that takes valid admin keys and leaves none: nobody could undo it.
     fn keep_an_admin(&self, goes: impl Fn(&Caller) -> bool) -> Result<(), EngineError> {
         let keys = self.keys.load();
-        let is_admin = |entry: &&Entry| entry.caller.kind == KeyKind::Admin && entry.is_valid();
+        let is_admin = |entry: &&Entry| entry.caller.kind == KeyKind::Admin && entry.has_time();
         let (going, staying): (Vec<_>, Vec<_>) = keys
-            .values()
+            .all()
             .filter(is_admin)
             .partition(|entry| goes(&entry.caller));
         // One that ends by itself keeps no door open.
@@ -387,6 +407,38 @@ mod tests {
         assert!(access.revoke(admin.key).await.unwrap());
     }
 
+    // fault P13
+    #[tokio::test]
+    async fn a_key_that_expired_by_a_wrong_clock_begins_anew_when_the_clock_is_right() {
+        const HOUR_MS: u64 = 3_600_000;
+        let folder = tempfile::tempdir().unwrap();
+        let access = access(&folder).await;
+        let agent: AgentName = "default".parse().unwrap();
+        let mut timed = new(&agent);
+        timed.expires_ms = Some(unix_ms() + HOUR_MS);
+        let (id, text) = access.create(&timed).await.unwrap();
+        let first = access.authenticate(&text).unwrap();
+        assert!(access.current(&first).is_some());
+        let mut changes = access.changes();
+        access.end_expired(unix_ms() + 2 * HOUR_MS);
+        assert_eq!(first.validity.end_reason(), Some(KeyEnd::Expired));
+        assert!(access.current(&first).is_none());
+        let again = access.authenticate(&text).unwrap();
+        assert_eq!(again.validity.end_reason(), None);
+        assert!(access.current(&again).is_some() && access.current(&first).is_none());
+        assert_eq!(first.validity.end_reason(), Some(KeyEnd::Expired));
+        // Who ends expired keys is told of it, and other changes leave it as it is.
+        assert!(changes.has_changed().unwrap());
+        changes.mark_unchanged();
+        access.create(&new(&agent)).await.unwrap();
+        let same = access.authenticate(&text).unwrap();
+        assert!(same.validity.is_same(&again.validity));
+        access.end_expired(unix_ms() + 2 * HOUR_MS);
+        assert_eq!(again.validity.end_reason(), Some(KeyEnd::Expired));
+        assert!(access.revoke(id).await.unwrap());
+        assert!(access.authenticate(&text).is_none() && access.current(&same).is_none());
+    }
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn a_revoked_key_stays_revoked_whatever_else_happens() {
         // fault U6
@@ -411,7 +463,7 @@ mod tests {
             old.iter()
                 .all(|(_, key)| access.authenticate(key).is_none())
         );
-        assert_eq!(access.keys.load().len(), 8);
+        assert_eq!(access.keys.load().all().count(), 8);
         assert!(
             !access.revoke(old[0].0).await.unwrap(),
             "it was revoked before"

@@ -1,7 +1,8 @@
 //! Ends what was started with a key when the key's time has run out.
 //!
 //! A task sleeps until the next key expires; it looks at the wall clock at least once a second while
-//! there is such a key, since that clock may be set. Entry point: [`Access::watch_expiry`].
+//! there is such a key, since that clock may be set. A key that ended by a clock
+//! that was ahead begins anew with its next use. Entry point: [`Access::watch_expiry`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,10 +35,10 @@ impl Access {
     }
 
     /// Ends the keys that have expired by `now_ms`; returns when to look again, if there is a reason.
-    fn end_expired(&self, now_ms: u64) -> Option<Duration> {
+    pub(super) fn end_expired(&self, now_ms: u64) -> Option<Duration> {
         let mut next = None;
         let mut ended = false;
-        for entry in self.keys.load().values() {
+        for entry in self.keys.load().all() {
             let Some(at_ms) = entry.expires_ms else {
                 continue;
             };

@@ -110,6 +110,43 @@ fn uptime_and_the_next_try_do_not_follow_a_clock_that_is_set() {
 
 // fault P13
 #[test]
+fn a_key_that_expired_by_a_wrong_clock_is_valid_when_the_clock_is_right() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Clock::in_folder(folder.path());
+    let gantry = clock
+        .rule(Gantry::builder())
+        .server("good", &Evilpeer::new())
+        .start();
+    gantry.wait_state("good", "ready", LONG);
+    let body = json!({"kind": "agent", "agent": "default", "expires_in": "1h"});
+    let made = gantry.rest("POST", "/api/v1/keys", Some(&body));
+    assert_eq!(made.status, 201, "{}", made.text());
+    let key = made.json()["key"].as_str().unwrap().to_owned();
+    let call = |ms: u64| {
+        let body = json!({"name": "good__slow", "arguments": {"ms": ms}});
+        gantry.rest_as(&key, "POST", "/api/v1/tools/call", Some(&body))
+    };
+    assert_eq!(call(1).status, 200);
+    thread::scope(|scope| {
+        // What runs shows that the key has ended, not only that it is refused.
+        let cut = scope.spawn(|| call(60_000));
+        gantry.wait_status("good", LONG, |status| status["queue"]["in_flight"] == 1);
+        clock.set("+1d");
+        let cut = cut.join().unwrap();
+        assert_eq!(cut.json()["code"], "auth.key_expired", "{}", cut.text());
+    });
+    assert_eq!(call(1).status, 401);
+    clock.set("+0");
+    for _ in 0..2 {
+        let answer = call(1);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    clock.set("+1d");
+    assert_eq!(call(1).status, 401);
+}
+
+// fault P13
+#[test]
 fn a_clock_that_jumps_by_a_day_moves_no_wait_and_no_order() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Clock::in_folder(folder.path());

@@ -1,0 +1,68 @@
+//! The keys that are in memory: found by the digest of their text, and by their id.
+
+use std::collections::HashMap;
+
+use gantry_model::caller::Caller;
+use gantry_model::id::KeyId;
+
+use crate::clock::unix_ms;
+
+pub(super) type KeyDigest = [u8; 32];
+
+/// All keys there are, expired ones among them.
+#[derive(Clone, Default)]
+pub(super) struct Keys {
+    entries: HashMap<KeyDigest, Entry>,
+    digests: HashMap<KeyId, KeyDigest>,
+}
+
+/// One key, and whom it speaks for.
+#[derive(Clone)]
+pub(super) struct Entry {
+    pub(super) digest: KeyDigest,
+    pub(super) caller: Caller,
+    pub(super) expires_ms: Option<u64>,
+}
+
+impl Entry {
+    /// Tells whether the key has not expired by the clock as it is now. What was started with it may
+    /// have ended all the same: the clock may have been set back since.
+    pub(super) fn has_time(&self) -> bool {
+        self.expires_ms.is_none_or(|at_ms| unix_ms() < at_ms)
+    }
+}
+
+impl Keys {
+    pub(super) fn insert(&mut self, entry: Entry) {
+        self.digests.insert(entry.caller.key, entry.digest);
+        self.entries.insert(entry.digest, entry);
+    }
+
+    pub(super) fn get(&self, digest: &KeyDigest) -> Option<&Entry> {
+        self.entries.get(digest)
+    }
+
+    pub(super) fn get_mut(&mut self, digest: &KeyDigest) -> Option<&mut Entry> {
+        self.entries.get_mut(digest)
+    }
+
+    pub(super) fn with_id(&self, id: KeyId) -> Option<&Entry> {
+        self.entries.get(self.digests.get(&id)?)
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.values()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Takes keys out.
+    pub(super) fn remove(&mut self, goes: impl Fn(&Caller) -> bool) {
+        self.entries.retain(|_, entry| !goes(&entry.caller));
+        let entries = &self.entries;
+        self.digests
+            .retain(|_, digest| entries.contains_key(digest));
+    }
+}
