@@ -53,7 +53,8 @@ impl Display for AnswersFull {
         let (bytes, held) = (self.bytes >> 10, self.held >> 10);
         write!(
             formatter,
-            "{bytes} KiB were not delivered: unread answers of this agent take {held} KiB already"
+            "no room for an answer of {bytes} KiB: answers that this agent's clients have not read \
+             yet take {held} KiB"
         )
     }
 }
@@ -194,6 +195,9 @@ mod tests {
         assert_eq!(first.len(), 6);
         let full = budget.take(Some(&agent("a")), 7 * MIB).unwrap_err();
         assert_eq!(full.held, 42 * MIB);
+        let told = "no room for an answer of 7168 KiB: answers that this agent's clients have not \
+                    read yet take 43008 KiB";
+        assert_eq!(full.to_string(), told);
         // Its own shorter answers still fit, for a while, and short ones always.
         assert!(budget.take(Some(&agent("a")), 200 << 10).is_ok());
         let medium = fill(&budget, "a", 200 << 10);

@@ -189,7 +189,7 @@ pub enum CallError {
         limit: usize,
     },
     /// The server answered, and its answer was not delivered: too much waits to be read already.
-    #[error("server `{server}` answered, and {full}")]
+    #[error("server `{server}` answered, but there is {full}")]
     Undelivered {
         /// The server.
         server: ServerName,
@@ -554,6 +554,14 @@ impl Diagnose for EngineError {
             | Self::Audit(_)
             | Self::Sandbox(_)
             | Self::Stopping => Fault::Gateway,
+        }
+    }
+
+    fn server(&self) -> Option<&str> {
+        if let Self::SignIn(error) = self {
+            error.server()
+        } else {
+            None
         }
     }
 

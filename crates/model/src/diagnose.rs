@@ -22,6 +22,11 @@ pub trait Diagnose: std::error::Error {
     /// Returns who can mend it.
     fn fault(&self) -> Fault;
 
+    /// Returns the server that it is about, if it is about one.
+    fn server(&self) -> Option<&str> {
+        None
+    }
+
     /// Returns what to do about it, if that can be said.
     fn hint(&self) -> Option<String> {
         None

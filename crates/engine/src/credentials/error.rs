@@ -218,6 +218,14 @@ impl Diagnose for SignInError {
         }
     }
 
+    fn server(&self) -> Option<&str> {
+        if let Self::Sealed { server } = self {
+            Some(server.as_str())
+        } else {
+            None
+        }
+    }
+
     fn hint(&self) -> Option<String> {
         match self {
             Self::Needed { server, .. } => Some(format!("run `gantry auth {server}`")),

@@ -50,7 +50,7 @@ impl Output {
     /// Takes both streams for the rest of the process's life; panics are told there, too.
     pub(super) fn install() -> &'static Self {
         let output: &'static Self = Box::leak(Box::new(Self::new()));
-        std::panic::set_hook(Box::new(move |panic| output.log(told(panic).as_bytes())));
+        std::panic::set_hook(Box::new(move |panic| output.log_panic(&told(panic))));
         output
     }
 
@@ -105,6 +105,19 @@ impl Output {
     /// Has a log line written to stderr.
     pub(super) fn log(&self, line: &[u8]) {
         self.stderr.push(Stream::Stderr, line);
+    }
+
+    /// Has the text of a panic written to stderr, and waits for that, but not for long: a panic within
+    /// another, or one that cannot unwind, ends the process right after its text. A hook is not told
+    /// which it is.
+    fn log_panic(&self, text: &str) {
+        if queue::is_writer() {
+            // Nobody else writes any more.
+            self.write_now(Stream::Stderr, text.as_bytes());
+            return;
+        }
+        self.log(text.as_bytes());
+        self.stderr.wait_written(Instant::now() + LAST_LINES);
     }
 
     /// Has a line written to stderr at a later time, or at the end; what it says is asked for then.
@@ -216,4 +229,53 @@ fn told(panic: &PanicHookInfo<'_>) -> String {
         text.push_str(&format!("{trace}\n"));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::Command;
+
+    use super::*;
+    use crate::config::env::Environment;
+
+    const IS_CHILD: &str = "GANTRY_TEST_PANICS";
+
+    struct PanicsWhenDropped;
+
+    impl Drop for PanicsWhenDropped {
+        fn drop(&mut self) {
+            panic!("the second panic");
+        }
+    }
+
+    // fault P12: the process aborts at the second panic, and all of it was told by then.
+    #[test]
+    fn panics_that_end_the_process_are_told_before_it_ends() {
+        if Environment::of_process().filled(IS_CHILD).is_some() {
+            crate::cli::hardening::apply();
+            Output::install();
+            let _dropped = PanicsWhenDropped;
+            panic!("the first panic");
+        }
+        let (_, module) = module_path!().split_once("::").unwrap();
+        let name = format!("{module}::panics_that_end_the_process_are_told_before_it_ends");
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", &name, "--nocapture"]);
+        let ended = child.env(IS_CHILD, "1").output().unwrap();
+        let told = String::from_utf8_lossy(&ended.stderr);
+        assert!(
+            ended.status.signal().is_some(),
+            "{:?}: {told}",
+            ended.status
+        );
+        let panics = [
+            "the first panic",
+            "the second panic",
+            "panic in a destructor",
+        ];
+        for panic in panics {
+            assert!(told.contains(panic), "`{panic}` is missing: {told}");
+        }
+    }
 }

@@ -108,7 +108,8 @@ impl Problem {
         let mut problem = Self::new(status, error.code());
         problem.0.fault = error.fault();
         if error.fault() == Fault::Gateway {
-            tracing::error!(code = error.code(), error = %chain(error), "request failed");
+            let (code, server) = (error.code(), error.server());
+            tracing::error!(code, server, error = %chain(error), "request failed");
             problem.0.hint = own::hint(error.code()).map(str::to_owned);
         } else {
             problem.0.detail = chain(error);

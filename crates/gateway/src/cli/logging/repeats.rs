@@ -2,7 +2,7 @@
 //! follow within a while are counted and told in one line.
 //!
 //! A line is about a single request if it names an error `code` or a `call`; lines of one place in the
-//! source with one code are of one kind. Otherwise a full disk would write a line for each call that
+//! source with one code, about one server if they name one, are of one kind. Otherwise a full disk would write a line for each call that
 //! is refused. Entry point: [`Repeats::new`].
 
 use std::collections::HashMap;
@@ -25,7 +25,8 @@ const WHILE: Duration = Duration::from_secs(10);
 /// Kinds that are told apart; beyond that every line is written.
 const MOST_KINDS: usize = 200;
 
-type Kind = (Identifier, String);
+/// Where a line is made, its code, and its server.
+type Kind = (Identifier, String, String);
 
 /// Counts lines that repeat themselves.
 pub(super) struct Repeats {
@@ -50,7 +51,7 @@ impl<S: Subscriber> Layer<S> for Repeats {
         }
         let mut told = Told::default();
         event.record(&mut told);
-        let kind = (metadata.callsite(), told.code.clone());
+        let kind = (metadata.callsite(), told.code.clone(), told.server.clone());
         match counted(&self.counted, &kind) {
             Seen::First => {}
             Seen::Again => return false,
@@ -105,13 +106,14 @@ fn summary(metadata: &Metadata<'_>, told: &Told, more: u64) -> String {
         .format_time(&mut Writer::new(&mut stamp))
         .unwrap_or_default();
     let (level, target, message) = (metadata.level(), metadata.target(), &told.message);
-    let code = match told.code.as_str() {
+    let field = |name: &str, value: &str| match value {
         "" => String::new(),
-        code => format!(" code={code:?}"),
+        value => format!(" {name}={value:?}"),
     };
+    let (code, server) = (field("code", &told.code), field("server", &told.server));
     let seconds = WHILE.as_secs();
     format!(
-        "{stamp} {level:>5} {target}: {message}{code} repeated={more}: as many more within {seconds} s\n"
+        "{stamp} {level:>5} {target}: {message}{code}{server}: {more} more like this within {seconds} s\n"
     )
 }
 
@@ -120,6 +122,7 @@ fn summary(metadata: &Metadata<'_>, told: &Told, more: u64) -> String {
 struct Told {
     message: String,
     code: String,
+    server: String,
 }
 
 impl Visit for Told {
@@ -127,12 +130,13 @@ impl Visit for Told {
         match field.name() {
             "code" => value.clone_into(&mut self.code),
             "message" => value.clone_into(&mut self.message),
+            "server" => value.clone_into(&mut self.server),
             _ => {}
         }
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        if matches!(field.name(), "code" | "message") {
+        if matches!(field.name(), "code" | "message" | "server") {
             self.record_str(field, &format!("{value:?}"));
         }
     }
@@ -153,25 +157,36 @@ mod tests {
             fields: code
         };
         let counts = Mutex::default();
-        let kind = |code: &str| (site.metadata().callsite(), code.to_owned());
+        let of = |code: &str, server: &str| {
+            let (code, server) = (code.to_owned(), server.to_owned());
+            (site.metadata().callsite(), code, server)
+        };
+        let kind = |code: &str| of(code, "");
         assert_eq!(counted(&counts, &kind("a")), Seen::First);
         assert_eq!(counted(&counts, &kind("a")), Seen::Again);
         assert_eq!(counted(&counts, &kind("b")), Seen::First);
         assert_eq!(counted(&counts, &kind("a")), Seen::Again);
         assert_eq!(counts.lock().unwrap()[&kind("a")], 2);
+        // Another server's is another kind.
+        assert_eq!(counted(&counts, &of("a", "one")), Seen::First);
+        assert_eq!(counted(&counts, &of("a", "two")), Seen::First);
+        assert_eq!(counted(&counts, &of("a", "one")), Seen::Again);
         assert!(is_about_a_request(site.metadata()));
-        for number in 2..MOST_KINDS {
+        for number in 4..MOST_KINDS {
             assert_eq!(counted(&counts, &kind(&number.to_string())), Seen::First);
         }
         assert_eq!(counted(&counts, &kind("one more")), Seen::Uncounted);
-        let told = Told {
+        let mut told = Told {
             message: "request failed".to_owned(),
             code: "a.b".to_owned(),
+            server: String::new(),
         };
         let line = summary(site.metadata(), &told, 7);
-        assert!(
-            line.ends_with(": request failed code=\"a.b\" repeated=7: as many more within 10 s\n"),
-            "{line}"
-        );
+        let wanted = ": request failed code=\"a.b\": 7 more like this within 10 s\n";
+        assert!(line.ends_with(wanted), "{line}");
+        "one".clone_into(&mut told.server);
+        let line = summary(site.metadata(), &told, 7);
+        let wanted = " code=\"a.b\" server=\"one\": 7 more like this within 10 s\n";
+        assert!(line.ends_with(wanted), "{line}");
     }
 }

@@ -23,6 +23,8 @@ const MOST_BYTES: usize = 1 << 20;
 const ROOM_AGAIN: usize = MOST_BYTES / 2;
 /// What a line costs beside its text.
 const EACH: usize = 64;
+/// The name of the thread.
+const WRITER: &str = "output";
 /// Lines that may be due later.
 const MOST_LATER: usize = 256;
 
@@ -164,6 +166,11 @@ impl Queue {
     pub(super) fn flush(&self, until: Instant) -> bool {
         self.0.add_due(None);
         self.0.work.notify_one();
+        self.wait_written(until)
+    }
+
+    /// Waits until everything that is due is written, at most so long; tells whether it is.
+    pub(super) fn wait_written(&self, until: Instant) -> bool {
         let backlog = self.0.lock();
         let within = until.saturating_duration_since(Instant::now());
         let is_busy = |backlog: &mut Backlog| !backlog.lines.is_empty() || backlog.is_writing;
@@ -174,13 +181,18 @@ impl Queue {
     fn started(&self, mut backlog: MutexGuard<'_, Backlog>) {
         if !backlog.is_started {
             let shared = Arc::clone(&self.0);
-            let thread = thread::Builder::new().name("output".to_owned());
+            let thread = thread::Builder::new().name(WRITER.to_owned());
             // Without a thread lines wait, and are dropped when there is no room for more.
             backlog.is_started = thread.spawn(move || shared.run()).is_ok();
         }
         drop(backlog);
         self.0.work.notify_one();
     }
+}
+
+/// Tells whether this is the thread that writes.
+pub(super) fn is_writer() -> bool {
+    thread::current().name() == Some(WRITER)
 }
 
 impl Shared {

@@ -27,7 +27,7 @@ use super::super::failure::{Exit, Failure};
 use super::super::find::Role;
 use super::super::format::{list, text};
 use super::super::wire::Wire;
-use super::tries::Tries;
+use super::tries::{self, Tries};
 
 /// How long a gateway may take to come up, or to go away before another comes.
 const START: Duration = Duration::from_secs(45);
@@ -179,12 +179,7 @@ impl Attached {
         };
         // One that is going, or was ended by a signal, is given the time to go.
         finding.is_alive(&self.folder);
-        let wait = finding.tries.next(Instant::now()).map_err(|later| {
-            format!(
-                "it ended again and again, and is not started for another {} s",
-                later.as_secs().saturating_add(1)
-            )
-        })?;
+        let wait = finding.tries.next(Instant::now()).map_err(tries::refusal)?;
         sleep(wait).await;
         finding.tries.started(Instant::now());
         tracing::warn!("the gateway is gone and is started again");

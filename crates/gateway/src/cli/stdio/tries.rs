@@ -36,6 +36,15 @@ impl Tries {
     }
 }
 
+/// Says why none is started for so long.
+pub(super) fn refusal(later: Duration) -> String {
+    format!(
+        "the gateway crashed {MOST} times within {} minutes; next start in {} s",
+        WHILE.as_secs() / 60,
+        later.as_secs().saturating_add(1)
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,6 +61,8 @@ mod tests {
             tries.started(now);
         }
         assert_eq!(tries.next(now), Err(begun + WHILE - now));
+        let told = "the gateway crashed 5 times within 5 minutes; next start in 286 s";
+        assert_eq!(refusal(begun + WHILE - now), told);
         // One that lived for long counts no more.
         assert_eq!(tries.next(begun + WHILE), Ok(Duration::ZERO));
         assert_eq!(tries.next(now + WHILE), Ok(Duration::ZERO));
