@@ -87,9 +87,14 @@ impl fmt::Display for JournalDamage {
             DamageKind::Missing => write!(f, "journal segment {segment} is missing"),
             DamageKind::Truncated => write!(f, "journal segment {segment} was cut off"),
             DamageKind::Unreadable => write!(f, "journal segment {segment} cannot be read"),
-            DamageKind::Foreign => write!(f, "journal segment {segment} holds another segment"),
+            DamageKind::Foreign => write!(
+                f,
+                "the file of journal segment {segment} belongs to another segment or another journal"
+            ),
             DamageKind::Overwritten => write!(f, "journal segment {segment} was overwritten"),
-            DamageKind::NoMark => f.write_str("the journal's high-water mark is missing"),
+            DamageKind::NoMark => f.write_str(
+                "`journal.mark`, which records how far the journal was written, is missing",
+            ),
         }?;
         match self.calls {
             Some(0) => f.write_str(": no recorded call is lost"),
@@ -147,7 +152,13 @@ mod tests {
         );
         assert_eq!(
             damage(DamageKind::NoMark, None, None),
-            "the journal's high-water mark is missing: an unknown number of recorded calls may be lost"
+            "`journal.mark`, which records how far the journal was written, is missing: an unknown \
+             number of recorded calls may be lost"
+        );
+        assert_eq!(
+            damage(DamageKind::Foreign, Some(0), None),
+            "the file of journal segment 7 belongs to another segment or another journal: no \
+             recorded call is lost"
         );
         for kind in DamageKind::ALL {
             assert_eq!(kind.as_str().parse(), Ok(kind));

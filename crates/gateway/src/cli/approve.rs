@@ -15,7 +15,7 @@ use crate::config::mistake::Mistake;
 use crate::config::plan::{Plan, Unapproved};
 
 use super::failure::{Exit, Failure};
-use super::files::{Asked, Files, Setup, asks_of_folder, refused, show, show_folder};
+use super::files::{Files, Setup, TrustFolder, asks_of_folder, refused, show, show_folder};
 use super::format::pretty;
 use super::{Surroundings, prompt};
 
@@ -66,7 +66,7 @@ pub(super) fn run(options: &Options, surroundings: &Surroundings) -> Result<Exit
     let folder = asks_for_folder(options, &setup, &plan);
     if options.json {
         let mut items: Vec<_> = waiting.iter().map(as_json).collect();
-        if folder == Asked::Yes {
+        if folder == TrustFolder::Yes {
             items.push(json!({"file": ".", "asks": asks_of_folder(&plan)}));
         }
         screen.line(&pretty(&json!({"files": items, "approved": options.yes})));
@@ -75,7 +75,7 @@ pub(super) fn run(options: &Options, surroundings: &Surroundings) -> Result<Exit
         }
         return Ok(ExitCode::SUCCESS);
     }
-    if waiting.is_empty() && folder == Asked::No {
+    if waiting.is_empty() && folder == TrustFolder::No {
         screen.line("nothing waits for approval");
         return Ok(ExitCode::SUCCESS);
     }
@@ -97,19 +97,19 @@ pub(super) fn run(options: &Options, surroundings: &Surroundings) -> Result<Exit
     for file in &waiting {
         screen.line(&format!("approved `{}`", file.path.display()));
     }
-    if folder == Asked::Yes && waiting.is_empty() {
+    if folder == TrustFolder::Yes && waiting.is_empty() {
         screen.line("this folder is trusted");
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Tells whether the folder itself is meant: by name, or because somebody waits for it.
-fn asks_for_folder(options: &Options, setup: &Setup, plan: &Plan) -> Asked {
+fn asks_for_folder(options: &Options, setup: &Setup, plan: &Plan) -> TrustFolder {
     let is_named = options.files.iter().any(|file| is_folder(setup, file));
     if is_named || (options.files.is_empty() && !plan.kept_out.is_empty()) {
-        Asked::Yes
+        TrustFolder::Yes
     } else {
-        Asked::No
+        TrustFolder::No
     }
 }
 

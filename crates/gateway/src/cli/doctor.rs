@@ -157,9 +157,10 @@ pub(super) async fn run(
     } else {
         let title = |text: &str| screen.line(&screen.strong(text));
         if let Some(told) = &acknowledged {
+            let count = text(told, "/acknowledged");
+            let reports = if count == "1" { "report" } else { "reports" };
             screen.line(&format!(
-                "Acknowledged {} damaged parts of the audit journal",
-                text(told, "/acknowledged")
+                "Acknowledged {count} {reports} of damage to the audit journal"
             ));
             screen.line("");
         }

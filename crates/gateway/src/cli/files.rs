@@ -95,11 +95,11 @@ impl Setup {
     }
 
     /// Remembers that a person approved these files as they were read, and the folder if that was asked.
-    pub(super) fn approve(&self, files: &[Unapproved], folder: Asked) -> Result<(), Failure> {
+    pub(super) fn approve(&self, files: &[Unapproved], folder: TrustFolder) -> Result<(), Failure> {
         let files = files
             .iter()
             .map(|file| (file.absolute.as_path(), &file.digest));
-        let folder = Some(self.folder.as_path()).filter(|_| folder == Asked::Yes);
+        let folder = Some(self.folder.as_path()).filter(|_| folder == TrustFolder::Yes);
         Approvals::approve(&self.data, files, folder)
             .map(drop)
             .map_err(|error| Failure::of(Exit::Failed, &error))
@@ -125,7 +125,7 @@ impl Setup {
 
 /// Whether the folder was part of what a person was asked about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum TrustFolder {
     Yes,
     No,
 }
@@ -135,7 +135,7 @@ pub(super) fn asks_of_folder(plan: &Plan) -> Vec<String> {
     let names = plan.kept_out.iter();
     let lines = names.map(|name| {
         format!(
-            "{}: works in this folder, and may run code of it (a server of your own files)",
+            "{}: would run in this folder and may execute code found in it (server from your home configuration)",
             name.escape_debug()
         )
     });

@@ -33,7 +33,7 @@ use crate::config::plan::Plan;
 
 use super::Surroundings;
 use super::failure::{Exit, Failure};
-use super::files::{self, Asked, Setup};
+use super::files::{self, Setup, TrustFolder};
 use super::prompt;
 
 pub(super) use live::NOTICE;
@@ -132,13 +132,13 @@ fn agree(
         }
     }
     let folder = match options.trust && !plan.kept_out.is_empty() {
-        true => Asked::Yes,
-        false => Asked::No,
+        true => TrustFolder::Yes,
+        false => TrustFolder::No,
     };
-    if folder == Asked::Yes {
+    if folder == TrustFolder::Yes {
         files::show_folder(&plan, screen);
     }
-    if !approved.is_empty() || folder == Asked::Yes {
+    if !approved.is_empty() || folder == TrustFolder::Yes {
         setup.approve(&approved, folder)?;
         plan = setup.plan(screen)?;
     }
@@ -153,9 +153,19 @@ fn agree(
     for warning in &plan.warnings {
         tracing::warn!("{warning}");
     }
-    if !plan.kept_out.is_empty() {
-        let servers = plan.kept_out.join(", ");
-        tracing::info!(servers, "kept out of this folder until `gantry approve .`");
+    let elsewhere = plan
+        .servers
+        .iter()
+        .filter(|planned| planned.is_kept_out && planned.spec.needs_approval.is_none());
+    let elsewhere: Vec<&str> = elsewhere
+        .map(|planned| planned.spec.name.as_str())
+        .collect();
+    if !elsewhere.is_empty() {
+        tracing::info!(
+            servers = elsewhere.join(", "),
+            "these servers from your home configuration run in a neutral folder, not here, until you \
+             trust this folder: `gantry approve .`"
+        );
     }
     if options.aborts(&plan.settings) && !plan.mistakes.is_empty() {
         return Err(files::refused(&plan.mistakes, screen));

@@ -315,9 +315,7 @@ fn process(
         command = folder.join(&command).to_string_lossy().into_owned();
     }
     let args = args?;
-    for (index, argument) in args.iter().enumerate() {
-        folder::note_file(fields, &format!("args[{index}]"), argument);
-    }
+    folder::note_arguments(fields, &command, &args);
     if let Some(cwd) = &cwd {
         folder::note(fields, "cwd", cwd);
     }

@@ -421,7 +421,7 @@ impl Plan {
         };
         if let Some(field) = &reading.leads_into_folder {
             spec.needs_approval = Some(format!(
-                "`{}` leads into this folder, which is not trusted; look at it and run `gantry approve .`",
+                "`{}` points into this folder, which is not trusted; look at it and run `gantry approve .`",
                 field.escape_debug()
             ));
         }

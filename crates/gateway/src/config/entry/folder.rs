@@ -2,7 +2,7 @@
 //!
 //! A relative path does, and so does one that a variable turns into a path below the folder. A path that
 //! is written out in full names one folder, and whoever wrote it meant that one. Entry points: [`note`] for
-//! a path that is entered or run, [`note_file`] for an argument.
+//! a path that is entered or run, [`note_arguments`] for what a program is given.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -18,13 +18,103 @@ pub(super) fn note(fields: &mut Fields<'_, '_>, field: &str, filled: &str) {
     }
 }
 
-/// Notes an argument that a variable turns into a file of the folder: it may well be run. The folder
-/// itself is what servers of files are given to work on.
-pub(super) fn note_file(fields: &mut Fields<'_, '_>, field: &str, filled: &str) {
-    let is_path = fields.told.written.contains_key(field) && Path::new(filled).is_absolute();
-    if is_path && Path::new(filled).is_file() {
-        note(fields, field, filled);
+/// Options after which a program works in a folder, or loads code from a file or folder.
+const ENTERING: [&str; 24] = [
+    "--directory",
+    "--project",
+    "--project-dir",
+    "--project-directory",
+    "--cwd",
+    "--chdir",
+    "--workdir",
+    "--work-dir",
+    "--working-dir",
+    "--working-directory",
+    "--prefix",
+    "--with-editable",
+    "--manifest-path",
+    "--import",
+    "--require",
+    "--loader",
+    "--experimental-loader",
+    "--module-path",
+    "--config",
+    "--config-file",
+    "--env-file",
+    "-C",
+    "-I",
+    "-cp",
+];
+
+/// The same of [`RUNNERS`] alone; other programs mean data by them.
+const INSTALLING: [&str; 6] = ["--dir", "--from", "--with", "--package", "-p", "-r"];
+
+/// Programs that run what their first plain argument names, a folder too.
+const RUNNERS: [&str; 18] = [
+    "node", "nodejs", "tsx", "ts-node", "deno", "bun", "bunx", "npm", "npx", "pnpm", "pnpx",
+    "yarn", "python", "pypy", "uv", "uvx", "pipx", "go",
+];
+
+/// Notes arguments that a variable turns into a path in the folder, if what is there may well be run: a
+/// file, whatever stands behind `=`, and what an option makes the program enter or load. The folder
+/// itself as a plain argument is what servers of files are given to work on.
+pub(super) fn note_arguments(fields: &mut Fields<'_, '_>, command: &str, args: &[String]) {
+    for (index, argument) in args.iter().enumerate() {
+        let field = format!("args[{index}]");
+        if fields.told.written.contains_key(&field)
+            && let Some(path) = code_path(command, &args[..index], argument)
+        {
+            note(fields, &field, path);
+        }
     }
+}
+
+/// Returns the path of an argument, absolute, if a program may run what is there.
+fn code_path<'a>(command: &str, before: &[String], argument: &'a str) -> Option<&'a str> {
+    let is_entered = before.last().is_some_and(|option| {
+        let option = option.as_str();
+        ENTERING.contains(&option) || (INSTALLING.contains(&option) && is_runner(command))
+    });
+    let plain = absolute(argument);
+    if let Some(path) = plain {
+        let is_run = is_entered || runs_first(command, before) || !Path::new(path).is_dir();
+        return is_run.then_some(path);
+    }
+    let mut behind = argument.match_indices('=').map(|(at, _)| at + 1);
+    if let Some(path) = behind.find_map(|at| absolute(&argument[at..])) {
+        return Some(path);
+    }
+    // A short option may have its value attached: `-C/path`.
+    let is_short = argument.starts_with('-') && !argument.starts_with("--");
+    let attached = argument.find('/').filter(|_| is_short);
+    attached.map(|at| &argument[at..])
+}
+
+/// Returns the path that a text is, if it is absolute; it may be written as a URL.
+fn absolute(text: &str) -> Option<&str> {
+    let path = text.strip_prefix("file:").unwrap_or(text);
+    let path = path.strip_prefix("//").unwrap_or(path);
+    let path = path.strip_prefix("localhost").unwrap_or(path);
+    let path = path.trim_matches(['"', '\'']);
+    Path::new(path).is_absolute().then_some(path)
+}
+
+/// Tells whether the next plain argument is what the program runs: `node PATH`, `uv run PATH`.
+fn runs_first(command: &str, before: &[String]) -> bool {
+    let is_passed = |word: &String| {
+        word.starts_with('-')
+            || matches!(
+                word.as_str(),
+                "run" | "exec" | "x" | "dlx" | "tool" | "serve"
+            )
+    };
+    is_runner(command) && before.iter().all(is_passed)
+}
+
+fn is_runner(command: &str) -> bool {
+    let name = command.rsplit('/').next().unwrap_or(command);
+    let name = name.trim_end_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
+    RUNNERS.contains(&name)
 }
 
 /// Tells whether a path lies in a folder, without asking the disk what its dots lead to.
@@ -44,6 +134,49 @@ fn is_below(folder: &Path, path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // fault G5
+    #[test]
+    fn paths_that_may_be_run_are_found_in_arguments() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().display().to_string();
+        for (line, is_code) in [
+            ("node F/x.js", true),
+            ("node --import=F/x.js", true),
+            ("node --import=file://F/x.js", true),
+            ("node --import F", true),
+            ("node file://F/x.js", true),
+            ("node F", true),
+            ("node --inspect F", true),
+            ("python3.12 F", true),
+            ("npx -y F", true),
+            ("uv run F", true),
+            ("uvx --from F", true),
+            ("uv --directory F", true),
+            ("uv --directory=F", true),
+            ("uv --project F", true),
+            ("npm --prefix F", true),
+            ("bun --cwd F", true),
+            ("git -C F", true),
+            ("git -CF", true),
+            ("ruby -IF/lib", true),
+            ("server --set a=b=F", true),
+            ("server F", false),
+            ("server --repository F", false),
+            ("server -r F", false),
+            ("npx -y server F", false),
+            // A mount is something to work on.
+            ("docker run -v F:/work", false),
+            ("docker run --volume=F:/work", false),
+        ] {
+            let line = line.replace('F', &at);
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let (last, before) = words[1..].split_last().unwrap();
+            let found = code_path(&words[0], before, last);
+            let found = found.is_some_and(|path| is_below(folder.path(), Path::new(path)));
+            assert_eq!(found, is_code, "{line}");
+        }
+    }
 
     #[test]
     fn dots_do_not_lead_astray() {

@@ -7,6 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use gantry_model::naming::is_invisible;
+
 use super::Entry;
 use crate::config::approval::Digest;
 use crate::config::document::{Node, Value};
@@ -176,7 +178,7 @@ fn destination(node: &Node, path: &str) -> String {
     let there = match (&url, &command) {
         (Some(url), _) => format!("to {url}"),
         (None, Some(command)) => format!("to {command}"),
-        (None, None) => "nowhere".to_owned(),
+        (None, None) => return "not used: the entry has no command and no URL".to_owned(),
     };
     let via = match (&url, of("proxy")) {
         (Some(_), Some(proxy)) => format!(" via proxy {proxy}"),
@@ -220,10 +222,10 @@ fn word(word: &str) -> String {
 fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {
-        match letter {
-            '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{2800}' | '\u{3164}'
-            | '\u{ffa0}' => shown.extend(letter.escape_unicode()),
-            _ => shown.extend(letter.escape_debug()),
+        if is_invisible(letter) {
+            shown.extend(letter.escape_unicode());
+        } else {
+            shown.extend(letter.escape_debug());
         }
     }
     shown

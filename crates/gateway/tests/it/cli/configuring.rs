@@ -117,7 +117,7 @@ fn approve() {
           theirs: runs npx -y theirs 'a b', sets TOKEN, in sub
           env.TOKEN = "hunter2"
         this folder asks to be trusted:
-          mine: works in this folder, and may run code of it (a server of your own files)
+          mine: would run in this folder and may execute code found in it (server from your home configuration)
         --- stderr
         error: nobody is there to ask
         hint: if you want this to run, say `gantry approve --yes`
@@ -135,7 +135,7 @@ fn approve() {
           theirs: runs npx -y theirs 'a b', sets TOKEN, in sub
           env.TOKEN = "hunter2"
         this folder asks to be trusted:
-          mine: works in this folder, and may run code of it (a server of your own files)
+          mine: would run in this folder and may execute code found in it (server from your home configuration)
         approved `.mcp.json`
         --- exit 0
         "#);

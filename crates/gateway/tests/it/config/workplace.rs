@@ -70,7 +70,7 @@ fn the_homes_servers_work_in_folders_of_their_own_until_the_folder_is_trusted() 
     let asked = folder.run(&["approve"]);
     let asked = String::from_utf8_lossy(&asked.stdout).into_owned();
     assert!(
-        asked.contains("a: works in this folder, and may run code of it"),
+        asked.contains("a: would run in this folder and may execute code found in it"),
         "{asked}"
     );
     assert!(!mark.exists(), "to ask is not to run");
@@ -97,6 +97,9 @@ fn what_leads_into_whichever_folder_it_is_waits_for_that_folder() {
         entry
     };
     let file = "${workspaceFolder}/x".to_owned();
+    let mut work_on = found(&folder, "told")["args"].clone();
+    let before = ["/usr/bin/env", "-u", "${workspaceFolder}"].map(Value::from);
+    work_on.as_array_mut().unwrap().splice(0..0, before);
     mine(
         &folder,
         &[
@@ -109,16 +112,28 @@ fn what_leads_into_whichever_folder_it_is_waits_for_that_folder() {
             ("workspace", with("cwd", json!("${workspaceFolder}"))),
             ("up", with("cwd", json!("../shop"))),
             ("argument", with("args", json!([file]))),
+            ("behind", with("args", json!([format!("--import={file}")]))),
+            (
+                "directory",
+                with("args", json!(["--directory", "${workspaceFolder}", "run"])),
+            ),
+            (
+                "prefix",
+                with("args", json!(["--prefix=${workspaceFolder}"])),
+            ),
+            ("attached", with("args", json!(["-C${workspaceFolder}"]))),
             (
                 "remote",
                 json!({"url": "http://127.0.0.1:9/", "ca_file": "ca.pem"}),
             ),
             // The person named this very folder, or gives it as something to work on.
             ("named", with("cwd", json!(folder.home()))),
+            ("data", with("args", work_on)),
         ],
     );
     folder.up(&[]);
     folder.wait("named", "ready");
+    folder.wait("data", "ready");
     for name in [
         "command",
         "filled",
@@ -126,12 +141,16 @@ fn what_leads_into_whichever_folder_it_is_waits_for_that_folder() {
         "workspace",
         "up",
         "argument",
+        "behind",
+        "directory",
+        "prefix",
+        "attached",
         "remote",
     ] {
         let status = folder.wait(name, "needs_approval");
         let reason = status["reason"].as_str().unwrap();
         assert!(
-            reason.contains("leads into this folder") && reason.contains("`gantry approve .`"),
+            reason.contains("points into this folder") && reason.contains("`gantry approve .`"),
             "{name}: {reason}"
         );
     }
@@ -147,7 +166,7 @@ fn who_approves_a_file_of_the_folder_trusts_the_folder() {
     folder.write(".mcp.json", &servers(&[("theirs", peer())]));
     let asked = folder.told(&["approve", "--yes", ".mcp.json"]);
     assert!(
-        asked.contains("mine: works in this folder"),
+        asked.contains("mine: would run in this folder"),
         "who approves is told: {asked}"
     );
     folder.up(&[]);

@@ -107,7 +107,10 @@ fn a_segment_that_is_removed_is_told_until_it_is_acknowledged() {
     assert_eq!(agents.status, 403);
     let doctor = gantry.cli(&["doctor", "--acknowledge"]);
     let shown = String::from_utf8_lossy(&doctor.stdout);
-    assert!(shown.contains("Acknowledged 1 damaged"), "{shown}");
+    assert!(
+        shown.contains("Acknowledged 1 report of damage to the audit journal"),
+        "{shown}"
+    );
     assert_eq!(health(&gantry)["status"], "ok");
     assert_eq!(healthz(&gantry), (200, "ok".to_owned()));
     let mut gantry = gantry;

@@ -1,64 +1,19 @@
 //! Whether a command runs a script that stands among its arguments: a shell with `-c` in any of its
-//! spellings, the same behind `env`, `timeout` and other wrappers, or a program that hands a string to a
-//! shell. fault G3
+//! spellings, the same behind `env`, `uv run` and others that run a program, or a program that hands a
+//! string to a shell. fault G3
 //!
-//! Pure and conservative: behind a wrapper every word is looked at, so that no option of a wrapper, known
-//! or not, hides the shell. Entry point: [`script_shell`].
+//! Pure and conservative: behind a wrapper or launcher a shell is looked for at every word, so that no
+//! option, known or not, hides it. Programs with common names (`watch`, `cmd`, `script`) are judged only
+//! where a program can stand. Entry point: [`script_shell`].
+
+mod wrappers;
+
+use self::wrappers::{Before, Launcher, runs_elsewhere, wrapper};
 
 /// Shells that take their script as the argument of `-c`.
 const SHELLS: [&str; 24] = [
     "sh", "bash", "rbash", "dash", "ash", "hush", "zsh", "ksh", "rksh", "mksh", "lksh", "oksh",
     "loksh", "pdksh", "yash", "posh", "osh", "ysh", "fish", "csh", "tcsh", "nu", "elvish", "xonsh",
-];
-
-/// Programs that run another program given among their arguments.
-const WRAPPERS: [&str; 46] = [
-    "env",
-    "nohup",
-    "nice",
-    "ionice",
-    "chrt",
-    "taskset",
-    "numactl",
-    "timeout",
-    "gtimeout",
-    "setsid",
-    "stdbuf",
-    "unbuffer",
-    "time",
-    "exec",
-    "command",
-    "xargs",
-    "parallel",
-    "find",
-    "sudo",
-    "doas",
-    "pkexec",
-    "su",
-    "runuser",
-    "gosu",
-    "su-exec",
-    "setpriv",
-    "capsh",
-    "prlimit",
-    "choom",
-    "chroot",
-    "fakeroot",
-    "unshare",
-    "nsenter",
-    "bwrap",
-    "firejail",
-    "setarch",
-    "linux32",
-    "linux64",
-    "script",
-    "flock",
-    "strace",
-    "ltrace",
-    "tini",
-    "dumb-init",
-    "systemd-run",
-    "xvfb-run",
 ];
 
 /// Long options of shells that stand alone; any other may be followed by its value.
@@ -86,78 +41,206 @@ pub(super) fn script_shell<'w>(command: &'w str, args: &'w [String]) -> Option<&
     let words: Vec<&str> = std::iter::once(command)
         .chain(args.iter().map(String::as_str))
         .collect();
-    if runs_script(&words) {
-        return Some(command);
-    }
+    scan(&words).map(|index| words[index])
+}
+
+/// Returns which word is the program that runs a script.
+fn scan(words: &[&str]) -> Option<usize> {
+    // Behind a wrapper a shell is looked for at every word, whatever the wrapper's options are.
     let mut is_wrapped = false;
-    let mut splits = false;
+    // Where a wrapper's program may stand, and other programs than shells are judged.
+    let mut slot = Some(Before::default());
+    let mut launcher: Option<Launcher> = None;
+    let mut is_env = false;
+    let mut is_value = false;
     for (index, word) in words.iter().enumerate() {
-        if index > 0 && !is_wrapped {
-            return None;
+        let rest = &words[index + 1..];
+        let was_value = std::mem::take(&mut is_value);
+        if let Some(found) = launcher.filter(|found| found.behind.contains(word)) {
+            is_wrapped = true;
+            slot = found.before;
+            launcher = found.behind_dashes().filter(|_| *word != "--");
+            continue;
         }
-        if is_wrapped && runs_script(&words[index..]) {
-            return Some(word);
-        }
-        if splits && is_split_script(word) {
-            // The word is the script itself, which may hold anything.
-            return Some(command);
+        if index > 0 && (word.starts_with('-') || is_assignment(word)) {
+            if is_env && splits_into_script(word, rest) {
+                return Some(0);
+            }
+            // `find` has its program behind one of these.
+            if is_wrapped && matches!(*word, "-exec" | "-execdir" | "-ok" | "-okdir") {
+                slot = Some(Before::default());
+            }
+            is_value = slot.is_some_and(|before| before.takes_next(word));
+            continue;
         }
         let name = name(word);
-        is_wrapped |= WRAPPERS.contains(&name.as_str()) || is_multi_call(&name);
-        splits |= name == "env";
+        // A package such as `@a/sh` is no shell.
+        let is_looked_at = index == 0 || (is_wrapped && !word.starts_with('@'));
+        if is_looked_at && is_shell_with_script(&name, rest) {
+            return Some(index);
+        }
+        if was_value {
+            continue;
+        }
+        is_env = is_looked_at && name == "env";
+        let Some(before) = slot else {
+            continue;
+        };
+        if before.operands > 0 {
+            let operands = before.operands - 1;
+            slot = Some(Before { operands, ..before });
+            continue;
+        }
+        if hands_to_shell(&name, rest) {
+            return Some(index);
+        }
+        slot = wrapper(&name);
+        launcher = wrappers::launcher(&name).or(launcher);
+        is_wrapped |= slot.is_some() || runs_elsewhere(&name);
     }
     None
 }
 
-/// Tells whether a text that `env -S` takes apart holds a shell with a script.
-fn is_split_script(word: &str) -> bool {
-    let text =
-        word.strip_prefix("--split-string=")
-            .unwrap_or_else(|| match word.strip_prefix('-') {
-                // `-S` may end a cluster and have its text attached.
-                Some(cluster) if !cluster.starts_with('-') => {
-                    cluster.split_once('S').map_or(word, |(_, text)| text)
-                }
-                Some(_) | None => word,
-            });
-    let text = text.replace("\\_", " ").replace(['"', '\''], "");
-    let parts: Vec<&str> = text.split_whitespace().collect();
-    parts.len() > 1 && (0..parts.len()).any(|index| runs_script(&parts[index..]))
+/// Tells whether the text that `env -S` takes apart makes it run a script.
+fn splits_into_script(word: &str, rest: &[&str]) -> bool {
+    let attached = match long(word) {
+        Some("split-string") => word.split_once('=').map_or("", |(_, text)| text),
+        Some(_) => return false,
+        // `-S` may end a cluster and have its text attached.
+        None => match word.split_once('S') {
+            Some((_, text)) => text,
+            None => return false,
+        },
+    };
+    let (text, rest) = match rest.split_first() {
+        Some((next, rest)) if attached.is_empty() => (*next, rest),
+        Some(_) | None => (attached, rest),
+    };
+    let mut text = text.replace(['"', '\''], "");
+    for blank in ["\\_", "\\t", "\\n", "\\r", "\\f", "\\v"] {
+        text = text.replace(blank, " ");
+    }
+    let parts = text.split_whitespace();
+    let words: Vec<&str> = std::iter::once("env")
+        .chain(parts)
+        .chain(rest.iter().copied())
+        .collect();
+    scan(&words).is_some()
 }
 
-/// Tells whether a program with its arguments runs a script that is one of them.
-fn runs_script(words: &[&str]) -> bool {
-    let Some((program, rest)) = words.split_first() else {
-        return false;
-    };
-    let name = name(program);
-    match name.as_str() {
+/// Tells whether a word sets a variable: `NAME=value`.
+fn is_assignment(word: &str) -> bool {
+    word.split_once('=').is_some_and(|(name, _)| {
+        let mut letters = name.bytes();
+        let starts = letters
+            .next()
+            .is_some_and(|first| first == b'_' || first.is_ascii_alphabetic());
+        starts && letters.all(|letter| letter == b'_' || letter.is_ascii_alphanumeric())
+    })
+}
+
+/// Tells a shell whose script is among its arguments.
+fn is_shell_with_script(name: &str, rest: &[&str]) -> bool {
+    match name {
         "pwsh" | "powershell" => power_shell(rest),
+        _ => SHELLS.contains(&name) && shell(name, rest),
+    }
+}
+
+/// Tells whether a program that is no shell hands one of its arguments to a shell.
+fn hands_to_shell(name: &str, rest: &[&str]) -> bool {
+    match name {
         "cmd" => rest
             .iter()
             .take_while(|word| word.starts_with('/'))
             .any(|word| matches!(word.get(1..2), Some("c" | "C" | "k" | "K" | "r" | "R"))),
         // They hand the argument of `-c` to a shell, wherever the option stands.
-        "su" | "runuser" | "script" | "flock" => rest.iter().any(|word| {
-            matches!(long(word), Some("command" | "session-command")) || has_letter(word, &['c'])
-        }),
-        // It hands all its words to a shell, unless it is told not to.
-        "watch" => !rest
+        "su" | "script" | "sg" => rest.iter().any(|word| takes_script(word)),
+        // With `-u` it runs a program without a shell.
+        "runuser" => {
+            let is_user = |word: &&str| long(word) == Some("user") || has_letter(word, &['u']);
+            !leading(rest, "ugGsw").iter().any(is_user)
+                && rest.iter().any(|word| takes_script(word))
+        }
+        // Its own `-c` stands right behind the file.
+        "flock" => {
+            let mut words = rest.iter().enumerate();
+            let is_plain = |index: usize| {
+                let valued = Before::valued("wE");
+                !rest[index].starts_with('-') && (index == 0 || !valued.takes_next(rest[index - 1]))
+            };
+            let file = words.position(|(index, _)| is_plain(index));
+            let next = file.and_then(|index| rest.get(index + 1));
+            matches!(next, Some(&("-c" | "--command")))
+        }
+        "nix-shell" => rest
             .iter()
-            .take_while(|word| word.starts_with('-'))
-            .any(|word| long(word) == Some("exec") || has_letter(word, &['x'])),
+            .any(|word| matches!(long(word), Some("run" | "command"))),
+        // It hands all its words to a shell, unless it is told not to.
+        "watch" => {
+            let is_told = |word: &&str| long(word) == Some("exec") || has_letter(word, &['x']);
+            let mut options = rest.iter().take_while(|word| word.starts_with('-'));
+            !rest.is_empty() && !options.any(is_told)
+        }
+        // It hands each line that it makes of its words, or reads, to a shell.
+        "parallel" => !matches!(rest, ["--version" | "--help"]),
+        // What follows `--` are the arguments of a shell.
+        "capsh" => {
+            let mut words = rest.iter().skip_while(|word| **word != "--").skip(1);
+            words.any(|word| has_letter(word, &['c']))
+        }
         "sudo" | "doas" => leading(rest, "CDghpRrTtUu").iter().any(|word| {
             matches!(long(word), Some("shell" | "login")) || has_letter(word, &['s', 'i'])
         }),
-        "npx" | "bunx" => calls(rest),
-        "npm" | "pnpm" => match rest.iter().position(|word| !word.starts_with('-')) {
-            Some(index) if matches!(rest[index], "exec" | "x") => calls(&rest[index + 1..]),
+        "doppler" | "infisical" => rest
+            .iter()
+            .take_while(|word| **word != "--")
+            .any(|word| long(word) == Some("command")),
+        "ssh" | "autossh" => secure_shell(rest),
+        "npx" | "pnpx" | "bunx" => calls(rest),
+        "npm" | "pnpm" => match rest.iter().position(|word| is_npm_command(word)) {
+            Some(index) if matches!(rest[index], "exec" | "x" | "dlx") => {
+                rest[..index].iter().any(|word| is_call(word)) || calls(&rest[index + 1..])
+            }
             Some(_) | None => false,
         },
-        _ if is_multi_call(&name) => runs_script(rest),
-        _ if SHELLS.contains(&name.as_str()) => shell(&name, rest),
+        // `bun exec` takes a script and no program.
+        "bun" => rest.iter().find(|word| !word.starts_with('-')) == Some(&"exec"),
         _ => false,
     }
+}
+
+/// Tells the option whose value `su` and its like hand to a shell.
+fn takes_script(word: &str) -> bool {
+    matches!(long(word), Some("command" | "session-command")) || has_letter(word, &['c'])
+}
+
+/// Tells whether `ssh` runs a script: with a shell of the other machine, whose line is all its words, or
+/// with one of this machine, for an option that names a command.
+fn secure_shell(words: &[&str]) -> bool {
+    let is_command = |word: &&str| {
+        let word = word.strip_prefix("-o").unwrap_or(word).trim_start();
+        let end = word.find([' ', '=', '\t']).unwrap_or(word.len());
+        let (key, value) = word.split_at(end);
+        let value = value.trim_matches([' ', '=', '\t', '"']);
+        let is_key = ["proxycommand", "localcommand", "knownhostscommand"]
+            .contains(&key.to_ascii_lowercase().as_str());
+        is_key && !value.is_empty() && !value.eq_ignore_ascii_case("none")
+    };
+    if words.iter().any(is_command) {
+        return true;
+    }
+    let line = words.join(" ").replace(['"', '\''], "");
+    let parts: Vec<&str> = line.split_whitespace().collect();
+    (0..parts.len()).any(|index| is_shell_with_script(&name(parts[index]), &parts[index + 1..]))
+}
+
+/// Tells the subcommands that decide what the options of `npm` and `pnpm` mean.
+fn is_npm_command(word: &str) -> bool {
+    matches!(
+        word,
+        "exec" | "x" | "dlx" | "run" | "run-script" | "start" | "test" | "create" | "init"
+    )
 }
 
 /// Tells whether the options of a shell name a script; after the first word that is none, everything is
@@ -225,9 +308,11 @@ fn power_shell(words: &[&str]) -> bool {
 
 /// Tells whether a runner of packages is given a line for a shell: `npx -c`.
 fn calls(words: &[&str]) -> bool {
-    leading(words, "pw")
-        .iter()
-        .any(|word| long(word) == Some("call") || has_letter(word, &['c']))
+    leading(words, "pw").iter().any(|word| is_call(word))
+}
+
+fn is_call(word: &str) -> bool {
+    matches!(long(word), Some("call" | "shell-mode")) || has_letter(word, &['c'])
 }
 
 /// Returns the options before the first plain word; a letter of `valued` takes the next word.
@@ -268,10 +353,6 @@ fn has_letter(word: &str, letters: &[char]) -> bool {
     word.starts_with('-') && !word.starts_with("--") && word[1..].contains(letters)
 }
 
-fn is_multi_call(name: &str) -> bool {
-    matches!(name, "busybox" | "toybox")
-}
-
 /// Returns a program's plain name: no folder, no `.exe`, no version, in small letters.
 fn name(path: &str) -> String {
     let file = path.rsplit(['/', '\\']).next().unwrap_or(path);
@@ -290,154 +371,4 @@ fn name(path: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn found(line: &str) -> bool {
-        let words: Vec<String> = match line.split_once('|') {
-            // A word with blanks stands behind the bar.
-            Some((line, last)) => line
-                .split_whitespace()
-                .chain([last])
-                .map(str::to_owned)
-                .collect(),
-            None => line.split_whitespace().map(str::to_owned).collect(),
-        };
-        script_shell(&words[0], &words[1..]).is_some()
-    }
-
-    // fault G3
-    #[test]
-    fn a_script_among_the_arguments_is_found_in_every_spelling() {
-        for line in [
-            "sh -c x",
-            "/bin/bash -c x",
-            "bash -lc x",
-            "sh -ec x",
-            "sh -ce x",
-            "sh +c x",
-            "sh -e -c x",
-            "sh -o errexit -c x",
-            "sh +o errexit -c x",
-            "bash -eo pipefail -c x",
-            "bash -euo pipefail -c x",
-            "bash -O extglob -c x",
-            "bash --norc -c x",
-            "bash --rcfile f -c x",
-            "bash --rcfile=f -c x",
-            "bash --init-file f --posix -c x",
-            "bash-5.2 -c x",
-            "ksh93 -c x",
-            "zsh -f -c x",
-            "dash -c x",
-            "ash -c x",
-            "mksh -c x",
-            "fish -c x",
-            "fish --command=x",
-            "fish -C x",
-            "fish --init-command x",
-            "nu --commands x",
-            "tcsh -fc x",
-            "rbash -c x",
-            "busybox sh -c x",
-            "busybox ash -ec x",
-            "/bin/busybox env sh -c x",
-            "busybox timeout 5 sh -c x",
-            "toybox sh -c x",
-            "env sh -c x",
-            "env -u X sh -c x",
-            "env -i sh -c x",
-            "env -i -u X A=b sh -c x",
-            "env --unset X -C /tmp A=b bash -c x",
-            "env -- sh -c x",
-            "env -u sh sh -c x",
-            "env -S|sh -c x",
-            "env|-Ssh -c x",
-            "env|-vSbash -ec x",
-            "env|--split-string=sh -c x",
-            "env -S|sh\\_-c\\_x",
-            "env nice sh -c x",
-            "nice -n 5 sh -c x",
-            "nice -5 sh -c x",
-            "nohup sh -c x",
-            "timeout 5 sh -c x",
-            "timeout -k 1 -s KILL 5 sh -c x",
-            "setsid -w sh -c x",
-            "stdbuf -o0 sh -c x",
-            "stdbuf -o 0 sh -c x",
-            "xargs -I{} sh -c x",
-            "xargs -0 -n 1 bash -c x",
-            "find . -exec sh -c x",
-            "sudo sh -c x",
-            "sudo -u root -E sh -c x",
-            "sudo -s x",
-            "sudo -u root -i x",
-            "doas -u a sh -c x",
-            "doas -s",
-            "su -c x",
-            "su root -c x",
-            "su - root --command=x",
-            "su -lc x root",
-            "runuser -u a -- sh -c x",
-            "script -c x /dev/null",
-            "script -qec x /dev/null",
-            "script --command x",
-            "flock /tmp/l -c x",
-            "flock /tmp/l sh -c x",
-            "watch -n 1 x",
-            "chroot /x sh -c x",
-            "unshare -r sh -c x",
-            "strace -f -o o sh -c x",
-            "npx -c x",
-            "npx --yes -p a -c x",
-            "npx --call=x",
-            "npm exec -c x",
-            "pwsh -Command x",
-            "pwsh -c x",
-            "pwsh -NoProfile -com x",
-            "pwsh -ExecutionPolicy Bypass -enc x",
-            "powershell.exe -EncodedCommand x",
-            "cmd /c x",
-            "cmd.exe /C x",
-            "cmd /s /k x",
-        ] {
-            assert!(found(line), "{line}");
-        }
-    }
-
-    // fault G3
-    #[test]
-    fn a_program_or_a_script_in_a_file_is_no_script_among_the_arguments() {
-        for line in [
-            "npx -y @a/b",
-            "npx -y pkg -c conf.json",
-            "npx --yes pkg -c conf.json",
-            "npm run x -c y",
-            "uvx x -c y",
-            "node server.js -c conf",
-            "python3 -m http.server",
-            "bash server.sh",
-            "bash server.sh -c x",
-            "bash --norc server.sh -c x",
-            "bash --rcfile f server.sh -c x",
-            "bash -e server.sh -c x",
-            "bash -eo pipefail server.sh -c x",
-            "bash -C server.sh",
-            "bash -- server.sh -c",
-            "sh - server.sh -c",
-            "busybox httpd -c conf",
-            "env A=1 node server.js -c conf",
-            "env -u X bash server.sh -c x",
-            "env -S|node --inspect server.js",
-            "timeout 5 node -c server.js",
-            "sudo -u a node server.js",
-            "pwsh server.ps1 -c x",
-            "pwsh -File server.ps1 -Command x",
-            "cmd server.bat /c",
-            "watch -x node server.js",
-            "mytool --shell bash -c conf",
-        ] {
-            assert!(!found(line), "{line}");
-        }
-    }
-}
+mod tests;

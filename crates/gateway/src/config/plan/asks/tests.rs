@@ -132,8 +132,18 @@ fn where_a_variable_goes_is_said() {
 
 // fault G5
 #[test]
+fn what_goes_nowhere_is_said_to_be_unused() {
+    let shown = lines(&json!({"env": {"T": "${A}"}}));
+    let line = "reads from your environment: A → not used: the entry has no command and no URL";
+    assert!(shown.contains(line), "{shown}");
+}
+
+// fault G5
+#[test]
 fn nothing_that_is_shown_steers_a_terminal_or_hides() {
     let odd = "x\u{1b}[2J\r\n\u{202e}\u{2066}\u{61c}\u{9b}\u{7f}\u{200b}\u{a0}\u{3164}\u{e0041}y";
+    let invisible = ('\0'..=char::MAX).filter(|letter| is_invisible(*letter));
+    let odd: &str = &invisible.chain(odd.chars()).collect::<String>();
     let entry = json!({
         "command": odd, "args": [odd], "env": {odd: odd}, odd: odd, "url": odd, "proxy": odd,
         "cwd": odd, "headers": {odd: format!("${{A}}{odd}")}, "ca_file": odd
