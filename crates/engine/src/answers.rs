@@ -92,6 +92,18 @@ impl AnswerBudget {
         }
     }
 
+    /// Finds room for what an answer is longer than its permit says; a short rest needs none.
+    pub fn cover(
+        &self,
+        agent: Option<&AgentName>,
+        permit: &mut AnswerPermit,
+        bytes: usize,
+    ) -> Result<(), AnswersFull> {
+        let rest = bytes.saturating_sub(permit.bytes());
+        permit.join(self.take(agent, rest)?);
+        Ok(())
+    }
+
     /// Finds room for something of any length that waits for a client of an agent's.
     pub fn take_all(
         &self,
@@ -141,6 +153,11 @@ impl AnswerPermit {
     /// Tells whether nothing was taken for it.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Returns how many bytes were taken for it.
+    pub fn bytes(&self) -> usize {
+        self.0.iter().map(|taken| taken.bytes).sum()
     }
 
     /// Takes what another has, for an answer that is made of both.
@@ -226,6 +243,28 @@ mod tests {
         let (least, most) = (held.iter().min().unwrap(), held.iter().max().unwrap());
         assert!(most - least <= 1, "{held:?}");
         assert!(budget.take(Some(&agent("d")), 4 * MIB).is_ok());
+    }
+
+    // fault A1
+    #[test]
+    fn a_permit_covers_no_more_than_it_was_taken_for() {
+        let budget = AnswerBudget::new(ProjectName::local(), 8 * MIB);
+        let agent = agent("a");
+        let mut permit = budget.take(Some(&agent), MIB).unwrap();
+        // An envelope is free, another answer in it is not.
+        budget
+            .cover(Some(&agent), &mut permit, MIB + SHORT_ANSWER)
+            .unwrap();
+        assert_eq!((permit.bytes(), budget.lock().bytes), (MIB, MIB));
+        budget.cover(Some(&agent), &mut permit, 3 * MIB).unwrap();
+        assert_eq!((permit.bytes(), budget.lock().bytes), (3 * MIB, 3 * MIB));
+        budget.cover(Some(&agent), &mut permit, MIB).unwrap();
+        let full = budget.cover(Some(&agent), &mut permit, 7 * MIB);
+        let full = full.unwrap_err();
+        assert_eq!((full.bytes, full.held), (4 * MIB, 3 * MIB));
+        assert_eq!(permit.bytes(), 3 * MIB);
+        drop(permit);
+        assert_eq!(budget.lock().bytes, 0);
     }
 
     #[test]

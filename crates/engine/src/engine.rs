@@ -392,7 +392,7 @@ impl Engine {
     }
 
     /// Gives out the id of a call that is to be made. What is returned beside it resolves when the
-    /// call is on record, or has ended without.
+    /// call is on record, and fails if it ends without.
     pub fn announce(&self) -> (Announced, oneshot::Receiver<()>) {
         let (recorded, waiting) = oneshot::channel();
         let announced = Announced {

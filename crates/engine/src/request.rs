@@ -162,6 +162,14 @@ impl Announced {
         Self { id, recorded: None }
     }
 
+    /// Says that the call is on record.
+    pub(crate) fn record(self) {
+        if let Some(recorded) = self.recorded {
+            // Who asked for the id may be gone.
+            recorded.send(()).ok();
+        }
+    }
+
     /// Returns the id of the call to be.
     pub fn id(&self) -> CallId {
         self.id

@@ -70,6 +70,12 @@ impl Router {
     ) -> Result<Reply, CallFailure> {
         let announced = announced.unwrap_or_else(|| Announced::unheard(self.ids.next(unix_ms())));
         let (id, call) = (announced.id, announced);
+        let told = |call: Announced, refused: CallFailure| {
+            if refused.call.is_some() {
+                call.record();
+            }
+            refused
+        };
         let method = Method::parse(request.method);
         let begun = Instant::now();
         if let Scope::Server(name) = &request.scope
@@ -80,7 +86,7 @@ impl Router {
                 name: name.to_string(),
             };
             let refused = self.refuse((id, caller), &request, None, begun, error);
-            return Err(refused.await);
+            return Err(told(call, refused.await));
         }
         if let Some(list) = ListKind::of(request.method)
             && is_from_memory(caller, &request)
@@ -105,12 +111,12 @@ impl Router {
             Ok(target) => target,
             Err(error) => {
                 let refused = self.refuse((id, caller), &request, None, begun, error);
-                return Err(refused.await);
+                return Err(told(call, refused.await));
             }
         };
         if let Err(error) = admitted(caller, &target).await {
             let refused = self.refuse((id, caller), &request, Some(&target), begun, error);
-            return Err(refused.await);
+            return Err(told(call, refused.await));
         }
         self.carry_out((call, caller), request, method, target, begun)
             .await
@@ -149,10 +155,7 @@ impl Router {
         };
         ticket.on_drop(CallStatus::Cancelled, RowCode::Cancelled);
         ticket.made_with(&caller.validity);
-        if let Some(recorded) = call.recorded {
-            // Who asked for the id may be gone.
-            recorded.send(()).ok();
-        }
+        call.record();
         let counted = self.figures.begin(begun);
         let limit = Limit::of(begun, request.timeout);
         let making = self.make(caller, request, method, &mut target, limit);

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
@@ -19,6 +20,7 @@ use http::header::{HeaderName, LOCATION};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 use utoipa::ToSchema;
 
@@ -242,8 +244,9 @@ async fn respond(api: &Api, headers: &HeaderMap, wanted: Wanted) -> Result<Respo
 /// How long the record of a call is waited for before its id is told.
 const RECORDED: Duration = Duration::from_secs(5);
 
-/// Answers when the work is done, or at once with a place to ask for it, as the client prefers. The
-/// work consists of so many calls, and is given their ids if they are told beforehand.
+/// Answers when the work is done, or at once with a place to ask for it, as the client prefers; what
+/// ends without a record, such as a refusal while the gateway stops, is answered as it is. The work
+/// consists of so many calls, and is given their ids if they are told beforehand.
 pub(super) async fn now_or_later<F>(
     api: &Api,
     headers: &HeaderMap,
@@ -261,11 +264,26 @@ where
     let ids: Vec<CallId> = announced.iter().map(Announced::id).collect();
     let id = ids[0];
     let work = work(announced);
+    let (ended, end) = oneshot::channel();
     api.jobs.start(caller, id, async move {
-        settled(work.await.unwrap_or_else(Problem::into_response)).await
+        let response = work.await.unwrap_or_else(Problem::into_response);
+        let headers = response.headers().clone();
+        let (status, body) = settled(response).await;
+        // Heard only while no id was told.
+        ended.send((status, headers, body.clone())).ok();
+        (status, body)
     })?;
     // An id that was told is in the audit, whatever happens to this process.
-    drop(timeout(RECORDED, join_all(recorded)).await);
+    let recorded = timeout(RECORDED, join_all(recorded)).await;
+    if recorded.is_ok_and(|recorded| recorded.iter().all(Result::is_err)) {
+        // It has ended, or is about to, and nobody could ask for it later.
+        let ended = end.await;
+        api.jobs.forget(id);
+        let (status, headers, body) = ended.map_err(|_| Problem::panic())?;
+        let mut response = Response::new(Body::from(body));
+        (*response.status_mut(), *response.headers_mut()) = (status, headers);
+        return Ok(response);
+    }
     let mut accepted = Accepted::running(id);
     if ids.len() > 1 {
         accepted.calls = ids.iter().map(CallId::to_string).collect();

@@ -3,8 +3,8 @@
 //!
 //! Outcomes are kept in memory for ten minutes; the audit row of the call stays whatever happens
 //! here. Each agent has bounds of its own, in number and bytes, and what it does beyond them drops
-//! its own oldest outcomes. If all agents together hold too much, whoever holds the most loses its
-//! oldest: an agent's outcome never makes room for one that holds more. Only the key that made a call,
+//! its own oldest outcomes. If all agents together hold too much, or too many, whoever holds the most
+//! loses its oldest: an agent's outcome never makes room for one that holds more. Only the key that made a call,
 //! or an admin key, can ask for it or take it back. Entry points: [`Jobs::start`], [`Jobs::get`] and
 //! [`Jobs::take_back`].
 
@@ -174,6 +174,11 @@ impl Jobs {
         true
     }
 
+    /// Forgets a call whose id nobody was told.
+    pub(super) fn forget(&self, id: CallId) {
+        self.lock().remove(&id);
+    }
+
     fn finish(&self, id: CallId, status: StatusCode, body: Bytes) {
         let mut jobs = self.lock();
         let Some(owner) = jobs.get(&id).map(|job| job.owner.clone()) else {
@@ -232,19 +237,26 @@ fn make_room(jobs: &mut HashMap<CallId, Job>, owner: &Owner, incoming: usize) ->
             let kept = kept(jobs);
             let own = kept.get(owner);
             let own_bytes = own.map_or(0, |own| own.bytes) + incoming;
+            let own_count = own.map_or(0, |own| own.count) + 1;
             let is_over = |own: &&Kept| own.count >= KEPT_PER_AGENT || own_bytes > BYTES_PER_AGENT;
             let count: usize = kept.values().map(|kept| kept.count).sum();
             let bytes: usize = kept.values().map(|kept| kept.bytes).sum();
             if let Some(own) = own.filter(is_over) {
                 own.oldest.1
-            } else if count < KEPT && bytes + incoming <= KEPT_BYTES {
-                return true;
             } else {
-                let most = kept.values().max_by_key(|kept| (kept.bytes, kept.count));
-                match (most, own) {
-                    (Some(most), _) if most.bytes > own_bytes => most.oldest.1,
-                    (_, Some(own)) => own.oldest.1,
-                    _ => return false,
+                // Who holds the most of what there is too much of, if it is more than the owner would.
+                let most = if bytes + incoming > KEPT_BYTES {
+                    let most = kept.values().max_by_key(|kept| (kept.bytes, kept.count));
+                    most.filter(|most| most.bytes > own_bytes)
+                } else if count >= KEPT {
+                    let most = kept.values().max_by_key(|kept| (kept.count, kept.bytes));
+                    most.filter(|most| most.count > own_count)
+                } else {
+                    return true;
+                };
+                match most.or(own) {
+                    Some(goes) => goes.oldest.1,
+                    None => return false,
                 }
             }
         };
@@ -343,6 +355,34 @@ mod tests {
         );
         let last = caller(8, KeyKind::Agent);
         assert!(jobs.get(&last, id(83)).is_some(), "who comes last has room");
+    }
+
+    // fault T7: many short outcomes of others leave room for a longer one of who has none.
+    #[tokio::test]
+    async fn at_the_bound_of_outcomes_who_has_the_most_of_them_makes_room() {
+        let jobs = Jobs::default();
+        for n in 0..KEPT {
+            let who = caller((n / KEPT_PER_AGENT) as u128, KeyKind::Agent);
+            let job = Job {
+                key: who.key,
+                owner: (who.project, who.agent),
+                outcome: Outcome::Done(StatusCode::OK, Bytes::from_static(b"{}")),
+                since: Instant::now(),
+                stop: CancellationToken::new(),
+            };
+            jobs.lock().insert(id(n), job);
+        }
+        let late = caller(1000, KeyKind::Agent);
+        for n in 0..3 {
+            make(&jobs, &late, id(KEPT + n), 1 << 20).await;
+        }
+        assert!((0..3).all(|n| jobs.get(&late, id(KEPT + n)).is_some()));
+        assert_eq!(jobs.lock().len(), KEPT);
+        // Who holds as many as anybody drops its own.
+        let first = caller(0, KeyKind::Agent);
+        make(&jobs, &first, id(KEPT + 3), 10).await;
+        assert!((0..3).all(|n| jobs.get(&late, id(KEPT + n)).is_some()));
+        assert!(jobs.get(&first, id(KEPT + 3)).is_some());
     }
 
     #[tokio::test]

@@ -61,6 +61,9 @@ const HEADERS: usize = 64;
 /// buffers of this size for as long as it is open.
 const BUFFER_BYTES: usize = 16 << 10;
 
+/// A head that takes longer than this is not of a client that means it.
+const LONG_HEAD: Duration = Duration::from_secs(1);
+
 /// What a request has left when its key ends: time to say so, or to answer who revoked its own key.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
@@ -160,15 +163,31 @@ impl KeyWatch {
 }
 
 /// What the connection is doing, told by its parts while they are polled.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Watch {
+    opened: Instant,
     phase: AtomicU8,
+    /// When the last head began, in milliseconds after the connection.
+    head_ms: AtomicU64,
     /// Requests so far: an exchange may begin and end within one poll.
     served: AtomicU64,
     /// Bytes that the client took.
     taken: AtomicU64,
     /// 1 while the client's receive window is full.
     stalled: AtomicU8,
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Self {
+            opened: Instant::now(),
+            phase: AtomicU8::new(IDLE),
+            head_ms: AtomicU64::new(0),
+            served: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+            stalled: AtomicU8::new(0),
+        }
+    }
 }
 
 /// Nothing has come since the last answer.
@@ -184,14 +203,36 @@ impl Watch {
         self.phase() != BUSY && self.stalled.load(Ordering::Relaxed) == 0
     }
 
-    /// Tells whether no request ever came.
+    /// Tells whether nothing of a request is there, and no answer waits to be read.
+    pub(super) fn rests(&self) -> bool {
+        self.phase() == IDLE && self.is_idle()
+    }
+
+    /// Tells whether nothing of a request ever came.
     pub(super) fn is_unused(&self) -> bool {
-        self.is_idle() && self.served.load(Ordering::Relaxed) == 0
+        self.rests() && self.served.load(Ordering::Relaxed) == 0
+    }
+
+    /// Tells whether a request has begun whose head takes longer than any client needs for it.
+    pub(super) fn dawdles(&self) -> bool {
+        let begun = Duration::from_millis(self.head_ms.load(Ordering::Relaxed));
+        self.phase() == HEAD && self.is_idle() && self.opened.elapsed() >= begun + LONG_HEAD
+    }
+
+    fn begin_head(&self) {
+        let now = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.head_ms.store(now, Ordering::Relaxed);
+        self.enter(HEAD);
     }
 
     #[cfg(test)]
     pub(super) fn begin_for_test(&self) {
         self.enter(BUSY);
+    }
+
+    #[cfg(test)]
+    pub(super) fn begin_head_for_test(&self) {
+        self.begin_head();
     }
 
     fn phase(&self) -> u8 {
@@ -410,7 +451,7 @@ impl AsyncRead for Watched {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         if buffer.filled().len() > before && self.watch.phase() == IDLE {
-            self.watch.enter(HEAD);
+            self.watch.begin_head();
         }
         read
     }

@@ -1,8 +1,9 @@
 //! The last thing that is done with an answer: what it takes of memory is counted until its client has
 //! it, whichever route made it.
 //!
-//! The answer to a call brings its permit along as an extension; any other long answer takes one here,
-//! or is replaced by a refusal if there is no room. The permit is tied to the bytes themselves, since
+//! The answer to a call brings its permit along as an extension; for what a long answer has beyond its
+//! permit room is found here, or it is replaced by a refusal. Only what is in memory anyway, and says
+//! so ([`Shared`]), needs none. The permit is tied to the bytes themselves, since
 //! they are kept on the way to the socket after their body is gone. Entry point: [`counted`].
 
 use std::pin::Pin;
@@ -22,6 +23,11 @@ use super::error::Problem;
 /// When to come again if there is no room.
 const COME_AGAIN: Duration = Duration::from_secs(1);
 
+/// Marks an answer whose bytes are in memory anyway, as those of a list are that all clients share.
+/// Holds for these very bytes: a copy of them is counted like anything else.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shared;
+
 /// Has an answer counted until its client has read it.
 pub(crate) fn counted(
     budget: &AnswerBudget,
@@ -33,26 +39,27 @@ pub(crate) fn counted(
         return response;
     }
     let (mut parts, body) = response.into_parts();
-    let permit = match (parts.extensions.remove::<AnswerPermit>(), length) {
-        (Some(permit), _) => permit,
-        // A stream makes its pieces as they are read, and counts what waits itself.
-        (None, None) => AnswerPermit::default(),
-        (None, Some(length)) => {
-            let caller = admission.caller();
-            let agent = caller.as_ref().map(|caller| &caller.agent);
-            match budget.take(agent, usize::try_from(length).unwrap_or(usize::MAX)) {
-                Ok(permit) => permit,
-                Err(full) => return refused(full).into_response(),
-            }
+    let is_shared = parts.extensions.remove::<Shared>().is_some();
+    let permit = parts.extensions.remove::<AnswerPermit>();
+    let mut permit = permit.unwrap_or_default();
+    // A stream makes its pieces as they are read, and counts what waits itself.
+    let length = length.filter(|_| !is_shared);
+    let length = length.map(|length| usize::try_from(length).unwrap_or(usize::MAX));
+    if let Some(length) = length.filter(|length| *length > permit.bytes()) {
+        let caller = admission.caller();
+        let agent = caller.as_ref().map(|caller| &caller.agent);
+        if let Err(full) = budget.cover(agent, &mut permit, length) {
+            return refused(full).into_response();
         }
-    };
+    }
     if permit.is_empty() {
         return Response::from_parts(parts, body);
     }
     Response::from_parts(parts, Body::new(Counted { body, permit }))
 }
 
-fn refused(full: AnswersFull) -> Problem {
+/// Says that there is no room for an answer.
+pub(crate) fn refused(full: AnswersFull) -> Problem {
     Problem::new(StatusCode::TOO_MANY_REQUESTS, "http.answers_full")
         .with_detail(format!("{full}"))
         .with_hint("read answers as they come")
@@ -87,5 +94,42 @@ impl http_body::Body for Counted {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_model::id::ProjectName;
+
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    // fault A1: an answer that is made of many is counted whole.
+    #[test]
+    fn a_permit_pays_for_its_own_bytes_only() {
+        let budget = AnswerBudget::new(ProjectName::local(), 4 * MIB);
+        let answer = |permit: Option<usize>, length: usize, is_shared: bool| {
+            let mut response = Response::new(Body::from(vec![b'x'; length]));
+            if let Some(bytes) = permit {
+                let permit = budget.take(None, bytes).unwrap();
+                response.extensions_mut().insert(permit);
+            }
+            if is_shared {
+                response.extensions_mut().insert(Shared);
+            }
+            counted(&budget, &Admission::default(), response)
+        };
+        let full = StatusCode::TOO_MANY_REQUESTS;
+        // One call of a list has a permit, and all the others have none.
+        assert_eq!(answer(Some(17 << 10), 3 * MIB, false).status(), full);
+        assert_eq!(answer(None, 3 * MIB, false).status(), full);
+        let first = answer(Some(17 << 10), MIB, false);
+        assert_eq!(first.status(), StatusCode::OK);
+        assert_eq!(answer(Some(17 << 10), MIB, false).status(), full);
+        // What is in memory anyway takes nothing.
+        assert_eq!(answer(None, 3 * MIB, true).status(), StatusCode::OK);
+        drop(first);
+        assert_eq!(answer(Some(MIB), MIB + 100, false).status(), StatusCode::OK);
     }
 }

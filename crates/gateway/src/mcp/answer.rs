@@ -18,6 +18,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use http_body::{Frame, SizeHint};
 
+use crate::http::delivery::Shared;
 use crate::http::error::Problem;
 
 /// Results beyond this size are sent without being copied.
@@ -31,8 +32,10 @@ pub(super) struct Answer {
     status: StatusCode,
     text: Text,
     problem: Option<Problem>,
-    /// What it takes of the budget for answers; none of a list that is in memory anyway.
-    permit: Option<AnswerPermit>,
+    /// What it has of the budget for answers.
+    permit: AnswerPermit,
+    /// Its result is in memory anyway, as long as it is not copied.
+    is_shared: bool,
 }
 
 #[derive(Debug)]
@@ -51,7 +54,8 @@ impl Answer {
             status: StatusCode::ACCEPTED,
             text: Text::Nothing,
             problem: None,
-            permit: None,
+            permit: AnswerPermit::default(),
+            is_shared: false,
         }
     }
 
@@ -63,7 +67,8 @@ impl Answer {
             status: StatusCode::OK,
             text: Text::Whole(out),
             problem: None,
-            permit: None,
+            permit: AnswerPermit::default(),
+            is_shared: false,
         }
     }
 
@@ -74,9 +79,10 @@ impl Answer {
         reply: Reply,
         server_info: Raw<'_>,
     ) -> Self {
-        let permit = reply.permit.clone();
+        let (permit, is_list) = (reply.permit.clone(), reply.call.is_none());
         let mut answer = Self::shaped(id, (method, era), reply, server_info);
-        answer.permit = Some(permit);
+        answer.permit = permit;
+        answer.is_shared = is_list && matches!(answer.text, Text::Around(..));
         answer
     }
 
@@ -138,7 +144,8 @@ impl Answer {
             status: problem.mcp_status(),
             text: Text::Whole(out),
             problem: Some(problem),
-            permit: None,
+            permit: AnswerPermit::default(),
+            is_shared: false,
         }
     }
 
@@ -164,7 +171,8 @@ impl Answer {
                 status: StatusCode::OK,
                 text: Text::Around(head, rest),
                 problem: None,
-                permit: None,
+                permit: AnswerPermit::default(),
+                is_shared: false,
             };
         }
         head.extend_from_slice(&rest);
@@ -173,13 +181,23 @@ impl Answer {
             status: StatusCode::OK,
             text: Text::Whole(head),
             problem: None,
-            permit: None,
+            permit: AnswerPermit::default(),
+            is_shared: false,
         }
     }
 
-    /// Returns what it takes of the budget for answers, if that is known.
-    pub(super) fn permit(&self) -> Option<AnswerPermit> {
+    /// Returns what it has of the budget for answers; who copies a list finds room for the copy.
+    pub(super) fn permit(&self) -> AnswerPermit {
         self.permit.clone()
+    }
+
+    /// Returns how long its message is.
+    pub(super) fn length(&self) -> usize {
+        match &self.text {
+            Text::Nothing => 0,
+            Text::Whole(text) => text.len(),
+            Text::Around(head, result) => head.len() + result.len() + 1,
+        }
     }
 
     /// Returns the message, if there is one.
@@ -249,10 +267,12 @@ impl IntoResponse for Answer {
             problem.dress(&mut response);
         }
         // Looked at only if it is long.
-        if let Some(permit) = self.permit
-            && response.body().size_hint().lower() > SHORT_ANSWER as u64
-        {
-            response.extensions_mut().insert(permit);
+        if response.body().size_hint().lower() > SHORT_ANSWER as u64 {
+            if self.is_shared {
+                response.extensions_mut().insert(Shared);
+            } else if !self.permit.is_empty() {
+                response.extensions_mut().insert(self.permit);
+            }
         }
         response
     }

@@ -1,14 +1,14 @@
 //! JSON-RPC batches, which one protocol version has: several messages in one body, answered one
 //! after the other.
 //!
-//! Refused everywhere else (400, -32600). Bounded, and never answered by a stream. Entry point:
-//! `Endpoint::batch`.
+//! Refused everywhere else (400, -32600). Bounded, and never answered by a stream; a member for whose answer there
+//! is no room is answered with an error. Entry point: `Endpoint::batch`.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use gantry_engine::AnswerPermit;
 use gantry_model::era::{Era, ProtocolVersion};
-use gantry_model::jsonrpc::{self, Limits, Message, Raw, WireError};
+use gantry_model::jsonrpc::{self, Limits, Message, Raw, RequestId, WireError};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 
@@ -18,10 +18,13 @@ use super::post::{own_answer, owner};
 use super::sessions::Session;
 use super::subscribe::is_subscription;
 use super::{Endpoint, Visit};
+use crate::http::delivery;
 use crate::http::error::Problem;
 
 /// Messages of one batch.
 const MESSAGES: usize = 32;
+/// What it takes to refuse all of them.
+const REFUSALS: usize = 12 << 10;
 
 impl Endpoint {
     /// Answers a batch. Invariant: `bytes` were checked and are a JSON array.
@@ -42,8 +45,17 @@ impl Endpoint {
         let mut answers = Vec::from(b"[");
         let mut permit = AnswerPermit::default();
         for item in batch.items() {
-            let answer = self.member(visit, session.as_deref(), item).await;
-            permit.join(answer.permit().unwrap_or_default());
+            let mut answer = self.member(visit, session.as_deref(), item).await;
+            permit.join(answer.permit());
+            // While the others are waited for, too, and before it is copied.
+            let length = answers.len() + answer.length() + REFUSALS;
+            let agent = Some(&visit.caller.agent);
+            if answer.length() > 0
+                && let Err(full) = self.desk.answers.cover(agent, &mut permit, length)
+            {
+                let id = item.get("id").and_then(RequestId::read);
+                answer = Answer::problem(id, delivery::refused(full));
+            }
             if let Some(message) = answer.into_message() {
                 if answers.len() > 1 {
                     answers.push(b',');

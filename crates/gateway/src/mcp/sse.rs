@@ -17,9 +17,9 @@ use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use gantry_engine::{AnswerPermit, Scope};
+use gantry_engine::{AnswerBudget, AnswerPermit, Scope};
 use gantry_model::caller::Ended;
-use gantry_model::id::KeyId;
+use gantry_model::id::{AgentName, KeyId};
 use gantry_model::jsonrpc::{self, Limits, Message, OwnedRequestId, WireError};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderValue, Method, StatusCode};
@@ -32,6 +32,7 @@ use super::listen::{LOOK, Seat};
 use super::sessions::{Session, SessionId};
 use super::stream::{KEEP_ALIVE, event, event_stream};
 use super::{Endpoint, SESSION_HEADER, Visit, unknown_server, wrong_method};
+use crate::http::delivery;
 use crate::http::error::Problem;
 use crate::http::limits::{Room, read_body, unread};
 use crate::http::media::Accepts;
@@ -84,32 +85,42 @@ impl Line {
         }
     }
 
-    /// Pours an answer onto the stream; tells whether it could be.
-    async fn pour(&self, answer: Response) -> bool {
+    /// Pours an answer to an agent onto the stream, unless it is too long or there is no room for it.
+    async fn pour(
+        &self,
+        (answers, agent): (&AnswerBudget, &AgentName),
+        answer: Response,
+    ) -> Result<(), Problem> {
         let kind = answer.headers().get(CONTENT_TYPE);
         let is_stream = kind.is_some_and(|kind| kind == "text/event-stream");
         let permit = answer.extensions().get::<AnswerPermit>();
-        let permit = permit.cloned().unwrap_or_default();
+        let mut permit = permit.cloned().unwrap_or_default();
         let body = answer.into_body();
         if body.is_end_stream() {
-            return true;
+            return Ok(());
+        }
+        // It is copied, whatever it was made from. A stream without an end counts its pieces itself.
+        if let Some(length) = body.size_hint().exact() {
+            let length = usize::try_from(length).unwrap_or(usize::MAX);
+            let found = answers.cover(Some(agent), &mut permit, length);
+            found.map_err(delivery::refused)?;
         }
         if !is_stream {
-            let Ok(whole) = axum::body::to_bytes(body, ANSWER).await else {
-                return false;
-            };
+            let whole = axum::body::to_bytes(body, ANSWER)
+                .await
+                .map_err(|_| Problem::new(StatusCode::BAD_GATEWAY, "server.response_too_large"))?;
             if !whole.is_empty() {
                 let event = permit.tie(event(&whole));
                 drop(whole);
                 self.say(event).await;
             }
-            return true;
+            return Ok(());
         }
         let mut pieces = body.into_data_stream();
         while let Some(Ok(piece)) = pieces.next().await {
-            self.say(piece).await;
+            self.say(permit.tie(piece)).await;
         }
-        true
+        Ok(())
     }
 }
 
@@ -249,10 +260,11 @@ impl Endpoint {
             Err(problem) => Answer::problem(id, problem).into_response(),
         };
         let begun = self.begun(&visit, &line, &answer);
-        if !line.pour(answer).await {
-            let problem = Problem::new(StatusCode::BAD_GATEWAY, "server.response_too_large");
+        let budget = (&self.desk.answers, &visit.caller.agent);
+        if let Err(problem) = line.pour(budget, answer).await {
             let answer = Answer::problem(id, problem).into_response();
-            line.pour(answer).await;
+            // It is short.
+            drop(line.pour(budget, answer).await);
         }
         drop(place);
         if let Some(session) = begun {
@@ -260,7 +272,8 @@ impl Endpoint {
             let headers = &mut visit.parts.headers;
             headers.insert(SESSION_HEADER, session.id.header());
             if let Ok(stream) = self.get(&visit) {
-                line.pour(stream).await;
+                let budget = (&self.desk.answers, &visit.caller.agent);
+                drop(line.pour(budget, stream).await);
             }
         }
     }

@@ -14,12 +14,12 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use gantry_engine::{AnswerBudget, Ask, AskAnswer, Client, Word};
+use gantry_engine::{AnswerBudget, AnswerPermit, Ask, AskAnswer, Client, Word};
 use gantry_model::era::Era;
 use gantry_model::era::meta::{Identity, PROGRESS_TOKEN};
 use gantry_model::jsonrpc::{Raw, RequestId};
 use http::header::CONTENT_TYPE;
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderName, HeaderValue};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::task::TaskTracker;
@@ -34,6 +34,7 @@ use super::sessions::{Session, SessionId, Sessions};
 use super::turn::{Called, Token, Turn, UnderWay};
 use super::{Endpoint, Visit};
 use crate::http::context;
+use crate::http::delivery;
 use crate::http::error::Problem;
 use crate::http::limits::Room;
 use crate::http::media::Accepts;
@@ -146,7 +147,7 @@ impl Desk {
                     let told: Vec<Bytes> = told.filter(|_| accepts.events).collect();
                     return match told.is_empty() {
                         true => answer.into_response(),
-                        false => at_once(told, answer),
+                        false => self.at_once(&under_way.call, &turn, told, answer),
                     };
                 }
                 () = sleep(KEEP_ALIVE), if accepts.events => break,
@@ -157,17 +158,6 @@ impl Desk {
         self.tasks.spawn(pump(desk, under_way, turn, first, tx));
         events(rx)
     }
-}
-
-/// Answers with what was told of a call that has ended, and its answer.
-fn at_once(mut told: Vec<Bytes>, answer: Answer) -> Response {
-    let permit = answer.permit();
-    told.extend(answer.into_message().map(|message| event(&message)));
-    let mut response = event_stream(Body::from(told.concat()));
-    if let Some(permit) = permit {
-        response.extensions_mut().insert(permit);
-    }
-    response
 }
 
 /// Lets a call end because too much waits for clients already.
@@ -256,8 +246,8 @@ async fn pump(
     for event in asked.iter_mut().flat_map(Entered::withdraw) {
         drop(tx.try_send(event));
     }
-    if let Some(event) = desk.last(&call, &turn, answer)
-        && !deliver(&tx, event).await
+    if let Some((event, permit)) = desk.last(&call, &turn, answer)
+        && !deliver(&tx, permit.tie(event)).await
     {
         tracing::debug!("a client did not read its answer and is cut off");
     }
@@ -289,24 +279,39 @@ impl Desk {
         }
     }
 
-    /// Returns the event of the answer, counted until it is read; one for which there is no room is an
-    /// error instead. The answer to a call has its room already.
-    fn last(&self, call: &Called, turn: &Turn, answer: Answer) -> Option<Bytes> {
-        let known = answer.permit();
-        let last = event(&answer.into_message()?);
-        let permit = match known {
-            Some(permit) => Ok(permit),
-            None => self.answers.take(Some(&call.agent), last.len()),
+    /// Returns the event of the answer and its room; one for which there is none is an error instead.
+    /// The answer to a call has its room already, the copy of a list has not.
+    fn last(&self, call: &Called, turn: &Turn, answer: Answer) -> Option<(Bytes, AnswerPermit)> {
+        let mut permit = answer.permit();
+        let found = self
+            .answers
+            .cover(Some(&call.agent), &mut permit, answer.length());
+        let answer = match found {
+            Ok(()) => answer,
+            Err(full) => Answer::problem(Some(turn.id.as_id()), delivery::refused(full)),
         };
-        match permit {
-            Ok(permit) => Some(permit.tie(last)),
-            Err(full) => {
-                let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "http.answers_full")
-                    .with_detail(full.to_string());
-                let answer = Answer::problem(Some(turn.id.as_id()), problem);
-                answer.into_message().map(|message| event(&message))
-            }
+        Some((event(&answer.into_message()?), permit))
+    }
+
+    /// Answers with what was told of a call that has ended, unless there is no room for it, and its
+    /// answer.
+    fn at_once(
+        &self,
+        call: &Called,
+        turn: &Turn,
+        mut told: Vec<Bytes>,
+        answer: Answer,
+    ) -> Response {
+        let (last, mut permit) = self.last(call, turn, answer).unwrap_or_default();
+        let length = told.iter().map(Bytes::len).sum();
+        match self.answers.take_all(Some(&call.agent), length) {
+            Ok(room) => permit.join(room),
+            Err(_full) => told.clear(),
         }
+        told.push(last);
+        let mut response = event_stream(Body::from(told.concat()));
+        response.extensions_mut().insert(permit);
+        response
     }
 }
 

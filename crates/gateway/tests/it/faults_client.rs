@@ -28,7 +28,7 @@ use tempfile::TempDir;
 
 pub(crate) use self::holdings::{Holdings, ROOM};
 pub(crate) use self::posted::Posted;
-pub(crate) use self::schemas::server_with;
+pub(crate) use self::schemas::{server_with, with_long_list};
 use crate::harness::{Gantry, LONG};
 
 /// The deadline of most contracts.

@@ -2,9 +2,10 @@
 //!
 //! An address is an IPv4 address or an IPv6 /64, which one subscriber has. No address has more than
 //! its bound; the last eighth of all places is for addresses with few connections; and when there is
-//! no place, a connection without a request is closed at the address that has the most, if whoever
-//! comes has fewer. Nothing here waits. Entry point: [`Seats::take`].
+//! no place, a connection without a request is closed at the address with the most that has one, if
+//! whoever comes has fewer. Nothing here waits. Entry point: [`Seats::take`].
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -117,21 +118,33 @@ fn counted(address: IpAddr) -> IpAddr {
 }
 
 impl Taken {
-    /// Closes a connection of the address that has the most, if that has more than whoever comes
-    /// would have: one that never brought a request, else the oldest that has none just now.
+    /// Closes a connection of an address that has more than whoever comes would have, of the one
+    /// with the most that can spare any: one that never brought a request, else the oldest that has
+    /// none just now. If all have one, the oldest goes whose head is long in coming.
     fn make_room(&mut self, own: usize) -> bool {
-        let most = self.by_address.iter().max_by_key(|(_, held)| held.len());
-        let Some((address, held)) = most.filter(|(_, held)| held.len() > own + 1) else {
+        let larger = self
+            .by_address
+            .iter()
+            .filter(|(_, held)| held.len() > own + 1);
+        let mut larger: Vec<_> = larger.collect();
+        larger.sort_by_key(|(_, held)| Reverse(held.len()));
+        let first = |held: &BTreeMap<u64, Occupant>, fits: fn(&Watch) -> bool| {
+            let mut held = held.iter();
+            let found = held.find(|(_, occupant)| fits(&occupant.watch));
+            found.map(|(number, occupant)| (*number, occupant.close.clone()))
+        };
+        let resting = larger.iter().find_map(|(address, held)| {
+            let goes = first(held, Watch::is_unused).or_else(|| first(held, Watch::rests));
+            goes.map(|goes| (**address, goes))
+        });
+        let goes = resting.or_else(|| {
+            let mut larger = larger.iter();
+            larger.find_map(|(address, held)| Some((**address, first(held, Watch::dawdles)?)))
+        });
+        let Some((address, (number, close))) = goes else {
             return false;
         };
-        let unused = |(_, occupant): &(&u64, &Occupant)| occupant.watch.is_unused();
-        let idle = |(_, occupant): &(&u64, &Occupant)| occupant.watch.is_idle();
-        let goes = held.iter().find(unused).or_else(|| held.iter().find(idle));
-        let Some((number, occupant)) = goes else {
-            return false;
-        };
-        occupant.close.cancel();
-        let (address, number) = (*address, *number);
+        close.cancel();
         self.leave(address, number);
         true
     }
@@ -240,5 +253,49 @@ mod tests {
         drop(late);
         assert_eq!(seats.lock().all, 0);
         assert!(seats.lock().by_address.is_empty());
+    }
+
+    // fault A2: an address whose connections are all busy costs nobody a place that another can spare.
+    #[test]
+    fn who_comes_gets_the_place_of_any_larger_address() {
+        let seats = Seats::new(Bounds {
+            connections: 5,
+            per_address: 5,
+        });
+        let take = |text: &str| seats.take(address(text)).unwrap();
+        let busy: Vec<_> = (0..3).map(|_| take("192.0.2.1")).collect();
+        busy.iter().for_each(|seat| seat.watch.begin_for_test());
+        let idle: Vec<_> = (0..2).map(|_| take("192.0.2.2")).collect();
+        let _late = take("192.0.2.3");
+        assert!(busy.iter().all(|seat| !seat.close.is_cancelled()));
+        let closed: Vec<_> = idle.iter().map(|seat| seat.close.is_cancelled()).collect();
+        assert_eq!(closed, [true, false]);
+        // One that has no more than who comes keeps it.
+        assert!(seats.take(address("192.0.2.4")).is_none());
+    }
+
+    // fault A2
+    #[tokio::test(start_paused = true)]
+    async fn a_head_on_its_way_is_not_cut_unless_it_takes_long() {
+        let seats = Seats::new(Bounds {
+            connections: 3,
+            per_address: 3,
+        });
+        let held: Vec<_> = (0..3)
+            .map(|_| seats.take(address("192.0.2.1")).unwrap())
+            .collect();
+        held[0].watch.begin_for_test();
+        held[1].watch.begin_head_for_test();
+        let closed = || held.iter().map(|seat| seat.close.is_cancelled());
+        let first = seats.take(address("192.0.2.2")).unwrap();
+        assert_eq!(closed().collect::<Vec<_>>(), [false, false, true]);
+        drop(first);
+        let beside = seats.take(address("192.0.2.1")).unwrap();
+        beside.watch.begin_for_test();
+        let late = || seats.take(address("192.0.2.2"));
+        assert!(late().is_none(), "nobody can spare a place");
+        tokio::time::advance(std::time::Duration::from_secs(2)).await;
+        assert!(late().is_some());
+        assert_eq!(closed().collect::<Vec<_>>(), [false, true, true]);
     }
 }

@@ -122,6 +122,34 @@ async fn what_is_said_just_before_the_answer_is_heard() {
     );
 }
 
+// fault A1: the copy of a list has no room yet, whichever way it goes.
+#[tokio::test]
+async fn a_list_on_a_stream_takes_its_room() {
+    for accepts_json in [true, false] {
+        let (words, heard) = mpsc::channel(WAITING);
+        let work: Work = Box::pin(async move {
+            let progress = Word::Progress("{\"progress\":1}".into());
+            words.try_send(progress).unwrap();
+            let mut list = done();
+            if let Outcome::Reply(reply) = &mut list {
+                reply.result = format!("{{\"tools\":[\"{}\"]}}", "x".repeat(1 << 20)).into();
+            }
+            list
+        });
+        let (desk, under_way, turn) = desk(heard, work);
+        let agent = under_way.call.agent.clone();
+        let take = || desk.answers.take(Some(&agent), 1 << 20).ok();
+        let mut held: Vec<_> = std::iter::from_fn(take).collect();
+        let (json, events) = (accepts_json, true);
+        let response = desk.attend(under_way, turn, Accepts { json, events }).await;
+        let body = axum::body::to_bytes(response.into_body(), 4 << 20).await;
+        let text = String::from_utf8(body.unwrap().to_vec()).unwrap();
+        assert!(text.contains("http.answers_full"), "{text:.300}");
+        assert!(text.contains("\"progress\":1"), "short words have room");
+        held.clear();
+    }
+}
+
 // fault A4
 #[tokio::test]
 async fn a_client_that_is_gone_ends_the_work() {

@@ -9,7 +9,7 @@ use gantry_testkit::wait::eventually;
 use serde_json::{Value, json};
 
 use super::SECOND;
-use crate::faults_client::Posted;
+use crate::faults_client::{Posted, with_long_list};
 use crate::harness::{Answer, Connection, Gantry, LONG};
 
 /// A client with its stream.
@@ -313,6 +313,27 @@ fn a_long_message_is_answered_when_there_is_just_room_for_it() {
         assert_eq!(answer["result"]["content"][0]["text"], "long", "{answer:#}");
     }
     drop(held);
+}
+
+// fault A1: lists that wait for one stream are copies, and counted.
+#[test]
+fn lists_that_a_stream_does_not_take_are_counted() {
+    const LISTS: u32 = 24;
+    let folder = tempfile::tempdir().unwrap();
+    let gantry = with_long_list(folder.path());
+    let mut first = First::ready(&gantry);
+    for id in 1..=LISTS {
+        first.send(id, "tools/list", json!({}));
+    }
+    let told: Vec<String> = (0..LISTS).map(|_| first.event().unwrap().1).collect();
+    let full = |text: &&String| text.contains("http.answers_full");
+    let refused = told.iter().filter(full).count();
+    let whole = told.iter().filter(|text| text.len() > 4 << 20).count();
+    assert_eq!(refused + whole, told.len());
+    assert!(refused > 0 && whole > 4, "{refused} refused, {whole} whole");
+    // Who reads again has room again.
+    let list = first.request(100, "tools/list", json!({}));
+    assert!(list["result"]["tools"].is_array());
 }
 
 // Of two handshakes on one stream the second counts, and the first leaves nothing behind.

@@ -4,7 +4,7 @@ use gantry_testkit::{Era, Evilpeer};
 use serde_json::{Value, json};
 
 use super::Older;
-use crate::faults_client::Posted;
+use crate::faults_client::{Posted, with_long_list};
 use crate::harness::{Gantry, LONG};
 
 const VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
@@ -146,6 +146,29 @@ fn a_client_that_keeps_no_session_is_served_as_one_of_2025_03_26() {
         let answer = Posted::new(&gantry.agent, "/mcp", &message).send(&gantry);
         assert_eq!((answer.status, answer.body.len()), (202, 0), "{message}");
     }
+}
+
+// fault A1: what one call of a batch has taken does not pay for the lists beside it.
+#[test]
+fn the_lists_of_a_batch_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let gantry = with_long_list(folder.path());
+    let session = Older::open(&gantry, "/mcp", "2025-03-26");
+    let params = json!({"name": "near__big", "arguments": {"bytes": 17 << 10}});
+    let mut batch =
+        vec![json!({"jsonrpc": "2.0", "id": 0, "method": "tools/call", "params": params})];
+    let list = |id: u32| json!({"jsonrpc": "2.0", "id": id, "method": "tools/list"});
+    batch.extend((1..=30).map(list));
+    batch.push(json!({"jsonrpc": "2.0", "id": "last", "method": "ping"}));
+    let answer = session.posted(&json!(batch)).send(&gantry);
+    assert_eq!(answer.status, 200, "{:.1000}", answer.text());
+    let text = answer.text();
+    assert!(text.len() < 50 << 20, "{}", text.len());
+    let refused = text.matches("\"http.answers_full\"").count();
+    assert!((15..=25).contains(&refused), "{refused} of 30 lists");
+    assert!(text.starts_with("[{\"jsonrpc\":\"2.0\",\"id\":0,\"result\""));
+    assert!(text.ends_with("{\"jsonrpc\":\"2.0\",\"id\":\"last\",\"result\":{}}]"));
+    assert!(text.contains("{\"jsonrpc\":\"2.0\",\"id\":30,\"error\""));
 }
 
 #[test]

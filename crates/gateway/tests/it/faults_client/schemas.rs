@@ -115,6 +115,21 @@ done
     program
 }
 
+/// Starts a gateway whose list of tools is 4 MiB long, beside a server that can be called.
+pub(crate) fn with_long_list(folder: &Path) -> Gantry {
+    let text = "x".repeat(40 << 10);
+    let tool = |number: usize| json!({"name": format!("t{number}"), "description": text, "inputSchema": {"type": "object"}});
+    let tools: Vec<Value> = (0..105).map(tool).collect();
+    let program = server_with(folder, &json!(tools));
+    let gantry = Gantry::builder()
+        .entry("long", json!({"command": program.to_str().unwrap()}))
+        .server(NEAR, &Evilpeer::new())
+        .start();
+    gantry.wait_state("long", "ready", LONG);
+    gantry.wait_state(NEAR, "ready", LONG);
+    gantry
+}
+
 fn tool(name: &str, schema: Value) -> Value {
     json!({"name": name, "inputSchema": schema})
 }

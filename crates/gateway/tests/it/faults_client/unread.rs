@@ -6,7 +6,7 @@ use gantry_testkit::wait::eventually;
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use serde_json::{Value, json};
 
-use super::{FAR, Posted, Rig};
+use super::{FAR, Posted, Rig, with_long_list};
 use crate::harness::{Connection, LONG};
 
 /// The size of a result that is not read: more than the kernel takes on the way.
@@ -140,6 +140,51 @@ fn long_lists_that_nobody_reads_are_bounded_too() {
     );
     drop(readers);
     rig.far_is_well();
+}
+
+// fault A1: a list on a stream of events is a copy, which takes memory for each client.
+#[test]
+fn lists_on_event_streams_that_nobody_reads_are_counted() {
+    const STREAMS: usize = 16;
+    let folder = tempfile::tempdir().unwrap();
+    let gantry = with_long_list(folder.path());
+    let list = Posted::stateless(&gantry.agent, "tools/list", json!({}));
+    let whole = list.send(&gantry);
+    assert!(whole.body.len() > 4 << 20, "{}", whole.body.len());
+    let events = list.header("Accept", "text/event-stream");
+    let mut readers: Vec<Connection> = (0..STREAMS)
+        .map(|_| {
+            let mut reader = gantry.connect();
+            set_socket_recv_buffer_size(reader.socket(), 4096).unwrap();
+            events.write(&mut reader);
+            reader
+        })
+        .collect();
+    // What has come of each, without taking it.
+    let told: Vec<String> = readers
+        .iter_mut()
+        .map(|reader| {
+            let mut begun = [0; 2048];
+            let mut text = String::new();
+            let came = eventually(LONG, || {
+                let length = reader.socket().peek(&mut begun).unwrap();
+                text = String::from_utf8_lossy(&begun[..length]).into_owned();
+                text.contains("\"result\"") || text.contains("\"error\"")
+            });
+            assert!(came.is_some(), "{text}");
+            text
+        })
+        .collect();
+    let full = |text: &&String| text.contains("http.answers_full");
+    let refused = told.iter().filter(full).count();
+    // Half of 96 MiB, and of that seven eighths for long ones.
+    assert!((4..=8).contains(&refused), "{refused} of {STREAMS} refused");
+    // One that all share takes none, and when the readers are gone there is room again.
+    let shared = Posted::stateless(&gantry.agent, "tools/list", json!({})).send(&gantry);
+    assert_eq!(shared.body.len(), whole.body.len());
+    readers.clear();
+    let free = || events.send(&gantry).text().contains("\"result\"");
+    assert!(eventually(LONG, free).is_some());
 }
 
 // fault A2: what a connection keeps after a long request is small.

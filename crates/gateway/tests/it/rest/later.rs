@@ -1,14 +1,18 @@
 //! Calls that nobody waits for: one id from the first answer to the audit, across restarts, and bounds
 //! that are each agent's own.
 
+use std::io::Write as _;
 use std::time::Duration;
 
+use gantry_testkit::Evilpeer;
 use gantry_testkit::wait::eventually;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::calls::later;
 use super::problem;
-use crate::harness::{Answer, Gantry, LONG};
+use crate::faults_client::Posted;
+use crate::harness::{Answer, Connection, Gantry, LONG};
 
 fn place(accepted: &Answer) -> String {
     assert_eq!(accepted.status, 202, "{}", accepted.text());
@@ -145,4 +149,44 @@ fn every_call_of_a_list_has_its_id_at_once() {
     let row = gantry.rest_as(&gantry.agent, "GET", &second, None);
     assert_eq!(row.json()["status"], "ok");
     assert!(eventually(Duration::ZERO, || gantry.audit_rows("").len() == 2).is_some());
+}
+
+// row 2.9: an id is told of what is on record; what is not is answered at once.
+#[test]
+fn a_call_that_is_not_on_record_is_answered_at_once() {
+    let gantry = Gantry::builder()
+        .server("a", &Evilpeer::new())
+        .flags(&["--drain", "8s"])
+        .start();
+    gantry.wait_state("a", "ready", LONG);
+    // Keeps the gateway from its end.
+    let slow = json!({"ms": 30_000});
+    assert_eq!(later(&gantry, &gantry.agent, "a__slow", &slow).status, 202);
+    let body = json!({"name": "a__echo", "arguments": {"text": "x"}});
+    let text = body.to_string();
+    let posted =
+        Posted::new(&gantry.agent, "/api/v1/tools/call", &body).header("Prefer", "respond-async");
+    let framing = format!("Content-Length: {}\r\nExpect: 100-continue", text.len());
+    let head = posted.head(&gantry.authority, &framing);
+    // Requests that are let in, and whose bodies are waited for.
+    let begun: Vec<Connection> = (0..20)
+        .map(|_| {
+            let mut connection = gantry.connect();
+            connection.socket().write_all(&head).unwrap();
+            assert_eq!(connection.head().unwrap().status, 100);
+            connection
+        })
+        .collect();
+    gantry.signal(Signal::TERM);
+    let gone = eventually(LONG, || Connection::open(&gantry.authority).is_err());
+    assert!(gone.is_some(), "it accepts nobody any more");
+    // The first ones may come a moment before calls are refused.
+    let mut answers = begun.into_iter().map(|mut connection| {
+        connection.socket().write_all(text.as_bytes()).unwrap();
+        connection.answer().unwrap()
+    });
+    let refused = answers.find(|answer| answer.status != 202);
+    let refused = refused.expect("what is not made is not promised");
+    assert_eq!(problem(&gantry, &refused, 503), "gateway.stopping");
+    assert_eq!(refused.header("location"), None);
 }
