@@ -3,7 +3,8 @@
 //! A turn is taken for one method and ends with `done`. A turn that ends otherwise (an error, a
 //! caller that went away) leaves the writer suspect: the next turn makes sure that nothing of it
 //! is left, and takes a new connection if it must. So a full disk heals by itself. What people and
-//! administrators do waits for its turn for a moment only; the rest waits as long as its caller does.
+//! administrators do waits for its turn for seconds, and for a moment only after a write that failed;
+//! the rest waits as long as its caller does.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -19,8 +20,10 @@ use crate::error::StoreError;
 /// How many writes may wait or be under way at once.
 const QUEUE: usize = 256;
 
-/// How long a write that somebody waits for stands in the queue.
-const LONGEST_WAIT: Duration = Duration::from_millis(750);
+/// How long a write that somebody waits for stands in the queue: a slow disk is waited for.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// The same after a write that failed: the database is full or locked, and waiting helps nobody.
+const LONGEST_WAIT_AFTER_FAILURE: Duration = Duration::from_millis(750);
 
 /// What a write survives once its method has returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +41,8 @@ pub(crate) struct Writer {
     slot: Mutex<Slot>,
     /// The file is no longer where it was: what is written now is lost when the process ends.
     gone: AtomicBool,
+    /// Whether the last turn failed.
+    failed: AtomicBool,
 }
 
 struct Slot {
@@ -55,6 +60,7 @@ pub(crate) struct Turn<'a> {
     what: &'static str,
     connector: &'a Connector,
     slot: MutexGuard<'a, Slot>,
+    failed: &'a AtomicBool,
     _place: SemaphorePermit<'a>,
 }
 
@@ -73,6 +79,7 @@ impl Writer {
             places: Semaphore::new(QUEUE),
             slot: Mutex::new(slot),
             gone: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
         }
     }
 
@@ -95,7 +102,7 @@ impl Writer {
         let place = self.places.try_acquire().map_err(|_| busy())?;
         let slot = match durability {
             Durability::Process => self.slot.lock().await,
-            Durability::Power => timeout(LONGEST_WAIT, self.slot.lock())
+            Durability::Power => timeout(self.longest_wait(), self.slot.lock())
                 .await
                 .map_err(|_| busy())?,
         };
@@ -106,12 +113,21 @@ impl Writer {
             what,
             connector: &self.connector,
             slot,
+            failed: &self.failed,
             _place: place,
         };
-        turn.mend().await?;
+        let mended = turn.mend().await;
         turn.slot.suspect = true;
+        mended?;
         turn.set(durability).await?;
         Ok(turn)
+    }
+
+    fn longest_wait(&self) -> Duration {
+        match self.failed.load(Ordering::Relaxed) {
+            true => LONGEST_WAIT_AFTER_FAILURE,
+            false => LONGEST_WAIT,
+        }
     }
 
     /// Waits for the writes under way and closes the connection; later turns are refused.
@@ -125,6 +141,12 @@ impl Writer {
             })?;
         }
         Ok(())
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.failed.store(self.slot.suspect, Ordering::Relaxed);
     }
 }
 
