@@ -418,7 +418,7 @@ impl Audit {
         let input = body::keep(&self.shared.policy, intent.redactor, intent.input);
         let tool = intent.redactor.redact(intent.tool);
         // What a client says of itself is nobody's secret, unless it is a key of ours.
-        let own_keys = Redactor::default();
+        let own_keys = Redactor::own_keys();
         let context = intent.context;
         let said = [
             &context.user,

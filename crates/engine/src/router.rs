@@ -19,6 +19,7 @@ use gantry_model::era::meta::Identity;
 use gantry_model::event::EventKind;
 use gantry_model::id::{CallId, ServerName};
 use gantry_model::mcp::{ClientCan, Method};
+use gantry_model::secret::Redactor;
 use gantry_store::CallStatus;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -40,7 +41,7 @@ use crate::telemetry::Figures;
 pub(crate) use answer::Answered;
 use limit::Limit;
 use record::{describe, intent};
-use target::{Place, Target, own_keys_hidden};
+use target::{Place, Target};
 use trip::Trip;
 
 /// What a request meets on its way.
@@ -270,7 +271,7 @@ impl Router {
     ) -> CallFailure {
         use gantry_model::diagnose::Diagnose;
         let key = caller.key.to_string();
-        let redactor = target.map_or_else(own_keys_hidden, Target::redactor);
+        let redactor = target.map_or_else(|| Arc::clone(Redactor::own_keys()), Target::redactor);
         let intent = intent(id, caller, &key, request, target, None, &redactor);
         let text = error.to_string();
         let duration = self.figures.begin(begun).end(CallStatus::Refused);

@@ -14,6 +14,7 @@ use std::fmt;
 use std::hint::black_box;
 
 pub use self::mask::mask_members;
+pub(crate) use self::names::{Hint, hint_of};
 pub use self::names::{is_credential, is_secret_name};
 pub use self::own::{ADMIN_KEY, AGENT_KEY};
 pub use self::redact::Redactor;

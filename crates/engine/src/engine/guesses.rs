@@ -36,7 +36,7 @@ impl Engine {
     }
 
     async fn record_wrong_keys(&self, surface: Surface, what: &str) {
-        let (now, redactor) = (unix_ms(), Redactor::default());
+        let (now, redactor) = (unix_ms(), Redactor::own_keys());
         let context = Context::default();
         let intent = Intent {
             id: self.inner.router.ids.next(now),
@@ -52,7 +52,7 @@ impl Engine {
             schema_version: None,
             started_ms: now,
             input: None,
-            redactor: &redactor,
+            redactor,
         };
         let outcome = Outcome {
             status: CallStatus::Refused,
@@ -60,7 +60,7 @@ impl Engine {
             error: Some(what),
             output: None,
             duration: Duration::ZERO,
-            redactor: &redactor,
+            redactor,
         };
         if let Err(error) = self.inner.audit.refusal(&intent, &outcome).await {
             tracing::warn!(

@@ -20,16 +20,8 @@ use crate::request::{Lists, Request, Scope};
 use crate::server::handle::ServerHandle;
 use crate::transport::http::Head;
 
-/// What hides keys of ours and nothing else, for what no server has secrets in.
-static OWN_KEYS_HIDDEN: LazyLock<Arc<Redactor>> = LazyLock::new(Arc::default);
-
 /// The permits for heavy checks of native tools, which no server can use up.
 static NATIVE_PERMITS: LazyLock<Permits> = LazyLock::new(Permits::default);
-
-/// Returns what hides keys of ours and nothing else.
-pub(super) fn own_keys_hidden() -> Arc<Redactor> {
-    Arc::clone(&OWN_KEYS_HIDDEN)
-}
 
 /// Where a call is carried out.
 pub(super) enum Place {
@@ -309,7 +301,7 @@ impl Target<'_> {
     pub(super) fn redactor(&self) -> Arc<Redactor> {
         match &self.place {
             Place::Server(server) => server.known.shared(),
-            Place::Native(_) => own_keys_hidden(),
+            Place::Native(_) => Arc::clone(Redactor::own_keys()),
         }
     }
 

@@ -1,8 +1,8 @@
 //! Which names stand for secrets: of variables, headers, flags and members of JSON.
 //!
 //! A name is split into words, at signs and where small letters meet capitals, and judged by whole
-//! words: `KEYCLOAK_REALM`, `MAX_TOKENS` and `GIT_AUTHOR_NAME` name no secrets. Entry points:
-//! [`is_secret_name`] and [`is_credential`].
+//! words: `KEYCLOAK_REALM`, `MAX_TOKENS` and `GIT_AUTHOR_NAME` name no secrets. `KEY` and `AUTH` mean
+//! too much to tell a secret alone. Entry points: [`is_secret_name`], [`is_credential`] and [`hint_of`].
 
 /// Words that tell a credential wherever they stand.
 const CREDENTIALS: [&str; 24] = [
@@ -50,8 +50,37 @@ const STEMS: [&[u8]; 14] = [
     b"encryptionkey",
 ];
 
-/// Words that tell a secret in the name of a variable, and too much else among members of JSON.
-const OF_VARIABLES: [&str; 6] = ["KEY", "KEYS", "AUTH", "DSN", "PRIVATE", "PAT"];
+/// Words that may tell a secret in the name of a variable, and mostly mean something else.
+const AMBIGUOUS: [&str; 6] = ["KEY", "KEYS", "AUTH", "PRIVATE", "PAT", "DSN"];
+
+/// Words that make a secret of the `KEY` behind them.
+const QUALIFIERS: [&str; 22] = [
+    "API",
+    "ACCESS",
+    "SECRET",
+    "PRIVATE",
+    "SIGNING",
+    "SIGNATURE",
+    "ENCRYPTION",
+    "DECRYPTION",
+    "MASTER",
+    "SERVICE",
+    "SUBSCRIPTION",
+    "SSH",
+    "DEPLOY",
+    "LICENSE",
+    "ACCOUNT",
+    "ADMIN",
+    "AUTH",
+    "HMAC",
+    "AES",
+    "RSA",
+    "TLS",
+    "WEBHOOK",
+];
+
+/// More words that make a login of the `AUTH` behind them.
+const LOGINS: [&str; 6] = ["BASIC", "PROXY", "REGISTRY", "DOCKER", "NPM", "CONFIG"];
 
 /// Ends of words that were written together: `PGPASSWORD`, `DBPASS`, `authtoken`.
 const ENDINGS: [&str; 10] = [
@@ -71,7 +100,7 @@ const ENDINGS: [&str; 10] = [
 const NOT_ENDINGS: [&str; 5] = ["BYPASS", "COMPASS", "TRESPASS", "ENCOMPASS", "OLDPWD"];
 
 /// Last words of names that speak about a secret and do not hold it.
-const ABOUT: [&str; 44] = [
+const ABOUT: [&str; 77] = [
     "URL",
     "URI",
     "ENDPOINT",
@@ -116,6 +145,39 @@ const ABOUT: [&str; 44] = [
     "POLICY",
     "BUDGET",
     "USAGE",
+    "HEADER",
+    "HEADERS",
+    "FIELD",
+    "FIELDS",
+    "COLUMN",
+    "COLUMNS",
+    "USER",
+    "USERNAME",
+    "EMAIL",
+    "SCHEME",
+    "STRATEGY",
+    "BACKEND",
+    "SOCK",
+    "SOCKET",
+    "STORE",
+    "STORAGE",
+    "MANAGER",
+    "ENGINE",
+    "DRIVER",
+    "PLUGIN",
+    "SOURCE",
+    "ENV",
+    "VARIABLE",
+    "TEMPLATE",
+    "PATTERN",
+    "FINGERPRINT",
+    "LIFETIME",
+    "DURATION",
+    "INTERVAL",
+    "PARAM",
+    "PARAMETER",
+    "PROTOCOL",
+    "FLOW",
 ];
 
 /// Words of names whose values look like keys and are none.
@@ -142,16 +204,57 @@ const HARMLESS: [&str; 20] = [
     "FINGERPRINT",
 ];
 
-/// Tells whether the name of a variable or a header says that its value is a secret.
-pub fn is_secret_name(name: &str) -> bool {
+/// How much the name of a variable or a header says of its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hint {
+    /// The value is a secret.
+    Secret,
+    /// It is a login of some kind, or the name of one: `BASIC_AUTH`, `ODBC_DSN`.
+    Login,
+    /// It may be a secret: `SORT_KEY`, `STRIPE_KEY`.
+    Ambiguous,
+    /// Nothing speaks for a secret.
+    Nothing,
+}
+
+/// Returns what a name says of its value.
+pub(crate) fn hint_of(name: &str) -> Hint {
     let words = words(name);
     // A folder, not a password.
-    if words.len() == 1 && words[0] == "PWD" {
-        return false;
+    if (words.len() == 1 && words[0] == "PWD") || is_about(&words) {
+        return Hint::Nothing;
     }
-    is_told(&words, |word| {
-        CREDENTIALS.contains(&word) || OF_VARIABLES.contains(&word)
-    })
+    let is_credential = is_told(&words, |word| CREDENTIALS.contains(&word));
+    let is_ambiguous = words.iter().any(|word| AMBIGUOUS.contains(&word.as_str()));
+    // The id of a key is not the key, and some ids are as good as one.
+    if matches!(words.last().map(String::as_str), Some("ID" | "IDS")) {
+        return if is_credential || is_ambiguous {
+            Hint::Ambiguous
+        } else {
+            Hint::Nothing
+        };
+    }
+    let is_key = |pair: &[String]| {
+        QUALIFIERS.contains(&pair[0].as_str()) && matches!(&*pair[1], "KEY" | "KEYS")
+    };
+    let is_login = |pair: &[String]| {
+        let first = pair[0].as_str();
+        pair[1] == "AUTH" && (QUALIFIERS.contains(&first) || LOGINS.contains(&first))
+    };
+    if is_credential || words.windows(2).any(is_key) {
+        Hint::Secret
+    } else if words.iter().any(|word| word == "DSN") || words.windows(2).any(is_login) {
+        Hint::Login
+    } else if is_ambiguous {
+        Hint::Ambiguous
+    } else {
+        Hint::Nothing
+    }
+}
+
+/// Tells whether the name of a variable or a header says that its value is a secret.
+pub fn is_secret_name(name: &str) -> bool {
+    hint_of(name) == Hint::Secret
 }
 
 /// Tells whether a member or a flag of this name holds a credential, as far as names tell.
@@ -177,19 +280,18 @@ pub(super) fn mentions_credential(text: &[u8]) -> bool {
 
 /// Tells whether a value of this name may look like a key without being one.
 pub(super) fn is_harmless(name: &str) -> bool {
-    let words = words(name);
-    !is_told(&words, |word| {
-        CREDENTIALS.contains(&word) || OF_VARIABLES.contains(&word)
-    }) && words.iter().any(|word| HARMLESS.contains(&word.as_str()))
+    let is_one = |word: &String| HARMLESS.contains(&word.as_str());
+    hint_of(name) == Hint::Nothing && words(name).iter().any(is_one)
+}
+
+/// Tells whether a name says where or how rather than what: `PRIVATE_KEY_PATH`.
+fn is_about(words: &[String]) -> bool {
+    let last = words.last().filter(|_| words.len() > 1);
+    last.is_some_and(|last| ABOUT.contains(&last.as_str()))
 }
 
 fn is_told(words: &[String], is_one: impl Fn(&str) -> bool) -> bool {
-    // `PRIVATE_KEY_PATH` says where, not what.
-    let is_about = words.len() > 1
-        && words
-            .last()
-            .is_some_and(|last| ABOUT.contains(&last.as_str()));
-    if is_about {
+    if is_about(words) {
         return false;
     }
     let has_ending = |word: &str| {
@@ -265,10 +367,10 @@ mod tests {
             "API_KEY",
             "OPENAI_API_KEY",
             "AWS_SECRET_ACCESS_KEY",
-            "AWS_ACCESS_KEY_ID",
             "SSH_KEYS",
+            "MASTER_KEY",
+            "AZURE_SUBSCRIPTION_KEY_2",
             "GITHUB_TOKEN",
-            "GITHUB_PAT",
             "TOKEN",
             "TOKEN_2",
             "githubToken",
@@ -276,10 +378,6 @@ mod tests {
             "DBPASS",
             "PGPASSWORD",
             "MYSQL_PWD",
-            "private_pem",
-            "SENTRY_DSN",
-            "BASIC_AUTH",
-            "NPM_CONFIG__AUTH",
             "Authorization",
             "X-Api-Key",
             "Cookie",
@@ -317,6 +415,12 @@ mod tests {
             "COOKIECUTTER_CONFIG",
             "COMPASS",
             "PATTERN",
+            "PASSWORD_FILE",
+            "API_KEY_HEADER",
+            "SSH_AUTH_SOCK",
+            "AWS_ACCESS_KEY_ID",
+            "SORT_KEY",
+            "AUTH",
             "",
         ] {
             assert!(!is_secret_name(name), "{name}");

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::fmt::Write;
 use std::ops::Range;
+use std::sync::{Arc, LazyLock};
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
@@ -26,6 +27,8 @@ const LONGEST_ESCAPE: usize = 5;
 /// Shorter values are left alone in the names of members: they may be there by accident, and nobody
 /// finds a member under another name.
 const SHORTEST_IN_NAMES: usize = 16;
+
+static OWN_KEYS: LazyLock<Arc<Redactor>> = LazyLock::new(Arc::default);
 
 /// Finds and replaces the values of one server's secrets, and keys of our own.
 #[derive(Clone, Default)]
@@ -52,6 +55,11 @@ impl Redactor {
         Self {
             forms: forms.into_iter().map(finder).collect(),
         }
+    }
+
+    /// Returns what removes keys of our own and nothing else, for what no server has secrets in.
+    pub fn own_keys() -> &'static Arc<Self> {
+        &OWN_KEYS
     }
 
     /// Returns the length of the longest form in which something is found. Who cuts a text must look
@@ -102,7 +110,7 @@ impl Redactor {
             form.find_iter(text.as_bytes())
                 .map(move |start| widen(text, start..start + length))
         });
-        known.chain(own::find(text))
+        known.chain(own::find(text).map(|range| widen(text, range)))
     }
 }
 

@@ -4,7 +4,7 @@
 //! the server says, so one that may well be an ordinary word or number is no secret, whatever its name.
 //! Entry points: [`is_given_secret`], [`looks_secret`], [`hide_arguments`] and [`secret_arguments`].
 
-use super::names::{is_harmless, is_secret_name};
+use super::names::{Hint, hint_of, is_harmless};
 use super::{ADMIN_KEY, AGENT_KEY, is_credential};
 
 /// How keys of well-known makers begin.
@@ -53,9 +53,16 @@ const BEGINNINGS: [&str; 38] = [
 const SHORTEST_KEY: usize = 16;
 /// The shortest word that is taken for a key because it is no word of any language.
 const SHORTEST_NOISE: usize = 24;
+/// The shortest value that is taken for a secret because it looks random, under a name that leaves
+/// it open.
+const SHORTEST_RANDOM: usize = 16;
+/// The longest word of a language.
+const LONGEST_WORD: usize = 20;
+/// The most digits that a word has at an end, such as a year.
+const MOST_DIGITS: usize = 4;
 /// The shortest value that is taken for a secret because of its name.
 const SHORTEST_NAMED: usize = 6;
-/// A number, or a word of letters alone, must be as long as this.
+/// A number, or words of letters alone, must be as long as this.
 const SHORTEST_PLAIN: usize = 12;
 /// How many bits a value must hold, by how often each of its characters occurs.
 const LEAST_BITS: f64 = 12.0;
@@ -64,7 +71,12 @@ const LEAST_BITS: f64 = 12.0;
 pub fn is_given_secret(name: &str, value: &str) -> bool {
     has_known_look(value)
         || (is_noise(value) && !is_harmless(name))
-        || (is_secret_name(name) && is_plausible(value))
+        || match hint_of(name) {
+            Hint::Secret => is_plausible(value),
+            Hint::Login => is_plausible(value) && !is_words(value, "_-."),
+            Hint::Ambiguous => is_random(value),
+            Hint::Nothing => false,
+        }
 }
 
 /// Tells whether a value looks like a key: by its beginning, or because it is long and no word.
@@ -83,8 +95,61 @@ pub(crate) fn is_plausible(value: &str) -> bool {
     let rest = value.get(1..).unwrap_or_default();
     let is_word = value.chars().all(char::is_alphabetic)
         && (!rest.chars().any(char::is_uppercase) || !value.chars().any(char::is_lowercase));
-    let is_plain = (is_number || is_word) && length < SHORTEST_PLAIN;
+    let is_joined = value
+        .chars()
+        .all(|letter| letter.is_ascii_lowercase() || "_-.".contains(letter));
+    let is_plain = (is_number || is_word || is_joined) && length < SHORTEST_PLAIN;
     length >= SHORTEST_NAMED && !is_plain && !is_path(value) && bits(value) >= LEAST_BITS
+}
+
+/// Tells whether a value is long and made of anything but words: no sort order, path or address.
+fn is_random(value: &str) -> bool {
+    let value = value.trim();
+    let is_place = value.contains("://")
+        || value.starts_with("arn:")
+        || value.contains([' ', '\\'])
+        || (value.contains('/') && value.contains('.'));
+    let signs = |letter: char| !letter.is_alphanumeric();
+    value.chars().count() >= SHORTEST_RANDOM
+        && !is_place
+        && is_plausible(value)
+        && !value.split(signs).all(is_word_like)
+}
+
+/// Tells whether a text is words with these signs between them: `created_at`, `oauth2`, `X-Api-Key`.
+pub(super) fn is_words(text: &str, signs: &str) -> bool {
+    text.split(|letter| signs.contains(letter))
+        .all(is_word_like)
+}
+
+/// Tells whether letters and digits may be a word, a number or both: `tenantId`, `HTTP`, `2026`, `v2`.
+fn is_word_like(text: &str) -> bool {
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_digit = |letter: char| letter.is_ascii_digit();
+    let letters = text.trim_matches(is_digit);
+    if letters.is_empty() {
+        return digits(text);
+    }
+    let has_digits_once = text.starts_with(letters) || text.ends_with(letters);
+    let few_digits = text.len() - letters.len() <= MOST_DIGITS;
+    if !has_digits_once || !few_digits || letters.chars().count() > LONGEST_WORD {
+        return false;
+    }
+    if !letters.chars().all(char::is_alphabetic) {
+        return false;
+    }
+    let mixed = letters.chars().any(char::is_uppercase) && letters.chars().any(char::is_lowercase);
+    !mixed || is_camel_case(letters)
+}
+
+/// Tells whether capitals stand where words begin, or at the end as in `userID`, and no word is a
+/// single letter.
+fn is_camel_case(letters: &str) -> bool {
+    let letters = letters.trim_end_matches(char::is_uppercase);
+    let mut small = letters.split(char::is_uppercase);
+    // What stands before the first capital may be nothing.
+    let first = small.next().unwrap_or_default();
+    first.chars().count() != 1 && small.all(|rest| !rest.is_empty())
 }
 
 /// Returns how much a value can hold: its length times the entropy of its characters.
@@ -246,6 +311,102 @@ mod tests {
             ("REPOSITORY", "ssh://git@github.com/org/repository"),
         ] {
             assert!(!is_given_secret(name, value), "{name}={value}");
+        }
+    }
+
+    // fault K3: what a server is told of keys is not what a key is
+    #[test]
+    fn a_name_that_speaks_of_keys_makes_no_secret_of_words() {
+        for (name, value) in [
+            ("SORT_KEY", "created_at"),
+            ("SORT_KEY", "customers.created_at_desc"),
+            ("PRIMARY_KEY", "customer_id"),
+            ("FOREIGN_KEY", "orderLines.customerID"),
+            ("PARTITION_KEY", "tenantId"),
+            ("CACHE_KEY", "users-by-region-2026"),
+            ("CACHE_KEY_PREFIX", "reporting:v2"),
+            ("KEY", "created_at"),
+            ("KEYS", "alpha,beta,gamma,delta"),
+            ("HOT_KEY", "Ctrl+Shift+F12"),
+            ("AUTH", "oauth2"),
+            ("AUTH", "basic_auth_over_tls12"),
+            ("API_AUTH", "oauth2"),
+            ("PROXY_AUTH", "kerberos5"),
+            ("AUTH_STRATEGY", "client_credentials"),
+            ("AUTH_BACKEND", "ldap-internal2"),
+            ("AUTH_PROVIDER", "keycloak21"),
+            ("AUTH_SCHEME", "Bearer2024"),
+            ("AUTH_USER", "svc_reporting1"),
+            ("AUTH_USERNAME", "ada.lovelace1815"),
+            ("AUTH_EMAIL", "ada1815@example.com"),
+            ("API_KEY_HEADER", "X-Api-Key"),
+            ("API_KEY_FIELD", "api_key_v2"),
+            ("TOKEN_COLUMN", "access_token2"),
+            ("TOKEN_TYPE", "urn:bearer2"),
+            ("TOKEN_METHOD", "client_secret_basic"),
+            ("JWT_ALGORITHM", "RS256-or-ES256"),
+            ("SECRET_NAME", "prod/database2"),
+            ("SECRETS_BACKEND", "aws-secrets-manager"),
+            ("SSH_AUTH_SOCK", "/tmp/ssh-XXabc123/agent.4711"),
+            ("PASSWORD_FILE", "/run/secrets/db2"),
+            ("PASSWORD_FILE", "C:\\secrets\\Db2.txt"),
+            ("TOKEN_DIR", "tokens/v2/cache"),
+            ("PRIVATE_KEY_PATH", "keys/id_ed25519"),
+            ("TOKEN_URL", "https://idp.example/oauth2/token"),
+            ("PRIVATE_SUBNET", "10.0.0.0/16"),
+            ("PRIVATE_REGISTRY", "registry.internal:5000"),
+            ("ODBC_DSN", "warehouse_prod2"),
+            (
+                "KMS_KEY",
+                "arn:aws:kms:us-east-1:123456789012:key/f47ac10b-58cc",
+            ),
+            ("SESSION_COOKIE", "connect.sid"),
+            ("AUTH_CLIENT_ID", "reporting-service2"),
+        ] {
+            assert!(!is_given_secret(name, value), "{name}={value}");
+        }
+    }
+
+    // fault K3
+    #[test]
+    fn keys_stay_secrets_by_a_qualifier_or_by_their_noise() {
+        for (name, value) in [
+            ("KEY", "k9f2m4x7q1z8w3b6"),
+            ("STRIPE_KEY", "f47ac10b58cc4372"),
+            ("SORT_KEY", "f47ac10b-58cc-4372-a567-0e02b2c3d479"),
+            ("AUTH", "dXNlcjpwYXNzd29yZDE="),
+            ("KEY", "a$9!kd8#Lq2x&Zt7"),
+            ("TOKEN", "q8Zr2Lk0Pw5Xn7Vt"),
+            ("SECRET", "q8zr2lk0pw5xn7vt"),
+            ("PASSWORD", "Q8ZR2LK0PW5XN7VT"),
+            ("PASSWD", "q8Zr2-Lk0Pw_5Xn7Vt"),
+            ("MYSQL_PWD", "q8Zr2Lk0Pw5Xn7Vt"),
+            ("CREDENTIAL", "q8Zr2Lk0Pw5Xn7Vt"),
+            ("SECRET_ID", "f47ac10b-58cc-4372-a567-0e02b2c3d479"),
+            ("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE"),
+            ("API_KEY", "s3cr3t"),
+            ("ACCESS_KEY", "hunter22"),
+            ("SIGNING_KEY", "hunter22"),
+            ("ENCRYPTION_KEY", "hunter22"),
+            ("MASTER_KEY", "hunter22"),
+            ("SERVICE_KEY", "hunter22"),
+            ("SUBSCRIPTION_KEY", "hunter22"),
+            ("SSH_KEY", "hunter22"),
+            ("GIT_DEPLOY_KEY", "hunter22"),
+            ("LICENSE_KEY", "ABCD-1234-EFGH"),
+            ("ACCOUNT_KEY", "hunter22"),
+            ("BASIC_AUTH", "ada:hunter22"),
+            ("NPM_CONFIG__AUTH", "dXNlcjpwYXNz"),
+            ("MYSQL_DSN", "app:hunter22@tcp(db:3306)/main"),
+            ("GITHUB_PAT", "k9f2m4x7q1z8w3b6k9f2"),
+            ("private_pem", "-----BEGIN PRIVATE KEY-----"),
+            ("DB_PASSWORD", "correct-horse-battery-staple"),
+            // By their look, whatever the name says.
+            ("TOKEN_URL", "https://ada:hunter22@idp.example/token"),
+            ("PASSWORD_FILE", "https://ada:hunter22@files.example/x"),
+            ("AUTH_HEADER", "ghp_16C7e42F292c6912E7710c838347Ae178B4a"),
+        ] {
+            assert!(is_given_secret(name, value), "{name}={value}");
         }
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::{ProcessLaunch, RemoteLaunch};
 use crate::secret::{
-    REDACTED, SecretText, hide_arguments, is_given_secret, is_plausible, is_secret_name,
+    Hint, REDACTED, SecretText, hide_arguments, hint_of, is_given_secret, is_plausible,
     looks_secret, secret_arguments, userinfo,
 };
 
@@ -78,7 +78,7 @@ impl RemoteLaunch {
     pub fn secrets(&self) -> Vec<SecretText> {
         let mut secrets = given(&self.headers);
         let logins = self.headers.iter();
-        for (_, value) in logins.filter(|(name, _)| is_secret_name(name)) {
+        for (_, value) in logins.filter(|(name, value)| is_login(name, value)) {
             // Of `Bearer TOKEN` the second word alone is as good.
             if let Some((_, token)) = value.split_once(' ') {
                 take(&mut secrets, token);
@@ -126,6 +126,19 @@ fn given(pairs: &BTreeMap<String, String>) -> Vec<SecretText> {
         }
     }
     secrets
+}
+
+/// Tells whether a header logs in: by its name, or by a scheme under a name that leaves it open.
+fn is_login(name: &str, value: &str) -> bool {
+    let scheme = value.split(' ').next().unwrap_or_default();
+    let has_scheme = ["bearer", "basic", "token"]
+        .iter()
+        .any(|known| scheme.eq_ignore_ascii_case(known));
+    match hint_of(name) {
+        Hint::Secret => true,
+        Hint::Login | Hint::Ambiguous => has_scheme,
+        Hint::Nothing => false,
+    }
 }
 
 /// Takes up what seems to be a secret, unless it is likely to be found elsewhere by accident.
@@ -183,13 +196,14 @@ mod tests {
             "Authorization".to_owned(),
             "Bearer header-secret".to_owned(),
         );
-        remote.headers.extend([header]);
+        let open = ("X-Auth".to_owned(), "Bearer open-secret1".to_owned());
+        remote.headers.extend([header, open]);
         remote.written.url = Some("https://x/${PATH_TOKEN}/mcp?api_key=query-secret".into());
         assert_eq!(remote.shown_url(), "https://x/${PATH_TOKEN}/mcp");
         let hidden = Redactor::new(&remote.secrets());
         assert_eq!(
-            hidden.redact("header-secret and query-secret"),
-            "[redacted] and [redacted]"
+            hidden.redact("header-secret, open-secret1 and query-secret"),
+            "[redacted], [redacted] and [redacted]"
         );
     }
 }

@@ -115,6 +115,107 @@ fn only_secrets_are_taken_out_and_out_of_definitions_too() {
     );
 }
 
+// fault K3: what a server is told of keys and logins is not what a key is
+#[test]
+fn words_under_names_of_keys_stay_in_results() {
+    let plain = [
+        ("SORT_KEY", "created_at"),
+        ("PRIMARY_KEY", "customer_id"),
+        ("AUTH", "oauth2"),
+        ("API_KEY_HEADER", "X-Api-Key"),
+        ("SSH_AUTH_SOCK", "/tmp/ssh-XXabc123/agent.4711"),
+        ("AUTH_STRATEGY", "client_credentials"),
+        ("DB_PASSWORD_FILE", "/run/secrets/db2"),
+        ("PARTITION_KEY", "tenantId"),
+    ];
+    let secret = [
+        ("STRIPE_KEY", "k9f2m4x7q1z8w3b6"),
+        ("SERVICE_KEY", "hunter22"),
+        ("TOKEN_URL", "https://ada:h0rse5hoe@idp.example/token"),
+    ];
+    let text = |pairs: &[(&str, &str)]| {
+        let values: Vec<&str> = pairs.iter().map(|(_, value)| *value).collect();
+        values.join(" ")
+    };
+    let server = Scripted::new();
+    let tool = json!({"name": "tell", "inputSchema": {"type": "object"}});
+    server.answers("tools/list", &json!({"tools": [tool]}));
+    let content = [text(&plain), text(&secret), "h0rse5hoe".to_owned()];
+    let content = content.map(|text| json!({"type": "text", "text": text}));
+    server.answers("tools/call", &json!({"content": content}));
+    let mut entry = server.entry();
+    let given = plain.iter().chain(&secret);
+    entry["env"] = given
+        .map(|(name, value)| ((*name).to_owned(), json!(value)))
+        .collect::<Value>();
+    let gantry = Gantry::builder().entry("a", entry).start();
+    gantry.wait_state("a", "ready", LONG);
+    let answer = gantry.call("a__tell", json!({}));
+    let content = &answer["result"]["content"];
+    assert_eq!(content[0]["text"], text(&plain), "{answer:#}");
+    assert_eq!(
+        (&content[1]["text"], &content[2]["text"]),
+        (
+            &json!("[redacted] [redacted] [redacted]"),
+            &json!("[redacted]")
+        )
+    );
+}
+
+// fault K3: a file with a key of ours in it, whatever stands around the key
+#[test]
+fn keys_inside_of_files_are_shown_nowhere() {
+    let server = Scripted::new();
+    server.answers("tools/list", &json!({"tools": []}));
+    server.answers("prompts/list", &json!({"prompts": []}));
+    server.answers(
+        "resources/templates/list",
+        &json!({"resourceTemplates": []}),
+    );
+    let resources = json!([{"uri": "file:///env", "name": "env"}]);
+    server.answers("resources/list", &json!({"resources": resources}));
+    let gantry = Gantry::builder().entry("a", server.entry()).start();
+    gantry.wait_state("a", "ready", LONG);
+    let key = &gantry.agent;
+    let cut = &key[..key.len() - 5];
+    let blobs = [
+        format!("A={key}\n"),
+        format!("AB={key}\nMODE=x\n"),
+        format!("ABC={key}\n"),
+        format!(r#"{{"headers":{{"Authorization":"Bearer {key}"}}}}"#),
+        format!("cut={cut}"),
+    ]
+    .map(|file| STANDARD.encode(file));
+    let mut contents: Vec<Value> = blobs
+        .iter()
+        .map(|blob| json!({"uri": "file:///env", "blob": blob}))
+        .collect();
+    contents.push(json!({"uri": "file:///env", "text": format!("it is {cut}…")}));
+    let harmless = STANDARD.encode("see gantry_agent_configuration_loader");
+    contents.push(json!({"uri": "file:///env", "blob": harmless}));
+    server.answers("resources/read", &json!({"contents": contents}));
+    let read = gantry.mcp("resources/read", json!({"uri": "file:///env"}));
+    let contents = read["result"]["contents"].as_array().unwrap();
+    for content in &contents[..blobs.len()] {
+        assert_eq!(content["blob"], "[redacted]", "{read:#}");
+    }
+    assert_eq!(contents[blobs.len()]["text"], "it is [redacted]…");
+    assert_eq!(contents[blobs.len() + 1]["blob"], harmless);
+    let rows = gantry.audit_rows("server=a");
+    assert!(!rows.is_empty());
+    for row in rows {
+        let path = format!("/api/v1/calls/{}", row["id"].as_str().unwrap());
+        let whole = gantry.rest("GET", &path, None).text();
+        assert!(
+            !blobs.iter().any(|blob| whole.contains(&blob[8..60])),
+            "{whole}"
+        );
+    }
+    for text in blobs.iter().map(|blob| &blob[8..60]).chain([cut]) {
+        assert_eq!(holding(&gantry.data(), text), Vec::<String>::new());
+    }
+}
+
 /// Returns the files under a folder, but for those of keys, that hold a text.
 fn holding(folder: &Path, text: &str) -> Vec<String> {
     let mut found = Vec::new();
