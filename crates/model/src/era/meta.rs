@@ -34,22 +34,16 @@ pub const SESSION_ID: &str = "io.gantry/session-id";
 pub const RUN_ID: &str = "io.gantry/run-id";
 /// The step of the run, a label of the agent's.
 pub const STEP: &str = "io.gantry/step";
-/// Where a call came in; never said by anybody but the gateway.
-const SURFACE: &str = "io.gantry/surface";
+/// What all names of Gantry's begin with, in whatever case a server reads them.
+const OURS: &str = "io.gantry/";
 
 /// The keys of a request that speak of the link it came in on, never of the one it leaves by.
-const PER_REQUEST: [&str; 11] = [
+const PER_REQUEST: [&str; 5] = [
     PROTOCOL_VERSION,
     CLIENT_CAPABILITIES,
     CLIENT_INFO,
     LOG_LEVEL,
     RELATED_TASK,
-    USER_ID,
-    ASSERTED_USER_ID,
-    SESSION_ID,
-    RUN_ID,
-    STEP,
-    SURFACE,
 ];
 
 /// Who we are, towards servers.
@@ -104,7 +98,12 @@ pub fn upstream_params_with<'a>(
     let mut edit = Edit::new(params.unwrap_or(Raw::EMPTY_OBJECT));
     // Most params carry none of them, and then nothing needs to be rebuilt.
     for member in meta.into_iter().flat_map(Raw::members) {
-        if let Some(key) = PER_REQUEST.into_iter().find(|key| member.is(key)) {
+        let Some(key) = member.key.string() else {
+            continue;
+        };
+        let start = key.as_bytes().get(..OURS.len());
+        let is_ours = start.is_some_and(|start| start.eq_ignore_ascii_case(OURS.as_bytes()));
+        if is_ours || PER_REQUEST.contains(&&*key) {
             edit.remove_meta(key);
         }
     }

@@ -81,8 +81,9 @@ fn params_change_eras() {
 fn nobody_says_what_is_ours_to_say() {
     let identity = Identity::new("gantry", "1");
     let said = r#"{"_meta":{"io.gantry/user-id":"a","io.gantry\/asserted-user-id":"a",
-        "io.gantry/run-id":"r","io.gantry/surface":"cli","io.modelcontextprotocol/related-task":{},
-        "own":1}}"#;
+        "io.gantry/run-id":"r","io.gantry/surface":"cli","io.gantry/approved":true,"IO.Gantry/admin":1,
+        "io\u002egantry/x":1,"io.gantry/":1,"io.modelcontextprotocol/related-task":{},
+        "own":1,"io.gantryman/x":1,"io.gantry":1}}"#;
     for version in [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28] {
         let params = upstream_params(version, Some(raw(said)), &identity).to_buf();
         let meta = params.as_raw().get("_meta").unwrap();
@@ -91,7 +92,7 @@ fn nobody_says_what_is_ours_to_say() {
             !key.starts_with("io.modelcontextprotocol/") || key.ends_with("task")
         });
         let kept: Vec<_> = kept.map(|member| member.key.string().unwrap()).collect();
-        assert_eq!(kept, ["own"], "{version}");
+        assert_eq!(kept, ["own", "io.gantryman/x", "io.gantry"], "{version}");
     }
 }
 

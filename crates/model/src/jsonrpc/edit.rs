@@ -4,6 +4,8 @@
 //! first in the written object, the rest keeps its order. A value that is not an object is
 //! written unchanged.
 
+use std::borrow::Cow;
+
 use super::raw::{Raw, RawBuf};
 use super::text::quote_into;
 
@@ -27,7 +29,7 @@ enum Value<'a> {
 
 #[derive(Debug, Clone)]
 struct Change<'a> {
-    key: &'a str,
+    key: Cow<'a, str>,
     /// The new value, or nothing if the member is to go.
     value: Option<Value<'a>>,
 }
@@ -82,7 +84,7 @@ impl<'a> Edit<'a> {
     }
 
     /// Removes a key of `_meta`, and with its last key `_meta` itself.
-    pub fn remove_meta(&mut self, key: &'a str) -> &mut Self {
+    pub fn remove_meta(&mut self, key: impl Into<Cow<'a, str>>) -> &mut Self {
         change(&mut self.meta, key, None);
         self
     }
@@ -127,7 +129,12 @@ impl<'a> Edit<'a> {
     }
 }
 
-fn change<'a>(changes: &mut Vec<Change<'a>>, key: &'a str, value: Option<Value<'a>>) {
+fn change<'a>(
+    changes: &mut Vec<Change<'a>>,
+    key: impl Into<Cow<'a, str>>,
+    value: Option<Value<'a>>,
+) {
+    let key = key.into();
     match changes.iter_mut().find(|change| change.key == key) {
         Some(change) => change.value = value,
         None => changes.push(Change { key, value }),
@@ -146,14 +153,14 @@ fn write_object(
     for change in changes {
         if let Some(value) = change.raw() {
             separate(out);
-            quote_into(out, change.key);
+            quote_into(out, &change.key);
             out.push(b':');
             out.extend_from_slice(value.text().as_bytes());
         }
     }
     let mut meta = meta.filter(|meta| !meta.is_empty());
     for member in object.members() {
-        if changes.iter().any(|change| member.is(change.key)) {
+        if changes.iter().any(|change| member.is(&change.key)) {
             continue;
         }
         if let Some(changes) = meta.take_if(|_| member.is(META)) {
@@ -217,7 +224,7 @@ pub fn merge_meta(params: Option<Raw<'_>>, changes: &[(&str, Option<Raw<'_>>)]) 
     for (key, value) in changes {
         match value {
             Some(value) => edit.set_meta(key, *value),
-            None => edit.remove_meta(key),
+            None => edit.remove_meta(*key),
         };
     }
     edit.to_buf()
