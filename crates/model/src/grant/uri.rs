@@ -2,8 +2,8 @@
 //!
 //! A URI has two forms that a grant must both name. `proper` is the URI by RFC 3986: scheme and host in
 //! lower case, escapes undone that need not be, dot segments gone. `careless` is what a careless server
-//! makes of it: every escape undone as often as there are any, backslashes as slashes, empty segments
-//! gone. A URI that hides more from the one than from the other has no form, and no grant names it.
+//! makes of it: every escape undone as often as there are any, backslashes and Unicode's other slashes
+//! as slashes, empty segments gone. A URI that hides more from the one than from the other has no form, and no grant names it.
 //! Entry points: [`NormalUri::of`] and [`UriPattern::new`].
 
 use std::borrow::Cow;
@@ -16,6 +16,14 @@ const LONGEST: usize = 8 << 10;
 const MOST_ROUNDS: usize = 4;
 /// Schemes of which the host is known to be the same in capitals.
 const HOSTED: [&str; 6] = ["http", "https", "ws", "wss", "ftp", "file"];
+
+/// What some take for a slash: backslashes, and what becomes either when Unicode is folded to ASCII.
+const SLASHES: [char; 10] = [
+    '\\', '\u{2044}', '\u{2215}', '\u{2216}', '\u{29f5}', '\u{29f8}', '\u{29f9}', '\u{fe68}',
+    '\u{ff0f}', '\u{ff3c}',
+];
+/// What becomes a percent sign so.
+const PERCENTS: [char; 2] = ['\u{fe6a}', '\u{ff05}'];
 
 /// A URI in the forms in which it is judged.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,7 +96,7 @@ impl UriPattern {
             // What would become a `*` names only itself.
             let undone = unescape_all(piece).filter(|undone| !undone.contains('*'));
             let undone = undone.unwrap_or_else(|| piece.to_owned());
-            undone.replace('\\', "/")
+            undone.replace(SLASHES, "/")
         });
         Self {
             proper: Pattern::new(&each(unescape_proper)),
@@ -157,7 +165,7 @@ impl<'a> Parts<'a> {
 
     /// Returns the path with every escape undone; nothing if that shows other dot segments than `dots`.
     fn careless_path(&self, dots: usize) -> Option<String> {
-        let path = unescape_all(self.path)?.replace('\\', "/");
+        let path = unescape_all(self.path)?.replace(SLASHES, "/");
         if path.split('/').any(seems_dots) {
             return None;
         }
@@ -317,7 +325,7 @@ fn fold_host(scheme: &str, authority: &str) -> String {
 /// Returns what a careless reader takes for the host; nothing if that could be a path.
 fn careless_authority(scheme: &str, authority: &str) -> Option<String> {
     let authority = unescape_all(authority)?;
-    let is_path = authority.contains(['/', '\\', '?', '#']);
+    let is_path = authority.contains(['/', '?', '#']) || authority.contains(SLASHES);
     let is_dots = matches!(&*authority, "." | "..") || seems_dots(&authority);
     // Of `public@secret` the host is `secret`.
     let is_login = HOSTED.contains(&scheme) && authority.contains('@');
@@ -328,7 +336,8 @@ fn careless_authority(scheme: &str, authority: &str) -> Option<String> {
 /// of the path would be led elsewhere.
 fn careless_rest(rest: &str) -> Option<String> {
     let rest = unescape_all(rest)?;
-    let mut segments = rest.split(['/', '\\', '?', '#']);
+    let ends = |c: char| matches!(c, '/' | '?' | '#') || SLASHES.contains(&c);
+    let mut segments = rest.split(ends);
     let leads = segments.any(|segment| segment == ".." || seems_dots(segment));
     (!leads).then_some(rest)
 }
@@ -362,6 +371,9 @@ fn unescape_some(text: &str, wanted: impl Fn(u8) -> bool) -> String {
 fn unescape_all(text: &str) -> Option<String> {
     let mut text = text.to_owned();
     for _ in 0..=MOST_ROUNDS {
+        if !text.is_ascii() {
+            text = text.replace(PERCENTS, "%");
+        }
         if !text.contains('%') {
             return Some(text);
         }
@@ -435,6 +447,22 @@ mod tests {
             "file:///public/..;a=b/secret",
             "file:///public/\u{ff0e}\u{ff0e}/secret",
             "file:///public/%c0%ae%c0%ae/secret",
+            "file:///public/..\u{ff0f}secret",
+            "file:///public/..%EF%BC%8Fsecret",
+            "file:///public/..%25EF%25BC%258Fsecret",
+            "file:///public/a\u{ff0f}..\u{ff0f}..\u{ff0f}secret",
+            "file:///public/..\u{2215}secret",
+            "file:///public/..%e2%88%95secret",
+            "file:///public/..\u{2044}secret",
+            "file:///public/..\u{29f8}secret",
+            "file:///public/..\u{ff3c}secret",
+            "file:///public/..%ef%bc%bcsecret",
+            "file:///public/..\u{fe68}secret",
+            "file:///public/\u{ff0e}.\u{ff0f}secret",
+            "file:///public/a?x=\u{ff0f}..\u{ff0f}..\u{ff0f}secret",
+            "file:///public/\u{ff05}2e\u{ff05}2e/secret",
+            "file:///public\u{ff0f}..\u{ff0f}secret",
+            "file://x\u{ff0f}public/a",
             "file:///public/a%00/../../secret",
             "file:///public/a?/../../secret",
             "file:///public/a#/../../secret",
@@ -450,6 +478,7 @@ mod tests {
             ("note://*", "note://../secret"),
             ("note://*", "note://%2e%2e/secret"),
             ("note://*", "note://..%2fsecret"),
+            ("note://*", "note://..\u{ff0f}secret"),
             ("http://public/*", "http://public@secret/"),
             ("http://public*", "http://public@secret/"),
             ("http://*@public/*", "http://secret@public/"),
@@ -479,6 +508,8 @@ mod tests {
             "file:///public/a//b",
             "file:///public/a;v=1",
             "file:///public/über",
+            "file:///public/1\u{2044}2",
+            "file:///public/100\u{ff05}",
             "file:///public/...",
             "file:///public/a?b=c/d&e=%2F",
         ] {

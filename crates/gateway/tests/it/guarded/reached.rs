@@ -6,7 +6,7 @@ use super::Scripted;
 use crate::harness::{Gantry, LONG, Session, modern};
 
 /// Spellings that lead from what is granted to what is not, for one reader or another.
-const ASTRAY: [&str; 22] = [
+const ASTRAY: [&str; 30] = [
     "file:///secret/a",
     "file:///public/../secret/a",
     "file:///public/b/../../secret/a",
@@ -29,6 +29,14 @@ const ASTRAY: [&str; 22] = [
     "file://public/../secret/a",
     "file:///Public/a",
     "file:///publicly",
+    "file:///public/..\u{ff0f}secret/a",
+    "file:///public/..%EF%BC%8Fsecret/a",
+    "file:///public/..%25EF%25BC%258Fsecret/a",
+    "file:///public/..\u{2215}secret/a",
+    "file:///public/..\u{2044}secret/a",
+    "file:///public/..%e2%a7%b8secret/a",
+    "file:///public/..\u{ff3c}secret/a",
+    "file:///public/\u{ff05}2e\u{ff05}2e/secret/a",
 ];
 
 fn started(files: &Scripted) -> (Gantry, String) {
