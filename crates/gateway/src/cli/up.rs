@@ -224,7 +224,7 @@ impl Gateway<'_> {
                     tracing::info!(signal = name, "asked to stop");
                     None
                 }
-                left = unused(folder.as_deref()) => Some(left),
+                left = unused(folder.as_deref()) => left,
             };
             stop.cancel();
             signals.stop().await
@@ -415,10 +415,12 @@ async fn asked(signals: &mut Signals, reload: &Notify) -> &'static str {
 }
 
 /// Waits until nobody uses a gateway that was started on demand; any other is always wanted.
-async fn unused(folder: Option<&Path>) -> std::fs::File {
+async fn unused(folder: Option<&Path>) -> Option<std::fs::File> {
     if let Some(folder) = folder {
         match users::none_left(folder).await {
-            Ok(held) => return held,
+            Ok(held) => return Some(held),
+            // The data folder is gone, and nobody can come to this gateway any more.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
             Err(error) => tracing::warn!(%error, "cannot tell whether somebody uses this gateway"),
         }
     }
