@@ -1,13 +1,16 @@
-//! The high-water mark: how far the journal was written, in a small file beside its folder.
+//! The high-water mark: how far the journal was written, in a small file in a folder of its own.
+//!
+//! Of its own, since others watch the data folder for changes and would be woken by every mark; not
+//! in the journal's folder, so that it outlives that.
 //!
 //! Records behind the last one of a cut-off segment leave no trace in it; the mark knows that they
 //! were there. It is written once for some records and whenever a segment is taken into use, so
 //! that it costs a call next to nothing, and may be a few records behind. It is never ahead.
 //! Entry points: `read` and `MarkFile::write`.
 
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -53,9 +56,9 @@ struct Written {
     failing: bool,
 }
 
-/// Returns where the mark of a journal's folder is: beside it, so that it outlives the folder.
+/// Returns where the mark of a journal's folder is.
 pub(super) fn path_of(journal: &Path) -> PathBuf {
-    journal.with_extension("mark")
+    journal.with_file_name("marks").join("journal.mark")
 }
 
 /// Reads the mark that a former gateway left; `None` if there is none that can be read.
@@ -112,12 +115,21 @@ impl MarkFile {
         let file = match &mut written.file {
             Some(file) => file,
             none => {
+                self.make_folder()?;
                 let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let file = rustix::fs::open(&self.path, flags, Mode::from(0o600))?;
                 none.insert(File::from(file))
             }
         };
         file.write_all_at(&mark.bytes(), 0)
+    }
+
+    fn make_folder(&self) -> io::Result<()> {
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        match DirBuilder::new().mode(0o700).create(folder) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            made => made,
+        }
     }
 }
 

@@ -91,7 +91,7 @@ async fn records_that_were_being_written_in_the_moment_of_a_kill_are_no_damage()
         rig.call().await;
     }
     let killed = rig.killed();
-    let mark = mark::read(&killed.path().join("journal.mark"))
+    let mark = mark::read(&killed.path().join("marks/journal.mark"))
         .unwrap()
         .unwrap();
     // The mark knows everything but the last few records; whatever is torn is behind it.
@@ -134,7 +134,7 @@ async fn a_journal_that_is_gone_as_a_whole_is_told() {
     // And with it what knows how much there was.
     let killed = rig.killed();
     fs::remove_dir_all(killed.path().join("journal")).unwrap();
-    fs::remove_file(killed.path().join("journal.mark")).unwrap();
+    fs::remove_file(killed.path().join("marks/journal.mark")).unwrap();
     let next = over(killed).await;
     let damage = damage_of(&next);
     assert_eq!(damage.len(), 1, "{damage:?}");
@@ -374,7 +374,7 @@ async fn what_an_earlier_release_left_is_read_and_no_damage() {
 
 /// Makes a folder look as earlier releases left it.
 fn unchain(folder: &Path) {
-    fs::remove_file(folder.join("journal.mark")).unwrap();
+    fs::remove_file(folder.join("marks/journal.mark")).unwrap();
     for path in segments(folder) {
         let file = OpenOptions::new()
             .read(true)
