@@ -2,13 +2,18 @@
 //! `gantry stdio`, each doing everything: list, call, error, progress, cancel, resource, prompt; before
 //! our own peer and before servers of other makers.
 //!
-//! The Python clients tell one story (`clients/story.py`); the Inspector is asked step by step.
+//! The clients made with an SDK tell one story (`clients/story.py`, `clients/story.mjs`); the Inspector is
+//! asked step by step, and agents use what they are offered.
 
 mod adk;
+mod agents;
 mod inspector;
+mod mcp_remote;
 mod others;
 mod plot;
 mod python;
+mod story;
+mod typescript;
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -18,6 +23,7 @@ use gantry_testkit::wait::eventually;
 
 use self::plot::Plot;
 use crate::harness::{Gantry, PROGRAM};
+use crate::made::{Kit, Made, Over};
 use crate::remote::Remote;
 
 /// How a client reaches the gateway.
@@ -42,6 +48,8 @@ enum Behind {
     EverythingHttp,
     /// The same over HTTP+SSE.
     EverythingSse,
+    /// A server made with an SDK.
+    Made(Kit, Over),
 }
 
 /// A gateway with one server, `a`, before which stories are told one after the other.
@@ -51,7 +59,7 @@ struct Stage {
     /// How many long calls were taken back so far.
     taken_back: Cell<usize>,
     /// Ends after the gateway.
-    _remote: Option<Remote>,
+    _behind: (Option<Remote>, Option<Made>),
 }
 
 impl Stage {
@@ -61,22 +69,29 @@ impl Stage {
 
     fn before(behind: Behind) -> Self {
         let remote = match behind {
-            Behind::Peer => None,
+            Behind::Peer | Behind::Made(..) => None,
             Behind::PythonHttp => Some(Remote::python("streamable-http")),
             Behind::PythonSse => Some(Remote::python("sse")),
             Behind::EverythingHttp => Some(Remote::everything("streamableHttp", Some("http"))),
             Behind::EverythingSse => Some(Remote::everything("sse", Some("sse"))),
         };
-        let gantry = match &remote {
-            None => Gantry::builder().server("a", &Evilpeer::new()).start(),
-            Some(remote) => Gantry::builder().entry("a", remote.entry.clone()).start(),
+        let made = if let Behind::Made(kit, over) = behind {
+            Some(Made::with(kit, over))
+        } else {
+            None
+        };
+        let gantry = match (&remote, &made) {
+            (Some(Remote { entry, .. }), _) | (_, Some(Made { entry, .. })) => {
+                Gantry::builder().entry("a", entry.clone()).start()
+            }
+            (None, None) => Gantry::builder().server("a", &Evilpeer::new()).start(),
         };
         gantry.wait_state("a", "ready", Duration::from_secs(60));
         Self {
             gantry,
             plot: Plot::of(behind),
             taken_back: Cell::new(0),
-            _remote: remote,
+            _behind: (remote, made),
         }
     }
 
@@ -95,6 +110,16 @@ impl Stage {
         [PROGRAM, "stdio", "--no-start", "--data", data]
             .map(str::to_owned)
             .to_vec()
+    }
+
+    /// Returns how a client reaches the gateway, as [`story::Client::tells`] takes it.
+    fn link(&self, way: Way) -> Vec<String> {
+        let key = &self.gantry.agent;
+        match way {
+            Way::Http => vec!["http".to_owned(), self.url(), key.clone()],
+            Way::Sse => vec!["sse".to_owned(), self.sse_url(), key.clone()],
+            Way::Stdio => [vec!["stdio".to_owned()], self.command()].concat(),
+        }
     }
 
     /// Waits until the record says that one more long call was taken back, and that nothing else was.

@@ -22,6 +22,7 @@ mod it {
 mod clients;
 mod conformance;
 mod judged;
+mod made;
 mod parts;
 mod proxy;
 mod remote;

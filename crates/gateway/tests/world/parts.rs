@@ -36,13 +36,30 @@ pub(crate) fn beside(path: &str) -> PathBuf {
         .join(path)
 }
 
-/// Returns a command of the Node that the clients and suites need, on a script of a part.
+/// The part with the SDKs, servers and frameworks that come from npm.
+pub(crate) const NPM: &str = "npm";
+
+/// Returns the Node that the clients and suites need.
+pub(crate) fn node_path() -> PathBuf {
+    part("node/node_modules/node/bin/node")
+}
+
+/// Returns a command of that Node on a script of a part.
 pub(crate) fn node(script: &str) -> Command {
-    let node = part("node/node_modules/node/bin/node");
+    node_on(&part(script))
+}
+
+/// Returns a command of that Node on a script that stands beside these tests.
+pub(crate) fn node_beside(script: &str) -> Command {
+    node_on(&beside(script))
+}
+
+fn node_on(script: &Path) -> Command {
+    let node = node_path();
     let mut path = OsString::from(node.parent().unwrap());
     path.push(":/usr/local/bin:/usr/bin:/bin");
     let mut command = Command::new(node);
-    command.arg(part(script)).env("PATH", path);
+    command.arg(script).env("PATH", path);
     command
 }
 

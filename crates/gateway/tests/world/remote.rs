@@ -23,7 +23,7 @@ pub(crate) struct Remote {
 
 impl Remote {
     /// Starts a program and waits until it listens; without a transport it must be found out.
-    fn start(
+    pub(crate) fn start(
         command: &mut Command,
         address: SocketAddr,
         path: &str,

@@ -45,8 +45,15 @@ class Scripted(BaseLlm):
             name, given = WANTED[len(answers)]
             part = types.Part.from_function_call(name=name, args=given)
         else:
-            told = [{"name": each.name, "response": each.response} for each in answers]
-            part = types.Part.from_text(text=json.dumps(told, default=str))
+            told = [
+                {
+                    "name": each.name,
+                    "error": each.response.get("isError") is True,
+                    "text": each.response["content"][0]["text"],
+                }
+                for each in answers
+            ]
+            part = types.Part.from_text(text=json.dumps(told))
         yield LlmResponse(content=types.Content(role="model", parts=[part]))
 
 

@@ -46,6 +46,23 @@ class Client:
         return (await self.session.get_prompt(name, given)).messages[0].content.text
 
 
+async def elicited(_, params):
+    return types.ElicitResult(action="accept", content=story.elicited(params.message))
+
+
+async def sampled(_, params):
+    said = types.TextContent(type="text", text=story.sampled(params.messages[0].content.text))
+    return types.CreateMessageResult(role="assistant", model="scripted", content=said)
+
+
+async def roots(_):
+    return types.ListRootsResult(roots=[types.Root(uri=story.ROOT, name="ours")])
+
+
+# With these it declares that it can be asked.
+ANSWERS = {"elicitation_callback": elicited, "sampling_callback": sampled, "list_roots_callback": roots}
+
+
 @contextlib.asynccontextmanager
 async def streams(how, rest):
     if how == "http":
@@ -65,7 +82,7 @@ async def streams(how, rest):
 async def main():
     _, how, rest = story.arguments()
     async with streams(how, rest) as (read, write):
-        async with ClientSession(read, write) as session:
+        async with ClientSession(read, write, **(ANSWERS if story.ASKS else {})) as session:
             await story.tell(Client(session, await session.initialize()))
 
 

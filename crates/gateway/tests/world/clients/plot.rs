@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::Behind;
 
-/// Names as the gateway exposes them, and what they are given; `clients/story.py` reads it.
+/// Names as the gateway exposes them, and what they are given; `clients/story.py` and `story.mjs` read it.
 pub(super) struct Plot {
     /// A tool that gives back what it is given.
     pub(super) call: (&'static str, Value),
@@ -32,12 +32,14 @@ impl Plot {
     /// Returns the plot that fits a server called `a`.
     pub(super) fn of(behind: Behind) -> Self {
         match behind {
-            Behind::Peer | Behind::PythonHttp | Behind::PythonSse => Self::ours(),
+            Behind::Peer | Behind::PythonHttp | Behind::PythonSse | Behind::Made(..) => {
+                Self::ours()
+            }
             Behind::EverythingHttp | Behind::EverythingSse => Self::everything(),
         }
     }
 
-    /// Of our own peer; the Python server has the same names.
+    /// Of our own peer; the servers made with an SDK have the same names.
     fn ours() -> Self {
         Self {
             call: ("a__echo", json!({"text": "hello"})),
@@ -73,7 +75,7 @@ impl Plot {
         }
     }
 
-    /// Returns the plot as the Python clients take it.
+    /// Returns the plot as the clients take it.
     pub(super) fn told(&self) -> String {
         let plot = json!({
             "call": self.call,

@@ -2,7 +2,8 @@
 
 What is called, read and got is the plot, which comes as the first argument: names and what they are
 given. A client is anything with the methods used here. Nothing waits for a time: the long call is taken
-back when its first report of progress has come.
+back when its first report of progress has come. A plot with `asks` is another story: the tools that it
+names ask their client, which declares that it can be asked.
 """
 
 import json
@@ -11,6 +12,18 @@ import sys
 import anyio
 
 PLOT = json.loads(sys.argv[1])
+ASKS = PLOT.get("asks")
+ROOT = "file:///work/ours"
+
+
+def elicited(message):
+    """Returns what the user says."""
+    return {"answer": f"{message} yes"}
+
+
+def sampled(text):
+    """Returns what the model says."""
+    return f"{text} indeed"
 
 
 def arguments():
@@ -21,6 +34,11 @@ def arguments():
 
 async def tell(client):
     told = {"version": client.version()}
+    await (asked(client, told) if ASKS else everything(client, told))
+    print(json.dumps(told))
+
+
+async def everything(client, told):
     told["tools"] = await client.tools()
     told["call"] = await client.call(*PLOT["call"])
     told["error"] = await client.call(*PLOT["error"])
@@ -41,7 +59,6 @@ async def tell(client):
     told["prompts"] = await client.prompts()
     told["prompt"] = await client.prompt(*PLOT["prompt"])
     told["again"] = await client.call(*PLOT["call"])
-    print(json.dumps(told))
 
 
 async def cancel(client):
@@ -62,3 +79,40 @@ async def cancel(client):
             await client.take_back()
             group.cancel_scope.cancel()
     return "taken back" if not ended else ended
+
+
+async def asked(client, told):
+    """Has the server's tools ask this client, one after the other and several at once."""
+    told["roots"] = await client.call(ASKS["roots"], {})
+    told["elicit"] = await client.call(ASKS["elicit"], {"text": "one?"})
+    told["sample"] = await client.call(ASKS["sample"], {"text": "two"})
+    several = {}
+
+    async def one(text):
+        several[text] = await client.call(ASKS["elicit"], {"text": text})
+
+    async with anyio.create_task_group() as group:
+        for text in ("1?", "2?", "3?", "4?"):
+            group.start_soon(one, text)
+    told["several"] = [several[text] for text in sorted(several)]
+    told["parallel"] = await most_at_once(client, 8)
+
+
+async def most_at_once(client, count):
+    """Makes slow calls at once; returns how many of them the server worked on at the same time."""
+    running = set()
+    most = 0
+
+    async def one(number):
+        async def reported(progress, total, message=None):
+            nonlocal most
+            running.add(number)
+            most = max(most, len(running))
+
+        await client.call(ASKS["slow"], {"ms": 1000, "progress": 2}, reported)
+        running.discard(number)
+
+    async with anyio.create_task_group() as group:
+        for number in range(count):
+            group.start_soon(one, number)
+    return most
