@@ -51,6 +51,8 @@ fn scan(words: &[&str]) -> Option<usize> {
     // Where a wrapper's program may stand, and other programs than shells are judged.
     let mut slot = Some(Before::default());
     let mut launcher: Option<Launcher> = None;
+    // Whether the slot is that of `uv run` and its like, where a name may be that of a project's script.
+    let mut is_launched = false;
     let mut is_env = false;
     let mut is_value = false;
     for (index, word) in words.iter().enumerate() {
@@ -58,6 +60,7 @@ fn scan(words: &[&str]) -> Option<usize> {
         let was_value = std::mem::take(&mut is_value);
         if let Some(found) = launcher.filter(|found| found.behind.contains(word)) {
             is_wrapped = true;
+            is_launched = found.behind == ["run"];
             slot = found.before;
             launcher = found.behind_dashes().filter(|_| *word != "--");
             continue;
@@ -91,9 +94,13 @@ fn scan(words: &[&str]) -> Option<usize> {
             slot = Some(Before { operands, ..before });
             continue;
         }
-        if hands_to_shell(&name, rest) {
+        // `uv run watch src` runs the project's own `watch`, if it has one; if not, `src` alone is what a
+        // shell gets, and that is no script.
+        let is_harmless = is_launched && name == "watch" && !is_script_line(rest);
+        if !is_harmless && hands_to_shell(&name, rest) {
             return Some(index);
         }
+        is_launched = false;
         slot = wrapper(&name);
         launcher = wrappers::launcher(&name).or(launcher);
         is_wrapped |= slot.is_some() || runs_elsewhere(&name);
@@ -208,6 +215,20 @@ fn hands_to_shell(name: &str, rest: &[&str]) -> bool {
         "bun" => rest.iter().find(|word| !word.starts_with('-')) == Some(&"exec"),
         _ => false,
     }
+}
+
+/// Tells whether words that a shell gets as one line are more than a program and its arguments.
+fn is_script_line(words: &[&str]) -> bool {
+    const SYNTAX: &[char] = &[
+        ';', '&', '|', '<', '>', '(', ')', '{', '}', '[', ']', '$', '`', '\\', '"', '\'', '*', '?',
+        '~', '#', '!', '\n', '\r',
+    ];
+    let line = words.join(" ");
+    let parts: Vec<&str> = line.split_whitespace().collect();
+    line.contains(SYNTAX)
+        || parts.iter().any(|part| is_assignment(part))
+        || (0..parts.len())
+            .any(|index| is_shell_with_script(&name(parts[index]), &parts[index + 1..]))
 }
 
 /// Tells the option whose value `su` and its like hand to a shell.
