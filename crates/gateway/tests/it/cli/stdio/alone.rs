@@ -186,6 +186,25 @@ fn it_is_started_again_for_clients_that_say_nothing_and_did_not_start_it() {
     assert!(eventually(LONG, || !alive(again)).is_some());
 }
 
+// Nobody can come to it any more, and nobody could tell it to end.
+#[test]
+fn a_gateway_whose_data_folder_is_gone_ends_by_itself() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    let mut client = start(home.path());
+    client.initialize("2025-11-25");
+    call(&mut client);
+    let gateway = running(&data).expect("a gateway runs");
+    // The client is there all the time, and starts no other meanwhile.
+    client.signal(Signal::STOP);
+    fs::rename(&data, home.path().join("moved")).unwrap();
+    let ended = eventually(LONG, || !alive(gateway));
+    client.signal(Signal::KILL);
+    client.ended(LONG);
+    assert!(ended.is_some(), "it lives on without its folder");
+    assert!(!data.exists(), "and does not make it again");
+}
+
 #[test]
 fn a_call_in_flight_when_it_dies_is_told_that_nobody_knows() {
     let home = tempfile::tempdir().unwrap();
