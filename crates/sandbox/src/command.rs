@@ -1,9 +1,26 @@
 //! What to run and within which bounds: plain values, checked when a command is spawned.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+
+/// What any program may need to read to run at all.
+pub(crate) const SYSTEM: [&str; 13] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc",
+    "/opt",
+    "/nix",
+    "/proc",
+    "/sys/devices/system/cpu",
+    "/sys/fs/cgroup",
+];
 
 /// A command to run as an owned tree.
 #[derive(Clone)]
@@ -89,6 +106,33 @@ impl Default for Limits {
     }
 }
 
+impl Command {
+    /// Returns the absolute paths among the program and its arguments that lie outside of what a
+    /// [`Profile::Hosted`] tree sees: the system's files and its working directory. The program itself
+    /// is always shown, but nothing beside it. Looks at the words only, not at the disk.
+    pub fn outside_view(&self) -> Vec<PathBuf> {
+        if self.profile == Profile::Local {
+            return Vec::new();
+        }
+        let words = std::iter::once(&self.program).chain(&self.args);
+        // `--config=/x` names a file, too.
+        let paths = words.map(|word| match word.split_once('=') {
+            Some((option, value)) if option.starts_with('-') => Path::new(value),
+            Some(_) | None => Path::new(word.as_str()),
+        });
+        let is_seen = |path: &Path| {
+            let own = self.writable.iter().map(PathBuf::as_path);
+            let mut seen = SYSTEM.iter().map(Path::new).chain(own).chain([&*self.cwd]);
+            // A server without a place of its own runs in `/`, which opens nothing.
+            seen.any(|seen| seen != Path::new("/") && path.starts_with(seen))
+                || path.starts_with("/dev")
+        };
+        let is_plain = |path: &&Path| path.is_absolute() && path.components().nth(1).is_some();
+        let outside = paths.filter(is_plain).filter(|path| !is_seen(path));
+        outside.map(Path::to_owned).collect()
+    }
+}
+
 impl fmt::Debug for Command {
     /// Shows the names of the variables only: their values may be secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -110,6 +154,39 @@ impl fmt::Debug for Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_hosted_command_does_not_see_is_known() {
+        let words = |profile, words: &[&str]| {
+            let command = Command {
+                name: "a".to_owned(),
+                program: words[0].to_owned(),
+                args: words[1..].iter().map(|word| (*word).to_owned()).collect(),
+                env: Vec::new(),
+                cwd: PathBuf::from("/srv/a"),
+                profile,
+                limits: Limits::default(),
+                writable: vec![PathBuf::from("/srv/a")],
+                network: Network::None,
+            };
+            let outside = command.outside_view().into_iter();
+            outside
+                .map(|path| path.display().to_string())
+                .collect::<Vec<_>>()
+        };
+        let hosted = |line: &[&str]| words(Profile::Hosted, line);
+        assert_eq!(hosted(&["python3", "/home/me/x.py"]), ["/home/me/x.py"]);
+        assert_eq!(
+            hosted(&["node", "--import=/tmp/x.mjs", "-v"]),
+            ["/tmp/x.mjs"]
+        );
+        assert_eq!(
+            hosted(&["/opt/x/bin", "/srv/a/x", "x.py", "/dev/stdin", "/"]),
+            [""; 0]
+        );
+        assert_eq!(hosted(&["/srv/ab"]), ["/srv/ab"]);
+        assert_eq!(words(Profile::Local, &["/home/me/x"]), [""; 0]);
+    }
 
     #[test]
     fn debug_shows_no_secret() {

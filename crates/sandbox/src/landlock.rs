@@ -4,6 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::command::SYSTEM;
+
 const EXECUTE: u64 = 1;
 const WRITE_FILE: u64 = 1 << 1;
 const READ_FILE: u64 = 1 << 2;
@@ -21,23 +23,6 @@ const SCOPES: u64 = 0b11;
 
 const READ: u64 = EXECUTE | READ_FILE | READ_DIR;
 const DEVICE: u64 = READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV;
-
-/// What any program may need to read to run at all.
-const SYSTEM: [&str; 13] = [
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-    "/etc",
-    "/opt",
-    "/nix",
-    "/proc",
-    "/sys/devices/system/cpu",
-    "/sys/fs/cgroup",
-];
 
 const DEVICES: [&str; 6] = [
     "/dev/null",

@@ -2,10 +2,14 @@
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use gantry_model::id::ServerName;
 use gantry_model::spec::{ProcessLaunch, Profile};
 use gantry_sandbox::{Command, Limits, Network, Sandbox, SpawnError, Spawned};
+
+/// How long a disk may take to say whether a file is there.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Starts processes for every server of the engine.
 pub(crate) struct ProcessDriver {
@@ -36,6 +40,40 @@ impl ProcessDriver {
         launch: &ProcessLaunch,
     ) -> Result<Spawned, SpawnError> {
         self.sandbox.spawn(&self.command(name, launch)).await
+    }
+
+    /// Says what a hosted command cannot reach, for one that did not come up; nothing for a local one.
+    ///
+    /// Arguments are named only if they are there: what merely looks like a path is none.
+    pub(crate) async fn confinement(
+        &self,
+        name: &ServerName,
+        launch: &ProcessLaunch,
+    ) -> Option<String> {
+        if launch.profile == Profile::Local {
+            return None;
+        }
+        let command = self.command(name, launch);
+        let mut hidden = Vec::new();
+        for path in command.outside_view() {
+            let there = tokio::time::timeout(LOOK, tokio::fs::try_exists(&path)).await;
+            if matches!(there, Ok(Ok(true))) {
+                hidden.push(format!("`{}`", path.display()));
+            }
+        }
+        let cwd = command.cwd.display();
+        Some(match hidden.is_empty() {
+            true => format!(
+                "it runs in the sandbox of the profile `hosted`, which has no network and shows the \
+                 system's files and its working folder `{cwd}` alone; if it needs more, give it the \
+                 profile `local`"
+            ),
+            false => format!(
+                "the sandbox of the profile `hosted` does not show it {}; move that into its working \
+                 folder `{cwd}`, or give the server the profile `local`",
+                hidden.join(", ")
+            ),
+        })
     }
 
     fn command(&self, name: &ServerName, launch: &ProcessLaunch) -> Command {

@@ -9,7 +9,7 @@ use gantry_model::era::Era;
 use gantry_model::event::EventKind;
 use gantry_model::id::ServerId;
 use gantry_model::mcp::ClientCan;
-use gantry_model::spec::{Launch, RemoteLaunch, ServerSpec};
+use gantry_model::spec::{Launch, ProcessLaunch, RemoteLaunch, ServerSpec};
 use gantry_model::status::State;
 use gantry_sandbox::{Spawned, Tree};
 use tokio::time::{Instant, timeout};
@@ -45,16 +45,32 @@ impl ServerRunner {
         match &spec.launch {
             Launch::Process(launch) => {
                 let spawned = self.around.driver.start(&spec.name, launch).await;
-                match spawned {
+                let next = match spawned {
                     Ok(spawned) => {
                         let running = self.open(spawned);
                         self.meet(running, begun).await.into_next()
                     }
                     Err(error) => failed(chain(&error)),
-                }
+                };
+                self.explained(next, launch).await
             }
             Launch::Remote(launch) => self.reach(launch, begun).await,
         }
+    }
+
+    /// Adds to a failed start of a hosted command what its sandbox keeps from it: that is what its own
+    /// words («no such file») do not say.
+    async fn explained(&self, mut next: Next, launch: &ProcessLaunch) -> Next {
+        if let Next::Crashed(ended) = &mut next
+            && let Some(why) = self
+                .around
+                .driver
+                .confinement(&self.spec.name, launch)
+                .await
+        {
+            ended.how = format!("{}; {why}", ended.how);
+        }
+        next
     }
 
     /// Reaches for a remote server, with the transport that it wants.
