@@ -1,5 +1,6 @@
 //! The lifecycle events of servers on their way to the store: queued without waiting, written in
-//! batches. What a full queue has no room for is logged and not stored; nobody waits for it.
+//! batches. What a full queue has no room for is logged and not stored; nobody waits for it. Whoever
+//! follows them is told when more were written (`written`) and reads them from the store.
 
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use gantry_model::event::{EventKind, ServerEvent};
 use gantry_model::id::{ProjectName, ServerName};
 use gantry_model::naming::is_unprintable;
 use gantry_store::Store;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -23,6 +24,8 @@ pub(crate) struct Events {
     queue: mpsc::Sender<ServerEvent>,
     /// Begins every detail.
     note: Arc<str>,
+    /// Moves whenever events were written to the store.
+    written: watch::Sender<u64>,
 }
 
 impl Events {
@@ -33,6 +36,7 @@ impl Events {
             project,
             queue,
             note,
+            written: watch::Sender::new(0),
         };
         (events, receiver)
     }
@@ -43,6 +47,11 @@ impl Events {
             note: Arc::from(note),
             ..self.clone()
         }
+    }
+
+    /// Returns a counter that moves whenever events were written to the store.
+    pub(crate) fn written(&self) -> watch::Receiver<u64> {
+        self.written.subscribe()
     }
 
     /// Reports one thing that happened.
@@ -97,7 +106,7 @@ impl Events {
         store: Store,
         stop: CancellationToken,
     ) {
-        let project = self.project.clone();
+        let (project, written) = (self.project.clone(), self.written.clone());
         drop(self);
         let mut batch = Vec::new();
         loop {
@@ -115,11 +124,12 @@ impl Events {
                 .drain(..)
                 .map(|event| (project.clone(), event))
                 .collect();
-            if let Err(error) = store.put_events(&rows).await {
-                warn!(
+            match store.put_events(&rows).await {
+                Ok(()) => written.send_modify(|count| *count = count.wrapping_add(1)),
+                Err(error) => warn!(
                     error = &error as &dyn std::error::Error,
                     "lifecycle events were not stored"
-                );
+                ),
             }
         }
     }

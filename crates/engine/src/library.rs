@@ -138,6 +138,11 @@ impl Engine {
         view.tools_in(shape, None)
     }
 
+    /// Wakes lazy servers of a caller's that were never listed, and waits a moment for them.
+    pub async fn wake(&self, caller: &Caller, scope: &Scope) {
+        self.router().warm_up(caller, scope).await;
+    }
+
     /// Returns those of a caller's tools that one server offers, under the names they have among
     /// all.
     pub async fn tools_of(&self, caller: &Caller, server: &str, shape: Shape) -> RawBuf {

@@ -406,6 +406,18 @@ impl Store {
         store.events(project, server, before, limit).await
     }
 
+    /// Returns the next events after one, oldest first, each with its number.
+    pub async fn events_after(
+        &self,
+        project: &ProjectName,
+        server: Option<&ServerName>,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<(u64, ServerEvent)>, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.events_after(project, server, after, limit).await
+    }
+
     /// Takes or renews the lease on a server; `false` if somebody else holds it.
     ///
     /// The same holder renews with the same generation or a later one; anybody takes it when its

@@ -1,11 +1,14 @@
 //! What is on record beside calls: administrative acts, refused attempts at them, the gateway's own
-//! start and stop, and how much of everything is kept. Entry points: `Engine::acts` and
-//! `Engine::refuse_act`.
+//! start and stop, the events of servers as they come, and how much of everything is kept. Entry points:
+//! `Engine::acts`, `Engine::refuse_act` and `Engine::events_after`.
 
 use std::time::Duration;
 
+use gantry_model::event::ServerEvent;
+use gantry_model::id::ServerName;
 use gantry_store::{ActFilter, ActRow, CallUsage};
 use serde_json::json;
+use tokio::sync::watch;
 
 use super::Engine;
 use crate::acts::{Actor, Begun, Draft};
@@ -15,6 +18,23 @@ use crate::error::EngineError;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Engine {
+    /// Returns the next events after one, of all servers or of one, oldest first.
+    pub async fn events_after(
+        &self,
+        server: Option<&ServerName>,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<(u64, ServerEvent)>, EngineError> {
+        let store = &self.inner.store;
+        let project = &self.inner.project;
+        Ok(store.events_after(project, server, after, limit).await?)
+    }
+
+    /// Returns a counter that moves whenever there are more events.
+    pub fn events_written(&self) -> watch::Receiver<u64> {
+        self.inner.router.events.written()
+    }
+
     /// Returns administrative acts, newest first.
     pub async fn acts(&self, filter: &ActFilter) -> Result<Vec<ActRow>, EngineError> {
         self.inner.acts.list(filter).await

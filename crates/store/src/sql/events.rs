@@ -15,5 +15,20 @@ pub(crate) const OF_SERVER: &str = "SELECT server_name, at, kind, detail, id \
      FROM kb.mcp_server_events WHERE project_id = $1 AND id < $3 AND server_name = $4 \
      ORDER BY id DESC LIMIT $2";
 
+/// The next events after one, for whoever follows them.
+pub(crate) const NEXT_OF_PROJECT: &str = "SELECT server_name, at, kind, detail, id \
+     FROM kb.mcp_server_events WHERE project_id = $1 AND id > $3 ORDER BY id LIMIT $2";
+
+pub(crate) const NEXT_OF_SERVER: &str = "SELECT server_name, at, kind, detail, id \
+     FROM kb.mcp_server_events WHERE project_id = $1 AND id > $3 AND server_name = $4 \
+     ORDER BY id LIMIT $2";
+
 #[cfg(test)]
-pub(crate) const ALL: &[&str] = &[PUT, PRUNE, OF_PROJECT, OF_SERVER];
+pub(crate) const ALL: &[&str] = &[
+    PUT,
+    PRUNE,
+    OF_PROJECT,
+    OF_SERVER,
+    NEXT_OF_PROJECT,
+    NEXT_OF_SERVER,
+];

@@ -56,8 +56,33 @@ impl SqliteStore {
         }
         let rows = query.fetch_all(reader.connection()).await;
         let rows = rows.map_err(|error| self.failed(WHAT, error))?;
-        let numbered = |row| Ok((unsigned(row, 4)?, event(row)?));
         let events = rows.iter().rev().map(numbered).collect::<Result<_, _>>();
+        events.map_err(|error| self.failed(WHAT, error))
+    }
+
+    pub(crate) async fn events_after(
+        &self,
+        project: &ProjectName,
+        server: Option<&ServerName>,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<(u64, ServerEvent)>, StoreError> {
+        const WHAT: &str = "follow events";
+        let mut reader = self.readers.take(WHAT).await?;
+        let statement = match server {
+            Some(_) => sql::NEXT_OF_SERVER,
+            None => sql::NEXT_OF_PROJECT,
+        };
+        let mut query = sqlx::query(statement)
+            .bind(project.as_str())
+            .bind(i64::from(limit))
+            .bind(signed(after));
+        if let Some(server) = server {
+            query = query.bind(server.as_str());
+        }
+        let rows = query.fetch_all(reader.connection()).await;
+        let rows = rows.map_err(|error| self.failed(WHAT, error))?;
+        let events = rows.iter().map(numbered).collect::<Result<_, _>>();
         events.map_err(|error| self.failed(WHAT, error))
     }
 }
@@ -84,6 +109,10 @@ async fn put_events(
         prune.execute(&mut *connection).await?;
     }
     Ok(())
+}
+
+fn numbered(row: &SqliteRow) -> Result<(u64, ServerEvent), sqlx::Error> {
+    Ok((unsigned(row, 4)?, event(row)?))
 }
 
 fn event(row: &SqliteRow) -> Result<ServerEvent, sqlx::Error> {
