@@ -501,6 +501,22 @@ pub enum EngineError {
         /// What to do.
         reason: String,
     },
+    /// A server that its file switches off.
+    #[error("server `{server}` is disabled: {reason}")]
+    Disabled {
+        /// The server.
+        server: ServerName,
+        /// Where, and what to do.
+        reason: String,
+    },
+    /// A server whose entry in a file cannot be used.
+    #[error("server `{server}` is misconfigured: {reason}")]
+    Misconfigured {
+        /// The server.
+        server: ServerName,
+        /// What is wrong, where, and what to do.
+        reason: String,
+    },
     /// The gateway is stopping.
     #[error("the gateway is stopping")]
     Stopping,
@@ -528,6 +544,8 @@ impl Diagnose for EngineError {
             Self::Native { .. } => "native.invalid",
             Self::StartFailed { .. } => "server.start_failed",
             Self::NeedsApproval { .. } => "server.needs_approval",
+            Self::Disabled { .. } => "server.disabled",
+            Self::Misconfigured { .. } => "server.misconfigured",
             Self::Stopping => "gateway.stopping",
         }
     }
@@ -544,7 +562,9 @@ impl Diagnose for EngineError {
             | Self::LastAdmin
             | Self::Grant(_)
             | Self::Native { .. }
-            | Self::NeedsApproval { .. } => Fault::Client,
+            | Self::NeedsApproval { .. }
+            | Self::Disabled { .. }
+            | Self::Misconfigured { .. } => Fault::Client,
             Self::StartFailed { .. } => Fault::Server,
             Self::Store(error) => error.fault(),
             Self::SignIn(error) => error.fault(),
@@ -582,7 +602,8 @@ impl Diagnose for EngineError {
                 Some("change the file; a gateway that runs takes it over".into())
             }
             Self::AgentExists { name } => Some(format!(
-                "change it: PATCH /api/v1/agents/{name}, or remove it first: `gantry agent rm {name}`"
+                "change it: `gantry agent set {name}`, or PATCH /api/v1/agents/{name}; or remove it first: \
+                 `gantry agent rm {name}`"
             )),
             Self::LastAdmin => Some(
                 "make another admin key first: `gantry key new --admin`, or POST /api/v1/keys"
@@ -600,6 +621,8 @@ impl Diagnose for EngineError {
             | Self::Native { .. }
             | Self::StartFailed { .. }
             | Self::NeedsApproval { .. }
+            | Self::Disabled { .. }
+            | Self::Misconfigured { .. }
             | Self::Stopping => None,
         }
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use gantry_model::event::EventKind;
 use gantry_model::id::{ProjectName, ServerId, ServerName};
-use gantry_model::spec::{ServerSpec, Source, Start};
+use gantry_model::spec::{Off, ServerSpec, Source, Start};
 use gantry_store::{ServerRow, Store, StoreError};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard};
@@ -225,11 +225,27 @@ impl Supervisor {
             name: server.to_owned(),
         };
         let handle = self.find(server).ok_or_else(unknown)?;
-        if let Some(reason) = &handle.spec.needs_approval {
-            return Err(EngineError::NeedsApproval {
-                server: handle.name.clone(),
-                reason: reason.clone(),
-            });
+        let server_name = handle.name.clone();
+        match (&handle.spec.off, &handle.spec.needs_approval) {
+            (Some(Off::Disabled(reason)), _) => {
+                return Err(EngineError::Disabled {
+                    server: server_name,
+                    reason: reason.clone(),
+                });
+            }
+            (Some(Off::Misconfigured(reason)), _) => {
+                return Err(EngineError::Misconfigured {
+                    server: server_name,
+                    reason: reason.clone(),
+                });
+            }
+            (None, Some(reason)) => {
+                return Err(EngineError::NeedsApproval {
+                    server: server_name,
+                    reason: reason.clone(),
+                });
+            }
+            (None, None) => {}
         }
         let mut status = handle.status.clone();
         let before = status.borrow().starts;

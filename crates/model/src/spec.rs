@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::ServerName;
 use crate::restart::{PolicyError, RestartPolicy};
+use crate::status::State;
 
 pub use self::auth::{AuthFieldError, AuthKind, RemoteAuth};
 pub use self::check::SpecError;
@@ -60,6 +61,19 @@ pub struct ServerSpec {
     /// What must be done before it may be started at all; nothing if it may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs_approval: Option<String>,
+    /// Why its file does not let it run; such a spec is there to be shown and is never started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub off: Option<Off>,
+}
+
+/// Why a file's entry is not run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Off {
+    /// It is switched off there; where, in a sentence.
+    Disabled(String),
+    /// It cannot be used as it is written; why, in a sentence.
+    Misconfigured(String),
 }
 
 /// What is refused for safety's sake unless a person allows it by name.
@@ -333,6 +347,17 @@ impl ServerSpec {
             tools: ToolFilter::default(),
             allow: Allowances::default(),
             needs_approval: None,
+            off: None,
+        }
+    }
+
+    /// Returns the state in which the server is held and why, if it may not be started at all.
+    pub fn held(&self) -> Option<(State, &str)> {
+        match (&self.off, &self.needs_approval) {
+            (Some(Off::Disabled(why)), _) => Some((State::Disabled, why)),
+            (Some(Off::Misconfigured(why)), _) => Some((State::Misconfigured, why)),
+            (None, Some(why)) => Some((State::NeedsApproval, why)),
+            (None, None) => None,
         }
     }
 

@@ -9,6 +9,10 @@ pub enum State {
     Idle,
     /// It comes from a file that nobody has approved; nothing of it is started.
     NeedsApproval,
+    /// Its file switches it off; nothing of it is started.
+    Disabled,
+    /// Its entry in a file has a mistake, such as a variable that is not set; nothing of it is started.
+    Misconfigured,
     /// A person must sign in before it answers; nothing is tried until then.
     NeedsSignIn,
     /// Its process is being started, or it has not answered the handshake yet.
@@ -38,6 +42,8 @@ impl State {
         match self {
             Self::Idle => "idle",
             Self::NeedsApproval => "needs_approval",
+            Self::Disabled => "disabled",
+            Self::Misconfigured => "misconfigured",
             Self::NeedsSignIn => "needs_sign_in",
             Self::Starting => "starting",
             Self::Ready => "ready",

@@ -78,7 +78,7 @@ impl Engine {
         match &*handle.live.borrow() {
             Live::Ready(_) | Live::Cold => Ok(()),
             // It is not to start yet, so that it has not failed to.
-            Live::Down(..) if handle.spec.needs_approval.is_some() => Ok(()),
+            Live::Down(..) if handle.spec.held().is_some() => Ok(()),
             Live::Starting => Err(EngineError::StartFailed {
                 server: handle.name.clone(),
                 reason: "still starting".into(),

@@ -61,7 +61,7 @@ impl Begins {
     ) -> (ServerHandle, ServerRunner) {
         let (live_tx, live) = watch::channel(self.live);
         let mut status = ServerStatus::new(self.first);
-        status.reason.clone_from(&spec.needs_approval);
+        status.reason = spec.held().map(|(_, why)| why.to_owned());
         let (status_tx, status) = watch::channel(status);
         // One place: an order that was not taken yet is the same order as the next.
         let (orders_tx, orders) = mpsc::channel(1);

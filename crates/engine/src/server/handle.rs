@@ -193,6 +193,8 @@ impl ServerHandle {
             State::Starting | State::Restarting => status.since.elapsed(),
             State::Idle
             | State::NeedsApproval
+            | State::Disabled
+            | State::Misconfigured
             | State::NeedsSignIn
             | State::Ready
             | State::Unresponsive

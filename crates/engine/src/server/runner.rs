@@ -135,7 +135,7 @@ enum EndKind {
 impl ServerRunner {
     /// Runs until the server is stopped.
     pub(crate) async fn run(&mut self, lazy: bool) {
-        let mut next = match (&self.spec.needs_approval, lazy) {
+        let mut next = match (self.spec.held(), lazy) {
             (Some(_), _) => Next::Hold,
             (None, true) => Next::Rest,
             (None, false) => Next::Start,
@@ -156,12 +156,14 @@ impl ServerRunner {
         }
     }
 
-    /// Waits to be stopped: nobody has approved the file it comes from, so that nothing wakes it.
-    /// Approval brings another spec, and with it another runner. fault G5
+    /// Waits to be stopped: nobody has approved the file it comes from, or the file switches it off, so
+    /// that nothing wakes it. Another word of a person brings another spec, and with it another runner.
+    /// fault G5
     async fn holding(&mut self) -> Next {
-        let why = self.spec.needs_approval.clone().unwrap_or_default();
-        self.publish(State::NeedsApproval, Some(why.clone()));
-        self.show(Live::Down(Arc::from(why), None));
+        if let Some((state, why)) = self.spec.held() {
+            self.publish(state, Some(why.to_owned()));
+            self.show(Live::Down(Arc::from(why), None));
+        }
         self.stop.cancelled().await;
         Next::Stop(None)
     }
@@ -208,12 +210,10 @@ impl ServerRunner {
             stderr_tail: self.logs.stderr_tail(),
         };
         let detail = match crash.stderr_tail.is_empty() {
-            true => format!("{}; {}", ended.how, decision.describe(&ended.how)),
+            true => format!("{}; {}", ended.how, decision.reason),
             false => format!(
                 "{}; {}; stderr: {}",
-                ended.how,
-                decision.describe(&ended.how),
-                crash.stderr_tail
+                ended.how, decision.reason, crash.stderr_tail
             ),
         };
         let kind = match ended.kind {

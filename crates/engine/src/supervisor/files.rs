@@ -33,7 +33,8 @@ impl Supervisor {
         specs: &[ServerSpec],
         applied: &mut Applied,
     ) -> Result<Vec<ServerRow>, EngineError> {
-        for spec in specs {
+        // What is only shown may well be wrong.
+        for spec in specs.iter().filter(|spec| spec.off.is_none()) {
             spec.check()?;
         }
         let wanted: HashMap<_, _> = specs.iter().map(|spec| (&spec.name, spec)).collect();
@@ -121,9 +122,9 @@ impl Supervisor {
     }
 }
 
-/// Tells whether a server waits for a person's word; it takes no name from anybody.
+/// Tells whether a server waits for a person's word, or is only shown; it takes no name from anybody.
 pub(super) fn waits(spec: &ServerSpec) -> bool {
-    spec.needs_approval.is_some()
+    spec.held().is_some()
 }
 
 /// Returns a spec as it is stored: what a file or Gantry itself gives to a server is read anew at each

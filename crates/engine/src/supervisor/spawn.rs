@@ -32,10 +32,10 @@ impl Supervisor {
         let spec = Arc::new(spec);
         let lazy = spec.start == Start::Lazy;
         let known = Arc::new(KnownSecrets::new(secrets(&spec)));
-        let (first, live, remembered) = match &spec.needs_approval {
-            Some(why) => {
-                let live = Live::Down(Arc::from(why.as_str()), None);
-                (State::NeedsApproval, live, ServerCatalog::empty())
+        let (first, live, remembered) = match spec.held() {
+            Some((state, why)) => {
+                let live = Live::Down(Arc::from(why), None);
+                (state, live, ServerCatalog::empty())
             }
             None if lazy => {
                 let remembered = self.remembered(id, &spec, &known).await;
@@ -86,7 +86,7 @@ impl Supervisor {
         };
         let is_own = |name: &String| name.eq_ignore_ascii_case("authorization");
         let is_off = remote.auth.kind == AuthKind::None || remote.headers.keys().any(is_own);
-        if is_off || spec.needs_approval.is_some() {
+        if is_off || spec.held().is_some() {
             return None;
         }
         let way = match Way::new(&self.around.clients, remote) {

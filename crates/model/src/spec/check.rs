@@ -101,7 +101,7 @@ impl SpecError {
             Self::Command { .. } | Self::Shell { .. } | Self::Both { .. } => "command".to_owned(),
             Self::Script { .. } => "args".to_owned(),
             Self::Variable { variable, .. } => format!("env.{variable}"),
-            Self::Nul { place, .. } => place.clone(),
+            Self::Nul { place, .. } => nul_field(place),
             Self::Range { field, .. } => (*field).to_owned(),
             Self::Remote { why, .. } => why.field(),
             Self::Restart { .. } => "life.restart".to_owned(),
@@ -133,6 +133,19 @@ impl SpecError {
             Self::Nul { .. } | Self::Restart { .. } => return None,
         };
         Some(hint)
+    }
+}
+
+/// Returns the field of a place that holds a NUL byte: `argument 3`, ``variable `X` ``, `` `command` ``.
+fn nul_field(place: &str) -> String {
+    let named = place.split('`').nth(1).unwrap_or(place);
+    if let Some(number) = place.strip_prefix("argument ") {
+        let number: usize = number.parse().unwrap_or(1);
+        return format!("args[{}]", number.saturating_sub(1));
+    }
+    match place.starts_with("variable ") {
+        true => format!("env.{named}"),
+        false => named.to_owned(),
     }
 }
 

@@ -51,7 +51,10 @@ pub fn serialize<S: Serializer>(period: &Duration, serializer: S) -> Result<S::O
 /// Reads a text as `parse` does, or a number of milliseconds.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     #[derive(Deserialize)]
-    #[serde(untagged)]
+    #[serde(
+        untagged,
+        expecting = "a duration is expected, such as `500ms`, `30s` or a number of milliseconds"
+    )]
     enum Written {
         Milliseconds(u64),
         Text(String),
