@@ -26,6 +26,7 @@ mod register;
 mod servers;
 mod tools;
 mod views;
+mod welcome;
 
 use axum::Router;
 use axum::extract::{FromRequestParts, Path, Request, State};
@@ -37,6 +38,7 @@ use http::StatusCode;
 use http::request::Parts;
 
 use self::attempt::Attempt;
+use self::history::stream::Streams;
 use self::jobs::Jobs;
 use crate::http::auth::{Gate, actor};
 use crate::http::error::Problem;
@@ -50,6 +52,7 @@ const AGENT_KEY: &str = "auth.agent_key";
 pub(crate) struct Api {
     gate: Gate,
     jobs: Jobs,
+    streams: Streams,
     version: &'static str,
 }
 
@@ -64,6 +67,7 @@ pub(crate) fn router(gate: Gate, version: &'static str) -> Router {
     let api = Api {
         gate,
         jobs: Jobs::default(),
+        streams: Streams::default(),
         version,
     };
     let admin = Router::new()
@@ -86,6 +90,7 @@ pub(crate) fn router(gate: Gate, version: &'static str) -> Router {
     let public = health::public_routes()
         .merge(openapi::routes())
         .merge(errors::routes())
+        .merge(welcome::routes())
         .merge(auth::public_routes())
         .method_not_allowed_fallback(wrong_method);
     public.merge(any_key).merge(admin).with_state(api)

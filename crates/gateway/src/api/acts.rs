@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::body::json;
 use super::calls::time;
-use super::query::{Asked, Page, bad, limit};
+use super::query::{Asked, Page, bad_cursor, limit};
 use super::views::rfc3339;
 use super::{Api, By};
 use crate::http::error::Problem;
@@ -195,7 +195,7 @@ pub(super) async fn list(
     Asked(asked): Asked<ActsAsked>,
 ) -> Result<Response, Problem> {
     let before = asked.cursor.as_deref();
-    let before = before.map(|text| text.parse().map_err(|_| bad("cursor", text)));
+    let before = before.map(|text| text.parse().map_err(|_| bad_cursor(text)));
     let filter = ActFilter {
         act: asked.act,
         target: asked.target,

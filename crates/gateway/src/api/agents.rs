@@ -22,6 +22,7 @@ use super::keys::{KeyView, label};
 use super::query::{Asked, Page, Paging};
 use super::views::rfc3339;
 use super::{Api, By, Named};
+use crate::config::mistake::meant;
 use crate::http::error::{FieldIssue, Problem, ProblemDocument};
 
 /// Returns the routes, for administrators only.
@@ -73,7 +74,10 @@ pub(super) struct AgentPatch {
 /// What an agent may use: `"all"`, or a list of patterns such as `files:read_*`, `mail:*` or
 /// `docs:resource:file:///*`, each `server:item` with `*` for any text on either side.
 #[derive(Deserialize, ToSchema)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "`\"all\"` or a list of patterns such as `files:read_*` is expected"
+)]
 #[schema(example = json!(["files:read_*", "mail:*"]))]
 pub(super) enum GrantBody {
     /// Everything there is and will be.
@@ -147,8 +151,11 @@ impl AgentView {
 impl GrantBody {
     fn read(self) -> Result<Vec<Grant>, Problem> {
         match self {
-            Self::Word(Everything::All) => Ok(vec![parse("*")?]),
-            Self::Patterns(patterns) => patterns.iter().map(|text| parse(text)).collect(),
+            Self::Word(Everything::All) => Ok(vec![parse(0, "*")?]),
+            Self::Patterns(patterns) => {
+                let numbered = patterns.iter().enumerate();
+                numbered.map(|(index, text)| parse(index, text)).collect()
+            }
         }
     }
 }
@@ -159,8 +166,8 @@ impl ToolsBody {
     }
 }
 
-/// Reads `server:item`; `*` alone is everything.
-fn parse(text: &str) -> Result<Grant, Problem> {
+/// Reads `server:item`, of which there may be several; `*` alone is everything.
+fn parse(index: usize, text: &str) -> Result<Grant, Problem> {
     let parts = match text {
         "*" => Some(("*", "*")),
         text => text.split_once(':'),
@@ -173,7 +180,7 @@ fn parse(text: &str) -> Result<Grant, Problem> {
                 .with_detail(message.clone())
                 .with_hint(format!("write `{shown}:*` for everything on that server"))
                 .with_issues(vec![FieldIssue {
-                    path: "grant".into(),
+                    path: format!("/grant/{index}"),
                     message,
                 }]),
         );
@@ -241,7 +248,7 @@ pub(super) async fn create(
         content_type = "application/problem+json"),
 ))]
 pub(super) async fn one(State(api): State<Api>, Named(agent): Named) -> Result<Response, Problem> {
-    let agent = api.engine().agent(&known(&agent)?).await?;
+    let agent = known_agent(&api, &known(&agent)?).await?;
     Ok(json(StatusCode::OK, &AgentView::of(&agent)))
 }
 
@@ -266,8 +273,9 @@ pub(super) async fn change(
         filter: asked.tools.map(|tools| tools.read()).transpose()?,
         users: asked.trusted_user_ids.map(UserTrust::from),
     };
-    let agent = known(&agent)?;
-    let agent = api.engine().change_agent(&actor, &agent, change).await?;
+    let name = known(&agent)?;
+    let changed = api.engine().change_agent(&actor, &name, change).await;
+    let agent = of_known(&api, &name, changed).await?;
     Ok(json(StatusCode::OK, &AgentView::of(&agent)))
 }
 
@@ -288,6 +296,33 @@ pub(super) async fn remove(
         api.engine().remove_agent(&actor, &agent).await?;
     }
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Finds an agent; of one that is not there it is said which one may be meant.
+pub(super) async fn known_agent(api: &Api, name: &AgentName) -> Result<Known, Problem> {
+    let found = api.engine().agent(name).await;
+    of_known(api, name, found).await
+}
+
+/// Takes what came of something that was done to an agent.
+async fn of_known<T>(
+    api: &Api,
+    name: &AgentName,
+    done: Result<T, EngineError>,
+) -> Result<T, Problem> {
+    let Err(error @ EngineError::UnknownAgent { .. }) = done else {
+        return Ok(done?);
+    };
+    let agents = api.engine().agents().await?;
+    let near = meant(
+        name.as_str(),
+        agents.iter().map(|agent| agent.name.as_str()),
+    );
+    let problem = Problem::from(error);
+    Err(match near {
+        Some(near) => problem.with_hint(format!("did you mean `{near}`?")),
+        None => problem,
+    })
 }
 
 /// Parses the name of a path; what can be no name is nobody's.
@@ -316,10 +351,10 @@ mod tests {
             "*:read",
             "docs:resource:file:///*",
         ] {
-            assert_eq!(parse(text).ok().unwrap().pattern(), text);
+            assert_eq!(parse(0, text).ok().unwrap().pattern(), text);
         }
         for bad in ["", "files", "files:", ":x", "no server:x"] {
-            assert_eq!(parse(bad).err().unwrap().status(), 422, "{bad}");
+            assert_eq!(parse(0, bad).err().unwrap().status(), 422, "{bad}");
         }
     }
 }

@@ -18,6 +18,7 @@ use utoipa::IntoParams;
 
 use super::body::json;
 use super::query::Asked;
+use super::servers::done;
 use super::views::{Link, SignInStatus};
 use super::{Api, By, Named, html};
 use crate::http::error::{Problem, ProblemDocument};
@@ -77,7 +78,8 @@ pub(super) async fn begin(
     let begun = api
         .engine()
         .begin_sign_in(&actor, &server, &redirect_uri, trust)
-        .await?;
+        .await;
+    let begun = done(&api, &server, begun)?;
     Ok(json(StatusCode::CREATED, &Link::of(begun)))
 }
 
@@ -92,7 +94,7 @@ pub(super) async fn show(
     State(api): State<Api>,
     Named(server): Named,
 ) -> Result<Response, Problem> {
-    let view = api.engine().sign_in(&server)?;
+    let view = done(&api, &server, api.engine().sign_in(&server))?;
     Ok(json(StatusCode::OK, &SignInStatus::of(view)))
 }
 
@@ -110,7 +112,8 @@ pub(super) async fn end(
     By(actor): By,
     Named(server): Named,
 ) -> Result<Response, Problem> {
-    api.engine().sign_out(&actor, &server).await?;
+    let ended = api.engine().sign_out(&actor, &server).await;
+    done(&api, &server, ended)?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

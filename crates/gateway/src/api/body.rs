@@ -1,8 +1,8 @@
 //! JSON in and out of the REST routes.
 //!
 //! A body is checked once by the same strict reader as MCP's messages, so that no key stands twice
-//! and nothing is nested too deep, and then read into a strict type. Entry points: [`JsonBody`],
-//! [`json`] and [`document`].
+//! and nothing is nested too deep, and then read into a strict type; what does not fit is pointed at
+//! by a JSON pointer. Entry points: [`JsonBody`], [`json`] and [`document`].
 
 use axum::body::Body;
 use axum::extract::{FromRequest, Request};
@@ -12,7 +12,10 @@ use gantry_model::caller::Caller;
 use gantry_model::jsonrpc::{self, Limits, Raw, WireError};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_path_to_error::{Path, Segment};
 
 use crate::http::error::{FieldIssue, Problem};
 use crate::http::limits::{self, Room};
@@ -49,17 +52,54 @@ impl JsonBody {
 
     /// Reads the body into a type; what does not fit is named (422).
     pub(super) fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Problem> {
-        serde_json::from_slice(&self.0).map_err(|error| unusable(&error))
+        let mut reader = serde_json::Deserializer::from_slice(&self.0);
+        serde_path_to_error::deserialize(&mut reader).map_err(|error| unusable(&error))
     }
 }
 
-/// Names what does not fit (422).
-pub(super) fn unusable(error: &serde_json::Error) -> Problem {
-    let message = error.to_string();
-    let path = message.split('`').nth(1).unwrap_or_default().to_owned();
+/// Reads a type out of a value; what does not fit is named (422).
+pub(super) fn read_value<T: DeserializeOwned>(value: Value) -> Result<T, Problem> {
+    serde_path_to_error::deserialize(value).map_err(|error| unusable(&error))
+}
+
+/// Names what does not fit, and where it stands (422).
+fn unusable(error: &serde_path_to_error::Error<serde_json::Error>) -> Problem {
+    let message = error.inner().to_string();
+    // What is wrong, without the line and column of a text that may have been written by a program.
+    let place = format!(
+        " at line {} column {}",
+        error.inner().line(),
+        error.inner().column()
+    );
+    let message = message.strip_suffix(&place).unwrap_or(&message).to_owned();
+    let mut path = pointer(error.path());
+    if let Some(field) = message.strip_prefix("missing field `") {
+        // As everywhere, what is missing is pointed at where it should stand.
+        path = format!("{path}/{}", escaped(field.trim_end_matches('`')));
+    }
+    let detail = match path.as_str() {
+        "" => format!("the body cannot be used: {message}"),
+        path => format!("the body cannot be used: `{path}`: {message}"),
+    };
     Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "request.body")
-        .with_detail(format!("the body cannot be used: {message}"))
+        .with_detail(detail)
         .with_issues(vec![FieldIssue { path, message }])
+}
+
+/// Returns a place in a document as a JSON pointer (RFC 6901).
+fn pointer(path: &Path) -> String {
+    let parts = path.iter().filter_map(|part| match part {
+        Segment::Seq { index } => Some(index.to_string()),
+        Segment::Map { key } => Some(escaped(key)),
+        // An enum's variant and what has no name stand at no place of their own.
+        Segment::Enum { .. } | Segment::Unknown => None,
+    });
+    parts.fold(String::new(), |pointer, part| format!("{pointer}/{part}"))
+}
+
+/// Escapes one part of a pointer.
+fn escaped(part: &str) -> String {
+    part.replace('~', "~0").replace('/', "~1")
 }
 
 /// Answers with a value as JSON.
@@ -117,5 +157,34 @@ mod tests {
         );
         assert_eq!(read(kind, r#"{"m":7}"#).await, Err((422, "request.body")));
         assert_eq!(read(kind, r#"{"n":"7"}"#).await, Err((422, "request.body")));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_pointed_at() {
+        #[derive(Debug, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        #[expect(dead_code, reason = "only whether it can be read is looked at")]
+        struct Shape {
+            name: String,
+            list: Option<Vec<u32>>,
+            inner: Option<std::collections::BTreeMap<String, u32>>,
+        }
+        for (value, path) in [
+            (serde_json::json!({"name": 7}), "/name"),
+            (
+                serde_json::json!({"name": "`quoted`", "list": [1, "x"]}),
+                "/list/1",
+            ),
+            (
+                serde_json::json!({"name": "a", "inner": {"a/b~c": "x"}}),
+                "/inner/a~1b~0c",
+            ),
+            (serde_json::json!({"name": "a", "nmae": 1}), "/nmae"),
+            (serde_json::json!({"list": []}), "/name"),
+            (serde_json::json!([]), ""),
+        ] {
+            let problem = read_value::<Shape>(value.clone()).err().unwrap();
+            assert_eq!(problem.issues()[0].path, path, "{value}");
+        }
     }
 }

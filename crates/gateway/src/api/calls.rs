@@ -18,7 +18,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::body::{document, json};
 use super::jobs::Outcome;
-use super::query::{Asked, bad, limit};
+use super::query::{Asked, bad, bad_cursor, limit};
 use super::views::{CallPage, CallView};
 use super::{Api, Named, Who};
 use crate::http::error::{Problem, ProblemDocument};
@@ -111,7 +111,7 @@ impl CallsAsked {
     fn filter(self, caller: &Caller) -> Result<CallFilter, Problem> {
         let before = self
             .cursor
-            .map(|text| text.parse().map_err(|_| bad("cursor", &text)));
+            .map(|text| text.parse().map_err(|_| bad_cursor(&text)));
         let agent = match caller.kind {
             KeyKind::Admin => self.agent,
             KeyKind::Agent => Some(caller.agent.to_string()),

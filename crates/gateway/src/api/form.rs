@@ -32,7 +32,10 @@ impl Serialize for Size {
 impl<'de> Deserialize<'de> for Size {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        #[serde(untagged)]
+        #[serde(
+            untagged,
+            expecting = "a size is expected, such as `512M`, `1G` or a number of bytes"
+        )]
         enum Written {
             Bytes(u64),
             Text(String),

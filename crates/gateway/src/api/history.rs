@@ -1,18 +1,21 @@
-//! What servers wrote and what happened to them: logs and events, for administrators.
+//! What servers wrote and what happened to them: logs and events, for administrators. Whoever asks for
+//! events with `Accept: text/event-stream` follows them (`stream`).
+
+pub(super) mod stream;
 
 use axum::Router;
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::body::json;
-use super::query::{Asked, Page, bad, limit};
+use super::query::{Asked, Page, bad, bad_cursor, limit};
 use super::servers::unknown;
 use super::views::{EventView, LogLineView};
-use super::{Api, Named};
+use super::{Api, Named, Who};
 use crate::http::error::{Problem, ProblemDocument};
 
 /// Returns the routes, for administrators only.
@@ -23,14 +26,40 @@ pub(super) fn routes() -> Router<Api> {
         .route("/api/v1/events", get(all_events))
 }
 
+/// Lines of a log that are kept, and so the most that can be asked for.
+const LONGEST_LOG: u32 = 10_000;
+
 /// How much of a log is asked for.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct LogsAsked {
-    /// How many of the last lines; at most 10,000 are kept.
-    #[param(minimum = 0, default = 200, format = "uint32")]
+    /// How many of the last lines; at most 10,000 are kept. `lines`, its old name, is still taken.
+    #[param(minimum = 0, maximum = 10_000, default = 200, format = "uint32")]
+    limit: Option<u32>,
+    /// The old name of `limit`; more than 10,000 count as that many.
+    #[param(ignore)]
     lines: Option<u32>,
+}
+
+impl LogsAsked {
+    fn count(&self) -> Result<usize, Problem> {
+        let most = |count: u32| match count <= LONGEST_LOG {
+            true => Ok(count),
+            false => Err(bad("limit", &count.to_string())
+                .with_hint(format!("write a whole number from 0 to {LONGEST_LOG}"))),
+        };
+        let count = match (self.limit, self.lines) {
+            (Some(limit), None) => most(limit)?,
+            (None, Some(lines)) => lines.min(LONGEST_LOG),
+            (None, None) => 200,
+            (Some(_), Some(lines)) => {
+                return Err(bad("lines", &lines.to_string())
+                    .with_hint("`lines` is the old name of `limit`; give one of them"));
+            }
+        };
+        Ok(count as usize)
+    }
 }
 
 /// Which events are asked for.
@@ -58,40 +87,58 @@ pub(super) async fn logs(
     Named(server): Named,
     Asked(asked): Asked<LogsAsked>,
 ) -> Result<Response, Problem> {
-    let lines = asked.lines.unwrap_or(200).min(10_000) as usize;
     let lines = api
         .engine()
-        .logs(&server, lines)
-        .ok_or_else(|| unknown(&server))?;
+        .logs(&server, asked.count()?)
+        .ok_or_else(|| unknown(&api, &server))?;
     let items: Vec<_> = lines.iter().map(LogLineView::of).collect();
     let next_cursor = None;
     Ok(json(StatusCode::OK, &Page { items, next_cursor }))
 }
 
-/// Returns what happened to a server last: oldest first within a page, newer pages first.
+/// Returns what happened to a server last: oldest first within a page, newer pages first. With
+/// `Accept: text/event-stream` it is a stream that begins with the same page and goes on as things
+/// happen; `Last-Event-ID` takes it up again.
 #[utoipa::path(get, path = "/api/v1/mcp/servers/{server}/events", tag = "servers",
     params(("server" = String, Path, description = "Its name or id."), EventsAsked), responses(
-    (status = 200, description = "The events.", body = Page<EventView>),
+    (status = 200, description = "The events.", content(
+        (Page<EventView> = "application/json"), (EventView = "text/event-stream"))),
     (status = 404, description = "`server.unknown`: there is none.", body = ProblemDocument<'static>,
         content_type = "application/problem+json"),
 ))]
 pub(super) async fn events(
     State(api): State<Api>,
+    Who(caller): Who,
     Named(server): Named,
+    headers: HeaderMap,
     Asked(asked): Asked<EventsAsked>,
 ) -> Result<Response, Problem> {
-    show_events(&api, Some(&server), &asked).await
+    let known = api.engine().server(&server);
+    let known = known.ok_or_else(|| unknown(&api, &server))?;
+    if !stream::is_wanted(&headers) {
+        return show_events(&api, Some(&server), &asked).await;
+    }
+    let name = known.spec.name.clone();
+    stream::open(&api, &caller, Some(name), &headers, &asked).await
 }
 
-/// Returns what happened to all servers last: oldest first within a page, newer pages first.
+/// Returns what happened to all servers last: oldest first within a page, newer pages first. With
+/// `Accept: text/event-stream` it is a stream that begins with the same page and goes on as things
+/// happen; `Last-Event-ID` takes it up again.
 #[utoipa::path(get, path = "/api/v1/events", tag = "servers", params(EventsAsked), responses(
-    (status = 200, description = "The events.", body = Page<EventView>),
+    (status = 200, description = "The events.", content(
+        (Page<EventView> = "application/json"), (EventView = "text/event-stream"))),
 ))]
 pub(super) async fn all_events(
     State(api): State<Api>,
+    Who(caller): Who,
+    headers: HeaderMap,
     Asked(asked): Asked<EventsAsked>,
 ) -> Result<Response, Problem> {
-    show_events(&api, None, &asked).await
+    match stream::is_wanted(&headers) {
+        true => stream::open(&api, &caller, None, &headers, &asked).await,
+        false => show_events(&api, None, &asked).await,
+    }
 }
 
 async fn show_events(
@@ -101,7 +148,7 @@ async fn show_events(
 ) -> Result<Response, Problem> {
     let limit = limit(asked.limit, 100)?;
     let before = asked.cursor.as_deref();
-    let before = before.map(|text| text.parse().map_err(|_| bad("cursor", text)));
+    let before = before.map(|text| text.parse().map_err(|_| bad_cursor(text)));
     let events = api
         .engine()
         .events(server, before.transpose()?, limit)

@@ -215,7 +215,7 @@ pub(super) fn label(text: &str) -> Result<String, Problem> {
         let message = "is longer than 128 characters".to_owned();
         let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "request.body")
             .with_detail(format!("`label` {message}"));
-        let path = "label".to_owned();
+        let path = "/label".to_owned();
         return Err(problem.with_issues(vec![FieldIssue { path, message }]));
     }
     Ok(text.chars().filter(|c| !c.is_control()).collect())

@@ -1,10 +1,13 @@
 //! What comes in a query, and lists in pages: `limit` and `cursor` in, `next_cursor` out.
 //!
-//! A cursor names the last item of its page and the place it had, so that paging goes on where it
-//! was even if that item is gone. It is opaque to clients. Entry points: [`Asked`] and
+//! Every mistake of a query is told at once, each with what is allowed there; `mistakes` finds the
+//! words for it. A cursor names the last item of its page and the place it had, so that paging goes on
+//! where it was even if that item is gone. It is opaque to clients. Entry points: [`Asked`] and
 //! [`Page::of`].
 
-use axum::extract::{FromRequestParts, Query};
+mod mistakes;
+
+use axum::extract::{FromRequestParts, MatchedPath};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::StatusCode;
@@ -13,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::http::error::Problem;
+use crate::http::error::{FieldIssue, Problem};
 
 /// Items on one page at most.
 pub(super) const LONGEST_PAGE: u32 = 1000;
@@ -24,10 +27,11 @@ pub(super) struct Asked<T>(pub(super) T);
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let query = Query::from_request_parts(parts, state).await;
-        query.map(|Query(asked)| Self(asked)).map_err(|error| {
-            Problem::new(StatusCode::BAD_REQUEST, "request.query").with_detail(error.body_text())
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let query = parts.uri.query().unwrap_or_default();
+        mistakes::read(query).map(Self).map_err(|mistakes| {
+            let path = parts.extensions.get::<MatchedPath>();
+            mistakes.told(path.map_or("", MatchedPath::as_str))
         })
     }
 }
@@ -35,8 +39,18 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
 /// Says which part of the query cannot be used.
 pub(super) fn bad(field: &str, text: &str) -> Problem {
     let text: String = text.chars().take(48).flat_map(char::escape_debug).collect();
+    let message = format!("`{text}` cannot be used as `{field}`");
     Problem::new(StatusCode::BAD_REQUEST, "request.query")
-        .with_detail(format!("`{text}` cannot be used as `{field}`"))
+        .with_detail(message.clone())
+        .with_issues(vec![FieldIssue {
+            path: format!("/{field}"),
+            message,
+        }])
+}
+
+/// Says that a cursor is none of ours.
+pub(super) fn bad_cursor(text: &str) -> Problem {
+    bad("cursor", text).with_hint("give `next_cursor` of the page before as it is")
 }
 
 /// Returns how many items a page may have.
@@ -45,7 +59,7 @@ pub(super) fn limit(asked: Option<u32>, default: u32) -> Result<u32, Problem> {
         None => Ok(default),
         Some(limit) if (1..=LONGEST_PAGE).contains(&limit) => Ok(limit),
         Some(limit) => Err(bad("limit", &limit.to_string())
-            .with_hint(format!("1 to {LONGEST_PAGE} items fit on a page"))),
+            .with_hint(format!("write a whole number from 1 to {LONGEST_PAGE}"))),
     }
 }
 
@@ -82,7 +96,7 @@ impl<T> Page<T> {
         let limit = limit(asked.limit, LONGEST_PAGE)? as usize;
         let start = match &asked.cursor {
             Some(text) => {
-                let (place, last) = read_cursor(text).ok_or_else(|| bad("cursor", text))?;
+                let (place, last) = read_cursor(text).ok_or_else(|| bad_cursor(text))?;
                 let last = items.iter().position(|item| key(item) == last);
                 // Where the item is gone, the one after it has its place.
                 last.map_or(place, |last| last + 1).min(items.len())

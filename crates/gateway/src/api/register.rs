@@ -1,7 +1,7 @@
 //! The body of a registration, and the spec it becomes.
 //!
 //! Flat and strict: an unknown field is an error, not a surprise later. Every default that differs
-//! from the model's is here. Never reads a file or the environment. Entry points:
+//! from the model's, or from a file's, is here, and stands in docs/configuration.md («Over REST»). Never reads a file or the environment. Entry points:
 //! [`Register::into_spec`], and [`Register::of`] for what a patch changes.
 
 mod remote;
@@ -45,8 +45,10 @@ pub(super) struct Register {
     /// The folder it runs in.
     #[schema(value_type = Option<String>)]
     cwd: Option<PathBuf>,
-    /// How strictly it is held.
+    /// How strictly it is held: `hosted`, if this is left out. In a configuration file, and with
+    /// `gantry add`, it is `local`.
     #[serde(default)]
+    #[schema(default = "hosted")]
     profile: ProfileName,
     /// Where a remote server is.
     url: Option<String>,
@@ -70,8 +72,8 @@ pub(super) struct Register {
     /// When a remote server is reached for again.
     #[serde(default)]
     reconnect: ReconnectBody,
-    /// When it starts; hosted ones with the gateway, local and remote ones when they are first
-    /// needed, if this is left out.
+    /// When it starts, if this is left out: `eager` for a hosted one, `lazy` for a local or remote one.
+    /// In a configuration file, and with `gantry add`, it is `eager` for all.
     start: Option<StartName>,
     /// Calls in flight at once; 1 for hosted ones, 32 for local ones, if this is left out.
     #[schema(minimum = 1)]
@@ -119,9 +121,11 @@ pub(super) struct Register {
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum ProfileName {
-    /// Network and home are its own; the status says so.
+    /// As a program of the person who runs the gateway: network and home are its own; the status says
+    /// so.
     Local,
-    /// Nothing that was not given.
+    /// Sandboxed: no network, and of the files only the system's, read-only, and its working folder. A
+    /// program or script that lies elsewhere cannot be read.
     #[default]
     Hosted,
 }
@@ -265,6 +269,7 @@ impl Register {
                 env: self.allow_env,
             },
             needs_approval: None,
+            off: None,
         })
     }
 

@@ -16,11 +16,12 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::body::{JsonBody, json, unusable};
+use super::body::{JsonBody, json, read_value};
 use super::query::{Asked, Page, Paging};
 use super::register::Register;
 use super::views::{LogLineView, ServerStatusView, ServerSummary, SpecView, command, now_ms, url};
 use super::{Api, By, Named};
+use crate::config::mistake::meant;
 use crate::http::error::{Problem, ProblemDocument};
 use crate::http::wrong_method;
 
@@ -39,15 +40,35 @@ pub(super) fn routes() -> Router<Api> {
         .route("/api/v1/mcp/servers/{server}/restart", post(restart))
 }
 
-/// Says that there is no such server.
-pub(super) fn unknown(server: &str) -> Problem {
-    let server: String = server
+/// Says that there is no such server, and which one may be meant: for administrators.
+pub(super) fn unknown(api: &Api, server: &str) -> Problem {
+    let servers = api.engine().servers();
+    let names = servers.iter().map(|known| known.spec.name.as_str());
+    unknown_among(server, names)
+}
+
+/// Says that there is no such server, and which of those that somebody may know of may be meant.
+pub(super) fn unknown_among<'n>(server: &str, names: impl IntoIterator<Item = &'n str>) -> Problem {
+    let shown: String = server
         .chars()
         .take(64)
         .flat_map(char::escape_debug)
         .collect();
-    Problem::new(StatusCode::NOT_FOUND, "server.unknown")
-        .with_detail(format!("no server `{server}`"))
+    let problem = Problem::new(StatusCode::NOT_FOUND, "server.unknown")
+        .with_detail(format!("no server `{shown}`"));
+    match meant(server, names) {
+        Some(near) => problem.with_hint(format!("did you mean `{near}`?")),
+        None => problem,
+    }
+}
+
+/// Takes what came of something that was done to a server; of one that is not there it is said which
+/// one may be meant.
+pub(super) fn done<T>(api: &Api, server: &str, done: Result<T, EngineError>) -> Result<T, Problem> {
+    match done {
+        Err(EngineError::UnknownServer { .. }) => Err(unknown(api, server)),
+        done => Ok(done?),
+    }
 }
 
 /// A spec that could be registered.
@@ -138,7 +159,7 @@ pub(super) async fn status(
     let view = api
         .engine()
         .server(&server)
-        .ok_or_else(|| unknown(&server))?;
+        .ok_or_else(|| unknown(&api, &server))?;
     Ok(json(StatusCode::OK, &ServerStatusView::of(&view, now_ms())))
 }
 
@@ -160,7 +181,7 @@ pub(super) async fn replace(
     let known = api
         .engine()
         .server(&server)
-        .ok_or_else(|| unknown(&server))?;
+        .ok_or_else(|| unknown(&api, &server))?;
     let asked: Register = body.read()?;
     same_name(&asked, &known.spec.name)?;
     let spec = asked.into_spec().map_err(EngineError::from)?;
@@ -189,11 +210,11 @@ pub(super) async fn change(
     let known = api
         .engine()
         .server(&server)
-        .ok_or_else(|| unknown(&server))?;
+        .ok_or_else(|| unknown(&api, &server))?;
     let patch: serde_json::Map<String, Value> = body.read()?;
     let whole = serde_json::to_value(Register::of(&known.spec)).expect("a body is always JSON");
     let whole = merged(whole, Value::Object(patch));
-    let asked: Register = serde_json::from_value(whole).map_err(|error| unusable(&error))?;
+    let asked: Register = read_value(whole)?;
     same_name(&asked, &known.spec.name)?;
     let spec = asked.into_spec().map_err(EngineError::from)?;
     let view = api.engine().replace(&actor, spec).await?;
@@ -323,7 +344,8 @@ pub(super) async fn restart(
     By(actor): By,
     Named(server): Named,
 ) -> Result<Response, Problem> {
-    let view = api.engine().restart(&actor, &server).await?;
+    let restarted = api.engine().restart(&actor, &server).await;
+    let view = done(&api, &server, restarted)?;
     Ok(json(StatusCode::OK, &ServerStatusView::of(&view, now_ms())))
 }
 

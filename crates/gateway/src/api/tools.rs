@@ -19,11 +19,13 @@ use http::StatusCode;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use super::agents::known_agent;
 use super::body::{document, json};
 use super::query::{Asked, Page, Paging};
+use super::servers::{unknown, unknown_among};
 use super::views::ToolView;
 use super::{Api, Who};
-use crate::http::error::Problem;
+use crate::http::error::{Problem, ProblemDocument};
 
 /// Returns the routes, for any key.
 pub(super) fn routes() -> Router<Api> {
@@ -42,7 +44,7 @@ pub(super) fn admin_routes() -> Router<Api> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ToolsAsked {
-    /// Only tools of this server.
+    /// Only tools of this server, by name or id.
     server: Option<String>,
     /// `mcp`, `anthropic`, `openai`, `openai-responses` or `gemini`: the answer is then
     /// `{"shape", "tools"}` as that API takes it, whole and not in pages.
@@ -67,16 +69,37 @@ async fn seen_by(api: &Api, caller: &Caller, agent: &str) -> Result<Caller, Prob
             .with_detail("`agent` needs an admin key"));
     }
     let name: AgentName = agent.parse().map_err(EngineError::Name)?;
-    let agent = api.engine().agent(&name).await?;
+    let agent = known_agent(api, &name).await?;
     let grants = GrantSet::filtered(agent.grants, agent.filter);
     Ok(api.engine().caller(name, grants))
 }
 
+/// Returns the name of a server that is given by name or id. One that is not there is an error, not an
+/// empty list; an agent is told only the names that it sees anyway.
+fn known_server(api: &Api, caller: &Caller, server: &str) -> Result<String, Problem> {
+    if let Some(known) = api.engine().server(server) {
+        return Ok(known.spec.name.to_string());
+    }
+    let tools = api.engine().tools(caller, &Scope::All);
+    let mut names: Vec<&str> = tools.iter().map(|tool| tool.server.as_str()).collect();
+    names.dedup();
+    if names.contains(&server) {
+        return Ok(server.to_owned());
+    }
+    match caller.kind {
+        KeyKind::Admin => Err(unknown(api, server)),
+        KeyKind::Agent => Err(unknown_among(server, names)),
+    }
+}
+
 // row 4.3
 /// Lists the tools that the key's agent may use now, under the names that it must call them by; all
-/// of them for an administrator.
+/// of them for an administrator. A lazy server that was never listed is started, and waited for a
+/// moment.
 #[utoipa::path(get, path = "/api/v1/tools", tag = "tools", params(ToolsAsked), responses(
     (status = 200, description = "The tools.", body = Page<ToolView>),
+    (status = 404, description = "`server.unknown`, `agent.unknown`: there is none of that name.",
+        body = ProblemDocument<'static>, content_type = "application/problem+json"),
 ))]
 pub(super) async fn list(
     State(api): State<Api>,
@@ -87,7 +110,11 @@ pub(super) async fn list(
         Some(agent) => seen_by(&api, &caller, agent).await?,
         None => caller,
     };
-    let server = asked.server.as_deref();
+    let server = match &asked.server {
+        Some(server) => Some(known_server(&api, &caller, server)?),
+        None => None,
+    };
+    let server = server.as_deref();
     if let Some(shape) = shape_of(asked.shape.as_deref())? {
         let tools = match server {
             Some(server) => api.engine().tools_of(&caller, server, shape).await,
@@ -96,6 +123,12 @@ pub(super) async fn list(
         let text = format!("{{\"shape\":\"{shape}\",\"tools\":{}}}", tools.text());
         return Ok(document(StatusCode::OK, text));
     }
+    // As with the other shapes: what was never listed is started, and waited for a moment.
+    let scope = match server.map(str::parse) {
+        Some(Ok(name)) => Scope::Server(name),
+        Some(Err(_)) | None => Scope::All,
+    };
+    api.engine().wake(&caller, &scope).await;
     let mut tools = api.engine().tools(&caller, &Scope::All);
     if let Some(server) = server {
         tools.retain(|tool| tool.server.as_str() == server);

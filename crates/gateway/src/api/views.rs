@@ -30,10 +30,10 @@ pub(super) fn now_ms() -> u64 {
         .map_or(0, |since| since.as_millis() as u64)
 }
 
-/// Returns a time as RFC 3339, in UTC.
+/// Returns a time as RFC 3339, in UTC, always to the millisecond: times of one length sort as texts.
 pub(super) fn rfc3339(at_ms: u64) -> String {
     let at = jiff::Timestamp::from_millisecond(i64::try_from(at_ms).unwrap_or(i64::MAX));
-    at.map_or_else(|_| String::new(), |at| at.to_string())
+    at.map_or_else(|_| String::new(), |at| format!("{at:.3}"))
 }
 
 /// A page of calls.
@@ -229,7 +229,8 @@ mod tests {
 
     #[test]
     fn times_are_shown_for_people() {
-        assert_eq!(rfc3339(0), "1970-01-01T00:00:00Z");
+        assert_eq!(rfc3339(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(rfc3339(1_700_000_000_120), "2023-11-14T22:13:20.120Z");
         assert_eq!(rfc3339(1_700_000_000_123), "2023-11-14T22:13:20.123Z");
         assert_eq!(rfc3339(u64::MAX), "");
     }

@@ -74,7 +74,7 @@ pub(crate) struct RpcError {
 /// What is wrong with one field.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct FieldIssue {
-    /// Where it stands.
+    /// Where it stands: a JSON pointer (RFC 6901) into the body or the arguments, `/NAME` of a query.
     pub(crate) path: String,
     /// What is wrong with it.
     pub(crate) message: String,

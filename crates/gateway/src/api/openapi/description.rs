@@ -12,7 +12,7 @@ use utoipa::openapi::{
 use utoipa::{Modify, OpenApi};
 
 use super::super::{
-    acts, agents, auth, call, calls, errors, health, history, keys, servers, tools,
+    acts, agents, auth, call, calls, errors, health, history, keys, servers, tools, welcome,
 };
 
 /// Returns the document as the handlers describe it.
@@ -41,7 +41,7 @@ pub(super) fn generated() -> String {
         agents::list, agents::create, agents::one, agents::change, agents::remove,
         keys::list, keys::create, keys::revoke,
         health::alive, health::health, health::acknowledge, health::metrics,
-        super::openapi, super::docs, errors::list, errors::one,
+        super::openapi, super::docs, errors::list, errors::one, welcome::welcome,
     ),
     components(schemas(call::ToolCall<'static>)),
     modifiers(&Common),
@@ -59,7 +59,8 @@ pub(super) fn generated() -> String {
 struct Document;
 
 /// Routes that need no key.
-pub(super) const PUBLIC: [&str; 6] = [
+pub(super) const PUBLIC: [&str; 7] = [
+    "/",
     "/healthz",
     "/api/v1/openapi.json",
     "/api/v1/docs",

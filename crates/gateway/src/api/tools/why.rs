@@ -13,6 +13,7 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::super::agents::known_agent;
 use super::super::body::json;
 use super::super::query::Asked;
 use super::super::servers::unknown;
@@ -60,7 +61,7 @@ pub(in crate::api) async fn why(
     Asked(asked): Asked<WhyAsked>,
 ) -> Result<Response, Problem> {
     let name: AgentName = asked.agent.parse().map_err(EngineError::Name)?;
-    let agent = api.engine().agent(&name).await?;
+    let agent = known_agent(&api, &name).await?;
     let set = GrantSet::filtered(agent.grants.clone(), agent.filter.clone());
     let eyes = api.engine().caller(name.clone(), set);
     let (server, tool) = match seen(&api, &[&eyes, &caller], &asked.tool) {
@@ -70,7 +71,7 @@ pub(in crate::api) async fn why(
     let is_listed = is_listed(&api, &caller, &server, &tool);
     let view = api.engine().server(server.as_str());
     if view.is_none() && !is_listed {
-        return Err(unknown(server.as_str()));
+        return Err(unknown(&api, server.as_str()));
     }
     let question = Question {
         agent: &name,
@@ -138,6 +139,8 @@ fn offer<'a>(server: Option<&'a ServerView>, tool: &str, is_listed: bool) -> Off
             .map_or(Offer::Missing, Offer::Unlisted),
         State::Idle | State::Starting | State::Restarting => Offer::Coming(state),
         State::NeedsApproval
+        | State::Disabled
+        | State::Misconfigured
         | State::NeedsSignIn
         | State::Unresponsive
         | State::BackingOff

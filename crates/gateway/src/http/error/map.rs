@@ -193,7 +193,9 @@ impl From<EngineError> for Problem {
             | EngineError::OfFile { .. }
             | EngineError::AgentExists { .. }
             | EngineError::LastAdmin
-            | EngineError::NeedsApproval { .. } => StatusCode::CONFLICT,
+            | EngineError::NeedsApproval { .. }
+            | EngineError::Disabled { .. }
+            | EngineError::Misconfigured { .. } => StatusCode::CONFLICT,
             EngineError::UnknownServer { .. } | EngineError::UnknownAgent { .. } => {
                 StatusCode::NOT_FOUND
             }
@@ -226,9 +228,39 @@ impl From<EngineError> for Problem {
             | SpecError::Restart { .. } => chain(&error),
         };
         problem.with_issues(vec![FieldIssue {
-            path: error.field(),
+            path: registered_as(&error.field()),
             message,
         }])
+    }
+}
+
+/// Returns where a registration over REST has what a spec calls `field`: a JSON pointer into the body,
+/// which is flat where files have tables.
+fn registered_as(field: &str) -> String {
+    let member = match field {
+        "limits.memory_bytes" => "limits.memory",
+        "life.handshake" => "handshake_timeout",
+        "tools.timeout" => "tools.settings",
+        field => field
+            .strip_prefix("calls.")
+            .or_else(|| field.strip_prefix("life."))
+            .unwrap_or(field),
+    };
+    let escaped = |part: &str| part.replace('~', "~0").replace('/', "~1");
+    if let Some(index) = member
+        .strip_prefix("args[")
+        .and_then(|rest| rest.strip_suffix(']'))
+    {
+        return format!("/args/{index}");
+    }
+    // What comes behind `env.` or `headers.` is a name, dots and all.
+    match member.split_once('.') {
+        Some((table @ ("env" | "headers"), name)) => format!("/{table}/{}", escaped(name)),
+        Some(_) => {
+            let parts = member.split('.').map(escaped);
+            parts.fold(String::new(), |pointer, part| format!("{pointer}/{part}"))
+        }
+        None => format!("/{}", escaped(member)),
     }
 }
 

@@ -1,0 +1,116 @@
+//! `GET /`: what this is and where to go on, for whoever opens the gateway's address in a browser.
+//!
+//! Public, so that it names no server, no key and nothing of this machine. Entry point: [`routes`].
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use http::header::{ACCEPT, CONTENT_TYPE, VARY};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::body::json;
+use super::{Api, html};
+
+/// Returns the route, which needs no key.
+pub(super) fn routes() -> Router<Api> {
+    Router::new().route("/", get(welcome))
+}
+
+const WHAT: &str = "Gantry runs, connects and guards MCP servers for AI agents.";
+
+/// Where to go on from here.
+const PLACES: [(&str, &str); 5] = [
+    ("/mcp", "the MCP endpoint, for clients with an agent's key"),
+    ("/healthz", "status: whether calls are taken"),
+    (
+        "/api/v1/docs",
+        "docs: the REST API, for programs and administrators",
+    ),
+    ("/api/v1/openapi.json", "the same as OpenAPI 3.1"),
+    ("/errors", "what every error code means, and what to do"),
+];
+
+const NEXT: &str = "On the command line, in the folder of this gateway: `gantry status` shows its servers, \
+                    `gantry connect CLIENT` connects a client, `gantry --help` has the rest.";
+
+/// What this is, and where to go on.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Welcome {
+    /// `gantry`.
+    name: &'static str,
+    /// What it does.
+    description: &'static str,
+    /// How it is, in a word.
+    #[schema(example = "ok")]
+    status: &'static str,
+    /// The MCP endpoint.
+    mcp: &'static str,
+    /// Whether calls are taken, for anyone.
+    health: &'static str,
+    /// The REST API for people.
+    docs: &'static str,
+    /// The REST API for programs.
+    openapi: &'static str,
+    /// What the error codes mean.
+    errors: &'static str,
+}
+
+/// Says what this is, and where docs and status are: as a page, as JSON or as text, whichever is
+/// asked for. Needs no key and names no server.
+#[utoipa::path(get, path = "/", tag = "about", responses(
+    (status = 200, description = "What this is.", content(
+        (String = "text/html"), (Welcome = "application/json"), (String = "text/plain"))),
+))]
+pub(super) async fn welcome(State(api): State<Api>, headers: HeaderMap) -> Response {
+    let status = api.engine().health_status().as_str();
+    let accepted = headers.get_all(ACCEPT).iter();
+    let accepted: Vec<&str> = accepted.filter_map(|value| value.to_str().ok()).collect();
+    let accepts = |kind: &str| accepted.iter().any(|value| value.contains(kind));
+    let mut response = if accepts("text/html") {
+        html::page(StatusCode::OK, "Gantry", &page(status))
+    } else if accepts("application/json") {
+        let welcome = Welcome {
+            name: "gantry",
+            description: WHAT,
+            status,
+            mcp: "/mcp",
+            health: "/healthz",
+            docs: "/api/v1/docs",
+            openapi: "/api/v1/openapi.json",
+            errors: "/errors",
+        };
+        json(StatusCode::OK, &welcome)
+    } else {
+        let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+        ([(CONTENT_TYPE, kind)], text(status)).into_response()
+    };
+    let headers = response.headers_mut();
+    headers.insert(VARY, HeaderValue::from_static("Accept"));
+    response
+}
+
+fn page(status: &str) -> String {
+    let rows: String = PLACES
+        .iter()
+        .map(|(path, what)| {
+            format!("<tr><td><a href=\"{path}\"><code>{path}</code></a></td><td>{what}</td></tr>\n")
+        })
+        .collect();
+    format!(
+        "<h1>Gantry</h1>\n<p>{WHAT} This gateway is running; its status is <strong>{}</strong>.</p>\n\
+         <table>{rows}</table>\n<p>{}</p>",
+        html::escaped(status),
+        html::prose(NEXT)
+    )
+}
+
+fn text(status: &str) -> String {
+    let places: String = PLACES
+        .iter()
+        .map(|(path, what)| format!("  {path:<22}{what}\n"))
+        .collect();
+    format!("{WHAT}\nThis gateway is running; its status is {status}.\n\n{places}\n{NEXT}\n")
+}
