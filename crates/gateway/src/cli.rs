@@ -127,7 +127,7 @@ enum Verb {
     Audit(audit::Options),
     /// List, make and revoke keys
     Key(key::Options),
-    /// List, make and remove agents
+    /// List, make, change and remove agents
     Agent(agent::Options),
     /// Check this machine, the data folder, what servers need, and the running gateway
     Doctor(doctor::Options),

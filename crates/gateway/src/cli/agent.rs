@@ -1,14 +1,14 @@
-//! `gantry agent ls | new | rm`: who keys speak for, and what they may use.
+//! `gantry agent ls | new | set | rm`: who keys speak for, and what they may use.
 
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::Surroundings;
 use super::as_json::AsJson;
 use super::client::segment;
-use super::failure::Failure;
+use super::failure::{Exit, Failure};
 use super::find::Role;
 use super::format::{list, number, text, time};
 
@@ -25,6 +25,8 @@ enum Action {
     Ls(AsJson),
     /// Make an agent; `gantry key new --agent NAME` then makes its key
     New(New),
+    /// Change an agent; what is not named stays as it is
+    Set(Set),
     /// Remove an agent with its grants and keys
     Rm {
         /// The agent's name
@@ -57,7 +59,36 @@ struct New {
     shown: AsJson,
 }
 
-/// Lists, makes or removes agents.
+#[derive(Debug, Args)]
+struct Set {
+    /// Its name
+    name: String,
+    /// What a person says of it
+    #[arg(long)]
+    label: Option<String>,
+    /// What it may use, in the place of all it may use now: `all`, `none`, or a pattern such as
+    /// `files:read_*`; may be given several times
+    #[arg(long, value_name = "PATTERN")]
+    grant: Vec<String>,
+    /// See only the granted tools that fit a pattern, in the place of its filter; may be given several
+    /// times
+    #[arg(long, value_name = "PATTERN", conflicts_with = "no_filter")]
+    include: Vec<String>,
+    /// Do not see the granted tools that fit a pattern, in the place of its filter; may be given several
+    /// times
+    #[arg(long, value_name = "PATTERN", conflicts_with = "no_filter")]
+    exclude: Vec<String>,
+    /// See all granted tools
+    #[arg(long)]
+    no_filter: bool,
+    /// Whether the user ids that it gives are taken for true, or recorded as its assertions
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    trusted_user_ids: Option<bool>,
+    #[command(flatten)]
+    shown: AsJson,
+}
+
+/// Lists, makes, changes or removes agents.
 pub(super) async fn run(
     options: &Options,
     surroundings: &Surroundings,
@@ -77,6 +108,13 @@ pub(super) async fn run(
             };
             let said = format!("{} may use {may}", text(&made, "/name"));
             new.shown.done(screen, &made, &said);
+        }
+        Action::Set(set) => {
+            let body = patch(set)?;
+            let path = format!("/api/v1/agents/{}", segment(&set.name));
+            let changed = client.patch(&path, &body).await?;
+            let said = format!("{} may use {}", text(&changed, "/name"), may_use(&changed));
+            set.shown.done(screen, &changed, &said);
         }
         Action::Rm { name, shown } => {
             let path = format!("/api/v1/agents/{}", segment(name));
@@ -105,6 +143,34 @@ fn body(new: &New) -> Value {
     body
 }
 
+/// Returns what is to be changed; a verb that changes nothing was meant otherwise.
+fn patch(set: &Set) -> Result<Value, Failure> {
+    let mut body = Map::new();
+    if let Some(label) = &set.label {
+        body.insert("label".to_owned(), label.as_str().into());
+    }
+    match set.grant.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => {}
+        ["none"] => drop(body.insert("grant".to_owned(), json!([]))),
+        _ if set.grant.iter().any(|pattern| pattern == "all") => {
+            body.insert("grant".to_owned(), "all".into());
+        }
+        _ => drop(body.insert("grant".to_owned(), json!(set.grant))),
+    }
+    if set.no_filter || !set.include.is_empty() || !set.exclude.is_empty() {
+        let filter = json!({"include": set.include, "exclude": set.exclude});
+        body.insert("tools".to_owned(), filter);
+    }
+    if let Some(trusted) = set.trusted_user_ids {
+        body.insert("trusted_user_ids".to_owned(), trusted.into());
+    }
+    match body.is_empty() {
+        false => Ok(Value::Object(body)),
+        true => Err(Failure::new(Exit::Usage, "nothing to change was named")
+            .hint("`gantry agent set --help` shows what can be changed")),
+    }
+}
+
 fn words(value: &Value, pointer: &str) -> String {
     let words: Vec<String> = list(value, pointer)
         .iter()
@@ -113,8 +179,19 @@ fn words(value: &Value, pointer: &str) -> String {
     words.join(" ")
 }
 
-fn row(agent: &Value) -> Vec<String> {
-    let mut may = words(agent, "/grants");
+/// Returns what an agent may use, in a phrase.
+fn may_use(agent: &Value) -> String {
+    let mut may = match words(agent, "/grants") {
+        may if may.is_empty() => "nothing yet".to_owned(),
+        may => may,
+    };
+    may.push_str(&narrowed(agent));
+    may
+}
+
+/// Returns what narrows an agent's grants, and whether its word on users counts.
+fn narrowed(agent: &Value) -> String {
+    let mut may = String::new();
     for (word, pointer) in [("only", "/tools/include"), ("but not", "/tools/exclude")] {
         let patterns = words(agent, pointer);
         if !patterns.is_empty() {
@@ -124,6 +201,11 @@ fn row(agent: &Value) -> Vec<String> {
     if agent["trusted_user_ids"] == true {
         may.push_str(", trusted user ids");
     }
+    may
+}
+
+fn row(agent: &Value) -> Vec<String> {
+    let may = format!("{}{}", words(agent, "/grants"), narrowed(agent));
     vec![
         text(agent, "/name"),
         list(agent, "/keys").len().to_string(),

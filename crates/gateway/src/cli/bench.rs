@@ -1,6 +1,7 @@
 //! `gantry bench TOOL`: calls a tool through `/mcp` for a while and tells how fast the answers are.
 //!
-//! Every call is judged and recorded like any other. Bounded in time and connections.
+//! Every call is judged and recorded like any other. Bounded in time and connections. Options of ours
+//! may stand before the tool or after it, unless the tool has an argument of that name.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -16,8 +17,8 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
 use super::Surroundings;
-use super::call::arguments::Words;
-use super::call::{document, find};
+use super::call::arguments::{Words, has_argument};
+use super::call::{document, find, help};
 use super::failure::{Exit, Failure};
 use super::find::Role;
 use super::format::{duration, pretty, text, time_span};
@@ -27,6 +28,8 @@ use super::wire::{Down, Wire};
 
 /// The longest answer that is read.
 const LONGEST: usize = 64 << 20;
+/// Calls that are made at once at most.
+const MOST_AT_ONCE: u32 = 256;
 /// How long the last answers may take.
 const LAST: Duration = Duration::from_secs(30);
 
@@ -38,7 +41,7 @@ pub(super) struct Options {
     #[arg(long = "for", value_name = "TIME", default_value = "5s", value_parser = bounded)]
     period: Duration,
     /// How many calls are made at once
-    #[arg(long, short, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
+    #[arg(long, short, value_name = "N", default_value_t = 8, value_parser = at_once)]
     connections: u32,
     /// All arguments as one JSON object: the text, `@FILE`, or `-` for stdin
     #[arg(long, value_name = "OBJECT")]
@@ -59,6 +62,73 @@ fn bounded(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// How much is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Load {
+    period: Duration,
+    connections: u32,
+}
+
+impl Load {
+    /// Takes our own options out of the words that follow the tool; the rest are its arguments.
+    fn of(
+        options: &Options,
+        words: &[String],
+        schema: &Value,
+    ) -> Result<(Self, Vec<String>), Failure> {
+        let mut load = Self {
+            period: options.period,
+            connections: options.connections,
+        };
+        let mut rest = Vec::new();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let (name, mut given) = match word.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (word.as_str(), None),
+            };
+            let name = match name {
+                "--for" => "for",
+                "--connections" => "connections",
+                "-c" => "connections",
+                // `-c4`, as clap takes it before the tool.
+                short if short.starts_with("-c") && short[2..].parse::<u32>().is_ok() => {
+                    given = Some(&short[2..]);
+                    "connections"
+                }
+                _ => {
+                    rest.push(word.clone());
+                    continue;
+                }
+            };
+            if has_argument(schema, name) {
+                rest.push(word.clone());
+                continue;
+            }
+            let wrong = |what: String| Failure::new(Exit::Usage, format!("`{word}`: {what}"));
+            let value = match given {
+                Some(value) => value,
+                None => words
+                    .next()
+                    .ok_or_else(|| wrong("a value is missing".to_owned()))?,
+            };
+            match name {
+                "for" => load.period = bounded(value).map_err(wrong)?,
+                _ => load.connections = at_once(value).map_err(wrong)?,
+            }
+        }
+        Ok((load, rest))
+    }
+}
+
+fn at_once(text: &str) -> Result<u32, String> {
+    let count = text
+        .parse()
+        .ok()
+        .filter(|count| (1..=MOST_AT_ONCE).contains(count));
+    count.ok_or_else(|| format!("write a number from 1 to {MOST_AT_ONCE}"))
+}
+
 /// What one connection saw.
 #[derive(Default)]
 struct Tally {
@@ -74,7 +144,6 @@ pub(super) async fn run(
     surroundings: &Surroundings,
 ) -> Result<ExitCode, Failure> {
     let (tool, words) = options.words.split_first().expect("clap asks for a tool");
-    let words = Words::of(words)?;
     let client = surroundings.client(Role::Agent)?;
     let known = find(&client, tool).await?.ok_or_else(|| {
         Failure::new(Exit::Failed, format!("no tool `{tool}`"))
@@ -84,7 +153,18 @@ pub(super) async fn run(
     let schema = known
         .pointer("/definition/inputSchema")
         .unwrap_or(&Value::Null);
-    let parsed = words.read(schema)?;
+    let (load, words) = Load::of(options, words, schema)?;
+    let parsed = Words::of(&words)?.read(schema)?;
+    if parsed.own.help {
+        help::show(&known, &surroundings.screen);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if parsed.own.later || parsed.own.timeout.is_some() {
+        let message = "`bench` takes neither `--async` nor `--timeout`";
+        return Err(
+            Failure::new(Exit::Usage, message).hint("`--for TIME` says how long it goes on")
+        );
+    }
     let arguments = match options.json_args.as_ref().or(parsed.own.json_args.as_ref()) {
         Some(text) => document(text)?,
         None => Value::Object(parsed.arguments),
@@ -93,9 +173,9 @@ pub(super) async fn run(
     let wire = Wire::new(&client)
         .ok_or_else(|| Failure::new(Exit::Failed, "the key file holds something that is no key"))?;
     let began = Instant::now();
-    let end = began + options.period;
-    let calling = (0..options.connections).map(|_| calls(&wire, &name, &body, end));
-    let tallies = timeout(options.period + LAST, join_all(calling))
+    let end = began + load.period;
+    let calling = (0..load.connections).map(|_| calls(&wire, &name, &body, end));
+    let tallies = timeout(load.period + LAST, join_all(calling))
         .await
         .map_err(|_| {
             Failure::new(
@@ -112,7 +192,7 @@ pub(super) async fn run(
     }
     took.sort_unstable();
     let screen = &surroundings.screen;
-    let result = summary(&name, options.connections, seconds, &took, errors);
+    let result = summary(&name, load.connections, seconds, &took, errors);
     if options.json || parsed.own.json {
         screen.line(&pretty(&result));
     } else {
@@ -237,6 +317,35 @@ fn show(result: &Value, screen: &Screen) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn our_options_are_taken_after_the_tool_unless_they_are_its_own() {
+        let of = |words: &[&str], schema: Value| {
+            let options = Options {
+                period: Duration::from_secs(5),
+                connections: 8,
+                json_args: None,
+                json: false,
+                words: Vec::new(),
+            };
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            let load = Load::of(&options, &words, &schema);
+            load.map(|(load, rest)| (load.period.as_secs(), load.connections, rest.join(" ")))
+        };
+        let none = || json!({"properties": {"a": {"type": "string"}}});
+        let words = ["--a", "x", "--for", "2s", "-c", "3", "b=1"];
+        assert_eq!(of(&words, none()).unwrap(), (2, 3, "--a x b=1".to_owned()));
+        let joined = ["--for=1s", "--connections=2", "--json"];
+        assert_eq!(of(&joined, none()).unwrap(), (1, 2, "--json".to_owned()));
+        assert_eq!(of(&["-c4"], none()).unwrap(), (5, 4, String::new()));
+        let theirs = json!({"properties": {"for": {"type": "string"}}});
+        let kept = of(&["--for", "x", "-c", "2"], theirs).unwrap();
+        assert_eq!(kept, (5, 2, "--for x".to_owned()));
+        for wrong in [["--for", "1d"], ["-c", "0"], ["--connections", "257"]] {
+            assert!(of(&wrong, none()).is_err(), "{wrong:?}");
+        }
+        assert!(of(&["--for"], none()).is_err());
+    }
 
     #[test]
     fn quantiles_are_of_what_was_seen() {

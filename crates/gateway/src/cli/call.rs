@@ -5,7 +5,7 @@
 //! [`run`].
 
 pub(super) mod arguments;
-mod help;
+pub(super) mod help;
 
 use std::io::Read as _;
 use std::process::ExitCode;

@@ -97,13 +97,16 @@ pub(super) async fn run(
         screen.line(&pretty(call.get("answer").unwrap_or(&call)));
         return Ok(ExitCode::SUCCESS);
     }
-    if options.follow {
-        return follow(options, &client, screen).await;
-    }
     let answer = client
         .get(&path(options, options.limit, options.since))
         .await?;
     let calls = list(&answer, "/items");
+    if calls.is_empty() {
+        known(options, &client).await?;
+    }
+    if options.follow {
+        return follow(options, &client, screen).await;
+    }
     if options.json {
         screen.line(&pretty(&answer));
     } else if calls.is_empty() {
@@ -113,6 +116,19 @@ pub(super) async fn run(
         screen.table(&HEADING, &rows);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses a server or agent that there is not: who mistypes a name is not told that it had no calls.
+/// One that was removed has a record as long as its calls are kept.
+async fn known(options: &Options, client: &Client) -> Result<(), Failure> {
+    for (noun, name) in [("mcp/servers", &options.server), ("agents", &options.agent)] {
+        if let Some(name) = name {
+            client
+                .get(&format!("/api/v1/{noun}/{}", segment(name)))
+                .await?;
+        }
+    }
+    Ok(())
 }
 
 fn path(options: &Options, limit: u32, since: Option<u64>) -> String {

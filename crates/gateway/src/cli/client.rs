@@ -135,6 +135,12 @@ impl Client {
         self.send(request, body).await
     }
 
+    /// Changes what the REST API has at a path.
+    pub(super) async fn patch(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        let request = self.request(Method::PATCH, path);
+        self.send(request, Bytes::from(body.to_string())).await
+    }
+
     /// Deletes what the REST API has at a path.
     pub(super) async fn delete(&self, path: &str) -> Result<Value, Failure> {
         self.send(self.request(Method::DELETE, path), Bytes::new())

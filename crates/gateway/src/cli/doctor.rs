@@ -214,7 +214,7 @@ fn gateway(health: &Value) -> Vec<Finding> {
     let states = health["servers"].as_object().into_iter().flatten();
     for (state, count) in states {
         let grade = match state.as_str() {
-            "ready" | "idle" | "starting" => Grade::Good,
+            "ready" | "idle" | "starting" | "disabled" => Grade::Good,
             _ => Grade::Doubtful,
         };
         findings.push(Finding::new(grade, "servers", format!("{count} {state}")));

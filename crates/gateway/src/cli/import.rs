@@ -12,15 +12,18 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::Value;
 
+use crate::app::data::DataFolder;
 use crate::config::clients::disk::{Opened, Readers};
 use crate::config::clients::takeover::{self, Differing, Done, Takeover};
 use crate::config::clients::{self, Client, ClientError, Scope, Whereabouts, hide, ours};
+use crate::config::env::HOME;
 
 use super::Surroundings;
 use super::diff;
 use super::failure::{Exit, Failure};
 use super::find::working_folder;
 use super::format::pretty;
+use super::up::is_alive;
 
 use sources::Source;
 
@@ -133,6 +136,7 @@ pub(super) fn run(options: &Options, surroundings: &Surroundings) -> Result<Exit
         diff::unified(&options.into, &before, &after)
     });
     let report = show::Report {
+        next: next_step(&target, options, &folder, surroundings),
         target: &options.into,
         sources: &sources,
         taken: &taken,
@@ -147,6 +151,38 @@ pub(super) fn run(options: &Options, surroundings: &Surroundings) -> Result<Exit
         report.print(&surroundings.screen);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says what lets the servers run: that depends on whether a gateway runs here, and whether it reads the
+/// file.
+fn next_step(
+    target: &Path,
+    options: &Options,
+    folder: &Path,
+    surroundings: &Surroundings,
+) -> String {
+    let shown = options.into.display();
+    let data = surroundings.data_path().map(DataFolder::at).ok();
+    let is_running = data.is_some_and(|data| data.running().is_some_and(|one| is_alive(one.pid)));
+    let is_found = target == folder.join("gantry.toml");
+    let home = surroundings.environment.filled(HOME).map(Path::new);
+    let is_home = home.and_then(|home| home.canonicalize().ok()).as_deref() == Some(folder);
+    match (is_running, is_found) {
+        (false, true) => "Start the servers with `gantry up`.".to_owned(),
+        (false, false) => format!("Start the servers with `gantry up --config {shown}`."),
+        (true, true) if is_home => {
+            "The gateway that runs here starts the servers by itself; `gantry status` shows them."
+                .to_owned()
+        }
+        (true, true) => format!(
+            "A gateway runs here: let it start the servers with `gantry approve {shown}`; `gantry \
+             status` shows them."
+        ),
+        (true, false) => format!(
+            "A gateway runs here and does not read `{shown}`: stop it, and start it with `gantry up \
+             --config {shown}`."
+        ),
+    }
 }
 
 fn failed(error: &ClientError) -> Failure {

@@ -1,9 +1,11 @@
 //! Where log lines go: stderr, filtered by `--log` or `GANTRY_LOG`, written by the output's thread.
+//! On a terminal, unless a filter is given, they are lines of the screen (`tidy`), without time and level.
 //!
 //! Lines about single requests are summarised when there are many of the same kind. Entry point:
 //! [`start`].
 
 mod repeats;
+mod tidy;
 
 use std::io::{self, IsTerminal as _};
 
@@ -17,6 +19,7 @@ use super::output::Output;
 use super::screen::Screen;
 
 use repeats::Repeats;
+use tidy::TidyLines;
 
 /// Lifecycle of servers and gateway; of everything else only what is wrong.
 const DEFAULT: &str = "warn,gantry=info,gantry_engine=info,gantry_sandbox=info,gantry_store=info";
@@ -30,25 +33,29 @@ const SECRETIVE: [&str; 2] = ["rmcp", "h2"];
 
 /// Starts logging.
 pub(super) fn start(filter: Option<&str>, screen: &Screen) -> Result<(), Failure> {
-    let default = if screen.is_terminal() && io::stderr().is_terminal() {
-        TIDY
-    } else {
-        DEFAULT
-    };
+    let is_seen = screen.is_terminal() && io::stderr().is_terminal();
+    let is_tidy = is_seen && filter.is_none();
+    let default = if is_seen { TIDY } else { DEFAULT };
     let filter = parse(filter.unwrap_or(default)).map_err(|error| {
         Failure::plain(Exit::Usage, "the log filter cannot be understood", &error)
             .hint("write for example `info`, or `warn,gantry_engine=debug`")
     })?;
     let output = screen.output();
+    let subscriber = tracing_subscriber::registry()
+        .with(filter)
+        .with(Repeats::new(output));
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(LogLines(output))
         .with_ansi(screen.has_colour() && io::stderr().is_terminal());
-    let subscriber = tracing_subscriber::registry()
-        .with(filter)
-        .with(Repeats::new(output))
-        .with(lines);
-    tracing::subscriber::set_global_default(subscriber)
-        .map_err(|error| Failure::plain(Exit::Failed, "logging cannot be started", &error))
+    let set = match is_tidy {
+        true => {
+            output.tidy();
+            let lines = lines.event_format(TidyLines::new(*screen));
+            tracing::subscriber::set_global_default(subscriber.with(lines))
+        }
+        false => tracing::subscriber::set_global_default(subscriber.with(lines)),
+    };
+    set.map_err(|error| Failure::plain(Exit::Failed, "logging cannot be started", &error))
 }
 
 /// Hands each line to the output's thread; never waits and never fails.

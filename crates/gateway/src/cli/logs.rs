@@ -16,7 +16,7 @@ use super::screen::Screen;
 
 /// How often new lines are looked for.
 const LOOK: Duration = Duration::from_millis(300);
-/// Lines that are asked for while following.
+/// Lines that are kept, and asked for while following.
 const FOLLOWED: u32 = 10_000;
 
 /// What `gantry logs` takes.
@@ -25,8 +25,8 @@ pub(super) struct Options {
     /// The server, by name or id
     server: String,
     /// How many lines, counted from the end
-    #[arg(short = 'n', long, default_value_t = 200)]
-    lines: u32,
+    #[arg(short = 'n', long, alias = "lines", default_value_t = 200)]
+    limit: u32,
     /// Go on as lines come, until Ctrl-C
     #[arg(short, long)]
     follow: bool,
@@ -44,13 +44,14 @@ pub(super) async fn run(
     surroundings: &Surroundings,
 ) -> Result<ExitCode, Failure> {
     let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
-    let path = |lines: u32| {
+    let path = |limit: u32| {
         format!(
-            "/api/v1/mcp/servers/{}/logs?lines={lines}",
-            segment(&options.server)
+            "/api/v1/mcp/servers/{}/logs?limit={}",
+            segment(&options.server),
+            limit.min(FOLLOWED)
         )
     };
-    let mut answer = client.get(&path(options.lines)).await?;
+    let mut answer = client.get(&path(options.limit)).await?;
     let since = options.since.unwrap_or_default();
     if let Some(items) = answer.get_mut("items").and_then(Value::as_array_mut) {
         items.retain(|line| number(line, "/at_ms").is_none_or(|at| at >= since));

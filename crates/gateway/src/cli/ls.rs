@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use serde_json::Value;
 
 use super::Surroundings;
 use super::failure::Failure;
@@ -30,17 +31,27 @@ pub(super) async fn run(
     } else if servers.is_empty() {
         screen.line("no servers");
     } else {
+        // Why servers may not start at all; why others do not run is in `gantry status`.
+        const HELD: [&str; 3] = ["disabled", "misconfigured", "needs_approval"];
+        let is_held = |one: &Value| HELD.contains(&text(one, "/state").as_str());
+        let has_reasons = servers.iter().any(is_held);
         let columns = ["/name", "/state", "/tools", "/source", "/profile", "/start"];
         let row = |server| {
             let mut row = columns.map(|pointer| text(server, pointer)).to_vec();
             let places = ["/command", "/url"].map(|pointer| text(server, pointer));
             row.push(places.concat());
+            if has_reasons {
+                row.push(text(server, "/reason"));
+            }
             row
         };
         let rows: Vec<Vec<String>> = servers.iter().map(row).collect();
-        let heading = [
+        let mut heading = vec![
             "server", "state", "tools", "from", "profile", "start", "command",
         ];
+        if has_reasons {
+            heading.push("why");
+        }
         screen.table(&heading, &rows);
     }
     Ok(ExitCode::SUCCESS)

@@ -24,6 +24,12 @@ pub(super) use queue::Summary;
 /// How long lines that wait may take to be written at the end.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
+/// Log lines that are kept back at most; more are dropped and counted.
+const MOST_HELD: usize = 256;
+
+/// Goes to the beginning of the line, and wipes it.
+const WIPE: &str = "\r\x1b[K";
+
 /// Where a line goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stream {
@@ -44,6 +50,12 @@ pub(super) struct Output {
     is_left: AtomicBool,
     failed: Arc<Mutex<Option<io::Error>>>,
     dropped: Arc<AtomicU64>,
+    /// Whether a person looks at a terminal and has not asked for logs: they read as part of the screen.
+    is_tidy: AtomicBool,
+    /// Log lines that wait until the screen is whole.
+    held: Mutex<Option<Vec<Vec<u8>>>>,
+    /// Whether a line that turns is on the screen.
+    turns: AtomicBool,
 }
 
 impl Output {
@@ -68,6 +80,54 @@ impl Output {
             is_left: AtomicBool::new(false),
             failed,
             dropped,
+            is_tidy: AtomicBool::new(false),
+            held: Mutex::new(None),
+            turns: AtomicBool::new(false),
+        }
+    }
+
+    /// Remembers that log lines are part of what a person reads.
+    pub(super) fn tidy(&self) {
+        self.is_tidy.store(true, Ordering::Relaxed);
+    }
+
+    /// Keeps log lines back until [`Self::release`], so that they do not stand between the lines of a
+    /// screen that is being built; only where a person reads both.
+    pub(super) fn hold(&self) {
+        if self.is_tidy.load(Ordering::Relaxed) {
+            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+            held.get_or_insert_default();
+        }
+    }
+
+    /// Tells whether log lines are kept back.
+    pub(super) fn is_held(&self) -> bool {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.is_some()
+    }
+
+    /// Writes the log lines that were kept back, and all others at once from now on.
+    pub(super) fn release(&self) {
+        let held = self
+            .held
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        for line in held.into_iter().flatten() {
+            self.log(&line);
+        }
+    }
+
+    /// Remembers whether a line that turns is on the screen: whatever is written next wipes it first.
+    pub(super) fn set_turning(&self, turns: bool) {
+        self.turns.store(turns, Ordering::Relaxed);
+    }
+
+    /// Returns what has to be written before the next line.
+    fn wipe(&self) -> &'static str {
+        match self.turns.load(Ordering::Relaxed) {
+            true => WIPE,
+            false => "",
         }
     }
 
@@ -78,6 +138,14 @@ impl Output {
 
     /// Writes a text, or has it written; tells whether somebody still reads.
     pub(super) fn write(&self, stream: Stream, text: &str) -> bool {
+        let whole;
+        let text = match self.wipe() {
+            "" => text,
+            wipe => {
+                whole = format!("{wipe}{text}");
+                &whole
+            }
+        };
         if self.serves.load(Ordering::Acquire) {
             return self.queue(stream).push(stream, text.as_bytes());
         }
@@ -104,7 +172,23 @@ impl Output {
 
     /// Has a log line written to stderr.
     pub(super) fn log(&self, line: &[u8]) {
-        self.stderr.push(Stream::Stderr, line);
+        if line.is_empty() {
+            return;
+        }
+        if let Some(held) = &mut *self.held.lock().unwrap_or_else(PoisonError::into_inner) {
+            match held.len() < MOST_HELD {
+                true => held.push(line.to_vec()),
+                false => drop(self.dropped.fetch_add(1, Ordering::Relaxed)),
+            }
+            return;
+        }
+        match self.wipe() {
+            "" => drop(self.stderr.push(Stream::Stderr, line)),
+            wipe => drop(
+                self.stderr
+                    .push(Stream::Stderr, &[wipe.as_bytes(), line].concat()),
+            ),
+        }
     }
 
     /// Has the text of a panic written to stderr, and waits for that, but not for long: a panic within
@@ -116,6 +200,7 @@ impl Output {
             self.write_now(Stream::Stderr, text.as_bytes());
             return;
         }
+        self.release();
         self.log(text.as_bytes());
         self.stderr.wait_written(Instant::now() + LAST_LINES);
     }
@@ -127,6 +212,7 @@ impl Output {
 
     /// Waits until everything is written, but not for long.
     pub(super) fn flush(&self) {
+        self.release();
         if self.is_left.load(Ordering::Relaxed) {
             return;
         }

@@ -36,10 +36,11 @@ impl Progress {
         if self.turns {
             let turn = TURNS[self.turn % TURNS.len()];
             self.turn += 1;
-            // A line that is longer than the terminal could not be wiped; a log line writes over it.
+            // A line that is longer than the terminal could not be wiped.
             let text: String = text.chars().take(self.width).collect();
             let line = format!("\r\x1b[K{turn} {text}\r");
             self.output.write_if_idle(Stream::Stderr, &line);
+            self.output.set_turning(true);
         } else if text != self.told {
             self.output.write(Stream::Stderr, &format!("{text}\n"));
         }
@@ -57,6 +58,7 @@ impl Progress {
     /// Wipes the line that turns, so that another can be printed.
     pub(super) fn wipe(&mut self) {
         if self.turns && self.turn > 0 {
+            self.output.set_turning(false);
             self.output.write(Stream::Stderr, "\r\x1b[K");
         }
     }

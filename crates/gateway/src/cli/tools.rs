@@ -6,10 +6,12 @@ use clap::Args;
 use gantry_model::shape::Shape;
 use serde_json::Value;
 
+use crate::app::data::DataFolder;
+
 use super::Surroundings;
-use super::failure::Failure;
+use super::failure::{Exit, Failure};
 use super::find::Role;
-use super::format::{list, pretty, text};
+use super::format::{list, number, pretty, text};
 
 /// The longest description in the table; `--json` has all of it.
 const DESCRIPTION: usize = 72;
@@ -50,15 +52,23 @@ pub(super) async fn run(
     let query: Vec<_> = server.chain(shape).collect();
     let path = format!("/api/v1/tools?{}", query.join("&"));
     let answer = client.get_all(&path).await?;
+    let screen = &surroundings.screen;
     if options.shape.is_some() {
         let tools = answer.get("tools").unwrap_or(&Value::Null);
-        surroundings.screen.line(&pretty(tools));
-        return Ok(ExitCode::SUCCESS);
+        screen.line(&pretty(tools));
+        return empty_of(options, list(&answer, "/tools"), surroundings).await;
     }
-    let (screen, tools) = (&surroundings.screen, list(&answer, "/items"));
+    let tools = list(&answer, "/items");
     if options.json {
         screen.line(&pretty(&answer));
-    } else if tools.is_empty() {
+        return empty_of(options, tools, surroundings).await;
+    }
+    if tools.is_empty() && options.server.is_some() {
+        let code = empty_of(options, tools, surroundings).await?;
+        screen.line("it offers no tools");
+        return Ok(code);
+    }
+    if tools.is_empty() {
         screen.line("no tools");
     } else {
         let rows: Vec<Vec<String>> = tools
@@ -76,4 +86,58 @@ pub(super) async fn run(
         screen.table(&["tool", "description"], &rows);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says why a server that was asked for has nothing to list: it is not there yet, or not for this agent.
+/// One that is ready and offers nothing is no failure.
+async fn empty_of(
+    options: &Options,
+    tools: &[Value],
+    surroundings: &Surroundings,
+) -> Result<ExitCode, Failure> {
+    let (Some(server), true) = (&options.server, tools.is_empty()) else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    // Whoever has an agent's key alone learns no more than that there is nothing.
+    let admin = match &surroundings.url {
+        Some(_) => surroundings.client(Role::Admin),
+        None => surroundings
+            .data_path()
+            .and_then(|path| surroundings.admin_of(&DataFolder::at(path))),
+    };
+    let path = format!("/api/v1/mcp/servers/{}", super::client::segment(server));
+    let status = match admin {
+        Ok(admin) => admin.get(&path).await.ok(),
+        Err(_) => None,
+    };
+    let Some(status) = status else {
+        let message = format!("no tools of server `{server}` for this key");
+        return Err(Failure::new(Exit::Failed, message));
+    };
+    let (name, state) = (text(&status, "/name"), text(&status, "/state"));
+    let count = number(&status, "/tools").unwrap_or_default();
+    let failure = match state.as_str() {
+        "ready" if count == 0 => return Ok(ExitCode::SUCCESS),
+        "ready" => {
+            let message = format!("none of the {count} tools of server `{name}` is for this agent");
+            Failure::new(Exit::Failed, message)
+                .hint("`gantry why AGENT TOOL` says which grant or filter keeps it away")
+        }
+        "idle" | "starting" | "restarting" => {
+            let message = format!("server `{name}` is not started yet: its tools are not known");
+            Failure::new(Exit::Failed, message).hint(format!(
+                "`gantry restart {name}` starts it and waits until it is ready"
+            ))
+        }
+        other => {
+            let other = other.replace('_', " ");
+            Failure::new(Exit::Failed, format!("server `{name}` is {other}"))
+                .hint(format!("`gantry status {name}` says more"))
+        }
+    };
+    let reason = text(&status, "/reason");
+    Err(match reason.is_empty() {
+        true => failure,
+        false => failure.cause(reason),
+    })
 }

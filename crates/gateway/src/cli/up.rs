@@ -150,6 +150,8 @@ fn agree(
     if !options.json && setup.ask_inputs(&plan) {
         plan = setup.plan(screen)?;
     }
+    // What is logged from here on comes after the rows of the screen.
+    surroundings.screen.output().hold();
     for warning in &plan.warnings {
         tracing::warn!("{warning}");
     }
@@ -188,7 +190,8 @@ fn taken(error: &ListenError, folder: &DataFolder) -> Failure {
     }
 }
 
-fn is_alive(pid: u32) -> bool {
+/// Tells whether a process is there.
+pub(super) fn is_alive(pid: u32) -> bool {
     let pid = i32::try_from(pid)
         .ok()
         .and_then(rustix::process::Pid::from_raw);

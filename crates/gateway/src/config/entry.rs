@@ -6,6 +6,7 @@
 
 pub(in crate::config) mod fields;
 mod folder;
+mod off;
 pub(in crate::config) mod remote;
 pub(in crate::config) mod told;
 
@@ -80,6 +81,8 @@ pub enum Workplace<'a> {
 pub struct Reading {
     /// The spec; nothing if there are mistakes or the entry is switched off.
     pub spec: Option<ServerSpec>,
+    /// What is shown of it in that case, with the reason.
+    pub off: Option<ServerSpec>,
     /// What is wrong.
     pub mistakes: Vec<Mistake>,
     /// What was read and is of no effect.
@@ -191,8 +194,15 @@ pub fn read_for(
         leads_into_folder,
         ..
     } = told;
+    let spec = spec.filter(|_| mistakes.is_empty());
+    let off = match (&spec, mistakes.is_empty()) {
+        (Some(_), _) => None,
+        (None, true) => off::disabled(document, entry),
+        (None, false) => off::misconfigured(entry, &mistakes),
+    };
     Reading {
-        spec: spec.filter(|_| mistakes.is_empty()),
+        spec,
+        off,
         mistakes,
         warnings,
         leads_into_folder: leads_into_folder.filter(|_| workplace != Workplace::Folder),

@@ -43,8 +43,25 @@ pub const OWN_KEYS: [&str; 3] = ["version", "gateway", "servers"];
 /// What clients call the map of servers, for a hint.
 const OTHER_ROOTS: [&str; 4] = ["servers", "mcp_servers", "mcpservers", "context_servers"];
 
-/// Returns the entries of a file, in order.
-pub fn entries(document: &Document, root: &Root) -> Result<Vec<Entry>, Mistake> {
+/// Returns the entries of a file, in order, and what is wrong beside them: with that, no entry of it
+/// is to be run, but all are there to be looked at.
+pub fn entries(document: &Document, root: &Root) -> (Vec<Entry>, Vec<Mistake>) {
+    let mut mistakes = match (root, document.root.as_table()) {
+        (Root::Own, Some(table)) => check_own(document, table),
+        (Root::Own | Root::Servers | Root::MaybeServers | Root::Whole | Root::Project(_), _) => {
+            Vec::new()
+        }
+    };
+    match found(document, root) {
+        Ok(entries) => (entries, mistakes),
+        Err(mistake) => {
+            mistakes.push(mistake);
+            (Vec::new(), mistakes)
+        }
+    }
+}
+
+fn found(document: &Document, root: &Root) -> Result<Vec<Entry>, Mistake> {
     let Some(table) = document.root.as_table() else {
         return Err(document
             .mistake(&document.root.span, Kind::Syntax)
@@ -61,10 +78,7 @@ pub fn entries(document: &Document, root: &Root) -> Result<Vec<Entry>, Mistake> 
             Some(member.ok_or_else(|| no_servers(document, table))?)
         }
         Root::MaybeServers => only(document, table, "mcpServers")?,
-        Root::Own => {
-            check_own(document, table)?;
-            only(document, table, "servers")?
-        }
+        Root::Own => only(document, table, "servers")?,
         Root::Project(folder) => of_project(document, table, folder)?,
         Root::Whole => match only(document, table, "mcpServers")? {
             Some(member) => Some(member),
@@ -155,7 +169,9 @@ fn of_project<'t>(
     }
 }
 
-fn check_own(document: &Document, table: &Table) -> Result<(), Mistake> {
+/// Returns everything that is wrong at the top of `gantry.toml`.
+fn check_own(document: &Document, table: &Table) -> Vec<Mistake> {
+    let mut mistakes = Vec::new();
     for member in &table.members {
         // What an import keeps for the way back.
         let kept = member.key.starts_with("x-");
@@ -164,22 +180,26 @@ fn check_own(document: &Document, table: &Table) -> Result<(), Mistake> {
                 .mistake(&member.key_span, Kind::UnknownKey)
                 .say(format!("`{}` is not known", member.key.escape_debug()))
                 .label("not known here");
-            return Err(match meant(&member.key, OWN_KEYS) {
+            mistakes.push(match meant(&member.key, OWN_KEYS) {
                 Some(name) => mistake.help(format!("did you mean `{name}`?")),
                 None => mistake.help("known are `[gateway]`, `[servers.NAME]` and `version = 1`"),
             });
         }
     }
     match table.get("version") {
-        Some(version) if !matches!(&version.node.value, super::document::Value::Number(number) if number == "1") => {
-            Err(document
-                .mistake(&version.node.span, Kind::Value)
-                .say("`version` must be 1")
-                .label("this program reads version 1 only")
-                .help("write `version = 1`, or update Gantry"))
+        Some(version) if !matches!(&version.node.value, super::document::Value::Number(number) if number == "1") =>
+        {
+            mistakes.push(
+                document
+                    .mistake(&version.node.span, Kind::Value)
+                    .say("`version` must be 1")
+                    .label("this program reads version 1 only")
+                    .help("write `version = 1`, or update Gantry"),
+            );
         }
-        Some(_) | None => Ok(()),
+        Some(_) | None => {}
     }
+    mistakes
 }
 
 fn shape(root: &Root) -> &'static str {

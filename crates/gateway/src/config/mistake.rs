@@ -145,6 +145,19 @@ impl Mistake {
         Some(place(text, self.0.span.start))
     }
 
+    /// Returns it in one line, without the server's name: `file:line:column: what`.
+    pub fn in_its_file(&self) -> String {
+        let path = self.0.path.display();
+        let said = match &self.0.cause {
+            Some(cause) => format!("{}: {cause}", self.0.said),
+            None => self.0.said.clone(),
+        };
+        match self.place() {
+            Some((line, column)) => format!("{path}:{line}:{column}: {said}"),
+            None => format!("{path}: {said}"),
+        }
+    }
+
     /// Shows the mistake in its file, over several lines.
     pub fn render(&self, colour: bool) -> String {
         let theme = if colour {

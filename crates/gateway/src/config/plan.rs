@@ -76,6 +76,8 @@ pub type LastGood = BTreeMap<PathBuf, Arc<Read>>;
 pub struct Plan {
     /// The servers that can be had, in order; those that wait are the last.
     pub servers: Vec<Planned>,
+    /// Servers that are not run, with the reason: to be shown beside the others.
+    pub off: Vec<ServerSpec>,
     /// Why others cannot.
     pub mistakes: Vec<Mistake>,
     /// What was read and is of no effect.
@@ -175,10 +177,10 @@ impl fmt::Display for Shadow {
 }
 
 impl Plan {
-    /// Returns the specs of all servers.
+    /// Returns the specs of all servers, those last that are only shown.
     pub fn specs(&self) -> Vec<ServerSpec> {
         let specs = self.servers.iter().map(|planned| planned.spec.clone());
-        specs.collect()
+        specs.chain(self.off.iter().cloned()).collect()
     }
 
     /// Tells whether no file names any server.
@@ -225,14 +227,20 @@ impl Claim<'_> {
     }
 }
 
-/// Plans what the files ask for.
+/// Plans what the files ask for; if one cannot be used as a whole, every mistake of all of them is told.
 pub fn load(given: Given<'_>) -> Result<Plan, Vec<Mistake>> {
     let mut plan = Plan::default();
+    let mut broken: Vec<Mistake> = Vec::new();
     let mut trusted: Vec<Claim<'_>> = Vec::new();
     let mut waiting: Vec<Claim<'_>> = Vec::new();
     for source in given.sources {
-        let Some(said) = plan.hear(given, source)? else {
-            continue;
+        let said = match plan.hear(given, source) {
+            Ok(Some(said)) => said,
+            Ok(None) => continue,
+            Err(mistakes) => {
+                broken.extend(mistakes);
+                continue;
+            }
         };
         let digest = said.digest();
         let Said {
@@ -300,7 +308,11 @@ pub fn load(given: Given<'_>) -> Result<Plan, Vec<Mistake>> {
         plan.take(given, claim);
     }
     plan.servers.extend(last);
-    Ok(plan)
+    if broken.is_empty() {
+        return Ok(plan);
+    }
+    broken.extend(plan.mistakes);
+    Err(broken)
 }
 
 impl Plan {
@@ -417,6 +429,7 @@ impl Plan {
         self.mistakes.extend(reading.mistakes);
         self.warnings.extend(reading.warnings);
         let Some(mut spec) = reading.spec else {
+            self.off.extend(reading.off);
             return;
         };
         if let Some(field) = &reading.leads_into_folder {
@@ -443,12 +456,28 @@ impl Plan {
 
 /// Finds what a file says at a source's place in it.
 fn said(given: Given<'_>, read: Arc<Read>, source: &Source) -> Result<Said, Vec<Mistake>> {
-    let found = file::entries(&read.document, &source.root);
-    let entries = found.map_err(|mistake| vec![mistake])?;
+    let (entries, mut mistakes) = file::entries(&read.document, &source.root);
     let settings = match source.root {
-        Root::Own => settings::read(&read.document)?,
+        Root::Own => settings::read(&read.document).unwrap_or_else(|more| {
+            mistakes.extend(more);
+            Settings::default()
+        }),
         Root::Servers | Root::MaybeServers | Root::Whole | Root::Project(_) => Settings::default(),
     };
+    if !mistakes.is_empty() {
+        // The file is of no use as it is; what is wrong with its servers is told along with that.
+        let fill = match source.trust {
+            Trust::Person => Fill::From(given.values()),
+            Trust::Nobody => Fill::AsWritten {
+                folder: given.folder,
+            },
+        };
+        let readings = entries
+            .iter()
+            .map(|entry| entry::read(&read.document, entry, source.owner(), fill));
+        mistakes.extend(readings.flat_map(|reading| reading.mistakes));
+        return Err(mistakes);
+    }
     let mut said = Said {
         read,
         approved: source.trust == Trust::Person,

@@ -154,6 +154,11 @@ impl Parsed {
     }
 }
 
+/// Tells whether a tool has an argument of this name, however it is written.
+pub(in crate::cli) fn has_argument(schema: &Value, name: &str) -> bool {
+    lookup(schema, name).is_some()
+}
+
 fn usage(message: String) -> Failure {
     Failure::new(Exit::Usage, message)
 }

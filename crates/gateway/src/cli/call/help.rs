@@ -10,7 +10,7 @@ use super::arguments::{DEPTH, Kind, kind, properties, resolved};
 const WIDTH: usize = 100;
 
 /// Prints what the tool is for and every argument of it.
-pub(super) fn show(tool: &Value, screen: &Screen) {
+pub(in crate::cli) fn show(tool: &Value, screen: &Screen) {
     let width = screen.width().min(WIDTH);
     let description = Screen::safe(&text(tool, "/definition/description"));
     for line in description.lines() {

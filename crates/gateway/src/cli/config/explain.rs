@@ -8,6 +8,7 @@ use serde_json::{Value as Json, json};
 use crate::config::clients::hide;
 use crate::config::document::{Document, Node, Value};
 use crate::config::env::Environment;
+use crate::config::mistake::meant;
 use crate::config::plan::{Plan, Planned};
 
 use super::super::failure::{Exit, Failure};
@@ -44,6 +45,18 @@ pub(super) fn explain(plan: &Plan, flags: &Flags, environment: &Environment) -> 
         explained.push(Explained {
             heading: planned.entry.name.clone(),
             rows: of_server(plan, planned, environment),
+        });
+    }
+    for spec in &plan.off {
+        let (state, why) = spec.held().unzip();
+        let row = Row {
+            key: "state".to_owned(),
+            value: state.map_or_else(String::new, |state| state.to_string()),
+            from: why.unwrap_or_default().to_owned(),
+        };
+        explained.push(Explained {
+            heading: spec.name.to_string(),
+            rows: vec![row],
         });
     }
     let ignored = plan.ignored.iter().map(|ignored| Row {
@@ -209,12 +222,19 @@ pub(super) fn show(
         Some(name) => {
             let servers = &explained[1..];
             let found = servers.iter().find(|one| one.heading == name);
+            let near = meant(name, servers.iter().map(|one| one.heading.as_str()));
             let found = found.ok_or_else(|| {
                 Failure::new(
                     Exit::Failed,
                     format!("no server `{}` in the files", Screen::safe(name)),
                 )
-                .hint("`gantry config check` says what is wrong with a server that is left out")
+                .hint(near.map_or_else(
+                    || {
+                        "`gantry config check` says what is wrong with a server that is left out"
+                            .to_owned()
+                    },
+                    |near| format!("did you mean `{near}`?"),
+                ))
             })?;
             vec![found]
         }

@@ -92,6 +92,13 @@ pub(super) async fn of_gateway(
         if findings.iter().any(|known| known.what == name) {
             continue;
         }
+        // What its file does not let run needs nothing.
+        if matches!(
+            text(server, "/state").as_str(),
+            "disabled" | "misconfigured"
+        ) {
+            continue;
+        }
         let path = format!("/api/v1/mcp/servers/{}", segment(&name));
         let Ok(status) = client.get(&path).await else {
             continue;

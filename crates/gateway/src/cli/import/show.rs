@@ -111,6 +111,8 @@ pub(super) struct Report<'a> {
     pub(super) copy: Option<&'a Path>,
     /// What would change, on a dry run.
     pub(super) difference: Option<&'a str>,
+    /// What lets the servers run.
+    pub(super) next: String,
 }
 
 impl Report<'_> {
@@ -180,7 +182,7 @@ impl Report<'_> {
             });
             screen.line(&format!("`{target}` is written{beside}"));
             self.warn_of_values(screen);
-            screen.line("Start the servers with `gantry up`.");
+            screen.line(&self.next);
         } else {
             screen.line(&format!(
                 "`{target}` has all of it already; nothing was changed"

@@ -209,5 +209,7 @@ pub(super) fn wanted(
     spec.description = Some("Gantry's own example".to_owned());
     spec.start = Start::Eager;
     spec.source = Source::Builtin;
-    Ok(vec![spec])
+    Ok(std::iter::once(spec)
+        .chain(plan.off.iter().cloned())
+        .collect())
 }

@@ -1,8 +1,9 @@
-//! What `gantry up` tells the person: each server as it comes, then how to use the gateway.
+//! What `gantry up` tells the person: a row for each server, then how to use the gateway.
 //!
-//! A server that takes long does not hold the rest back: after a moment the endpoint is shown, and the
-//! late ones follow; on a terminal a line that turns says who is awaited. Never prints a key, only where
-//! it is. With `--json` the gateway is told in one line on stdout, and the rest on stderr. Entry point:
+//! Rows come first, one for each server, with the cause and what to do if it failed; log lines wait
+//! until the screen is whole. A server that takes long does not hold the rest back: after a while it has
+//! a row as one that is starting, the endpoint is shown, and what became of it follows. On a terminal a
+//! line that turns says who is awaited. Never prints a key, only where it is. With `--json` the gateway is told in one line on stdout, and the rest on stderr. Entry point:
 //! [`Teller::tell`].
 
 use std::collections::HashSet;
@@ -24,8 +25,11 @@ use super::super::files::brief;
 use super::super::progress::Progress;
 use super::super::screen::Screen;
 
-/// How long the endpoint waits for servers, so that their lines come first.
+/// How long the endpoint waits for servers, so that their rows come first.
 const MOMENT: Duration = Duration::from_millis(1500);
+
+/// The same where a person looks, who would rather see the rows whole.
+const WHILE: Duration = Duration::from_secs(5);
 
 /// How often the servers are looked at while some are starting.
 const LOOK: Duration = Duration::from_millis(20);
@@ -64,7 +68,12 @@ impl Teller<'_> {
         self.screen
             .line(&self.screen.strong(&format!("Gantry {VERSION}")));
         self.screen.line("");
-        for mistake in &self.plan.mistakes {
+        // Those whose server has a row are told there.
+        let named = self.plan.off.iter().map(|spec| spec.name.as_str());
+        let named: HashSet<&str> = named.collect();
+        let rowless = self.plan.mistakes.iter();
+        for mistake in rowless.filter(|one| !one.server().is_some_and(|name| named.contains(name)))
+        {
             self.mistake(mistake);
         }
         let ignored = self.plan.ignored.iter().map(ToString::to_string);
@@ -77,24 +86,38 @@ impl Teller<'_> {
         let mut told = HashSet::new();
         let mut shown = false;
         let mut progress = Progress::on_terminal(&self.screen);
+        let patience = match (self.form, &progress) {
+            (Form::Words, Some(_)) => WHILE,
+            (Form::Words | Form::Json, _) => MOMENT,
+        };
         let mut looks = 0_u32;
+        let mut late = false;
         loop {
-            let (lines, waiting) = self.servers(engine, &mut told);
-            let is_time = waiting.is_empty() || self.began.elapsed() >= MOMENT;
+            let (mut lines, waiting) = self.servers(engine, &mut told);
+            let is_time = waiting.is_empty() || self.began.elapsed() >= patience;
             let use_now = is_time && !shown;
+            late |= shown && !lines.is_empty();
             shown |= is_time;
+            if use_now {
+                lines.extend(waiting.iter().map(|name| self.starting(name)));
+            }
             if (!lines.is_empty() || use_now)
                 && let Some(progress) = &mut progress
             {
                 progress.wipe();
             }
             lines.iter().for_each(|line| self.screen.line(line));
-            match self.form {
-                _ if !use_now => {}
-                Form::Words => self.usage(engine),
-                Form::Json => self.screen.machine_line(&self.gateway(engine)),
+            if use_now {
+                match self.form {
+                    Form::Words => self.usage(engine),
+                    Form::Json => self.screen.machine_line(&self.gateway(engine)),
+                }
+                self.screen.output().release();
             }
             if waiting.is_empty() {
+                if late {
+                    self.all_there(engine);
+                }
                 return;
             }
             if let Some(progress) = &mut progress
@@ -108,7 +131,7 @@ impl Teller<'_> {
         }
     }
 
-    /// Returns a line for each server that has come up or failed since, and who is still on the way.
+    /// Returns a row for each server that has come up or failed since, and who is still on the way.
     fn servers(
         &self,
         engine: &Engine,
@@ -125,7 +148,7 @@ impl Teller<'_> {
             if told.contains(&server.spec.name) {
                 continue;
             }
-            match self.line(server, width) {
+            match self.row(server, width) {
                 Some(line) => {
                     lines.push(line);
                     told.insert(server.spec.name.clone());
@@ -136,7 +159,27 @@ impl Teller<'_> {
         (lines, waiting)
     }
 
-    fn line(&self, server: &ServerView, width: usize) -> Option<String> {
+    /// Returns the row of a server that is neither up nor down when the endpoint is shown.
+    fn starting(&self, name: &ServerName) -> String {
+        format!("  {} {name}  still starting", self.screen.faint("…"))
+    }
+
+    /// Says, after servers that came late, how many there are and where, so that the endpoint is the
+    /// last thing on the screen.
+    fn all_there(&self, engine: &Engine) {
+        let servers = engine.servers();
+        let is_ready = |server: &&ServerView| server.status.state == State::Ready;
+        let ready = servers.iter().filter(is_ready).count();
+        self.screen.line("");
+        self.screen.line(&format!(
+            "  {} {}/mcp  {ready} of {} servers ready",
+            self.screen.strong(&format!("{:<11}", "endpoint")),
+            self.url,
+            servers.len()
+        ));
+    }
+
+    fn row(&self, server: &ServerView, width: usize) -> Option<String> {
         let (screen, status) = (&self.screen, &server.status);
         let name = format!("{:width$}", server.spec.name.as_str());
         let after = format!("{} ms", self.began.elapsed().as_millis());
@@ -144,47 +187,41 @@ impl Teller<'_> {
             status
                 .reason
                 .as_deref()
-                .map_or_else(String::new, |why| format!(": {}", Screen::safe(why)))
+                .map_or_else(String::new, |why| format!(": {}", safe_line(why)))
         };
+        let row =
+            |mark: String, what: &str, why: String| Some(format!("  {mark} {name}  {what}{why}"));
         match status.state {
             State::Starting | State::Restarting => None,
+            // It is tried again this very moment: what comes of it is told.
+            State::Failed | State::BackingOff | State::Disconnected
+                if status.next_try_in().is_some_and(|wait| wait.is_zero()) =>
+            {
+                None
+            }
             State::Ready => {
                 let offer = offer(status.tools, status.resources, status.prompts);
-                Some(format!(
-                    "  {} {name}  ready, {offer}  {}",
+                let after = screen.faint(&after);
+                row(
                     screen.good("✓"),
-                    screen.faint(&after)
-                ))
+                    &format!("ready, {offer}  {after}"),
+                    String::new(),
+                )
             }
-            State::Idle => Some(format!(
-                "  {} {name}  starts with its first use",
-                screen.faint("○")
-            )),
-            State::NeedsApproval => Some(format!(
-                "  {} {name}  needs approval{}",
-                screen.doubtful("!"),
-                why()
-            )),
-            State::NeedsSignIn => Some(format!(
-                "  {} {name}  needs a sign-in{}",
-                screen.doubtful("!"),
-                why()
-            )),
-            State::Unresponsive => Some(format!(
-                "  {} {name}  does not answer{}",
-                screen.doubtful("!"),
-                why()
-            )),
-            State::Disconnected => Some(format!(
-                "  {} {name}  not connected{}",
-                screen.bad("✗"),
-                why()
-            )),
-            State::BackingOff | State::Failed | State::Stopping | State::Stopped => Some(format!(
-                "  {} {name}  not running{}",
-                screen.bad("✗"),
-                why()
-            )),
+            State::Idle => row(
+                screen.faint("○"),
+                "starts with its first use",
+                String::new(),
+            ),
+            State::Disabled => row(screen.faint("○"), "disabled", why()),
+            State::Misconfigured => row(screen.bad("✗"), "left out", why()),
+            State::NeedsApproval => row(screen.doubtful("!"), "needs approval", why()),
+            State::NeedsSignIn => row(screen.doubtful("!"), "needs a sign-in", why()),
+            State::Unresponsive => row(screen.doubtful("!"), "does not answer", why()),
+            State::Disconnected => row(screen.bad("✗"), "not connected", failure(server)),
+            State::BackingOff | State::Failed | State::Stopping | State::Stopped => {
+                row(screen.bad("✗"), "not running", failure(server))
+            }
         }
     }
 
@@ -260,6 +297,29 @@ impl Teller<'_> {
         screen.line("");
         screen.line(&screen.faint("Stop with Ctrl-C."));
     }
+}
+
+/// Returns a text of others in one line.
+fn safe_line(text: &str) -> String {
+    Screen::safe(text).replace('\n', " ")
+}
+
+/// Says in one line why a server is not there, and what to do.
+fn failure(server: &ServerView) -> String {
+    let (status, name) = (&server.status, &server.spec.name);
+    let crash = status.last_crash.as_ref().map(|crash| crash.how.as_str());
+    let why = crash.or(status.reason.as_deref()).unwrap_or_default();
+    // The search path is long, and `gantry status` has it.
+    let (cause, is_missing) = match why.split_once(" not found (searched ") {
+        Some((program, _)) => (format!("{program} not found"), true),
+        None => (why.to_owned(), false),
+    };
+    let advice = match (is_missing, server.spec.profile()) {
+        (true, _) => format!("check its spelling or install it, then `gantry restart {name}`"),
+        (false, Some(_)) => format!("`gantry logs {name}` shows what it wrote"),
+        (false, None) => format!("`gantry status {name}` says more"),
+    };
+    format!(": {}; {advice}", safe_line(&cause))
 }
 
 /// Says how many servers have come, and who is awaited for how long.

@@ -20,7 +20,8 @@ fn reading(text: &str, syntax: Syntax) -> Vec<Reading> {
         folder: Path::new("/project"),
         inputs: &inputs,
     });
-    let entries = entries(&document, &root).unwrap();
+    let (entries, mistakes) = entries(&document, &root);
+    assert!(mistakes.is_empty(), "{mistakes:?}");
     entries
         .iter()
         .map(|entry| read(&document, entry, owner, fill))

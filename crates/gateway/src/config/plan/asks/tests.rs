@@ -23,7 +23,8 @@ fn asked_of(text: &str, syntax: Syntax) -> Asked {
         folder: Path::new("/srv/shop"),
         inputs: &inputs,
     };
-    let entries = entries(&document, &root).unwrap();
+    let (entries, mistakes) = entries(&document, &root);
+    assert!(mistakes.is_empty(), "{mistakes:?}");
     let gateway = document.root.find("gateway");
     asks(&entries, gateway, &BTreeMap::new(), values)
 }

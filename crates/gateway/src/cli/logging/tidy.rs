@@ -1,0 +1,216 @@
+//! Log lines as a person at a terminal reads them beside the rows of `gantry up`: a mark, whom it is
+//! about, what happened; no time, level or module.
+//!
+//! While the start screen is being built, what happens to servers is in its rows and not told twice; a
+//! server that fails to start again and again for the same reason is told of once. Entry point:
+//! [`TidyLines`].
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+use super::super::screen::Screen;
+
+/// Who tells what happens to servers, which the rows of the screen tell too.
+const LIFECYCLE: &str = "gantry_engine::events";
+
+/// Servers whose last failure is remembered.
+const MOST_FAILURES: usize = 1024;
+
+/// Writes log lines for the screen.
+pub(super) struct TidyLines {
+    screen: Screen,
+    /// Why each server last failed to start.
+    failures: Mutex<HashMap<String, String>>,
+}
+
+impl TidyLines {
+    pub(super) fn new(screen: Screen) -> Self {
+        Self {
+            screen: screen.for_errors(),
+            failures: Mutex::default(),
+        }
+    }
+
+    /// Tells whether what happened to a server is to be told: not what a row or a line said already.
+    fn is_news(&self, told: &Told) -> bool {
+        let Some(server) = &told.server else {
+            return true;
+        };
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        match told.event.as_deref() {
+            // What led to it has just been told.
+            Some("health_warning") => false,
+            Some("start_failed") => {
+                let cause = told
+                    .message
+                    .split("; backing off")
+                    .next()
+                    .unwrap_or_default();
+                let cause = cause
+                    .split("; restarting at once")
+                    .next()
+                    .unwrap_or_default();
+                if failures.len() >= MOST_FAILURES {
+                    failures.clear();
+                }
+                let before = failures.insert(server.clone(), cause.to_owned());
+                before.as_deref() != Some(cause)
+            }
+            Some(_) | None => {
+                failures.remove(server);
+                true
+            }
+        }
+    }
+
+    fn line(&self, level: Level, told: &Told) -> String {
+        let mark = match level {
+            Level::ERROR => self.screen.bad("✗"),
+            Level::WARN => self.screen.doubtful("!"),
+            _ => self.screen.faint("·"),
+        };
+        let mut text = told.message.clone();
+        if let Some(error) = &told.error {
+            text = format!("{text}: {error}");
+        }
+        if let Some(server) = &told.server {
+            text = format!("{server}  {text}");
+        }
+        if !told.more.is_empty() {
+            text = format!("{text} ({})", told.more.join(", "));
+        }
+        // One line each, whatever a server wrote.
+        let text = Screen::safe(&text).replace('\n', " ");
+        format!("  {mark} {}\n", text.trim_end())
+    }
+}
+
+impl<S, N> FormatEvent<S, N> for TidyLines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let about = event.metadata();
+        let mut told = Told::default();
+        event.record(&mut told);
+        if about.target() == LIFECYCLE {
+            let is_news = self.is_news(&told);
+            if !is_news || self.screen.output().is_held() {
+                return Ok(());
+            }
+        }
+        writer.write_str(&self.line(*about.level(), &told))
+    }
+}
+
+/// What an event says.
+#[derive(Debug, Default)]
+struct Told {
+    message: String,
+    server: Option<String>,
+    error: Option<String>,
+    event: Option<String>,
+    more: Vec<String>,
+}
+
+impl Told {
+    fn take(&mut self, field: &Field, value: String) {
+        match field.name() {
+            "message" => self.message = value,
+            "server" => self.server = Some(value),
+            "error" => self.error = Some(value),
+            // The message says it in words.
+            "event" => self.event = Some(value),
+            name => self.more.push(format!("{name} {value}")),
+        }
+    }
+}
+
+impl Visit for Told {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.take(field, value.to_owned());
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
+        let mut text = value.to_string();
+        let mut next = value.source();
+        while let Some(source) = next {
+            text = format!("{text}: {source}");
+            next = source.source();
+        }
+        self.take(field, text);
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.take(field, format!("{value:?}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::output::Output;
+    use crate::config::env::Environment;
+
+    #[test]
+    fn a_line_says_who_and_what() {
+        let output: &'static Output = Box::leak(Box::new(Output::new()));
+        let environment = Environment::default();
+        let lines = TidyLines::new(Screen::new(&environment, output));
+        let told = Told {
+            message: "exit code 1;\nrestarting at once".to_owned(),
+            server: Some("files".to_owned()),
+            error: None,
+            event: Some("exited".to_owned()),
+            more: vec!["pid 7".to_owned()],
+        };
+        let line = lines.line(Level::WARN, &told);
+        assert_eq!(line, "  ! files  exit code 1; restarting at once (pid 7)\n");
+    }
+
+    #[test]
+    fn the_same_failure_is_told_once() {
+        let output: &'static Output = Box::leak(Box::new(Output::new()));
+        let lines = TidyLines::new(Screen::new(&Environment::default(), output));
+        let is_news = |event: &str, message: &str| {
+            lines.is_news(&Told {
+                message: message.to_owned(),
+                server: Some("files".to_owned()),
+                error: None,
+                event: Some(event.to_owned()),
+                more: Vec::new(),
+            })
+        };
+        assert!(is_news("start_failed", "not found; restarting at once"));
+        assert!(!is_news(
+            "start_failed",
+            "not found; backing off 5s: 4 failures"
+        ));
+        assert!(!is_news(
+            "health_warning",
+            "backing off 5s: 4 failures: not found"
+        ));
+        assert!(is_news(
+            "start_failed",
+            "exit code 1; backing off 15s: 5 failures"
+        ));
+        assert!(is_news("exited", "exit code 1; restarting at once"));
+        assert!(is_news(
+            "start_failed",
+            "exit code 1; backing off 15s: 5 failures"
+        ));
+    }
+}

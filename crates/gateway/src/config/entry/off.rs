@@ -1,0 +1,94 @@
+//! The spec of an entry that is not run, because it is switched off or wrong: what it says as it is
+//! written, only to be shown with the reason.
+//!
+//! Fills no variable and checks nothing. Entry points: [`disabled`] and [`misconfigured`].
+
+use std::collections::BTreeMap;
+
+use gantry_model::diagnose::Diagnose as _;
+use gantry_model::spec::{
+    Launch, Off, ProcessLaunch, Profile, RemoteLaunch, ServerSpec, Source, Written,
+};
+
+use super::Entry;
+use crate::config::document::{Document, Value};
+use crate::config::mistake::Mistake;
+
+/// Returns the spec of an entry that its file switches off; nothing if its name is none.
+pub(super) fn disabled(document: &Document, entry: &Entry) -> Option<ServerSpec> {
+    let switch = ["disabled", "enabled"].into_iter().find_map(|key| {
+        let node = entry.node.find(key)?;
+        Some((key, document.line(&node.span)))
+    });
+    let (key, line) = switch?;
+    let path = document.path.display();
+    let change = match key {
+        "disabled" => "remove `disabled` there",
+        _ => "set `enabled` to `true` there",
+    };
+    let why = format!("switched off at `{path}:{line}`; {change} to let it run");
+    shown(entry, Off::Disabled(why))
+}
+
+/// Returns the spec of an entry that cannot be used; nothing if its name is none.
+pub(super) fn misconfigured(entry: &Entry, mistakes: &[Mistake]) -> Option<ServerSpec> {
+    let told = mistakes.iter().map(|mistake| match mistake.hint() {
+        Some(hint) => format!("{}; {hint}", mistake.in_its_file()),
+        None => mistake.in_its_file(),
+    });
+    let why = told.collect::<Vec<_>>().join("; ");
+    shown(entry, Off::Misconfigured(why))
+}
+
+fn shown(entry: &Entry, off: Off) -> Option<ServerSpec> {
+    let name = entry.name.parse().ok()?;
+    let text = |key: &str| match &entry.node.find(key)?.value {
+        Value::Text(text) => Some(text.clone()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::List(_) | Value::Table(_) => None,
+    };
+    let command = text("command");
+    let url = ["url", "httpUrl", "serverUrl"].into_iter().find_map(text);
+    let launch = match (command, url) {
+        (None, Some(url)) => Launch::Remote(RemoteLaunch::new(url)),
+        (command, _) => Launch::Process(ProcessLaunch {
+            command: command.unwrap_or_default(),
+            args: arguments(entry),
+            env: variables(entry),
+            cwd: None,
+            profile: match text("profile").as_deref() {
+                Some("hosted") => Profile::Hosted,
+                Some(_) | None => Profile::Local,
+            },
+            limits: Default::default(),
+            written: Written::default(),
+        }),
+    };
+    let mut spec = ServerSpec::new(name, launch);
+    spec.description = text("description");
+    spec.source = Source::File;
+    spec.off = Some(off);
+    Some(spec)
+}
+
+fn arguments(entry: &Entry) -> Vec<String> {
+    let list = entry.node.find("args").and_then(|node| node.as_list());
+    let texts = list
+        .into_iter()
+        .flatten()
+        .filter_map(|node| match &node.value {
+            Value::Text(text) => Some(text.clone()),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::List(_) | Value::Table(_) => {
+                None
+            }
+        });
+    texts.collect()
+}
+
+/// Returns the names of its variables, without what they hold.
+fn variables(entry: &Entry) -> BTreeMap<String, String> {
+    let table = entry.node.find("env").and_then(|node| node.as_table());
+    let members = table.into_iter().flat_map(|table| &table.members);
+    members
+        .map(|member| (member.key.clone(), String::new()))
+        .collect()
+}
