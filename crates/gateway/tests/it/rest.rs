@@ -5,10 +5,15 @@ mod acts;
 mod agents;
 mod browser;
 mod calls;
+mod defaults;
 mod documents;
+mod followed;
 mod identity;
 mod later;
+mod queries;
 mod servers;
+mod times;
+mod welcome;
 mod why;
 
 use serde_json::Value;

@@ -43,13 +43,13 @@ fn agents_are_made_listed_and_removed() {
         --- stderr
         error: an agent `reader` exists already
           because: code `agent.exists`
-        hint: change it: PATCH /api/v1/agents/reader, or remove it first: `gantry agent rm reader`
+        hint: change it: `gantry agent set reader`, or PATCH /api/v1/agents/reader; or remove it first: `gantry agent rm reader`
         --- exit 1
         ");
         assert_snapshot!(run(&gantry, &["agent", "new", "x", "--grant", "files"]), @"
         --- stderr
         error: `files` is no pattern `server:item`
-          because: `grant`: `files` is no pattern `server:item`
+          because: `/grant/0`: `files` is no pattern `server:item`
           because: code `request.body`
         hint: write `files:*` for everything on that server
         --- exit 1

@@ -52,10 +52,9 @@ fn up_serves_and_says_how_to_use_it() {
         assert_snapshot!(format!("{}--- exit {code}", text()), @r#"
         Gantry [version]
 
-          ✗ [home]/.kode.json:1:[column]: server `broken`: `command` is missing
-          hint: a server over stdio needs `command`, the program to run; a remote one needs `url`
           ○ mine  starts with its first use
           ! theirs  needs approval: `.mcp.json` is not approved; look at it and run `gantry approve .mcp.json`
+          ✗ broken  left out: [home]/.kode.json:1:[column]: `command` is missing; a server over stdio needs `command`, the program to run; a remote one needs `url`
 
           endpoint  http://[address]/mcp
           keys  [home]/data/keys/agent.key  for clients
@@ -115,6 +114,14 @@ fn up_tells_programs_in_one_line() {
           "name": "theirs",
           "state": "needs_approval",
           "reason": "`.mcp.json` is not approved; look at it and run `gantry approve .mcp.json`",
+          "tools": 0,
+          "resources": 0,
+          "prompts": 0
+          },
+          {
+          "name": "broken",
+          "state": "misconfigured",
+          "reason": "[home]/.kode.json:1:[column]: `command` is missing; a server over stdio needs `command`, the program to run; a remote one needs `url`",
           "tools": 0,
           "resources": 0,
           "prompts": 0

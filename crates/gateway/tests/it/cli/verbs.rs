@@ -87,7 +87,9 @@ fn tools() {
     });
     let one = run(&gantry, &["tools", "b"]);
     assert!(!one.contains("a__") && one.contains("b__echo"), "{one}");
-    assert_eq!(run(&gantry, &["tools", "nobody"]), "no tools\n--- exit 0");
+    let unknown = run(&gantry, &["tools", "nobody"]);
+    assert!(unknown.contains("error: no server `nobody`"), "{unknown}");
+    assert!(unknown.ends_with("--- exit 1"), "{unknown}");
 }
 
 #[test]

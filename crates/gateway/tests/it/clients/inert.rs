@@ -60,13 +60,13 @@ fn what_may_not_be_registered_may_not_be_imported() {
     let gantry = Gantry::start(&[]);
     let home = Home::new(gantry.data());
     let wrong = [
-        (json!({"command": "sh", "args": ["-c", "x"]}), "args"),
-        (json!({"command": "x; y"}), "command"),
+        (json!({"command": "sh", "args": ["-c", "x"]}), "/args"),
+        (json!({"command": "x; y"}), "/command"),
         (
             json!({"command": "x", "env": {"LD_PRELOAD": "/x.so"}}),
-            "env.LD_PRELOAD",
+            "/env/LD_PRELOAD",
         ),
-        (json!({"command": "x", "env": {"PATH": "/x"}}), "env.PATH"),
+        (json!({"command": "x", "env": {"PATH": "/x"}}), "/env/PATH"),
     ];
     for (entry, field) in wrong {
         // What a client's file says of our own allowances is that client's, and means nothing.

@@ -103,7 +103,10 @@ fn one_bad_entry_leaves_its_neighbours_and_is_named() {
         "{warnings:?}"
     );
     assert_eq!(pid(&folder.status("a")), before);
-    assert_eq!(folder.names(), ["a"]);
+    // It is shown, and nothing of it runs.
+    let status = folder.wait("bad", "misconfigured");
+    assert!(status["pid"].is_null(), "{status:#}");
+    assert_eq!(folder.names(), ["a", "bad"]);
 }
 
 // row 2.10

@@ -19,7 +19,7 @@ fn registration_refuses_what_a_file_may_not_say() {
             path.to_owned(),
         )
     };
-    let spec = |path: &str| ("server.spec".to_owned(), path.to_owned());
+    let spec = |path: &str| ("server.spec".to_owned(), format!("/{path}"));
     for name in ["a:b", "../x", "a b", "brаve"] {
         let (code, _) = refused(json!({"name": name, "command": "x"}));
         assert_eq!(code, "request.body", "{name}");
@@ -67,10 +67,10 @@ fn registration_refuses_what_a_file_may_not_say() {
         "UV_DEFAULT_INDEX",
     ] {
         let body = json!({"name": "a", "command": "x", "env": {variable: "y"}});
-        assert_eq!(refused(body), spec(&format!("env.{variable}")));
+        assert_eq!(refused(body), spec(&format!("env/{variable}")));
     }
     let limits = json!({"name": "a", "command": "x", "limits": {"cpu": 0}});
-    assert_eq!(refused(limits), spec("limits.cpu"));
+    assert_eq!(refused(limits), spec("limits/cpu"));
     let servers = gantry.rest("GET", "/api/v1/mcp/servers", None).json();
     assert_eq!(servers["items"], json!([]), "nothing was registered");
 }

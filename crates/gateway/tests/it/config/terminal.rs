@@ -213,7 +213,11 @@ fn who_is_awaited_is_shown_on_a_terminal_and_nowhere_else() {
     terminal.sees("quick   ready");
     terminal.sees("1 of 2 servers have come, waiting for sleepy (");
     terminal.sees("Stop with Ctrl-C.");
-    let usage = terminal.shown().find("Stop with Ctrl-C.").unwrap();
+    let shown = terminal.shown();
+    let rows = ["quick   ready", "sleepy  still starting", "endpoint "];
+    let places = rows.map(|row| shown.find(row).unwrap_or_else(|| panic!("{row}: {shown}")));
+    assert!(places.is_sorted(), "rows first: {shown}");
+    let usage = shown.find("Stop with Ctrl-C.").unwrap();
     let turns = eventually(LONG, || {
         terminal.shown()[usage..].contains("waiting for sleepy")
     });
@@ -229,5 +233,109 @@ fn who_is_awaited_is_shown_on_a_terminal_and_nowhere_else() {
     folder.wait("quick", "ready");
     for text in [printed(), folder.log()] {
         assert!(!text.contains("waiting for"), "{text}");
+    }
+}
+
+/// Returns the lines that stay on a screen: what was wiped is gone.
+fn lines(shown: &str) -> Vec<String> {
+    let lines = shown.split("\r\n");
+    let last = |line: &str| {
+        line.rsplit('\r')
+            .next()
+            .unwrap_or(line)
+            .replace("\u{1b}[K", "")
+    };
+    lines.map(last).collect()
+}
+
+// One clear row for each server, whatever goes wrong with it, and the endpoint at the end.
+#[test]
+fn the_start_screen_is_whole_and_no_log_line_tears_it() {
+    let folder = Folder::new();
+    let typo = json!({"command": "npxx-no-such-program", "args": ["-y", "x"]});
+    let crash = entry(&gantry_testkit::Evilpeer::new().fault("crash-start=3"));
+    let mut unset = peer();
+    unset["env"] = json!({"TOKEN": "${NO_SUCH_VARIABLE}"});
+    let mut odd = peer();
+    odd["colour"] = json!("red");
+    let text = servers(&[
+        ("typo", typo),
+        ("fine", odd),
+        ("crash", crash),
+        ("unset", unset),
+    ]);
+    folder.write("a.json", &text);
+    let terminal = Terminal::open(&folder, "up --port 0 --config a.json");
+    terminal.sees("Stop with Ctrl-C.");
+    let screen = lines(&terminal.shown());
+    let text = screen.join("\n");
+    for raw in ["WARN", "ERROR", "gantry_engine", "/usr/local/bin:"] {
+        assert!(!text.contains(raw), "{raw}: {text}");
+    }
+    let only = |part: &str| {
+        let found: Vec<_> = screen
+            .iter()
+            .enumerate()
+            .filter(|(_, line)| line.contains(part))
+            .collect();
+        assert_eq!(found.len(), 1, "`{part}` stands once: {text}");
+        found[0].0
+    };
+    let typo = only("npxx-no-such-program");
+    assert!(
+        screen[typo].contains(
+            "✗ typo   not running: program `npxx-no-such-program` not found; check its spelling"
+        ),
+        "{text}"
+    );
+    assert!(screen[typo].contains("`gantry restart typo`"), "{text}");
+    let crash = only("✗ crash");
+    assert!(
+        screen[crash].contains("exit code 3") && screen[crash].contains("`gantry logs crash`"),
+        "{text}"
+    );
+    let unset = only("✗ unset");
+    assert!(
+        screen[unset].contains("left out") && screen[unset].contains("NO_SUCH_VARIABLE"),
+        "{text}"
+    );
+    let endpoint = only("  endpoint ");
+    for row in [typo, crash, unset, only("✓ fine")] {
+        assert!(row < endpoint, "{text}");
+    }
+    // What is told later has lines of its own, in the same words.
+    let pid = folder.wait("fine", "ready")["pid"].as_i64().unwrap();
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    terminal.sees("! fine  ");
+    let later = lines(&terminal.shown());
+    let told = later.iter().find(|line| line.contains("! fine  ")).unwrap();
+    assert!(
+        told.starts_with("  ! fine  ") && told.contains("signal 9"),
+        "{told}"
+    );
+    // The warning about the file was not lost.
+    assert!(
+        later
+            .iter()
+            .any(|line| line.starts_with("  ! ") && line.contains("colour")),
+        "{later:#?}"
+    );
+    assert!(!terminal.stops().contains("WARN"));
+}
+
+// Whoever asks for a log gets it as it is.
+#[test]
+fn a_log_that_was_asked_for_is_shown_at_once() {
+    let folder = Folder::new();
+    let typo = json!({"command": "npxx-no-such-program"});
+    folder.write("a.json", &servers(&[("typo", typo)]));
+    let terminal = Terminal::open(&folder, "--log warn up --port 0 --config a.json");
+    terminal.sees("WARN");
+    terminal.sees("Stop with Ctrl-C.");
+    // The cause stands once in each line.
+    let shown = terminal.stops();
+    for line in shown.lines().filter(|line| line.contains("start_failed")) {
+        assert_eq!(line.matches("npxx-no-such-program").count(), 1, "{line}");
     }
 }

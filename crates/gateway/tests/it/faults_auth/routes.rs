@@ -20,7 +20,8 @@ enum For {
 }
 
 /// Method, path, who may, and what those who may get for an empty object or nothing.
-const ROUTES: [(&str, &str, For, u16); 50] = [
+const ROUTES: [(&str, &str, For, u16); 51] = [
+    ("GET", "/", For::Everyone, 200),
     ("GET", "/healthz", For::Everyone, 200),
     ("GET", "/api/v1/openapi.json", For::Everyone, 200),
     ("GET", "/api/v1/docs", For::Everyone, 200),
