@@ -69,8 +69,8 @@ impl ProcessDriver {
                  profile `local`"
             ),
             false => format!(
-                "the sandbox of the profile `hosted` does not show it {}; move that into its working \
-                 folder `{cwd}`, or give the server the profile `local`",
+                "{} lies outside of what the sandbox of the profile `hosted` shows: the system's files \
+                 and its working folder `{cwd}`; move it there, or give the server the profile `local`",
                 hidden.join(", ")
             ),
         })

@@ -19,7 +19,9 @@ use utoipa::ToSchema;
 use super::body::{JsonBody, json, read_value};
 use super::query::{Asked, Page, Paging};
 use super::register::Register;
-use super::views::{LogLineView, ServerStatusView, ServerSummary, SpecView, command, now_ms, url};
+use super::views::{
+    LogLineView, ServerStatusView, ServerSummary, SpecView, command, now_ms, profile, start, url,
+};
 use super::{Api, By, Named};
 use crate::config::mistake::meant;
 use crate::http::error::{Problem, ProblemDocument};
@@ -82,6 +84,10 @@ pub(super) struct Preview {
     command: Option<String>,
     /// Where it would be connected to, without what may be secret.
     url: Option<String>,
+    /// How strictly it would be held: `local` or `hosted`, or `remote`.
+    profile: &'static str,
+    /// When it would start: `eager` or `lazy`.
+    start: &'static str,
     /// What would be in force, defaults included; of its environment only the names.
     spec: SpecView,
 }
@@ -289,6 +295,8 @@ pub(super) async fn preview(
         exists: api.engine().server(spec.name.as_str()).is_some(),
         command: command(&spec),
         url: url(&spec),
+        profile: profile(&spec),
+        start: start(&spec),
         spec: SpecView::of(&spec),
     };
     Ok(json(StatusCode::OK, &preview))

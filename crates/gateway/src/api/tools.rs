@@ -86,16 +86,20 @@ fn known_server(api: &Api, caller: &Caller, server: &str) -> Result<String, Prob
     if names.contains(&server) {
         return Ok(server.to_owned());
     }
-    match caller.kind {
-        KeyKind::Admin => Err(unknown(api, server)),
-        KeyKind::Agent => Err(unknown_among(server, names)),
-    }
+    let problem = match caller.kind {
+        KeyKind::Admin => unknown(api, server),
+        KeyKind::Agent => unknown_among(server, names),
+    };
+    Err(match problem.hint() {
+        Some(_) => problem,
+        None => problem.with_hint("`gantry ls` lists the servers"),
+    })
 }
 
 // row 4.3
 /// Lists the tools that the key's agent may use now, under the names that it must call them by; all
-/// of them for an administrator. A lazy server that was never listed is started, and waited for a
-/// moment.
+/// of them for an administrator. With `server`, a lazy one that was never listed is started, and waited
+/// for a moment.
 #[utoipa::path(get, path = "/api/v1/tools", tag = "tools", params(ToolsAsked), responses(
     (status = 200, description = "The tools.", body = Page<ToolView>),
     (status = 404, description = "`server.unknown`, `agent.unknown`: there is none of that name.",
@@ -123,12 +127,11 @@ pub(super) async fn list(
         let text = format!("{{\"shape\":\"{shape}\",\"tools\":{}}}", tools.text());
         return Ok(document(StatusCode::OK, text));
     }
-    // As with the other shapes: what was never listed is started, and waited for a moment.
-    let scope = match server.map(str::parse) {
-        Some(Ok(name)) => Scope::Server(name),
-        Some(Err(_)) | None => Scope::All,
-    };
-    api.engine().wake(&caller, &scope).await;
+    // Whoever asks for one server wants its tools: one that was never listed is started, and waited for
+    // a moment.
+    if let Some(Ok(name)) = server.map(str::parse) {
+        api.engine().wake(&caller, &Scope::Server(name)).await;
+    }
     let mut tools = api.engine().tools(&caller, &Scope::All);
     if let Some(server) = server {
         tools.retain(|tool| tool.server.as_str() == server);

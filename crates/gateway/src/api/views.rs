@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 pub(super) use self::health::{AcknowledgedView, HealthView};
-pub(super) use self::server::{ServerStatusView, ServerSummary, command, url};
+pub(super) use self::server::{ServerStatusView, ServerSummary, command, profile, start, url};
 pub(super) use self::sign_in::{Link, SignInStatus};
 pub(super) use self::spec::SpecView;
 

@@ -123,7 +123,8 @@ pub(super) async fn open(
         engine,
         server,
         after: heard.unwrap_or(0),
-        waiting: VecDeque::new(),
+        // A client that was cut comes again soon; and whoever waits for the first byte has it.
+        waiting: VecDeque::from([Bytes::from_static(b"retry: 2000\n\n")]),
         written,
         spoke: Instant::now(),
         _place: place,

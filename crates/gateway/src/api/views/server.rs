@@ -297,7 +297,8 @@ fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn profile(spec: &ServerSpec) -> &'static str {
+/// Returns how strictly a server is held; `remote` for one that is somewhere else.
+pub(in crate::api) fn profile(spec: &ServerSpec) -> &'static str {
     match spec.profile() {
         Some(Profile::Local) => "local",
         Some(Profile::Hosted) => "hosted",
@@ -336,7 +337,8 @@ fn source(spec: &ServerSpec) -> &'static str {
     }
 }
 
-fn start(spec: &ServerSpec) -> &'static str {
+/// Returns when a server starts.
+pub(in crate::api) fn start(spec: &ServerSpec) -> &'static str {
     match spec.start {
         Start::Eager => "eager",
         Start::Lazy => "lazy",

@@ -60,6 +60,15 @@ fn defaults_are_as_they_are_documented() {
     assert_eq!(is("posted"), ["hosted", "eager"]);
     assert_eq!(is("own"), ["local", "lazy"]);
     assert_eq!(is("far"), ["remote", "lazy"]);
+    // A preview says so before.
+    let body = json!({"name": "next", "command": "x"});
+    let preview = gantry
+        .rest("POST", "/api/v1/mcp/servers/preview", Some(&body))
+        .json();
+    assert_eq!(
+        (&preview["profile"], &preview["start"]),
+        (&json!("hosted"), &json!("eager"))
+    );
     let profile = documented("`profile`");
     assert_eq!(profile[2..4], ["`local`", "`hosted`"]);
     let start = documented("`start`");
@@ -107,7 +116,7 @@ fn a_hosted_program_outside_of_its_view_is_told_of_the_sandbox() {
     let option = format!("--rcfile={script}");
     let named = reason("named", json!({"command": "false", "args": [option]}));
     assert!(
-        named.contains(&format!("does not show it `{script}`")),
+        named.contains(&format!("`{script}` lies outside of what the sandbox")),
         "{named}"
     );
     // Nothing that it names is hidden, and yet the sandbox may be why.
