@@ -99,7 +99,8 @@ impl Teller<'_> {
             late |= shown && !lines.is_empty();
             shown |= is_time;
             if use_now {
-                lines.extend(waiting.iter().map(|name| self.starting(name)));
+                let width = width(&engine.servers());
+                lines.extend(waiting.iter().map(|name| self.starting(name, width)));
             }
             if (!lines.is_empty() || use_now)
                 && let Some(progress) = &mut progress
@@ -138,11 +139,7 @@ impl Teller<'_> {
         told: &mut HashSet<ServerName>,
     ) -> (Vec<String>, Vec<ServerName>) {
         let servers = engine.servers();
-        let width = servers
-            .iter()
-            .map(|server| server.spec.name.as_str().len())
-            .max()
-            .unwrap_or(0);
+        let width = width(&servers);
         let (mut lines, mut waiting) = (Vec::new(), Vec::new());
         for server in &servers {
             if told.contains(&server.spec.name) {
@@ -160,7 +157,8 @@ impl Teller<'_> {
     }
 
     /// Returns the row of a server that is neither up nor down when the endpoint is shown.
-    fn starting(&self, name: &ServerName) -> String {
+    fn starting(&self, name: &ServerName, width: usize) -> String {
+        let name = format!("{:width$}", name.as_str());
         format!("  {} {name}  still starting", self.screen.faint("…"))
     }
 
@@ -297,6 +295,12 @@ impl Teller<'_> {
         screen.line("");
         screen.line(&screen.faint("Stop with Ctrl-C."));
     }
+}
+
+/// Returns how wide the column of names is.
+fn width(servers: &[ServerView]) -> usize {
+    let names = servers.iter().map(|server| server.spec.name.as_str().len());
+    names.max().unwrap_or(0)
 }
 
 /// Returns a text of others in one line.

@@ -64,8 +64,9 @@ fn a_mistyped_server_is_an_error_for_every_verb() {
     assert!(gantry.cli(&["calls", "--server", "files"]).status.success());
     // Far from every name, none is meant.
     let told = run(&gantry, &["tools", "zzzzzzzz"]);
+    assert!(told.contains("error: no server `zzzzzzzz`"), "{told}");
     assert!(
-        told.contains("error: no server `zzzzzzzz`") && told.ends_with("--- exit 1"),
+        told.ends_with("hint: `gantry ls` lists the servers\n--- exit 1"),
         "{told}"
     );
 }

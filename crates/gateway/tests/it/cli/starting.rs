@@ -286,3 +286,40 @@ fn up_aborts_where_that_is_wanted() {
         "#);
     });
 }
+
+// Whoever comes late has a row before the endpoint, and the endpoint is told again after it has come.
+#[test]
+fn servers_that_come_late_leave_the_endpoint_at_the_end() {
+    let mut folder = Folder::new();
+    let go = folder.home().join("go");
+    let peer = entry(&Evilpeer::new());
+    let command = peer["command"].as_str().unwrap();
+    let script = format!(
+        "while [ ! -e {} ]; do sleep 0.05; done\nexec {command} --name late\n",
+        go.display()
+    );
+    folder.write("late.sh", &script);
+    let late = json!({"command": "sh", "args": ["late.sh"]});
+    folder.write(
+        "a.json",
+        &servers(&[("quick", peer.clone()), ("late", late)]),
+    );
+    folder.up(&["--config", "a.json"]);
+    let text = || fs::read_to_string(folder.home().join("stdout")).unwrap_or_default();
+    let told = eventually(LONG, || text().contains("Stop with Ctrl-C."));
+    assert!(told.is_some(), "{}", text());
+    let shown = text();
+    let rows = ["✓ quick", "… late   still starting", "  endpoint "];
+    let places = rows.map(|row| shown.find(row).unwrap_or_else(|| panic!("{row}: {shown}")));
+    assert!(places.is_sorted(), "{shown}");
+    fs::write(&go, "").unwrap();
+    let told = eventually(LONG, || text().contains("2 of 2 servers ready"));
+    let shown = text();
+    assert!(told.is_some(), "{shown}");
+    assert!(shown.contains("✓ late   ready, "), "{shown}");
+    let last = shown.lines().rfind(|line| !line.is_empty()).unwrap();
+    assert!(
+        last.starts_with("  endpoint ") && last.contains("/mcp  2 of 2"),
+        "{shown}"
+    );
+}
