@@ -26,13 +26,45 @@ use crate::peer::message::{Incoming, RpcError};
 use crate::web::{self, Kind, Place, Served};
 
 const USAGE: &str = "\
-usage: fixture [--era legacy|modern|dual] [--http PORT [--kind streamable|sse] [--until-eof]]
+usage: fixture [--era legacy|modern|dual] [--asks everywhere|handshake|at-start]
+               [--http PORT [--kind streamable|sse] [--until-eof]]
 
   --era         protocol generations it speaks (default dual)
+  --asks        whether tools ask their clients in both generations (default), or only in that of the
+                handshake, as servers do whose SDK has no other way; `at-start` is that, and asks for
+                roots as soon as it is greeted
   --http PORT   serves HTTP there instead of stdio, 0 for any port; the URL is the first line on stdout
   --kind        streamable HTTP at /mcp (default), or HTTP+SSE at /sse
   --until-eof   ends when stdin does
 ";
+
+/// Where tools ask their clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asks {
+    /// In both generations.
+    Everywhere,
+    /// In that of the handshake, by requests.
+    Handshake,
+    /// There too, and for roots as soon as it is greeted.
+    AtStart,
+}
+
+impl Asks {
+    const ALL: [Self; 3] = [Self::Everywhere, Self::Handshake, Self::AtStart];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Everywhere => "everywhere",
+            Self::Handshake => "handshake",
+            Self::AtStart => "at-start",
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|asks| asks.name() == text);
+        found.ok_or_else(|| USAGE.to_owned())
+    }
+}
 
 /// What a request is answered with; `None` if the answer never comes.
 type Answer = Option<Result<Value, RpcError>>;
@@ -44,9 +76,21 @@ pub fn argv(era: Era) -> Vec<String> {
     [program, "--era", era.name()].map(str::to_owned).to_vec()
 }
 
+/// Returns the argument vector of a fixture that asks its clients there.
+pub fn asking(era: Era, asks: Asks) -> Vec<String> {
+    let mut argv = argv(era);
+    argv.extend(["--asks", asks.name()].map(str::to_owned));
+    argv
+}
+
 /// Starts a fixture that is reached over HTTP.
 pub fn serve(era: Era, kind: Kind) -> Served {
-    let mut argv = argv(era);
+    serve_asking(era, kind, Asks::Everywhere)
+}
+
+/// Starts a fixture that is reached over HTTP and asks its clients there.
+pub fn serve_asking(era: Era, kind: Kind, asks: Asks) -> Served {
+    let mut argv = asking(era, asks);
     let http = ["--http", "0", "--kind", kind.name(), "--until-eof"];
     argv.extend(http.map(str::to_owned));
     Served::start(&argv)
@@ -56,8 +100,8 @@ pub fn serve(era: Era, kind: Kind) -> Served {
 pub fn run(arguments: &[String]) -> ExitCode {
     let served = parse(arguments)
         .map_err(io::Error::other)
-        .and_then(|(era, place)| {
-            let shared = Shared::new(era);
+        .and_then(|(era, asks, place)| {
+            let shared = Shared::new(era, asks);
             match place {
                 Some(place) => web::serve(place, Arc::new(Fixture(shared))),
                 None => listen(&shared.meet(Out::Stdout)),
@@ -72,13 +116,15 @@ pub fn run(arguments: &[String]) -> ExitCode {
     }
 }
 
-fn parse(arguments: &[String]) -> Result<(Era, Option<Place>), String> {
+fn parse(arguments: &[String]) -> Result<(Era, Asks, Option<Place>), String> {
     let (mut era, mut http, mut place) = (Era::Dual, false, Place::default());
+    let mut asks = Asks::Everywhere;
     let mut arguments = arguments.iter();
     while let Some(flag) = arguments.next() {
         let mut value = || arguments.next().ok_or(USAGE);
         match flag.as_str() {
             "--era" => era = Era::parse(value()?)?,
+            "--asks" => asks = Asks::parse(value()?)?,
             "--http" => {
                 http = true;
                 place.port = value()?.parse().map_err(|_| USAGE)?;
@@ -88,7 +134,7 @@ fn parse(arguments: &[String]) -> Result<(Era, Option<Place>), String> {
             _ => return Err(USAGE.to_owned()),
         }
     }
-    Ok((era, http.then_some(place)))
+    Ok((era, asks, http.then_some(place)))
 }
 
 fn listen(link: &Link) -> io::Result<()> {
@@ -111,6 +157,7 @@ fn receive(link: Link, line: &[u8]) {
             // A call may take its time and ask the client; the next line must be read meanwhile.
             thread::spawn(move || link.reply(&id, answer(&link, &id, &method, &params)));
         }
+        (Some(method), None) if method == "notifications/initialized" => asking::greeted(link),
         (Some(method), None) => link.notified(&method, &params),
         (None, Some(id)) => link.answered(&id, line),
         (None, None) => {}
