@@ -6,6 +6,7 @@
 //! the supervisor, [`Catalog::view`] on every request.
 
 mod changes;
+mod own;
 mod render;
 mod schema;
 mod template;
@@ -29,10 +30,11 @@ pub use self::view::ListedTool;
 pub(crate) use self::view::{Resolution, View};
 use crate::error::EngineError;
 use crate::native::{Native, NativeTool};
-use crate::request::Scope;
+use crate::request::{Scope, Speaker};
 use crate::server::handle::{Live, ServerHandle};
 use crate::server::handshake::Hello;
 use crate::server::listing::Listing;
+use crate::server::profiles::Party;
 use crate::view::ListMarks;
 
 /// The most views that are kept.
@@ -77,6 +79,8 @@ pub(crate) struct ServerCatalog {
     pub(crate) hello: Option<Arc<Hello>>,
     /// Its lists could not be had anew: nothing of it is listed, and calls by name still find it.
     pub(crate) hidden: bool,
+    /// It is what a further life of the server listed, whose client sees that.
+    pub(crate) is_own: bool,
 }
 
 impl ServerCatalog {
@@ -90,6 +94,7 @@ impl ServerCatalog {
             excluded: Vec::new(),
             hello: None,
             hidden: false,
+            is_own: false,
         }
     }
 
@@ -102,7 +107,13 @@ impl ServerCatalog {
             excluded: listing.excluded,
             hello,
             hidden: false,
+            is_own: false,
         }
+    }
+
+    /// Tells whether it has a tool of this name.
+    pub(crate) fn has_tool(&self, name: &str) -> bool {
+        self.tools.iter().any(|tool| *tool.name == *name)
     }
 
     /// Tells whether clients would see the same lists.
@@ -141,6 +152,8 @@ pub(crate) struct CatalogEntry {
     pub(crate) catalog: Arc<ServerCatalog>,
     /// Which change of the whole was the last of its part of each list.
     since: ListMarks,
+    /// What single clients see instead, each of a life of its own.
+    own: Vec<own::Own>,
 }
 
 impl CatalogEntry {
@@ -150,6 +163,7 @@ impl CatalogEntry {
             listed,
             catalog,
             since: ListMarks::default(),
+            own: Vec::new(),
         }
     }
 
@@ -162,6 +176,7 @@ impl CatalogEntry {
         self.listed == other.listed
             && Arc::ptr_eq(&self.catalog, &other.catalog)
             && Arc::ptr_eq(&self.handle.catalog, &other.handle.catalog)
+            && self.has_own_lists_of(other)
     }
 }
 
@@ -176,11 +191,14 @@ struct Snapshot {
     gone: Vec<(ServerName, u64)>,
 }
 
+/// Whose view it is: of which grants, in which scope, and of which client if that has lists of its own.
+type ViewKey = (u64, Scope, Option<Party>);
+
 /// A snapshot and the views that were built of it.
 #[derive(Default)]
 struct State {
     snapshot: Arc<Snapshot>,
-    views: ArcSwap<HashMap<(u64, Scope), Arc<View>>>,
+    views: ArcSwap<HashMap<ViewKey, Arc<View>>>,
 }
 
 /// What all servers of the project offer, and who sees what of it.
@@ -295,19 +313,28 @@ impl Catalog {
 
     /// Returns what a caller sees.
     pub(crate) fn view(&self, caller: &Caller, scope: &Scope) -> Arc<View> {
-        self.view_of(&caller.grants, scope)
+        self.view_of(&caller.grants, scope, None)
     }
 
-    fn view_of(&self, grants: &Arc<GrantSet>, scope: &Scope) -> Arc<View> {
+    /// Returns what one client of a caller's sees, which may have lists of its own.
+    pub(crate) fn view_for(&self, caller: &Caller, scope: &Scope, who: Speaker) -> Arc<View> {
+        self.view_of(&caller.grants, scope, Party::of(caller, who).as_ref())
+    }
+
+    fn view_of(&self, grants: &Arc<GrantSet>, scope: &Scope, party: Option<&Party>) -> Arc<View> {
         let state = self.state.load();
-        let key = (grants.fingerprint(), scope.clone());
+        let party = party.filter(|party| state.snapshot.has_own_lists(party));
+        let key = (grants.fingerprint(), scope.clone(), party.cloned());
         // Fault T3: two sets that share a fingerprint must not share a view.
         if let Some(view) = state.views.load().get(&key)
             && view.is_of(grants)
         {
             return Arc::clone(view);
         }
-        let snapshot = Arc::clone(&state.snapshot);
+        let snapshot = match party {
+            Some(party) => Arc::new(state.snapshot.seen_by(party)),
+            None => Arc::clone(&state.snapshot),
+        };
         let view = Arc::new(View::build(
             self.rules,
             snapshot,
@@ -358,7 +385,7 @@ impl Catalog {
 
     /// Returns what an administrator should know of names that met.
     pub(crate) fn warnings(&self) -> Vec<String> {
-        self.view_of(&self.everything, &Scope::All)
+        self.view_of(&self.everything, &Scope::All, None)
             .warnings()
             .to_vec()
     }

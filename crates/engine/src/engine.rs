@@ -38,7 +38,7 @@ use crate::error::{CallError, CallFailure, EngineError};
 use crate::events::Events;
 use crate::folder::DataFolder;
 use crate::native::NativeTool;
-use crate::request::{Announced, Reply, Request, Scope};
+use crate::request::{Announced, Reply, Request, Scope, Speaker};
 use crate::router::Router;
 use crate::server::logs::LogLine;
 use crate::server::runner::Surroundings;
@@ -458,9 +458,9 @@ impl Engine {
         self.inner.catalog.view(caller, scope).capabilities()
     }
 
-    /// Returns which change was the last of each list that a caller sees.
-    pub fn list_marks(&self, caller: &Caller, scope: &Scope) -> ListMarks {
-        self.inner.catalog.marks(caller, scope)
+    /// Returns which change was the last of each list that a client of a caller's sees.
+    pub fn list_marks(&self, caller: &Caller, scope: &Scope, who: Speaker) -> ListMarks {
+        self.inner.catalog.marks(caller, scope, who)
     }
 
     /// Returns a counter that moves whenever somebody's lists may have changed.

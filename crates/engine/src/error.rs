@@ -1,5 +1,7 @@
 //! What can go wrong in the engine, with code, fault and hint.
 
+mod full;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,6 +13,7 @@ use gantry_model::spec::{SpecError, period};
 use gantry_sandbox::SandboxError;
 use gantry_store::StoreError;
 
+pub use self::full::Full;
 use crate::answers::AnswersFull;
 use crate::audit::AuditError;
 use crate::credentials::SignInError;
@@ -101,13 +104,13 @@ pub enum CallError {
         /// What is wrong.
         why: String,
     },
-    /// Too many calls wait for the server already.
-    #[error("server `{server}` is busy: {limit} calls wait already")]
+    /// There is no room for the call now.
+    #[error("server `{server}` is busy: {full}")]
     Busy {
         /// The server.
         server: ServerName,
-        /// How many may wait.
-        limit: u32,
+        /// What is full.
+        full: Full,
         /// When to try again.
         retry_after: Duration,
     },
@@ -335,9 +338,9 @@ impl Diagnose for CallError {
                 Some("ask an administrator to grant it, or use a tool of `tools/list`".into())
             }
             Self::Arguments { .. } => Some("correct the named fields and call again".into()),
-            Self::Busy { retry_after, .. } => {
-                Some(format!("try again in {}", period::show(*retry_after)))
-            }
+            Self::Busy {
+                full, retry_after, ..
+            } => Some(full.hint(*retry_after)),
             // Models read these two: whether and when to retry, and what else to do. row 3.4
             Self::Timeout { .. } => Some(
                 "the server may still be working; retry only if the tool is safe to repeat, otherwise \

@@ -14,7 +14,7 @@ use gantry_model::jsonrpc::Raw;
 use gantry_model::mcp::{CallResult, ResultType};
 
 use crate::catalog::{Permits, Tool, Unfit};
-use crate::error::{CallError, Issue};
+use crate::error::{CallError, Full, Issue};
 
 /// Judges a call before anything is sent. `item` is the server's own name for what is used; an
 /// empty one asks for the whole class, as a list does. A tool comes with its server's permits for
@@ -44,7 +44,7 @@ pub(crate) async fn judge(
             }),
             Err(Unfit::Busy) => Err(CallError::Busy {
                 server: server.clone(),
-                limit: Permits::AT_ONCE,
+                full: Full::Checks(Permits::AT_ONCE),
                 retry_after: Duration::from_secs(1),
             }),
         },

@@ -44,7 +44,7 @@ pub use credentials::{
     SignInAnswer, SignInError, SignInLink, SignInState, SignInTrust, SignInView,
 };
 pub use engine::Engine;
-pub use error::{CallError, CallFailure, EngineError, Issue};
+pub use error::{CallError, CallFailure, EngineError, Full, Issue};
 pub use gantry_model as model;
 pub use gantry_sandbox::{HostReport, Promise, Report, Usage};
 pub use gantry_store::{
@@ -54,8 +54,8 @@ pub use gantry_store::{
 pub use library::{CallOptions, MessageError, ModelAnswer, ModelAnswers};
 pub use native::{NativeCall, NativeOutput, NativeTool};
 pub use request::{
-    Announced, Ask, AskAnswer, AskedFor, Client, HeldBytes, Lists, Reply, Request, Said, Scope,
-    Surface, Word,
+    Announced, Ask, AskAnswer, AskedFor, Client, HeldBytes, Lasts, Lists, Reply, Request, Said,
+    Scope, Speaker, Surface, Word,
 };
 pub use server::link::BreakerView;
 pub use server::logs::{LogLine, LogStream};

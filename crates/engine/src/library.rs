@@ -20,7 +20,7 @@ use crate::access::random;
 use crate::answers::AnswerPermit;
 use crate::engine::Engine;
 use crate::error::{CallError, CallFailure};
-use crate::request::{Announced, Lists, Reply, Request, Scope, Surface};
+use crate::request::{Announced, Lists, Reply, Request, Scope, Speaker, Surface};
 use crate::server::handshake::trusted;
 
 /// How the calls of a message are made.
@@ -231,6 +231,7 @@ impl Engine {
             client: None,
             timeout: options.timeout,
             lists: Lists::FromCatalog,
+            speaker: Speaker::Anyone,
         };
         match self.request_announced(caller, request, announced).await {
             Ok(reply) => told(shape, call, &reply),

@@ -11,6 +11,7 @@ use gantry_model::jsonrpc::{Raw, RawBuf};
 use gantry_model::mcp::{ClientCan, LogLevel, Method};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::answers::AnswerPermit;
 pub use crate::audit::Surface;
@@ -34,6 +35,19 @@ pub enum Lists {
     FromServer,
 }
 
+/// Which client of a caller's speaks. A server that asks its clients has a process for each of them,
+/// and what one changes there only it sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Speaker {
+    /// One that cannot be asked.
+    #[default]
+    Anyone,
+    /// One without a session, known by its key.
+    Key,
+    /// The one of a session.
+    Session(u128),
+}
+
 /// One request of a caller.
 #[derive(Debug)]
 pub struct Request<'a> {
@@ -53,6 +67,8 @@ pub struct Request<'a> {
     pub timeout: Option<Duration>,
     /// Whether lists come from memory.
     pub lists: Lists,
+    /// Which of the caller's clients it is.
+    pub speaker: Speaker,
 }
 
 /// The caller's side of a call while it runs.
@@ -91,8 +107,20 @@ pub struct Ask {
     pub requests: Vec<AskedFor>,
     /// When the call ends if nobody has answered.
     pub until: Instant,
-    /// Takes the answer; dropped without one, it takes the call back.
+    /// Takes the answer; dropped without one, it takes back the call that asks.
     pub answer: oneshot::Sender<AskAnswer>,
+    /// For how long it is asked.
+    pub lasts: Lasts,
+}
+
+/// How long a question stands.
+#[derive(Debug, Clone)]
+pub enum Lasts {
+    /// As long as the call that it is for.
+    Call,
+    /// Until this is cancelled, since it may be for any call of the client's session; the call that it
+    /// is told with may end before.
+    Session(CancellationToken),
 }
 
 /// One request of a server to its client.

@@ -18,7 +18,7 @@ use gantry_model::caller::{Caller, KeyKind};
 use gantry_model::era::meta::Identity;
 use gantry_model::event::EventKind;
 use gantry_model::id::{CallId, ServerName};
-use gantry_model::mcp::{ClientCan, Method};
+use gantry_model::mcp::Method;
 use gantry_model::secret::Redactor;
 use gantry_store::CallStatus;
 use tokio::time::Instant;
@@ -34,11 +34,12 @@ use crate::guard;
 use crate::request::{Announced, Lists, Reply, Request, Scope};
 use crate::server::handle::ServerHandle;
 use crate::server::link::Link;
-use crate::server::profiles::{Lease, Party};
+use crate::server::profiles::{Lease, Wanted};
 use crate::server::topics::TopicTable;
 use crate::supervisor::Supervisor;
 use crate::telemetry::Figures;
 pub(crate) use answer::Answered;
+use asks::Asking;
 use limit::Limit;
 use record::{describe, intent};
 use target::{Place, Target};
@@ -98,7 +99,9 @@ impl Router {
             };
             let warmed = until_key_ends(caller, warming).await;
             warmed.map_err(|error| CallFailure { call: None, error })?;
-            let view = self.catalog.view(caller, &request.scope);
+            let view = self
+                .catalog
+                .view_for(caller, &request.scope, request.speaker);
             let result = view.page(list);
             return Ok(Reply {
                 call: None,
@@ -235,19 +238,33 @@ impl Router {
         }
     }
 
-    /// Returns a link of its own for clients that can do this, waiting for it to come up.
+    /// Returns a link of its own for a client that can be asked, waiting for it to come up; none if
+    /// the server knows no handshake, in which it would be told so.
     async fn own_link(
         &self,
         server: &ServerHandle,
-        who: (ClientCan, &Party),
+        wanted: Wanted<'_>,
         limit: Limit,
-    ) -> Result<Lease, CallError> {
+    ) -> Result<Option<Lease>, CallError> {
         let within = limit.within(server.spec.life.handshake);
-        let linked = server.profiles.link(server, who, within).await;
-        match (linked, limit.passed()) {
-            (Err(CallError::Down { .. }), Some(after)) => Err(self.timed_out(server, after)),
-            (linked, _) => linked,
+        let linked = server.profiles.link(server, wanted, within).await;
+        let lease = match (linked, limit.passed()) {
+            (Err(CallError::Down { .. }), Some(after)) => {
+                return Err(self.timed_out(server, after));
+            }
+            (linked, _) => linked?,
+        };
+        if let Some(lease) = &lease
+            && let Some(asked) = lease.link.take_questions()
+        {
+            let asking = Asking {
+                server: server.clone(),
+                link: Arc::clone(&lease.link),
+                draining: self.draining.clone(),
+            };
+            lease.spawn(asking.serve(asked));
         }
+        Ok(lease)
     }
 
     fn timed_out(&self, server: &ServerHandle, after: Duration) -> CallError {

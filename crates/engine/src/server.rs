@@ -1,6 +1,6 @@
 //! One server: `handle` is what callers hold, `runner` owns its lifecycle, `link` is its open
 //! connection with the calls that are `pending` on it. Calls never pass through the runner. A server
-//! has further lives in `profiles`, one for all clients that can the same.
+//! has further lives in `profiles`, each for one client that can be asked.
 
 pub(crate) mod begins;
 pub(crate) mod fair;

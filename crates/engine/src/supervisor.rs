@@ -344,7 +344,9 @@ pub(crate) fn refresh(catalog: &Catalog, servers: &Mutex<Vec<ServerHandle>>) {
     let servers = servers.lock().unwrap_or_else(PoisonError::into_inner);
     let entries = servers.iter().map(|handle| {
         let listed = !matches!(&*handle.live.borrow(), Live::Down(..));
-        CatalogEntry::new(handle.clone(), listed, handle.catalog.load_full())
+        let catalog = handle.catalog.load_full();
+        let own = handle.profiles.own_lists(&catalog);
+        CatalogEntry::new(handle.clone(), listed, catalog).with_own(own)
     });
     catalog.update(entries.collect());
 }

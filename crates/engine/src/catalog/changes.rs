@@ -9,7 +9,8 @@ use gantry_model::caller::Caller;
 use gantry_model::id::ServerName;
 
 use super::{Catalog, CatalogEntry, ServerCatalog, Snapshot, view};
-use crate::request::Scope;
+use crate::request::{Scope, Speaker};
+use crate::server::profiles::Party;
 use crate::view::ListMarks;
 
 /// The most servers that are remembered as gone.
@@ -18,6 +19,7 @@ const MOST_GONE: usize = 1024;
 impl CatalogEntry {
     /// Notes which of its lists are others than before this change.
     fn follow(&mut self, before: Option<&Self>, change: u64) {
+        self.follow_own(before, change);
         let (own, listed) = (&self.catalog, self.listed);
         let before = before.filter(|before| before.listed == listed);
         if let Some(before) = before.filter(|before| Arc::ptr_eq(own, &before.catalog)) {
@@ -72,15 +74,16 @@ impl Snapshot {
 }
 
 impl Catalog {
-    /// Returns which change was the last of each list that a caller sees.
-    pub(crate) fn marks(&self, caller: &Caller, scope: &Scope) -> ListMarks {
+    /// Returns which change was the last of each list that a client of a caller's sees.
+    pub(crate) fn marks(&self, caller: &Caller, scope: &Scope, who: Speaker) -> ListMarks {
+        let party = Party::of(caller, who);
         let sees = |server: &ServerName| {
             view::is_in(scope, server) && view::may_use(&caller.grants, server)
         };
         let state = self.state.load();
         let snapshot = &state.snapshot;
         let servers = snapshot.servers.iter();
-        let there = servers.map(|entry| (&entry.handle.name, entry.since));
+        let there = servers.map(|entry| (&entry.handle.name, entry.since_for(party.as_ref())));
         let gone = snapshot.gone.iter();
         let gone = gone.map(|(name, change)| (name, ListMarks::all(*change)));
         let seen = there.chain(gone).filter(|(name, _)| sees(name));

@@ -1,6 +1,9 @@
 //! What a server needs of the client before it goes on, asked and passed back: in results of the
 //! stateless era (`input_required`), in requests of the handshake era. Asks only what the client
-//! declared, waits no longer than the server's `ask_timeout`, and keeps nothing after the call.
+//! declared, waits no longer than the server's `ask_timeout`, and keeps nothing after the call, or
+//! after those of the session that is asked (`session`).
+
+mod session;
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -16,8 +19,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+pub(super) use self::session::Asking;
 use crate::error::CallError;
-use crate::request::{Ask, AskAnswer, AskedFor, Client, Said, Word};
+use crate::request::{Ask, AskAnswer, AskedFor, Client, Lasts, Said, Word};
 use crate::server::handle::ServerHandle;
 use crate::server::handshake::trusted;
 use crate::server::link::Asked;
@@ -185,7 +189,7 @@ impl Asker<'_> {
                     sleep(BREATH).await;
                     let rest = std::iter::from_fn(|| asked.try_recv().ok());
                     let all: Vec<Asked> = std::iter::once(first).chain(rest).collect();
-                    lease.pause(call, true);
+                    lease.link.pause(call, true);
                     open.push(self.requests(all, count));
                     count += REQUESTS;
                 }
@@ -194,7 +198,7 @@ impl Asker<'_> {
                         Ok(answered) => answered,
                         Err(error) => return error,
                     };
-                    lease.pause(call, !open.is_empty());
+                    lease.link.pause(call, !open.is_empty());
                     for (id, outcome) in answered {
                         lease.link.reply(&id, &outcome);
                     }
@@ -240,6 +244,7 @@ impl Asker<'_> {
             requests,
             until,
             answer,
+            lasts: Lasts::Call,
         });
         let asking = async {
             self.client.words.send(word).await.ok()?;

@@ -70,7 +70,9 @@ impl Router {
                 why: format!("`{name}` is missing or no string"),
             })
         };
-        let view = self.catalog.view(caller, &request.scope);
+        let view = self
+            .catalog
+            .view_for(caller, &request.scope, request.speaker);
         match method {
             Some(Method::ToolsCall) => {
                 let name = member("name")?;
@@ -205,7 +207,9 @@ impl Router {
         request: &Request<'a>,
         params: Raw<'a>,
     ) -> Result<Target<'a>, CallError> {
-        let view = self.catalog.view(caller, &request.scope);
+        let view = self
+            .catalog
+            .view_for(caller, &request.scope, request.speaker);
         let member = |name| params.get("ref").and_then(|reference| reference.get(name));
         let bad = |why: &str| CallError::BadParams {
             method: request.method.to_owned(),

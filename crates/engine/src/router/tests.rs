@@ -12,7 +12,9 @@ use serde_json::json;
 use crate::audit::Surface;
 use crate::config::EngineConfig;
 use crate::engine::Engine;
+use crate::error::Full;
 use crate::native::{NativeOutput, NativeTool};
+use crate::request::Speaker;
 use crate::server::runner::TRIPS;
 
 use super::*;
@@ -67,6 +69,7 @@ fn request<'a>(scope: &str, method: &'a str, params: &'a str) -> Request<'a> {
         client: None,
         timeout: Some(Duration::from_secs(20)),
         lists: Lists::FromServer,
+        speaker: Speaker::Anyone,
     }
 }
 
@@ -119,7 +122,13 @@ async fn waiting_for_a_server_is_bounded_in_time_and_number_and_recorded() {
     };
     assert_eq!(after, Duration::from_millis(900));
     let failure = busy.unwrap_err();
-    assert!(matches!(failure.error, CallError::Busy { limit: 2, .. }));
+    assert!(matches!(
+        failure.error,
+        CallError::Busy {
+            full: Full::Queue(2),
+            ..
+        }
+    ));
     let rows = rows(&engine).await;
     let expected = [
         (CallStatus::Cancelled, "call.cancelled"),

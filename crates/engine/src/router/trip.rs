@@ -25,7 +25,7 @@ use crate::request::{Client, Request};
 use crate::server::handle::ServerHandle;
 use crate::server::link::{Addressed, Deadline, InFlight, Link, Refusal, Voice};
 use crate::server::pending::Answer;
-use crate::server::profiles::{Lease, Party};
+use crate::server::profiles::{Lease, Party, Wanted};
 
 /// How often a server may need something of the client before it answers one call.
 const ROUNDS: u32 = 10;
@@ -48,6 +48,8 @@ pub(super) struct Trip<'a> {
 struct Road {
     way: Way,
     version: ProtocolVersion,
+    /// The era of the server there, if it has said so.
+    era: Option<Era>,
     /// Its server must be told once from which level on it is to log.
     logs: bool,
 }
@@ -104,12 +106,8 @@ impl<'a> Trip<'a> {
         if let Some(limited) = self.server.limited() {
             return Err(limited);
         }
-        let hello = self.server.catalog.load().hello.clone();
-        let era = hello.as_deref().map(|hello| hello.era);
-        let logs = hello.as_deref().is_some_and(|hello| hello.has("logging"));
-        let version = hello.map_or(ProtocolVersion::LATEST_HANDSHAKE, |hello| hello.version);
-        let mut road = self.road(shared, version).await?;
-        road.logs = logs && era == Some(Era::Handshake);
+        let road = self.road(shared).await?;
+        let era = road.era;
         let mut again = None;
         let mut left = self.server.spec.calls.timeout_max;
         for round in 0..=ROUNDS {
@@ -160,24 +158,52 @@ impl<'a> Trip<'a> {
         Party {
             agent: self.caller.agent.clone(),
             key: self.caller.key,
-            session: self.client.as_ref().and_then(|client| client.session),
+            session: self.session(),
         }
     }
 
     /// Chooses the link: a server of the handshake era is told what its client can do when the link
-    /// is opened, so clients that can the same share one.
-    async fn road(&self, shared: Arc<Link>, version: ProtocolVersion) -> Result<Road, CallError> {
+    /// is opened, so that a client has its own. A server of both eras asks clients of the handshake
+    /// era only in that.
+    async fn road(&self, shared: Arc<Link>) -> Result<Road, CallError> {
+        let hello = self.server.catalog.load().hello.clone();
         let can = self.can();
-        let way = match version.era() {
-            Era::Handshake if can.anything() => {
-                let party = self.party();
-                let who = (can, &party);
-                Way::Own(self.router.own_link(self.server, who, self.limit).await?)
+        let is_of_handshake = hello
+            .as_deref()
+            .is_none_or(|hello| hello.era == Era::Handshake);
+        let has_session = self.session().is_some();
+        let lease = match can.anything() && (is_of_handshake || has_session) {
+            true => {
+                let (party, is_tool) = (self.party(), self.method == Some(Method::ToolsCall));
+                let tool = is_tool.then_some(&*self.target.item);
+                let party = &party;
+                let wanted = Wanted { can, party, tool };
+                self.router
+                    .own_link(self.server, wanted, self.limit)
+                    .await?
             }
-            Era::Handshake | Era::Stateless => Way::Shared(shared),
+            false => None,
         };
-        let logs = false;
-        Ok(Road { way, version, logs })
+        let (way, hello) = match lease {
+            Some(lease) => {
+                let hello = lease.hello.clone();
+                (Way::Own(lease), hello)
+            }
+            None => (Way::Shared(shared), hello),
+        };
+        let hello = hello.as_deref();
+        let era = hello.map(|hello| hello.era);
+        Ok(Road {
+            way,
+            version: hello.map_or(ProtocolVersion::LATEST_HANDSHAKE, |hello| hello.version),
+            era,
+            logs: era == Some(Era::Handshake) && hello.is_some_and(|hello| hello.has("logging")),
+        })
+    }
+
+    /// Returns the session of the client, which only those of the handshake era have.
+    fn session(&self) -> Option<u128> {
+        self.client.as_ref().and_then(|client| client.session)
     }
 
     /// Sends the call, or what answers its server's last question, and waits for the answer.
@@ -215,20 +241,13 @@ impl<'a> Trip<'a> {
         });
         let called = link.call(&self.caller.agent, id, line, voice);
         let call = called.map_err(|refusal| refused(self.server, refusal))?;
-        if let Some((lease, _)) = &served {
-            lease.sent(self.party());
-        }
         let waiting = self.wait(call, longest);
         match (&self.client, served) {
             (Some(client), Some((lease, asked))) => {
                 let asker = self.asker(client);
                 tokio::select! {
                     biased; // What is answered needs nothing any more.
-                    answer = waiting => answer.inspect(|answer| {
-                        if matches!(answer, Answer::Result(_) | Answer::Error(_)) {
-                            lease.answered();
-                        }
-                    }),
+                    answer = waiting => answer,
                     error = Box::pin(asker.serve(lease, id, asked)) => Err(error),
                 }
             }

@@ -3,6 +3,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -48,6 +49,8 @@ pub(crate) struct Begins {
     pub(crate) stop: CancellationToken,
     /// What the server is told that its client can do.
     pub(crate) declares: ClientCan,
+    /// Notes that the server, which is of the stateless era, knows no handshake.
+    pub(crate) refuses: Option<Arc<AtomicBool>>,
     /// What a remote server is shown of us.
     pub(crate) credentials: Option<Credentials>,
 }
@@ -114,6 +117,7 @@ impl Begins {
             watch: Stopwatch::start(),
             era_hint: handle.catalog.load().hello.as_ref().map(|hello| hello.era),
             declares: self.declares,
+            refuses: self.refuses,
             far,
             credentials: self.credentials,
         };

@@ -22,7 +22,7 @@ use super::status::ServerStatus;
 use super::waiting::{Seat, Waiting};
 use crate::catalog::{Permits, ServerCatalog};
 use crate::credentials::Credentials;
-use crate::error::CallError;
+use crate::error::{CallError, Full};
 use crate::router::again::RetryBudget;
 
 /// The open link while the server is ready, else the reason it is not.
@@ -73,7 +73,7 @@ pub(crate) struct ServerHandle {
     pub(crate) retries: Arc<RetryBudget>,
     /// How many heavy checks of arguments and results run at once.
     pub(crate) permits: Permits,
-    /// Its further lives, each for all clients that can the same.
+    /// Its further lives, each for one client that can be asked.
     pub(crate) profiles: Arc<Profiles>,
 }
 
@@ -112,7 +112,16 @@ impl ServerHandle {
     pub(crate) fn busy(&self) -> CallError {
         CallError::Busy {
             server: self.name.clone(),
-            limit: self.spec.calls.queue,
+            full: Full::Queue(self.spec.calls.queue),
+            retry_after: COME_AGAIN,
+        }
+    }
+
+    /// Says that no further process of the server may serve the call.
+    pub(crate) fn full(&self, full: Full) -> CallError {
+        CallError::Busy {
+            server: self.name.clone(),
+            full,
             retry_after: COME_AGAIN,
         }
     }

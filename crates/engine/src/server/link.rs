@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::asks::Questions;
 pub(crate) use self::asks::{Asked, Voice};
 use self::doubt::Doubt;
 pub(crate) use self::outbox::Outbox;
@@ -99,6 +100,8 @@ pub(crate) struct Link {
     acknowledged: watch::Sender<u64>,
     /// From which level on the server was asked to log.
     log_level: Mutex<Option<LogLevel>>,
+    /// What the server asks of no one call.
+    questions: Questions,
     /// Who wants to hear of changed resources, once the server is ready.
     topics: OnceLock<Arc<Topics>>,
     tracker: TaskTracker,
@@ -176,7 +179,7 @@ impl Link {
         tracker: TaskTracker,
     ) -> Self {
         Self {
-            pending: Pending::new(limits.lanes, limits.queue as usize),
+            pending: Pending::new(limits.lanes, limits.queue as usize, limits.late_grace),
             outbox,
             logs,
             counters,
@@ -196,6 +199,7 @@ impl Link {
             inbound: Mutex::new(inbox::Budget::new()),
             acknowledged: watch::Sender::new(0),
             log_level: Mutex::default(),
+            questions: Questions::new(),
             topics: OnceLock::new(),
             tracker,
             ended: CancellationToken::new(),
@@ -253,6 +257,9 @@ impl Link {
         };
         if entered.is_err() && admitted == Admitted::AsProbe {
             self.silence.gave_up();
+        }
+        if self.limits.asks && entered.is_ok() {
+            self.questions.begun();
         }
         entered.map(|()| self.in_flight(id, answer, Farewell::Cancelled, admitted))
     }

@@ -4,7 +4,9 @@
 //! Everything happens under one short lock; nothing here writes or waits. What must be written
 //! (the next call's line when a lane is freed) is returned to the caller of the method.
 
+mod meant;
 mod owed;
+mod pause;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -18,7 +20,9 @@ use gantry_model::mcp::Method;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+pub(crate) use self::meant::Meant;
 use self::owed::Owed;
+use self::pause::Pause;
 use super::fair::FairQueue;
 use super::link::Voice;
 use crate::answers::{AnswerBudget, AnswerPermit, AnswersFull};
@@ -141,6 +145,8 @@ struct State {
     free: u32,
     closed_lanes: u32,
     owed: Owed,
+    /// Questions to its client that may be for any call.
+    questions: u32,
     ended: Option<Failure>,
 }
 
@@ -159,31 +165,6 @@ struct Entry {
     last_activity: Instant,
     pause: Pause,
     lane: Lane,
-}
-
-/// How long a call waited for its caller, whom its server asked something.
-#[derive(Default)]
-struct Pause {
-    /// Since when it waits, if it does.
-    since: Option<Instant>,
-    total: Duration,
-}
-
-impl Pause {
-    fn turn(&mut self, asked: bool, now: Instant) {
-        if let Some(since) = self.since.take() {
-            self.total += now.duration_since(since);
-        }
-        self.since = asked.then_some(now);
-    }
-
-    /// While its caller is asked, a call shows life all the time.
-    fn life(&self, active: Instant, now: Instant) -> (Instant, Duration) {
-        match self.since {
-            Some(since) => (now, self.total + now.duration_since(since)),
-            None => (active, self.total),
-        }
-    }
 }
 
 #[derive(PartialEq, Eq, Clone, Copy)]
@@ -228,14 +209,16 @@ impl Hasher for IdHasher {
 }
 
 impl Pending {
-    pub(crate) fn new(lanes: u32, queue: usize) -> Self {
+    /// Makes the place for calls; `late` is how long a server may speak of one that was left.
+    pub(crate) fn new(lanes: u32, queue: usize, late: Duration) -> Self {
         Self {
             state: Mutex::new(State {
                 entries: HashMap::default(),
                 queue: FairQueue::new(queue),
                 free: lanes,
                 closed_lanes: 0,
-                owed: Owed::default(),
+                owed: Owed::new(late),
+                questions: 0,
                 ended: None,
             }),
             answers: OnceLock::new(),
@@ -297,6 +280,7 @@ impl Pending {
         };
         let last_activity = Instant::now();
         let session = voice.as_ref().and_then(|voice| voice.client.session);
+        let pause = Pause::begin(state.questions > 0, last_activity);
         state.entries.insert(
             id,
             Entry {
@@ -305,7 +289,7 @@ impl Pending {
                 answer: Some(answer),
                 voice,
                 last_activity,
-                pause: Pause::default(),
+                pause,
                 lane,
             },
         );
@@ -382,15 +366,6 @@ impl Pending {
         let is_own = |entry: &Entry| entry.lane == Lane::None;
         let is_clear = !state.owed.is_any() && !state.entries.values().any(is_own);
         is_clear.then_some(call)
-    }
-
-    /// Returns the one call that something can be about which the server says of no call: the only
-    /// one, unless it may yet speak of one that another agent or session has left. fault T4
-    pub(crate) fn sole_call(&self) -> Option<u64> {
-        let state = self.lock();
-        let call = state.only_call()?;
-        let party = state.entries.get(&call)?.party.as_ref();
-        (!state.owed.is_to_other_than(party)).then_some(call)
     }
 
     /// Tells whether the server was sent something that is none of these and waits for its answer, be
@@ -479,7 +454,7 @@ impl Pending {
     pub(crate) fn pause(&self, id: u64, asked: bool) {
         if let Some(entry) = self.lock().entries.get_mut(&id) {
             entry.last_activity = Instant::now();
-            entry.pause.turn(asked, entry.last_activity);
+            entry.pause.ask(asked, entry.last_activity);
         }
     }
 

@@ -1,18 +1,22 @@
-//! Further lives of a server of the handshake era, each for clients that can the same: such a server
-//! is told once, when its link is opened, what its client can do, and asks by that.
+//! Further lives of a server, which speak the handshake and each belong to one client that can be
+//! asked: such a server is told once, when its link is opened, what its client can do, and asks by
+//! that.
 //!
-//! Where a request of the server's does not say which call it is for, a life has one call at a time.
-//! A life whose call waits for its client is passed by: the next call gets another; one that still
-//! owes an answer serves only whom it owes, lest it ask somebody else. Lives begin when they are
-//! needed and end when idle; there are few, of which one agent has half at most. What the server
-//! offers is not asked here. Entry point: [`Profiles::link`].
+//! A life belongs to its client from its beginning to its end, and has as many of its calls at once as
+//! the server takes: what the server asks is then asked of that client, whichever call it is for. A
+//! client without a session is known by its key alone, so that such a life has one call at a time,
+//! unless the server's requests say which call they are for. Lives begin before anybody waits and end
+//! when idle; there are few, of which one agent has half at most. Entry point: [`Profiles::link`].
 
+mod own;
 mod pool;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use gantry_model::era::Era;
 use gantry_model::mcp::ClientCan;
 use gantry_model::spec::{ServerSpec, Start};
 use gantry_model::status::State;
@@ -22,13 +26,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub(crate) use self::pool::Party;
-use self::pool::{Found, Pool};
+use self::pool::{Found, Pool, Wish};
 use super::begins::Begins;
 use super::handle::{Live, ServerHandle};
+use super::handshake::Hello;
 use super::link::Link;
 use super::runner::Surroundings;
 use crate::catalog::ServerCatalog;
-use crate::error::CallError;
+use crate::error::{CallError, Full};
 
 /// The least and the most lives there may be at once; between them as many as calls.
 const FEWEST: u32 = 4;
@@ -41,14 +46,27 @@ const IDLE: Duration = Duration::from_secs(300);
 pub(crate) struct Profiles {
     around: Weak<Surroundings>,
     pool: Mutex<Pool<ServerHandle>>,
-    /// Rings when a life is free, or passed by.
+    /// Rings when a life has a place.
     changed: Notify,
     tasks: TaskTracker,
+    /// The server is of the stateless era, and was found to know no other.
+    refuses: Arc<AtomicBool>,
 }
 
-/// A link for a call, whose life is the call's until this is dropped.
+/// Who needs a life, and for what.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) can: ClientCan,
+    pub(crate) party: &'a Party,
+    /// The tool that is called, if it is one.
+    pub(crate) tool: Option<&'a str>,
+}
+
+/// A link for a call, which has a place on its life until this is dropped.
 pub(crate) struct Lease {
     pub(crate) link: Arc<Link>,
+    /// What the server said on this link.
+    pub(crate) hello: Option<Arc<Hello>>,
     place: Place,
 }
 
@@ -56,44 +74,24 @@ pub(crate) struct Lease {
 struct Place {
     profiles: Arc<Profiles>,
     number: u64,
-    /// Whose call it is, until the server has answered it.
-    unanswered: Mutex<Option<Party>>,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let unanswered = self.unanswered.get_mut();
-        let unanswered = unanswered.unwrap_or_else(PoisonError::into_inner).take();
-        let now = Instant::now();
-        self.profiles.lock().leave(self.number, unanswered, now);
+        self.profiles.lock().leave(self.number, Instant::now());
         self.profiles.changed.notify_waiters();
     }
 }
 
 impl Lease {
-    /// Notes that the server was sent a call of this client's, and may ask for it.
-    pub(crate) fn sent(&self, party: Party) {
-        self.owes(Some(party));
-    }
-
-    /// Notes that the server has answered: it has nothing more to ask for this call.
-    pub(crate) fn answered(&self) {
-        self.owes(None);
-    }
-
-    fn owes(&self, party: Option<Party>) {
-        let unanswered = self.place.unanswered.lock();
-        *unanswered.unwrap_or_else(PoisonError::into_inner) = party;
-    }
-
-    /// Stops the clock of a call while its caller is asked, or starts it again.
-    pub(crate) fn pause(&self, call: u64, asked: bool) {
-        self.link.pause(call, asked);
-        let profiles = &self.place.profiles;
-        profiles.lock().asks(self.place.number, asked);
-        profiles.changed.notify_waiters();
+    /// Runs something as long as it needs, at most as long as the link.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.place.profiles.tasks.spawn(work);
     }
 }
+
+/// A place on a life, or why there is none.
+type Taken = Result<(Place, ServerHandle), Full>;
 
 impl Profiles {
     pub(crate) fn new(around: &Arc<Surroundings>) -> Self {
@@ -107,30 +105,49 @@ impl Profiles {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a link for clients that can do this: of a life that is free, or of one that begins.
-    /// Waits for its turn no longer than a call may take, and for the link no longer than `within`.
+    /// Returns a link for a client: of its own life, or of one that begins; none if the server knows
+    /// no handshake. Waits for its turn no longer than a call may take, and for the link no longer
+    /// than `within`.
     pub(crate) async fn link(
         self: &Arc<Self>,
         server: &ServerHandle,
-        (can, party): (ClientCan, &Party),
+        wanted: Wanted<'_>,
         within: Duration,
-    ) -> Result<Lease, CallError> {
+    ) -> Result<Option<Lease>, CallError> {
         let until = Instant::now() + server.spec.calls.timeout.min(within);
+        let agent = &wanted.party.agent;
+        let is_stateless = speaks(server) == Some(Era::Stateless);
         let mut seat = None;
         loop {
-            let changed = self.changed.notified();
-            if let Some((place, handle)) = self.take(server, (can, party))? {
-                let link = handle.link(&party.agent, within).await?;
-                return Ok(Lease { link, place });
+            if is_stateless && self.refuses.load(Ordering::Relaxed) {
+                return Ok(None);
             }
+            let changed = self.changed.notified();
+            let full = match self.take(server, wanted, is_stateless)? {
+                Ok((place, handle)) => {
+                    return match handle.link(agent, within).await {
+                        Ok(link) => Ok(Some(Lease {
+                            link,
+                            hello: handle.catalog.load().hello.clone(),
+                            place,
+                        })),
+                        // The server can be called all the same, as it wants to be.
+                        Err(CallError::Down { .. }) if is_stateless => Ok(None),
+                        Err(error) => Err(error),
+                    };
+                }
+                Err(full) => full,
+            };
             // Only who has to wait needs a place among those who do.
             let seat = match &mut seat {
                 Some(seat) => seat,
-                none => none.insert(server.seat(&party.agent)?),
+                none => none.insert(server.seat(agent)?),
             };
-            let Some(Ok(())) = seat.wait_for(timeout_at(until, changed)).await else {
-                return Err(server.busy());
-            };
+            match seat.wait_for(timeout_at(until, changed)).await {
+                Some(Ok(())) => {}
+                Some(Err(_elapsed)) => return Err(server.full(full)),
+                None => return Err(server.busy()),
+            }
         }
     }
 
@@ -138,8 +155,9 @@ impl Profiles {
     fn take(
         self: &Arc<Self>,
         server: &ServerHandle,
-        (can, party): (ClientCan, &Party),
-    ) -> Result<Option<(Place, ServerHandle)>, CallError> {
+        Wanted { can, party, tool }: Wanted<'_>,
+        is_stateless: bool,
+    ) -> Result<Taken, CallError> {
         let around = self.around.upgrade().ok_or(CallError::Stopping)?;
         if server.stop.is_cancelled() || self.tasks.is_closed() {
             return Err(CallError::Stopping);
@@ -147,41 +165,54 @@ impl Profiles {
         let place = |number| Place {
             profiles: Arc::clone(self),
             number,
-            unanswered: Mutex::default(),
         };
-        let most = server.spec.concurrency().clamp(FEWEST, MOST) as usize;
+        let common = server.catalog.load();
+        let offers = |life: &ServerHandle| {
+            tool.is_none_or(|tool| own::lists(&life.catalog.load(), &common).has_tool(tool))
+        };
+        let concurrency = server.spec.concurrency();
+        let wish = Wish {
+            can,
+            party,
+            lanes: match party.session {
+                Some(_) => concurrency,
+                None => 1,
+            },
+            most: concurrency.clamp(FEWEST, MOST) as usize,
+            shares: server.status.borrow().transport == Some("streamable-http"),
+            offers: &offers,
+            is_common: tool.is_none_or(|tool| common.has_tool(tool)),
+        };
         let mut pool = self.lock();
-        let number = match pool.find(can, party, most, Instant::now()) {
+        let (number, instead_of) = match pool.find(&wish, Instant::now()) {
             Found::Free(number, handle) => {
                 let handle = handle.clone();
-                return Ok(Some((place(number), handle)));
+                return Ok(Ok((place(number), handle)));
             }
-            Found::Room(number, instead_of) => {
-                if let Some(ended) = instead_of {
-                    ended.stop.cancel();
-                }
-                number
-            }
-            Found::Wait => return Ok(None),
+            Found::Room(number, instead_of) => (number, instead_of),
+            Found::Wait(full) => return Ok(Err(full)),
         };
-        let handle = self.begin(&around, server, (can, number));
-        let shares = server.status.borrow().transport == Some("streamable-http");
-        let whose = (can, &party.agent);
-        pool.insert(number, whose, shares, handle.clone(), Instant::now());
-        Ok(Some((place(number), handle)))
+        let handle = self.begin(&around, server, (can, number), is_stateless);
+        pool.insert(number, (can, party), handle.clone(), Instant::now());
+        drop(pool);
+        if let Some(ended) = instead_of {
+            ended.stop.cancel();
+            self.left(&ended);
+        }
+        Ok(Ok((place(number), handle)))
     }
 
-    /// Begins a life that declares what these clients can do.
+    /// Begins a life that declares what its client can do.
     fn begin(
         self: &Arc<Self>,
         around: &Arc<Surroundings>,
         server: &ServerHandle,
         (can, number): (ClientCan, u64),
+        is_stateless: bool,
     ) -> ServerHandle {
         let note = format!("for clients with {}: ", can.capabilities().text());
         let around = Arc::new(Surroundings {
             events: around.events.noted(&note),
-            changed: Arc::new(|| {}),
             ..Surroundings::clone(around)
         });
         let hello = server.catalog.load().hello.clone();
@@ -197,6 +228,7 @@ impl Profiles {
             counters: Arc::clone(&server.counters),
             stop: server.stop.child_token(),
             declares: can,
+            refuses: is_stateless.then(|| Arc::clone(&self.refuses)),
             credentials: server.credentials.clone(),
         };
         let spec = ServerSpec {
@@ -205,15 +237,24 @@ impl Profiles {
         };
         let (handle, runner) = begins.assemble(&around, Arc::new(spec));
         self.tasks.spawn(runner.keep_running(true));
-        let (profiles, stop) = (Arc::downgrade(self), handle.stop.clone());
+        let (profiles, life) = (Arc::downgrade(self), handle.clone());
         self.tasks
-            .spawn(async move { end_when_idle(&profiles, number, &stop).await });
+            .spawn(async move { end_when_idle(&profiles, number, &life).await });
         handle
+    }
+
+    /// Has the catalog forget the lists of a life that ends, if it had its own.
+    fn left(&self, life: &ServerHandle) {
+        if let Some(around) = self.around.upgrade()
+            && life.catalog.load().is_own
+        {
+            (around.changed)();
+        }
     }
 
     /// Returns how many calls of all lives are in flight, and how many wait for a lane of theirs.
     pub(crate) fn calls(&self) -> (usize, usize) {
-        let lives: Vec<ServerHandle> = self.lock().all().cloned().collect();
+        let lives: Vec<ServerHandle> = self.lock().all().map(|(_, life)| life.clone()).collect();
         lives.iter().fold((0, 0), |(in_flight, waiting), life| {
             let queue = life.own_queue();
             (in_flight + queue.in_flight, waiting + queue.waiting)
@@ -222,9 +263,12 @@ impl Profiles {
 
     /// Ends all lives; they begin anew when they are needed.
     pub(crate) fn end_all(&self) {
-        for handle in self.lock().drain() {
-            handle.stop.cancel();
+        let ended: Vec<ServerHandle> = self.lock().drain().collect();
+        for life in &ended {
+            life.stop.cancel();
+            self.left(life);
         }
+        self.refuses.store(false, Ordering::Relaxed);
         self.changed.notify_waiters();
     }
 
@@ -236,8 +280,15 @@ impl Profiles {
     }
 }
 
-/// Ends a life that nobody has used for a while.
-async fn end_when_idle(profiles: &Weak<Profiles>, number: u64, stop: &CancellationToken) {
+/// Returns the era of the server's own life.
+fn speaks(server: &ServerHandle) -> Option<Era> {
+    let catalog = server.catalog.load();
+    catalog.hello.as_ref().map(|hello| hello.era)
+}
+
+/// Ends a life that nobody has used for a while; one that was stopped has no place any more.
+async fn end_when_idle(profiles: &Weak<Profiles>, number: u64, life: &ServerHandle) {
+    let stop: &CancellationToken = &life.stop;
     let mut until = Instant::now() + IDLE;
     loop {
         let waited = stop.run_until_cancelled(tokio::time::sleep_until(until));
@@ -247,9 +298,13 @@ async fn end_when_idle(profiles: &Weak<Profiles>, number: u64, stop: &Cancellati
         let Some(profiles) = profiles.upgrade() else {
             return;
         };
-        match profiles.lock().look(number, Instant::now(), IDLE) {
+        let next = profiles.lock().look(number, Instant::now(), IDLE);
+        match next {
             Some(next) => until = next,
-            None => return stop.cancel(),
+            None => {
+                stop.cancel();
+                return profiles.left(life);
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ mod running;
 mod serving;
 mod starting;
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -94,8 +95,11 @@ pub(crate) struct ServerRunner {
     pub(crate) credentials: Option<Credentials>,
     /// What is remembered of a remote server between connections.
     pub(crate) far: Option<Far>,
-    /// What the server is told that its client can do; what such a life lists is not looked at.
+    /// What the server is told that its client can do; what such a life lists is looked at when it
+    /// says that this changed, and only its client sees that.
     pub(crate) declares: ClientCan,
+    /// Notes that the server, which is of the stateless era, knows no handshake.
+    pub(crate) refuses: Option<Arc<AtomicBool>>,
 }
 
 /// How the process can be asked for its usage while it runs.

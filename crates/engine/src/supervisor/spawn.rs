@@ -59,6 +59,7 @@ impl Supervisor {
             counters: Arc::default(),
             stop: self.stopping.child_token(),
             declares: ClientCan::NOTHING,
+            refuses: None,
             credentials,
         };
         let (handle, runner) = begins.assemble(&self.around, spec);

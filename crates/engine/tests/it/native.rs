@@ -2,7 +2,7 @@
 
 use gantry_engine::{
     CallError, CallFilter, CallStatus, Engine, EngineConfig, Lists, NativeOutput, NativeTool,
-    Reply, Request, Scope, Surface,
+    Reply, Request, Scope, Speaker, Surface,
 };
 use gantry_model::caller::{Caller, Context};
 use gantry_model::jsonrpc::RawBuf;
@@ -66,6 +66,7 @@ impl Rig {
             client: None,
             timeout: None,
             lists: Lists::FromCatalog,
+            speaker: Speaker::Anyone,
         };
         self.engine
             .request(&self.agent, request)

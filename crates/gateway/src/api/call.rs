@@ -12,7 +12,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use futures_util::future::join_all;
-use gantry_engine::{Announced, Engine, Lists, Reply, Request, Scope, Surface};
+use gantry_engine::{Announced, Engine, Lists, Reply, Request, Scope, Speaker, Surface};
 use gantry_model::caller::{Caller, Context};
 use gantry_model::id::{CallId, ServerName};
 use gantry_model::jsonrpc::{Raw, RawBuf};
@@ -325,6 +325,7 @@ async fn run(
             Scope::All => Lists::FromCatalog,
             Scope::Server(_) => Lists::FromServer,
         },
+        speaker: Speaker::Anyone,
     };
     let reply = engine
         .request_announced(&wanted.caller, request, announced)

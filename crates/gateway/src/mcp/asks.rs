@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use gantry_engine::{Ask, AskAnswer, Said};
+use gantry_engine::{Ask, AskAnswer, Lasts, Said};
 use gantry_model::era::shape;
 use gantry_model::jsonrpc::{self, Outcome, Raw, RawBuf, Response};
 use tokio::sync::oneshot;
@@ -59,6 +59,7 @@ pub(super) struct Entered {
     asks: Arc<Asks>,
     session: SessionId,
     ids: Vec<u64>,
+    lasts: Lasts,
 }
 
 impl Asks {
@@ -80,6 +81,7 @@ impl Asks {
             asks: Arc::clone(self),
             session,
             ids: Vec::new(),
+            lasts: ask.lasts,
         };
         let mut events = Vec::new();
         for request in ask.requests {
@@ -156,6 +158,30 @@ fn unfit(why: &str) -> RawBuf {
 }
 
 impl Entered {
+    /// Tells whether something of it is not answered, and waited for.
+    pub(super) fn is_open(&self) -> bool {
+        let is_over = match &self.lasts {
+            Lasts::Call => false,
+            Lasts::Session(over) => over.is_cancelled(),
+        };
+        let table = self.asks.lock();
+        let mut ids = self.ids.iter();
+        !is_over && ids.any(|id| table.contains_key(&(self.session, *id)))
+    }
+
+    /// Tells whether it stays asked when the call ends that it was told with.
+    pub(super) fn lasts(&self) -> bool {
+        matches!(self.lasts, Lasts::Session(_)) && self.is_open()
+    }
+
+    /// Waits until nobody waits for the answer any more.
+    pub(super) async fn over(&self) {
+        match &self.lasts {
+            Lasts::Call => {}
+            Lasts::Session(over) => over.cancelled().await,
+        }
+    }
+
     /// Takes back what was not answered, and returns what tells the client so.
     pub(super) fn withdraw(&mut self) -> Vec<Bytes> {
         let mut table = self.asks.lock();
@@ -212,6 +238,7 @@ mod tests {
             requests: requests.collect(),
             until: Instant::now(),
             answer,
+            lasts: Lasts::Call,
         };
         (ask, answered)
     }

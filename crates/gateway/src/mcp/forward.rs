@@ -3,7 +3,9 @@
 //! Entry points: `Endpoint::forward` for an answer in one piece, [`Asked::forward`] for any other.
 
 use futures_util::future::Abortable;
-use gantry_engine::{CallFailure, Client, Lists, Reply, Request as EngineRequest, Scope, Surface};
+use gantry_engine::{
+    CallFailure, Client, Lists, Reply, Request as EngineRequest, Scope, Speaker, Surface,
+};
 use gantry_model::caller::{Caller, Context};
 use gantry_model::era::Era;
 use gantry_model::era::meta::Identity;
@@ -39,6 +41,8 @@ pub(super) struct Asked<'a> {
     pub(super) can: ClientCan,
     /// From which level on the client wants log messages.
     pub(super) level: Option<LogLevel>,
+    /// Which of the caller's clients it is of, if that one can be asked.
+    pub(super) speaker: Speaker,
 }
 
 /// What became of a request, to be answered under whatever id it is waited for now.
@@ -92,6 +96,7 @@ impl<'a> Asked<'a> {
             owner,
             can: ClientCan::NOTHING,
             level: None,
+            speaker: Speaker::Anyone,
         }
     }
 
@@ -116,6 +121,7 @@ impl<'a> Asked<'a> {
             client,
             timeout: None,
             lists: Lists::FromCatalog,
+            speaker: self.speaker,
         };
         // On the heap once, so that the futures around it stay small and cheap to move.
         let work = Box::pin(endpoint.engine().request(caller, request));

@@ -5,7 +5,7 @@
 //! `Endpoint::initialize` and `Endpoint::discover`.
 
 use axum::response::{IntoResponse, Response};
-use gantry_engine::{Capabilities, Scope};
+use gantry_engine::{Capabilities, Scope, Speaker};
 use gantry_model::era::{ProtocolVersion, negotiate, shape};
 use gantry_model::jsonrpc::{self, Edit, Raw, RawBuf, Request};
 use gantry_model::mcp::{ClientCan, Method};
@@ -35,7 +35,9 @@ impl Endpoint {
         let can = can.map_or(ClientCan::NOTHING, ClientCan::read);
         let instructions = self.instructions(visit)?;
         let offered = self.offered(visit);
-        let lists = self.engine().list_marks(&visit.caller, &visit.scope);
+        let engine = self.engine();
+        // A client that has just come has changed nothing yet.
+        let lists = engine.list_marks(&visit.caller, &visit.scope, Speaker::Anyone);
         let mut result = Edit::new(Raw::EMPTY_OBJECT);
         result
             .set_buf("protocolVersion", RawBuf::string(version.as_str()))

@@ -16,7 +16,7 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
-use gantry_engine::{Capabilities, Engine, ListMarks, Scope, Subscription};
+use gantry_engine::{Capabilities, Engine, ListMarks, Scope, Speaker, Subscription};
 use gantry_model::caller::{Caller, Ended};
 use gantry_model::era::meta::SUBSCRIPTION_ID;
 use gantry_model::id::KeyId;
@@ -96,7 +96,7 @@ impl Endpoint {
         changes.mark_unchanged();
         let caller = engine.current(&visit.caller);
         let caller = caller.unwrap_or_else(|| visit.caller.clone());
-        let seen = engine.list_marks(&caller, &visit.scope);
+        let seen = engine.list_marks(&caller, &visit.scope, place.speaker());
         let now = Instant::now();
         Ear {
             engine: engine.clone(),
@@ -168,6 +168,14 @@ enum Place {
 }
 
 impl Place {
+    /// Returns which of the caller's clients listens.
+    fn speaker(&self) -> Speaker {
+        match self {
+            Self::Session(listening) => Speaker::Session(listening.0.id.bits()),
+            Self::Request(..) => Speaker::Key,
+        }
+    }
+
     /// Waits for the end of the session that the stream belongs to.
     async fn end(&self) {
         match self {
@@ -256,7 +264,8 @@ impl Ear {
         self.looked = Instant::now();
         // Whose key is gone hears nothing more; the stream ends by itself.
         if let Some(caller) = self.engine.current(&self.caller) {
-            let now = self.engine.list_marks(&caller, &self.scope);
+            let who = self.place.speaker();
+            let now = self.engine.list_marks(&caller, &self.scope, who);
             self.ring.tell_changes(&self.seen, &now);
             self.seen = now;
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response as HttpResponse};
+use gantry_engine::Speaker;
 use gantry_model::era::headers::Mirrored;
 use gantry_model::era::opening::{self, Opening};
 use gantry_model::era::{Era, EraError, meta};
@@ -112,6 +113,9 @@ impl Endpoint {
                 let owner = Some(owner(visit, session.as_deref()));
                 let mut asked = Asked::of(request, meta, Era::Handshake, owner);
                 // What the client is asked stands on the stream of its request.
+                if let Some(session) = session.as_deref().filter(|one| one.can.anything()) {
+                    asked.speaker = Speaker::Session(session.id.bits());
+                }
                 if let Some(session) = session.filter(|_| accepts.events) {
                     asked.can = session.can;
                     asked.level = session.level();
@@ -126,6 +130,9 @@ impl Endpoint {
                 _ => {
                     let mut asked = Asked::of(request, meta, Era::Stateless, None);
                     asked.can = ClientCan::read(sender.capabilities);
+                    if asked.can.anything() {
+                        asked.speaker = Speaker::Key;
+                    }
                     asked.level = sender.log_level.and_then(|level| level.parse().ok());
                     if let Some(responses) = responses.filter(|_| asks_back) {
                         are_answers(responses)?;

@@ -230,6 +230,7 @@ async fn pump(
                     }
                 };
                 let (entered, events) = desk.asks.enter(session.id, ask, load);
+                asked.retain(Entered::is_open);
                 asked.push(entered);
                 asked_in = Some(session);
                 for event in events {
@@ -243,8 +244,21 @@ async fn pump(
             }
         }
     };
-    for event in asked.iter_mut().flat_map(Entered::withdraw) {
+    let (lasting, mut of_call): (Vec<_>, Vec<_>) = asked.into_iter().partition(Entered::lasts);
+    for event in of_call.iter_mut().flat_map(Entered::withdraw) {
         drop(tx.try_send(event));
+    }
+    if let Some(session) = asked_in {
+        // What may be for another call of the session stays asked.
+        for entered in lasting {
+            let session = Arc::clone(&session);
+            desk.tasks.spawn(async move {
+                tokio::select! {
+                    () = entered.over() => {}
+                    () = session.end() => {}
+                }
+            });
+        }
     }
     if let Some((event, permit)) = desk.last(&call, &turn, answer)
         && !deliver(&tx, permit.tie(event)).await

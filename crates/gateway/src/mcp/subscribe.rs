@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use gantry_engine::{
-    CallError, CallFailure, Hearer, LONGEST_URI, Lists, Request as EngineRequest, Subscription,
-    Surface,
+    CallError, CallFailure, Hearer, LONGEST_URI, Lists, Request as EngineRequest, Speaker,
+    Subscription, Surface,
 };
 use gantry_model::era::Era;
 use gantry_model::jsonrpc::{self, Edit, Raw, RawBuf, Request};
@@ -166,6 +166,7 @@ impl Endpoint {
             client: None,
             timeout,
             lists: Lists::FromCatalog,
+            speaker: Speaker::Anyone,
         };
         let engine = self.engine();
         engine.subscribe(&visit.caller, request, hearer).await

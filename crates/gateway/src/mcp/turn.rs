@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gantry_engine::{Ask, AskAnswer, Scope, Word};
+use gantry_engine::{Ask, AskAnswer, Scope, Speaker, Word};
 use gantry_model::caller::KeyValidity;
 use gantry_model::era::Era;
 use gantry_model::era::meta::Identity;
@@ -69,6 +69,7 @@ pub(super) struct Called {
     owner: Option<Owner>,
     pub(super) can: ClientCan,
     level: Option<LogLevel>,
+    speaker: Speaker,
     pub(super) key: KeyId,
     /// The validity of that key; the call ends with it.
     pub(super) validity: KeyValidity,
@@ -86,6 +87,7 @@ impl Called {
             owner: asked.owner,
             can: asked.can,
             level: asked.level,
+            speaker: asked.speaker,
             key: visit.caller.key,
             validity: visit.caller.validity.clone(),
             agent: visit.caller.agent.clone(),
@@ -103,6 +105,7 @@ impl Called {
             owner: self.owner,
             can: self.can,
             level: self.level,
+            speaker: self.speaker,
         }
     }
 
@@ -117,6 +120,7 @@ impl Called {
             owner,
             can: ClientCan::NOTHING,
             level: None,
+            speaker: Speaker::Anyone,
             key: KeyId::from_random(1),
             validity: KeyValidity::default(),
             agent: "a".parse().expect("a name"),

@@ -5,6 +5,9 @@
 
 mod bounds;
 mod client;
+mod dual;
+mod overlapping;
+mod questions;
 mod strangers;
 
 use std::time::Duration;

@@ -4,12 +4,14 @@
 
 mod beside;
 mod client;
+mod own_lists;
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use gantry_testkit::fixture::Asks;
 use gantry_testkit::journal::Journal;
 use gantry_testkit::wait::eventually;
 use gantry_testkit::{Era, Evilpeer, Kind, Served, fixture};
@@ -73,30 +75,48 @@ enum Upstream {
     OldHttp,
     NewHttp,
     Sse,
+    DualStdio,
+    DualHttp,
 }
 
 impl Upstream {
-    const ALL: [(Self, &'static str); 5] = [
+    const ALL: [(Self, &'static str); 7] = [
         (Self::OldStdio, "stdio, handshake era"),
         (Self::NewStdio, "stdio, stateless era"),
         (Self::OldHttp, "streamable HTTP, handshake era"),
         (Self::NewHttp, "streamable HTTP, stateless era"),
         (Self::Sse, "HTTP+SSE"),
+        (Self::DualStdio, "stdio, both eras"),
+        (Self::DualHttp, "streamable HTTP, both eras"),
     ];
 
     fn era(self) -> Era {
         match self {
             Self::OldStdio | Self::OldHttp | Self::Sse => Era::Legacy,
             Self::NewStdio | Self::NewHttp => Era::Modern,
+            Self::DualStdio | Self::DualHttp => Era::Dual,
         }
     }
 
     fn kind(self) -> Option<Kind> {
         match self {
-            Self::OldStdio | Self::NewStdio => None,
-            Self::OldHttp | Self::NewHttp => Some(Kind::Streamable),
+            Self::OldStdio | Self::NewStdio | Self::DualStdio => None,
+            Self::OldHttp | Self::NewHttp | Self::DualHttp => Some(Kind::Streamable),
             Self::Sse => Some(Kind::Sse),
         }
+    }
+
+    /// A server of both eras asks as its SDK lets it: in that of the handshake alone.
+    fn asks(self) -> Asks {
+        match self.era() {
+            Era::Legacy | Era::Modern => Asks::Everywhere,
+            Era::Dual => Asks::Handshake,
+        }
+    }
+
+    /// Tells whether it can ask clients of a generation at all.
+    fn asks_any(self, client: Generation) -> bool {
+        self.asks() == Asks::Everywhere || client != Generation::Stateless
     }
 }
 
@@ -104,6 +124,7 @@ impl Upstream {
 enum Feature {
     List,
     Call,
+    Parallel,
     Progress,
     Cancel,
     Error,
@@ -116,9 +137,10 @@ enum Feature {
 }
 
 impl Feature {
-    const ALL: [(Self, &'static str); 11] = [
+    const ALL: [(Self, &'static str); 12] = [
         (Self::List, "list"),
         (Self::Call, "call"),
+        (Self::Parallel, "parallel calls, with capabilities"),
         (Self::Progress, "progress"),
         (Self::Cancel, "cancel"),
         (Self::Error, "error"),
@@ -144,10 +166,14 @@ enum Cell {
 /// The table: what is promised to a client of this generation before such a server.
 fn promised(client: Generation, upstream: Upstream, feature: Feature) -> Cell {
     match (feature, client.elicits(), upstream.era()) {
+        // Its SDK has no way to ask in the stateless era, with a gateway or without.
+        (Feature::Elicitation | Feature::Sampling, ..) if !upstream.asks_any(client) => {
+            Cell::ToolDeclines
+        }
         // The client's version has no elicitation, so that the server may not ask for it: one of the
         // handshake era is refused, one of the stateless era that asks all the same has failed.
-        (Feature::Elicitation, false, Era::Legacy) => Cell::ToolDeclines,
-        (Feature::Elicitation, false, Era::Modern | Era::Dual) => Cell::Declines(-31502),
+        (Feature::Elicitation, false, Era::Legacy | Era::Dual) => Cell::ToolDeclines,
+        (Feature::Elicitation, false, Era::Modern) => Cell::Declines(-31502),
         _ => Cell::Works,
     }
 }
@@ -169,7 +195,7 @@ impl Rig {
         let mut served = Vec::new();
         let (doing, asking) = match upstream.kind() {
             None => {
-                let argv = fixture::argv(upstream.era());
+                let argv = fixture::asking(upstream.era(), upstream.asks());
                 (entry(&peer), json!({"command": argv[0], "args": argv[1..]}))
             }
             Some(kind) => {
@@ -184,7 +210,7 @@ impl Rig {
                 };
                 (
                     place(peer.serve(kind)),
-                    place(fixture::serve(upstream.era(), kind)),
+                    place(fixture::serve_asking(upstream.era(), kind, upstream.asks())),
                 )
             }
         };
@@ -210,9 +236,13 @@ impl Rig {
     fn try_beside(&self, generation: Generation, feature: Feature, name: &str) -> Cell {
         let trying = || self.try_out(generation, feature);
         match feature {
-            Feature::Elicitation | Feature::Sampling => self.beside_a_question(generation, trying),
+            Feature::Elicitation | Feature::Sampling if self.upstream.asks_any(generation) => {
+                self.beside_a_question(generation, trying)
+            }
+            Feature::Elicitation | Feature::Sampling => trying(),
             Feature::List
             | Feature::Call
+            | Feature::Parallel
             | Feature::Progress
             | Feature::Cancel
             | Feature::Error
@@ -237,6 +267,7 @@ impl Rig {
                 let answer = able().call("s__echo", json!({"text": "hi"})).answer;
                 works(&answer, "hi")
             }
+            Feature::Parallel => self.parallel(generation),
             Feature::Progress => {
                 let arguments = json!({"ms": 90, "progress": 2});
                 let params = json!({
@@ -312,6 +343,7 @@ impl Rig {
                     "grown_",
                 );
                 client.hears("notifications/tools/list_changed");
+                self.own_list(generation);
                 Cell::Works
             }
             Feature::Subscription => {
@@ -327,6 +359,29 @@ impl Rig {
                 Cell::Works
             }
         }
+    }
+
+    /// Has one client with capabilities call several times; the server has all calls at once.
+    fn parallel(&self, generation: Generation) -> Cell {
+        let folder = tempfile::tempdir().unwrap();
+        let until = folder.path().join("until");
+        let nonces = [1, 2, 3].map(|n| format!("parallel-{}-{n}", generation.version()));
+        let calls = nonces.each_ref().map(|nonce| {
+            let arguments = json!({"ms": 0, "until": until, "nonce": nonce});
+            json!({"name": "s__slow", "arguments": arguments})
+        });
+        let answers = Client::able(&self.doing, generation).together(&calls, || {
+            let begun = || {
+                let journal = self.journal();
+                nonces.iter().all(|nonce| journal.executed(nonce) == 1)
+            };
+            assert!(eventually(LONG, begun).is_some(), "all calls arrive");
+            fs::write(&until, "").unwrap();
+        });
+        for answer in answers {
+            works(&answer, "waited");
+        }
+        Cell::Works
     }
 
     /// Connects a client that can do nothing, whose calls go to the process that all share: what
@@ -413,6 +468,16 @@ fn clients_of_all_generations_before_new_streamable_http() {
 #[test]
 fn clients_of_all_generations_before_sse() {
     Rig::start(Upstream::Sse).check();
+}
+
+#[test]
+fn clients_of_all_generations_before_stdio_of_both_eras() {
+    Rig::start(Upstream::DualStdio).check();
+}
+
+#[test]
+fn clients_of_all_generations_before_streamable_http_of_both_eras() {
+    Rig::start(Upstream::DualHttp).check();
 }
 
 /// Returns the table as the docs show it.

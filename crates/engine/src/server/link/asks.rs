@@ -1,17 +1,25 @@
-//! Requests of a server to its client: tied to the one call they can belong to, handed to whoever
-//! waits for that call, answered on the link. Nothing here waits, and a request that cannot be tied
-//! is never passed on (fault S15). Entry points: `Link::hand_on` and `Link::reply`.
+//! Requests of a server to its client: tied to the one call they can belong to, else to the one session
+//! whose calls all are, and answered on the link. Nothing here waits, and a request that cannot be tied
+//! is never passed on (fault S15). Entry points: `Link::hand_on`, `Link::take_questions` and
+//! `Link::reply`.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use gantry_model::jsonrpc::{
     ErrorBody, INTERNAL_ERROR, OneLine, OwnedRequestId, Payload, Raw, RawBuf, Request,
 };
 use gantry_model::mcp::{Method, asking_method};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use super::Link;
 use crate::request::Client;
+use crate::server::pending::Meant;
+
+/// Requests that may wait to be asked of a session.
+const WAITING: usize = 16;
+/// Why a request is not passed on that somebody has to answer.
+const TOO_MUCH: &str = "the client is asked too much at once";
 
 /// How the caller of a call hears of it while it runs, and can be asked.
 #[derive(Debug, Clone)]
@@ -21,7 +29,7 @@ pub(crate) struct Voice {
     pub(crate) asks: Option<mpsc::Sender<Asked>>,
 }
 
-/// A request of a server's that belongs to one call.
+/// A request of a server's that belongs to one call, or to one session.
 #[derive(Debug)]
 pub(crate) struct Asked {
     /// The server's id, echoed as it is.
@@ -30,9 +38,48 @@ pub(crate) struct Asked {
     pub(crate) params: Option<RawBuf>,
 }
 
+/// What a server asks of a session, and not of one call.
+pub(super) struct Questions {
+    asked: mpsc::Sender<Asked>,
+    /// Taken by whoever asks the client.
+    to_ask: Mutex<Option<mpsc::Receiver<Asked>>>,
+    /// There was no call yet: what is asked now the client of the first is asked.
+    is_new: AtomicBool,
+    /// Rings when a call has begun.
+    begun: Notify,
+}
+
+impl Questions {
+    pub(super) fn new() -> Self {
+        let (asked, to_ask) = mpsc::channel(WAITING);
+        Self {
+            asked,
+            to_ask: Mutex::new(Some(to_ask)),
+            is_new: AtomicBool::new(true),
+            begun: Notify::new(),
+        }
+    }
+
+    /// Notes that a call has begun.
+    pub(super) fn begun(&self) {
+        self.is_new.store(false, Ordering::Relaxed);
+        self.begun.notify_waiters();
+    }
+}
+
+/// The clocks of all calls on a link stand still until this is dropped.
+pub(crate) struct Paused(Arc<Link>);
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        self.0.pending.pause_all(false);
+    }
+}
+
 impl Link {
     /// Hands a request of the server's to the call it belongs to: the one on whose stream it came,
-    /// or else the only one that the server has. The error says why that cannot be.
+    /// or else the only one that the server has; one that may belong to any call of a session to
+    /// whoever asks its client. The error says why that cannot be.
     pub(super) fn hand_on(
         &self,
         request: &Request<'_>,
@@ -44,25 +91,67 @@ impl Link {
         let Some(method) = asking_method(&request.method) else {
             return Err("the client has no such method");
         };
-        let call = on.or_else(|| self.pending.sole_call());
-        let voice = call.and_then(|call| self.pending.voice(call));
+        let asked = || Asked {
+            id: request.id.to_owned(),
+            method,
+            params: request.params.map(Raw::to_buf),
+        };
+        let call = match on.map(Meant::Call).or_else(|| self.pending.meant()) {
+            Some(Meant::Call(call)) => call,
+            Some(Meant::Session) => {
+                let asking = self.questions.asked.try_send(asked());
+                return asking.map_err(|_| TOO_MUCH);
+            }
+            // Some servers ask for roots as soon as they are greeted.
+            None if self.questions.is_new.load(Ordering::Relaxed) => {
+                let asking = self.questions.asked.try_send(asked());
+                return asking.map_err(|_| TOO_MUCH);
+            }
+            None => return Err("there is no one call or session that this could be for"),
+        };
         let Some(Voice {
             client,
             asks: Some(asks),
-        }) = voice
+        }) = self.pending.voice(call)
         else {
             return Err("there is no one call that this could be for");
         };
         if !client.can.may_be_asked(method, request.params) {
             return Err("the client cannot do that");
         }
-        let asked = Asked {
-            id: request.id.to_owned(),
-            method,
-            params: request.params.map(Raw::to_buf),
-        };
-        asks.try_send(asked)
-            .map_err(|_| "the client is asked too much at once")
+        asks.try_send(asked()).map_err(|_| TOO_MUCH)
+    }
+
+    /// Takes what the server asks of a session; nothing if somebody has it already.
+    pub(crate) fn take_questions(&self) -> Option<mpsc::Receiver<Asked>> {
+        self.questions.to_ask.lock().ok()?.take()
+    }
+
+    /// Waits for a call whose client can be asked for the whole session, but none of these; nothing
+    /// if there were calls, and no such is left.
+    pub(crate) async fn spokesman(&self, but: &[u64]) -> Option<(u64, Arc<Client>)> {
+        loop {
+            let begun = self.questions.begun.notified();
+            let is_new = self.questions.is_new.load(Ordering::Relaxed);
+            if let Some((call, voice)) = self.pending.spokesman(but) {
+                return Some((call, voice.client));
+            }
+            if !is_new {
+                return None;
+            }
+            begun.await;
+        }
+    }
+
+    /// Stops the clocks of all calls while their client is asked for any of them.
+    pub(crate) fn pause_all(self: &Arc<Self>) -> Paused {
+        self.pending.pause_all(true);
+        Paused(Arc::clone(self))
+    }
+
+    /// Waits for the end of the link.
+    pub(crate) async fn over(&self) {
+        self.ended.cancelled().await;
     }
 
     /// Answers a request of the server's with what the client said.

@@ -35,6 +35,8 @@ const SLOT: Duration = Duration::from_millis(50);
 pub(super) const LONGEST_MESSAGE: usize = 64 << 10;
 /// Requests of the server's that are answered per second; the rest is counted as refused, and dropped.
 const ANSWERED_PER_SECOND: u32 = 20;
+/// Requests of the server's that are passed on to its client per second, beside those.
+const ASKED_PER_SECOND: u32 = 200;
 
 /// What a server has used of its allowance in the current second.
 pub(super) struct Budget {
@@ -42,6 +44,7 @@ pub(super) struct Budget {
     noise_bytes: usize,
     heard: u32,
     answered: u32,
+    asked: u32,
     slot: Instant,
     unasked: u32,
 }
@@ -54,6 +57,7 @@ impl Budget {
             noise_bytes: 0,
             heard: 0,
             answered: 0,
+            asked: 0,
             slot: now,
             unasked: 0,
         }
@@ -74,7 +78,7 @@ impl Budget {
         self.unasked += 1;
         if now.duration_since(self.since) >= Duration::from_secs(1) {
             (self.since, self.noise_bytes) = (now, 0);
-            (self.heard, self.answered) = (0, 0);
+            (self.heard, self.answered, self.asked) = (0, 0, 0);
         }
     }
 }
@@ -349,29 +353,46 @@ impl Link {
             self.finish(id, Answer::Failed(Failure::Protocol(what.clone())));
             return self.report_trouble(what);
         }
+        let is_ping = request.method == "ping";
+        let why = match is_ping {
+            true => None,
+            false => match self.ask_within_budget(request, on) {
+                Ok(()) => return,
+                Err(why) => Some(why),
+            },
+        };
         let within = self.has_budget(|budget| {
             budget.answered += 1;
             budget.answered <= ANSWERED_PER_SECOND
         });
-        if !within {
+        if !within || !is_ping {
             self.counters
                 .refused_requests
                 .fetch_add(1, Ordering::Relaxed);
-            return;
         }
-        if request.method == "ping" {
-            return self.send_loosely(OneLine::result(request.id, Raw::EMPTY_OBJECT.into()));
-        }
-        if let Err(why) = self.hand_on(request, on) {
-            self.counters
-                .refused_requests
-                .fetch_add(1, Ordering::Relaxed);
-            self.send_loosely(OneLine::error(
-                Some(request.id),
-                METHOD_NOT_FOUND,
-                why,
-                None,
-            ));
+        let line = match why {
+            _ if !within => return,
+            None => OneLine::result(request.id, Raw::EMPTY_OBJECT.into()),
+            Some(why) => OneLine::error(Some(request.id), METHOD_NOT_FOUND, why, None),
+        };
+        self.send_loosely(line);
+    }
+
+    /// Hands a request on, unless there were too many of late.
+    fn ask_within_budget(
+        &self,
+        request: &Request<'_>,
+        on: Option<u64>,
+    ) -> Result<(), &'static str> {
+        // Who was declared nothing is refused, within the budget for that.
+        let within = !self.limits.asks
+            || self.has_budget(|budget| {
+                budget.asked += 1;
+                budget.asked <= ASKED_PER_SECOND
+            });
+        match within {
+            true => self.hand_on(request, on),
+            false => Err("the client is asked too often"),
         }
     }
 }

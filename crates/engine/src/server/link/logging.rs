@@ -1,5 +1,5 @@
-//! Log messages of a server: handed to the caller of the one call they can belong to, from the level
-//! on that it wants. A link of the handshake era has one level for all, the lowest that anybody
+//! Log messages of a server: handed to the caller of the one call they can belong to, or to the client
+//! whose link it is, from the level on that it wants. A link of the handshake era has one level for all, the lowest that anybody
 //! wanted; a message that belongs to no one call is only kept in the server's own log. Entry points:
 //! `Link::logged` and `Link::log_from`.
 
@@ -12,6 +12,7 @@ use gantry_model::mcp::LogLevel;
 use super::Link;
 use super::inbox::LONGEST_MESSAGE;
 use crate::request::Word;
+use crate::server::pending::Meant;
 
 /// How long a server may take to set its level; a call goes on without.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -19,8 +20,16 @@ const PATIENCE: Duration = Duration::from_secs(5);
 impl Link {
     /// Hands a log message on: `on` is the call on whose stream it came, if its transport has such.
     pub(super) fn logged(&self, params: Raw<'_>, on: Option<u64>) {
-        let call = on.or_else(|| self.pending.sole_call());
-        let Some(voice) = call.and_then(|call| self.pending.voice(call)) else {
+        let voice = match on.map(Meant::Call).or_else(|| self.pending.meant()) {
+            Some(Meant::Call(call)) => self.pending.voice(call),
+            // On a link of its own a client hears all that is said there.
+            Some(Meant::Session) if self.limits.asks => {
+                let spokesman = self.pending.spokesman(&[]);
+                spokesman.map(|(_, voice)| voice)
+            }
+            Some(Meant::Session) | None => None,
+        };
+        let Some(voice) = voice else {
             return;
         };
         let level = params.get("level").and_then(Raw::string);

@@ -1,6 +1,7 @@
 //! Calls that a server was sent and whose callers have left: it may still speak of them, and what it
 //! says then is for nobody else's ears (fault T4), nor is it about anybody else's call (fault S7).
-//! Bounded in number and in time. Entry points: [`Owed::is_to_other_than`] and [`Owed::is_any`].
+//! Bounded in number and in time: it is for nobody else's ears as long as a late answer is waited for,
+//! lest one call that was left silence a server for good. Entry points: [`Owed::is_to_other_than`] and [`Owed::is_any`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,17 +12,26 @@ use super::Party;
 
 /// How many are remembered.
 const MOST: usize = 256;
-/// How long a server may go on with a call that nobody waits for.
+/// How long a server may answer a call that nobody waits for, without saying which.
 const LONGEST: Duration = Duration::from_secs(600);
 
-#[derive(Default)]
 pub(super) struct Owed {
+    /// How long a server may speak of a call that was left.
+    late: Duration,
     calls: VecDeque<(u64, Party, Instant)>,
     /// When the newest of those was left that there was no room for.
     forgotten: Option<Instant>,
 }
 
 impl Owed {
+    pub(super) fn new(late: Duration) -> Self {
+        Self {
+            late,
+            calls: VecDeque::new(),
+            forgotten: None,
+        }
+    }
+
     /// Remembers a call whose caller has left.
     pub(super) fn add(&mut self, id: u64, party: Party) {
         if self.calls.len() >= MOST
@@ -42,20 +52,20 @@ impl Owed {
     /// Tells whether the server may still speak of a call of somebody else's.
     pub(super) fn is_to_other_than(&self, party: Option<&Party>) -> bool {
         let is_theirs = |(_, whose, since): &(u64, Party, Instant)| {
-            Some(whose) != party && since.elapsed() < LONGEST
+            Some(whose) != party && since.elapsed() < self.late
         };
         // Whose those were that there was no room for is not known.
-        self.calls.iter().any(is_theirs) || self.has_forgotten()
+        self.calls.iter().any(is_theirs) || self.has_forgotten(self.late)
     }
 
-    fn has_forgotten(&self) -> bool {
+    fn has_forgotten(&self, within: Duration) -> bool {
         let forgotten = self.forgotten;
-        forgotten.is_some_and(|since| since.elapsed() < LONGEST)
+        forgotten.is_some_and(|since| since.elapsed() < within)
     }
 
     /// Tells whether the server may still speak of any such call.
     pub(super) fn is_any(&self) -> bool {
         let mut left = self.calls.iter().map(|(.., since)| since);
-        left.any(|since| since.elapsed() < LONGEST) || self.has_forgotten()
+        left.any(|since| since.elapsed() < LONGEST) || self.has_forgotten(LONGEST)
     }
 }

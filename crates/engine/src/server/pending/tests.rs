@@ -1,6 +1,14 @@
 //! The lanes and their queue, without a link.
 
+use std::sync::Arc;
+
+use gantry_model::mcp::ClientCan;
+use tokio::sync::mpsc;
+
 use super::*;
+use crate::request::{Client, Word};
+
+const LATE: Duration = Duration::from_secs(10);
 
 fn agent(name: &str) -> AgentName {
     name.parse().unwrap()
@@ -22,7 +30,7 @@ fn result() -> Answer {
 #[tokio::test]
 async fn one_lane_lets_one_call_through_at_a_time() {
     // row 1.7
-    let pending = Pending::new(1, 2);
+    let pending = Pending::new(1, 2, LATE);
     let (first, first_answer) = pending.enter(&agent("a"), call(1), None);
     assert!(matches!(first, Entered::Write(..)));
     let (second, second_answer) = pending.enter(&agent("a"), call(2), None);
@@ -44,7 +52,7 @@ async fn one_lane_lets_one_call_through_at_a_time() {
 #[tokio::test]
 async fn an_answer_reaches_its_call_once_and_no_other() {
     // fault S9
-    let pending = Pending::new(4, 4);
+    let pending = Pending::new(4, 4, LATE);
     let (_, first) = pending.enter(&agent("a"), call(1), None);
     assert!(!pending.finish(9, result()).waited);
     assert!(pending.finish(1, result()).waited);
@@ -54,7 +62,7 @@ async fn an_answer_reaches_its_call_once_and_no_other() {
 
 #[tokio::test]
 async fn a_lane_stays_closed_for_the_late_answer() {
-    let pending = Pending::new(1, 4);
+    let pending = Pending::new(1, 4, LATE);
     let (_, answer) = pending.enter(&agent("a"), call(1), None);
     let (_, _second) = pending.enter(&agent("a"), call(2), None);
     drop(answer);
@@ -69,7 +77,7 @@ async fn a_lane_stays_closed_for_the_late_answer() {
 
 #[tokio::test]
 async fn a_call_that_leaves_the_queue_takes_no_lane() {
-    let pending = Pending::new(1, 4);
+    let pending = Pending::new(1, 4, LATE);
     let (_, _first) = pending.enter(&agent("a"), call(1), None);
     let (_, _second) = pending.enter(&agent("a"), call(2), None);
     let (_, _third) = pending.enter(&agent("a"), call(3), None);
@@ -89,7 +97,7 @@ async fn a_call_that_leaves_the_queue_takes_no_lane() {
 #[tokio::test]
 async fn a_caller_that_leaves_while_its_line_is_handed_over_is_told_of_after_the_line() {
     // fault A4
-    let pending = Pending::new(1, 4);
+    let pending = Pending::new(1, 4, LATE);
     let (_, _first) = pending.enter(&agent("a"), call(1), None);
     let (_, _second) = pending.enter(&agent("a"), call(2), None);
     let (_, _third) = pending.enter(&agent("a"), call(3), None);
@@ -115,7 +123,7 @@ async fn a_caller_that_leaves_while_its_line_is_handed_over_is_told_of_after_the
 #[tokio::test]
 async fn a_line_whose_caller_left_before_it_was_written_is_not_written() {
     // fault A4
-    let pending = Pending::new(1, 4);
+    let pending = Pending::new(1, 4, LATE);
     let (_, _first) = pending.enter(&agent("a"), call(1), None);
     let (_, _second) = pending.enter(&agent("a"), call(2), None);
     assert_eq!(pending.finish(1, result()).next.unwrap().id, 2);
@@ -128,7 +136,7 @@ async fn a_line_whose_caller_left_before_it_was_written_is_not_written() {
 #[tokio::test]
 async fn a_listing_in_flight_keeps_a_server_busy() {
     // fault S13
-    let pending = Pending::new(1, 4);
+    let pending = Pending::new(1, 4, LATE);
     let (_, _call) = pending.enter(&agent("a"), call(2), None);
     assert!(!pending.has_other_than(&[2]));
     // A subscription stands open for ever.
@@ -145,7 +153,7 @@ async fn a_listing_in_flight_keeps_a_server_busy() {
 #[tokio::test(start_paused = true)]
 async fn an_error_without_an_id_that_may_be_for_one_who_left_is_nobodys() {
     // fault S7
-    let pending = Pending::new(4, 4);
+    let pending = Pending::new(4, 4, LATE);
     let (_, _first) = pending.enter(&agent("a"), call(1), None);
     let (_, _second) = pending.enter(&agent("b"), call(2), None);
     assert_eq!(pending.sole_outstanding(), None, "either may be meant");
@@ -165,7 +173,7 @@ async fn an_error_without_an_id_that_may_be_for_one_who_left_is_nobodys() {
 #[tokio::test]
 async fn an_error_without_an_id_that_may_be_for_a_request_of_our_own_is_no_calls() {
     // fault S7
-    let pending = Pending::new(4, 4);
+    let pending = Pending::new(4, 4, LATE);
     let (_, _call) = pending.enter(&agent("a"), call(1), None);
     let _subscription = pending.enter_own(2, "subscriptions/listen");
     let _listing = pending.enter_own(3, "tools/list");
@@ -177,11 +185,87 @@ async fn an_error_without_an_id_that_may_be_for_a_request_of_our_own_is_no_calls
 #[tokio::test]
 async fn a_call_is_known_by_its_method() {
     // fault S20
-    let pending = Pending::new(4, 4);
+    let pending = Pending::new(4, 4, LATE);
     let (_, _call) = pending.enter(&agent("a"), call(1), None);
     let _listing = pending.enter_own(2, "tools/list");
     assert!(pending.is_of_method(1, Method::ToolsCall));
     assert!(!pending.is_of_method(1, Method::ToolsList));
     assert!(pending.is_of_method(2, Method::ToolsList));
     assert!(!pending.is_of_method(3, Method::ToolsCall));
+}
+
+/// Returns how a client hears of a call, in a session if it has one, and what it hears.
+fn voice(session: Option<u128>) -> (Option<Voice>, mpsc::Receiver<Word>) {
+    let (words, heard) = mpsc::channel(4);
+    let client = Arc::new(Client {
+        can: ClientCan::NOTHING,
+        session,
+        progress_token: None,
+        log_level: None,
+        words,
+    });
+    (Some(Voice { client, asks: None }), heard)
+}
+
+// fault T4
+#[tokio::test(start_paused = true)]
+async fn what_is_said_of_no_call_is_for_the_only_call_or_the_only_session() {
+    let pending = Pending::new(8, 4, LATE);
+    let (a, b) = (agent("a"), agent("b"));
+    assert_eq!(pending.meant(), None);
+    let (first, _first) = voice(Some(1));
+    let (_, _one) = pending.enter(&a, call(1), first.clone());
+    assert_eq!(pending.meant(), Some(Meant::Call(1)));
+    let (_, _two) = pending.enter(&a, call(2), first);
+    assert_eq!(pending.meant(), Some(Meant::Session));
+    // The newest that hears, and none that was tried.
+    let (gone, heard) = voice(Some(1));
+    drop(heard);
+    let (_, _three) = pending.enter(&a, call(3), gone);
+    assert_eq!(pending.spokesman(&[]).unwrap().0, 2);
+    assert_eq!(pending.spokesman(&[2]).unwrap().0, 1);
+    assert!(pending.spokesman(&[2, 1]).is_none());
+    // Another session of the same agent is somebody else, and so is another agent.
+    for (agent, session) in [(&a, Some(2)), (&b, Some(1)), (&a, None)] {
+        let (other, _heard) = voice(session);
+        let (_, other) = pending.enter(agent, call(9), other);
+        assert_eq!(pending.meant(), None, "{agent} {session:?}");
+        assert!(pending.spokesman(&[]).is_none());
+        drop(other);
+        // One that was left may still be meant.
+        pending.abandon(9, false);
+        assert_eq!(pending.meant(), None);
+        tokio::time::advance(LATE).await;
+        assert_eq!(pending.meant(), Some(Meant::Session), "forgotten in time");
+    }
+}
+
+#[tokio::test]
+async fn without_sessions_only_the_only_call_is_meant() {
+    let pending = Pending::new(8, 4, LATE);
+    let (client, _heard) = voice(None);
+    let (_, _one) = pending.enter(&agent("a"), call(1), client.clone());
+    assert_eq!(pending.meant(), Some(Meant::Call(1)));
+    let (_, _two) = pending.enter(&agent("a"), call(2), client);
+    assert_eq!(pending.meant(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_calls_wait_while_their_client_is_asked_for_any() {
+    let pending = Pending::new(8, 4, LATE);
+    let (_, _one) = pending.enter(&agent("a"), call(1), None);
+    pending.pause_all(true);
+    pending.pause_all(true);
+    let (_, _two) = pending.enter(&agent("a"), call(2), None);
+    tokio::time::advance(LATE).await;
+    pending.pause_all(false);
+    for id in [1, 2] {
+        assert_eq!(pending.life(id).unwrap().1, LATE);
+    }
+    pending.pause_all(false);
+    tokio::time::advance(LATE).await;
+    for id in [1, 2] {
+        let (active, paused) = pending.life(id).unwrap();
+        assert_eq!((active.elapsed(), paused), (LATE, LATE));
+    }
 }

@@ -284,18 +284,19 @@ impl ServerRunner {
         }
         care.list_not_before = Instant::now() + REFRESH_EVERY;
         care.link.lists_changed.store(false, Ordering::Relaxed);
-        if self.declares.anything() {
-            // What is offered is what the life without capabilities offers.
-            return;
-        }
         let Some(hello) = self.catalog.load().hello.clone() else {
             return;
         };
         let (around, spec, id) = (Arc::clone(&self.around), Arc::clone(&self.spec), self.id);
         let link = Arc::clone(&care.link);
         let within = self.spec.life.handshake;
+        let is_own = self.declares.anything();
         care.listing = Some(Box::pin(async move {
-            list(&around, &spec, id, &link, &hello, within).await
+            match is_own {
+                // What is remembered of a server is what all see of it.
+                true => listing::fetch(&link, &hello, &around.limits, within).await,
+                false => list(&around, &spec, id, &link, &hello, within).await,
+            }
         }));
     }
 
@@ -303,7 +304,7 @@ impl ServerRunner {
         let Some(hello) = self.catalog.load().hello.clone() else {
             return;
         };
-        if self.take_listing(listing, hello) {
+        if self.take_listing(listing, hello, self.declares.anything()) {
             let what = format!("offers {} tools", self.catalog.load().tools.len());
             self.around
                 .events
@@ -318,6 +319,10 @@ impl ServerRunner {
         self.around
             .events
             .report(&self.spec.name, EventKind::ProtocolError, why.clone());
+        if self.declares.anything() {
+            // Its client goes on seeing what it saw.
+            return;
+        }
         self.status.send_modify(|status| {
             status.reason = Some(why);
             status.tools = 0;

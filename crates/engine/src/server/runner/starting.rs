@@ -2,6 +2,7 @@
 //! that was begun is ended again if one of them fails.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gantry_model::diagnose::chain;
@@ -27,6 +28,9 @@ use crate::transport::stdio::{End, LineReader, LineWriter, drain};
 
 /// Bytes that may wait to be written to one server.
 const WRITE_QUEUE_BYTES: usize = 64 << 20;
+
+/// Why a life of a stateless server ends that was to speak the handshake.
+const NO_HANDSHAKE: &str = "it knows no handshake";
 
 /// How long a process whose link was cut may take to end before it counts as alive.
 const ENDING: Duration = Duration::from_millis(500);
@@ -110,7 +114,7 @@ impl ServerRunner {
         let deadline = begun + self.spec.life.handshake;
         let greeted = {
             let who = (&*self.around, &*self.spec, self.id);
-            let how = (self.era_hint, self.declares);
+            let how = (self.wanted_era(), self.declares);
             let greet = greet(who, how, Arc::clone(&running.link), deadline);
             tokio::select! {
                 biased; // Stop, the server's end, its misdeeds, its pipes' end, orders, the greeting.
@@ -145,9 +149,15 @@ impl ServerRunner {
             greeted => greeted,
         };
         match greeted {
+            Err(error) if self.is_refused(&error) => {
+                running.strike();
+                let why = Failure::Exited(NO_HANDSHAKE.into());
+                self.end(running, &why, Duration::ZERO).await;
+                Next::Stop(None).into()
+            }
             Ok((hello, listing)) => {
                 self.era_hint = Some(hello.era);
-                self.take_listing(listing, Arc::new(hello));
+                self.take_listing(listing, Arc::new(hello), false);
                 let tools = self.catalog.load().tools.len();
                 let took = begun.elapsed().as_millis();
                 let what = format!("ready with {tools} tools after {took} ms");
@@ -207,6 +217,29 @@ impl ServerRunner {
                 Met { next, why }
             }
         }
+    }
+
+    /// Returns the era to begin with. Only the handshake says what the client can do.
+    fn wanted_era(&self) -> Option<Era> {
+        match self.declares.anything() {
+            true => Some(Era::Handshake),
+            false => self.era_hint,
+        }
+    }
+
+    /// Tells whether the server has shown that it knows no handshake, and notes it. One that cannot
+    /// be reached just now has shown nothing.
+    fn is_refused(&self, error: &Greeted) -> bool {
+        let has_shown = match error {
+            Greeted::Lost(Failure::Remote(error)) => error.is_unknowing(),
+            Greeted::Lost(_) => false,
+            Greeted::Exited(_) | Greeted::Cut(_) | Greeted::Refused(_) => true,
+        };
+        let Some(refuses) = self.refuses.as_ref().filter(|_| has_shown) else {
+            return false;
+        };
+        refuses.store(true, Ordering::Relaxed);
+        true
     }
 
     /// Returns how a link to the server is bounded.
@@ -272,9 +305,10 @@ impl ServerRunner {
         }
     }
 
-    /// Puts what a server offers into the catalog; true if it is news.
-    pub(super) fn take_listing(&self, listing: Listing, hello: Arc<Hello>) -> bool {
-        let catalog = ServerCatalog::new(listing.filtered(&self.spec.tools), Some(hello));
+    /// Puts what a server offers into the catalog, or what one life of it does; true if it is news.
+    pub(super) fn take_listing(&self, listing: Listing, hello: Arc<Hello>, is_own: bool) -> bool {
+        let mut catalog = ServerCatalog::new(listing.filtered(&self.spec.tools), Some(hello));
+        catalog.is_own = is_own;
         let news = !self.catalog.load().offers_the_same(&catalog);
         self.status.send_modify(|status| {
             if status.state != State::Unresponsive {

@@ -46,7 +46,7 @@ fn an_unknown_tool_has_the_agreed_text() {
 fn a_full_queue_says_when_to_come_again_outside_the_reserved_codes() {
     let busy = CallError::Busy {
         server: server(),
-        limit: 256,
+        full: gantry_engine::Full::Queue(256),
         retry_after: Duration::from_millis(1200),
     };
     let problem = problem(busy);

@@ -1,6 +1,6 @@
 //! What a client hears of its call, and what becomes of the call when it does not.
 
-use gantry_engine::{AskedFor, Reply, Scope};
+use gantry_engine::{AskedFor, Lasts, Reply, Scope};
 use gantry_model::era::ProtocolVersion;
 use gantry_model::id::{KeyId, ProjectName};
 use gantry_model::mcp::{ClientCan, Method};
@@ -188,6 +188,7 @@ async fn a_session_that_ends_leaves_no_question_open() {
             requests: vec![request],
             until: Instant::now(),
             answer,
+            lasts: Lasts::Call,
         };
         words.try_send(Word::Ask(ask)).unwrap();
         let work: Work = Box::pin(async move {

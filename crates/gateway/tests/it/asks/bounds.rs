@@ -180,7 +180,7 @@ fn a_call_that_waits_for_a_session_ends_with_it() {
     }
 }
 
-// An older server has a further life for each call that waits for a person, and few of them.
+// An older server has a further life for each call of a client without a session, and few of them.
 #[test]
 fn a_call_that_waits_for_a_person_keeps_nobody_else_waiting() {
     let gantry = started(&json!({"concurrency": 1, "calls": {"timeout": "5s"}}));
@@ -193,6 +193,8 @@ fn a_call_that_waits_for_a_person_keeps_nobody_else_waiting() {
     waiting.push(begin().asked_first());
     let busy = begin().done();
     assert_eq!(busy["error"]["data"]["code"], "server.busy", "{busy:#}");
+    let told = busy["error"]["message"].as_str().unwrap();
+    assert!(told.contains("use 2 of its processes"), "{told}");
     let key = other_key(&gantry);
     let other = Client::open(&gantry, &key, Generation::Stateless, everything());
     let begin = || other.begin("old__test_sampling", json!({"prompt": "?"}));

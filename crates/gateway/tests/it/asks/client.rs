@@ -48,6 +48,7 @@ pub(super) struct Begun {
     text: String,
     is_stream: Option<bool>,
     asked: Vec<String>,
+    words: Vec<Value>,
 }
 
 /// A call whose client is asked something: methods by key or id.
@@ -62,6 +63,8 @@ pub(super) struct Waiting {
 pub(super) struct Done {
     pub(super) answer: Value,
     pub(super) asked: Vec<String>,
+    /// What it was told before.
+    pub(super) words: Vec<Value>,
 }
 
 /// What came next on a call.
@@ -138,7 +141,7 @@ impl<'a> Client<'a> {
         self.send("tools/call", json!({"name": tool, "arguments": arguments}))
     }
 
-    fn send(&self, method: &str, params: Value) -> Begun {
+    pub(super) fn send(&self, method: &str, params: Value) -> Begun {
         Begun {
             connection: self.posted(method, params.clone()).open(self.gantry),
             method: method.to_owned(),
@@ -146,6 +149,7 @@ impl<'a> Client<'a> {
             text: String::new(),
             is_stream: None,
             asked: Vec::new(),
+            words: Vec::new(),
         }
     }
 
@@ -218,7 +222,8 @@ impl<'a> Client<'a> {
         left.unwrap().status
     }
 
-    fn finish(&self, mut begun: Begun) -> Done {
+    /// Answers what is asked, to the end.
+    pub(super) fn finish(&self, mut begun: Begun) -> Done {
         loop {
             match begun.next() {
                 Next::Done(done) => return done,
@@ -259,6 +264,7 @@ impl Begun {
                 });
             }
             if message.get("method").is_some() {
+                self.words.push(message);
                 continue;
             }
             let result = &message["result"];
@@ -266,6 +272,7 @@ impl Begun {
                 return Next::Done(Done {
                     answer: message,
                     asked: self.asked,
+                    words: self.words,
                 });
             }
             let requests = result["inputRequests"].as_object().unwrap().iter();

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use gantry_testkit::wait::eventually;
 use gantry_testkit::{Era, fixture};
 use serde_json::{Value, json};
 
@@ -105,4 +106,30 @@ fn nobody_hears_what_may_be_another_calls() {
         assert_eq!(logged(&holding.join().unwrap()), [""; 0]);
     });
     assert_eq!(lines(), 6, "the server's own log has all of them");
+}
+
+// One call that was taken back keeps nobody from its messages for longer than a late answer is waited for.
+#[test]
+fn a_call_that_was_taken_back_silences_the_server_for_a_moment_only() {
+    let argv = fixture::argv(Era::Legacy);
+    let members = json!({"late_grace": "2s"});
+    let entry = json!({"command": argv[0], "args": argv[1..], "calls": members});
+    let gantry = Gantry::builder().entry("f", entry).start();
+    gantry.wait_state("f", "ready", LONG);
+    let open = || Older::open(&gantry, "/mcp/servers/f", "2025-06-18");
+    let (left, other) = (open(), open());
+    other.result("logging/setLevel", json!({"level": "debug"}));
+    let folder = tempfile::tempdir().unwrap();
+    let held =
+        json!({"arguments": {"until": folder.path().join("never")}, "name": "test_reconnection"});
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": held});
+    let waiting = left.posted(&message).open(&gantry);
+    gantry.wait_status("f", LONG, |status| status["queue"]["in_flight"] == 1);
+    drop(waiting);
+    gantry.wait_status("f", LONG, |status| status["queue"]["in_flight"] == 0);
+    let call = || logged(&other.send(json!(1), "tools/call", params(None)));
+    // What is said at first may be of the call that was left. fault T4
+    assert_eq!(call(), [""; 0]);
+    let heard = eventually(LONG, || call() == ALL);
+    assert!(heard.is_some(), "it is heard again");
 }

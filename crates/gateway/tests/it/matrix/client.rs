@@ -1,6 +1,7 @@
 //! A client of any generation, as a table of features needs one: it asks, hears what is said before
 //! the answer, answers what it is asked itself, and listens to changes.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -10,6 +11,7 @@ use super::Generation;
 use crate::harness::{Connection, Gantry, LONG};
 
 const META: &str = "io.modelcontextprotocol";
+const TOOLS_CHANGED: &str = "notifications/tools/list_changed";
 
 /// What a client says to a form, and what it samples.
 pub(super) const SAID: &str = "as the person said";
@@ -26,6 +28,8 @@ pub(super) struct Client<'a> {
     next: u64,
     /// The resource that it listens to.
     watched: Option<String>,
+    /// It was told that the list of tools changed.
+    heard_change: Cell<bool>,
     /// What it does before it answers a question.
     thinking: Box<dyn Fn() + Send + 'a>,
 }
@@ -58,6 +62,7 @@ impl<'a> Client<'a> {
             stream: None,
             next: 0,
             watched: None,
+            heard_change: Cell::new(false),
             thinking: Box::new(|| ()),
         };
         if generation == Generation::Stateless {
@@ -157,6 +162,31 @@ impl<'a> Client<'a> {
         self.ask("tools/call", json!({"name": tool, "arguments": arguments}))
     }
 
+    /// Makes calls, all at once, and returns their answers after `begun`; nothing is asked meanwhile.
+    pub(super) fn together(&mut self, calls: &[Value], begun: impl FnOnce()) -> Vec<Value> {
+        let sent = calls.iter().map(|params| {
+            self.next += 1;
+            (self.next, self.send(self.next, "tools/call", params))
+        });
+        let mut sent: Vec<_> = sent.collect();
+        begun();
+        let mut answers = Vec::new();
+        for (id, stream) in &mut sent {
+            // On a stream of its own each call has its answer; on a common one they come as they end.
+            let is_common = stream.is_none();
+            loop {
+                let message = self.message(stream);
+                if message["method"].is_null() {
+                    assert!(is_common || message["id"] == *id, "{message:#}");
+                    answers.push(message);
+                    break;
+                }
+                assert!(self.is_told(&message), "not its own: {message:#}");
+            }
+        }
+        answers
+    }
+
     /// Calls a tool and takes the call back as soon as `begun`.
     pub(super) fn cancel(&mut self, tool: &str, arguments: Value, begun: impl Fn()) {
         self.next += 1;
@@ -199,6 +229,9 @@ impl<'a> Client<'a> {
     /// Says whether a message tells of a change of which this client is told: of a list everybody who
     /// has a stream is, of a resource who listens to it.
     fn is_told(&self, message: &Value) -> bool {
+        if message["method"] == TOOLS_CHANGED {
+            self.heard_change.set(true);
+        }
         match message["method"].as_str().unwrap_or_default() {
             "notifications/resources/updated" => {
                 self.watched.is_some()
@@ -211,6 +244,13 @@ impl<'a> Client<'a> {
     fn subscribe(&mut self, uri: &str) {
         let answer = self.ask("resources/subscribe", json!({"uri": uri})).answer;
         assert_eq!(answer["result"], json!({}), "{answer:#}");
+    }
+
+    /// Waits until it has heard that the list of tools changed, if it has not already.
+    pub(super) fn has_heard_of_changes(&mut self) {
+        if !self.heard_change.get() {
+            self.hears(TOOLS_CHANGED);
+        }
     }
 
     /// Waits for news of this kind on what it listens to.

@@ -1,0 +1,138 @@
+//! Lists that one client alone sees: those of its own life of a server, where they are others than the
+//! common ones. Remembered beside the common ones, and told to nobody else. Entry points:
+//! `CatalogEntry::with_own`, `Snapshot::seen_by`.
+
+use std::sync::Arc;
+
+use super::{CatalogEntry, ServerCatalog, Snapshot};
+use crate::server::profiles::Party;
+use crate::view::ListMarks;
+
+/// How many clients are remembered that have no lists of their own any more.
+const MOST_GONE: usize = 64;
+
+/// What one client sees of a server.
+#[derive(Clone)]
+pub(super) struct Own {
+    party: Party,
+    /// Nothing once it sees the common lists again.
+    lists: Option<Arc<ServerCatalog>>,
+    since: ListMarks,
+}
+
+impl CatalogEntry {
+    /// Adds what single clients see.
+    pub(crate) fn with_own(mut self, own: Vec<(Party, Arc<ServerCatalog>)>) -> Self {
+        let own = own.into_iter().map(|(party, lists)| Own {
+            party,
+            lists: Some(lists),
+            since: ListMarks::default(),
+        });
+        self.own = own.collect();
+        self
+    }
+
+    fn own_lists(&self, party: &Party) -> Option<&Own> {
+        self.own.iter().find(|own| own.party == *party)
+    }
+
+    /// Tells whether the same clients see the same lists of their own.
+    pub(super) fn has_own_lists_of(&self, other: &Self) -> bool {
+        let there = |entry: &Self| entry.own.iter().filter(|own| own.lists.is_some()).count();
+        there(self) == there(other)
+            && self
+                .own
+                .iter()
+                .all(|own| match (&own.lists, other.own_lists(&own.party)) {
+                    (
+                        Some(lists),
+                        Some(Own {
+                            lists: Some(known), ..
+                        }),
+                    ) => lists.offers_the_same(known),
+                    (Some(_), Some(_) | None) => false,
+                    (None, _) => true,
+                })
+    }
+
+    /// Notes which lists of single clients are others than before this change.
+    pub(super) fn follow_own(&mut self, before: Option<&Self>, change: u64) {
+        let common = Arc::clone(&self.catalog);
+        let seen_before = |party: &Party| {
+            let before = before?;
+            let own = before.own_lists(party);
+            let lists = own.and_then(|own| own.lists.as_ref());
+            let since = own.map(|own| own.since);
+            Some((lists.unwrap_or(&before.catalog), since.unwrap_or_default()))
+        };
+        for own in &mut self.own {
+            let lists = own.lists.as_ref().unwrap_or(&common);
+            own.since = last(lists, seen_before(&own.party), change);
+        }
+        let known = before.map_or(&[][..], |before| &before.own);
+        let gone = known
+            .iter()
+            .filter(|own| self.own_lists(&own.party).is_none());
+        let gone = gone.map(|own| Own {
+            party: own.party.clone(),
+            lists: None,
+            since: last(&common, seen_before(&own.party), change),
+        });
+        let gone: Vec<Own> = gone.collect();
+        let skipped = gone.len().saturating_sub(MOST_GONE);
+        self.own.extend(gone.into_iter().skip(skipped));
+    }
+
+    /// Returns which change was the last of each list that a client sees.
+    pub(super) fn since_for(&self, party: Option<&Party>) -> ListMarks {
+        let own = party.and_then(|party| self.own_lists(party));
+        own.map_or(self.since, |own| self.since.later(own.since))
+    }
+}
+
+/// Returns which change was the last of each list: this one where they are others than before.
+fn last(
+    now: &ServerCatalog,
+    before: Option<(&Arc<ServerCatalog>, ListMarks)>,
+    change: u64,
+) -> ListMarks {
+    let Some((lists, since)) = before else {
+        return ListMarks::all(change);
+    };
+    let mark = |is_same: bool, since: u64| if is_same { since } else { change };
+    ListMarks {
+        tools: mark(now.has_tools_of(lists), since.tools),
+        prompts: mark(now.has_prompts_of(lists), since.prompts),
+        resources: mark(now.has_resources_of(lists), since.resources),
+        grants: 0,
+    }
+}
+
+impl Snapshot {
+    /// Tells whether a client sees other lists than the common ones.
+    pub(super) fn has_own_lists(&self, party: &Party) -> bool {
+        let own = |entry: &CatalogEntry| {
+            entry
+                .own_lists(party)
+                .is_some_and(|own| own.lists.is_some())
+        };
+        self.servers.iter().any(own)
+    }
+
+    /// Returns what a client sees.
+    pub(super) fn seen_by(&self, party: &Party) -> Self {
+        let servers = self.servers.iter().cloned().map(|mut entry| {
+            let lists = entry.own_lists(party).and_then(|own| own.lists.clone());
+            if let Some(lists) = lists {
+                entry.catalog = lists;
+            }
+            entry
+        });
+        Self {
+            servers: servers.collect(),
+            natives: self.natives.clone(),
+            natives_since: self.natives_since,
+            gone: self.gone.clone(),
+        }
+    }
+}

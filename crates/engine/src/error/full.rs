@@ -1,0 +1,52 @@
+//! What there is no room for at a busy server, in words, and what to do about it.
+
+use std::fmt::{self, Display, Formatter};
+use std::time::Duration;
+
+use gantry_model::spec::period;
+
+/// What is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Full {
+    /// So many calls wait already.
+    Queue(u32),
+    /// So many heavy checks of its calls run already.
+    Checks(u32),
+    /// One agent's clients use so many of its processes, and may not use more.
+    OfAgent(usize),
+    /// So many processes of it serve clients that can be asked, and there may not be more.
+    Processes(usize),
+}
+
+impl Display for Full {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Queue(limit) => write!(formatter, "{limit} calls wait already"),
+            Self::Checks(limit) => {
+                write!(formatter, "{limit} heavy checks of its calls run already")
+            }
+            Self::OfAgent(limit) => write!(
+                formatter,
+                "this agent's clients use {limit} of its processes, as many as one agent may, and \
+                 each has as many calls as it takes"
+            ),
+            Self::Processes(limit) => write!(
+                formatter,
+                "all {limit} processes that it may have for clients with capabilities are in use"
+            ),
+        }
+    }
+}
+
+impl Full {
+    /// Says what to do.
+    pub(super) fn hint(self, retry_after: Duration) -> String {
+        let again = format!("try again in {}", period::show(retry_after));
+        match self {
+            Self::Queue(_) | Self::Checks(_) => again,
+            Self::OfAgent(_) | Self::Processes(_) => format!(
+                "{again}, when a call has ended; a higher `concurrency` of the server allows more"
+            ),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Which life a call gets.
+
+use super::*;
+
+const ONE: ClientCan = ClientCan {
+    sample: true,
+    ..ClientCan::NOTHING
+};
+const OTHER: ClientCan = ClientCan {
+    list_roots: true,
+    ..ClientCan::NOTHING
+};
+const IDLE: Duration = Duration::from_secs(300);
+/// How many calls a life takes.
+const LANES: u32 = 2;
+
+/// Returns a client of an agent's, in a session.
+fn party(agent: &str, session: u128) -> Party {
+    Party {
+        agent: agent.parse().unwrap(),
+        key: KeyId::from_random(1),
+        session: Some(session),
+    }
+}
+
+fn wish(can: ClientCan, party: &Party, most: usize) -> Wish<'_, u64> {
+    Wish {
+        can,
+        party,
+        lanes: LANES,
+        most,
+        shares: false,
+        offers: &|_| true,
+        is_common: true,
+    }
+}
+
+/// Finds as a call does, and says what it found: a life, a new one, or none.
+fn find(pool: &mut Pool<u64>, can: ClientCan, agent: &str) -> (&'static str, u64) {
+    find_for(pool, &wish(can, &party(agent, 1), 4))
+}
+
+fn find_for(pool: &mut Pool<u64>, wish: &Wish<'_, u64>) -> (&'static str, u64) {
+    let now = Instant::now();
+    match pool.find(wish, now) {
+        Found::Free(number, _) => ("free", number),
+        Found::Room(number, ended) => {
+            pool.insert(number, (wish.can, wish.party), number, now);
+            (if ended.is_some() { "instead" } else { "new" }, number)
+        }
+        Found::Wait(_) => ("wait", 0),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_of_a_client_share_its_life_and_another_begins_before_one_waits() {
+    let mut pool = Pool::default();
+    assert_eq!(find(&mut pool, ONE, "a"), ("new", 1));
+    assert_eq!(find(&mut pool, ONE, "a"), ("free", 1));
+    assert_eq!(find(&mut pool, ONE, "a"), ("new", 2), "the first is full");
+    assert_eq!(find(&mut pool, ONE, "a"), ("free", 2));
+    assert_eq!(find(&mut pool, ONE, "a"), ("wait", 0), "it has its half");
+    pool.leave(1, Instant::now());
+    assert_eq!(find(&mut pool, ONE, "a"), ("free", 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_agent_uses_half_of_the_lives_and_leaves_the_rest_to_others() {
+    let mut pool = Pool::default();
+    let (first, second) = (party("a", 1), party("a", 2));
+    assert_eq!(find_for(&mut pool, &wish(ONE, &first, 4)), ("new", 1));
+    assert_eq!(find_for(&mut pool, &wish(ONE, &second, 4)), ("new", 2));
+    let third = party("a", 3);
+    let full = pool.find(&wish(ONE, &third, 4), Instant::now());
+    assert!(matches!(full, Found::Wait(Full::OfAgent(2))));
+    assert_eq!(find_for(&mut pool, &wish(OTHER, &first, 4)), ("wait", 0));
+    for number in [3, 4] {
+        let party = party("b", u128::from(number));
+        assert_eq!(find_for(&mut pool, &wish(ONE, &party, 4)), ("new", number));
+    }
+    let other = party("c", 1);
+    let full = pool.find(&wish(ONE, &other, 4), Instant::now());
+    assert!(matches!(full, Found::Wait(Full::Processes(4))));
+    // An idle life beyond its half is not for it either, one of its own that has a place is.
+    pool.leave(3, Instant::now());
+    assert_eq!(find_for(&mut pool, &wish(ONE, &third, 4)), ("wait", 0));
+    assert_eq!(find_for(&mut pool, &wish(ONE, &first, 4)), ("free", 1));
+    assert_eq!(find_for(&mut pool, &wish(ONE, &other, 4)), ("instead", 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_idle_life_of_whoever_has_the_most_gives_way() {
+    let mut pool = Pool::default();
+    assert_eq!(find(&mut pool, ONE, "b"), ("new", 1));
+    pool.leave(1, Instant::now());
+    let third = ClientCan {
+        list_roots: true,
+        ..ONE
+    };
+    for (number, can) in [(2, OTHER), (3, third)] {
+        tokio::time::advance(IDLE / 10).await;
+        assert_eq!(find(&mut pool, can, "a"), ("new", number));
+        pool.leave(number, Instant::now());
+    }
+    // The oldest is another's, and stays.
+    let other = party("c", 1);
+    let found = find_for(&mut pool, &wish(ClientCan::NOTHING, &other, 3));
+    assert_eq!(found, ("instead", 4));
+    assert_eq!(find(&mut pool, ONE, "b"), ("free", 1));
+    assert_eq!(find(&mut pool, third, "a"), ("free", 3));
+}
+
+// fault T4
+#[tokio::test(start_paused = true)]
+async fn a_life_serves_the_client_that_it_began_for_and_no_other() {
+    let mut pool = Pool::default();
+    let (own, other) = (party("a", 1), party("a", 2));
+    assert_eq!(find_for(&mut pool, &wish(ONE, &own, 4)), ("new", 1));
+    pool.leave(1, Instant::now());
+    // The same key in another session is somebody else.
+    assert_eq!(find_for(&mut pool, &wish(ONE, &other, 4)), ("new", 2));
+    pool.leave(2, Instant::now());
+    assert_eq!(find_for(&mut pool, &wish(ONE, &own, 4)), ("free", 1));
+    assert_eq!(find_for(&mut pool, &wish(OTHER, &own, 4)), ("new", 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_life_that_nobody_uses_ends() {
+    let mut pool = Pool::default();
+    find(&mut pool, ONE, "a");
+    tokio::time::advance(2 * IDLE).await;
+    let next = pool.look(1, Instant::now(), IDLE);
+    assert_eq!(next, Some(Instant::now() + IDLE), "it is in use");
+    pool.leave(1, Instant::now());
+    tokio::time::advance(IDLE).await;
+    assert_eq!(pool.look(1, Instant::now(), IDLE), None);
+    assert_eq!(find(&mut pool, ONE, "a"), ("new", 2));
+}
+
+#[tokio::test]
+async fn where_requests_say_their_call_clients_share_lives_when_there_is_no_room() {
+    let mut pool = Pool::default();
+    let (first, second) = (party("a", 1), party("a", 2));
+    let sharing = |party| Wish {
+        shares: true,
+        ..wish(ONE, party, 2)
+    };
+    assert_eq!(find_for(&mut pool, &sharing(&first)), ("new", 1));
+    for _ in 0..=LANES {
+        assert_eq!(find_for(&mut pool, &sharing(&first)), ("free", 1));
+    }
+    // One is its half; the other life is somebody else's.
+    assert_eq!(find_for(&mut pool, &sharing(&second)), ("free", 1));
+    let (other, third) = (party("b", 1), party("c", 1));
+    assert_eq!(find_for(&mut pool, &sharing(&other)), ("new", 2));
+    assert_eq!(find_for(&mut pool, &sharing(&third)), ("free", 2));
+}
+
+#[tokio::test]
+async fn a_call_of_what_one_life_alone_offers_waits_for_that() {
+    let mut pool = Pool::default();
+    let own = party("a", 1);
+    for number in [1, 1, 2] {
+        assert_eq!(find_for(&mut pool, &wish(ONE, &own, 8)).1, number);
+    }
+    let grown = Wish {
+        offers: &|life| *life == 1,
+        is_common: false,
+        ..wish(ONE, &own, 8)
+    };
+    assert_eq!(find_for(&mut pool, &grown), ("wait", 0));
+    pool.leave(1, Instant::now());
+    assert_eq!(find_for(&mut pool, &grown), ("free", 1));
+}
