@@ -1,5 +1,7 @@
 //! What views list and find, under grants, scopes and collisions.
 
+mod own;
+
 use gantry_model::caller::KeyKind;
 use gantry_model::grant::Grant;
 use gantry_model::id::{KeyId, ProjectName, ServerId};

@@ -166,6 +166,10 @@ impl Profiles {
             profiles: Arc::clone(self),
             number,
         };
+        let mut pool = self.lock();
+        // Where all list the same it is not looked for.
+        let is_own = |life: &ServerHandle| life.catalog.load().is_own;
+        let tool = tool.filter(|_| pool.all().any(|(_, life)| is_own(life)));
         let common = server.catalog.load();
         let offers = |life: &ServerHandle| {
             tool.is_none_or(|tool| own::lists(&life.catalog.load(), &common).has_tool(tool))
@@ -183,7 +187,6 @@ impl Profiles {
             offers: &offers,
             is_common: tool.is_none_or(|tool| common.has_tool(tool)),
         };
-        let mut pool = self.lock();
         let (number, instead_of) = match pool.find(&wish, Instant::now()) {
             Found::Free(number, handle) => {
                 let handle = handle.clone();

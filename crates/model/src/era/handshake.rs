@@ -2,7 +2,7 @@
 //!
 //! A server of unknown era is asked `server/discover` first; [`classify_probe_answer`] says
 //! whether to go on statelessly or with `initialize`. A link that all share declares no client
-//! capabilities; one for clients that can the same declares theirs.
+//! capabilities; one for a client that can be asked declares what that one can.
 
 use std::borrow::Cow;
 

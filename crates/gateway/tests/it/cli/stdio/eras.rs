@@ -1,9 +1,11 @@
 //! Both generations of the protocol through `gantry stdio`: list, call, error, progress, cancel,
 //! resource, prompt, changes.
 
-use gantry_testkit::Evilpeer;
+use std::fs;
+
 use gantry_testkit::journal::Journal;
 use gantry_testkit::wait::eventually;
+use gantry_testkit::{Era, Evilpeer, fixture};
 use serde_json::{Value, json};
 
 use super::{Client, text, with_meta};
@@ -258,4 +260,42 @@ fn a_client_is_asked_through_the_pipes() {
     let roots = json!({"roots": [{"uri": "file:///x"}]});
     client.line(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": roots}).to_string());
     assert_eq!(text(&client.answer(&json!(1))), "Found 1 root(s)");
+}
+
+// Calls of a client that can be asked overlap here too, and what one of them asks is answered.
+#[test]
+fn calls_overlap_and_are_asked_for() {
+    let argv = fixture::argv(Era::Legacy);
+    let entry = json!({"command": argv[0], "args": argv[1..]});
+    let gantry = Gantry::builder().entry("f", entry).start();
+    gantry.wait_state("f", "ready", LONG);
+    let mut client = Client::start(&gantry.data(), &[]);
+    let hello = json!({
+        "protocolVersion": "2025-11-25", "capabilities": {"sampling": {}},
+        "clientInfo": {"name": "able", "version": "1"},
+    });
+    client.ask(json!(0), "initialize", hello);
+    client.notify("notifications/initialized", json!({}));
+    let folder = tempfile::tempdir().unwrap();
+    let until = folder.path().join("until");
+    let held = json!({"name": "f__test_reconnection", "arguments": {"until": until}});
+    client.send(json!(1), "tools/call", held);
+    gantry.wait_status("f", LONG, |status| status["queue"]["in_flight"] == 1);
+    let asks = json!({"name": "f__test_sampling", "arguments": {"prompt": "?"}});
+    client.send(json!(2), "tools/call", asks);
+    let question = loop {
+        let message = client.next(LONG).unwrap();
+        if message["method"] == "sampling/createMessage" {
+            break message;
+        }
+    };
+    let content = json!({"type": "text", "text": "Paris"});
+    let result = json!({"role": "assistant", "model": "m", "content": content});
+    let said = json!({"jsonrpc": "2.0", "id": question["id"], "result": result});
+    client.line(&said.to_string());
+    assert_eq!(text(&client.answer(&json!(2))), "LLM response: Paris");
+    fs::write(&until, "").unwrap();
+    let answer = client.answer(&json!(1));
+    assert_eq!(text(&answer), "Reconnection test completed successfully");
+    assert!(client.close().success());
 }
