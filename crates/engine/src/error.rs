@@ -2,7 +2,7 @@
 
 mod full;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gantry_model::caller::KeyEnd;
@@ -244,6 +244,13 @@ pub enum CallError {
     Panicked,
 }
 
+fn file_shown(file: Option<&Path>) -> String {
+    match file {
+        Some(file) => format!("the configuration file `{}`", file.display()),
+        None => "a configuration file".to_owned(),
+    }
+}
+
 fn more_about(server: &ServerName) -> String {
     format!("`gantry status {server}` and `gantry logs {server}` say more")
 }
@@ -457,8 +464,16 @@ pub enum EngineError {
         name: String,
     },
     /// The server is a file's to change.
-    #[error("server `{name}` comes from a configuration file")]
+    #[error("server `{name}` comes from {}", file_shown(.file.as_deref()))]
     OfFile {
+        /// The server.
+        name: ServerName,
+        /// The file, if it is known.
+        file: Option<PathBuf>,
+    },
+    /// The server is Gantry's own.
+    #[error("server `{name}` is built in, and there as long as no other is configured")]
+    Builtin {
         /// The server.
         name: ServerName,
     },
@@ -539,6 +554,7 @@ impl Diagnose for EngineError {
             Self::Conflict { .. } => "server.exists",
             Self::UnknownServer { .. } => "server.unknown",
             Self::OfFile { .. } => "server.of_file",
+            Self::Builtin { .. } => "server.builtin",
             Self::AgentExists { .. } => "agent.exists",
             Self::UnknownAgent { .. } => "agent.unknown",
             Self::LastAdmin => "key.last_admin",
@@ -560,6 +576,7 @@ impl Diagnose for EngineError {
             | Self::Conflict { .. }
             | Self::UnknownServer { .. }
             | Self::OfFile { .. }
+            | Self::Builtin { .. }
             | Self::AgentExists { .. }
             | Self::UnknownAgent { .. }
             | Self::LastAdmin
@@ -601,9 +618,12 @@ impl Diagnose for EngineError {
             Self::Conflict { name } => Some(format!(
                 "remove it first: `gantry rm {name}`, or DELETE /api/v1/mcp/servers/{name}"
             )),
-            Self::OfFile { .. } => {
-                Some("change the file; a gateway that runs takes it over".into())
-            }
+            Self::OfFile { name, .. } => Some(format!(
+                "change the file; a gateway that runs takes it over. `gantry rm {name}` takes it out of the file"
+            )),
+            Self::Builtin { .. } => Some(
+                "configure a server of your own, or start with `gantry up --no-example`".into(),
+            ),
             Self::AgentExists { name } => Some(format!(
                 "change it: `gantry agent set {name}`, or PATCH /api/v1/agents/{name}; or remove it first: \
                  `gantry agent rm {name}`"

@@ -29,6 +29,7 @@ use crate::server::handle::{Live, Order, ServerHandle};
 use crate::server::runner::Surroundings;
 
 pub use files::Applied;
+pub(crate) use trial::of_api;
 
 /// How much longer than the last kill is waited for processes that do not die.
 const AFTER_KILL: Duration = Duration::from_secs(2);

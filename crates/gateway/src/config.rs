@@ -13,6 +13,7 @@ pub mod expand;
 pub mod file;
 pub mod mistake;
 pub mod plan;
+pub mod removal;
 pub mod settings;
 pub mod source;
 pub mod watch;

@@ -64,6 +64,9 @@ pub struct ServerSpec {
     /// Why its file does not let it run; such a spec is there to be shown and is never started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub off: Option<Off>,
+    /// The configuration file that it comes from, known while the gateway runs that read it.
+    #[serde(skip)]
+    pub file: Option<PathBuf>,
 }
 
 /// Why a file's entry is not run.
@@ -348,6 +351,7 @@ impl ServerSpec {
             allow: Allowances::default(),
             needs_approval: None,
             off: None,
+            file: None,
         }
     }
 

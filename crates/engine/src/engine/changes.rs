@@ -14,6 +14,7 @@ use crate::acts::values::{self, difference};
 use crate::acts::{Actor, Draft};
 use crate::error::EngineError;
 use crate::server::logs::LogLine;
+use crate::supervisor::of_api;
 use crate::view::ServerView;
 
 impl Engine {
@@ -150,7 +151,8 @@ impl Engine {
         .await
     }
 
-    /// Removes a server by name or id and waits until its process is gone; false if there was none.
+    /// Removes a server that was registered, by name or id, and waits until its process is gone; false if
+    /// there was none. One of a file is the file's to remove.
     pub async fn remove(&self, by: impl Into<Actor>, server: &str) -> Result<bool, EngineError> {
         let (by, engine, server) = (by.into(), self.clone(), server.to_owned());
         self.complete(async move {
@@ -163,7 +165,10 @@ impl Engine {
             let act = acts
                 .begin(&by, draft.before(acts.values.spec(&known.spec)))
                 .await?;
-            let removed = supervisor.remove(&server).await;
+            let removed = match of_api(&known.spec) {
+                Ok(()) => supervisor.remove(&server).await,
+                Err(refused) => Err(refused),
+            };
             act.end(&removed).await;
             removed
         })

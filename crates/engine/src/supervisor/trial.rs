@@ -22,6 +22,19 @@ const LINES: usize = 50;
 /// How much longer than its handshake a trial may take, for the process and the first lists.
 const BESIDE_HANDSHAKE: Duration = Duration::from_secs(5);
 
+/// Refuses a server that was not registered over the API: its file brings it back with the next start.
+pub(crate) fn of_api(spec: &ServerSpec) -> Result<(), EngineError> {
+    let name = spec.name.clone();
+    match spec.source {
+        Source::Api => Ok(()),
+        Source::File => Err(EngineError::OfFile {
+            name,
+            file: spec.file.clone(),
+        }),
+        Source::Builtin => Err(EngineError::Builtin { name }),
+    }
+}
+
 impl Supervisor {
     /// Gives a server that was registered by API another spec, under its old name, id and place.
     pub(crate) async fn replace(&self, spec: ServerSpec) -> Result<ServerHandle, EngineError> {
@@ -32,9 +45,7 @@ impl Supervisor {
             name: name.to_string(),
         };
         let handle = self.find(name.as_str()).ok_or_else(unknown)?;
-        if handle.spec.source != Source::Api {
-            return Err(EngineError::OfFile { name });
-        }
+        of_api(&handle.spec)?;
         if *handle.spec == spec {
             return Ok(handle);
         }

@@ -270,6 +270,7 @@ impl Register {
             },
             needs_approval: None,
             off: None,
+            file: None,
         })
     }
 

@@ -324,11 +324,14 @@ pub(super) async fn test(api: &Api, actor: &Actor, body: &JsonBody) -> Result<Re
     Ok(json(StatusCode::OK, &trial))
 }
 
-/// Removes a server and waits until its process is gone. One that is not there is as good as
-/// removed.
+/// Removes a server that was registered, and waits until its process is gone. One that is not there is
+/// as good as removed; one of a configuration file is removed there.
 #[utoipa::path(delete, path = "/api/v1/mcp/servers/{server}", tag = "servers",
     params(("server" = String, Path, description = "Its name or id.")), responses(
     (status = 204, description = "There is no such server now."),
+    (status = 409, description = "`server.of_file`: it comes from a configuration file, which the message \
+        names; change that. `server.builtin`: it is Gantry's own example.",
+        body = ProblemDocument<'static>, content_type = "application/problem+json"),
 ))]
 pub(super) async fn remove(
     State(api): State<Api>,

@@ -1,21 +1,43 @@
-//! `gantry rm SERVER`: stops a registered server and forgets it.
+//! `gantry rm SERVER`: stops a registered server and forgets it; one of a file is taken out of its file,
+//! after a question.
+//!
+//! The rest of the file stays as it is, and so does what was approved of it. Entry point: [`run`].
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 
-use super::Surroundings;
-use super::client::segment;
-use super::failure::Failure;
-use super::find::Role;
+use crate::app::data::DataFolder;
+use crate::config::clients::disk::{Opened, Readers};
+use crate::config::clients::{ClientError, hide};
+use crate::config::document::Syntax;
+use crate::config::removal;
+
+use super::client::{Client, segment};
+use super::failure::{Exit, Failure};
+use super::files::{Files, Setup};
+use super::find::{Role, working_folder};
 use super::format::text;
+use super::screen::Screen;
+use super::{Surroundings, diff, prompt};
+
+/// How long the gateway may take to apply the changed file.
+const APPLIED: Duration = Duration::from_secs(15);
+/// How often is looked meanwhile.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// What `gantry rm` takes.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// The server, by name or id
     server: String,
+    /// Take a server that comes from a file out of the file without asking
+    #[arg(long, short)]
+    yes: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -29,9 +51,138 @@ pub(super) async fn run(
     let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
     let path = format!("/api/v1/mcp/servers/{}", segment(&options.server));
     let server = client.get(&path).await?;
+    let (name, file) = (text(&server, "/name"), text(&server, "/file"));
+    if server["source"] == "file" && !file.is_empty() {
+        let edit = Edit {
+            options,
+            surroundings,
+            name,
+            file: PathBuf::from(file),
+        };
+        return edit.run(&client, &path).await;
+    }
     client.delete(&path).await?;
-    let name = text(&server, "/name");
     let line = format!("{name} is removed");
     screen.outcome(options.json, &json!({"removed": name}), &line);
     Ok(ExitCode::SUCCESS)
+}
+
+/// A server that is taken out of its file.
+struct Edit<'a> {
+    options: &'a Options,
+    surroundings: &'a Surroundings,
+    name: String,
+    file: PathBuf,
+}
+
+impl Edit<'_> {
+    async fn run(&self, client: &Client, path: &str) -> Result<ExitCode, Failure> {
+        let (name, file) = (&self.name, self.file.display());
+        let origin = format!("`{name}` comes from `{file}`");
+        if self.surroundings.url.is_some() {
+            return Err(Failure::new(Exit::Failed, origin)
+                .hint("take it out of that file, on the machine of the gateway"));
+        }
+        let failed = |error: ClientError| Failure::of(Exit::Failed, &error);
+        let opened = Opened::read(&self.file).map_err(failed)?;
+        opened.check_writable().map_err(failed)?;
+        let folder = working_folder()?;
+        let left = removal::without(&self.file, opened.text(), name, &folder).map_err(failed)?;
+        let left = left.ok_or_else(|| {
+            Failure::new(Exit::Failed, format!("{origin}, and is no longer there"))
+                .hint("`gantry config check` tells what the files say")
+        })?;
+        if !self.options.yes {
+            self.ask(&origin, opened.text(), &left)?;
+        }
+        let copy = opened.replace(&left, Readers::AsBefore).map_err(failed)?;
+        let next = self.next();
+        let is_applied = self.applied(client, path, next.as_deref()).await;
+        self.tell(copy.as_deref(), next.as_deref(), is_applied);
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Shows what would change in the file, and asks.
+    fn ask(&self, origin: &str, before: &str, after: &str) -> Result<(), Failure> {
+        let name = &self.name;
+        if self.options.json || !prompt::is_possible() {
+            let message = format!("{origin}, and would be back with the next start");
+            let hint = format!(
+                "take it out of the file with `gantry rm {name} --yes`, or edit the file yourself"
+            );
+            return Err(Failure::new(Exit::Failed, message).hint(hint));
+        }
+        let screen = &self.surroundings.screen;
+        let hidden = |text: &str| match Syntax::of(&self.file) {
+            Syntax::Json => hide::json(text),
+            Syntax::Toml => hide::toml(text),
+        };
+        let difference = diff::unified(&self.file, &hidden(before), &hidden(after));
+        screen.line(&format!("{origin}. This would change there:"));
+        screen.line(&diff::painted(&difference, screen));
+        match prompt::yes(&format!("Take `{name}` out of the file?")) {
+            true => Ok(()),
+            false => Err(Failure::new(Exit::Failed, "nothing was changed")),
+        }
+    }
+
+    /// Returns the file whose entry of the same name counts from now on, if the gateway reads the files
+    /// that are found here.
+    fn next(&self) -> Option<PathBuf> {
+        let files = Files {
+            config: Vec::new(),
+            no_discover: false,
+        };
+        let data = DataFolder::at(self.surroundings.data_path().ok()?);
+        let setup = Setup::new(&files, data, self.surroundings).ok()?;
+        let mut sources = setup.sources.iter();
+        sources.find(|source| setup.folder.join(&source.path) == self.file)?;
+        let plan = setup.load().ok()?;
+        let mut servers = plan.servers.into_iter();
+        let other = servers.find(|server| server.spec.name.as_str() == self.name)?;
+        other.spec.file
+    }
+
+    /// Waits until the gateway has applied the file; tells whether it has.
+    async fn applied(&self, client: &Client, path: &str, next: Option<&Path>) -> bool {
+        let until = Instant::now() + APPLIED;
+        let file = self.file.display().to_string();
+        loop {
+            match (client.get(path).await, next) {
+                (Err(_), None) => return true,
+                (Ok(server), _) if text(&server, "/file") != file => return true,
+                (Ok(_) | Err(_), _) if Instant::now() > until => return false,
+                (Ok(_) | Err(_), _) => sleep(LOOK).await,
+            }
+        }
+    }
+
+    fn tell(&self, copy: Option<&Path>, next: Option<&Path>, is_applied: bool) {
+        let (screen, name) = (&self.surroundings.screen, &self.name);
+        let beside = copy.map(|copy| copy.display().to_string());
+        if self.options.json {
+            let value = json!({
+                "removed": name, "file": self.file, "backup": beside, "also_in": next,
+            });
+            return screen.outcome(true, &value, "");
+        }
+        let mut line = format!("{name} is removed from `{}`", self.file.display());
+        if let Some(beside) = beside {
+            line.push_str(&format!("; what it was is in `{beside}`"));
+        }
+        screen.outcome(false, &Value::Null, &line);
+        let mark = screen.doubtful("!");
+        if let Some(next) = next {
+            let line = format!(
+                "`{name}` also stands in `{}`, and that one counts now",
+                next.display()
+            );
+            screen.line(&format!("{mark} {}", Screen::safe(&line)));
+        }
+        if !is_applied {
+            screen.line(&format!(
+                "{mark} the gateway has not applied it yet; `gantry status` shows when it has"
+            ));
+        }
+    }
 }

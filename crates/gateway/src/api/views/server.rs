@@ -26,6 +26,8 @@ pub(in crate::api) struct ServerSummary {
     transport: &'static str,
     profile: &'static str,
     source: &'static str,
+    /// The configuration file that it comes from, if it does.
+    file: Option<String>,
     start: &'static str,
     uptime_ms: Option<u64>,
     restart_count: u32,
@@ -51,6 +53,7 @@ impl ServerSummary {
             transport: status.transport.unwrap_or_else(|| transport(spec)),
             profile: profile(spec),
             source: source(spec),
+            file: spec.file.as_ref().map(|file| file.display().to_string()),
             start: start(spec),
             uptime_ms: status.uptime().map(milliseconds),
             restart_count: status.restarts,

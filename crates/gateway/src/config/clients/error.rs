@@ -97,7 +97,7 @@ impl Diagnose for ClientError {
 
 impl ClientError {
     /// Returns the mistake at a byte of a text.
-    pub(super) fn at(
+    pub(in crate::config) fn at(
         path: &std::path::Path,
         text: &str,
         byte: usize,

@@ -191,6 +191,7 @@ impl From<EngineError> for Problem {
             | EngineError::Native { .. } => StatusCode::UNPROCESSABLE_ENTITY,
             EngineError::Conflict { .. }
             | EngineError::OfFile { .. }
+            | EngineError::Builtin { .. }
             | EngineError::AgentExists { .. }
             | EngineError::LastAdmin
             | EngineError::NeedsApproval { .. }

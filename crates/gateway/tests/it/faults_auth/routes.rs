@@ -55,7 +55,7 @@ const ROUTES: [(&str, &str, For, u16); 51] = [
     ("PATCH", "/api/v1/mcp/servers/{server}", For::Admins, 409),
     // Only the words `preview` and `test` take it.
     ("POST", "/api/v1/mcp/servers/{server}", For::Admins, 405),
-    ("DELETE", "/api/v1/mcp/servers/{server}", For::Admins, 204),
+    ("DELETE", "/api/v1/mcp/servers/{server}", For::Admins, 409),
     (
         "POST",
         "/api/v1/mcp/servers/{server}/restart",

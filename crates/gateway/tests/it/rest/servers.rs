@@ -83,6 +83,11 @@ fn a_server_of_a_file_is_the_files_to_change() {
     let refused = gantry.rest("PATCH", "/api/v1/mcp/servers/a", Some(&patch));
     assert_eq!(problem(&gantry, &refused, 409), "server.of_file");
     assert_eq!(gantry.status("a")["spec"]["timeout"], "30s");
+    // First hour 4
+    let refused = gantry.rest("DELETE", "/api/v1/mcp/servers/a", None);
+    assert_eq!(problem(&gantry, &refused, 409), "server.of_file");
+    assert!(refused.text().contains("mcp.json`"), "{}", refused.text());
+    assert_eq!(gantry.status("a")["state"], "ready");
 }
 
 // fault G8
@@ -175,8 +180,11 @@ fn a_trial_starts_lists_and_leaves_nothing() {
 // A server may be called as the routes beside it are.
 #[test]
 fn servers_named_preview_and_test_keep_their_routes() {
-    let gantry = Gantry::start(&["test", "preview"]);
+    let gantry = Gantry::start(&[]);
     for name in ["test", "preview"] {
+        let spec = body(name, &Evilpeer::new());
+        let made = gantry.rest("POST", "/api/v1/mcp/servers", Some(&spec));
+        assert_eq!(made.status, 201, "{}", made.text());
         assert_eq!(gantry.status(name)["name"], name);
         let path = format!("/api/v1/mcp/servers/{name}");
         assert_eq!(
