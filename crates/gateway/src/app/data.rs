@@ -4,6 +4,7 @@
 //! Folders are 0700 and files 0600, symbolic links are refused (fault F5), and files appear whole.
 //! Entry point: [`DataFolder::open`].
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
@@ -98,6 +99,9 @@ pub struct Running {
     /// Whether a `gantry stdio` started it, and it ends with the last of them.
     #[serde(default)]
     pub on_demand: bool,
+    /// The folder that it was started in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<PathBuf>,
 }
 
 /// A folder that is ours alone.
@@ -202,6 +206,54 @@ impl DataFolder {
     pub fn write_first_keys(&self, admin: &str, agent: &str) -> Result<(), DataError> {
         self.write_key(&self.admin_key(), admin)?;
         self.write_key(&self.agent_key(), agent)
+    }
+
+    /// Has the next gateway here revoke the keys of a label.
+    pub fn revoke_later(&self, label: &str) -> Result<(), DataError> {
+        let mut labels = self.to_revoke();
+        labels.insert(label.to_owned());
+        let text =
+            serde_json::to_vec_pretty(&labels).expect("texts are always expressible as JSON");
+        write(&self.to_revoke_file(), &text)
+    }
+
+    /// Returns the labels of keys that are to be revoked.
+    pub fn to_revoke(&self) -> BTreeSet<String> {
+        let text = fs::read(self.to_revoke_file()).ok();
+        text.and_then(|text| serde_json::from_slice(&text).ok())
+            .unwrap_or_default()
+    }
+
+    /// Forgets the labels, since their keys are revoked.
+    pub fn have_revoked(&self) {
+        if let Err(error) = fs::remove_file(self.to_revoke_file()) {
+            tracing::debug!(%error, "`revoke.json` was gone already");
+        }
+    }
+
+    /// Remembers by its hash the key that a client's file was given.
+    pub fn note_client_key(&self, label: &str, hash: &str) -> Result<(), DataError> {
+        let mut known = self.client_keys();
+        if known.insert(label.to_owned(), hash.to_owned()).as_deref() == Some(hash) {
+            return Ok(());
+        }
+        let text = serde_json::to_vec_pretty(&known).expect("texts are always expressible as JSON");
+        write(&self.client_keys_file(), &text)
+    }
+
+    /// Returns the hashes of the keys that clients' files were given, by the keys' labels.
+    pub fn client_keys(&self) -> BTreeMap<String, String> {
+        let text = fs::read(self.client_keys_file()).ok();
+        text.and_then(|text| serde_json::from_slice(&text).ok())
+            .unwrap_or_default()
+    }
+
+    fn client_keys_file(&self) -> PathBuf {
+        self.keys().join("clients.json")
+    }
+
+    fn to_revoke_file(&self) -> PathBuf {
+        self.keys().join("revoke.json")
     }
 
     /// Returns the port of the last gateway here.
@@ -402,6 +454,7 @@ mod tests {
             started_ms: 1,
             version: "0".into(),
             on_demand: true,
+            folder: Some("/srv/shop".into()),
         };
         folder.announce(&running).unwrap();
         folder.remember_port(4180).unwrap();

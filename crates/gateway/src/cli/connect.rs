@@ -1,12 +1,14 @@
 //! `gantry connect`: writes Gantry as a server into a client's own file, or takes it out again.
 //!
-//! Comments, order and layout of the file stay, what it was is copied beside it, and a second run
-//! changes nothing. Where a client can send a key it gets one of its own; a file that others share, or
-//! a client that cannot, gets `gantry stdio`, which holds none. Never prints a key. Entry point: [`run`].
+//! Comments, order and layout of the file stay, what it was is copied beside it without keys, and a second
+//! run changes nothing. Where a client can send a key it gets one of its own; a file that others share, or
+//! a client that cannot, gets `gantry stdio`, which holds none. An entry that leads to another folder's
+//! gateway is replaced after a question only (`owner`). Never prints a key. Entry point: [`run`].
 
 mod key;
 mod list;
 mod neighbours;
+mod owner;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -26,10 +28,14 @@ use super::failure::{Exit, Failure};
 use super::find::working_folder;
 use super::format::pretty;
 use super::import::client;
+use super::prompt;
 use super::screen::Screen;
 
 use key::{Key, Keys};
 use neighbours::Neighbours;
+use owner::{Elsewhere, Leads};
+
+pub(super) use list::connections;
 
 /// What `gantry connect` takes.
 #[derive(Debug, Args)]
@@ -49,6 +55,9 @@ pub(super) struct Options {
     /// Take Gantry out of the client's file, and its key back
     #[arg(long, requires = "client")]
     remove: bool,
+    /// Replace or take out an entry that leads to another folder's gateway, without asking
+    #[arg(long, short, requires = "client", visible_alias = "replace")]
+    yes: bool,
     /// Show what would change, and change nothing
     #[arg(long, requires = "client")]
     dry_run: bool,
@@ -133,7 +142,11 @@ impl Task<'_> {
         // A file that cannot take the entry is found out before a key is made for it.
         self.text(&self.stdio()?)?;
         let keys = self.keys();
-        let (way, key) = self.way(&keys).await?;
+        let elsewhere = self.elsewhere(&keys).await?;
+        if let Some(other) = &elsewhere {
+            self.may_replace(other)?;
+        }
+        let (way, key) = self.way(&keys, elsewhere.is_some()).await?;
         let text = self.text(&way)?;
         let changed = text != self.opened.text();
         let holds_key = matches!(way, Way::Http { .. });
@@ -151,6 +164,12 @@ impl Task<'_> {
                 }
             };
         }
+        if let Way::Http { key, .. } = &way
+            && !self.options.dry_run
+        {
+            keys.note(key);
+        }
+        let cleaned = self.clean_copies()?;
         let closed = holds_key && self.opened.is_open_to_others() && !self.options.dry_run;
         if closed && !changed {
             self.opened
@@ -158,23 +177,35 @@ impl Task<'_> {
                 .map_err(|error| failed(&error))?;
         }
         let neighbours = Neighbours::find(&self, &way, &keys).await;
-        let screen = &self.surroundings.screen;
+        let screen = &match self.options.json {
+            true => self.surroundings.screen.beside_stdout(),
+            false => self.surroundings.screen,
+        };
         let written = changed && !self.options.dry_run;
         if self.options.json {
             let (kind, url) = match &way {
                 Way::Http { url, .. } => ("http", Some(url)),
                 Way::Stdio { .. } => ("stdio", None),
             };
-            screen.line(&pretty(&json!({
+            self.surroundings.screen.line(&pretty(&json!({
                 "client": self.client.id, "scope": self.options.scope.to_string(),
                 "path": self.place.path, "name": self.options.name, "way": kind, "url": url,
                 "written": written, "backup": copy, "key_made": matches!(key, Key::Made { .. }),
-                "closed_to_others": closed,
+                "closed_to_others": closed, "copies_cleaned": cleaned,
+                "replaces": elsewhere.as_ref().map(|other| &other.place),
                 "also_direct": neighbours.all(), "diff": self.difference(&text),
             })));
+        } else {
+            self.tell(&way, written, copy, &text);
+        }
+        if written {
+            self.revoke_old(&keys, elsewhere.as_ref(), !holds_key, screen)
+                .await?;
+        }
+        if self.options.json {
             return Ok(ExitCode::SUCCESS);
         }
-        self.tell(&way, written, copy, &text);
+        told_clean(&cleaned, screen);
         if holds_key && self.opened.is_open_to_others() {
             let (mark, done) = match closed {
                 true => (
@@ -195,6 +226,11 @@ impl Task<'_> {
     async fn remove(self) -> Result<ExitCode, Failure> {
         let screen = &self.surroundings.screen;
         let (name, path) = (&self.options.name, self.place.path.display());
+        let keys = self.keys();
+        let elsewhere = self.elsewhere(&keys).await?;
+        if let Some(other) = elsewhere.as_ref().filter(|_| !self.options.yes) {
+            return Err(other.refusal(&self));
+        }
         let text = if self.known.is_some() {
             let removed = self.document.remove(&self.place.at, name);
             removed.map_err(|error| failed(&error))?
@@ -209,21 +245,25 @@ impl Task<'_> {
                 .replace(&text, Readers::AsBefore)
                 .map_err(|error| failed(&error))?;
         }
-        let has_key = matches!(
-            self.known.as_ref().and_then(ours::way_of),
-            Some(Way::Http { .. })
-        );
+        let cleaned = self.clean_copies()?;
+        let has_key = self.has_key() && elsewhere.is_none();
         let mut revoked = None;
         if has_key && !self.options.dry_run {
-            revoked = self.keys().revoke().await;
+            revoked = keys.revoke().await;
+            if revoked.is_none() {
+                self.revoke_later(&keys)?;
+            }
         }
         if self.options.json {
             screen.line(&pretty(&json!({
                 "client": self.client.id, "scope": self.options.scope.to_string(),
                 "path": self.place.path, "name": name, "written": changed && !self.options.dry_run,
-                "backup": copy, "keys_revoked": revoked, "diff": self.difference(&text),
+                "backup": copy, "keys_revoked": revoked, "copies_cleaned": cleaned,
+                "diff": self.difference(&text),
             })));
-        } else if !changed {
+            return Ok(ExitCode::SUCCESS);
+        }
+        if !changed {
             screen.line(&format!(
                 "there is no `{name}` in `{path}`; nothing was changed"
             ));
@@ -234,12 +274,97 @@ impl Task<'_> {
                 "`{name}` is gone from `{path}`{}",
                 beside(copy.as_ref())
             ));
-            if has_key && revoked.unwrap_or(0) == 0 {
-                let note = "its key was not taken back; revoke it when the gateway runs";
-                screen.line(&format!("{} {note}", screen.doubtful("!")));
+            match (has_key, revoked) {
+                (true, Some(0)) | (false, _) => {}
+                (true, Some(_)) => screen.line(&format!("{} its key is revoked", screen.good("✓"))),
+                (true, None) => screen.line(&format!("{} {LATER}", screen.doubtful("!"))),
+            }
+            if let Some(other) = elsewhere.filter(|_| self.has_key()) {
+                other.revoke(&keys, screen).await;
             }
         }
+        told_clean(&cleaned, screen);
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Returns the other gateway that the entry leads to, if it does not lead here.
+    async fn elsewhere(&self, keys: &Keys<'_>) -> Result<Option<Elsewhere>, Failure> {
+        let Some(way) = self.known.as_ref().and_then(ours::way_of) else {
+            return Ok(None);
+        };
+        Ok(match owner::leads(self, &way, keys).await? {
+            Leads::Here => None,
+            Leads::Elsewhere(other) => Some(other),
+        })
+    }
+
+    /// Asks before an entry of another gateway is replaced.
+    fn may_replace(&self, other: &Elsewhere) -> Result<(), Failure> {
+        let screen = &self.surroundings.screen;
+        if self.options.yes {
+            return Ok(());
+        }
+        if self.options.dry_run {
+            if !self.options.json {
+                let told = Screen::safe(&other.text(self));
+                screen.line(&format!("{} {told}", screen.doubtful("!")));
+            }
+            return Ok(());
+        }
+        if self.options.json || !prompt::is_possible() {
+            return Err(other.refusal(self));
+        }
+        screen.line(&Screen::safe(&other.text(self)));
+        screen.output().flush();
+        match prompt::yes("Replace it?") {
+            true => Ok(()),
+            false => Err(other.declined(self)),
+        }
+    }
+
+    /// Tells whether the entry that is there holds a key.
+    fn has_key(&self) -> bool {
+        matches!(
+            self.known.as_ref().and_then(ours::way_of),
+            Some(Way::Http { key, .. }) if key.starts_with(ours::KEY_PREFIX)
+        )
+    }
+
+    /// Revokes the key of the entry that was replaced, unless the new one has it.
+    async fn revoke_old(
+        &self,
+        keys: &Keys<'_>,
+        elsewhere: Option<&Elsewhere>,
+        holds_none: bool,
+        screen: &Screen,
+    ) -> Result<(), Failure> {
+        if !self.has_key() {
+            return Ok(());
+        }
+        match elsewhere {
+            Some(other) => other.revoke(keys, screen).await,
+            None if holds_none && keys.revoke().await.is_none() => self.revoke_later(keys)?,
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Has the next start of the gateway revoke the keys, since it does not run.
+    fn revoke_later(&self, keys: &Keys<'_>) -> Result<(), Failure> {
+        let data = DataFolder::at(self.surroundings.data_path()?);
+        if self.surroundings.url.is_some() || !data.path().is_dir() {
+            return Ok(());
+        }
+        data.revoke_later(keys.label())
+            .map_err(|error| Failure::of(Exit::Failed, &error))
+    }
+
+    /// Takes keys out of the copies that earlier versions left beside the file.
+    fn clean_copies(&self) -> Result<Vec<PathBuf>, Failure> {
+        match self.options.dry_run {
+            true => Ok(Vec::new()),
+            false => self.opened.clean_copies().map_err(|error| failed(&error)),
+        }
     }
 
     /// A client whose folder is missing is not there; a project's folder is made.
@@ -255,7 +380,7 @@ impl Task<'_> {
     }
 
     /// Returns how the client reaches the gateway, with a key where one is needed.
-    async fn way(&self, keys: &Keys<'_>) -> Result<(Way, Key), Failure> {
+    async fn way(&self, keys: &Keys<'_>, is_anothers: bool) -> Result<(Way, Key), Failure> {
         // What a project shares is no place for a key.
         let shared = self.options.scope == Scope::Project;
         if self.options.stdio || shared || self.client.http == Http::No {
@@ -263,8 +388,8 @@ impl Task<'_> {
         }
         let url = format!("{}/mcp", self.url()?.trim_end_matches('/'));
         let known = match self.known.as_ref().and_then(ours::way_of) {
-            Some(Way::Http { key, .. }) => Some(key),
-            Some(Way::Stdio { .. }) | None => None,
+            Some(Way::Http { key, .. }) if !is_anothers => Some(key),
+            Some(Way::Http { .. } | Way::Stdio { .. }) | None => None,
         };
         let key = if self.options.dry_run {
             Key::Known(known.unwrap_or_else(|| format!("{}{}", ours::KEY_PREFIX, hide::HIDDEN)))
@@ -374,6 +499,17 @@ impl Task<'_> {
                 screen.line(&format!("  Start {title} anew, so that it reads its file."));
             }
         }
+    }
+}
+
+/// What is said of a key that the gateway could not be asked about.
+const LATER: &str = "the gateway does not run; its key is revoked when it starts again";
+
+/// Says from which copies keys were taken.
+fn told_clean(cleaned: &[PathBuf], screen: &Screen) {
+    for copy in cleaned {
+        let line = format!("a key was taken out of `{}`", copy.display());
+        screen.line(&format!("{} {}", screen.good("✓"), Screen::safe(&line)));
     }
 }
 

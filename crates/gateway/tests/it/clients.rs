@@ -8,6 +8,7 @@ mod import;
 mod inert;
 mod refused;
 mod round;
+mod two_folders;
 
 use std::fs;
 use std::path::{Path, PathBuf};

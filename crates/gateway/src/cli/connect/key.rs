@@ -4,10 +4,11 @@
 use std::fs;
 use std::path::Path;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::app::data::DataFolder;
+use crate::config::approval::Digest;
 use crate::config::clients::ours::KEY_PREFIX;
 
 use super::super::Surroundings;
@@ -15,11 +16,15 @@ use super::super::client::{Client, segment};
 use super::super::failure::Failure;
 use super::super::find::Role;
 use super::super::format::{list, text};
+use super::super::up::DEFAULT_AGENT;
 
 /// The longest label that a gateway keeps.
 const LABEL: usize = 128;
 /// How many bytes of a digest tell two labels apart that cannot be kept as they are.
 const DIGEST_BYTES: usize = 8;
+
+/// Where all keys are listed.
+const KEYS: &str = "/api/v1/keys?limit=1000";
 
 /// A client's key.
 #[derive(Debug)]
@@ -74,8 +79,15 @@ impl<'a> Keys<'a> {
             return Ok(Key::Known(key.trim().to_owned()));
         }
         let admin = self.admin()?;
+        let keys = admin.get(KEYS).await?;
+        let known = list(&keys, "/items");
+        if !known.is_empty() && !known.iter().any(|key| key["agent"] == DEFAULT_AGENT) {
+            // A key of an agent that is gone would make it anew, and it could use nothing.
+            let agent = admin.get(&format!("/api/v1/agents/{DEFAULT_AGENT}")).await;
+            agent.map_err(|failure| failure.hint("make it again with `gantry agent restore`"))?;
+        }
         // A key that this file had and lost opens nothing any more.
-        for id in self.ids(&admin).await? {
+        for id in self.labelled(&keys) {
             admin
                 .delete(&format!("/api/v1/keys/{}", segment(&id)))
                 .await?;
@@ -98,10 +110,33 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Takes back the file's keys and returns how many; nothing if the gateway cannot be asked.
+    /// Returns the label of the file's keys.
+    pub(super) fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// Tells whether the gateway has a key for this file.
+    pub(super) async fn is_known(&self) -> bool {
+        match self.admin() {
+            Ok(admin) => self.ids(&admin).await.is_ok_and(|ids| !ids.is_empty()),
+            Err(_) => false,
+        }
+    }
+
+    /// Revokes the file's keys and returns how many; nothing if the gateway cannot be asked.
     pub(super) async fn revoke(&self) -> Option<usize> {
-        let admin = self.admin().ok()?;
-        let ids = self.ids(&admin).await.ok()?;
+        self.revoke_by(&self.admin().ok()?).await
+    }
+
+    /// Revokes the file's keys at the gateway of another folder.
+    pub(super) async fn revoke_at(&self, data: &DataFolder) -> Option<usize> {
+        let url = data.running()?.url;
+        let key = fs::read_to_string(data.admin_key()).ok()?;
+        self.revoke_by(&Client::new(&url, key.trim()).ok()?).await
+    }
+
+    async fn revoke_by(&self, admin: &Client) -> Option<usize> {
+        let ids = self.ids(admin).await.ok()?;
         for id in &ids {
             admin
                 .delete(&format!("/api/v1/keys/{}", segment(id)))
@@ -112,15 +147,39 @@ impl<'a> Keys<'a> {
     }
 
     async fn ids(&self, admin: &Client) -> Result<Vec<String>, Failure> {
-        let keys = admin.get("/api/v1/keys?limit=1000").await?;
-        let ours = list(&keys, "/items")
+        Ok(self.labelled(&admin.get(KEYS).await?))
+    }
+
+    /// Returns the ids of the file's keys among all.
+    fn labelled(&self, keys: &Value) -> Vec<String> {
+        let ours = list(keys, "/items")
             .iter()
             .filter(|key| key["label"] == self.label.as_str());
-        Ok(ours.map(|key| text(key, "/id")).collect())
+        ours.map(|key| text(key, "/id")).collect()
+    }
+
+    /// Remembers the key that the file has, so that its entry is known to be this folder's.
+    pub(super) fn note(&self, key: &str) {
+        if self.surroundings.url.is_some() {
+            return;
+        }
+        let data = self.surroundings.data_path().ok().map(DataFolder::at);
+        if let Some(data) = data.filter(|data| data.path().is_dir())
+            && let Err(error) = data.note_client_key(&self.label, &fingerprint(key))
+        {
+            tracing::debug!(%error, "the key of a client could not be noted");
+        }
+    }
+
+    /// Tells whether a key is the one that this folder gave to the file.
+    pub(super) fn is_noted(&self, key: &str) -> bool {
+        let data = self.surroundings.data_path().ok().map(DataFolder::at);
+        let noted = data.and_then(|data| data.client_keys().remove(&self.label));
+        self.surroundings.url.is_none() && noted == Some(fingerprint(key))
     }
 
     /// Tells whether a key opens the gateway.
-    async fn opens(&self, key: &str) -> bool {
+    pub(super) async fn opens(&self, key: &str) -> bool {
         let url = self.surroundings.url.clone().or_else(|| {
             let folder = DataFolder::at(self.surroundings.data_path().ok()?);
             Some(folder.running()?.url)
@@ -130,6 +189,11 @@ impl<'a> Keys<'a> {
             None => false,
         }
     }
+}
+
+/// Returns what a key is known by without being kept.
+fn fingerprint(key: &str) -> String {
+    Digest::of(key.as_bytes()).as_str().to_owned()
 }
 
 /// Returns the label by which the key of a client's file is found again, and no other file's: one

@@ -18,6 +18,55 @@ struct Found {
     ways: Result<Vec<(String, Way)>, ClientError>,
 }
 
+/// A client's file with an entry of ours.
+pub(in crate::cli) struct Connection {
+    pub(in crate::cli) client: &'static Client,
+    pub(in crate::cli) place: Place,
+    pub(in crate::cli) name: String,
+    pub(in crate::cli) way: Way,
+}
+
+impl Connection {
+    /// Returns what to type to connect the client again.
+    pub(in crate::cli) fn again(&self) -> String {
+        let mut command = format!("gantry connect {} --yes", self.client.id);
+        if self.place.scope != Scope::User {
+            command.push_str(&format!(" --scope {}", self.place.scope));
+        }
+        if self.name != "gantry" {
+            command.push_str(&format!(" --name '{}'", self.name));
+        }
+        command
+    }
+}
+
+/// Returns the entries of ours in the files of all clients, as far as those can be read.
+pub(in crate::cli) fn connections(at: &Whereabouts) -> Vec<Connection> {
+    let mut connections: Vec<Connection> = Vec::new();
+    for client in &CLIENTS {
+        let mut places = client.places(at);
+        // In the home itself the folder's file is the person's own.
+        places.sort_by_key(|place| place.scope != Scope::User);
+        for place in places {
+            let is_known = |known: &Connection| {
+                (known.client.id, &known.place.path, &known.place.at)
+                    == (client.id, &place.path, &place.at)
+            };
+            if connections.iter().any(is_known) {
+                continue;
+            }
+            let ways = ways(&place).unwrap_or_default().into_iter();
+            connections.extend(ways.map(|(name, way)| Connection {
+                client,
+                place: place.clone(),
+                name,
+                way,
+            }));
+        }
+    }
+    connections
+}
+
 /// Lists the files that are there, and the clients whose folder is.
 pub(super) fn show(at: &Whereabouts, as_json: bool, screen: &Screen) {
     let mut found = Vec::new();

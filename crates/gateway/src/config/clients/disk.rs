@@ -1,5 +1,6 @@
 //! Replaces a file that belongs to another program: whole or not at all, with its mode and owner kept,
-//! a copy of what was there beside it, and never over what somebody else wrote meanwhile.
+//! a copy of what was there beside it, without keys of ours, and never over what somebody else wrote
+//! meanwhile.
 //!
 //! One that is to hold a key loses the rights that others have in it. A symbolic link stays one: what it leads to is replaced. Entry point: [`Opened::read`].
 
@@ -7,6 +8,8 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
+
+use gantry_model::secret::Redactor;
 
 use super::ClientError;
 
@@ -129,6 +132,18 @@ impl Opened {
             Some(before) => Some(self.keep(before)?),
             None => None,
         };
+        if let Err(error) = self.put(text, readers) {
+            if let (Some((copy, true)), ClientError::Changed { .. }) = (&copy, &error) {
+                drop(fs::remove_file(copy));
+            }
+            return Err(error);
+        }
+        Ok(copy.map(|(copy, _)| copy))
+    }
+
+    /// Puts a text in the place of the old one, as a whole or not at all.
+    fn put(&self, text: &str, readers: Readers) -> Result<(), ClientError> {
+        let folder = self.target.parent().unwrap_or(Path::new("/"));
         let name = self
             .target
             .file_name()
@@ -139,15 +154,11 @@ impl Opened {
             .draft(&draft, text, readers)
             .and_then(|()| self.unchanged())
             .and_then(|()| fs::rename(&draft, &self.target).map_err(failed("write", &self.path)));
-        if let Err(error) = placed {
+        if placed.is_err() {
             // What is not there any more needs no removing.
             drop(fs::remove_file(&draft));
-            if let (Some((copy, true)), ClientError::Changed { .. }) = (&copy, &error) {
-                drop(fs::remove_file(copy));
-            }
-            return Err(error);
         }
-        Ok(copy.map(|(copy, _)| copy))
+        placed
     }
 
     fn draft(&self, draft: &Path, text: &str, readers: Readers) -> Result<(), ClientError> {
@@ -191,14 +202,50 @@ impl Opened {
         }
     }
 
-    /// Copies what was there to a name of its own; returns it, and whether it is new.
-    fn keep(&self, before: &Before) -> Result<(PathBuf, bool), ClientError> {
-        let name = self.path.to_string_lossy();
-        for number in 0..=MOST_COPIES {
-            let copy = match number {
-                0 => PathBuf::from(format!("{name}.bak")),
-                _ => PathBuf::from(format!("{name}.bak.{number}")),
+    /// Returns the names that copies have, the first one first.
+    fn copies(&self) -> impl Iterator<Item = PathBuf> {
+        let name = self.path.as_os_str().to_owned();
+        (0..=MOST_COPIES).map(move |number| {
+            let mut copy = name.clone();
+            match number {
+                0 => copy.push(".bak"),
+                _ => copy.push(format!(".bak.{number}")),
+            }
+            PathBuf::from(copy)
+        })
+    }
+
+    /// Takes keys of ours out of copies that are there already; returns those that held one. fault U2
+    pub fn clean_copies(&self) -> Result<Vec<PathBuf>, ClientError> {
+        let mut cleaned = Vec::new();
+        for copy in self.copies() {
+            match fs::symlink_metadata(&copy) {
+                Ok(found) if found.is_file() => {}
+                Ok(_) | Err(_) => continue,
+            }
+            let Ok(before) = look(&copy, &copy) else {
+                continue;
             };
+            let without = without_keys(&before.text);
+            if without == before.text {
+                continue;
+            }
+            let opened = Self {
+                path: copy.clone(),
+                target: copy.clone(),
+                before: Some(before),
+            };
+            opened.put(&without, Readers::Owner)?;
+            cleaned.push(copy);
+        }
+        Ok(cleaned)
+    }
+
+    /// Copies what was there, without keys of ours, to a name of its own; returns it, and whether it is
+    /// new. fault U2
+    fn keep(&self, before: &Before) -> Result<(PathBuf, bool), ClientError> {
+        let text = without_keys(&before.text);
+        for copy in self.copies() {
             let opened = OpenOptions::new()
                 .write(true)
                 .create_new(true)
@@ -206,12 +253,12 @@ impl Opened {
                 .open(&copy);
             match opened {
                 Ok(mut file) => {
-                    let written = file.write_all(before.text.as_bytes());
+                    let written = file.write_all(text.as_bytes());
                     written.map_err(failed("write", &copy))?;
                     return Ok((copy, true));
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    if fs::read(&copy).is_ok_and(|known| known == before.text.as_bytes()) {
+                    if fs::read(&copy).is_ok_and(|known| known == text.as_bytes()) {
                         return Ok((copy, false));
                     }
                 }
@@ -223,6 +270,11 @@ impl Opened {
             "surrounded by too many copies named `.bak`",
         ))
     }
+}
+
+/// Returns a text without the keys of ours that it holds.
+fn without_keys(text: &str) -> String {
+    Redactor::own_keys().redact(text).into_owned()
 }
 
 /// Reads what is at `target`; mistakes name `path`.

@@ -69,6 +69,29 @@ fn a_file_that_holds_a_key_is_its_owners_alone() {
 }
 
 #[test]
+fn no_copy_holds_a_key_of_ours() {
+    // fault U2
+    let key = "gantry_agent_AbCdEfGhIjKlMnOpQrStUvWxYz0123456789-_AbCdE";
+    let with = format!("{{\"a\": \"Bearer {key}\", \"b\": \"other\"}}");
+    let room = Room::new(&with, 0o644);
+    // As an earlier version left them.
+    let old = room.folder.path().join("mcp.json.bak");
+    fs::write(&old, &with).unwrap();
+    fs::set_permissions(&old, fs::Permissions::from_mode(0o644)).unwrap();
+    let other = room.folder.path().join("mcp.json.bak.7");
+    fs::write(&other, "no key").unwrap();
+    let opened = Opened::read(&room.file()).unwrap();
+    let copy = opened.replace("new", Readers::AsBefore).unwrap().unwrap();
+    assert!(copy.ends_with("mcp.json.bak.1"), "{}", copy.display());
+    assert_eq!(text(&copy), with.replace(key, "[redacted]"));
+    assert_eq!(opened.clean_copies().unwrap(), std::slice::from_ref(&old));
+    assert_eq!(text(&old), text(&copy));
+    assert_eq!(fs::metadata(&old).unwrap().mode() & 0o777, 0o600);
+    assert_eq!(text(&other), "no key");
+    assert!(opened.clean_copies().unwrap().is_empty());
+}
+
+#[test]
 fn copies_never_replace_each_other() {
     let room = Room::new("1", 0o600);
     let write = |new: &str| {

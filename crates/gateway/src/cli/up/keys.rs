@@ -1,0 +1,92 @@
+//! The keys that a gateway keeps in its data folder: made at a first start, replaced if lost, and revoked
+//! where a client was disconnected while no gateway ran.
+//!
+//! Entry point: [`keep`].
+
+use gantry_engine::{Actor, Engine, EngineError, FirstKeys};
+use gantry_model::caller::{Caller, KeyKind};
+use gantry_model::diagnose::chain;
+use gantry_model::id::AgentName;
+
+use crate::app::data::DataFolder;
+use crate::cli::failure::{Exit, Failure};
+
+/// The agent whose key a first start writes.
+pub(in crate::cli) const DEFAULT_AGENT: &str = "default";
+
+/// Writes the keys of a first start. A lost agent's key is replaced by right of the admin key that is on
+/// file; a lost admin key is not, since nobody is there who may make one.
+pub(super) async fn keep(folder: &DataFolder, engine: &Engine) -> Result<(), Failure> {
+    let failed = |error| Failure::of(Exit::Failed, &error);
+    let (admin, agent) = (folder.admin_key(), folder.agent_key());
+    let written = folder.clone();
+    let keep = move |keys: &FirstKeys| {
+        let written = written.write_first_keys(&keys.admin, &keys.agent);
+        written.map_err(std::io::Error::other)
+    };
+    if engine.first_start(keep).await.map_err(failed)?.is_some() {
+        return Ok(());
+    }
+    revoke(folder, engine).await;
+    let by = std::fs::read_to_string(&admin).ok();
+    let by = by.and_then(|key| engine.authenticate(key.trim()));
+    let Some(by) = by.filter(|caller| caller.kind == KeyKind::Admin) else {
+        tracing::warn!(file = %admin.display(), "no valid admin key is on file; the verbs need `--key-file`");
+        return Ok(());
+    };
+    let key = std::fs::read_to_string(&agent).ok();
+    match key.map(|key| engine.authenticate(key.trim())) {
+        None => replace(folder, engine, &by).await,
+        Some(Some(_)) => Ok(()),
+        Some(None) => {
+            tracing::warn!(file = %agent.display(), "the agent key on file is not valid; `gantry agent restore` makes another");
+            Ok(())
+        }
+    }
+}
+
+/// Makes another key in the place of a file that is missing.
+async fn replace(folder: &DataFolder, engine: &Engine, by: &Caller) -> Result<(), Failure> {
+    let file = folder.agent_key();
+    let name: AgentName = DEFAULT_AGENT
+        .parse()
+        .expect("the default agent's name is a name");
+    if let Err(EngineError::UnknownAgent { .. }) = engine.agent(&name).await {
+        // A key would make it anew, without any grant.
+        tracing::warn!(file = %file.display(), "there is no agent key, and no agent `{name}`; `gantry agent restore` makes both");
+        return Ok(());
+    }
+    let label = "made by `gantry up`, because the key file was missing";
+    let made = engine.create_key(by, KeyKind::Agent, &name, label).await;
+    let (id, key) = made.map_err(|error| Failure::of(Exit::Failed, &error))?;
+    let written = folder.write_key(&file, &key);
+    written.map_err(|error| Failure::of(Exit::Failed, &error))?;
+    tracing::warn!(%id, file = %file.display(), "the key file was missing, a new key was made");
+    Ok(())
+}
+
+/// Revokes the keys of clients that were disconnected while no gateway ran.
+async fn revoke(folder: &DataFolder, engine: &Engine) {
+    let labels = folder.to_revoke();
+    if labels.is_empty() {
+        return;
+    }
+    let revoked = async {
+        let keys = engine.keys().await?;
+        let ours = keys
+            .into_iter()
+            .filter(|key| key.kind == KeyKind::Agent && labels.contains(&key.label));
+        for key in ours {
+            let by = Actor::files("gantry connect");
+            engine.revoke_key(by, key.id).await?;
+            tracing::info!(id = %key.id, "the key of a client that was disconnected is revoked");
+        }
+        Ok::<_, EngineError>(())
+    };
+    match revoked.await {
+        Ok(()) => folder.have_revoked(),
+        Err(error) => {
+            tracing::error!(error = %chain(&error), "keys of disconnected clients could not be revoked");
+        }
+    }
+}
