@@ -1,4 +1,10 @@
-//! `gantry agent ls | new | set | rm`: who keys speak for, and what they may use.
+//! `gantry agent ls | new | set | rm | restore`: who keys speak for, and what they may use.
+//!
+//! Removing an agent that clients or the verbs need is done after a question only; `restore` makes the
+//! default agent and its key again. Entry point: [`run`].
+
+mod removal;
+mod restore;
 
 use std::process::ExitCode;
 
@@ -28,12 +34,9 @@ enum Action {
     /// Change an agent; what is not named stays as it is
     Set(Set),
     /// Remove an agent with its grants and keys
-    Rm {
-        /// The agent's name
-        name: String,
-        #[command(flatten)]
-        shown: AsJson,
-    },
+    Rm(removal::Options),
+    /// Make the default agent and the key that this folder's verbs and `gantry stdio` use again
+    Restore(AsJson),
 }
 
 #[derive(Debug, Args)]
@@ -116,13 +119,8 @@ pub(super) async fn run(
             let said = format!("{} may use {}", text(&changed, "/name"), may_use(&changed));
             set.shown.done(screen, &changed, &said);
         }
-        Action::Rm { name, shown } => {
-            let path = format!("/api/v1/agents/{}", segment(name));
-            client.get(&path).await?;
-            client.delete(&path).await?;
-            let said = format!("{name} is removed, and its keys open nothing any more");
-            shown.done(screen, &json!({"removed": name}), &said);
-        }
+        Action::Rm(options) => removal::run(options, &client, surroundings).await?,
+        Action::Restore(shown) => restore::run(*shown, &client, surroundings).await?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -42,6 +42,8 @@ pub(super) struct Client {
     authority: String,
     address: String,
     key: String,
+    /// What to do if the gateway refuses the key.
+    if_refused: Option<&'static str>,
 }
 
 impl Client {
@@ -63,7 +65,16 @@ impl Client {
             authority: authority.to_string(),
             address,
             key: key.to_owned(),
+            if_refused: None,
         })
+    }
+
+    /// Returns it with what to do if the gateway refuses the key.
+    pub(super) fn if_refused(self, hint: &'static str) -> Self {
+        Self {
+            if_refused: Some(hint),
+            ..self
+        }
     }
 
     /// Returns the gateway's name, as it stands in `Host`.
@@ -189,9 +200,12 @@ impl Client {
                     .hint("is it a gateway that answers there? name another with `--url URL`")
             })?
         };
-        match refusal(status, &answer) {
-            Some(failure) => Err(failure),
-            None => Ok(answer),
+        match (refusal(status, &answer), self.if_refused) {
+            (Some(failure), Some(hint)) if status == StatusCode::UNAUTHORIZED => {
+                Err(failure.hint(hint))
+            }
+            (Some(failure), _) => Err(failure),
+            (None, _) => Ok(answer),
         }
     }
 

@@ -1,10 +1,11 @@
 //! `gantry doctor`: what this machine can enforce, found by trying, what the data folder and each
-//! server need, and how the running gateway is.
+//! server need, whether the gateway takes the keys that are in use, and how the running gateway is.
 //!
 //! Changes nothing, unless it is asked to acknowledge damage. Every finding says what to do about it.
 //! Entry point: [`run`].
 
 mod folder;
+mod keys;
 mod needs;
 
 use std::process::ExitCode;
@@ -134,10 +135,13 @@ pub(super) async fn run(
         }
         Err(_) => None,
     };
-    let folder = folder::findings(&surroundings.data_path()?, health.is_some());
+    let tried = keys::tried(surroundings).await?;
+    let is_running = health.is_some() || tried.admin.is_some();
+    let folder = folder::findings(&surroundings.data_path()?, is_running, &tried);
+    let clients = tried.clients;
     let gateway = health.as_ref().map(gateway).unwrap_or_default();
 
-    let all = [&machine, &folder, &servers, &gateway];
+    let all = [&machine, &folder, &clients, &servers, &gateway];
     let well = all
         .iter()
         .copied()
@@ -150,6 +154,7 @@ pub(super) async fn run(
             "ok": well,
             "host": sandbox.host(),
             "folder": shown(&folder),
+            "clients": shown(&clients),
             "servers": shown(&servers),
             "gateway": health,
             "acknowledged": acknowledged.as_ref().map(|told| &told["acknowledged"]),
@@ -169,6 +174,11 @@ pub(super) async fn run(
         screen.line("");
         title("The data folder");
         folder.iter().for_each(|finding| finding.show(screen));
+        if !clients.is_empty() {
+            screen.line("");
+            title("Connected clients");
+            clients.iter().for_each(|finding| finding.show(screen));
+        }
         if !servers.is_empty() {
             screen.line("");
             title("What servers need");
@@ -178,6 +188,7 @@ pub(super) async fn run(
         title("The gateway of this folder");
         match health {
             Some(_) => gateway.iter().for_each(|finding| finding.show(screen)),
+            None if is_running => screen.line("  running, but it refuses the admin key"),
             None => screen.line("  not running; start it with `gantry up`"),
         }
     }

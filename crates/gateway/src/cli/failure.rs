@@ -87,6 +87,16 @@ impl Failure {
         failure
     }
 
+    /// Returns what failed, without causes.
+    pub(super) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Tells whether there is no gateway to talk to.
+    pub(super) fn is_no_gateway(&self) -> bool {
+        self.exit == Exit::NoGateway
+    }
+
     /// Returns message and causes in one line, for those who have no screen.
     pub(super) fn in_one_line(&self) -> String {
         let causes = self.causes.iter();

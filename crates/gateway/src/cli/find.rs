@@ -9,6 +9,9 @@ use super::Surroundings;
 use super::client::Client;
 use super::failure::{Exit, Failure};
 
+/// What to do if the gateway refuses the agent key of its own folder.
+const LOST_KEY: &str = "`gantry agent restore` makes the folder's agent and its key again";
+
 /// Which key a verb needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
@@ -55,7 +58,11 @@ impl Surroundings {
             Failure::plain(Exit::Failed, message, &error)
                 .hint("name another with `--key-file FILE`")
         })?;
-        Client::new(&url, key.trim())
+        let client = Client::new(&url, key.trim())?;
+        Ok(match (&self.key_file, role) {
+            (None, Role::Agent) => client.if_refused(LOST_KEY),
+            (Some(_), _) | (None, Role::Admin) => client,
+        })
     }
 
     /// Returns a client with the admin key of a data folder, whatever key the person named.

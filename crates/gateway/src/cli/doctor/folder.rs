@@ -11,6 +11,7 @@ use crate::app::data::DataFolder;
 use crate::app::listen::DEFAULT_PORT;
 
 use super::super::format::bytes;
+use super::keys::{Tried, Verdict};
 use super::{Finding, Grade};
 
 /// With less room than this the journal is soon full.
@@ -22,11 +23,16 @@ const EARLIEST: Duration = Duration::from_secs(1_767_225_600);
 /// How far a clock may be behind a file without anybody asking.
 const BEHIND: Duration = Duration::from_secs(60);
 
+/// What to do about an admin key that is refused or missing.
+const ADMIN: &str = "name a valid one with `--key-file FILE`, or put it there";
+/// What to do about an agent key that is refused or missing.
+const AGENT: &str = "run `gantry agent restore`";
+
 /// Looks at the folder, whether or not a gateway has used it yet.
-pub(super) fn findings(path: &Path, is_running: bool) -> Vec<Finding> {
+pub(super) fn findings(path: &Path, is_running: bool, tried: &Tried) -> Vec<Finding> {
     let folder = DataFolder::at(path.to_owned());
     let mut findings = vec![modes(path)];
-    findings.extend(keys(&folder));
+    findings.extend(keys(&folder, tried));
     findings.push(room(path));
     findings.extend(damaged(path).filter(|_| !is_running));
     findings.push(port(&folder, is_running));
@@ -69,28 +75,41 @@ fn modes(path: &Path) -> Finding {
     }
 }
 
-fn keys(folder: &DataFolder) -> Vec<Finding> {
+fn keys(folder: &DataFolder, tried: &Tried) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (name, path) in [
-        ("admin key", folder.admin_key()),
-        ("agent key", folder.agent_key()),
+    for (name, path, verdict, advice) in [
+        ("admin key", folder.admin_key(), &tried.admin, ADMIN),
+        ("agent key", folder.agent_key(), &tried.agent, AGENT),
     ] {
         let Ok(found) = fs::symlink_metadata(&path) else {
+            if *verdict == Some(Verdict::Missing) {
+                let detail = format!("`{}` is missing", path.display());
+                findings.push(Finding::new(Grade::Bad, name, detail).advise(advice));
+            }
             continue;
         };
         let mode = found.mode() & 0o777;
-        findings.push(match mode & 0o077 {
-            0 => Finding::new(Grade::Good, name, "only you can read it"),
-            _ => Finding::new(
-                Grade::Bad,
-                name,
-                format!("others can read it (mode {mode:04o})"),
-            )
-            .advise(format!(
+        if mode & 0o077 != 0 {
+            let detail = format!("others can read it (mode {mode:04o})");
+            findings.push(Finding::new(Grade::Bad, name, detail).advise(format!(
                 "run `chmod 600 '{}'` and replace the key",
                 path.display()
-            )),
-        });
+            )));
+        }
+        match verdict {
+            Some(Verdict::Refused(why)) => {
+                let detail = format!("the gateway refuses it: {why}");
+                findings.push(Finding::new(Grade::Bad, name, detail).advise(advice));
+            }
+            _ if mode & 0o077 != 0 => {}
+            Some(Verdict::Accepted) => {
+                let detail = "only you can read it, and the gateway accepts it";
+                findings.push(Finding::new(Grade::Good, name, detail));
+            }
+            Some(Verdict::Missing) | None => {
+                findings.push(Finding::new(Grade::Good, name, "only you can read it"));
+            }
+        }
     }
     findings
 }
@@ -170,7 +189,7 @@ mod tests {
     use super::*;
 
     fn graded(path: &Path, what: &str) -> (Grade, String) {
-        let findings = findings(path, true);
+        let findings = findings(path, true, &Tried::default());
         let finding = findings
             .into_iter()
             .find(|finding| finding.what == what)

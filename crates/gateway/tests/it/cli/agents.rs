@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use super::{run, settings, stays_down};
-use crate::harness::{Gantry, LONG};
+use crate::harness::{Gantry, LONG, PROGRAM, Terminal};
 
 #[test]
 fn agents_are_made_listed_and_removed() {
@@ -192,4 +192,122 @@ fn why_names_the_grant_the_filter_or_the_server() {
     );
     assert_eq!(called, "hi\n--- exit 0");
     assert!(run(&gantry, &["--key-file", file, "call", "a__crash"]).ends_with("--- exit 1"));
+}
+
+/// Runs a verb as a person does in a home with Cursor.
+fn in_home(gantry: &Gantry, home: &std::path::Path, arguments: &[&str]) -> String {
+    let output = std::process::Command::new(PROGRAM)
+        .args(arguments)
+        .arg("--data")
+        .arg(gantry.data())
+        .env_clear()
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .env("HOME", home)
+        .env("NO_COLOR", "1")
+        .current_dir(home.join("shop"))
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
+    super::told(&output)
+}
+
+// First hour 3
+#[test]
+fn the_default_agent_is_removed_after_a_word_only_and_can_be_restored() {
+    let gantry = Gantry::start(&["a"]);
+    let home = tempfile::tempdir().unwrap();
+    for folder in ["shop", ".cursor"] {
+        std::fs::create_dir(home.path().join(folder)).unwrap();
+    }
+    let verb = |arguments: &[&str]| in_home(&gantry, home.path(), arguments);
+    assert!(verb(&["connect", "cursor"]).ends_with("--- exit 0"));
+    let refused = verb(&["agent", "rm", "default"]);
+    assert!(refused.ends_with("--- exit 1"), "{refused}");
+    assert!(refused.contains("`default` is in use"), "{refused}");
+    assert!(refused.contains("keys/agent.key`"), "{refused}");
+    assert!(refused.contains("Cursor: its key is in `"), "{refused}");
+    assert!(
+        refused.contains("gantry agent rm default --yes"),
+        "{refused}"
+    );
+    let doctor = verb(&["doctor", "--json"]);
+    let graded = |doctor: &str, section: &str, what: &str| {
+        let json = doctor.split("--- ").next().unwrap();
+        let json: Value = serde_json::from_str(json).unwrap();
+        let findings = json[section].as_array().unwrap().iter();
+        let mut findings = findings.filter(|finding| finding["what"] == what);
+        findings.next().cloned().unwrap_or_default()
+    };
+    assert_eq!(graded(&doctor, "folder", "agent key")["grade"], "good");
+    assert_eq!(graded(&doctor, "clients", "cursor")["grade"], "good");
+
+    let removed = verb(&["agent", "rm", "default", "--yes"]);
+    assert!(removed.contains("gantry agent restore"), "{removed}");
+    let broken = verb(&["tools"]);
+    assert!(broken.contains("`auth.wrong_key`"), "{broken}");
+    assert!(broken.contains("`gantry agent restore`"), "{broken}");
+    let doctor = verb(&["doctor", "--json"]);
+    assert!(doctor.ends_with("--- exit 1"), "{doctor}");
+    for (section, what, advice) in [
+        ("folder", "agent key", "run `gantry agent restore`"),
+        ("clients", "cursor", "run `gantry connect cursor --yes`"),
+    ] {
+        let finding = graded(&doctor, section, what);
+        assert_eq!(
+            (&finding["grade"], &finding["advice"]),
+            (&json!("bad"), &json!(advice))
+        );
+    }
+    // A key for an agent that is gone would be one for nothing.
+    let refused = verb(&["connect", "cursor", "--yes"]);
+    assert!(refused.contains("`gantry agent restore`"), "{refused}");
+
+    let restored = verb(&["agent", "restore"]);
+    assert!(
+        restored.contains("✓ `default` has a new key in `"),
+        "{restored}"
+    );
+    assert!(
+        restored.contains("  gantry connect cursor --yes"),
+        "{restored}"
+    );
+    assert!(!restored.contains("gantry_agent_"), "{restored}");
+    let tools = verb(&["tools"]);
+    assert!(tools.contains("a__echo"), "{tools}");
+    assert!(verb(&["connect", "cursor", "--yes"]).ends_with("--- exit 0"));
+    let doctor = verb(&["doctor", "--json"]);
+    assert_eq!(graded(&doctor, "clients", "cursor")["grade"], "good");
+    assert!(doctor.ends_with("--- exit 0"), "{doctor}");
+    let again = verb(&["agent", "restore"]);
+    assert!(again.contains("nothing to restore"), "{again}");
+    // A key file that was lost or spoilt comes back as well.
+    std::fs::remove_file(gantry.data().join("keys/agent.key")).unwrap();
+    assert!(verb(&["doctor"]).contains("agent.key` is missing"));
+    let restored = verb(&["agent", "restore", "--json"]);
+    assert!(restored.contains("\"key_made\": true"), "{restored}");
+    assert!(verb(&["tools"]).contains("a__echo"));
+}
+
+// First hour 3
+#[test]
+fn agent_rm_asks_at_a_terminal() {
+    let gantry = Gantry::start(&[]);
+    let home = tempfile::tempdir().unwrap();
+    let line = format!(
+        "exec {PROGRAM} --data {} agent rm default",
+        gantry.data().display()
+    );
+    for (answer, code) in [("\n", 1), ("y\n", 0)] {
+        let mut terminal = Terminal::open(home.path(), home.path(), &line);
+        let shown = terminal.reads("Remove it? [y/N] ");
+        assert!(shown.contains("Removing `default` breaks:"), "{shown}");
+        assert!(
+            shown.contains("`gantry tools`, `call`, `bench` and `stdio`"),
+            "{shown}"
+        );
+        terminal.types(answer);
+        assert_eq!(terminal.ends(), code, "{}", terminal.shown());
+        let tools = run(&gantry, &["tools"]);
+        assert_eq!(tools.contains("auth.wrong_key"), code == 0, "{tools}");
+    }
 }

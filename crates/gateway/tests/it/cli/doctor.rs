@@ -69,8 +69,8 @@ fn a_healthy_gateway_is_well_and_each_server_has_what_it_needs() {
 
         The data folder
           ✓ folder  [home]/data is yours alone
-          ✓ admin key  only you can read it
-          ✓ agent key  only you can read it
+          ✓ admin key  only you can read it, and the gateway accepts it
+          ✓ agent key  only you can read it, and the gateway accepts it
           ✓ disk  [room] free
           ✓ port  the gateway has it
           ✓ clock  is plausible

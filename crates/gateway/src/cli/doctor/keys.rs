@@ -1,0 +1,112 @@
+//! Whether the running gateway takes the keys that this folder and connected clients have, found by trying
+//! them.
+
+use std::fs;
+use std::path::Path;
+
+use crate::app::data::DataFolder;
+use crate::config::clients::Whereabouts;
+use crate::config::clients::ours::{KEY_PREFIX, Way};
+
+use super::super::Surroundings;
+use super::super::client::Client;
+use super::super::connect::connections;
+use super::super::failure::Failure;
+use super::super::find::working_folder;
+use super::{Finding, Grade};
+
+/// What came of trying the keys.
+#[derive(Debug, Default)]
+pub(super) struct Tried {
+    pub(super) admin: Option<Verdict>,
+    pub(super) agent: Option<Verdict>,
+    /// The keys of clients that are connected to this gateway.
+    pub(super) clients: Vec<Finding>,
+}
+
+/// What came of trying one key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The gateway takes it.
+    Accepted,
+    /// The gateway refuses it, with its reason.
+    Refused(String),
+    /// There is no key on file.
+    Missing,
+}
+
+/// Tries all keys; nothing is tried where no gateway answers.
+pub(super) async fn tried(surroundings: &Surroundings) -> Result<Tried, Failure> {
+    let folder = DataFolder::at(surroundings.data_path()?);
+    let url = surroundings.url.clone();
+    let Some(url) = url.or_else(|| Some(folder.running()?.url)) else {
+        return Ok(Tried::default());
+    };
+    if !answers(&url).await {
+        return Ok(Tried::default());
+    }
+    let mut found = Tried::default();
+    if surroundings.url.is_none() {
+        found.admin = Some(file(&url, &folder.admin_key(), "/api/v1/health").await);
+        found.agent = Some(file(&url, &folder.agent_key(), "/api/v1/tools").await);
+    }
+    let Ok(at) = Whereabouts::new(&surroundings.environment, &working_folder()?) else {
+        return Ok(found);
+    };
+    let ours = format!("{}/mcp", url.trim_end_matches('/'));
+    for connection in connections(&at) {
+        let Way::Http { url: known, key } = &connection.way else {
+            continue;
+        };
+        if *known != ours || !key.starts_with(KEY_PREFIX) {
+            continue;
+        }
+        let (name, path) = (&connection.name, connection.place.path.display());
+        let place = format!("`{name}` in `{path}`");
+        let client = connection.client.id;
+        found
+            .clients
+            .push(match key_of(&url, key, "/api/v1/tools").await {
+                Verdict::Accepted => {
+                    Finding::new(Grade::Good, client, format!("{place}: its key is accepted"))
+                }
+                Verdict::Refused(why) => {
+                    let detail = format!("{place}: its key is refused: {why}");
+                    Finding::new(Grade::Bad, client, detail)
+                        .advise(format!("run `{}`", connection.again()))
+                }
+                Verdict::Missing => continue,
+            });
+    }
+    Ok(found)
+}
+
+/// Tells whether a gateway answers at all, with whatever key.
+async fn answers(url: &str) -> bool {
+    let Ok(client) = Client::new(url, "") else {
+        return false;
+    };
+    match client.get("/healthz").await {
+        Ok(_) => true,
+        Err(failure) => !failure.is_no_gateway(),
+    }
+}
+
+async fn file(url: &str, file: &Path, route: &str) -> Verdict {
+    match fs::read_to_string(file) {
+        Ok(key) => key_of(url, key.trim(), route).await,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Verdict::Missing,
+        Err(error) => Verdict::Refused(error.to_string()),
+    }
+}
+
+async fn key_of(url: &str, key: &str, route: &str) -> Verdict {
+    let answered = match Client::new(url, key) {
+        Ok(client) => client.get(route).await.map(drop),
+        Err(failure) => Err(failure),
+    };
+    match answered {
+        Ok(()) => Verdict::Accepted,
+        Err(failure) => Verdict::Refused(failure.message().to_owned()),
+    }
+}
