@@ -3,11 +3,13 @@
 //! Everything is blocking: a test that wants many clients starts threads. The child is killed with the
 //! handle, by its process id. Entry points: [`Gantry::builder`] and [`Gantry::start`].
 mod boot;
+mod first_hour;
 mod http;
 mod mcp;
 mod ports;
 mod programs;
 mod servers;
+mod terminal;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,11 +22,13 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 pub(crate) use boot::Builder;
+pub(crate) use first_hour::FirstHour;
 pub(crate) use http::{Answer, Connection};
 pub(crate) use mcp::{Session, modern};
 pub(crate) use ports::held_port;
 pub(crate) use programs::{NOBODY, Programs, needs_root};
 pub(crate) use servers::{entry, scaled};
+pub(crate) use terminal::Terminal;
 
 /// The program under test.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_gantry");

@@ -21,6 +21,7 @@ mod it {
 
 mod clients;
 mod conformance;
+mod first_hour;
 mod judged;
 mod made;
 mod parts;
