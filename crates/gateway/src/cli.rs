@@ -107,7 +107,7 @@ enum Verb {
     Auth(auth::Options),
     /// List the servers, what they run and where they came from
     Ls(ls::Options),
-    /// Stop a registered server and forget it
+    /// Stop a registered server and forget it, or take a server out of its file
     Rm(rm::Options),
     /// Show the gateway's servers, or everything about one
     Status(status::Options),

@@ -1,5 +1,6 @@
-//! `gantry approve [FILE]...`: shows everything that the folder's files ask for, and lets them; the folder
-//! itself, `.`, becomes one that the person's own servers work in.
+//! `gantry approve [FILE]...`: shows everything that the folder's files ask for, and lets them; of a file
+//! that was approved before only what has changed. The folder itself, `.`, becomes one that the person's
+//! own servers work in.
 //!
 //! A running gateway takes the approval at once. Without a terminal `--yes` must be said. Entry
 //! point: [`run`].
@@ -12,11 +13,12 @@ use serde_json::json;
 
 use crate::app::data::DataFolder;
 use crate::config::mistake::Mistake;
-use crate::config::plan::{Plan, Unapproved};
+use crate::config::plan::{Difference, Plan, Unapproved};
 
 use super::failure::{Exit, Failure};
 use super::files::{Files, Setup, TrustFolder, asks_of_folder, refused, show, show_folder};
 use super::format::pretty;
+use super::screen::Screen;
 use super::{Surroundings, prompt};
 
 /// What `gantry approve` takes.
@@ -95,12 +97,21 @@ pub(super) fn run(options: &Options, surroundings: &Surroundings) -> Result<Exit
     }
     setup.approve(&waiting, folder)?;
     for file in &waiting {
-        screen.line(&format!("approved `{}`", file.path.display()));
+        let path = Screen::safe(&file.path.display().to_string());
+        screen.line(&format!("approved `{path}`{}", approved(file)));
     }
     if folder == TrustFolder::Yes && waiting.is_empty() {
         screen.line("this folder is trusted");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says which parts of a file that was approved before are approved now.
+fn approved(file: &Unapproved) -> String {
+    match file.is_new {
+        true => String::new(),
+        false => format!(": {}", Screen::safe(&file.to_string())),
+    }
 }
 
 /// Tells whether the folder itself is meant: by name, or because somebody waits for it.
@@ -124,9 +135,17 @@ fn as_json(file: &Unapproved) -> serde_json::Value {
         let path = path.to_string_lossy();
         json!({"file": path.escape_debug().to_string(), "digest": digest})
     });
+    let servers = file.servers.iter();
+    let servers = servers.map(|(name, difference)| {
+        json!({"name": name.escape_debug().to_string(), "difference": difference.word()})
+    });
+    let removed = file.removed.iter();
+    let removed = removed.map(|name| name.escape_debug().to_string());
     json!({
-        "file": file.path, "digest": file.digest, "asks": file.asks, "variables": file.variables,
-        "names": named.collect::<Vec<_>>(),
+        "file": file.path, "digest": file.approval.digest, "asks": file.asks,
+        "variables": file.variables, "names": named.collect::<Vec<_>>(), "new": file.is_new,
+        "servers": servers.collect::<Vec<_>>(), "gateway": file.gateway.map(Difference::word),
+        "removed": removed.collect::<Vec<_>>(), "unchanged": file.unchanged,
     })
 }
 
@@ -167,6 +186,6 @@ fn chosen(
     }
     let chosen = waiting
         .into_iter()
-        .filter(|file| named.contains(&real(&file.absolute)));
+        .filter(|file| named.contains(&real(&file.approval.path)));
     Ok(chosen.collect())
 }

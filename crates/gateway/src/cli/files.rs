@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use gantry_model::diagnose::Diagnose as _;
+use gantry_model::diagnose::{Diagnose as _, chain};
 
 use crate::app::data::DataFolder;
 use crate::config::approval::Approvals;
@@ -77,10 +77,14 @@ impl Setup {
 
     /// Reads everything anew.
     pub(super) fn load(&self) -> Result<Plan, Vec<Mistake>> {
-        let approvals = Approvals::load(&self.data);
+        self.load_with(&Approvals::load(&self.data))
+    }
+
+    /// Reads everything anew, by approvals that were read before.
+    pub(super) fn load_with(&self, approvals: &Approvals) -> Result<Plan, Vec<Mistake>> {
         plan::load(Given {
             sources: &self.sources,
-            approvals: &approvals,
+            approvals,
             environment: &self.environment,
             folder: &self.folder,
             inputs: &self.inputs,
@@ -96,13 +100,22 @@ impl Setup {
 
     /// Remembers that a person approved these files as they were read, and the folder if that was asked.
     pub(super) fn approve(&self, files: &[Unapproved], folder: TrustFolder) -> Result<(), Failure> {
-        let files = files
-            .iter()
-            .map(|file| (file.absolute.as_path(), &file.digest));
+        let files = files.iter().map(|file| &file.approval);
         let folder = Some(self.folder.as_path()).filter(|_| folder == TrustFolder::Yes);
         Approvals::approve(&self.data, files, folder)
             .map(drop)
             .map_err(|error| Failure::of(Exit::Failed, &error))
+    }
+
+    /// Remembers the parts of files that were approved as a whole, so that an edit asks only for what it
+    /// changes.
+    pub(super) fn record_parts(&self, plan: &Plan) {
+        if plan.unrecorded.is_empty() {
+            return;
+        }
+        if let Err(error) = Approvals::approve(&self.data, &plan.unrecorded, []) {
+            tracing::warn!(error = %chain(&error), "approvals could not be written");
+        }
     }
 
     /// Asks for the inputs that are not known yet, if somebody is there; tells whether one was given.
@@ -156,16 +169,45 @@ pub(super) fn show_folder(plan: &Plan, screen: &Screen) {
     }
 }
 
-/// Shows what a file asks for.
+/// Shows what a file asks for; of one that was approved before, what has changed since.
 pub(super) fn show(file: &Unapproved, screen: &Screen) {
     let path = file.path.display().to_string();
-    screen.line(&format!(
-        "{} asks for:",
-        screen.strong(&Screen::safe(&path))
-    ));
-    for wish in &file.asks {
-        screen.line(&format!("  {}", Screen::safe(wish)));
+    let path = screen.strong(&Screen::safe(&path));
+    if file.is_new {
+        screen.line(&format!("{path} asks for:"));
+        for wish in &file.asks {
+            screen.line(&format!("  {}", Screen::safe(wish)));
+        }
+        return;
     }
+    screen.line(&format!("{path} has changed since you approved it:"));
+    for line in &file.asks {
+        let line = Screen::safe(line);
+        let line = match line.chars().next() {
+            Some('+') => screen.good(&line),
+            Some('-') => screen.bad(&line),
+            _ => line,
+        };
+        screen.line(&format!("  {line}"));
+    }
+    match file.unchanged {
+        0 => {}
+        1 => screen.line("  1 other entry is as you approved it"),
+        many => screen.line(&format!("  {many} other entries are as you approved them")),
+    }
+}
+
+/// Says what of a file waits, and what to type.
+pub(super) fn waits(file: &Unapproved) -> [String; 2] {
+    let path = file.path.display();
+    let rest = match file.unchanged {
+        0 => "",
+        _ => "; what is as you approved it runs on",
+    };
+    [
+        format!("`{path}` waits for approval: {file}{rest}"),
+        format!("look at it and let it run, in another terminal: gantry approve {path}"),
+    ]
 }
 
 /// Makes a failure of mistakes, each shown in its file.

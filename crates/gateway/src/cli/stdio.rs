@@ -14,6 +14,7 @@ mod inflight;
 mod lines;
 mod session;
 mod tries;
+mod waiting;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -3,6 +3,7 @@
 //! Joins flags, files and the data folder into what `app` and the engine take, tells the person what
 //! happens, and stops on the first signal, at once on the second. Entry point: [`run`].
 
+mod keys;
 mod live;
 mod options;
 mod tell;
@@ -16,9 +17,7 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gantry_engine::{Engine, EngineConfig, EngineError, FirstKeys};
-use gantry_model::caller::KeyKind;
-use gantry_model::id::AgentName;
+use gantry_engine::{Engine, EngineConfig, EngineError};
 use gantry_model::spec::ServerSpec;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -36,11 +35,9 @@ use super::failure::{Exit, Failure};
 use super::files::{self, Setup, TrustFolder};
 use super::prompt;
 
+pub(super) use keys::DEFAULT_AGENT;
 pub(super) use live::NOTICE;
 pub(super) use options::{Flags, Options};
-
-/// The agent whose key a first start writes.
-const DEFAULT_AGENT: &str = "default";
 
 /// More threads than this only add switching.
 const MOST_THREADS: usize = 8;
@@ -142,6 +139,7 @@ fn agree(
         setup.approve(&approved, folder)?;
         plan = setup.plan(screen)?;
     }
+    setup.record_parts(&plan);
     if options.trust && !plan.ignored.is_empty() {
         let ignored = plan.ignored.into_iter();
         let mistakes: Vec<_> = ignored.map(|ignored| ignored.mistake).collect();
@@ -303,7 +301,7 @@ impl Gateway<'_> {
                 () = teller.tell(&engine) => {}
             }
         };
-        let mut live = live::Live::new(setup, &plan, options.wants_example());
+        let mut live = live::Live::new(setup, &plan, options.wants_example(), screen);
         let watching = async {
             tokio::select! {
                 biased;
@@ -334,7 +332,7 @@ impl Gateway<'_> {
             }
         };
         // Servers come up while the keys of a first start are made.
-        let (applied, kept) = tokio::join!(applying, self.keep_keys(engine));
+        let (applied, kept) = tokio::join!(applying, keys::keep(&self.folder, engine));
         applied.and(kept)?;
         let unknown = |error| Failure::plain(Exit::Failed, "cannot tell the port", &error);
         let port = self.listener.local_addr().map_err(unknown)?.port();
@@ -344,47 +342,13 @@ impl Gateway<'_> {
             started_ms: unix_ms(),
             version: VERSION.to_owned(),
             on_demand: self.options.while_used,
+            folder: Some(self.setup.folder.clone()),
         };
         let kept = |error| Failure::of(Exit::Failed, &error);
         if self.options.port(&self.plan.settings) != Some(0) {
             self.folder.remember_port(port).map_err(kept)?;
         }
         self.folder.announce(&running).map_err(kept)
-    }
-
-    /// Writes the keys of a first start. A lost agent's key is replaced by right of the admin key that
-    /// is on file; a lost admin key is not, since nobody is there who may make one.
-    async fn keep_keys(&self, engine: &Engine) -> Result<(), Failure> {
-        let failed = |error| Failure::of(Exit::Failed, &error);
-        let kept = |error| Failure::of(Exit::Failed, &error);
-        let (admin, agent) = (self.folder.admin_key(), self.folder.agent_key());
-        let folder = self.folder.clone();
-        let keep = move |keys: &FirstKeys| {
-            let written = folder.write_first_keys(&keys.admin, &keys.agent);
-            written.map_err(std::io::Error::other)
-        };
-        if engine.first_start(keep).await.map_err(failed)?.is_some() {
-            return Ok(());
-        }
-        let by = std::fs::read_to_string(&admin).ok();
-        let by = by.and_then(|key| engine.authenticate(key.trim()));
-        match by.filter(|caller| caller.kind == KeyKind::Admin) {
-            None => {
-                tracing::warn!(file = %admin.display(), "no valid admin key is on file; the verbs need `--key-file`");
-            }
-            Some(by) if !agent.exists() => {
-                let name: AgentName = DEFAULT_AGENT
-                    .parse()
-                    .expect("the default agent's name is a name");
-                let label = "made by `gantry up`, because the key file was missing";
-                let made = engine.create_key(&by, KeyKind::Agent, &name, label).await;
-                let (id, key) = made.map_err(failed)?;
-                self.folder.write_key(&agent, &key).map_err(kept)?;
-                tracing::warn!(%id, file = %agent.display(), "the key file was missing, a new key was made");
-            }
-            Some(_) => {}
-        }
-        Ok(())
     }
 
     /// Returns what the files ask for; the example if nothing asks for anything.

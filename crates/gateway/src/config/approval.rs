@@ -1,8 +1,9 @@
-//! Which files of the folder a person has approved, each by the hash of its content and of the files it
-//! names, and which folders they trust as working folders.
+//! What of the folder's files a person has approved, entry by entry, and which folders they trust as
+//! working folders.
 //!
-//! Kept in the data folder, which is the person's alone; any change of a file asks again. fault G5
-//! Entry points: [`Approvals::load`] and [`Approvals::approve`].
+//! Each entry, and `[gateway]`, is approved by the hash of everything it says and of the files that it
+//! names; a change of one asks again for that one alone. fault G5 Kept in the data folder, which is the
+//! person's alone. Entry points: [`Approvals::load`] and [`Approvals::approve`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -44,11 +45,46 @@ impl Digest {
     }
 }
 
+/// One entry, or `[gateway]`, as a person approved it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovedPart {
+    /// The hash of all that it says, with the files that it names.
+    pub sha256: Digest,
+    /// What the person was shown of it, a line each, without what may be secret; a change is told by it.
+    #[serde(default)]
+    pub lines: Vec<String>,
+}
+
+/// The approved parts of one file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovedParts {
+    /// The servers, by name.
+    #[serde(default)]
+    pub servers: BTreeMap<String, ApprovedPart>,
+    /// `[gateway]`, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<ApprovedPart>,
+}
+
+/// A file as it is to be approved.
+#[derive(Debug, Clone)]
+pub struct FileApproval {
+    /// The file by its absolute path.
+    pub path: PathBuf,
+    /// The hash of the whole file with the files that it names.
+    pub digest: Digest,
+    /// All its parts.
+    pub parts: ApprovedParts,
+}
+
 /// The approved files, by absolute path.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Approvals {
+    /// The whole file as it was when it was approved last.
     #[serde(default)]
     files: BTreeMap<PathBuf, Digest>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    parts: BTreeMap<PathBuf, ApprovedParts>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     folders: BTreeSet<PathBuf>,
 }
@@ -77,6 +113,11 @@ impl Approvals {
         self.files.get(path) == Some(digest)
     }
 
+    /// Returns the approved parts of a file; nothing if none of it was ever approved by parts.
+    pub fn parts(&self, path: &Path) -> Option<&ApprovedParts> {
+        self.parts.get(path)
+    }
+
     /// Tells whether a folder may be the working folder of the person's own servers: they said so, or
     /// approved a file of it, whose servers work there too.
     pub fn trusts(&self, folder: &Path) -> bool {
@@ -86,15 +127,21 @@ impl Approvals {
     /// Approves this very content of files, trusts folders, and remembers both.
     pub fn approve<'f>(
         data: &DataFolder,
-        files: impl IntoIterator<Item = (&'f Path, &'f Digest)>,
+        files: impl IntoIterator<Item = &'f FileApproval>,
         folders: impl IntoIterator<Item = &'f Path>,
     ) -> Result<Self, DataError> {
         let mut approvals = Self::load(data);
         approvals
             .folders
             .extend(folders.into_iter().map(Path::to_owned));
-        for (path, digest) in files {
-            approvals.files.insert(path.to_owned(), digest.clone());
+        for FileApproval {
+            path,
+            digest,
+            parts,
+        } in files
+        {
+            approvals.files.insert(path.clone(), digest.clone());
+            approvals.parts.insert(path.clone(), parts.clone());
         }
         let text = serde_json::to_vec_pretty(&approvals)
             .expect("plain fields are always expressible as JSON");
@@ -115,8 +162,23 @@ mod tests {
         let path = Path::new("/x/.mcp.json");
         let digest = Digest::of(b"one");
         assert!(!Approvals::load(&data).has(path, &digest));
-        Approvals::approve(&data, [(path, &digest)], []).unwrap();
+        let part = |text: &[u8]| ApprovedPart {
+            sha256: Digest::of(text),
+            lines: vec!["x: runs y".to_owned()],
+        };
+        let approval = FileApproval {
+            path: path.to_owned(),
+            digest: digest.clone(),
+            parts: ApprovedParts {
+                servers: [("x".to_owned(), part(b"x"))].into(),
+                gateway: None,
+            },
+        };
+        Approvals::approve(&data, [&approval], []).unwrap();
         let approvals = Approvals::load(&data);
+        let parts = approvals.parts(path).unwrap();
+        assert_eq!(parts.servers["x"], part(b"x"));
+        assert!(approvals.parts(Path::new("/y/.mcp.json")).is_none());
         assert!(approvals.has(path, &digest));
         assert!(!approvals.has(path, &Digest::of(b"onE")));
         assert!(!approvals.has(Path::new("/y/.mcp.json"), &digest));

@@ -3,9 +3,11 @@
 //!
 //! A file that cannot be read as a whole is an error and nothing is planned; a mistake in one entry
 //! leaves out that server. What nobody has approved is inert: it is planned to wait, takes only names
-//! that are free, hides nothing, and what is wrong in it spoils nothing. Entry point: [`load`].
+//! that are free, hides nothing, and what is wrong in it spoils nothing. What is approved beside it in the
+//! same file is not touched by that (`review`). Entry point: [`load`].
 
 mod asks;
+mod review;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,7 +18,7 @@ use std::sync::Arc;
 use gantry_model::diagnose::chain;
 use gantry_model::spec::{Launch, ServerSpec};
 
-use super::approval::{Approvals, Digest};
+use super::approval::{Approvals, Digest, FileApproval};
 use super::clients::ours;
 use super::document::{Document, Syntax, read_text};
 use super::entry::{self, Entry, Fill, Workplace};
@@ -26,6 +28,10 @@ use super::file::{self, Root};
 use super::mistake::Mistake;
 use super::settings::{self, Settings};
 use super::source::{Source, Trust};
+
+use review::Review;
+
+pub use review::{Difference, Unapproved};
 
 /// What a plan is made from.
 #[derive(Debug, Clone, Copy)]
@@ -84,8 +90,10 @@ pub struct Plan {
     pub warnings: Vec<String>,
     /// What is said of the gateway itself.
     pub settings: Settings,
-    /// Files that wait for a person's word.
+    /// Files of which something waits for a person's word.
     pub unapproved: Vec<Unapproved>,
+    /// Files that were approved as a whole, whose parts are not remembered yet.
+    pub unrecorded: Vec<FileApproval>,
     /// What is wrong in files that nobody has approved, and harms nothing.
     pub ignored: Vec<Ignored>,
     /// Entries that nobody has approved, of names that others have.
@@ -113,23 +121,6 @@ pub struct Planned {
     pub spec: ServerSpec,
     /// Whether it works elsewhere, because nobody vouches for the folder.
     pub is_kept_out: bool,
-}
-
-/// A file that waits for a person's word.
-#[derive(Debug, Clone)]
-pub struct Unapproved {
-    /// The file, as it is shown.
-    pub path: PathBuf,
-    /// The file by its absolute path.
-    pub absolute: PathBuf,
-    /// The hash of what was read, with the files that it names.
-    pub digest: Digest,
-    /// Everything that it asks for, a line each; what belongs to the line before is indented.
-    pub asks: Vec<String>,
-    /// The variables that it would read.
-    pub variables: BTreeSet<String>,
-    /// The files that it names, with the hash of each that is there.
-    pub files: BTreeMap<PathBuf, Option<Digest>>,
 }
 
 /// What is wrong in a file that nobody has approved.
@@ -200,17 +191,14 @@ pub struct Read {
 /// What a source says.
 struct Said {
     read: Arc<Read>,
-    approved: bool,
     entries: Vec<Entry>,
     settings: Settings,
     /// The files that its entries name, with the hash of each that is there.
     files: BTreeMap<PathBuf, Option<Digest>>,
-}
-
-impl Said {
-    fn digest(&self) -> Digest {
-        self.read.text.clone().with_files(&self.files)
-    }
+    /// What of it is approved; of a file that somebody vouches for, everything is.
+    review: Review,
+    /// Entries that are Gantry itself.
+    own: Vec<String>,
 }
 
 /// An entry and the source that it stands in.
@@ -218,6 +206,8 @@ struct Claim<'a> {
     source: &'a Source,
     document: Arc<Document>,
     entry: Entry,
+    /// Why it waits, if it does.
+    waits: Option<String>,
 }
 
 impl Claim<'_> {
@@ -242,53 +232,36 @@ pub fn load(given: Given<'_>) -> Result<Plan, Vec<Mistake>> {
                 continue;
             }
         };
-        let digest = said.digest();
         let Said {
             read,
-            approved,
             entries,
             settings,
             files,
+            review,
+            own,
         } = said;
-        plan.named_files.extend(files.keys().cloned());
-        if approved {
-            if source.root == Root::Own {
-                plan.settings = settings;
-            }
-            if source.trust == Trust::Nobody {
-                plan.good.insert(source.path.clone(), Arc::clone(&read));
-            }
-        } else if !entries.is_empty() || settings != Settings::default() {
-            let gateway = match source.root {
-                Root::Own => read.document.root.find("gateway"),
-                Root::Servers | Root::MaybeServers | Root::Whole | Root::Project(_) => None,
-            };
-            let asked = asks::asks(&entries, gateway, &files, given.values());
-            plan.unapproved.push(Unapproved {
-                path: source.path.clone(),
-                absolute: given.folder.join(&source.path),
-                digest,
-                asks: asked.lines,
-                variables: asked.variables,
-                files,
-            });
+        plan.named_files.extend(files.into_keys());
+        if source.root == Root::Own && !review.gateway_waits {
+            plan.settings = settings;
+        }
+        if source.trust == Trust::Nobody && review.has_approved {
+            plan.good.insert(source.path.clone(), Arc::clone(&read));
+        }
+        for name in own {
+            plan.warnings.push(format!(
+                "`{}` in `{}` is Gantry itself, and is left out",
+                name.escape_debug(),
+                source.path.display()
+            ));
         }
         for entry in entries {
-            // What `gantry connect` wrote for a client; taken as a server, the gateway would start itself.
-            if ours::way_of(&entry.node.to_json()).is_some() {
-                plan.warnings.push(format!(
-                    "`{}` in `{}` is Gantry itself, and is left out",
-                    entry.name.escape_debug(),
-                    source.path.display()
-                ));
-                continue;
-            }
             let claim = Claim {
                 source,
                 document: Arc::clone(&read.document),
+                waits: why(&review, &entry, source),
                 entry,
             };
-            if !approved {
+            if claim.waits.is_some() {
                 waiting.push(claim);
                 continue;
             }
@@ -301,6 +274,8 @@ pub fn load(given: Given<'_>) -> Result<Plan, Vec<Mistake>> {
                 None => trusted.push(claim),
             }
         }
+        plan.unapproved.extend(review.unapproved);
+        plan.unrecorded.extend(review.unrecorded);
     }
     plan.let_wait(given, waiting, &trusted);
     let last = std::mem::take(&mut plan.servers);
@@ -365,7 +340,7 @@ impl Plan {
     ) -> Option<Said> {
         let good = given.last_good.get(&source.path);
         let said = good.and_then(|read| said(given, Arc::clone(read), source).ok());
-        let said = said.filter(|said| said.approved);
+        let said = said.filter(|said| said.review.has_approved);
         self.ignored
             .extend(mistakes.into_iter().map(|mistake| Ignored {
                 mistake,
@@ -402,10 +377,8 @@ impl Plan {
             self.ignored.extend(ignored);
             let is_free = !self.servers.iter().any(|known| known.entry.name == *name);
             if let Some(mut spec) = reading.spec.filter(|_| is_free) {
-                let path = claim.source.path.display();
-                spec.needs_approval = Some(format!(
-                    "`{path}` is not approved; look at it and run `gantry approve {path}`"
-                ));
+                spec.needs_approval = claim.waits;
+                spec.file = Some(given.folder.join(&claim.source.path));
                 self.servers.push(Planned {
                     document: claim.document,
                     entry: claim.entry,
@@ -428,10 +401,16 @@ impl Plan {
         let reading = entry::read_for(&claim.document, &claim.entry, owner, fill, workplace);
         self.mistakes.extend(reading.mistakes);
         self.warnings.extend(reading.warnings);
+        let file = given.folder.join(&claim.source.path);
         let Some(mut spec) = reading.spec else {
-            self.off.extend(reading.off);
+            let off = reading.off.map(|spec| ServerSpec {
+                file: Some(file),
+                ..spec
+            });
+            self.off.extend(off);
             return;
         };
+        spec.file = Some(file);
         if let Some(field) = &reading.leads_into_folder {
             spec.needs_approval = Some(format!(
                 "`{}` points into this folder, which is not trusted; look at it and run `gantry approve .`",
@@ -478,21 +457,53 @@ fn said(given: Given<'_>, read: Arc<Read>, source: &Source) -> Result<Said, Vec<
         mistakes.extend(readings.flat_map(|reading| reading.mistakes));
         return Err(mistakes);
     }
+    // What `gantry connect` wrote for a client; taken as a server, the gateway would start itself.
+    let (own, entries): (Vec<Entry>, Vec<Entry>) = entries
+        .into_iter()
+        .partition(|entry| ours::way_of(&entry.node.to_json()).is_some());
     let mut said = Said {
         read,
-        approved: source.trust == Trust::Person,
         entries,
         settings,
         files: BTreeMap::new(),
+        review: Review::default(),
+        own: own.into_iter().map(|entry| entry.name).collect(),
     };
     if source.trust == Trust::Nobody {
         let named = said.entries.iter();
         let named = named.flat_map(|entry| entry::files(entry, given.values()));
         said.files = named.map(|path| (path.clone(), digest_of(&path))).collect();
-        let absolute = given.folder.join(&source.path);
-        said.approved = given.approvals.has(&absolute, &said.digest());
+        let gateway = match source.root {
+            Root::Own => said.read.document.root.find("gateway"),
+            Root::Servers | Root::MaybeServers | Root::Whole | Root::Project(_) => None,
+        };
+        said.review = Review::of(
+            given,
+            &source.path,
+            &said.read.text,
+            &said.entries,
+            gateway,
+            &said.files,
+        );
     }
     Ok(said)
+}
+
+/// Says why an entry waits, and what to do; nothing if it does not.
+fn why(review: &Review, entry: &Entry, source: &Source) -> Option<String> {
+    let path = source.path.display();
+    let what = match review.difference(&entry.name)? {
+        Difference::New if review.is_new_file() => {
+            return Some(format!(
+                "`{path}` is not approved; look at it and run `gantry approve {path}`"
+            ));
+        }
+        Difference::New => "new",
+        Difference::Changed => "changed",
+    };
+    Some(format!(
+        "{what} in `{path}` and not approved; look at the change and run `gantry approve {path}`"
+    ))
 }
 
 /// Returns the hash of a file's content, to tell whether it has changed; nothing if it cannot be read.

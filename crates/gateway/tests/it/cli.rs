@@ -11,6 +11,7 @@ mod connecting;
 mod doctor;
 mod explaining;
 mod failing;
+mod first_hour;
 mod first_minute;
 mod following;
 mod held;

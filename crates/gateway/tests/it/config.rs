@@ -2,9 +2,11 @@
 //! and what a change does to a gateway that runs.
 
 mod corpus;
+mod edits;
 mod files;
 mod inert;
 mod live;
+mod removal;
 mod rest;
 mod secrets;
 mod shown;

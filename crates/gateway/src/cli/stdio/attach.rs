@@ -28,6 +28,7 @@ use super::super::find::Role;
 use super::super::format::{list, text};
 use super::super::wire::Wire;
 use super::tries::{self, Tries};
+use super::waiting;
 
 /// How long a gateway may take to come up, or to go away before another comes.
 const START: Duration = Duration::from_secs(45);
@@ -114,6 +115,7 @@ impl Attached {
         if child.is_some() {
             settled(&surroundings, &folder, settle).await;
         }
+        waiting::tell(&surroundings, &folder, working.as_deref()).await;
         let finding = Finding {
             is_on_demand: is_on_demand(&folder),
             child,

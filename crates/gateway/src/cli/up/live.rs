@@ -1,20 +1,22 @@
 //! Applies changed files to the running gateway: only servers that changed are touched.
 //!
 //! A file that cannot be used as a whole changes nothing: the last good state holds, and status, health
-//! and log say so. What `[gateway]` says takes effect at the next start. Entry point: [`Live::run`].
+//! and log say so. What waits for approval is told on the terminal, with what to type. What `[gateway]`
+//! says takes effect at the next start. Entry point: [`Live::run`].
 
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 
-use gantry_engine::{Actor, Engine};
+use gantry_engine::{Actor, Applied, Engine};
 use gantry_model::diagnose::chain;
 use gantry_model::id::ServerName;
 use gantry_model::spec::{ProcessLaunch, Profile, ServerSpec, Source, Start};
 use tokio::sync::Notify;
 
 use crate::app::data::DataFolder;
-use crate::cli::files::Setup;
+use crate::cli::files::{Setup, waits as waits_for};
+use crate::cli::screen::Screen;
 use crate::config::approval::{Approvals, Digest};
 use crate::config::mistake::Mistake;
 use crate::config::plan::{self, Plan};
@@ -31,14 +33,20 @@ pub(super) struct Live {
     wants_example: bool,
     /// The files that the folder's files name.
     named_files: BTreeSet<PathBuf>,
+    screen: Screen,
+    /// What was told to wait for approval.
+    waiting: Vec<String>,
     seen: (Vec<Option<Digest>>, Approvals),
 }
 
 impl Live {
     /// Remembers what is in force. Files that changed since they were planned are seen at once.
-    pub(super) fn new(mut setup: Setup, plan: &Plan, wants_example: bool) -> Self {
+    pub(super) fn new(mut setup: Setup, plan: &Plan, wants_example: bool, screen: Screen) -> Self {
         setup.last_good.clone_from(&plan.good);
         Self {
+            // The start has told it.
+            waiting: waiting(plan),
+            screen,
             settings: plan.settings.clone(),
             wants_example,
             named_files: plan.named_files.clone(),
@@ -92,7 +100,8 @@ impl Live {
     }
 
     async fn apply(&mut self, engine: &Engine) {
-        let plan = match self.setup.load() {
+        // By what is on record: an approval that came since is seen and recorded first.
+        let plan = match self.setup.load_with(&self.seen.1) {
             Ok(plan) => plan,
             Err(mistakes) => {
                 engine.set_notices(mistakes.iter().map(kept).collect());
@@ -105,7 +114,8 @@ impl Live {
         self.setup.last_good.clone_from(&plan.good);
         self.named_files.clone_from(&plan.named_files);
         let mut told = Vec::new();
-        if plan.settings != self.settings {
+        let gateway_waits = plan.unapproved.iter().any(|file| file.gateway.is_some());
+        if !gateway_waits && !plan.settings.says_the_same(&self.settings) {
             told.push(format!(
                 "{NOTICE}`[gateway]` has changed, and takes effect at the next start"
             ));
@@ -120,18 +130,7 @@ impl Live {
         match engine.apply(specs).await {
             Ok(applied) => {
                 told.extend(notices(&plan, &applied.shadowed));
-                let names = |names: &[ServerName]| {
-                    let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
-                    names.join(", ")
-                };
-                let (added, changed, removed) = (
-                    names(&applied.added),
-                    names(&applied.changed),
-                    names(&applied.removed),
-                );
-                if !(added.is_empty() && changed.is_empty() && removed.is_empty()) {
-                    tracing::info!(added, changed, removed, "the configuration has changed");
-                }
+                self.tell(&plan, &applied);
             }
             Err(error) => {
                 tracing::error!(error = %chain(&error), "the configuration is not applied as a whole");
@@ -141,6 +140,58 @@ impl Live {
         }
         engine.set_notices(told);
     }
+
+    /// Tells the person what has changed, and what waits for them.
+    fn tell(&mut self, plan: &Plan, applied: &Applied) {
+        let joined = |names: &[&str]| names.join(", ");
+        let all: Vec<(&str, Vec<&str>)> = [
+            ("added", &applied.added),
+            ("changed", &applied.changed),
+            ("removed", &applied.removed),
+        ]
+        .into_iter()
+        .map(|(what, names)| (what, names.iter().map(ServerName::as_str).collect()))
+        .collect();
+        if all.iter().any(|(_, names)| !names.is_empty()) {
+            let [added, changed, removed] = [0, 1, 2].map(|at| joined(&all[at].1));
+            tracing::info!(added, changed, removed, "the configuration has changed");
+        }
+        // On a terminal the log is quiet, and what waits has lines of its own.
+        let waits = |name: &&str| {
+            let mut servers = plan.servers.iter();
+            servers.any(|server| {
+                server.spec.name.as_str() == *name && server.spec.needs_approval.is_some()
+            })
+        };
+        let mut parts = Vec::new();
+        for (what, names) in all {
+            let names: Vec<&str> = names.into_iter().filter(|name| !waits(name)).collect();
+            if !names.is_empty() {
+                parts.push(format!("{what}: {}", joined(&names)));
+            }
+        }
+        if self.screen.is_terminal() && !parts.is_empty() {
+            self.screen
+                .line(&format!("  configuration applied; {}", parts.join("; ")));
+        }
+        let now = waiting(plan);
+        if now != self.waiting {
+            for file in &plan.unapproved {
+                let [what, how] = waits_for(file).map(|line| Screen::safe(&line));
+                let mark = self.screen.doubtful("!");
+                self.screen.line(&format!("  {mark} {what}"));
+                self.screen.line(&format!("    {how}"));
+            }
+        }
+        self.waiting = now;
+    }
+}
+
+/// Returns what waits for approval, and in which content.
+fn waiting(plan: &Plan) -> Vec<String> {
+    let files = plan.unapproved.iter();
+    let files = files.map(|file| format!("{} {file}", file.approval.digest.as_str()));
+    files.collect()
 }
 
 /// Puts on record which files are approved, before what they ask for is run.
@@ -167,7 +218,7 @@ pub(super) fn notices(plan: &Plan, shadowed: &[ServerName]) -> Vec<String> {
         .map(|mistake| format!("{NOTICE}left out: {}", chain(mistake)));
     let waiting = plan.unapproved.iter().map(|file| {
         let path = file.path.display();
-        format!("{NOTICE}`{path}` waits for approval: run `gantry approve {path}`")
+        format!("{NOTICE}`{path}` waits for approval: {file}; run `gantry approve {path}`")
     });
     let ignored = plan.ignored.iter().map(ToString::to_string);
     let shadows = plan.shadows.iter().map(ToString::to_string);

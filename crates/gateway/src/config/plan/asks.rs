@@ -1,8 +1,11 @@
-//! Everything that a file asks for, in the words that a person is asked with: what would be run or
-//! connected to, every member of every entry as it is written, and where each variable would go.
+//! Everything that a part of a file asks for, in the words that a person is asked with: what would be run
+//! or connected to, every member as it is written, and where each variable would go.
 //!
 //! Knows no key: the members are those that stand in the file, so that none can be forgotten. Whatever
-//! could steer a terminal or hide is escaped. Entry point: [`asks`].
+//! could steer a terminal or hide is escaped. Each line has a second form for keeping, without what may
+//! be secret (`hidden`). Entry points: [`of_entry`] and [`of_gateway`].
+
+mod hidden;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,74 +19,113 @@ use crate::config::entry::remote::URLS;
 use crate::config::entry::{self, texts};
 use crate::config::expand::{Reference, Values, references};
 
-/// What a file asks for.
+/// What a part of a file asks for.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     /// A line for each server and each setting; what belongs to a server is indented below it.
-    pub(super) lines: Vec<String>,
+    pub(super) lines: Vec<Line>,
     /// The variables that would be read.
     pub(super) variables: BTreeSet<String>,
 }
 
-/// Returns what a file asks for.
-pub(super) fn asks(
-    entries: &[Entry],
-    gateway: Option<&Node>,
+/// One line of what is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Line {
+    /// As the person sees it.
+    pub(super) shown: String,
+    /// As it is remembered: the same, but for what may be secret.
+    pub(super) kept: String,
+}
+
+/// Returns what an entry asks for.
+pub(super) fn of_entry(
+    entry: &Entry,
     files: &BTreeMap<PathBuf, Option<Digest>>,
     values: Values<'_>,
 ) -> Asked {
-    let mut asked = Asked::default();
-    for entry in entries {
-        let (head, told) = headline(&entry.node);
-        asked.lines.push(format!("{}: {head}", shown(&entry.name)));
-        let mut members = Vec::new();
-        leaves("", &entry.node, &mut members);
-        let members = members
-            .into_iter()
-            .filter(|(path, _)| !told.contains(&path.as_str()));
-        let members = members.map(|(path, value)| format!("  {} = {value}", shown(&path)));
-        asked.lines.extend(members);
-        for path in entry::files(entry, values) {
-            asked
-                .lines
-                .push(format!("  {}", content(&path, files.get(&path))));
-        }
-        asked.read(entry);
+    let named = entry::files(entry, values);
+    let named: Vec<(PathBuf, Option<&Option<Digest>>)> = named
+        .into_iter()
+        .map(|path| {
+            let digest = files.get(&path);
+            (path, digest)
+        })
+        .collect();
+    let mut variables = BTreeSet::new();
+    let shown = entry_lines(entry, &entry.node, &named, &mut variables);
+    let kept = entry_lines(
+        entry,
+        &hidden::hide(&entry.node),
+        &named,
+        &mut BTreeSet::new(),
+    );
+    Asked {
+        lines: paired(shown, kept),
+        variables,
     }
-    if let Some(gateway) = gateway {
-        let mut settings = Vec::new();
-        leaves("", gateway, &mut settings);
-        let settings = settings.into_iter();
-        let settings = settings.map(|(key, value)| format!("[gateway] {} = {value}", shown(&key)));
-        asked.lines.extend(settings);
-    }
-    asked
 }
 
-impl Asked {
-    /// Tells what of the environment and of the person goes where.
-    fn read(&mut self, entry: &Entry) {
-        let mut told = BTreeSet::new();
-        for (path, text) in texts(entry) {
-            for reference in references(&text) {
-                let line = match reference {
-                    Reference::Variable { name, .. } => {
-                        self.variables.insert(name.to_owned());
-                        format!("reads from your environment: {name}")
-                    }
-                    Reference::Input(id) => format!("asks you for: {}", shown(id)),
-                    Reference::Folder
-                    | Reference::FolderName
-                    | Reference::Home
-                    | Reference::Separator => continue,
-                };
-                let line = format!("  {line} → {}", destination(&entry.node, &path));
-                if told.insert(line.clone()) {
-                    self.lines.push(line);
+/// Returns what `[gateway]` asks for.
+pub(super) fn of_gateway(gateway: &Node) -> Asked {
+    let lines = |node: &Node| {
+        let mut settings = Vec::new();
+        leaves("", node, &mut settings);
+        let settings = settings.into_iter();
+        let settings = settings.filter(|(key, _)| !key.is_empty());
+        let settings = settings.map(|(key, value)| format!("[gateway] {} = {value}", shown(&key)));
+        settings.collect()
+    };
+    Asked {
+        lines: paired(lines(gateway), lines(&hidden::hide(gateway))),
+        variables: BTreeSet::new(),
+    }
+}
+
+/// Hiding maps equal values to equal ones and others to others, so that there are as many lines of both.
+fn paired(shown: Vec<String>, kept: Vec<String>) -> Vec<Line> {
+    let lines = shown.into_iter().zip(kept);
+    lines.map(|(shown, kept)| Line { shown, kept }).collect()
+}
+
+/// Returns the lines of an entry, with the values of `node`: those of the entry, or hidden ones.
+fn entry_lines(
+    entry: &Entry,
+    node: &Node,
+    files: &[(PathBuf, Option<&Option<Digest>>)],
+    variables: &mut BTreeSet<String>,
+) -> Vec<String> {
+    let (head, told) = headline(node);
+    let mut lines = vec![format!("{}: {head}", shown(&entry.name))];
+    let mut members = Vec::new();
+    leaves("", node, &mut members);
+    let members = members
+        .into_iter()
+        .filter(|(path, _)| !told.contains(&path.as_str()));
+    lines.extend(members.map(|(path, value)| format!("  {} = {value}", shown(&path))));
+    for (path, digest) in files {
+        lines.push(format!("  {}", content(path, *digest)));
+    }
+    let mut told = BTreeSet::new();
+    for (path, text) in texts(entry) {
+        for reference in references(&text) {
+            let line = match reference {
+                Reference::Variable { name, .. } => {
+                    variables.insert(name.to_owned());
+                    format!("reads from your environment: {name}")
                 }
+                Reference::Input(id) => format!("asks you for: {}", shown(id)),
+                Reference::Folder
+                | Reference::FolderName
+                | Reference::Home
+                | Reference::Separator => continue,
+            };
+            let line = format!("  {line} → {}", destination(node, &path));
+            if told.insert(line.clone()) {
+                lines.push(line);
             }
         }
     }
+    lines
 }
 
 fn text<'n>(node: &'n Node, path: &str) -> Option<&'n str> {

@@ -319,6 +319,7 @@ fn connect() {
         ");
         assert_snapshot!(run(&folder, &["connect", "cursor", "--remove"]), @"
         `gantry` is gone from `[home]/.cursor/mcp.json`; what it was is in `[home]/.cursor/mcp.json.bak.1`
+        ✓ its key is revoked
         --- exit 0
         ");
         assert_snapshot!(run(&folder, &["connect", "cursor", "--remove"]), @"

@@ -150,6 +150,8 @@ fn connect_over_stdio_needs_no_gateway() {
           "backup": null,
           "key_made": false,
           "closed_to_others": false,
+          "copies_cleaned": [],
+          "replaces": null,
           "also_direct": [],
           "diff": null
         }
@@ -164,6 +166,7 @@ fn connect_over_stdio_needs_no_gateway() {
           "written": true,
           "backup": "[home]/.cursor/mcp.json.bak.1",
           "keys_revoked": null,
+          "copies_cleaned": [],
           "diff": null
         }
         --- exit 0

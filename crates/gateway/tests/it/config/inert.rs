@@ -135,8 +135,9 @@ fn an_approved_file_that_is_being_written_keeps_its_last_good_state() {
         ".mcp.json",
         &servers(&[("theirs", peer()), ("more", peer())]),
     );
-    folder.wait("theirs", "needs_approval");
     folder.wait("more", "needs_approval");
+    let theirs = folder.status("theirs");
+    assert_eq!(theirs["pid"], before, "what was approved runs on");
 }
 
 // fault G5

@@ -1,94 +1,19 @@
-//! Questions to a person at a real terminal: `script` makes one, and the test types.
+//! Questions to a person at a real terminal.
 
-use std::fs::{self, File};
-use std::io::Write as _;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::fs;
 
 use gantry_testkit::journal::Journal;
 use gantry_testkit::wait::eventually;
 use serde_json::json;
 
 use super::{Folder, journaled, peer, servers};
-use crate::harness::{LONG, PROGRAM, entry};
+use crate::harness::{LONG, PROGRAM, Terminal, entry};
 
-/// A terminal with a program in it.
-struct Terminal {
-    child: Child,
-    keyboard: ChildStdin,
-    screen: std::path::PathBuf,
-}
-
-impl Terminal {
-    /// Runs a verb in the folder, as a person does.
-    fn open(folder: &Folder, arguments: &str) -> Self {
-        let screen = folder.home().join("screen");
-        let line = format!(
-            "exec {PROGRAM} --data {} {arguments}",
-            folder.data().display()
-        );
-        let mut child = Command::new("script")
-            .args(["--quiet", "--flush", "--return", "--command", &line])
-            .arg("/dev/null")
-            .env_clear()
-            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
-            .env("HOME", folder.home())
-            .env("SHELL", "/bin/sh")
-            .env("TERM", "xterm")
-            .env("NO_COLOR", "1")
-            .current_dir(folder.home().join("shop"))
-            .stdin(Stdio::piped())
-            .stdout(File::create(&screen).unwrap())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("`script` of util-linux is there");
-        let keyboard = child.stdin.take().unwrap();
-        Self {
-            child,
-            keyboard,
-            screen,
-        }
-    }
-
-    /// Returns everything that was ever on the screen.
-    fn shown(&self) -> String {
-        String::from_utf8_lossy(&fs::read(&self.screen).unwrap()).into_owned()
-    }
-
-    /// Waits until a text is on the screen.
-    fn sees(&self, text: &str) {
-        let seen = eventually(LONG, || self.shown().contains(text));
-        assert!(seen.is_some(), "never saw «{text}»:\n{}", self.shown());
-    }
-
-    fn types(&mut self, text: &str) {
-        self.keyboard.write_all(text.as_bytes()).unwrap();
-        self.keyboard.flush().unwrap();
-    }
-
-    /// Waits for the program's end and returns its exit code.
-    fn ends(&mut self) -> i32 {
-        let mut status = None;
-        let ended = eventually(LONG, || {
-            status = self.child.try_wait().unwrap();
-            status.is_some()
-        });
-        assert!(ended.is_some(), "it still runs:\n{}", self.shown());
-        status.and_then(|status| status.code()).unwrap()
-    }
-
-    /// Stops a gateway with Ctrl-C.
-    fn stops(mut self) -> String {
-        self.types("\u{3}");
-        assert_eq!(self.ends(), 0, "{}", self.shown());
-        self.shown()
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
+/// Runs a verb in the folder, as a person does.
+pub(super) fn open(folder: &Folder, arguments: &str) -> Terminal {
+    let data = folder.data();
+    let line = format!("exec {PROGRAM} --data {} {arguments}", data.display());
+    Terminal::open(&folder.home(), &folder.home().join("shop"), &line)
 }
 
 fn starts(journal: &std::path::Path) -> usize {
@@ -101,7 +26,7 @@ fn up_asks_once_and_a_yes_lets_it_run() {
     let folder = Folder::new();
     let journal = folder.home().join("journal");
     folder.write(".mcp.json", &servers(&[("theirs", journaled(&journal))]));
-    let mut terminal = Terminal::open(&folder, "up --port 0");
+    let mut terminal = open(&folder, "up --port 0");
     terminal.sees("Let it run? [y/N] ");
     assert!(
         terminal.shown().contains("theirs: runs "),
@@ -114,7 +39,7 @@ fn up_asks_once_and_a_yes_lets_it_run() {
     terminal.stops();
     assert_eq!(starts(&journal), 1);
     // Its hash is remembered.
-    let terminal = Terminal::open(&folder, "up --port 0");
+    let terminal = open(&folder, "up --port 0");
     terminal.sees("theirs  ready");
     let shown = terminal.stops();
     assert!(!shown.contains("Let it run?"), "{shown}");
@@ -132,7 +57,7 @@ fn anything_but_a_yes_is_a_no_and_the_rest_comes_up() {
     .unwrap();
     folder.write(".mcp.json", &servers(&[("theirs", journaled(&journal))]));
     for answer in ["n\n", "\n", "sure\n"] {
-        let mut terminal = Terminal::open(&folder, "up --port 0");
+        let mut terminal = open(&folder, "up --port 0");
         terminal.sees("Let it run? [y/N] ");
         terminal.types(answer);
         terminal.sees("mine    ready");
@@ -152,13 +77,13 @@ fn approve_asks_at_a_terminal() {
         ("n\n", 1, "nothing was approved"),
         ("y\n", 0, "approved `.mcp.json`"),
     ] {
-        let mut terminal = Terminal::open(&folder, "approve");
+        let mut terminal = open(&folder, "approve");
         terminal.sees("Let it run? [y/N] ");
         terminal.types(answer);
         assert_eq!(terminal.ends(), code, "{}", terminal.shown());
         assert!(terminal.shown().contains(told), "{}", terminal.shown());
     }
-    let mut terminal = Terminal::open(&folder, "approve");
+    let mut terminal = open(&folder, "approve");
     terminal.sees("nothing waits for approval");
     assert_eq!(terminal.ends(), 0);
 }
@@ -184,7 +109,7 @@ fn the_inputs_of_an_imported_file_are_asked_for_and_kept_by_nobody() {
     assert!(told.contains("needs the input `probe-key`"), "{told}");
 
     let typed = "typed-by-a-person";
-    let mut terminal = Terminal::open(&folder, "up --port 0 --trust");
+    let mut terminal = open(&folder, "up --port 0 --trust");
     terminal.sees("input `probe-key`: ");
     terminal.types(&format!("{typed}\n"));
     terminal.sees("asks  ready");
@@ -209,7 +134,7 @@ fn who_is_awaited_is_shown_on_a_terminal_and_nowhere_else() {
     let slow = entry(&gantry_testkit::Evilpeer::new().fault("init-hang"));
     let text = servers(&[("quick", peer()), ("sleepy", slow)]);
     folder.write("a.json", &text);
-    let terminal = Terminal::open(&folder, "up --port 0 --config a.json");
+    let terminal = open(&folder, "up --port 0 --config a.json");
     terminal.sees("quick   ready");
     terminal.sees("1 of 2 servers have come, waiting for sleepy (");
     terminal.sees("Stop with Ctrl-C.");

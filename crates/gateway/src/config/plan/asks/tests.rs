@@ -10,7 +10,8 @@ use crate::config::env::Environment;
 use crate::config::file::{Root, entries};
 use crate::config::settings;
 
-fn asked_of(text: &str, syntax: Syntax) -> Asked {
+/// Returns the lines of a whole file, as they are shown.
+fn asked_of(text: &str, syntax: Syntax) -> Vec<String> {
     let (name, root) = match syntax {
         Syntax::Json => (".mcp.json", Root::Servers),
         Syntax::Toml => ("gantry.toml", Root::Own),
@@ -25,13 +26,18 @@ fn asked_of(text: &str, syntax: Syntax) -> Asked {
     };
     let (entries, mistakes) = entries(&document, &root);
     assert!(mistakes.is_empty(), "{mistakes:?}");
-    let gateway = document.root.find("gateway");
-    asks(&entries, gateway, &BTreeMap::new(), values)
+    let entries = entries.iter();
+    let asked = entries.map(|entry| of_entry(entry, &BTreeMap::new(), values));
+    let asked = asked.chain(document.root.find("gateway").map(of_gateway));
+    asked
+        .flat_map(|asked| asked.lines)
+        .map(|line| line.shown)
+        .collect()
 }
 
 fn lines(entry: &Json) -> String {
     let file = json!({"mcpServers": {"a": entry}}).to_string();
-    asked_of(&file, Syntax::Json).lines.join("\n")
+    asked_of(&file, Syntax::Json).join("\n")
 }
 
 /// Gives each key a value that stands nowhere else.
@@ -91,7 +97,7 @@ fn every_key_of_the_gateway_is_shown() {
         .map(|key| format!("{key} = \"mark-{key}\"\n"))
         .collect();
     let file = format!("[gateway]\n{}", settings.concat());
-    let shown = asked_of(&file, Syntax::Toml).lines;
+    let shown = asked_of(&file, Syntax::Toml);
     for key in settings::KEYS {
         let line = format!("[gateway] {key} = \"mark-{key}\"");
         assert!(shown.contains(&line), "{line}: {shown:#?}");
@@ -150,7 +156,7 @@ fn nothing_that_is_shown_steers_a_terminal_or_hides() {
         "cwd": odd, "headers": {odd: format!("${{A}}{odd}")}, "ca_file": odd
     });
     let file = json!({"mcpServers": {odd: entry}}).to_string();
-    for line in asked_of(&file, Syntax::Json).lines {
+    for line in asked_of(&file, Syntax::Json) {
         let harmless = |letter: char| letter == '→' || (' '..='~').contains(&letter);
         assert!(line.chars().all(harmless), "{line:?}");
     }
