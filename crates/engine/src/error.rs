@@ -245,10 +245,8 @@ pub enum CallError {
 }
 
 fn file_shown(file: Option<&Path>) -> String {
-    match file {
-        Some(file) => format!("the configuration file `{}`", file.display()),
-        None => "a configuration file".to_owned(),
-    }
+    let named = |file: &Path| format!("the configuration file `{}`", file.display());
+    file.map_or_else(|| "a configuration file".to_owned(), named)
 }
 
 fn more_about(server: &ServerName) -> String {

@@ -1,5 +1,6 @@
 //! How values look on a terminal: tables, times, durations, JSON.
 
+use std::path::Path;
 use std::time::Duration;
 
 use gantry_model::naming::is_unprintable;
@@ -192,6 +193,16 @@ pub(super) fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
         .pointer(pointer)
         .and_then(Value::as_array)
         .map_or(&[], Vec::as_slice)
+}
+
+/// Quotes a path for a shell.
+pub(super) fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+@:".contains(letter);
+    match text.chars().all(plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
 }
 
 #[cfg(test)]

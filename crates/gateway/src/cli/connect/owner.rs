@@ -148,8 +148,10 @@ async fn http(task: &Task<'_>, url: &str, key: &str, keys: &Keys<'_>) -> Leads {
     if keys.is_noted(key) {
         return Leads::Here;
     }
-    let other = running_elsewhere(task, url);
-    if let Some((data, folder)) = other {
+    let ours = task.url().ok();
+    let ours = ours.map(|ours| format!("{}/mcp", ours.trim_end_matches('/')));
+    let is_same = ours.as_deref().is_some_and(|ours| same_url(url, ours));
+    if !is_same && let Some((data, folder)) = running_elsewhere(task, url) {
         let place = match folder {
             Some(folder) => format!("that of the folder `{}`, {url}", folder.display()),
             None => url.to_owned(),
@@ -163,14 +165,13 @@ async fn http(task: &Task<'_>, url: &str, key: &str, keys: &Keys<'_>) -> Leads {
         place: url.to_owned(),
         data: None,
     });
-    let Ok(ours) = task.url() else {
+    if ours.is_none() {
         // Nobody can be asked; a gateway keeps its port.
         return match was_ours(task, url) {
             true => Leads::Here,
             false => elsewhere,
         };
-    };
-    let is_same = same_url(url, &format!("{}/mcp", ours.trim_end_matches('/')));
+    }
     // What was written by hand names a variable in the place of a key.
     if is_same && !key.starts_with(crate::config::clients::ours::KEY_PREFIX) {
         return Leads::Here;

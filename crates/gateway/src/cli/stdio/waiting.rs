@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use crate::app::data::DataFolder;
 
 use super::super::Surroundings;
-use super::super::format::{list, text};
+use super::super::format::{list, quoted, text};
 use super::super::screen::Screen;
 
 /// How long the gateway may take to say it; the client is served in any case.
@@ -47,15 +47,5 @@ pub(super) async fn tell(surroundings: &Surroundings, folder: &DataFolder, worki
         format!("gantry: to see what they would run and let them, type: {command}"),
     ] {
         surroundings.screen.error_line(&Screen::safe(&line));
-    }
-}
-
-/// Quotes a path for a shell.
-fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+@:".contains(letter);
-    match text.chars().all(plain) {
-        true => text,
-        false => format!("'{}'", text.replace('\'', r"'\''")),
     }
 }

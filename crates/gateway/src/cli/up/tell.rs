@@ -78,7 +78,14 @@ impl Teller<'_> {
         }
         let ignored = self.plan.ignored.iter().map(ToString::to_string);
         let shadows = self.plan.shadows.iter().map(ToString::to_string);
-        for harmless in ignored.chain(shadows) {
+        // What waits of a server has its row.
+        let files = self.plan.unapproved.iter();
+        let files = files.filter(|file| file.gateway.is_some());
+        let settings = files.map(|file| {
+            let path = file.path.display();
+            format!("`[gateway]` in `{path}` is not approved and has no effect: run `gantry approve {path}`")
+        });
+        for harmless in ignored.chain(shadows).chain(settings) {
             let mark = self.screen.doubtful("!");
             self.screen
                 .line(&format!("  {mark} {}", Screen::safe(&harmless)));

@@ -190,7 +190,7 @@ fn the_start_screen_is_whole_and_no_log_line_tears_it() {
         ("unset", unset),
     ]);
     folder.write("a.json", &text);
-    let terminal = Terminal::open(&folder, "up --port 0 --config a.json");
+    let terminal = open(&folder, "up --port 0 --config a.json");
     terminal.sees("Stop with Ctrl-C.");
     let screen = lines(&terminal.shown());
     let text = screen.join("\n");
@@ -255,7 +255,7 @@ fn a_log_that_was_asked_for_is_shown_at_once() {
     let folder = Folder::new();
     let typo = json!({"command": "npxx-no-such-program"});
     folder.write("a.json", &servers(&[("typo", typo)]));
-    let terminal = Terminal::open(&folder, "--log warn up --port 0 --config a.json");
+    let terminal = open(&folder, "--log warn up --port 0 --config a.json");
     terminal.sees("WARN");
     terminal.sees("Stop with Ctrl-C.");
     // The cause stands once in each line.
