@@ -20,7 +20,7 @@ use arc_swap::ArcSwap;
 use gantry_model::caller::Caller;
 use gantry_model::grant::GrantSet;
 use gantry_model::id::{AgentName, ServerName};
-use gantry_model::naming::{Expose, OnCollision, Rules, Target};
+use gantry_model::naming::{Expose, Form, OnCollision, Rules, Target, ToolId};
 use tokio::sync::watch;
 use tracing::warn;
 
@@ -37,6 +37,8 @@ use crate::server::listing::Listing;
 use crate::server::profiles::Party;
 use crate::view::ListMarks;
 
+/// The most parts without a check that are told of one server.
+const MOST_UNCHECKED: usize = 100;
 /// The most views that are kept.
 const MOST_VIEWS: usize = 256;
 /// The most native tools.
@@ -66,6 +68,17 @@ impl ListKind {
     }
 }
 
+/// A part of a tool's schema that no value is checked against.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UncheckedPart {
+    /// The server's own name for the tool.
+    pub tool: String,
+    /// Which schema, and a JSON pointer into it.
+    pub part: String,
+    /// Why it cannot be judged.
+    pub reason: String,
+}
+
 /// What one server offers.
 #[derive(Debug, Clone)]
 pub(crate) struct ServerCatalog {
@@ -75,6 +88,12 @@ pub(crate) struct ServerCatalog {
     pub(crate) templates: Vec<Item>,
     /// What it listed and is not offered, and why.
     pub(crate) excluded: Vec<(String, String)>,
+    /// How many tools it listed that cannot be offered.
+    pub(crate) refused: usize,
+    /// How many tools have parts that no value is checked against.
+    pub(crate) unchecked_tools: usize,
+    /// Those parts, the first of them if there are many.
+    pub(crate) unchecked: Vec<UncheckedPart>,
     /// What it said of itself; nothing if it was never listed.
     pub(crate) hello: Option<Arc<Hello>>,
     /// Its lists could not be had anew: nothing of it is listed, and calls by name still find it.
@@ -92,14 +111,32 @@ impl ServerCatalog {
             resources: Vec::new(),
             templates: Vec::new(),
             excluded: Vec::new(),
+            refused: 0,
+            unchecked_tools: 0,
+            unchecked: Vec::new(),
             hello: None,
             hidden: false,
             is_own: false,
         }
     }
 
+    /// Takes in a listing. Schemas that were not looked at before are looked at, which takes time.
     pub(crate) fn new(listing: Listing, hello: Option<Arc<Hello>>) -> Self {
+        let parts = listing.tools.iter().map(|tool| (tool, tool.unchecked()));
+        let incomplete: Vec<_> = parts.filter(|(_, parts)| !parts.is_empty()).collect();
+        let unchecked = incomplete.iter().flat_map(|(tool, parts)| {
+            parts.iter().map(|part| UncheckedPart {
+                tool: tool.name.escape_debug().to_string(),
+                part: part.part.clone(),
+                reason: part.reason.clone(),
+            })
+        });
+        let (unchecked_tools, unchecked) =
+            (incomplete.len(), unchecked.take(MOST_UNCHECKED).collect());
         Self {
+            refused: listing.refused,
+            unchecked_tools,
+            unchecked,
             tools: listing.tools.into_iter().map(Arc::new).collect(),
             prompts: listing.prompts,
             resources: listing.resources,
@@ -215,10 +252,13 @@ pub(crate) struct Catalog {
 }
 
 impl Catalog {
-    pub(crate) fn new(expose: Expose, on_collision: OnCollision) -> Self {
+    pub(crate) fn new(expose: Expose, on_collision: OnCollision, longest: usize) -> Self {
         Self {
             rules: Rules {
-                target: Target::Mcp,
+                form: Form {
+                    target: Target::Mcp,
+                    longest,
+                },
                 expose,
                 on_collision,
             },
@@ -381,6 +421,13 @@ impl Catalog {
     /// Returns a counter that moves whenever somebody's lists may have changed.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.revision.subscribe()
+    }
+
+    /// Returns the tools that nobody sees in the joined list, since others have their names.
+    pub(crate) fn nameless(&self) -> Vec<(ToolId, String)> {
+        self.view_of(&self.everything, &Scope::All, None)
+            .nameless()
+            .to_vec()
     }
 
     /// Returns what an administrator should know of names that met.

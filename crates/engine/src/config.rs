@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use gantry_model::id::ProjectName;
-use gantry_model::naming::{Expose, OnCollision};
+use gantry_model::naming::{Expose, OnCollision, Target};
 
 use crate::audit::AuditPolicy;
 
@@ -23,6 +23,8 @@ pub struct EngineConfig {
     pub expose: Expose,
     /// What happens when two tools have one bare name.
     pub on_collision: OnCollision,
+    /// How long the name of a tool may be; longer ones are shortened.
+    pub tool_name_length: usize,
     /// Whether servers start side by side or one after the other.
     pub startup: Startup,
     /// What a server that does not start means for the gateway.
@@ -48,6 +50,7 @@ impl EngineConfig {
             environment: Vec::new(),
             expose: Expose::default(),
             on_collision: OnCollision::default(),
+            tool_name_length: Target::Mcp.limit(),
             startup: Startup::default(),
             on_start_failure: OnStartFailure::default(),
             audit: AuditPolicy::default(),
@@ -86,9 +89,9 @@ pub struct EngineLimits {
     pub line_bytes: usize,
     /// The deepest nesting of a message.
     pub depth: usize,
-    /// The most tools of one server.
+    /// The most tools of one server, and the most prompts, resources and templates.
     pub tools: usize,
-    /// The most pages of one listing.
+    /// The most pages of one listing, unless there is much on them.
     pub pages: usize,
     /// The longest definition of a tool.
     pub definition_bytes: usize,
@@ -105,7 +108,7 @@ impl Default for EngineLimits {
         Self {
             line_bytes: 8 << 20,
             depth: 64,
-            tools: 1024,
+            tools: 10_000,
             pages: 64,
             definition_bytes: 64 << 10,
             listing_wait: Duration::from_secs(3),

@@ -142,7 +142,11 @@ impl Engine {
             told.report(&native, EventKind::JournalDamaged, damage.to_string());
         }));
         tracker.spawn(Arc::clone(&access).watch_expiry(stop_tasks.clone()));
-        let catalog = Arc::new(Catalog::new(config.expose, config.on_collision));
+        let catalog = Arc::new(Catalog::new(
+            config.expose,
+            config.on_collision,
+            config.tool_name_length,
+        ));
         let servers = Arc::new(Mutex::new(Vec::new()));
         let (kill_at, kill_at_receiver) = watch::channel(None);
         let changed = {
@@ -326,21 +330,17 @@ impl Engine {
 
     /// Returns all servers, in configuration order.
     pub fn servers(&self) -> Vec<ServerView> {
-        self.inner
-            .supervisor
-            .all()
-            .iter()
-            .map(ServerView::of)
-            .collect()
+        let nameless = self.inner.catalog.nameless();
+        let servers = self.inner.supervisor.all();
+        let views = servers.iter().map(ServerView::of);
+        views.map(|view| view.without(&nameless)).collect()
     }
 
     /// Returns a server by name or id.
     pub fn server(&self, server: &str) -> Option<ServerView> {
-        self.inner
-            .supervisor
-            .find(server)
-            .as_ref()
-            .map(ServerView::of)
+        let handle = self.inner.supervisor.find(server)?;
+        let nameless = self.inner.catalog.nameless();
+        Some(ServerView::of(&handle).without(&nameless))
     }
 
     /// Returns the last lines that a server wrote beside the protocol.

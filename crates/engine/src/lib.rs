@@ -38,7 +38,7 @@ pub use access::{AgentChange, AgentView, FirstKeys, KeyView, NewAgent, NewKey};
 pub use acts::Actor;
 pub use answers::{AnswerBudget, AnswerPermit, AnswersFull, SHORT_ANSWER};
 pub use audit::{AuditError, AuditHealth, AuditPolicy, Bodies, Durability};
-pub use catalog::ListedTool;
+pub use catalog::{ListedTool, UncheckedPart};
 pub use config::{EngineConfig, EngineLimits, OnStartFailure, Startup, StopPolicy};
 pub use credentials::{
     SignInAnswer, SignInError, SignInLink, SignInState, SignInTrust, SignInView,

@@ -147,6 +147,13 @@ impl Native {
         }
         let definition = definition.to_string();
         let tool = Tool::admit(Raw::trusted(&definition), LONGEST_DEFINITION).map_err(refused)?;
+        // Whoever wrote it can fix it.
+        if let Some(unchecked) = tool.unchecked().first() {
+            return Err(refused(format!(
+                "`{}`: {}",
+                unchecked.part, unchecked.reason
+            )));
+        }
         Ok(Self {
             tool: Arc::new(tool),
             handler,

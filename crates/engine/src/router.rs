@@ -102,7 +102,8 @@ impl Router {
             let view = self
                 .catalog
                 .view_for(caller, &request.scope, request.speaker);
-            let result = view.page(list);
+            let result = view.asked_page(list, &request);
+            let result = result.map_err(|error| CallFailure { call: None, error })?;
             return Ok(Reply {
                 call: None,
                 result,

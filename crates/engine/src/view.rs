@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use gantry_model::id::ServerId;
+use gantry_model::naming::ToolId;
 use gantry_model::spec::ServerSpec;
 use gantry_sandbox::Usage;
 
@@ -16,6 +17,9 @@ use crate::server::logs::{LogLine, LogStream};
 use crate::server::pending::QueueView;
 use crate::server::status::ServerStatus;
 
+/// The most tools of one server that are named as having lost their names.
+const MOST_NAMELESS: usize = 100;
+
 /// One server, as wanted and as observed.
 #[derive(Debug, Clone)]
 pub struct ServerView {
@@ -25,6 +29,8 @@ pub struct ServerView {
     pub spec: Arc<ServerSpec>,
     /// What is observed of it.
     pub status: ServerStatus,
+    /// Tools that are not offered to everybody at once, since others have their names, and why.
+    pub nameless: Vec<(String, String)>,
     /// The calls on it.
     pub queue: QueueView,
     /// Calls in a row that it let go unanswered, and whether any is still sent.
@@ -61,6 +67,7 @@ impl ServerView {
             id: handle.id,
             spec: Arc::clone(&handle.spec),
             status,
+            nameless: Vec::new(),
             queue: handle.queue(),
             breaker: handle.breaker(),
             usage: (handle.usage)(),
@@ -71,6 +78,22 @@ impl ServerView {
             dropped_notifications: handle.counters.dropped.load(Ordering::Relaxed),
             sign_in: handle.credentials.as_ref().map(Credentials::view),
         }
+    }
+
+    /// Returns the view without the tools that lost their names to others: they are not offered.
+    pub(crate) fn without(mut self, nameless: &[(ToolId, String)]) -> Self {
+        let own = nameless
+            .iter()
+            .filter(|(id, _)| id.server == self.spec.name);
+        for (id, why) in own {
+            self.status.tools = self.status.tools.saturating_sub(1);
+            if self.nameless.len() < MOST_NAMELESS {
+                let tool = id.tool.escape_debug().to_string();
+                let why = format!("it is not listed at `/mcp`: {why}");
+                self.nameless.push((tool, why));
+            }
+        }
+        self
     }
 }
 

@@ -20,6 +20,7 @@ mod connect;
 mod dial;
 mod diff;
 mod doctor;
+mod doubts;
 mod failure;
 mod files;
 mod find;

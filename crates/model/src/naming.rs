@@ -22,6 +22,14 @@ const SEPARATOR: &str = "__";
 /// `_` and eight hex digits.
 const SUFFIX: usize = 9;
 
+/// How much of a long server's name is kept at least when a name is shortened.
+const SERVER_KEPT: usize = 16;
+
+/// How long an exposed name may be that any client takes, unless a person says otherwise.
+pub const LONGEST_EXPOSED: usize = 64;
+/// The bounds of what a person may say.
+pub const EXPOSED_LENGTHS: std::ops::RangeInclusive<usize> = 32..=128;
+
 /// Tells characters that show nothing or turn the text around: soft hyphen, zero-width and
 /// bidirectional ones, line and paragraph separators, blank letters, tags and the variation selectors
 /// behind them. They make text read as what it is not.
@@ -123,7 +131,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// Returns how many characters a name may have.
+    /// Returns how many characters a name may have, whatever else is said.
     pub const fn limit(self) -> usize {
         match self {
             Self::Mcp | Self::Claude | Self::Gemini => 128,
@@ -174,29 +182,78 @@ pub enum OnCollision {
     LastWins,
 }
 
+/// What an exposed name has to obey.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Form {
+    /// Whose rules it obeys.
+    pub target: Target,
+    /// How many characters it may have; fewer if the target takes no more.
+    pub longest: usize,
+}
+
+impl Form {
+    /// Returns the form of names for a target, as long as it takes them.
+    pub const fn of(target: Target) -> Self {
+        Self {
+            target,
+            longest: target.limit(),
+        }
+    }
+
+    /// Returns how many characters a name may have.
+    pub fn limit(self) -> usize {
+        self.longest.clamp(SUFFIX + 1, self.target.limit())
+    }
+
+    /// Tells whether a name needs no change.
+    pub fn accepts(self, name: &str) -> bool {
+        name.len() <= self.limit() && self.target.accepts(name)
+    }
+}
+
 /// Returns the exposed name `server__tool` in a form that the target accepts.
 ///
 /// A name that had to be changed, or that could be taken for another's, ends in `_` and eight hex
 /// digits of its identity's SHA-256; no other name does. So two identities share a name only if they
 /// share those digits too, and the name depends on nothing but the identity.
-pub fn encode(target: Target, server: &ServerName, tool: &str) -> String {
+pub fn encode(form: Form, server: &ServerName, tool: &str) -> String {
     // `a_` and `b` would read like `a` and `_b`.
     let ambiguous = server.as_str().ends_with('_');
     let plain = format!("{server}{SEPARATOR}{tool}");
-    if !ambiguous && is_plain(target, &plain) {
+    if !ambiguous && is_plain(form, &plain) {
         return plain;
     }
-    hashed(target, &plain, &format!("{server}:{tool}"))
+    let fitted = fitted(form.limit() - SUFFIX, server.as_str(), tool);
+    hashed(form, &fitted, &format!("{server}:{tool}"))
+}
+
+/// Cuts a long server's name rather than the tool's, which says more.
+fn fitted(room: usize, server: &str, tool: &str) -> String {
+    let room = room.saturating_sub(SEPARATOR.len());
+    let tool_length = tool.chars().count();
+    let tool_length = tool_length.min(room.saturating_sub(server.len().min(SERVER_KEPT)));
+    let server: String = server.chars().take(room - tool_length).collect();
+    format!("{server}{SEPARATOR}{tool}")
+}
+
+/// Returns the name `server__tool` of a tool whose exposed name is shorter only because it is too
+/// long; clients that knew it before it was shortened still call it so.
+pub fn unshortened(form: Form, server: &ServerName, tool: &str) -> Option<String> {
+    let plain = format!("{server}{SEPARATOR}{tool}");
+    let is_only_long = plain.len() > form.limit()
+        && !server.as_str().ends_with('_')
+        && is_plain(Form::of(form.target), &plain);
+    is_only_long.then_some(plain)
 }
 
 /// Returns the exposed name of a tool without its server, in a form that the target accepts.
 ///
 /// It is the same for every server, so that equal names meet and the rule for collisions decides.
-pub fn encode_bare(target: Target, tool: &str) -> String {
-    if is_plain(target, tool) {
+pub fn encode_bare(form: Form, tool: &str) -> String {
+    if is_plain(form, tool) {
         tool.to_owned()
     } else {
-        hashed(target, tool, tool)
+        hashed(form, tool, tool)
     }
 }
 
@@ -207,8 +264,8 @@ pub fn split(name: &str) -> Option<(&str, &str)> {
     name.split_once(':').or_else(|| name.split_once(SEPARATOR))
 }
 
-fn is_plain(target: Target, name: &str) -> bool {
-    target.accepts(name) && !looks_hashed(name)
+fn is_plain(form: Form, name: &str) -> bool {
+    form.accepts(name) && !looks_hashed(name)
 }
 
 fn looks_hashed(name: &str) -> bool {
@@ -218,9 +275,10 @@ fn looks_hashed(name: &str) -> bool {
         .is_some_and(|[underscore, digits @ ..]| *underscore == b'_' && digits.iter().all(hex))
 }
 
-fn hashed(target: Target, name: &str, identity: &str) -> String {
-    let room = target.limit() - SUFFIX;
-    let mut text = String::with_capacity(target.limit());
+fn hashed(form: Form, name: &str, identity: &str) -> String {
+    let target = form.target;
+    let room = form.limit() - SUFFIX;
+    let mut text = String::with_capacity(form.limit());
     if name.starts_with(|c| target.allows(c) && !target.allows_first(c)) {
         text.push('_');
     }

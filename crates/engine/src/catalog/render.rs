@@ -15,11 +15,13 @@ pub(super) struct Row<'a> {
     pub(super) name: Option<&'a str>,
 }
 
-/// Renders the result of a list's method; `missing` are servers that could not be listed.
+/// Renders a page of a list's result; `missing` are servers that could not be listed, `next` is where
+/// the next page begins.
 pub(super) fn page<'a>(
     member: &str,
     rows: impl Iterator<Item = Row<'a>>,
     missing: &[&str],
+    next: Option<&str>,
 ) -> Bytes {
     let mut out = Vec::with_capacity(1 << 10);
     out.push(b'{');
@@ -32,6 +34,10 @@ pub(super) fn page<'a>(
         write_row(&mut out, &row);
     }
     out.push(b']');
+    if let Some(next) = next {
+        out.extend_from_slice(b",\"nextCursor\":");
+        quote_into(&mut out, next);
+    }
     if !missing.is_empty() {
         out.extend_from_slice(b",\"_meta\":{");
         quote_into(&mut out, NOT_LISTED);
@@ -100,7 +106,7 @@ mod tests {
             name,
         }]
         .into_iter();
-        String::from_utf8(page("tools", rows, &[]).to_vec()).unwrap()
+        String::from_utf8(page("tools", rows, &[], None).to_vec()).unwrap()
     }
 
     #[test]
@@ -136,10 +142,15 @@ mod tests {
 
     #[test]
     fn a_partial_list_says_so() {
-        let text = page("tools", std::iter::empty(), &["slow", "down"]);
+        let text = page("tools", std::iter::empty(), &["slow", "down"], None);
         assert_eq!(
             text,
             r#"{"tools":[],"_meta":{"io.gantry/not-listed":["slow","down"]}}"#
+        );
+        let text = page("tools", std::iter::empty(), &["slow"], Some("t1.x"));
+        assert_eq!(
+            text,
+            r#"{"tools":[],"nextCursor":"t1.x","_meta":{"io.gantry/not-listed":["slow"]}}"#
         );
     }
 }

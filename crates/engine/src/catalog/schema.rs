@@ -1,15 +1,18 @@
 //! A JSON Schema of a tool's: compiled once, with bounds on what checking a value may cost.
 //!
-//! 2020-12 unless `$schema` says otherwise, regular expressions in linear time, and no schema is
-//! ever fetched. What could blow up is refused when it is compiled; every check is counted, and one
-//! that costs more than a little is made on a thread of its own, of which each server has a few.
+//! 2020-12 unless `$schema` says otherwise, and no schema is ever fetched. What cannot be judged, or
+//! could blow up, is taken out before it is compiled and told by [`Schema::unchecked`]; the rest is
+//! judged. Every check is counted, and one that costs more than a little is made on a thread of its
+//! own, of which each server has a few.
 //! Entry points: [`Schema::of_arguments`], [`Schema::check`], [`Permits::run`].
 
 mod budget;
 mod counted;
+mod ecma;
 mod graph;
 mod headers;
 mod issues;
+mod judgeable;
 mod pattern;
 mod permits;
 
@@ -26,7 +29,9 @@ use self::counted::{Counted, Seen};
 use self::graph::Shape;
 pub(super) use self::headers::{mirrored, without_headers};
 pub(super) use self::issues::too_costly;
-use self::pattern::{PATTERN_BYTES, Pattern};
+use self::judgeable::Judgeable;
+pub(crate) use self::judgeable::Unchecked;
+use self::pattern::{PATTERN, PATTERN_BYTES, Pattern};
 pub(crate) use self::permits::Permits;
 use crate::error::Issue;
 
@@ -39,6 +44,8 @@ const SHORT_BYTES: usize = 16 << 10;
 /// The most parts of a value that is longer and still checked on the caller's own thread.
 const INLINE_PARTS: usize = 4 << 10;
 
+/// How many parts that the library does not take are left out, one after the other.
+const MOST_REPAIRS: usize = 16;
 /// The most parts of a value that is checked at all: each takes memory many times its length.
 const MOST_PARTS: usize = 1 << 20;
 
@@ -51,32 +58,10 @@ pub(crate) enum Unfit {
     Busy,
 }
 
-/// Why a schema cannot be used.
+/// Why a tool with this schema cannot be offered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum SchemaError {
-    #[error("its schema is longer than {} KiB", LONGEST >> 10)]
-    TooLong,
-    #[error("its schema is no JSON")]
-    NoJson,
-    #[error("its schema nests deeper than {0}")]
-    TooDeep(usize),
-    #[error("its schema has more than {0} subschemas")]
-    TooMany(usize),
-    #[error("its schema refers to another document: `{0}`")]
-    Remote(String),
-    #[error("its schema refers to `{0}`, which is not there")]
-    Dangling(String),
-    #[error("its schema embeds another with an `$id` of its own")]
-    Embedded,
-    #[error("its schema refers to itself without end")]
-    Endless,
-    #[error("its schema combines too many alternatives")]
-    Combinatorial,
-    #[error("its schema has an invalid `x-mcp-header`: {0}")]
-    Header(&'static str),
-    #[error("its schema is invalid: {0}")]
-    Invalid(String),
-}
+#[error("its schema has an invalid `x-mcp-header`: {0}")]
+pub(crate) struct SchemaError(&'static str);
 
 /// Where a value is checked first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +77,7 @@ pub(crate) enum Cost {
 pub(crate) struct Schema {
     rule: Rule,
     shape: Shape,
+    unchecked: Vec<Unchecked>,
 }
 
 #[derive(Debug)]
@@ -104,38 +90,86 @@ enum Rule {
 }
 
 impl Schema {
-    /// Compiles the schema of a tool's arguments.
+    /// Compiles the schema of a tool's arguments, which are always an object.
     pub(crate) fn of_arguments(raw: Raw<'_>) -> Result<Self, SchemaError> {
-        let schema = read(raw)?;
-        headers::check(&schema).map_err(SchemaError::Header)?;
-        Self::compile(schema)
+        let schema = match read(raw) {
+            Ok(schema) => schema,
+            Err(reason) => return Ok(Self::unjudged(Rule::AnyObject, reason)),
+        };
+        headers::check(&schema).map_err(SchemaError)?;
+        let mut compiled = Self::compile(schema);
+        if matches!(compiled.rule, Rule::Anything) {
+            compiled.rule = Rule::AnyObject;
+        }
+        Ok(compiled)
     }
 
     /// Compiles the schema of a tool's structured result.
-    pub(crate) fn of_result(raw: Raw<'_>) -> Result<Self, SchemaError> {
-        Self::compile(read(raw)?)
+    pub(crate) fn of_result(raw: Raw<'_>) -> Self {
+        match read(raw) {
+            Ok(schema) => Self::compile(schema),
+            Err(reason) => Self::unjudged(Rule::Anything, reason),
+        }
     }
 
-    fn compile(schema: Value) -> Result<Self, SchemaError> {
-        let shape = graph::examine(&schema)?;
-        if let Some(rule) = trivial(&schema) {
-            return Ok(Self { rule, shape });
+    /// Tells whether the annotations for headers in a schema of arguments are valid.
+    pub(crate) fn check_headers(raw: Raw<'_>) -> Result<(), SchemaError> {
+        if !headers::are_in(raw) {
+            return Ok(());
         }
-        let options = jsonschema::options_for::<Counted>()
-            .offline()
-            .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_BYTES))
-            .with_keyword("pattern", |_, value, _| {
-                let pattern = value.as_str().and_then(Pattern::new);
-                let none = || ValidationError::custom("`pattern` is no regular expression");
-                Ok(Box::new(pattern.ok_or_else(none)?))
-            });
-        match budget::catch(|| options.build(&schema)) {
-            Some(Ok(validator)) => Ok(Self {
-                rule: Rule::Checked(Box::new(validator)),
-                shape,
-            }),
-            Some(Err(error)) => Err(SchemaError::Invalid(issues::of_schema(&error))),
-            None => Err(SchemaError::Invalid("it could not be compiled".to_owned())),
+        match read(raw) {
+            Ok(schema) => headers::check(&schema).map_err(SchemaError),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Returns what of a schema cannot be judged, without compiling it.
+    pub(crate) fn unchecked_of(raw: Raw<'_>) -> Vec<Unchecked> {
+        match read(raw) {
+            Ok(schema) => judgeable::judgeable(schema).unchecked,
+            Err(reason) => judgeable::nothing(reason).unchecked,
+        }
+    }
+
+    /// Returns the parts that no value is checked against, the first of them if there are many.
+    pub(crate) fn unchecked(&self) -> &[Unchecked] {
+        &self.unchecked
+    }
+
+    fn unjudged(rule: Rule, reason: String) -> Self {
+        let Judgeable {
+            shape, unchecked, ..
+        } = judgeable::nothing(reason);
+        Self {
+            rule,
+            shape,
+            unchecked,
+        }
+    }
+
+    fn compile(schema: Value) -> Self {
+        let mut judged = judgeable::judgeable(schema);
+        for _ in 0..MOST_REPAIRS {
+            if let Some(rule) = trivial(&judged.schema) {
+                return Self::of_rule(rule, judged);
+            }
+            let (part, reason) = match build(&judged.schema) {
+                Ok(validator) => return Self::of_rule(Rule::Checked(validator), judged),
+                Err(refused) => refused,
+            };
+            match judgeable::without(judged, &part, reason) {
+                Some(rest) => judged = rest,
+                None => break,
+            }
+        }
+        Self::unjudged(Rule::Anything, "it could not be compiled".to_owned())
+    }
+
+    fn of_rule(rule: Rule, judged: Judgeable) -> Self {
+        Self {
+            rule,
+            shape: judged.shape,
+            unchecked: judged.unchecked,
         }
     }
 
@@ -244,11 +278,30 @@ fn string_end(text: &[u8], start: usize) -> usize {
     text.len()
 }
 
-fn read(raw: Raw<'_>) -> Result<Value, SchemaError> {
+fn read(raw: Raw<'_>) -> Result<Value, String> {
     if raw.text().len() > LONGEST {
-        return Err(SchemaError::TooLong);
+        return Err(format!("it is longer than {} KiB", LONGEST >> 10));
     }
-    raw.deserialize().map_err(|_| SchemaError::NoJson)
+    let unread = |_| "it contains a number or a text that cannot be read".to_owned();
+    raw.deserialize().map_err(unread)
+}
+
+/// Compiles what can be judged; or tells which part the library does not take, and why.
+fn build(schema: &Value) -> Result<Box<Validator<Counted>>, (String, String)> {
+    let options = jsonschema::options_for::<Counted>()
+        .offline()
+        .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_BYTES))
+        .with_keyword(PATTERN, |_, value, _| {
+            let pattern = value.as_str().map(Pattern::new);
+            let none = || ValidationError::custom("it is not a regular expression");
+            let pattern = pattern.and_then(Result::ok).ok_or_else(none)?;
+            Ok(Box::new(pattern))
+        });
+    match budget::catch(|| options.build(schema)) {
+        Some(Ok(validator)) => Ok(Box::new(validator)),
+        Some(Err(error)) => Err((error.instance_path().to_string(), issues::of_schema(&error))),
+        None => Err((String::new(), String::new())),
+    }
 }
 
 /// Returns the rule of a schema that constrains nothing but the kind of the value.
@@ -264,8 +317,7 @@ fn trivial(schema: &Value) -> Option<Rule> {
             "properties" | "patternProperties" | "$defs" | "definitions" if is_empty(value) => {}
             "required" if value.as_array().is_some_and(Vec::is_empty) => {}
             "additionalProperties" if *value == Value::Bool(true) => {}
-            "$schema" if is_known_dialect(value) => {}
-            "title" | "description" | "$comment" => {}
+            "$schema" => {}
             _ => return None,
         }
     }
@@ -278,17 +330,6 @@ fn trivial(schema: &Value) -> Option<Rule> {
 
 fn is_empty(value: &Value) -> bool {
     value.as_object().is_some_and(Map::is_empty)
-}
-
-fn is_known_dialect(value: &Value) -> bool {
-    value.as_str().is_some_and(|dialect| {
-        let dialect = dialect.trim_end_matches('#');
-        [
-            "https://json-schema.org/draft/2020-12/schema",
-            "http://json-schema.org/draft-07/schema",
-        ]
-        .contains(&dialect)
-    })
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use gantry_model::grant::Grant;
 use gantry_model::id::{KeyId, ProjectName, ServerId};
 use gantry_model::jsonrpc::Raw;
 use gantry_model::mcp::ListKind as WireList;
+use gantry_model::naming::LONGEST_EXPOSED;
 use gantry_model::spec::{ProcessLaunch, ServerSpec};
 use gantry_model::status::State as ServerState;
 use serde_json::{Value, json};
@@ -92,7 +93,7 @@ fn everyone() -> Caller {
 }
 
 fn catalog(expose: Expose, on_collision: OnCollision, servers: Vec<CatalogEntry>) -> Catalog {
-    let catalog = Catalog::new(expose, on_collision);
+    let catalog = Catalog::new(expose, on_collision, LONGEST_EXPOSED);
     catalog.update(servers);
     catalog
 }
@@ -102,7 +103,7 @@ fn qualified(servers: Vec<CatalogEntry>) -> Catalog {
 }
 
 fn listed(view: &View) -> Vec<String> {
-    let page: Value = serde_json::from_slice(&view.page(ListKind::Tools)).unwrap();
+    let page: Value = serde_json::from_slice(&view.page(ListKind::Tools, None).unwrap()).unwrap();
     let names = page["tools"].as_array().unwrap().iter();
     names
         .map(|tool| tool["name"].as_str().unwrap().to_owned())
@@ -233,7 +234,7 @@ fn a_server_that_is_down_is_not_listed_and_still_found() {
     let catalog = qualified(vec![down, cold, entry("c", &["x"])]);
     let view = catalog.view(&everyone(), &Scope::All);
     assert_eq!(listed(&view), ["c__x"]);
-    let page = view.page(ListKind::Tools);
+    let page = view.page(ListKind::Tools, None).unwrap();
     let text = std::str::from_utf8(&page).unwrap();
     assert!(
         text.ends_with(r#""_meta":{"io.gantry/not-listed":["a","b"]}}"#),
@@ -308,12 +309,13 @@ fn prompts_and_resources_find_their_server() {
     ]);
     let view = catalog.view(&everyone(), &Scope::All);
     assert_eq!(
-        view.page(ListKind::Prompts),
+        view.page(ListKind::Prompts, None).unwrap(),
         r#"{"prompts":[{"name":"a__ask","arguments":[]},{"name":"b__ask","arguments":[]}]}"#
     );
     let resources = r#"{"resources":[{"uri":"file:///shared","name":"r"}]}"#;
-    assert_eq!(view.page(ListKind::Resources), resources);
-    let templates = String::from_utf8(view.page(ListKind::Templates).to_vec()).unwrap();
+    assert_eq!(view.page(ListKind::Resources, None).unwrap(), resources);
+    let templates =
+        String::from_utf8(view.page(ListKind::Templates, None).unwrap().to_vec()).unwrap();
     assert_eq!(templates.matches("uriTemplate").count(), 2);
     assert_eq!(told(view.resolve_prompt("b__ask")), "named b:ask");
     assert_eq!(told(view.resolve_prompt("ask")), "unknown");

@@ -1,17 +1,18 @@
 //! What a server offers, one thing each: its definition byte for byte, and what we must know of it.
 //!
-//! A tool is judged when it is listed ([`Tool::admit`]): one that a client or we could not use is
-//! left out with a reason. What was judged before and remembered ([`Tool::recall`]) is not judged
-//! again, and its schemas are compiled when they are first needed.
+//! A tool is judged when it is listed ([`Tool::admit`]): one that nobody could use is left out with a
+//! reason. Parts of its schemas that cannot be judged are told ([`Tool::unchecked`]) and do it no
+//! harm. What was judged before and remembered ([`Tool::recall`]) is not judged again, and its
+//! schemas are compiled when they are first needed.
 
 use std::sync::{Arc, OnceLock};
 
-use gantry_model::jsonrpc::{Edit, Raw, RawBuf, minify};
+use gantry_model::jsonrpc::{Edit, Raw, RawBuf, RawKind, minify};
 use gantry_model::mcp::{ListKind as WireList, TaskSupport, ToolDef};
 use gantry_model::naming::is_invisible;
 use sha2::{Digest, Sha256};
 
-use super::schema::{Permits, Schema, SchemaError, Unfit, mirrored, too_costly};
+use super::schema::{Permits, Schema, SchemaError, Unchecked, Unfit, mirrored, too_costly};
 use crate::error::Issue;
 
 /// The longest name of a tool; longer than the protocol recommends, since exposed names are cut.
@@ -34,16 +35,37 @@ pub(crate) struct Tool {
     pub(crate) version: u32,
     schema_version: OnceLock<String>,
     has_output: bool,
+    /// Its server wrote something else in the place of the schema, which is not shown.
+    has_odd_output: bool,
     input: Compiled,
     output: Compiled,
+    /// What of the schemas is not judged.
+    unchecked: OnceLock<Vec<Unchecked>>,
 }
 
 type Known = Result<Arc<Schema>, SchemaError>;
 type Compiled = OnceLock<Known>;
 
 impl Tool {
-    /// Judges a definition that a server listed.
+    /// Judges a definition that a server listed, and compiles its schemas.
     pub(crate) fn admit(raw: Raw<'_>, longest: usize) -> Result<Self, String> {
+        let tool = Self::judge(raw, longest)?;
+        tool.input(true);
+        if tool.has_output {
+            tool.output(true);
+        }
+        tool.unchecked();
+        Ok(tool)
+    }
+
+    /// Judges a definition that a server listed; its schemas are compiled when they are first needed.
+    pub(crate) fn admit_uncompiled(raw: Raw<'_>, longest: usize) -> Result<Self, String> {
+        let tool = Self::judge(raw, longest)?;
+        tool.unchecked();
+        Ok(tool)
+    }
+
+    fn judge(raw: Raw<'_>, longest: usize) -> Result<Self, String> {
         if raw.text().len() > longest {
             return Err(format!(
                 "its definition is longer than {} KiB",
@@ -52,56 +74,68 @@ impl Tool {
         }
         let view = ToolDef::read(raw).map_err(|error| error.to_string())?;
         check_name(&view.name, LONGEST_NAME)?;
-        check_members(raw)?;
         if view.task_support == TaskSupport::Required {
             return Err("it runs only as a task, which is not offered here".to_owned());
         }
-        // Clients refuse a whole list for one schema of another type.
-        if !view
-            .input_schema
-            .get("type")
-            .is_some_and(|kind| kind.is_string("object"))
-        {
+        if kind_of_input(view.input_schema) == InputKind::Other {
             return Err("its `inputSchema` is not of type `object`".to_owned());
         }
-        let input = Schema::of_arguments(view.input_schema);
-        let input = input.map_err(|error| format!("`inputSchema`: {error}"))?;
-        let output = match view.output_schema {
-            Some(schema) if !schema.is_object() => {
-                return Err("its `outputSchema` is no object".to_owned());
-            }
-            Some(schema) => {
-                let schema = Schema::of_result(schema);
-                Some(schema.map_err(|error| format!("`outputSchema`: {error}"))?)
-            }
-            None => None,
-        };
-        let tool = Self::new(&view, hash(raw), 0);
-        // The cells are new, so nothing is lost.
-        drop(tool.input.set(Ok(Arc::new(input))));
-        if let Some(output) = output {
-            drop(tool.output.set(Ok(Arc::new(output))));
-        }
-        Ok(tool)
+        Schema::check_headers(view.input_schema)
+            .map_err(|error| format!("`inputSchema`: {error}"))?;
+        Ok(Self::new(&view, tidy_tool(&view), hash(raw), 0))
     }
 
     /// Takes back a definition that was admitted once.
     pub(crate) fn recall(raw: Raw<'_>, hash: &str, version: u32) -> Option<Self> {
         let view = ToolDef::read(raw).ok()?;
-        Some(Self::new(&view, hash.to_owned(), version))
+        Some(Self::new(&view, tidy(raw), hash.to_owned(), version))
     }
 
-    fn new(view: &ToolDef<'_>, hash: String, version: u32) -> Self {
+    fn new(view: &ToolDef<'_>, definition: RawBuf, hash: String, version: u32) -> Self {
         Self {
             name: Arc::from(view.name.as_ref()),
-            definition: tidy(view.raw),
+            definition,
             hash,
             version,
             schema_version: OnceLock::new(),
-            has_output: view.output_schema.is_some(),
+            has_output: view.output_schema.is_some_and(Raw::is_object),
+            has_odd_output: view.output_schema.is_some_and(|schema| !schema.is_object()),
             input: OnceLock::new(),
             output: OnceLock::new(),
+            unchecked: OnceLock::new(),
         }
+    }
+
+    /// Returns the parts of the schemas that no value is checked against, and why. Looks at the
+    /// schemas if that was not done before, which takes time.
+    pub(crate) fn unchecked(&self) -> &[Unchecked] {
+        self.unchecked.get_or_init(|| self.find_unchecked())
+    }
+
+    fn find_unchecked(&self) -> Vec<Unchecked> {
+        let mut found = Vec::new();
+        let mut look = |member: &str, known: Option<&Known>| {
+            let compiled = known.and_then(|known| known.as_ref().ok());
+            let parts = match compiled {
+                Some(schema) => schema.unchecked().to_vec(),
+                None => Schema::unchecked_of(self.member(member)),
+            };
+            found.extend(parts.into_iter().map(|part| Unchecked {
+                part: format!("{member}{}", part.part),
+                reason: part.reason,
+            }));
+        };
+        look("inputSchema", self.input(false));
+        if self.has_output {
+            look("outputSchema", self.output(false));
+        }
+        if self.has_odd_output {
+            found.push(Unchecked {
+                part: "outputSchema".to_owned(),
+                reason: "it is not an object".to_owned(),
+            });
+        }
+        found
     }
 
     /// Returns the version of the definition for the record: a counter and the beginning of a hash.
@@ -167,7 +201,7 @@ impl Tool {
     }
 
     fn output(&self, compile: bool) -> Option<&Known> {
-        let init = || Schema::of_result(self.member("outputSchema")).map(Arc::new);
+        let init = || Ok(Arc::new(Schema::of_result(self.member("outputSchema"))));
         known(&self.output, compile, init)
     }
 
@@ -275,22 +309,90 @@ fn check_name(name: &str, longest: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks the members for which clients would refuse the whole list.
-fn check_members(raw: Raw<'_>) -> Result<(), String> {
-    for member in raw.members().filter(|member| !member.value.is_null()) {
-        let value = member.value;
-        if (member.is("title") || member.is("description")) && value.string().is_none() {
-            return Err(format!("its {} is no string", member.key.text()));
-        }
-        let object = member.is("annotations") || member.is("execution") || member.is("_meta");
-        if object && !value.is_object() {
-            return Err(format!("its {} is no object", member.key.text()));
-        }
-        if member.is("icons") && !value.text().starts_with('[') {
-            return Err("its \"icons\" is no array".to_owned());
+/// What a schema of arguments says of its kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum InputKind {
+    Object,
+    /// Nothing, or an object among other things; arguments are objects anyway.
+    Unsaid,
+    Other,
+}
+
+fn kind_of_input(schema: Raw<'_>) -> InputKind {
+    let Some(kind) = schema.get("type").filter(|kind| !kind.is_null()) else {
+        return InputKind::Unsaid;
+    };
+    if kind.is_string("object") {
+        return InputKind::Object;
+    }
+    let kinds = kind.deserialize::<Vec<serde_json::Value>>();
+    if kinds.is_ok_and(|kinds| kinds.iter().any(|kind| kind == "object")) {
+        return InputKind::Unsaid;
+    }
+    InputKind::Other
+}
+
+/// Tells whether clients would refuse the whole list because of this optional member.
+fn is_odd(member: &str, value: Raw<'_>) -> bool {
+    match member {
+        "title" | "description" => value.string().is_none(),
+        "annotations" | "execution" | "_meta" | "outputSchema" => !value.is_object(),
+        "icons" => !value.text().starts_with('['),
+        _ => false,
+    }
+}
+
+/// Puts a tool's definition on one line, without what clients would refuse the whole list for:
+/// optional members of the wrong kind are taken out, and the kind of the arguments is said.
+fn tidy_tool(view: &ToolDef<'_>) -> RawBuf {
+    const OPTIONAL: [&str; 7] = [
+        "title",
+        "description",
+        "annotations",
+        "execution",
+        "_meta",
+        "outputSchema",
+        "icons",
+    ];
+    const HINTS: [&str; 4] = [
+        "readOnlyHint",
+        "destructiveHint",
+        "idempotentHint",
+        "openWorldHint",
+    ];
+    let mut edit = Edit::new(view.raw);
+    for member in view.raw.members() {
+        if let Some(key) = OPTIONAL.into_iter().find(|key| member.is(key))
+            && is_odd(key, member.value)
+        {
+            edit.remove(key);
         }
     }
-    Ok(())
+    if let Some(annotations) = view.annotations {
+        let mut hints = Edit::new(annotations);
+        for hint in annotations.members() {
+            let key = HINTS.into_iter().find(|key| hint.is(key));
+            let is_boolean = hint.value.kind() == RawKind::Boolean;
+            match key {
+                Some(key) if !is_boolean => {
+                    hints.remove(key);
+                }
+                None if hint.is("title") && hint.value.string().is_none() => {
+                    hints.remove("title");
+                }
+                Some(_) | None => {}
+            }
+        }
+        if !hints.is_empty() {
+            edit.set_buf("annotations", hints.to_buf());
+        }
+    }
+    if kind_of_input(view.input_schema) == InputKind::Unsaid {
+        let mut schema = Edit::new(view.input_schema);
+        schema.set_buf("type", RawBuf::string("object"));
+        edit.set_buf("inputSchema", schema.to_buf());
+    }
+    tidy(edit.to_buf().as_raw())
 }
 
 /// Puts a definition on one line and takes out optional members that are `null`, for which clients
@@ -378,16 +480,8 @@ mod tests {
                 "not of type `object`",
             ),
             (
-                r#"{"name":"a","inputSchema":{"type":"object","required":7}}"#,
-                "is invalid",
-            ),
-            (
-                r#"{"name":"a","description":7,"inputSchema":{"type":"object"}}"#,
-                "no string",
-            ),
-            (
-                r#"{"name":"a","inputSchema":{"type":"object"},"outputSchema":{"$ref":"http://x/"}}"#,
-                "another document",
+                r#"{"name":"a","inputSchema":{"type":"object","properties":{"x":{"x-mcp-header":7}}}}"#,
+                "invalid `x-mcp-header`",
             ),
             (
                 r#"{"name":"a","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}"#,
@@ -401,6 +495,76 @@ mod tests {
         let name = "n".repeat(600);
         let long = format!(r#"{{"name":"{name}","inputSchema":{{"type":"object"}}}}"#);
         assert!(admit(&long).unwrap_err().contains("longer than 512 bytes"));
+    }
+
+    #[test]
+    fn what_cannot_be_judged_is_told_and_the_tool_is_offered() {
+        let told = |definition: &str| {
+            let tool = admit(definition).unwrap();
+            // What was remembered tells the same.
+            let recalled = Tool::recall(tool.definition.as_raw(), "abc", 1).unwrap();
+            let parts = |tool: &Tool| -> Vec<String> {
+                let parts = tool.unchecked().iter();
+                parts
+                    .map(|part| format!("{}: {}", part.part, part.reason))
+                    .collect()
+            };
+            let found = parts(&tool);
+            if tool.has_output || !definition.contains("outputSchema") {
+                assert_eq!(parts(&recalled), found);
+            }
+            found.join("; ")
+        };
+        assert_eq!(
+            told(r#"{"name":"a","inputSchema":{"type":"object","required":7}}"#),
+            "inputSchema/required: it is not a list of names"
+        );
+        assert_eq!(
+            told(
+                r#"{"name":"a","inputSchema":{"type":"object"},"outputSchema":{"$ref":"http://x/"}}"#
+            ),
+            "outputSchema/$ref: it refers to another document: `http://x/`"
+        );
+        assert_eq!(
+            told(r#"{"name":"a","inputSchema":{"type":"object"},"outputSchema":[]}"#),
+            "outputSchema: it is not an object"
+        );
+        assert_eq!(told(r#"{"name":"a","inputSchema":{"type":"object"}}"#), "");
+    }
+
+    #[test]
+    fn what_clients_would_refuse_the_list_for_goes() {
+        for (definition, shown) in [
+            (
+                r#"{"name":"a","title":[],"description":7,"inputSchema":{"type":"object"},"icons":{},"_meta":1}"#,
+                r#"{"name":"a","inputSchema":{"type":"object"}}"#,
+            ),
+            (
+                r#"{"name":"a","inputSchema":{"type":"object"},"outputSchema":true,"annotations":"x"}"#,
+                r#"{"name":"a","inputSchema":{"type":"object"}}"#,
+            ),
+            (
+                r#"{"name":"a","inputSchema":{"type":"object"},"annotations":{"title":null,"readOnlyHint":null,"openWorldHint":true,"own":null}}"#,
+                r#"{"name":"a","inputSchema":{"type":"object"},"annotations":{"openWorldHint":true,"own":null}}"#,
+            ),
+        ] {
+            let tool = admit(definition).unwrap();
+            let shown: serde_json::Value = serde_json::from_str(shown).unwrap();
+            let own: serde_json::Value = serde_json::from_str(tool.definition.text()).unwrap();
+            assert_eq!(own, shown);
+            assert!(!tool.has_output());
+        }
+        // Arguments are objects, whether the schema says so or not.
+        for schema in ["{}", r#"{"type":null}"#, r#"{"type":["object","null"]}"#] {
+            let definition = format!(r#"{{"name":"a","inputSchema":{schema}}}"#);
+            let tool = admit(&definition).unwrap();
+            assert!(
+                tool.member("inputSchema")
+                    .get("type")
+                    .unwrap()
+                    .is_string("object")
+            );
+        }
     }
 
     #[tokio::test]

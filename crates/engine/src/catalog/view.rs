@@ -5,6 +5,7 @@
 //! not listed, and a call by name still finds it, so that the answer is «down» and not «unknown».
 
 mod build;
+mod paging;
 mod shaped;
 
 use std::collections::HashMap;
@@ -14,13 +15,12 @@ use bytes::Bytes;
 use gantry_model::grant::{GrantSet, MethodClass, NormalUri, Verdict};
 use gantry_model::id::ServerName;
 use gantry_model::jsonrpc::{Raw, RawBuf};
-use gantry_model::mcp::{ListKind as WireList, ToolDef};
+use gantry_model::mcp::ToolDef;
 use gantry_model::naming::{self, Names, Rules, ToolId};
 
-use super::render::{self, Row};
 use super::template::Template;
-use super::tool::{Item, Tool};
-use super::{CatalogEntry, ListKind, Snapshot};
+use super::tool::Tool;
+use super::{CatalogEntry, Snapshot};
 use crate::native::Native;
 use crate::request::Scope;
 use crate::server::handle::ServerHandle;
@@ -125,6 +125,9 @@ pub(crate) struct View {
     patterns: Vec<Pattern>,
     listed_templates: Vec<Listed>,
     warnings: Vec<String>,
+    /// Tools that have no name here, and why.
+    nameless: Vec<(ToolId, String)>,
+    /// The first page of each list.
     pages: [OnceLock<Bytes>; 4],
 }
 
@@ -150,6 +153,11 @@ impl View {
     /// Returns names that met, for an administrator.
     pub(super) fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// Returns the tools that lost their name to another, each with its reason.
+    pub(super) fn nameless(&self) -> &[(ToolId, String)] {
+        &self.nameless
     }
 
     /// Finds a tool by its exposed name, its alias or its identity.
@@ -284,58 +292,6 @@ impl View {
             let name = &entry.handle.name;
             is_in(&self.scope, name) && may_use(&self.grants, name)
         })
-    }
-
-    /// Returns a list's result in the shape of the handshake era, rendered once.
-    pub(crate) fn page(&self, list: ListKind) -> Bytes {
-        let cell = match list {
-            ListKind::Tools => 0,
-            ListKind::Prompts => 1,
-            ListKind::Resources => 2,
-            ListKind::Templates => 3,
-        };
-        self.pages[cell].get_or_init(|| self.render(list)).clone()
-    }
-
-    fn render(&self, list: ListKind) -> Bytes {
-        let missing = self.servers().filter(|entry| !entry.is_current());
-        let missing: Vec<&str> = missing.map(|entry| entry.handle.name.as_str()).collect();
-        let servers = &self.snapshot.servers;
-        let items = |of: fn(&CatalogEntry) -> &[Item], listed: &[Listed], kind: WireList| {
-            let rows = listed.iter().map(|entry| Row {
-                definition: &of(&servers[entry.server])[entry.place].definition,
-                name: entry.name.as_deref(),
-            });
-            render::page(kind.member(), rows, &missing)
-        };
-        match list {
-            ListKind::Tools => {
-                let rows = self.listed_tools.iter().map(|(name, found)| {
-                    let tool = found.tool();
-                    let name = Some(&**name).filter(|name| **name != *tool.name);
-                    Row {
-                        definition: &tool.definition,
-                        name,
-                    }
-                });
-                render::page(WireList::Tools.member(), rows, &missing)
-            }
-            ListKind::Prompts => items(
-                |entry| &entry.catalog.prompts,
-                &self.listed_prompts,
-                WireList::Prompts,
-            ),
-            ListKind::Resources => items(
-                |entry| &entry.catalog.resources,
-                &self.listed_resources,
-                WireList::Resources,
-            ),
-            ListKind::Templates => items(
-                |entry| &entry.catalog.templates,
-                &self.listed_templates,
-                WireList::ResourceTemplates,
-            ),
-        }
     }
 
     /// Returns the listed tools with what a person or a model must know of them.

@@ -30,10 +30,19 @@ use crate::config::EngineLimits;
 const MOST_BYTES: usize = 16 << 20;
 /// The most things that are named as left out.
 const MOST_EXCLUDED: usize = 100;
-/// How long a server's schemas may take to compile, all together.
+/// How long a server's schemas may take to compile, all together; the rest is compiled when used.
 const MOST_COMPILING: Duration = Duration::from_secs(10);
+/// How many tools have their schemas compiled at once; each takes memory that most never need.
+const MOST_COMPILED: usize = 1024;
+/// Pages with fewer items than this on average are not asked for beyond [`EngineLimits::pages`].
+const ITEMS_PER_PAGE: usize = 8;
+/// How many times that many pages are asked for if there is enough on them.
+const MORE_PAGES: usize = 16;
 /// How much of a server's own message is shown.
 const LONGEST_MESSAGE: usize = 200;
+
+/// How the definition of a tool is judged.
+type Admit = fn(Raw<'_>, usize) -> Result<Tool, String>;
 
 /// What a server offers, judged.
 #[derive(Debug, Default)]
@@ -44,6 +53,8 @@ pub(crate) struct Listing {
     pub(crate) templates: Vec<Item>,
     /// What is not offered, and why.
     pub(crate) excluded: Vec<(String, String)>,
+    /// How many tools were listed and cannot be offered.
+    pub(crate) refused: usize,
 }
 
 /// Why a server's list could not be had.
@@ -191,8 +202,10 @@ impl Paging {
         let Some(next) = next else { return Ok(false) };
         let stopped = if !self.seen.insert(next.clone()) {
             Some("the same cursor came twice".to_owned())
-        } else if self.pages.len() >= limits.pages {
-            Some(format!("there are more than {} pages", limits.pages))
+        } else if self.pages.len() >= limits.pages && self.items < ITEMS_PER_PAGE * self.pages.len()
+            || self.pages.len() >= MORE_PAGES * limits.pages
+        {
+            Some(format!("there are more than {} pages", self.pages.len()))
         } else if self.items >= limits.tools {
             Some(format!("there are more than {}", limits.tools))
         } else if self.bytes >= MOST_BYTES {
@@ -235,20 +248,30 @@ impl Listing {
         for raw in items.by_ref().take(limits.tools) {
             let clean = redactor.redact_json(raw.text());
             let shown = Raw::trusted(&clean);
-            let admitted = if begun.elapsed() > MOST_COMPILING {
+            let admitted = if begun.elapsed() > 2 * MOST_COMPILING {
                 Err("the schemas of its server take too long to compile".to_owned())
             } else if !is_same(kind, raw, shown) {
                 Err("its name contains a secret of its server".to_owned())
             } else {
-                self.admit(kind, shown, limits.definition_bytes, &mut known)
+                let is_early = begun.elapsed() < MOST_COMPILING && known.len() < MOST_COMPILED;
+                let admit = if is_early {
+                    Tool::admit
+                } else {
+                    Tool::admit_uncompiled
+                };
+                self.admit((kind, admit), shown, limits.definition_bytes, &mut known)
             };
             if let Err(reason) = admitted {
+                self.refused += usize::from(kind == ListKind::Tools);
                 self.exclude(shown_name(kind, shown), reason);
             }
         }
         let method = kind.method().as_str();
         let left = items.count();
         if left > 0 {
+            if kind == ListKind::Tools {
+                self.refused += left;
+            }
             let why = format!(
                 "there are {left} more than the {} that are taken",
                 limits.tools
@@ -261,7 +284,7 @@ impl Listing {
 
     fn admit(
         &mut self,
-        kind: ListKind,
+        (kind, admit): (ListKind, Admit),
         raw: Raw<'_>,
         longest: usize,
         known: &mut HashSet<Arc<str>>,
@@ -272,7 +295,7 @@ impl Listing {
         };
         match kind {
             ListKind::Tools => {
-                let tool = Tool::admit(raw, longest)?;
+                let tool = admit(raw, longest)?;
                 is_new(&tool.name)?;
                 self.tools.push(tool);
             }

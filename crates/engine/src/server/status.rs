@@ -6,6 +6,7 @@ use gantry_model::status::{Crash, State};
 use gantry_sandbox::Report;
 use tokio::time::Instant;
 
+use crate::catalog::{ServerCatalog, UncheckedPart};
 use crate::clock::unix_ms;
 
 /// What is observed of a server.
@@ -39,6 +40,12 @@ pub struct ServerStatus {
     pub instructions: Option<String>,
     /// How many tools it offers.
     pub tools: usize,
+    /// How many of them have parts that no value is checked against.
+    pub unchecked_tools: usize,
+    /// How many tools it listed that cannot be offered; `excluded` says why.
+    pub refused_tools: usize,
+    /// Parts of tools' schemas that no value is checked against, the first of them if there are many.
+    pub unchecked: Vec<UncheckedPart>,
     /// How many prompts it offers.
     pub prompts: usize,
     /// How many resources and templates it offers.
@@ -74,6 +81,9 @@ impl ServerStatus {
             server_info: None,
             instructions: None,
             tools: 0,
+            unchecked_tools: 0,
+            refused_tools: 0,
+            unchecked: Vec::new(),
             prompts: 0,
             resources: 0,
             excluded: Vec::new(),
@@ -83,6 +93,17 @@ impl ServerStatus {
             failed_connects: 0,
             is_away: false,
         }
+    }
+
+    /// Takes over what the server offers.
+    pub(crate) fn count(&mut self, catalog: &ServerCatalog) {
+        self.tools = catalog.tools.len();
+        self.unchecked_tools = catalog.unchecked_tools;
+        self.refused_tools = catalog.refused;
+        self.unchecked.clone_from(&catalog.unchecked);
+        self.prompts = catalog.prompts.len();
+        self.resources = catalog.resources.len() + catalog.templates.len();
+        self.excluded.clone_from(&catalog.excluded);
     }
 
     /// Returns for how long it has answered, whatever became of the wall clock meanwhile.

@@ -47,13 +47,13 @@ impl Supervisor {
             }
         };
         let credentials = self.credentials(id, &spec, &known).await;
-        let tools = remembered.tools.len();
+        let remembered = Arc::new(remembered);
         let begins = Begins {
             id,
             created_ms,
             first,
             live,
-            catalog: Arc::new(ArcSwap::from_pointee(remembered)),
+            catalog: Arc::new(ArcSwap::new(Arc::clone(&remembered))),
             logs: Arc::new(Logs::new(Arc::clone(&known))),
             known,
             counters: Arc::default(),
@@ -63,7 +63,9 @@ impl Supervisor {
             credentials,
         };
         let (handle, runner) = begins.assemble(&self.around, spec);
-        runner.status.send_modify(|status| status.tools = tools);
+        runner
+            .status
+            .send_modify(|status| status.count(&remembered));
         let stopped = handle.stopped.clone();
         let profiles = Arc::clone(&handle.profiles);
         self.around.tracker.spawn(async move {
@@ -120,8 +122,14 @@ impl Supervisor {
         match self.store.load_catalog(id).await {
             Ok(Some((fingerprint, hello, rows))) if fingerprint == spec.fingerprint() => {
                 let hello = crate::server::handshake::Hello::from_json(&hello).map(Arc::new);
-                let listing = Listing::from_rows(&rows, &known.redactor()).filtered(&spec.tools);
-                ServerCatalog::new(listing, hello)
+                let (redactor, filter) = (known.shared(), spec.tools.clone());
+                // Schemas are looked at, which takes time.
+                let recalling = tokio::task::spawn_blocking(move || {
+                    let listing = Listing::from_rows(&rows, &redactor).filtered(&filter);
+                    ServerCatalog::new(listing, hello)
+                });
+                let panicked = |_| ServerCatalog::empty();
+                recalling.await.unwrap_or_else(panicked)
             }
             Ok(_) => ServerCatalog::empty(),
             Err(error) => {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use gantry_model::id::{AgentName, ServerName};
 use gantry_model::jsonrpc::{OneLine, Payload, RawBuf};
-use gantry_model::naming::{Expose, OnCollision};
+use gantry_model::naming::{Expose, LONGEST_EXPOSED, OnCollision};
 use gantry_model::spec::ProcessLaunch;
 use gantry_model::status::State;
 use gantry_sandbox::{Sandbox, SandboxOptions};
@@ -55,7 +55,11 @@ async fn supervisor(folder: &Path, armed: &Arc<AtomicBool>) -> Supervisor {
         answers: crate::answers::AnswerBudget::new(ProjectName::local(), 1 << 20),
         kill_at,
     };
-    let catalog = Arc::new(Catalog::new(Expose::default(), OnCollision::default()));
+    let catalog = Arc::new(Catalog::new(
+        Expose::default(),
+        OnCollision::default(),
+        LONGEST_EXPOSED,
+    ));
     Supervisor::new(project, store, Arc::new(around), catalog, Arc::default())
 }
 

@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::Surroundings;
+use super::doubts;
 use super::failure::Failure;
 use super::find::Role;
 use super::format::{list, pretty, text};
@@ -35,9 +36,13 @@ pub(super) async fn run(
         const HELD: [&str; 3] = ["disabled", "misconfigured", "needs_approval"];
         let is_held = |one: &Value| HELD.contains(&text(one, "/state").as_str());
         let has_reasons = servers.iter().any(is_held);
-        let columns = ["/name", "/state", "/tools", "/source", "/profile", "/start"];
+        let columns = ["/source", "/profile", "/start"];
         let row = |server| {
-            let mut row = columns.map(|pointer| text(server, pointer)).to_vec();
+            let mut row = ["/name", "/state"]
+                .map(|pointer| text(server, pointer))
+                .to_vec();
+            row.push(doubts::tools_of(server));
+            row.extend(columns.map(|pointer| text(server, pointer)));
             let places = ["/command", "/url"].map(|pointer| text(server, pointer));
             row.push(places.concat());
             if has_reasons {
@@ -53,6 +58,7 @@ pub(super) async fn run(
             heading.push("why");
         }
         screen.table(&heading, &rows);
+        doubts::explain(&client, servers, screen).await?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::Surroundings;
+use super::doubts;
 use super::failure::Failure;
 use super::find::Role;
 use super::format::{bytes, duration, list, number, pretty, text, time};
@@ -40,6 +41,7 @@ pub(super) async fn run(
         one(&answer, screen);
     } else {
         all(&answer, screen);
+        doubts::explain(&client, list(&answer, "/items"), screen).await?;
         let health = client.get("/api/v1/health").await?;
         condition(&health, screen);
         configuration(&health, screen);
@@ -79,7 +81,7 @@ fn all(answer: &Value, screen: &Screen) {
             vec![
                 text(server, "/name"),
                 text(server, "/state"),
-                text(server, "/tools"),
+                doubts::tools_of(server),
                 calls,
                 uptime,
                 text(server, "/restart_count"),
@@ -235,12 +237,20 @@ fn one(server: &Value, screen: &Screen) {
     field(
         "offers",
         format!(
-            "{} tools, {} prompts, {} resources",
+            "{} tools, {} prompts, {} resources{}",
             text(server, "/tools"),
             text(server, "/prompts"),
-            text(server, "/resources")
+            text(server, "/resources"),
+            doubts::counts_of(server).map_or_else(String::new, |counts| format!("; {counts}"))
         ),
     );
+    for part in list(server, "/unchecked") {
+        let (tool, place) = (text(part, "/tool"), text(part, "/part"));
+        field(
+            "unchecked",
+            format!("{tool} {place}: {}", text(part, "/reason")),
+        );
+    }
     for excluded in list(server, "/excluded") {
         field(
             "not offered",

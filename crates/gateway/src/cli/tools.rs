@@ -80,7 +80,11 @@ pub(super) async fn run(
                 if short.len() < description.len() {
                     short.push('…');
                 }
-                vec![text(tool, "/name"), short]
+                // A name that had to be changed tells little of whose it is.
+                if !text(tool, "/name").ends_with(&text(tool, "/tool")) {
+                    short = format!("{}  {short}", text(tool, "/id"));
+                }
+                vec![text(tool, "/name"), short.trim_end().to_owned()]
             })
             .collect();
         screen.table(&["tool", "description"], &rows);

@@ -4,10 +4,11 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use gantry_engine::{Durability, OnStartFailure, Startup};
-use gantry_model::naming::{Expose, OnCollision};
+use gantry_model::naming::{EXPOSED_LENGTHS, Expose, OnCollision};
 
 use crate::app::accept::CONNECTIONS;
 
@@ -34,6 +35,8 @@ pub struct Settings {
     pub expose: Option<Expose>,
     /// What happens when two tools have one bare name.
     pub on_collision: Option<OnCollision>,
+    /// How long the name of a tool may be; longer ones are shortened.
+    pub tool_name_length: Option<usize>,
     /// How long calls in flight may go on when the gateway stops.
     pub drain: Option<Duration>,
     /// When servers are killed that do not stop.
@@ -58,7 +61,7 @@ impl Settings {
 }
 
 /// The keys of `[gateway]`.
-pub const KEYS: [&str; 12] = [
+pub const KEYS: [&str; 13] = [
     "listen",
     "insecure_bind",
     "hosts",
@@ -67,6 +70,7 @@ pub const KEYS: [&str; 12] = [
     "audit",
     "expose",
     "on_collision",
+    "tool_name_length",
     "drain",
     "kill_after",
     "connections_per_address",
@@ -138,6 +142,9 @@ fn settle(gateway: &mut Fields<'_, '_>) -> Settings {
                 ("last_wins", OnCollision::LastWins),
             ],
         ),
+        tool_name_length: gateway
+            .whole("tool_name_length", name_lengths())
+            .and_then(|length| usize::try_from(length).ok()),
         drain: gateway.period("drain"),
         kill_after: gateway.period("kill_after"),
         connections_per_address: gateway
@@ -148,6 +155,11 @@ fn settle(gateway: &mut Fields<'_, '_>) -> Settings {
             .and_then(|bytes| usize::try_from(bytes).ok()),
         origins: BTreeMap::new(),
     }
+}
+
+/// Returns how long a name of a tool can be made at most.
+fn name_lengths() -> RangeInclusive<u64> {
+    *EXPOSED_LENGTHS.start() as u64..=*EXPOSED_LENGTHS.end() as u64
 }
 
 /// Reads the address; one that others can reach must be wished for in so many words.

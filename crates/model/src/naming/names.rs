@@ -7,14 +7,14 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Expose, OnCollision, Target, ToolId, encode, encode_bare};
+use super::{Expose, Form, OnCollision, ToolId, encode, encode_bare};
 
 /// By which rules a view names its tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rules {
-    /// Whose rules the names obey.
-    pub target: Target,
-    /// Which form they have.
+    /// Whose rules the names obey, and how long they may be.
+    pub form: Form,
+    /// Whether they name the server too.
     pub expose: Expose,
     /// Who gets a name that two tools have.
     pub on_collision: OnCollision,
@@ -111,9 +111,9 @@ impl Names {
         let mut wanted = Vec::new();
         for (id, alias) in tools {
             let name: Arc<str> = match (&alias, rules.expose) {
-                (Some(alias), _) => encode_bare(rules.target, alias).into(),
-                (None, Expose::Qualified) => encode(rules.target, &id.server, &id.tool).into(),
-                (None, Expose::Bare) => encode_bare(rules.target, &id.tool).into(),
+                (Some(alias), _) => encode_bare(rules.form, alias).into(),
+                (None, Expose::Qualified) => encode(rules.form, &id.server, &id.tool).into(),
+                (None, Expose::Bare) => encode_bare(rules.form, &id.tool).into(),
             };
             if names.by_id.contains_key(&id) {
                 let (loser, winner) = (id.clone(), id);

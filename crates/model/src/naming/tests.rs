@@ -14,7 +14,7 @@ fn id(text: &str) -> ToolId {
 
 fn rules(expose: Expose, on_collision: OnCollision) -> Rules {
     Rules {
-        target: Target::Mcp,
+        form: Form::of(Target::Mcp),
         expose,
         on_collision,
     }
@@ -73,7 +73,7 @@ fn each_target_gets_a_name_it_accepts() {
         .chain([ToolId::new("a".parse().unwrap(), long)])
     {
         for target in TARGETS {
-            let name = encode(target, &tool.server, &tool.tool);
+            let name = encode(Form::of(target), &tool.server, &tool.tool);
             assert!(target.accepts(&name), "{name}");
             text += &format!("{target:?} {name}\n");
         }
@@ -117,10 +117,10 @@ fn each_target_gets_a_name_it_accepts() {
 #[test]
 fn names_that_look_hashed_or_empty_are_hashed_too() {
     let server = "a".parse().unwrap();
-    let spaced = encode(Target::Mcp, &server, "x y");
+    let spaced = encode(Form::of(Target::Mcp), &server, "x y");
     let (_, imitation) = split(&spaced).unwrap();
-    assert_ne!(encode(Target::Mcp, &server, imitation), spaced);
-    assert!(Target::Mcp.accepts(&encode_bare(Target::Mcp, "")));
+    assert_ne!(encode(Form::of(Target::Mcp), &server, imitation), spaced);
+    assert!(Target::Mcp.accepts(&encode_bare(Form::of(Target::Mcp), "")));
     assert_eq!(split("a:b__c"), Some(("a", "b__c")));
     assert_eq!(split("plain"), None);
 }
@@ -207,7 +207,7 @@ fn a_name_made_to_have_the_same_digits_wins_nothing() {
     let (first, second) = characters()
         .flat_map(|a| characters().map(move |b| format!("{a}{b}")))
         .find_map(|tool| {
-            let name = encode_bare(Target::Mcp, &tool);
+            let name = encode_bare(Form::of(Target::Mcp), &tool);
             seen.insert(name, tool.clone()).map(|other| (other, tool))
         })
         .expect("360000 names have a pair with the same 32 bits");
@@ -219,6 +219,64 @@ fn a_name_made_to_have_the_same_digits_wins_nothing() {
         assert_eq!(names.exposed(&tools[1]), None);
         assert_eq!(names.warnings()[0].outcome, Outcome::Refused);
     }
+}
+
+// row 2.15
+#[test]
+fn long_names_are_shortened_always_the_same_way() {
+    let form = Form {
+        target: Target::Mcp,
+        longest: LONGEST_EXPOSED,
+    };
+    let server: ServerName = "weather".parse().unwrap();
+    let at_bound = "x".repeat(LONGEST_EXPOSED - "weather__".len());
+    assert_eq!(
+        encode(form, &server, &at_bound),
+        format!("weather__{at_bound}")
+    );
+    assert_eq!(unshortened(form, &server, &at_bound), None);
+    let one = format!("{at_bound}_one");
+    let two = format!("{at_bound}_two");
+    let names = [&one, &two].map(|tool| encode(form, &server, tool));
+    assert!(names.iter().all(|name| name.len() == LONGEST_EXPOSED));
+    assert_ne!(names[0], names[1]);
+    assert_eq!(names[0], encode(form, &server, &one));
+    let plain = Some(format!("weather__{one}"));
+    assert_eq!(unshortened(form, &server, &one), plain);
+    // What had to be changed for another reason never was exposed so.
+    assert_eq!(unshortened(form, &server, &format!("{one} {one}")), None);
+    // A long server leaves room for its tool.
+    let wordy: ServerName = "a-server-with-a-name-that-nearly-reaches-the-limit-of-sixty-four"
+        .parse()
+        .unwrap();
+    let name = encode(form, &wordy, "echo");
+    assert!(
+        name.starts_with("a-server-with-a-name-") && name.contains("__echo_"),
+        "{name}"
+    );
+    assert_eq!(name.len(), LONGEST_EXPOSED);
+    // A target that takes less has its own bound.
+    let narrow = Form {
+        target: Target::OpenAi,
+        longest: 128,
+    };
+    assert_eq!(encode(narrow, &server, &two).len(), 64);
+    let short = Form {
+        target: Target::Mcp,
+        longest: 32,
+    };
+    let names = Names::build(
+        Rules {
+            form: short,
+            ..rules(Expose::Qualified, OnCollision::Refuse)
+        },
+        [&one, &two].map(|tool| ToolId::new(server.clone(), tool.as_str())),
+    );
+    for (name, tool) in names.iter() {
+        assert!(name.len() == 32 && name.starts_with("weather__x"), "{name}");
+        assert_eq!(names.resolve(name), Some(tool));
+    }
+    assert_eq!(names.iter().count(), 2);
 }
 
 #[test]
@@ -264,8 +322,9 @@ fn target() -> impl Strategy<Value = Target> {
 fn any_rules() -> impl Strategy<Value = Rules> {
     let expose = prop_oneof![Just(Expose::Qualified), Just(Expose::Bare)];
     let on_collision = prop_oneof![Just(OnCollision::Refuse), Just(OnCollision::LastWins)];
-    (target(), expose, on_collision).prop_map(|(target, expose, on_collision)| Rules {
-        target,
+    let form = (target(), EXPOSED_LENGTHS);
+    (form, expose, on_collision).prop_map(|((target, longest), expose, on_collision)| Rules {
+        form: Form { target, longest },
         expose,
         on_collision,
     })
@@ -278,7 +337,7 @@ proptest! {
         let names = Names::build(rules, tools.clone());
         let mut seen = HashSet::new();
         for (name, id) in names.iter() {
-            prop_assert!(rules.target.accepts(name), "{}", name);
+            prop_assert!(rules.form.accepts(name), "{}", name);
             prop_assert!(seen.insert(name.to_owned()));
             prop_assert_eq!(names.resolve(name), Some(id));
             prop_assert_eq!(names.exposed(id), Some(name));
@@ -323,7 +382,7 @@ proptest! {
     fn plain_names_pass_unchanged(server in "s[a-z]{0,19}", tool in "[a-z]{1,20}") {
         let id = ToolId::new(server.parse().unwrap(), tool.as_str());
         for target in TARGETS {
-            let name = encode(target, &id.server, &id.tool);
+            let name = encode(Form::of(target), &id.server, &id.tool);
             prop_assert_eq!(split(&name), Some((server.as_str(), tool.as_str())));
         }
     }

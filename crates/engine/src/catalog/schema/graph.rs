@@ -1,14 +1,14 @@
 //! The shape of a schema before it is compiled: what applies to what, and how that can multiply.
 //!
-//! Refuses what has no end (references in a circle that never go deeper into the value), what is
-//! too large, and what lies in another document. Nothing here recurses over references.
+//! Finds what has no end (references in a circle that never go deeper into the value) and what
+//! multiplies, so that it can be taken out. Nothing here recurses over references.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
 use super::budget::Weight;
-use super::{SchemaError, pattern};
+use super::pattern;
 
 /// The deepest nesting of the schema's own text.
 const DEEPEST: usize = 64;
@@ -18,8 +18,26 @@ const MOST: usize = 10_000;
 /// once more for every level of the value.
 const LONGEST_CHAIN: u64 = 24;
 
+/// The keywords that refer to another place.
+const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
+/// The keywords that apply a schema to the value itself.
+const IN_PLACE: [&str; 12] = [
+    "$ref",
+    "$dynamicRef",
+    "$recursiveRef",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "then",
+    "else",
+    "dependentSchemas",
+    "dependencies",
+];
+
 /// What matters of a schema's shape.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Shape {
     /// It refers to itself, deeper in the value each time.
     pub(super) recursive: bool,
@@ -27,46 +45,91 @@ pub(super) struct Shape {
     pub(super) weight: Weight,
 }
 
-/// Examines a schema, or says why it must not be used.
-pub(super) fn examine(schema: &Value) -> Result<Shape, SchemaError> {
-    check_depth(schema, DEEPEST)?;
+/// What came of examining a schema.
+pub(super) enum Examined {
+    Fine {
+        shape: Shape,
+        edges: Edges,
+    },
+    /// Keywords that must be taken out first.
+    Cut(Vec<Cut>),
+}
+
+/// Keywords of one schema that must not be judged.
+pub(super) struct Cut {
+    /// Where the schema is, as a JSON pointer.
+    pub(super) path: String,
+    pub(super) keywords: &'static [&'static str],
+    pub(super) reason: &'static str,
+}
+
+/// Which schemas apply which.
+pub(super) struct Edges {
+    /// Where each schema is, as a JSON pointer.
+    pub(super) places: Vec<String>,
+    /// The schemas that apply each of them.
+    pub(super) applied_by: Vec<Vec<usize>>,
+}
+
+/// Examines a schema whose references all lead to places in it, or says why it is too large.
+pub(super) fn examine(schema: &Value) -> Result<Examined, String> {
     let mut graph = Graph::new(schema);
-    graph.add(schema)?;
+    graph.add(schema, String::new())?;
     graph.settle()?;
-    let here =
-        order(&graph.nodes, |node| Box::new(node.here.iter())).ok_or(SchemaError::Endless)?;
-    let mut chain = vec![1_u64; graph.nodes.len()];
-    let mut paths = vec![1_u64; graph.nodes.len()];
-    for &index in here.iter().rev() {
-        for &below in &graph.nodes[index].here {
-            chain[index] = chain[index].max(chain[below] + 1);
-            paths[index] = paths[index].saturating_add(paths[below]);
-        }
+    let here = order(&graph.nodes, |node| Box::new(node.here.iter()));
+    if here.len() < graph.nodes.len() {
+        return Ok(Examined::Cut(graph.endless(&here)));
     }
-    if chain.iter().any(|&length| length > LONGEST_CHAIN)
-        || paths.iter().any(|&count| count > MOST as u64)
-    {
-        return Err(SchemaError::Combinatorial);
+    let (cuts, most) = graph.combinatorial(&here);
+    if !cuts.is_empty() {
+        return Ok(Examined::Cut(cuts));
     }
     let all = order(&graph.nodes, |node| {
         Box::new(node.here.iter().chain(&node.below))
     });
-    Ok(Shape {
-        recursive: all.is_none(),
+    let shape = Shape {
+        recursive: all.len() < graph.nodes.len(),
         weight: Weight {
-            schemas: paths.into_iter().max().unwrap_or(1),
+            schemas: most,
             name_states: graph.name_states,
         },
+    };
+    Ok(Examined::Fine {
+        shape,
+        edges: graph.edges(),
     })
+}
+
+/// Tells whether a value nests too deep for what goes through it level by level.
+pub(super) fn check_depth(value: &Value) -> Result<(), String> {
+    fn is_within(value: &Value, left: usize) -> bool {
+        let deeper = |value: &Value| {
+            left.checked_sub(1)
+                .is_some_and(|left| is_within(value, left))
+        };
+        match value {
+            Value::Object(members) => members.values().all(deeper),
+            Value::Array(items) => items.iter().all(deeper),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+        }
+    }
+    if is_within(value, DEEPEST) {
+        Ok(())
+    } else {
+        Err(format!("it nests deeper than {DEEPEST}"))
+    }
 }
 
 /// A subschema, and what it applies.
 #[derive(Default)]
 struct Node {
+    path: String,
     /// To the value itself.
     here: Vec<usize>,
     /// To parts of the value.
     below: Vec<usize>,
+    /// Those of `here` that a reference leads to.
+    referred: Vec<usize>,
 }
 
 struct Graph<'a> {
@@ -93,15 +156,18 @@ impl<'a> Graph<'a> {
         }
     }
 
-    fn add(&mut self, schema: &'a Value) -> Result<usize, SchemaError> {
+    fn add(&mut self, schema: &'a Value, path: String) -> Result<usize, String> {
         if let Some(&index) = self.known.get(&std::ptr::from_ref(schema)) {
             return Ok(index);
         }
         let index = self.nodes.len();
         if index >= MOST {
-            return Err(SchemaError::TooMany(MOST));
+            return Err(format!("it has more than {MOST} subschemas"));
         }
-        self.nodes.push(Node::default());
+        self.nodes.push(Node {
+            path,
+            ..Node::default()
+        });
         self.known.insert(schema, index);
         if let Value::Object(members) = schema {
             self.waiting.push((index, members));
@@ -110,7 +176,7 @@ impl<'a> Graph<'a> {
     }
 
     /// Follows everything that was added, and then the references, until nothing is new.
-    fn settle(&mut self) -> Result<(), SchemaError> {
+    fn settle(&mut self) -> Result<(), String> {
         loop {
             while let Some((index, members)) = self.waiting.pop() {
                 for (keyword, value) in members {
@@ -122,15 +188,11 @@ impl<'a> Graph<'a> {
             };
             let target = self.resolve(reference)?;
             self.nodes[index].here.push(target);
+            self.nodes[index].referred.push(target);
         }
     }
 
-    fn keyword(
-        &mut self,
-        index: usize,
-        keyword: &str,
-        value: &'a Value,
-    ) -> Result<(), SchemaError> {
+    fn keyword(&mut self, index: usize, keyword: &str, value: &'a Value) -> Result<(), String> {
         match (keyword, value) {
             ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(reference)) => {
                 self.references.push((index, reference));
@@ -138,28 +200,36 @@ impl<'a> Graph<'a> {
             ("$anchor" | "$dynamicAnchor", Value::String(name)) => {
                 self.anchors.insert(name, index);
             }
-            ("$id", Value::String(id)) => match id.strip_prefix('#') {
-                Some(name) => {
+            ("$id", Value::String(id)) => {
+                if let Some(name) = id.strip_prefix('#') {
                     self.anchors.insert(name, index);
                 }
-                None if index == 0 => {}
-                None => return Err(SchemaError::Embedded),
-            },
-            ("id", Value::String(_)) if index != 0 && self.is_draft_4() => {
-                return Err(SchemaError::Embedded);
             }
-            ("allOf" | "anyOf" | "oneOf", Value::Array(schemas)) => self.here(index, schemas)?,
-            ("not" | "if" | "then" | "else", schema) => self.here(index, [schema])?,
+            ("allOf" | "anyOf" | "oneOf", Value::Array(schemas)) => {
+                for (place, schema) in schemas.iter().enumerate() {
+                    self.here(index, &[keyword, &place.to_string()], schema)?;
+                }
+            }
+            ("not" | "if" | "then" | "else", schema) => self.here(index, &[keyword], schema)?,
             ("dependentSchemas" | "dependencies", Value::Object(schemas)) => {
-                self.here(index, schemas.values().filter(|schema| !schema.is_array()))?;
+                for (name, schema) in schemas.iter().filter(|(_, schema)| !schema.is_array()) {
+                    self.here(index, &[keyword, name], schema)?;
+                }
             }
-            ("properties", Value::Object(schemas)) => self.below(index, schemas.values())?,
-            ("patternProperties", Value::Object(schemas)) => {
-                let states = schemas.keys().map(|pattern| pattern::states(pattern));
-                self.name_states = states.fold(self.name_states, u64::saturating_add);
-                self.below(index, schemas.values())?;
+            ("properties" | "patternProperties", Value::Object(schemas)) => {
+                if keyword == "patternProperties" {
+                    let states = schemas.keys().map(|pattern| pattern::states(pattern));
+                    self.name_states = states.fold(self.name_states, u64::saturating_add);
+                }
+                for (name, schema) in schemas {
+                    self.below(index, &[keyword, name], schema)?;
+                }
             }
-            ("items" | "prefixItems", Value::Array(schemas)) => self.below(index, schemas)?,
+            ("items" | "prefixItems", Value::Array(schemas)) => {
+                for (place, schema) in schemas.iter().enumerate() {
+                    self.below(index, &[keyword, &place.to_string()], schema)?;
+                }
+            }
             (
                 "items"
                 | "additionalProperties"
@@ -167,13 +237,13 @@ impl<'a> Graph<'a> {
                 | "propertyNames"
                 | "additionalItems"
                 | "unevaluatedItems"
-                | "contains"
-                | "contentSchema",
+                | "contains",
                 schema @ (Value::Object(_) | Value::Bool(_)),
-            ) => self.below(index, [schema])?,
+            ) => self.below(index, &[keyword], schema)?,
             ("$defs" | "definitions", Value::Object(schemas)) => {
-                for schema in schemas.values() {
-                    self.add(schema)?;
+                for (name, schema) in schemas {
+                    let path = self.path(index, &[keyword, name]);
+                    self.add(schema, path)?;
                 }
             }
             _ => {}
@@ -181,65 +251,127 @@ impl<'a> Graph<'a> {
         Ok(())
     }
 
-    fn here(
-        &mut self,
-        index: usize,
-        schemas: impl IntoIterator<Item = &'a Value>,
-    ) -> Result<(), SchemaError> {
-        for schema in schemas {
-            let other = self.add(schema)?;
-            self.nodes[index].here.push(other);
+    fn path(&self, index: usize, steps: &[&str]) -> String {
+        let mut path = self.nodes[index].path.clone();
+        for step in steps {
+            path.push('/');
+            path.push_str(&step.replace('~', "~0").replace('/', "~1"));
         }
+        path
+    }
+
+    fn here(&mut self, index: usize, steps: &[&str], schema: &'a Value) -> Result<(), String> {
+        let path = self.path(index, steps);
+        let other = self.add(schema, path)?;
+        self.nodes[index].here.push(other);
         Ok(())
     }
 
-    fn below(
-        &mut self,
-        index: usize,
-        schemas: impl IntoIterator<Item = &'a Value>,
-    ) -> Result<(), SchemaError> {
-        for schema in schemas {
-            let other = self.add(schema)?;
-            self.nodes[index].below.push(other);
-        }
+    fn below(&mut self, index: usize, steps: &[&str], schema: &'a Value) -> Result<(), String> {
+        let path = self.path(index, steps);
+        let other = self.add(schema, path)?;
+        self.nodes[index].below.push(other);
         Ok(())
     }
 
-    fn resolve(&mut self, reference: &'a str) -> Result<usize, SchemaError> {
-        let own = self
-            .root
-            .get("$id")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
-        let own = own.trim_end_matches('#');
-        let fragment = match reference.strip_prefix(own) {
-            Some("") => "",
-            _ if reference.starts_with('#') => &reference[1..],
-            Some(rest) if rest.starts_with('#') => &rest[1..],
-            _ => return Err(SchemaError::Remote(cut(reference))),
-        };
-        let dangling = || SchemaError::Dangling(cut(reference));
+    fn resolve(&mut self, reference: &'a str) -> Result<usize, String> {
+        let missing = || "it refers to something that is not there".to_owned();
+        let fragment = reference.trim_start_matches('#');
         if fragment.is_empty() || fragment.starts_with('/') {
-            let target = self
-                .root
-                .pointer(&unescape(fragment))
-                .ok_or_else(dangling)?;
-            return self.add(target);
+            let path = unescape(fragment);
+            let target = self.root.pointer(&path).ok_or_else(missing)?;
+            return self.add(target, path);
         }
-        self.anchors.get(fragment).copied().ok_or_else(dangling)
+        let anchor = self.anchors.get(fragment).copied();
+        anchor.ok_or_else(missing)
     }
 
-    fn is_draft_4(&self) -> bool {
-        let dialect = self.root.get("$schema").and_then(Value::as_str);
-        dialect.is_some_and(|dialect| dialect.contains("draft-04"))
+    /// Returns the references that go in a circle without going deeper into the value.
+    fn endless(&self, ordered: &[usize]) -> Vec<Cut> {
+        let mut is_left = vec![true; self.nodes.len()];
+        for &index in ordered {
+            is_left[index] = false;
+        }
+        // What a circle leads to is not part of it.
+        let mut onward = vec![0_usize; self.nodes.len()];
+        let mut applied_by: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
+        let left = self
+            .nodes
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| is_left[*index]);
+        for (index, node) in left {
+            for &other in node.here.iter().filter(|&&other| is_left[other]) {
+                onward[index] += 1;
+                applied_by[other].push(index);
+            }
+        }
+        let mut ends: Vec<usize> = (0..self.nodes.len())
+            .filter(|&index| is_left[index] && onward[index] == 0)
+            .collect();
+        while let Some(index) = ends.pop() {
+            is_left[index] = false;
+            for &other in &applied_by[index] {
+                onward[other] -= 1;
+                if onward[other] == 0 {
+                    ends.push(other);
+                }
+            }
+        }
+        let circling = self.nodes.iter().enumerate().filter(|(index, node)| {
+            is_left[*index] && node.referred.iter().any(|&other| is_left[other])
+        });
+        circling
+            .map(|(_, node)| Cut {
+                path: node.path.clone(),
+                keywords: &REFERENCES,
+                reason: "it refers to itself without end",
+            })
+            .collect()
+    }
+
+    /// Returns what combines too many schemas for one value, and the most that any other does.
+    fn combinatorial(&self, ordered: &[usize]) -> (Vec<Cut>, u64) {
+        let mut chain = vec![1_u64; self.nodes.len()];
+        let mut paths = vec![1_u64; self.nodes.len()];
+        let mut cuts = Vec::new();
+        for &index in ordered.iter().rev() {
+            for &below in &self.nodes[index].here {
+                chain[index] = chain[index].max(chain[below] + 1);
+                paths[index] = paths[index].saturating_add(paths[below]);
+            }
+            if chain[index] > LONGEST_CHAIN || paths[index] > MOST as u64 {
+                (chain[index], paths[index]) = (1, 1);
+                cuts.push(Cut {
+                    path: self.nodes[index].path.clone(),
+                    keywords: &IN_PLACE,
+                    reason: "it combines too many alternatives",
+                });
+            }
+        }
+        (cuts, paths.into_iter().max().unwrap_or(1))
+    }
+
+    fn edges(self) -> Edges {
+        let mut applied_by = vec![Vec::new(); self.nodes.len()];
+        for (index, node) in self.nodes.iter().enumerate() {
+            for &other in node.here.iter().chain(&node.below) {
+                applied_by[other].push(index);
+            }
+        }
+        Edges {
+            places: self.nodes.into_iter().map(|node| node.path).collect(),
+            applied_by,
+        }
     }
 }
 
-/// Sorts the nodes so that each comes before what it points to; nothing if they form a circle.
+/// Sorts the nodes so that each comes before what it points to; those in a circle, and what they lead
+/// to, are missing.
 fn order<'n>(
     nodes: &'n [Node],
     edges: impl Fn(&'n Node) -> Box<dyn Iterator<Item = &'n usize> + 'n>,
-) -> Option<Vec<usize>> {
+) -> Vec<usize> {
     let mut pointed_at = vec![0_usize; nodes.len()];
     for node in nodes {
         for &other in edges(node) {
@@ -259,23 +391,11 @@ fn order<'n>(
             }
         }
     }
-    (sorted.len() == nodes.len()).then_some(sorted)
-}
-
-fn check_depth(value: &Value, left: usize) -> Result<(), SchemaError> {
-    let deeper = |value: &Value| match left.checked_sub(1) {
-        Some(left) => check_depth(value, left),
-        None => Err(SchemaError::TooDeep(DEEPEST)),
-    };
-    match value {
-        Value::Object(members) => members.values().try_for_each(deeper),
-        Value::Array(items) => items.iter().try_for_each(deeper),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
-    }
+    sorted
 }
 
 /// Undoes the percent-encoding of a reference's fragment.
-fn unescape(fragment: &str) -> String {
+pub(super) fn unescape(fragment: &str) -> String {
     let bytes = fragment.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -295,12 +415,4 @@ fn unescape(fragment: &str) -> String {
         }
     }
     String::from_utf8_lossy(&out).into_owned()
-}
-
-fn cut(reference: &str) -> String {
-    reference
-        .chars()
-        .take(100)
-        .flat_map(char::escape_debug)
-        .collect()
 }

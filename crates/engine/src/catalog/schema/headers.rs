@@ -11,6 +11,11 @@ use serde_json::{Map, Value};
 
 const ANNOTATION: &str = "x-mcp-header";
 
+/// Tells whether a schema may have annotations at all; a keyword may be written with escapes.
+pub(super) fn are_in(schema: Raw<'_>) -> bool {
+    schema.text().contains(ANNOTATION) || schema.text().contains("\\u")
+}
+
 /// Checks every annotation in a schema of arguments.
 pub(super) fn check(schema: &Value) -> Result<(), &'static str> {
     let Some(schema) = schema.as_object() else {

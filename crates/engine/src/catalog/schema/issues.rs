@@ -29,15 +29,9 @@ pub(super) fn list<'i>(errors: impl Iterator<Item = ValidationError<'i>>) -> Vec
     issues
 }
 
-/// Tells why a schema is none.
+/// Tells why a part of a schema is not taken.
 pub(super) fn of_schema(error: &ValidationError<'_>) -> String {
-    let at = error.instance_path().to_string();
-    let what = cut(&error.masked_with("the value").to_string(), LONGEST);
-    if at.is_empty() {
-        what
-    } else {
-        format!("{what} at `{}`", cut(&at, LONGEST_PART))
-    }
+    cut(&error.masked_with("the value").to_string(), LONGEST)
 }
 
 pub(in crate::catalog) fn too_costly() -> Issue {

@@ -1,8 +1,11 @@
-//! Patterns that strings must match: linear in the text, and with an end however long that is.
+//! Patterns that strings must match, each by the engine that suits it.
 //!
-//! A short text is matched in one go. A long one is walked byte by byte through a lazily built
-//! automaton, so that the clock can be looked at on the way. Patterns of members' names are the
-//! library's own business; [`states`] tells what they weigh. Entry points: [`Pattern::new`], [`states`].
+//! What the linear engine knows is matched by it: a short text in one go, a long one byte by byte
+//! through a lazily built automaton, so that the clock can be looked at on the way. What needs
+//! look-around or back-references, or is too large for an automaton, is matched by backtracking, where
+//! each step is counted. Patterns of members' names are the library's own business; [`name_pattern`]
+//! translates them and [`states`] tells what they weigh. Entry points: [`Pattern::new`],
+//! [`name_pattern`], [`states`].
 
 use std::sync::OnceLock;
 
@@ -15,8 +18,11 @@ use regex_automata::{Anchored, Input};
 
 use super::budget::{self, MATCHES_AT_ONCE};
 use super::counted::{Counted, Seen};
+use super::ecma::{self, PatternError, Program};
 
-/// The largest compiled regular expression, in bytes.
+/// The keyword under which patterns are judged: ours, so that the library reads none of them.
+pub(super) const PATTERN: &str = "x-gantry-pattern";
+/// The largest compiled regular expression of the linear engine, in bytes.
 pub(super) const PATTERN_BYTES: usize = 256 << 10;
 /// Bytes of a long text between two looks at the clock: each may take as long as all states do.
 const BYTES_PER_LOOK: usize = 256;
@@ -25,6 +31,18 @@ const BYTES_PER_LOOK: usize = 256;
 #[derive(Debug)]
 pub(super) struct Pattern {
     text: String,
+    engine: Engine,
+}
+
+#[derive(Debug)]
+enum Engine {
+    Linear(Box<Linear>),
+    Backtracking(Program),
+}
+
+/// A pattern for the linear engine.
+#[derive(Debug)]
+struct Linear {
     nfa: NFA,
     regex: meta::Regex,
     /// For long texts, made when first needed; nothing if it cannot be.
@@ -40,19 +58,37 @@ enum Walked {
 }
 
 impl Pattern {
-    /// Compiles a pattern in the dialect of JSON Schema; nothing if it is none, or too large.
-    pub(super) fn new(text: &str) -> Option<Self> {
-        let translated = jsonschema_regex::to_rust_regex(text).ok()?;
-        let nfa = compile(&translated)?;
-        let config = meta::Config::new().nfa_size_limit(Some(PATTERN_BYTES));
-        let regex = meta::Builder::new()
-            .configure(config)
-            .build(&translated)
-            .ok()?;
-        Some(Self {
+    /// Compiles a pattern in the dialect of JSON Schema.
+    pub(super) fn new(text: &str) -> Result<Self, PatternError> {
+        let regex = ecma::parse(text)?;
+        let linear = ecma::linear(&regex).and_then(|translated| Linear::new(&translated));
+        let engine = match linear {
+            Some(linear) => Engine::Linear(Box::new(linear)),
+            None => Engine::Backtracking(Program::new(&regex)),
+        };
+        Ok(Self {
             text: text.to_owned(),
+            engine,
+        })
+    }
+
+    fn matches(&self, text: &str) -> bool {
+        match &self.engine {
+            Engine::Linear(linear) => linear.matches(text),
+            Engine::Backtracking(program) => program.is_match(text),
+        }
+    }
+}
+
+impl Linear {
+    /// Compiles a translated pattern; nothing if it is too large.
+    fn new(translated: &str) -> Option<Self> {
+        let nfa = compile(translated)?;
+        let config = meta::Config::new().nfa_size_limit(Some(PATTERN_BYTES));
+        let builder = meta::Builder::new().configure(config).build(translated);
+        Some(Self {
             nfa,
-            regex,
+            regex: builder.ok()?,
             stepwise: OnceLock::new(),
         })
     }
@@ -133,11 +169,16 @@ impl<'i> Keyword<'i, Counted> for Pattern {
     }
 }
 
-/// Returns how many states a pattern of members' names has; 0 if it is none, which the library says.
-pub(super) fn states(pattern: &str) -> u64 {
-    let translated = jsonschema_regex::to_rust_regex(pattern).ok();
-    let nfa = translated.and_then(|translated| compile(&translated));
-    nfa.map_or(0, |nfa| nfa.states().len() as u64)
+/// Returns a pattern of members' names as the library takes it; nothing if it needs an engine that the
+/// library does not have.
+pub(super) fn name_pattern(pattern: &str) -> Result<Option<String>, PatternError> {
+    let translated = ecma::linear(&ecma::parse(pattern)?);
+    Ok(translated.filter(|translated| Linear::new(translated).is_some()))
+}
+
+/// Returns how many states a translated pattern of members' names has; 0 if it is none.
+pub(super) fn states(translated: &str) -> u64 {
+    compile(translated).map_or(0, |nfa| nfa.states().len() as u64)
 }
 
 fn compile(translated: &str) -> Option<NFA> {
@@ -161,20 +202,48 @@ mod tests {
             (r"\bend$", "word ", "end"),
             ("^(?:[A-Za-z0-9+/]{4})*$", "QUJD", "="),
         ] {
-            let pattern = Pattern::new(pattern).unwrap();
+            let Engine::Linear(linear) = Pattern::new(pattern).unwrap().engine else {
+                panic!("`{pattern}` is not linear");
+            };
             let long = part.repeat(5_000);
             for text in [long.clone(), format!("{long}{end}")] {
-                let walked = matches!(pattern.walk(text.as_bytes()), Some(Walked::Matches));
-                assert_eq!(walked, pattern.regex.is_match(&text), "{pattern:?}");
+                let walked = matches!(linear.walk(text.as_bytes()), Some(Walked::Matches));
+                assert_eq!(walked, linear.regex.is_match(&text), "{pattern}");
             }
         }
     }
 
     #[test]
-    fn what_is_no_pattern_is_told() {
-        assert!(Pattern::new("(unclosed").is_none());
-        assert!(Pattern::new("(?:a{1,100}){1,100}{1,100}").is_none());
-        assert!(states("^x-[a-z]{1,40}$") > 40);
+    fn each_pattern_gets_the_engine_it_needs() {
+        let is_linear = |pattern: &str| {
+            let pattern = Pattern::new(pattern).unwrap();
+            matches!(pattern.engine, Engine::Linear(_))
+        };
+        for linear in [
+            "^(a+)+$",
+            "[^]",
+            r"^\p{L}+$",
+            "(?i)abc",
+            r"(?P<year>\d{4})-\/",
+            "",
+        ] {
+            assert!(is_linear(linear), "{linear}");
+        }
+        // The last is too large for an automaton.
+        for other in ["(?=a)", "(?<!a)b", r"(a)\1", "a++", r"x\Z", "^.{0,5000}$"] {
+            assert!(!is_linear(other), "{other}");
+        }
+        assert!(Pattern::new("(unclosed").is_err());
+        assert!(Pattern::new("(?:a{1,100}){1,100}{1,100}").is_err());
+    }
+
+    #[test]
+    fn patterns_of_names_are_translated_for_the_library() {
+        let translated = name_pattern("^x-[a-z]{1,40}$").unwrap().unwrap();
+        assert!(states(&translated) > 40, "{translated}");
+        assert_eq!(name_pattern("^(?!_)"), Ok(None));
+        assert_eq!(name_pattern("^.{0,5000}$"), Ok(None));
+        assert!(name_pattern("(unclosed").is_err());
         assert_eq!(states("(unclosed"), 0);
     }
 }

@@ -1,11 +1,11 @@
 //! Puts a view together: which things the grants name, under which names, and who lost one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use gantry_model::grant::{GrantSet, MethodClass, Verdict};
 use gantry_model::id::ServerName;
-use gantry_model::naming::{self, Expose, Names, Rules, ToolId};
+use gantry_model::naming::{self, Expose, Form, Names, Outcome, Rules, ToolId};
 
 use super::{Found, Listed, Other, Pattern, View, is_in};
 use crate::catalog::template::Template;
@@ -41,6 +41,7 @@ impl View {
             grants: &grants,
             scope: &scope,
             warnings: Vec::new(),
+            nameless: Vec::new(),
         };
         let tools = builder.name(MethodClass::Tool, tools(&snapshot));
         let prompts = builder.name(MethodClass::Prompt, prompts(&snapshot));
@@ -58,7 +59,7 @@ impl View {
         let listed_prompts = listed_prompts.collect();
         let resources = builder.resources(&snapshot);
         let (patterns, listed_templates) = builder.templates(&snapshot);
-        let warnings = builder.warnings;
+        let (warnings, nameless) = (builder.warnings, builder.nameless);
         Self {
             tools: tools.by_name,
             other_tools: tools.others,
@@ -79,6 +80,7 @@ impl View {
             patterns,
             listed_templates,
             warnings,
+            nameless,
             pages: Default::default(),
             snapshot,
             grants,
@@ -92,6 +94,7 @@ struct Builder<'a> {
     grants: &'a GrantSet,
     scope: &'a Scope,
     warnings: Vec<String>,
+    nameless: Vec<(ToolId, String)>,
 }
 
 #[derive(Default)]
@@ -125,6 +128,7 @@ impl Builder<'_> {
                 .map(|thing| (thing.id.clone(), thing.listed))
                 .collect(),
         };
+        let mut unshortened = Vec::new();
         for (thing, name) in own.into_iter().zip(names) {
             named
                 .by_name
@@ -133,21 +137,27 @@ impl Builder<'_> {
                 named
                     .by_name
                     .insert(name.as_ref().into(), thing.thing.clone());
+                let long = self.unshortened(class, &thing.id);
+                unshortened.extend(long.map(|long| (long, thing.thing.clone())));
                 if thing.listed {
                     named.listed.push((name, thing.thing));
                 }
             }
         }
+        // Whoever has such a name for its own keeps it.
+        for (long, thing) in unshortened {
+            named.by_name.entry(long.into()).or_insert(thing);
+        }
         for other in others {
+            let unshortened = self.unshortened(class, &other.id);
             let ToolId { server, tool } = other.id;
             let exposed = match (self.scope, self.rules.expose) {
-                (Scope::Server(_), _) => tool.to_string(),
-                (Scope::All, Expose::Qualified) => {
-                    naming::encode(self.rules.target, &server, &tool)
-                }
-                (Scope::All, Expose::Bare) => naming::encode_bare(self.rules.target, &tool),
+                (Scope::Server(_), _) => self.own_name(class, &tool).to_string(),
+                (Scope::All, Expose::Qualified) => naming::encode(self.form(class), &server, &tool),
+                (Scope::All, Expose::Bare) => naming::encode_bare(self.form(class), &tool),
             };
-            for name in [format!("{server}:{tool}"), exposed] {
+            let names = [format!("{server}:{tool}"), exposed];
+            for name in names.into_iter().chain(unshortened) {
                 let other = Other {
                     server: server.clone(),
                     item: Arc::clone(&tool),
@@ -158,24 +168,73 @@ impl Builder<'_> {
         named
     }
 
+    /// Returns the form of names: only those of tools reach models, which take no long ones.
+    fn form(&self, class: MethodClass) -> Form {
+        if class == MethodClass::Tool {
+            self.rules.form
+        } else {
+            Form::of(self.rules.form.target)
+        }
+    }
+
+    /// Returns the name of a thing at its server's own endpoint: as the server has it, unless it is
+    /// a tool's and too long.
+    fn own_name(&self, class: MethodClass, name: &Arc<str>) -> Arc<str> {
+        if class != MethodClass::Tool || name.len() <= self.form(class).limit() {
+            Arc::clone(name)
+        } else {
+            naming::encode_bare(self.form(class), name).into()
+        }
+    }
+
+    /// Returns the long form of a name that is exposed in a short one, which is understood as well.
+    fn unshortened(&self, class: MethodClass, id: &ToolId) -> Option<String> {
+        let form = self.form(class);
+        match (self.scope, self.rules.expose) {
+            (Scope::All, Expose::Qualified) => naming::unshortened(form, &id.server, &id.tool),
+            (Scope::Server(_), _) | (Scope::All, Expose::Bare) => {
+                (id.tool.len() > form.limit()).then(|| id.tool.to_string())
+            }
+        }
+    }
+
     /// Returns the exposed name of each, or nothing for one that lost it.
     fn exposed<'i>(
         &mut self,
         class: MethodClass,
         ids: impl Iterator<Item = &'i ToolId> + Clone,
     ) -> Vec<Option<Arc<str>>> {
-        // One server alone is shown with its own names, which cannot meet.
+        // One server alone is shown with its own names, which cannot meet; a shortened one may.
         if matches!(self.scope, Scope::Server(_)) {
-            return ids.map(|id| Some(Arc::clone(&id.tool))).collect();
+            let mut taken: HashSet<Arc<str>> = ids.clone().map(|id| Arc::clone(&id.tool)).collect();
+            let named = ids.map(|id| {
+                let name = self.own_name(class, &id.tool);
+                let is_free = name == id.tool || taken.insert(Arc::clone(&name));
+                is_free.then_some(name)
+            });
+            return named.collect();
         }
         let alias = |id: &ToolId| {
             let alias = self.grants.alias_of(&id.server, &id.tool);
             alias.filter(|_| class == MethodClass::Tool).map(Arc::from)
         };
         let wanted = ids.clone().map(|id| (id.clone(), alias(id)));
-        let names = Names::build_aliased(self.rules, wanted);
+        let rules = Rules {
+            form: self.form(class),
+            ..self.rules
+        };
+        let names = Names::build_aliased(rules, wanted);
         self.warnings
             .extend(names.warnings().iter().map(ToString::to_string));
+        if class == MethodClass::Tool {
+            let lost = names.warnings().iter();
+            let lost = lost.filter(|lost| lost.outcome != Outcome::Repeated);
+            self.nameless.extend(lost.map(|lost| {
+                let (winner, name) = (lost.winner.to_string(), &lost.name);
+                let why = format!("`{}` has the name `{name}`", winner.escape_debug());
+                (lost.loser.clone(), why)
+            }));
+        }
         ids.map(|id| names.exposed(id).map(Arc::from)).collect()
     }
 

@@ -2,7 +2,7 @@
 //! the API takes, and the way back from that name.
 
 use gantry_model::jsonrpc::{Edit, RawBuf};
-use gantry_model::naming::{Expose, Names, Rules, Target, ToolId};
+use gantry_model::naming::{Expose, Form, Names, Rules, Target, ToolId};
 use gantry_model::shape::{self, Shape};
 
 use super::View;
@@ -59,7 +59,11 @@ impl View {
                 self.rules.expose
             };
             let rules = Rules {
-                target,
+                form: if target == Target::Mcp {
+                    self.rules.form
+                } else {
+                    Form::of(target)
+                },
                 expose,
                 ..self.rules
             };

@@ -325,7 +325,7 @@ impl ServerRunner {
         }
         self.status.send_modify(|status| {
             status.reason = Some(why);
-            status.tools = 0;
+            (status.tools, status.unchecked_tools) = (0, 0);
         });
         let mut hidden = self.catalog.load().as_ref().clone();
         hidden.hidden = true;

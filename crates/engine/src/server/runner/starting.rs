@@ -314,10 +314,7 @@ impl ServerRunner {
             if status.state != State::Unresponsive {
                 status.reason = None;
             }
-            status.tools = catalog.tools.len();
-            status.prompts = catalog.prompts.len();
-            status.resources = catalog.resources.len() + catalog.templates.len();
-            status.excluded.clone_from(&catalog.excluded);
+            status.count(&catalog);
             if let Some(hello) = &catalog.hello {
                 status.protocol_version = Some(hello.version.to_string());
                 status.server_info = hello.server_info.clone().map(|info| info.into_text());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gantry_engine::{Promise, ServerStatus, ServerView, Usage};
+use gantry_engine::{Promise, ServerStatus, ServerView, UncheckedPart, Usage};
 use gantry_model::spec::{Launch, Profile, ServerSpec, Source, Start};
 use gantry_sandbox::{Limits, PromiseState};
 use serde::Serialize;
@@ -32,7 +32,12 @@ pub(in crate::api) struct ServerSummary {
     uptime_ms: Option<u64>,
     restart_count: u32,
     next_try: Option<NextTry>,
+    /// How many tools it offers.
     tools: usize,
+    /// How many of them have parts that no value is checked against.
+    unchecked_tools: usize,
+    /// How many tools it listed that cannot be offered.
+    refused_tools: usize,
     health_warning: bool,
     in_flight: usize,
     waiting: usize,
@@ -59,6 +64,8 @@ impl ServerSummary {
             restart_count: status.restarts,
             next_try: NextTry::of(status, now_ms),
             tools: status.tools,
+            unchecked_tools: status.unchecked_tools,
+            refused_tools: status.refused_tools,
             health_warning: status.health_warning,
             in_flight: server.queue.in_flight,
             waiting: server.queue.waiting,
@@ -82,6 +89,8 @@ pub(in crate::api) struct ServerStatusView {
     prompts: usize,
     resources: usize,
     excluded: Vec<Excluded>,
+    /// Parts of tools' schemas that no value is checked against, the first 100 of them.
+    unchecked: Vec<UncheckedView>,
     last_crash: Option<CrashView>,
     usage: UsageView,
     isolation: Option<Vec<PromiseView>>,
@@ -105,7 +114,7 @@ impl ServerStatusView {
             .server_info
             .clone()
             .and_then(|info| RawValue::from_string(info).ok());
-        let excluded = status.excluded.iter();
+        let excluded = status.excluded.iter().chain(&server.nameless);
         let crash = status.last_crash.as_ref();
         let isolation = status.isolation.as_ref();
         Self {
@@ -125,6 +134,7 @@ impl ServerStatusView {
                     reason: reason.clone(),
                 })
                 .collect(),
+            unchecked: status.unchecked.iter().map(UncheckedView::of).collect(),
             last_crash: crash.map(|crash| CrashView {
                 at: rfc3339(crash.at_ms),
                 at_ms: crash.at_ms,
@@ -186,6 +196,25 @@ impl NextTry {
 struct Excluded {
     tool: String,
     reason: String,
+}
+
+/// A part of a tool's schema that no value is checked against.
+#[derive(Serialize, ToSchema)]
+struct UncheckedView {
+    tool: String,
+    /// `inputSchema` or `outputSchema`, and a JSON pointer into it.
+    part: String,
+    reason: String,
+}
+
+impl UncheckedView {
+    fn of(part: &UncheckedPart) -> Self {
+        Self {
+            tool: part.tool.clone(),
+            part: part.part.clone(),
+            reason: part.reason.clone(),
+        }
+    }
 }
 
 #[derive(Serialize, ToSchema)]

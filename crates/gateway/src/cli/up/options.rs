@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use gantry_engine::{Durability, EngineConfig, OnStartFailure, Startup, StopPolicy};
-use gantry_model::naming::{Expose, OnCollision};
+use gantry_model::naming::{Expose, LONGEST_EXPOSED, OnCollision};
 use gantry_model::spec::period;
 
 use crate::app;
@@ -140,6 +140,7 @@ impl Flags {
             CollisionFlag::LastWins => OnCollision::LastWins,
         });
         config.on_collision = on_collision.or(settings.on_collision).unwrap_or_default();
+        config.tool_name_length = settings.tool_name_length.unwrap_or(LONGEST_EXPOSED);
         let answers = settings.answer_memory;
         config.limits.answer_bytes = answers.unwrap_or(config.limits.answer_bytes);
         let drain = self.drain.or(settings.drain);
@@ -166,6 +167,7 @@ impl Flags {
             ("audit", named(self.audit), "os"),
             ("expose", named(self.expose), "qualified"),
             ("on_collision", named(self.on_collision), "refuse"),
+            ("tool_name_length", None, "64"),
             ("drain", self.drain.map(period::show), drain.as_str()),
             (
                 "kill_after",

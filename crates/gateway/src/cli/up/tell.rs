@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
-use gantry_engine::{Engine, HostReport, Report, ServerView};
+use gantry_engine::{Engine, HostReport, Report, ServerStatus, ServerView};
 use gantry_model::id::ServerName;
 use gantry_model::status::State;
 use serde_json::{Value, json};
@@ -21,6 +21,7 @@ use crate::app::data::DataFolder;
 use crate::config::mistake::Mistake;
 use crate::config::plan::Plan;
 
+use super::super::doubts;
 use super::super::files::brief;
 use super::super::progress::Progress;
 use super::super::screen::Screen;
@@ -205,7 +206,8 @@ impl Teller<'_> {
                 None
             }
             State::Ready => {
-                let offer = offer(status.tools, status.resources, status.prompts);
+                let offer =
+                    offer(status.tools, status.resources, status.prompts) + &caveats(status);
                 let after = screen.faint(&after);
                 row(
                     screen.good("✓"),
@@ -247,7 +249,8 @@ impl Teller<'_> {
             json!({
                 "name": server.spec.name.as_str(), "state": status.state.as_str(),
                 "reason": status.reason, "tools": status.tools, "resources": status.resources,
-                "prompts": status.prompts,
+                "prompts": status.prompts, "unchecked_tools": status.unchecked_tools,
+                "refused_tools": status.refused_tools,
             })
         });
         let (mistakes, ignored) = (self.plan.mistakes.iter(), self.plan.ignored.iter());
@@ -386,6 +389,25 @@ fn offer(tools: usize, resources: usize, prompts: usize) -> String {
         parts.push(counted(prompts, "prompt", "prompts"));
     }
     parts.join(", ")
+}
+
+/// Says how many tools have unchecked parts or are refused, and one reason for each.
+fn caveats(status: &ServerStatus) -> String {
+    let counts = doubts::counts(status.unchecked_tools as u64, status.refused_tools as u64);
+    let Some(counts) = counts else {
+        return String::new();
+    };
+    let unchecked = status
+        .unchecked
+        .first()
+        .map(|part| (&part.tool, &part.reason));
+    let refused = status.excluded.first().filter(|_| status.refused_tools > 0);
+    let refused = refused.map(|(tool, reason)| (tool, reason));
+    let reasons = unchecked.into_iter().chain(refused);
+    let reasons: Vec<String> = reasons
+        .map(|(tool, reason)| Screen::safe(&format!("{tool}: {reason}")))
+        .collect();
+    format!(", {counts} ({})", reasons.join("; "))
 }
 
 /// Returns a command that lists the tools, as a shell takes it.

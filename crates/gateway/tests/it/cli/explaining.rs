@@ -65,6 +65,7 @@ fn config_explain() {
         audit  os  default
         expose  bare  flag --expose
         on_collision  refuse  default
+        tool_name_length  64  default
         drain  "5s"  own.toml:2
         kill_after  30s  default
         connections_per_address  5120  default

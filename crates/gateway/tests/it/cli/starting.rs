@@ -108,7 +108,9 @@ fn up_tells_programs_in_one_line() {
           "reason": null,
           "tools": 0,
           "resources": 0,
-          "prompts": 0
+          "prompts": 0,
+          "unchecked_tools": 0,
+          "refused_tools": 0
           },
           {
           "name": "theirs",
@@ -116,7 +118,9 @@ fn up_tells_programs_in_one_line() {
           "reason": "`.mcp.json` is not approved; look at it and run `gantry approve .mcp.json`",
           "tools": 0,
           "resources": 0,
-          "prompts": 0
+          "prompts": 0,
+          "unchecked_tools": 0,
+          "refused_tools": 0
           },
           {
           "name": "broken",
@@ -124,7 +128,9 @@ fn up_tells_programs_in_one_line() {
           "reason": "[home]/.kode.json:1:[column]: `command` is missing; a server over stdio needs `command`, the program to run; a remote one needs `url`",
           "tools": 0,
           "resources": 0,
-          "prompts": 0
+          "prompts": 0,
+          "unchecked_tools": 0,
+          "refused_tools": 0
           }
           ],
           "notices": [

@@ -1,0 +1,279 @@
+//! What of a schema can be judged: a copy without what cannot, and a list of what was left out.
+//!
+//! A server's schema may hold what no dialect knows, patterns of no known syntax, references to other
+//! documents. None of that makes its tool unusable, so it is taken out of the copy that values are
+//! judged by, part by part, and counted; the definition that clients get stays as it is. What is
+//! written in an older dialect and has a plain meaning is translated. Never takes out a part in a
+//! way that would refuse a value which the whole schema lets through: see [`taint`].
+//! Entry point: [`judgeable`].
+
+mod keywords;
+mod numbers;
+mod references;
+mod taint;
+
+use std::collections::HashSet;
+
+use gantry_model::naming::is_unprintable;
+use serde_json::{Map, Value};
+
+use self::references::Reference;
+use super::graph::{self, Examined, Shape};
+
+/// The deepest nesting of the schema's own text.
+const DEEPEST: usize = 64;
+/// The most parts that are told.
+const MOST_TOLD: usize = 16;
+/// How often the shape is looked at again after something was taken out of it.
+const ROUNDS: usize = 64;
+
+/// A part of a schema that values are not checked against.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unchecked {
+    /// Where it is in the schema: a JSON pointer, empty for the whole.
+    pub(crate) part: String,
+    /// Why it cannot be judged.
+    pub(crate) reason: String,
+}
+
+/// The dialects that differ in how they are judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// Drafts 4, 6 and 7: a `$ref` hides what stands beside it, `items` may be an array.
+    Draft7,
+    Draft2019,
+    Draft2020,
+}
+
+impl Dialect {
+    /// Returns the dialect that a `$schema` names.
+    fn named(uri: &str) -> Option<Self> {
+        let uri = uri.trim().trim_end_matches(['#', '/']);
+        let path = uri
+            .strip_prefix("https://")
+            .or_else(|| uri.strip_prefix("http://"))?;
+        match path.strip_prefix("json-schema.org/")? {
+            "draft-04/schema" | "draft-06/schema" | "draft-07/schema" => Some(Self::Draft7),
+            "draft/2019-09/schema" => Some(Self::Draft2019),
+            "draft/2020-12/schema" | "schema" => Some(Self::Draft2020),
+            _ => None,
+        }
+    }
+
+    fn uri(self) -> &'static str {
+        match self {
+            Self::Draft7 => "http://json-schema.org/draft-07/schema#",
+            Self::Draft2019 => "https://json-schema.org/draft/2019-09/schema",
+            Self::Draft2020 => "https://json-schema.org/draft/2020-12/schema",
+        }
+    }
+}
+
+/// The part of a schema that can be judged.
+#[derive(Debug)]
+pub(super) struct Judgeable {
+    pub(super) schema: Value,
+    pub(super) shape: Shape,
+    pub(super) unchecked: Vec<Unchecked>,
+}
+
+/// Takes out of a schema what cannot be judged; nothing is left if it is too large as a whole.
+pub(super) fn judgeable(schema: Value) -> Judgeable {
+    let mut cleaner = Cleaner::of(schema);
+    cleaner.clean();
+    cleaner.finish()
+}
+
+/// Goes on without a part that turned out to be unusable; nothing if there is no such part.
+pub(super) fn without(judgeable: Judgeable, part: &str, reason: String) -> Option<Judgeable> {
+    let Judgeable {
+        schema, unchecked, ..
+    } = judgeable;
+    let mut cleaner = Cleaner::of(schema);
+    cleaner.unchecked = unchecked;
+    cleaner.dialect();
+    // The nearest place that can be taken out: a keyword, or what stands in one.
+    let (holder, last) = part.rsplit_once('/')?;
+    let last = last.replace("~1", "/").replace("~0", "~");
+    match cleaner.schema.pointer_mut(holder)? {
+        Value::Object(members) => drop(members.shift_remove(&last)?),
+        Value::Array(items) => *items.get_mut(last.parse::<usize>().ok()?)? = Value::Bool(true),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return None,
+    }
+    cleaner.leave(part, reason);
+    // Which schema it belonged to is not known, so all around it count.
+    let mut around = holder;
+    loop {
+        cleaner.tainted.insert(around.to_owned());
+        match around.rsplit_once('/') {
+            Some((next, _)) => around = next,
+            None => break,
+        }
+    }
+    Some(cleaner.finish())
+}
+
+/// A schema of which nothing is judged.
+pub(super) fn nothing(reason: String) -> Judgeable {
+    Judgeable {
+        schema: Value::Bool(true),
+        shape: Shape::default(),
+        unchecked: vec![Unchecked {
+            part: String::new(),
+            reason,
+        }],
+    }
+}
+
+/// Takes a schema apart.
+struct Cleaner {
+    schema: Value,
+    dialect: Dialect,
+    /// The schema's own address, by which it may refer to itself.
+    id: String,
+    unchecked: Vec<Unchecked>,
+    /// The places of schemas that miss a part.
+    tainted: HashSet<String>,
+    /// The places of schemas that were looked at.
+    seen: HashSet<String>,
+    /// References whose targets are still to be looked for.
+    references: Vec<Reference>,
+    anchors: HashSet<String>,
+}
+
+impl Cleaner {
+    fn of(schema: Value) -> Self {
+        Self {
+            schema,
+            dialect: Dialect::Draft2020,
+            id: String::new(),
+            unchecked: Vec::new(),
+            tainted: HashSet::new(),
+            seen: HashSet::new(),
+            references: Vec::new(),
+            anchors: HashSet::new(),
+        }
+    }
+
+    /// Tells of a part that is not judged.
+    fn leave(&mut self, part: &str, reason: String) {
+        if self.unchecked.len() < MOST_TOLD {
+            self.unchecked.push(Unchecked {
+                part: shown(part),
+                reason: shown(&reason),
+            });
+        }
+    }
+
+    fn clean(&mut self) {
+        self.dialect();
+        let mut schema = std::mem::take(&mut self.schema);
+        if let Value::Object(root) = &mut schema {
+            self.own_id(root);
+        }
+        self.schema(&mut schema, String::new(), 0, false);
+        self.schema = schema;
+        self.follow();
+    }
+
+    /// Notes which dialect the schema is in, and takes the note out.
+    fn dialect(&mut self) {
+        let root = self.schema.as_object_mut();
+        let named = root.and_then(|root| root.shift_remove("$schema"));
+        let Some(named) = named.filter(|named| !named.is_null()) else {
+            return;
+        };
+        match named.as_str().and_then(Dialect::named) {
+            Some(dialect) => self.dialect = dialect,
+            None => {
+                let reason = format!("`{named}` is not a known dialect; 2020-12 is assumed");
+                self.leave("/$schema", reason);
+            }
+        }
+    }
+
+    /// Notes under which address the schema refers to itself; the address is of no other use.
+    fn own_id(&mut self, root: &mut Map<String, Value>) {
+        for keyword in ["$id", "id"] {
+            let own = |id: &str| !id.starts_with('#');
+            let id = root.get(keyword).and_then(Value::as_str);
+            if let Some(id) = id.filter(|id| own(id)) {
+                self.id = id.trim_end_matches('#').to_owned();
+                root.shift_remove(keyword);
+                return;
+            }
+        }
+    }
+
+    /// Examines the shape until nothing more has to be taken out.
+    fn finish(mut self) -> Judgeable {
+        if let Err(reason) = graph::check_depth(&self.schema) {
+            return self.whole(reason);
+        }
+        for _ in 0..ROUNDS {
+            match graph::examine(&self.schema) {
+                Err(reason) => return self.whole(reason),
+                Ok(Examined::Cut(cuts)) => {
+                    for cut in cuts {
+                        self.cut(&cut);
+                    }
+                }
+                Ok(Examined::Fine { shape, edges }) => {
+                    if self.tainted.is_empty() {
+                        return self.done(shape);
+                    }
+                    self.weaken(&edges);
+                    // What was weakened has another shape.
+                    self.tainted.clear();
+                }
+            }
+        }
+        self.whole("it is too involved".to_owned())
+    }
+
+    fn done(mut self, shape: Shape) -> Judgeable {
+        if let Value::Object(root) = &mut self.schema
+            && !root.is_empty()
+        {
+            let uri = Value::String(self.dialect.uri().to_owned());
+            root.insert("$schema".to_owned(), uri);
+        }
+        Judgeable {
+            schema: self.schema,
+            shape,
+            unchecked: self.unchecked,
+        }
+    }
+
+    fn whole(self, reason: String) -> Judgeable {
+        let mut nothing = nothing(reason);
+        nothing.unchecked.extend(self.unchecked);
+        nothing.unchecked.truncate(MOST_TOLD);
+        nothing
+    }
+}
+
+/// Appends a step to a JSON pointer.
+fn below(path: &str, step: &str) -> String {
+    format!("{path}/{}", step.replace('~', "~0").replace('/', "~1"))
+}
+
+/// Cuts a text and makes it safe to show.
+fn shown(text: &str) -> String {
+    let mut short = String::new();
+    for (count, character) in text.chars().enumerate() {
+        if count >= 160 {
+            short.push('…');
+            break;
+        }
+        if is_unprintable(character) {
+            short.extend(character.escape_unicode());
+        } else {
+            short.push(character);
+        }
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests;

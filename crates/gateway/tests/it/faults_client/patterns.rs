@@ -1,0 +1,262 @@
+//! Schemas as other people's servers write them: every tool is offered as it was written, what can be
+//! judged is judged, and what cannot is counted.
+
+use std::time::Duration;
+
+use gantry_testkit::Evilpeer;
+use gantry_testkit::wait::{Stopwatch, eventually};
+use serde_json::{Value, json};
+
+use super::schemas::server_with;
+use super::{NEAR, SECOND};
+use crate::harness::{Gantry, LONG};
+
+/// What zod writes for an address of electronic mail.
+const EMAIL: &str = r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$";
+
+/// Returns a tool whose argument `x` has this schema, and whose `y` must be a string.
+fn tool(name: &str, schema: Value) -> Value {
+    let properties = json!({"x": schema, "y": {"type": "string"}});
+    json!({"name": name, "inputSchema": {"type": "object", "properties": properties}})
+}
+
+fn with_tools(folder: &std::path::Path, tools: &Value) -> Gantry {
+    let program = server_with(folder, tools);
+    let gantry = Gantry::builder()
+        .entry("odd", json!({"command": program.to_str().unwrap()}))
+        .server(NEAR, &Evilpeer::new())
+        .start();
+    gantry.wait_state("odd", "ready", LONG);
+    gantry.wait_state(NEAR, "ready", LONG);
+    gantry
+}
+
+fn is_called(gantry: &Gantry, tool: &str, arguments: Value) {
+    let answer = gantry.call(&format!("odd__{tool}"), arguments);
+    let text = &answer["result"]["content"][0]["text"];
+    assert_eq!(text, "called", "`{tool}`: {answer:#}");
+}
+
+fn is_refused(gantry: &Gantry, tool: &str, arguments: Value, words: &str) {
+    let answer = gantry.call(&format!("odd__{tool}"), arguments);
+    assert_eq!(answer["result"]["isError"], true, "`{tool}`: {answer:#}");
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains(words), "`{tool}`: {text}");
+}
+
+// fault A9
+#[test]
+fn ordinary_patterns_of_other_servers_are_judged() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut nulls = tool(
+        "nulls",
+        json!({"type": "string", "description": null, "title": null}),
+    );
+    nulls["description"] = Value::Null;
+    nulls["annotations"] = Value::Null;
+    nulls["inputSchema"]["required"] = json!(["x", "x"]);
+    let mut draft4 = tool("draft4", json!({"minimum": 3, "exclusiveMinimum": true}));
+    draft4["inputSchema"]["$schema"] = json!("http://json-schema.org/draft-04/schema#");
+    let tools = json!([
+        tool("mail", json!({"type": "string", "pattern": EMAIL})),
+        tool(
+            "behind",
+            json!({"type": "string", "pattern": r"(?<=\$)\d+(?<!0)$"})
+        ),
+        tool(
+            "back",
+            json!({"type": "string", "pattern": r#"^(['"]).*\1$"#})
+        ),
+        tool("any", json!({"type": "string", "pattern": "^[^]{3}$"})),
+        tool("long", json!({"type": "string", "pattern": "^.{0,5000}$"})),
+        tool(
+            "python",
+            json!({"type": "string", "pattern": r"\A(?P<a>[a-z]+)\Z"})
+        ),
+        tool(
+            "letters",
+            json!({"type": "string", "pattern": r"^\p{L}+\/\d$"})
+        ),
+        tool(
+            "named",
+            json!({"type": "object", "propertyNames": {"pattern": "^(?!_)"}})
+        ),
+        tool(
+            "tuple",
+            json!({"items": [{"type": "string"}], "additionalItems": false})
+        ),
+        nulls,
+        draft4,
+    ]);
+    let gantry = with_tools(folder.path(), &tools);
+    let status = gantry.status("odd");
+    assert_eq!(status["tools"], 11, "{status:#}");
+    assert_eq!(status["unchecked_tools"], 0, "{status:#}");
+    assert_eq!(status["refused_tools"], 0, "{status:#}");
+    for (name, fits, not) in [
+        (
+            "mail",
+            json!("ann.o'hara+x@mail.example"),
+            json!("ann..o@mail.example"),
+        ),
+        ("behind", json!("for $42"), json!("for $40")),
+        ("back", json!("'a'"), json!("'a\"")),
+        ("any", json!("a\nb"), json!("ab")),
+        ("long", json!("x".repeat(5_000)), json!("x".repeat(5_001))),
+        ("python", json!("abc"), json!("a1")),
+        ("letters", json!("Größe/1"), json!("a/ä")),
+        ("named", json!({"a": 1}), json!({"_a": 1})),
+        ("tuple", json!(["a"]), json!(["a", "b"])),
+        ("nulls", json!("a"), json!(1)),
+        ("draft4", json!(4), json!(3)),
+    ] {
+        is_called(&gantry, name, json!({"x": fits}));
+        is_refused(&gantry, name, json!({"x": not}), "do not fit its schema");
+    }
+    is_refused(
+        &gantry,
+        "mail",
+        json!({"x": "nobody"}),
+        "/x: must match the pattern `^(?!\\.)",
+    );
+    // Clients see what the server wrote, but for what they would refuse the whole list for.
+    let listed = gantry.mcp("tools/list", json!({}));
+    for written in tools.as_array().unwrap() {
+        let name = format!("odd__{}", written["name"].as_str().unwrap());
+        let shown = listed["result"]["tools"].as_array().unwrap();
+        let shown = shown.iter().find(|tool| tool["name"] == name).unwrap();
+        assert_eq!(shown["inputSchema"], written["inputSchema"]);
+        assert_eq!(shown.get("description"), None);
+        assert_eq!(shown.get("annotations"), None);
+    }
+}
+
+// fault A9
+#[test]
+fn what_cannot_be_judged_is_offered_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut dialect = tool("dialect", json!({"type": "string"}));
+    dialect["inputSchema"]["$schema"] = json!("https://example.com/own-dialect");
+    let mut output = tool("output", json!({}));
+    output["outputSchema"] = json!({"type": "object", "properties": {"a": {"$ref": "other.json"}}});
+    let untyped =
+        json!({"name": "untyped", "inputSchema": {"properties": {"y": {"type": "string"}}}});
+    let tools = json!([
+        tool("fine", json!({"type": "string"})),
+        tool("broken", json!({"type": "string", "pattern": "(unclosed"})),
+        tool("any", json!({"type": "any"})),
+        tool("elsewhere", json!({"$ref": "https://example.com/schema.json"})),
+        tool("names", json!({"patternProperties": {"^(?!_)": {"type": "string"}}})),
+        dialect,
+        output,
+        untyped,
+        {"name": "text", "inputSchema": "text"},
+        {"name": "missing"},
+    ]);
+    let gantry = with_tools(folder.path(), &tools);
+    let status = gantry.status("odd");
+    assert_eq!(status["tools"], 8, "{status:#}");
+    assert_eq!(status["unchecked_tools"], 6, "{status:#}");
+    assert_eq!(status["refused_tools"], 2, "{status:#}");
+    let told: Vec<_> = status["unchecked"].as_array().unwrap().iter().collect();
+    let broken = told.iter().find(|part| part["tool"] == "broken").unwrap();
+    assert_eq!(broken["part"], "inputSchema/properties/x/pattern");
+    let reason = "it is not a regular expression: a group does not end";
+    assert_eq!(broken["reason"], reason);
+    for name in ["broken", "any", "elsewhere", "names", "dialect"] {
+        let x = if name == "names" {
+            json!({"a": 1})
+        } else {
+            json!("text")
+        };
+        is_called(&gantry, name, json!({"x": x, "y": "text"}));
+        // The rest of the schema is judged.
+        is_refused(
+            &gantry,
+            name,
+            json!({"y": 7}),
+            "/y: must be a string, not a number",
+        );
+    }
+    is_refused(&gantry, "untyped", json!({"y": 7}), "/y: must be a string");
+    let summary = gantry.rest("GET", "/api/v1/mcp/servers", None).json();
+    let odd = summary["items"].as_array().unwrap();
+    let odd = odd.iter().find(|server| server["name"] == "odd").unwrap();
+    assert_eq!(
+        (&odd["unchecked_tools"], &odd["refused_tools"]),
+        (&json!(6), &json!(2))
+    );
+
+    // The same in words, with reasons.
+    let row =
+        "✓ odd   ready, 8 tools, 6 with unchecked parts, 2 refused (broken: it is not a regular";
+    let shown = eventually(LONG, || gantry.stdout().contains(row));
+    assert!(shown.is_some(), "{}", gantry.stdout());
+    for words in [&["ls"][..], &["status"]] {
+        let output = gantry.cli(words);
+        let text = String::from_utf8_lossy(&output.stdout);
+        for part in [
+            "8 (6 with unchecked parts, 2 refused)",
+            "! odd: `broken` is not checked against inputSchema/properties/x/pattern: it is not",
+            "see `gantry status odd`",
+        ] {
+            assert!(text.contains(part), "{words:?}: {text}");
+        }
+    }
+    let output = gantry.cli(&["status", "odd"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    for part in [
+        "8 tools, 0 prompts, 0 resources; 6 with unchecked parts, 2 refused",
+        "unchecked    elsewhere inputSchema/properties/x/$ref: it refers to another document",
+        "not offered  text: ",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    let output = gantry.cli(&["status", "odd", "--json"]);
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&told["unchecked_tools"], &told["refused_tools"]),
+        (&json!(6), &json!(2))
+    );
+}
+
+// fault A9
+#[test]
+fn a_pattern_that_backtracks_without_end_holds_up_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let tools = json!([
+        tool("slow", json!({"type": "string", "pattern": "^(?=(a+)+$)"})),
+        tool(
+            "slower",
+            json!({"type": "string", "pattern": r"^(\w+\s?)*(?!x)$"})
+        ),
+    ]);
+    let gantry = with_tools(folder.path(), &tools);
+    let text = format!("{}!", "a".repeat(5_000));
+    std::thread::scope(|scope| {
+        let callers: Vec<_> = ["slow", "slower", "slow", "slower"]
+            .map(|name| {
+                let (gantry, text) = (&gantry, &text);
+                scope.spawn(move || {
+                    let begun = Stopwatch::start();
+                    is_refused(gantry, name, json!({"x": text}), "takes too long");
+                    assert!(begun.elapsed() <= 3 * SECOND, "{:?}", begun.elapsed());
+                })
+            })
+            .into();
+        for _ in 0..20 {
+            let begun = Stopwatch::start();
+            let answer = gantry.call("near__echo", json!({"text": "quick"}));
+            assert_eq!(answer["result"]["content"][0]["text"], "quick");
+            let took = begun.elapsed();
+            assert!(took <= Duration::from_secs(2), "{took:?}");
+        }
+        for caller in callers {
+            caller.join().unwrap();
+        }
+    });
+    is_called(&gantry, "slow", json!({"x": "aaa"}));
+    let rows = gantry.audit_rows("server=odd");
+    let refused = |row: &&Value| row["status"] == "refused" && row["code"] == "schema.input";
+    assert_eq!(rows.iter().filter(refused).count(), 4, "{rows:#?}");
+}
