@@ -254,8 +254,8 @@ fn tool(name: &str, description: &str, mut properties: Value, required: &[&str])
     json!({"name": name, "description": description, "inputSchema": schema})
 }
 
-/// Returns tools that must not be offered (`bad_…`, and one without a name) and tools whose schemas
-/// are valid but costly for a careless checker (`odd_…`).
+/// Returns tools that nobody could use or of which a part cannot be judged (`bad_…`, and one without a
+/// name), and tools whose schemas are valid but costly for a careless checker (`odd_…`).
 fn bad_schemas() -> Vec<Value> {
     let property = |schema: Value| json!({"type": "object", "properties": {"x": schema}});
     let header = |name: Value| property(json!({"type": "string", "x-mcp-header": name}));
