@@ -1,8 +1,9 @@
 //! What can go wrong in the engine, with code, fault and hint.
 
 mod full;
+mod text;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use gantry_model::caller::KeyEnd;
@@ -19,6 +20,8 @@ use crate::audit::AuditError;
 use crate::credentials::SignInError;
 use crate::request::HeldBytes;
 use crate::transport::http::HttpError;
+
+use text::{file_shown, key_end_text, more_about, next_try_text};
 
 /// A request that did not get an answer of the server's, and the call it was.
 #[derive(Debug, thiserror::Error)]
@@ -242,33 +245,6 @@ pub enum CallError {
     /// A native tool's handler, or our own code, panicked.
     #[error("the call failed inside the gateway")]
     Panicked,
-}
-
-fn file_shown(file: Option<&Path>) -> String {
-    let named = |file: &Path| format!("the configuration file `{}`", file.display());
-    file.map_or_else(|| "a configuration file".to_owned(), named)
-}
-
-fn more_about(server: &ServerName) -> String {
-    format!("`gantry status {server}` and `gantry logs {server}` say more")
-}
-
-fn key_end_text(end: KeyEnd) -> &'static str {
-    match end {
-        KeyEnd::Revoked => "the key was revoked",
-        KeyEnd::Expired => "the key has expired",
-    }
-}
-
-fn next_try_text(next_try: Option<Duration>) -> String {
-    next_try.map_or(String::new(), |wait| {
-        let seconds = wait.as_secs_f64();
-        if seconds < 1.0 {
-            format!("; next try in {} ms", wait.as_millis())
-        } else {
-            format!("; next try in {} s", seconds.round())
-        }
-    })
 }
 
 impl Diagnose for CallError {
