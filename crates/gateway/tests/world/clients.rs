@@ -12,8 +12,8 @@ mod mcp_remote;
 mod others;
 mod plot;
 mod python;
-mod story;
-mod typescript;
+pub(crate) mod story;
+pub(crate) mod typescript;
 
 use std::cell::Cell;
 use std::time::Duration;

@@ -27,6 +27,7 @@ mod made;
 mod parts;
 mod proxy;
 mod remote;
+mod resend;
 mod servers;
 
 use it::harness;
