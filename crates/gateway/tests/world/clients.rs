@@ -7,6 +7,7 @@
 
 mod adk;
 mod agents;
+mod asks;
 mod inspector;
 mod mcp_remote;
 mod others;

@@ -1,4 +1,5 @@
-//! Servers made with the SDKs of other makers, over their pipes or streamable HTTP.
+//! Servers made with the SDKs of other makers, over their pipes or streamable HTTP. All have the tools
+//! that ask their client; those of the SDKs also what the clients' story needs.
 
 use std::process::Command;
 
@@ -11,6 +12,10 @@ use crate::remote::Remote;
 /// What a server is made with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kit {
+    /// Python `mcp` 2.x, which speaks both eras.
+    Python,
+    /// `fastmcp` 4.x, which speaks both eras.
+    Fastmcp,
     /// The TypeScript SDK 1.x, of the handshake era.
     TypeScriptFirst,
     /// The TypeScript SDK 2.x, which speaks both eras.
@@ -24,9 +29,11 @@ pub(crate) enum Over {
     Http,
 }
 
-/// A server, and the entry that a person would write for it.
+/// A server that can be reached in two ways: by its entry through a gateway, and directly.
 pub(crate) struct Made {
     pub(crate) entry: Value,
+    /// How a client reaches it directly, as `Client::tells` takes it.
+    pub(crate) link: Vec<String>,
     /// If it is no program that its client starts.
     _remote: Option<Remote>,
 }
@@ -37,19 +44,27 @@ impl Made {
         match over {
             Over::Stdio => {
                 let argv = kit.argv(&["stdio"]);
+                let link = [vec!["stdio".to_owned()], argv.clone()].concat();
                 Self {
                     entry: json!({"command": argv[0], "args": argv[1..]}),
+                    link,
                     _remote: None,
                 }
             }
             Over::Http => {
                 let address = held_port();
-                let argv = kit.argv(&["http", &address.port().to_string()]);
+                let how = match kit {
+                    Kit::Python => "streamable-http",
+                    Kit::Fastmcp | Kit::TypeScriptFirst | Kit::TypeScriptSecond => "http",
+                };
+                let argv = kit.argv(&[how, &address.port().to_string()]);
                 let mut command = Command::new(&argv[0]);
                 command.args(&argv[1..]);
                 let remote = Remote::start(&mut command, address, "/mcp", Some("http"));
+                let url = format!("http://{address}/mcp");
                 Self {
                     entry: remote.entry.clone(),
+                    link: ["http", &url, "none"].map(str::to_owned).to_vec(),
                     _remote: Some(remote),
                 }
             }
@@ -59,13 +74,21 @@ impl Made {
 
 impl Kit {
     fn argv(self, how: &[&str]) -> Vec<String> {
-        let generation = match self {
-            Self::TypeScriptFirst => "first",
-            Self::TypeScriptSecond => "second",
+        let python = |environment: &str| part(&format!("{environment}/bin")).join("python");
+        let mut argv = match self {
+            Self::Python => vec![python("mcp-2"), beside("servers/remote.py")],
+            Self::Fastmcp => vec![python("fastmcp"), beside("servers/fast.py")],
+            Self::TypeScriptFirst | Self::TypeScriptSecond => {
+                vec![node_path(), beside("servers/typescript.mjs"), part(NPM)]
+            }
         };
-        let script = [node_path(), beside("servers/typescript.mjs"), part(NPM)];
-        let script = script.iter().map(|word| word.to_str().unwrap());
-        let argv = script.chain([generation]).chain(how.iter().copied());
-        argv.map(str::to_owned).collect()
+        match self {
+            Self::TypeScriptFirst => argv.push("first".into()),
+            Self::TypeScriptSecond => argv.push("second".into()),
+            Self::Python | Self::Fastmcp => {}
+        }
+        let argv = argv.iter().map(|word| word.to_str().unwrap().to_owned());
+        argv.chain(how.iter().map(|word| (*word).to_owned()))
+            .collect()
     }
 }
