@@ -26,7 +26,7 @@ use tracing::warn;
 
 pub(crate) use self::schema::{Permits, Unfit};
 pub(crate) use self::tool::{Item, Tool, shown_name};
-pub use self::view::ListedTool;
+pub use self::view::{Collision, ListedTool};
 pub(crate) use self::view::{Resolution, View};
 use crate::error::EngineError;
 use crate::native::{Native, NativeTool};
@@ -428,6 +428,12 @@ impl Catalog {
         self.view_of(&self.everything, &Scope::All, None)
             .nameless()
             .to_vec()
+    }
+
+    /// Returns the resources that are not listed because another server offers the same URI.
+    pub(crate) fn collisions(&self) -> Vec<Collision> {
+        let view = self.view_of(&self.everything, &Scope::All, None);
+        view.collisions().to_vec()
     }
 
     /// Returns what an administrator should know of names that met.

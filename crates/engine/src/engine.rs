@@ -5,6 +5,7 @@ mod changes;
 mod files;
 mod guesses;
 mod record;
+mod shown;
 mod sign_in;
 
 use std::collections::BTreeMap;
@@ -39,13 +40,13 @@ use crate::events::Events;
 use crate::folder::DataFolder;
 use crate::native::NativeTool;
 use crate::request::{Announced, Reply, Request, Scope, Speaker};
-use crate::router::Router;
+use crate::router::{Links, Router};
 use crate::server::logs::LogLine;
 use crate::server::runner::Surroundings;
 use crate::server::topics::{Hearer, Subscription, TopicTable};
 use crate::supervisor::{Supervisor, refresh};
 use crate::telemetry::Figures;
-use crate::view::{Capabilities, Health, HealthStatus, ListMarks, ServerView};
+use crate::view::{Capabilities, Health, HealthStatus, ListMarks};
 
 /// Everything that runs: servers, native tools, grants, the record of calls. Cheap to clone.
 ///
@@ -202,6 +203,7 @@ impl Engine {
             listing_wait: config.limits.listing_wait,
             topics,
             answers,
+            links: Links::default(),
             draining: draining.clone(),
         };
         let engine = Self {
@@ -327,21 +329,6 @@ impl Engine {
     }
 
     // ---- servers ----
-
-    /// Returns all servers, in configuration order.
-    pub fn servers(&self) -> Vec<ServerView> {
-        let nameless = self.inner.catalog.nameless();
-        let servers = self.inner.supervisor.all();
-        let views = servers.iter().map(ServerView::of);
-        views.map(|view| view.without(&nameless)).collect()
-    }
-
-    /// Returns a server by name or id.
-    pub fn server(&self, server: &str) -> Option<ServerView> {
-        let handle = self.inner.supervisor.find(server)?;
-        let nameless = self.inner.catalog.nameless();
-        Some(ServerView::of(&handle).without(&nameless))
-    }
 
     /// Returns the last lines that a server wrote beside the protocol.
     pub fn logs(&self, server: &str, lines: usize) -> Option<Vec<LogLine>> {

@@ -54,7 +54,7 @@ pub enum CallError {
     /// No such prompt or resource.
     #[error("unknown {kind}: {name}")]
     UnknownItem {
-        /// `prompt` or `resource`.
+        /// `prompt`, `resource` or `resource template`.
         kind: &'static str,
         /// The name as asked for.
         name: String,

@@ -38,7 +38,7 @@ pub use access::{AgentChange, AgentView, FirstKeys, KeyView, NewAgent, NewKey};
 pub use acts::Actor;
 pub use answers::{AnswerBudget, AnswerPermit, AnswersFull, SHORT_ANSWER};
 pub use audit::{AuditError, AuditHealth, AuditPolicy, Bodies, Durability};
-pub use catalog::{ListedTool, UncheckedPart};
+pub use catalog::{Collision, ListedTool, UncheckedPart};
 pub use config::{EngineConfig, EngineLimits, OnStartFailure, Startup, StopPolicy};
 pub use credentials::{
     SignInAnswer, SignInError, SignInLink, SignInState, SignInTrust, SignInView,
@@ -57,6 +57,7 @@ pub use request::{
     Announced, Ask, AskAnswer, AskedFor, Client, HeldBytes, Lasts, Lists, Reply, Request, Said,
     Scope, Speaker, Surface, Word,
 };
+pub use request::{CancelReason, Later};
 pub use server::link::BreakerView;
 pub use server::logs::{LogLine, LogStream};
 pub use server::pending::QueueView;

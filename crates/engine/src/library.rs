@@ -232,6 +232,7 @@ impl Engine {
             timeout: options.timeout,
             lists: Lists::FromCatalog,
             speaker: Speaker::Anyone,
+            reason: None,
         };
         match self.request_announced(caller, request, announced).await {
             Ok(reply) => told(shape, call, &reply),

@@ -216,7 +216,9 @@ fn render(answer: Result<NativeOutput, String>) -> Result<Answered, CallError> {
         (None, None) => String::new(),
     };
     let mut result = json!({"content": [{"type": "text", "text": text}]});
+    let mut is_odd = false;
     if let Some(value) = output.structured {
+        is_odd = !value.is_object();
         result["structuredContent"] = value;
     }
     if is_error {
@@ -228,6 +230,7 @@ fn render(answer: Result<NativeOutput, String>) -> Result<Answered, CallError> {
         result: Bytes::from(result.into_text()),
         upstream: None,
         is_error,
+        is_odd,
         permit: Default::default(),
     })
 }

@@ -1,6 +1,7 @@
 //! What comes into the engine and what goes out: requests of any surface and their replies.
 
-use std::fmt::{self, Display, Formatter};
+use std::fmt::{self, Debug, Display, Formatter};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -69,11 +70,35 @@ pub struct Request<'a> {
     pub lists: Lists,
     /// Which of the caller's clients it is.
     pub speaker: Speaker,
+    /// Why the caller takes the call back, if it does and says so before the call is dropped.
+    pub reason: Option<CancelReason>,
+}
+
+/// The longest reason that a server is told.
+const LONGEST_REASON: usize = 1024;
+
+/// Why a caller takes its call back, in its own words.
+#[derive(Debug, Clone, Default)]
+pub struct CancelReason(Arc<OnceLock<Box<str>>>);
+
+impl CancelReason {
+    /// Says why; only the first word counts, and what is too long of it is cut.
+    pub fn say(&self, why: &str) {
+        let why = &why[..why.floor_char_boundary(LONGEST_REASON)];
+        self.0.get_or_init(|| why.into());
+    }
+
+    /// Returns why, if that was said.
+    pub(crate) fn said(&self) -> Option<&str> {
+        self.0.get().map(|why| &**why)
+    }
 }
 
 /// The caller's side of a call while it runs.
 #[derive(Debug)]
 pub struct Client {
+    /// The generation of the protocol that the caller speaks.
+    pub era: Era,
     /// What the caller can do for a server that asks it.
     pub can: ClientCan,
     /// The session it speaks in, if it has one: what concerns a call of one session is never told
@@ -87,6 +112,29 @@ pub struct Client {
     /// Takes what is said to the caller before its answer. Progress and logs that do not fit are
     /// dropped; an ask waits for its place.
     pub words: mpsc::Sender<Word>,
+    /// How the caller hears after its call that a person is through at the URL it was sent to.
+    pub later: Option<Later>,
+}
+
+/// Tells a caller after its call what it would else have heard during it. Never waits.
+#[derive(Clone)]
+pub struct Later(Arc<dyn Fn(&str) + Send + Sync>);
+
+impl Later {
+    /// Makes one of what takes the id of an elicitation that is complete.
+    pub fn new(tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(tell))
+    }
+
+    pub(crate) fn tell(&self, elicitation: &str) {
+        (self.0)(elicitation);
+    }
+}
+
+impl Debug for Later {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Later")
+    }
 }
 
 /// What is said to a caller before its answer.
@@ -96,6 +144,8 @@ pub enum Word {
     Progress(Box<str>),
     /// The raw params of a log message.
     Log(Box<str>),
+    /// The id of an elicitation that is complete: a person is through at the URL it was sent to.
+    Elicited(Box<str>),
     /// Something that the server needs before it goes on.
     Ask(Ask),
 }
@@ -215,6 +265,8 @@ pub struct Reply {
     pub upstream: Option<Era>,
     /// The tool says that it failed.
     pub is_error: bool,
+    /// It has parts for which clients of the handshake era reject the whole of it.
+    pub is_odd: bool,
     /// What the result takes of the budget for answers; to be kept as long as anything of it is.
     pub permit: AnswerPermit,
 }

@@ -6,10 +6,12 @@ pub(crate) mod again;
 mod answer;
 mod asks;
 mod limit;
+mod links;
 mod record;
 mod subscribe;
 mod target;
 mod trip;
+mod urls;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +43,7 @@ use crate::telemetry::Figures;
 pub(crate) use answer::Answered;
 use asks::Asking;
 use limit::Limit;
+pub(crate) use links::Links;
 use record::{describe, intent};
 use target::{Place, Target};
 use trip::Trip;
@@ -58,6 +61,8 @@ pub(crate) struct Router {
     pub(crate) topics: Arc<TopicTable>,
     /// What answers may take until they are read.
     pub(crate) answers: AnswerBudget,
+    /// Which server gave an agent a URI.
+    pub(crate) links: Links,
     /// The engine stops: nobody can answer a server's questions any more.
     pub(crate) draining: CancellationToken,
 }
@@ -109,6 +114,7 @@ impl Router {
                 result,
                 upstream: None,
                 is_error: false,
+                is_odd: false,
                 permit: AnswerPermit::default(),
             });
         }
@@ -188,6 +194,7 @@ impl Router {
                 call: Some(id),
                 upstream: answered.upstream,
                 is_error: answered.is_error,
+                is_odd: answered.is_odd,
                 permit: answered.permit,
                 result: answered.result,
             }),
@@ -221,6 +228,10 @@ impl Router {
             Place::Native(native) => native.call(caller, &request, target.arguments).await?,
         };
         let answered = answered.settle(target).await?;
+        if let Place::Server(server) = &target.place {
+            let named = (answered.raw(), target.item.as_ref());
+            self.links.note(&caller.agent, &server.name, method, named);
+        }
         answered.charged(&self.answers, &caller.agent, target)
     }
 

@@ -10,6 +10,7 @@ use gantry_model::spec::ServerSpec;
 use gantry_sandbox::Usage;
 
 use crate::audit::AuditHealth;
+use crate::catalog::Collision;
 use crate::credentials::{Credentials, SignInView};
 use crate::server::handle::ServerHandle;
 use crate::server::link::BreakerView;
@@ -49,6 +50,8 @@ pub struct ServerView {
     pub dropped_notifications: u64,
     /// Where the sign-in to a remote server stands.
     pub sign_in: Option<SignInView>,
+    /// What of it is not listed for all, since another server offers the same URI.
+    pub collisions: Vec<Collision>,
 }
 
 impl ServerView {
@@ -77,6 +80,7 @@ impl ServerView {
             refused_requests: handle.counters.refused_requests.load(Ordering::Relaxed),
             dropped_notifications: handle.counters.dropped.load(Ordering::Relaxed),
             sign_in: handle.credentials.as_ref().map(Credentials::view),
+            collisions: Vec::new(),
         }
     }
 
@@ -93,6 +97,14 @@ impl ServerView {
                 self.nameless.push((tool, why));
             }
         }
+        self
+    }
+
+    /// Returns the view with what of it is hidden behind others.
+    pub(crate) fn beside(mut self, collisions: &[Collision]) -> Self {
+        let own = collisions.iter();
+        let own = own.filter(|collision| collision.server == self.spec.name);
+        self.collisions = own.cloned().collect();
         self
     }
 }

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::http::{self, AppState, HostPolicy};
+use crate::http::{self, AppState, HostPolicy, Origin};
 use crate::mcp;
 
 /// The version that every surface shows.
@@ -39,6 +39,10 @@ pub struct Options {
     pub patience: connection::Patience,
     /// Names and addresses, beside the loopback ones, by which clients may reach the gateway.
     pub hosts: Vec<String>,
+    /// The origins whose web pages may use the MCP endpoint.
+    pub origins: Vec<Origin>,
+    /// Whether clients are told what servers want models to know, all servers' joined.
+    pub instructions: mcp::Instructions,
 }
 
 /// Serves until `shutdown` is done, then answers what is in flight and drains the engine.
@@ -54,9 +58,10 @@ pub async fn serve(
     engine.set_callback(&callback(bound));
     let state = AppState {
         engine: engine.clone(),
-        hosts: Arc::new(HostPolicy::new(&[bound], &options.hosts)),
+        hosts: Arc::new(HostPolicy::new(&[bound], &options.hosts).with_origins(&options.origins)),
         sessions: Arc::new(mcp::Sessions::default()),
         version: VERSION,
+        instructions: options.instructions,
     };
     let (stop, abort, tasks) = (
         CancellationToken::new(),

@@ -2,10 +2,12 @@
 //!
 //! Names and keys are judged here (`hosts`, `auth`), sizes and forms of content too (`limits`,
 //! `media`), and errors get their status (`error`); what a route does is in `api` and `mcp`.
-//! There is no CORS: no foreign page may read us. Entry point: `service`.
+//! Foreign pages may read nothing, but for those of configured origins the MCP endpoint (`cors`).
+//! Entry point: `service`.
 
 pub(crate) mod auth;
 pub(crate) mod context;
+pub(crate) mod cors;
 pub(crate) mod delivery;
 pub(crate) mod error;
 mod framing;
@@ -29,6 +31,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use tower::Service as _;
 
+pub use self::cors::{NoOrigin, Origin};
 pub use self::hosts::HostPolicy;
 
 use self::auth::Gate;
@@ -46,6 +49,8 @@ pub struct AppState {
     pub sessions: Arc<mcp::Sessions>,
     /// The version that is shown to clients.
     pub version: &'static str,
+    /// Whether clients are told what servers want models to know, all servers' joined.
+    pub instructions: mcp::Instructions,
 }
 
 /// An answer on its way.
@@ -62,7 +67,8 @@ pub(crate) fn service(state: AppState) -> Service {
     let api = api::router(gate.clone(), state.version)
         .fallback(no_route)
         .layer(from_fn_with_state(gate.clone(), guard));
-    let endpoint = mcp::Endpoint::new(gate, state.sessions, state.version);
+    let told = (state.version, state.instructions);
+    let endpoint = mcp::Endpoint::new(gate, state.sessions, told);
     let router = mcp::router(Arc::clone(&endpoint)).merge(api);
     let answer = move |request: Request| -> Answering {
         // Messages to the endpoint are by far the most, and need no router to tell.

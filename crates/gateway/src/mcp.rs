@@ -14,6 +14,7 @@ mod held;
 mod hello;
 mod inflight;
 mod listen;
+mod no_oauth;
 mod post;
 mod ring;
 mod seats;
@@ -42,6 +43,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use tokio_util::task::TaskTracker;
 
+pub use self::hello::Instructions;
 pub use self::sessions::Sessions;
 
 use self::answer::Answer;
@@ -51,7 +53,7 @@ use crate::http::auth::Gate;
 use crate::http::error::Problem;
 use crate::http::limits::unread;
 use crate::http::media::Accepts;
-use crate::http::{seal, unpanicked};
+use crate::http::{Origin, cors, seal, unpanicked};
 
 /// What the endpoint works with.
 pub(crate) struct Endpoint {
@@ -61,6 +63,7 @@ pub(crate) struct Endpoint {
     streams: sse::Streams,
     desk: Arc<Desk>,
     identity: Identity,
+    instructions: Instructions,
 }
 
 /// Who came, and to which door.
@@ -75,12 +78,19 @@ pub(crate) const PATH: &str = "/mcp";
 
 /// Returns the endpoint's routes.
 pub(crate) fn router(endpoint: Arc<Endpoint>) -> Router {
+    // Clients put a slash behind what people give them.
     Router::new()
         .route("/mcp", any(everything))
+        .route("/mcp/", any(everything))
         .route("/mcp/servers/{name}", any(one_server))
+        .route("/mcp/servers/{name}/", any(one_server))
         .route("/sse", any(stream_of_everything))
+        .route("/sse/", any(stream_of_everything))
         .route("/sse/servers/{name}", any(stream_of_one_server))
+        .route("/sse/servers/{name}/", any(stream_of_one_server))
         .route("/messages", any(take_message))
+        .route("/messages/", any(take_message))
+        .merge(no_oauth::routes())
         .with_state(endpoint)
 }
 
@@ -126,7 +136,11 @@ fn unknown_server(name: &str) -> Problem {
 
 impl Endpoint {
     /// Makes the endpoint of one gateway.
-    pub(crate) fn new(gate: Gate, sessions: Arc<Sessions>, version: &'static str) -> Arc<Self> {
+    pub(crate) fn new(
+        gate: Gate,
+        sessions: Arc<Sessions>,
+        (version, instructions): (&'static str, Instructions),
+    ) -> Arc<Self> {
         let identity = Identity::new("gantry", version);
         let desk = Desk {
             identity: identity.clone(),
@@ -146,6 +160,7 @@ impl Endpoint {
             streams: sse::Streams::default(),
             desk: Arc::new(desk),
             identity,
+            instructions,
         })
     }
 
@@ -163,12 +178,34 @@ impl Endpoint {
     }
 
     async fn serve(self: &Arc<Self>, scope: Result<Scope, Problem>, request: Request) -> Response {
-        self.guarded(self.answer(scope, request)).await
+        self.guarded(request, |request| self.answer(scope, request))
+            .await
     }
 
-    /// Waits for an answer; whatever happens on the way, there is one, and it is sealed.
-    async fn guarded(&self, answer: impl Future<Output = Result<Response, Problem>>) -> Response {
-        let served = unpanicked(answer).await.and_then(|answer| answer);
+    /// Judges the names that a request is addressed to and comes from, and waits for its answer;
+    /// whatever happens on the way, there is one, and it is sealed. A page of an allowed origin may
+    /// read it.
+    async fn guarded<A>(&self, request: Request, answer: impl FnOnce(Request) -> A) -> Response
+    where
+        A: Future<Output = Result<Response, Problem>>,
+    {
+        let hosts = &self.gate.hosts;
+        let page = match hosts.check_page(request.uri(), request.headers()) {
+            Ok(page) => page,
+            Err(problem) => {
+                let (parts, body) = request.into_parts();
+                let problem = unread(&parts.headers, body, problem).await;
+                return self.sealed(Err(problem), None);
+            }
+        };
+        if page.is_some() && cors::is_preflight(request.method(), request.headers()) {
+            return self.sealed(Ok(cors::preflight(request.headers())), page);
+        }
+        let served = unpanicked(answer(request)).await.and_then(|answer| answer);
+        self.sealed(served, page)
+    }
+
+    fn sealed(&self, served: Result<Response, Problem>, page: Option<&Origin>) -> Response {
         let mut response = served.unwrap_or_else(|problem| {
             tracing::debug!(
                 code = problem.code(),
@@ -176,7 +213,12 @@ impl Endpoint {
             );
             Answer::problem(None, problem).into_response()
         });
-        seal(response.headers_mut());
+        let headers = response.headers_mut();
+        seal(headers);
+        if self.gate.hosts.has_origins() {
+            cors::vary(headers);
+        }
+        page.into_iter().for_each(|page| page.dress(headers));
         response
     }
 
@@ -201,9 +243,11 @@ impl Endpoint {
         request: Request,
     ) -> Result<(Visit, Body), Problem> {
         let (parts, body) = request.into_parts();
-        let named = self.gate.hosts.check(&parts.uri, &parts.headers);
-        let known = named.and_then(|()| self.gate.agent(&parts));
-        match known.and_then(|caller| Ok((caller, scope?))) {
+        match self
+            .gate
+            .agent(&parts)
+            .and_then(|caller| Ok((caller, scope?)))
+        {
             Ok((caller, scope)) => {
                 let visit = Visit {
                     caller,

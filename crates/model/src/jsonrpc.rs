@@ -27,7 +27,9 @@ pub use error::WireError;
 pub use line::{OneLine, minify};
 pub use raw::{Items, Member, Members, Raw, RawBuf, RawKind};
 pub use request_id::{OwnedRequestId, RequestId};
-pub use salvage::{Unaddressed, salvage_id, salvage_id_from_tail, salvage_unaddressed};
+pub use salvage::{
+    Unaddressed, answered_id, salvage_id, salvage_id_from_tail, salvage_unaddressed,
+};
 pub use scan::validate;
 pub use text::quote_into;
 pub use write::{Payload, write_error, write_notification, write_request, write_result};

@@ -6,6 +6,7 @@
 
 mod call;
 mod client;
+mod links;
 mod list;
 mod method;
 mod notification;
@@ -13,6 +14,7 @@ mod tool;
 
 pub use call::{CallParams, CallResult, ResultType};
 pub use client::{ClientCan, LogLevel, UnknownLevel, asking_method, may_ask_back};
+pub use links::linked;
 pub use list::{ListKind, Page, next_cursor_params};
 pub use method::Method;
 pub use notification::{Cancelled, Progress};

@@ -5,8 +5,10 @@
 //! not listed, and a call by name still finds it, so that the answer is «down» and not «unknown».
 
 mod build;
+mod linked;
 mod paging;
 mod shaped;
+mod told;
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -125,10 +127,22 @@ pub(crate) struct View {
     patterns: Vec<Pattern>,
     listed_templates: Vec<Listed>,
     warnings: Vec<String>,
+    collisions: Vec<Collision>,
     /// Tools that have no name here, and why.
     nameless: Vec<(ToolId, String)>,
     /// The first page of each list.
     pages: [OnceLock<Bytes>; 4],
+}
+
+/// A resource that a server offers and that is not listed, since another offers the same URI.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Collision {
+    /// The URI, or the template.
+    pub uri: String,
+    /// The server that offers it too.
+    pub server: ServerName,
+    /// The server whose resource is listed.
+    pub listed: ServerName,
 }
 
 /// Tells whether a server belongs to a scope.

@@ -24,6 +24,8 @@ pub(crate) struct Answered {
     pub(crate) result: Bytes,
     pub(crate) upstream: Option<Era>,
     pub(crate) is_error: bool,
+    /// It has parts that clients of the handshake era reject.
+    pub(crate) is_odd: bool,
     /// What it takes of the budget for answers.
     pub(crate) permit: AnswerPermit,
 }
@@ -52,10 +54,12 @@ impl Answered {
         if !raw.is_object() {
             return Err(protocol("its result is no object".into()));
         }
-        let mut is_error = false;
+        let (mut is_error, mut is_odd) = (false, false);
         for member in raw.members() {
             if member.is("isError") {
                 is_error = member.value.boolean() == Some(true);
+            } else if shape::is_odd_structure(&member) {
+                is_odd = true;
             } else if era == Some(Era::Stateless)
                 && member.is("resultType")
                 && !member.value.is_string("complete")
@@ -70,6 +74,7 @@ impl Answered {
             result,
             upstream: era,
             is_error,
+            is_odd,
             permit,
         })
     }
@@ -108,7 +113,7 @@ impl Answered {
         Ok(self)
     }
 
-    fn raw(&self) -> Raw<'_> {
+    pub(super) fn raw(&self) -> Raw<'_> {
         trusted(&self.result)
     }
 

@@ -31,7 +31,7 @@ const INPUT_RESPONSES: &str = "inputResponses";
 const REQUEST_STATE: &str = "requestState";
 
 /// How much a server may need at once.
-const REQUESTS: usize = 16;
+pub(super) const REQUESTS: usize = 16;
 /// How often a server of the handshake era may ask during one call.
 const ROUNDS: usize = 32;
 /// How long to wait for what a server of the handshake era asks in the same breath, so that a
@@ -94,7 +94,7 @@ fn asked_for(key: &str, request: Raw<'_>, redactor: &Redactor) -> Option<AskedFo
 }
 
 /// Takes a server's secrets out of what a client is asked.
-fn clean(params: Raw<'_>, redactor: &Redactor) -> RawBuf {
+pub(super) fn clean(params: Raw<'_>, redactor: &Redactor) -> RawBuf {
     match redactor.redact_json(params.text()) {
         Cow::Borrowed(_) => params.to_buf(),
         Cow::Owned(text) => RawBuf::trusted(text),
@@ -236,7 +236,7 @@ impl Asker<'_> {
     }
 
     /// Asks, and waits for the answer.
-    async fn ask(&self, requests: Vec<AskedFor>) -> Result<Vec<Said>, CallError> {
+    pub(super) async fn ask(&self, requests: Vec<AskedFor>) -> Result<Vec<Said>, CallError> {
         let after = self.server.spec.calls.ask_timeout;
         let until = Instant::now() + after;
         let (answer, answered) = oneshot::channel();
@@ -266,7 +266,7 @@ impl Asker<'_> {
         }
     }
 
-    fn declined(&self, error: &RawBuf) -> CallError {
+    pub(super) fn declined(&self, error: &RawBuf) -> CallError {
         let error = ErrorBody::read(error.as_raw());
         let message = error.map_or_else(String::new, |error| {
             error.message.chars().take(200).collect()

@@ -140,7 +140,9 @@ impl Router {
     /// Tells whether a caller may read a resource now.
     pub(crate) fn may_read(&self, caller: &Caller, scope: &Scope, uri: &str) -> bool {
         let view = self.catalog.view(caller, scope);
-        matches!(view.resolve_resource(uri), Resolution::Named { .. })
+        let named_by = self.links.server_of(&caller.agent, uri);
+        let found = view.resolve_linked(named_by.as_ref(), uri);
+        matches!(found, Resolution::Named { .. })
     }
 }
 

@@ -92,7 +92,8 @@ impl Router {
             }
             Some(Method::ResourcesRead) => {
                 let uri = member("uri")?;
-                let found = view.resolve_resource(&uri);
+                let named_by = self.links.server_of(&caller.agent, &uri);
+                let found = view.resolve_linked(named_by.as_ref(), &uri);
                 let mut target = self.item(caller, request, found, "resource", &uri)?;
                 if target.item != uri {
                     target.renamed = Renamed::Uri;
@@ -231,7 +232,7 @@ impl Router {
             }
             (Some("ref/resource"), _, Some(uri)) => {
                 let found = view.resolve_resource(&uri);
-                let mut target = self.item(caller, request, found, "resource", &uri)?;
+                let mut target = self.item(caller, request, found, "resource template", &uri)?;
                 target.renamed = Renamed::ResourceReference;
                 Ok(target)
             }

@@ -70,6 +70,7 @@ fn request<'a>(scope: &str, method: &'a str, params: &'a str) -> Request<'a> {
         timeout: Some(Duration::from_secs(20)),
         lists: Lists::FromServer,
         speaker: Speaker::Anyone,
+        reason: None,
     }
 }
 

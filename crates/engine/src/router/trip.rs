@@ -19,6 +19,7 @@ use super::answer::{self, Answered};
 use super::asks::{Again, Asker, input_required};
 use super::limit::Limit;
 use super::target::{self, Target};
+use super::urls::{Visits, url_required};
 use super::{Router, again, asks};
 use crate::error::CallError;
 use crate::request::{Client, Request};
@@ -52,6 +53,15 @@ struct Road {
     era: Option<Era>,
     /// Its server must be told once from which level on it is to log.
     logs: bool,
+}
+
+impl Road {
+    fn link(&self) -> &Arc<Link> {
+        match &self.way {
+            Way::Shared(link) => link,
+            Way::Own(lease) => &lease.link,
+        }
+    }
 }
 
 /// Which link it is.
@@ -109,11 +119,22 @@ impl<'a> Trip<'a> {
         let road = self.road(shared).await?;
         let era = road.era;
         let mut again = None;
+        let mut visits = Visits::default();
         let mut left = self.server.spec.calls.timeout_max;
         for round in 0..=ROUNDS {
             let begun = Instant::now();
             let answer = self.send(&road, again.as_ref(), left).await?;
             left = left.saturating_sub(begun.elapsed());
+            if let (Answer::Error(error), Some(client)) = (&answer, &self.client)
+                && client.era == Era::Stateless
+                && self.can().elicit_url
+                && let Some(urls) = url_required(error, self.server)
+            {
+                let asker = self.asker(client);
+                let visit = asker.visit(urls, &mut visits, (road.link(), client));
+                Box::pin(visit).await?;
+                continue;
+            }
             let needed = match (&answer, era, &self.client) {
                 (Answer::Result(result), Some(Era::Stateless), Some(client))
                     if self.can().anything() =>
@@ -213,10 +234,7 @@ impl<'a> Trip<'a> {
         again: Option<&Again>,
         longest: Duration,
     ) -> Result<Answer, CallError> {
-        let link = match &road.way {
-            Way::Shared(link) => link,
-            Way::Own(lease) => &lease.link,
-        };
+        let link = road.link();
         if let Some(level) = self.log_level()
             && road.logs
         {
@@ -227,7 +245,13 @@ impl<'a> Trip<'a> {
         let line = OneLine::request(id, self.request.method, Some(Payload::Edit(&params)));
         let head = link.has_heads().then(|| self.target.head(&self.request));
         let method = self.method;
-        let line = Addressed { line, head, method };
+        let reason = self.request.reason.clone();
+        let line = Addressed {
+            line,
+            head,
+            method,
+            reason,
+        };
         let (asks, served) = match &road.way {
             Way::Own(lease) => {
                 let (tx, asked) = mpsc::channel(ASKS);

@@ -3,6 +3,7 @@
 
 mod asks;
 mod doubt;
+mod elicited;
 mod inbox;
 mod logging;
 mod outbox;
@@ -25,6 +26,7 @@ use tokio_util::task::TaskTracker;
 use self::asks::Questions;
 pub(crate) use self::asks::{Asked, Voice};
 use self::doubt::Doubt;
+use self::elicited::Elicitations;
 pub(crate) use self::outbox::Outbox;
 pub use self::silence::BreakerView;
 use self::silence::{Admitted, Silence};
@@ -32,6 +34,7 @@ use super::logs::{LogStream, Logs};
 use super::pending::{Answer, Caller, Entered, Failure, Finished, Outgoing, Pending, QueueView};
 use super::topics::Topics;
 use crate::answers::AnswerBudget;
+use crate::request::CancelReason;
 use crate::transport::http::{Head, RateLimit};
 use crate::transport::stdio::{Company, SendError, Unheard, Verdict};
 
@@ -104,6 +107,8 @@ pub(crate) struct Link {
     questions: Questions,
     /// Who wants to hear of changed resources, once the server is ready.
     topics: OnceLock<Arc<Topics>>,
+    /// Who was sent to a URL, and hears when that is done.
+    elicitations: Elicitations,
     tracker: TaskTracker,
     /// No lane is held for a late answer any more.
     ended: CancellationToken,
@@ -128,6 +133,8 @@ pub(crate) struct Addressed {
     pub(crate) head: Option<Box<Head>>,
     /// Its method, if it is one of MCP's.
     pub(crate) method: Option<Method>,
+    /// What its caller says when it takes the call back.
+    pub(crate) reason: Option<CancelReason>,
 }
 
 impl From<OneLine> for Addressed {
@@ -136,6 +143,7 @@ impl From<OneLine> for Addressed {
             line,
             head: None,
             method: None,
+            reason: None,
         }
     }
 }
@@ -150,6 +158,7 @@ pub(crate) struct InFlight {
     lines: u64,
     farewell: Farewell,
     admitted: Admitted,
+    reason: Option<CancelReason>,
 }
 
 /// Whether the server is told when nobody waits for an answer any more.
@@ -201,6 +210,7 @@ impl Link {
             log_level: Mutex::default(),
             questions: Questions::new(),
             topics: OnceLock::new(),
+            elicitations: Elicitations::default(),
             tracker,
             ended: CancellationToken::new(),
         }
@@ -237,7 +247,12 @@ impl Link {
         line: impl Into<Addressed>,
         voice: Option<Voice>,
     ) -> Result<InFlight, Refusal> {
-        let Addressed { line, head, method } = line.into();
+        let Addressed {
+            line,
+            head,
+            method,
+            reason,
+        } = line.into();
         let call = Outgoing {
             id,
             line: line.into_bytes(),
@@ -261,7 +276,11 @@ impl Link {
         if self.limits.asks && entered.is_ok() {
             self.questions.begun();
         }
-        entered.map(|()| self.in_flight(id, answer, Farewell::Cancelled, admitted))
+        entered.map(|()| {
+            let mut call = self.in_flight(id, answer, Farewell::Cancelled, admitted);
+            call.reason = reason;
+            call
+        })
     }
 
     fn in_flight(
@@ -279,6 +298,7 @@ impl Link {
             lines: self.lines(),
             farewell,
             admitted,
+            reason: None,
         }
     }
 
@@ -595,7 +615,9 @@ impl Drop for InFlight {
             if self.admitted == Admitted::AsProbe {
                 self.link.silence.gave_up();
             }
-            self.link.take_back(self, "the caller has left", false);
+            let said = self.reason.as_ref().and_then(CancelReason::said);
+            let why = said.unwrap_or("the caller has left");
+            self.link.take_back(self, why, false);
         }
     }
 }

@@ -67,6 +67,7 @@ impl Rig {
             timeout: None,
             lists: Lists::FromCatalog,
             speaker: Speaker::Anyone,
+            reason: None,
         };
         self.engine
             .request(&self.agent, request)

@@ -326,6 +326,7 @@ async fn run(
             Scope::Server(_) => Lists::FromServer,
         },
         speaker: Speaker::Anyone,
+        reason: None,
     };
     let reply = engine
         .request_announced(&wanted.caller, request, announced)
@@ -381,6 +382,7 @@ mod tests {
             result,
             upstream: None,
             is_error: false,
+            is_odd: false,
             permit: Default::default(),
         };
         assert_eq!(answer(&reply), br#"{"is_error":false,"result":{"x":1.0}}"#);

@@ -59,6 +59,7 @@ pub(super) async fn run(
         }
         screen.table(&heading, &rows);
         doubts::explain(&client, servers, screen).await?;
+        super::status::hidden(&answer, screen);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -42,6 +42,7 @@ pub(super) async fn run(
     } else {
         all(&answer, screen);
         doubts::explain(&client, list(&answer, "/items"), screen).await?;
+        hidden(&answer, screen);
         let health = client.get("/api/v1/health").await?;
         condition(&health, screen);
         configuration(&health, screen);
@@ -95,6 +96,25 @@ fn all(answer: &Value, screen: &Screen) {
         ],
         &rows,
     );
+}
+
+/// Tells which servers have resources that are not listed because of others'.
+pub(super) fn hidden(answer: &Value, screen: &Screen) {
+    for server in list(answer, "/items") {
+        let count = number(server, "/hidden_resources").unwrap_or_default();
+        if count > 0 {
+            let name = Screen::safe(&text(server, "/name"));
+            let what = match count {
+                1 => "1 resource".to_owned(),
+                count => format!("{count} resources"),
+            };
+            let line = format!(
+                "{what} of `{name}` not listed at /mcp: another server offers the same URI \
+                 (`gantry status {name}`)"
+            );
+            screen.line(&format!("{} {line}", screen.doubtful("!")));
+        }
+    }
 }
 
 /// Tells why the gateway is not well, if it is not.
@@ -249,6 +269,14 @@ fn one(server: &Value, screen: &Screen) {
         field(
             "unchecked",
             format!("{tool} {place}: {}", text(part, "/reason")),
+        );
+    }
+    for hidden in list(server, "/hidden") {
+        let (uri, behind) = (text(hidden, "/uri"), text(hidden, "/behind"));
+        let name = text(server, "/name");
+        field(
+            "not listed",
+            format!("{uri}: `{behind}` offers the same URI; it is read at /mcp/servers/{name}"),
         );
     }
     for excluded in list(server, "/excluded") {

@@ -11,6 +11,8 @@ use gantry_engine::{Durability, OnStartFailure, Startup};
 use gantry_model::naming::{EXPOSED_LENGTHS, Expose, OnCollision};
 
 use crate::app::accept::CONNECTIONS;
+use crate::http::{NoOrigin, Origin};
+use crate::mcp::Instructions;
 
 use super::document::Document;
 use super::entry::fields::Fields;
@@ -25,6 +27,10 @@ pub struct Settings {
     pub listen: Option<SocketAddr>,
     /// Further names by which clients reach the gateway.
     pub hosts: Vec<String>,
+    /// The origins whose web pages may use the MCP endpoint.
+    pub pages: Vec<Origin>,
+    /// What clients of the joined endpoint are told of what servers want models to know.
+    pub instructions: Option<Instructions>,
     /// Whether servers start side by side.
     pub startup: Option<Startup>,
     /// What a server that does not start means.
@@ -61,10 +67,12 @@ impl Settings {
 }
 
 /// The keys of `[gateway]`.
-pub const KEYS: [&str; 13] = [
+pub const KEYS: [&str; 15] = [
     "listen",
     "insecure_bind",
     "hosts",
+    "origins",
+    "instructions",
     "startup",
     "on_start_failure",
     "audit",
@@ -109,6 +117,14 @@ fn settle(gateway: &mut Fields<'_, '_>) -> Settings {
     Settings {
         listen: listen(gateway, insecure),
         hosts: gateway.names("hosts").unwrap_or_default(),
+        pages: pages(gateway),
+        instructions: gateway.choice(
+            "instructions",
+            &[
+                ("joined", Instructions::Joined),
+                ("none", Instructions::None),
+            ],
+        ),
         startup: gateway.choice(
             "startup",
             &[
@@ -160,6 +176,27 @@ fn settle(gateway: &mut Fields<'_, '_>) -> Settings {
 /// Returns how long a name of a tool can be made at most.
 fn name_lengths() -> RangeInclusive<u64> {
     *EXPOSED_LENGTHS.start() as u64..=*EXPOSED_LENGTHS.end() as u64
+}
+
+/// Reads the origins; a page is allowed by its whole origin and never by a pattern.
+fn pages(gateway: &mut Fields<'_, '_>) -> Vec<Origin> {
+    let mut pages = Vec::new();
+    for text in gateway.names("origins").unwrap_or_default() {
+        match text.parse() {
+            Ok(origin) => pages.push(origin),
+            Err(error @ NoOrigin) => {
+                if let Some(node) = gateway.node("origins") {
+                    let mistake = gateway.told.mistake(&node.span, Kind::Value);
+                    let mistake = mistake
+                        .say("`gateway.origins` has a text that is no origin of web pages")
+                        .label("no patterns, no paths, not `null`")
+                        .help(error.to_string());
+                    gateway.told.push(mistake);
+                }
+            }
+        }
+    }
+    pages
 }
 
 /// Reads the address; one that others can reach must be wished for in so many words.

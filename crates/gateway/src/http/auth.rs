@@ -154,6 +154,14 @@ impl Admission {
     }
 }
 
+/// What people are told whose client sent no key, or looks for a sign-in.
+pub(crate) const SEND_A_KEY: &str = "this gateway has no sign-in: send an agent key as the header \
+    `Authorization: Bearer KEY`; `gantry connect CLIENT` writes one into a client's configuration, \
+    `gantry key new` makes one";
+
+const NO_KEY: &str = "no key was sent: send one as the header `Authorization: Bearer KEY`; `gantry \
+    connect CLIENT` or `gantry key new` gives one";
+
 const CHALLENGE: &str = "Bearer realm=\"gantry\"";
 /// Asks for another key than the one that was sent.
 pub(crate) const CHALLENGE_WRONG: &str = "Bearer realm=\"gantry\", error=\"invalid_token\"";
@@ -174,8 +182,7 @@ pub(crate) fn bearer<'h>(headers: &'h HeaderMap, query: Option<&str>) -> Result<
     }
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let Some(value) = values.next() else {
-        return Err(unauthorized("auth.no_key", "no key was sent")
-            .with_hint("send it as `Authorization: Bearer KEY`"));
+        return Err(no_key());
     };
     if values.next().is_some() {
         return Err(unauthorized(
@@ -193,9 +200,14 @@ pub(crate) fn bearer<'h>(headers: &'h HeaderMap, query: Option<&str>) -> Result<
         ));
     }
     if key.is_empty() || key.contains([' ', ',']) {
-        return Err(unauthorized("auth.no_key", "no key was sent"));
+        return Err(no_key());
     }
     Ok(key)
+}
+
+/// Asks for a key, in words that say what to do: clients show people little else.
+fn no_key() -> Problem {
+    unauthorized("auth.no_key", NO_KEY).with_hint(SEND_A_KEY)
 }
 
 fn carries_key(query: &str) -> bool {

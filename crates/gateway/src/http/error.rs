@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use axum::response::Response;
 use gantry_model::diagnose::{Diagnose, Fault, chain};
-use gantry_model::era::error::MISSING_CAPABILITY;
+use gantry_model::era::error::{MISSING_CAPABILITY, URL_ELICITATION_REQUIRED};
 use gantry_model::era::shape;
 use gantry_model::id::CallId;
 use gantry_model::jsonrpc;
@@ -53,6 +53,9 @@ pub(crate) enum Carrier {
     /// As a tool's result with `isError`, which a model reads and repairs from (SEP-1303).
     ToolResult,
 }
+
+/// What a client of the stateless era must declare to be sent to a URL.
+const URL_CAPABILITY: &str = r#"{"requiredCapabilities":{"elicitation":{"url":{}}}}"#;
 
 /// The code of a problem, beside the response that it became.
 #[derive(Debug, Clone, Copy)]
@@ -197,7 +200,11 @@ impl Problem {
     /// that needs more of its client is 400, and a resource that is not there has no code of its own.
     pub(crate) fn for_stateless(mut self) -> Self {
         if let Some(rpc) = &mut self.0.rpc {
+            let needs_url = rpc.code == URL_ELICITATION_REQUIRED;
             rpc.code = shape::error_code_to_modern(rpc.code);
+            if needs_url {
+                rpc.data = RawValue::from_string(URL_CAPABILITY.to_owned()).ok();
+            }
             if rpc.code == MISSING_CAPABILITY {
                 self.0.status = StatusCode::BAD_REQUEST;
                 self.0.carrier = Carrier::Status;

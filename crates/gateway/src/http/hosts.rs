@@ -2,13 +2,15 @@
 //!
 //! A page that a browser loaded from somewhere else must not reach us, neither by a name that was
 //! rebound to our address nor across origins. The port of a Host is never judged, since a forwarded
-//! port is still us. Never rebuilds a URL from a header. Entry point: `HostPolicy::check`.
+//! port is still us. Pages of configured origins may come to the MCP endpoint. Never rebuilds a URL
+//! from a header. Entry points: `HostPolicy::check` and `HostPolicy::check_page`.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use http::header::{HOST, ORIGIN};
 use http::{HeaderMap, StatusCode, Uri};
 
+use super::cors::Origin;
 use super::error::Problem;
 
 /// The names under which this gateway may be addressed.
@@ -16,6 +18,8 @@ use super::error::Problem;
 pub struct HostPolicy {
     names: Vec<Box<str>>,
     any_address: bool,
+    /// The origins whose pages may use the MCP endpoint.
+    origins: Vec<Origin>,
 }
 
 impl HostPolicy {
@@ -36,12 +40,45 @@ impl HostPolicy {
         }
         names.sort();
         names.dedup();
-        Self { names, any_address }
+        Self {
+            names,
+            any_address,
+            origins: Vec::new(),
+        }
+    }
+
+    /// Lets pages of these origins use the MCP endpoint.
+    pub fn with_origins(mut self, origins: &[Origin]) -> Self {
+        self.origins = origins.to_vec();
+        self
+    }
+
+    /// Tells whether the answer to a page may depend on its origin.
+    pub(crate) fn has_origins(&self) -> bool {
+        !self.origins.is_empty()
     }
 
     /// Refuses a request whose address cannot be read (400), that names another host than us, as a
     /// rebound name does, or that comes from a foreign page (403). faults U8 and U9
     pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+        self.judge_page(uri, headers, &[]).map(|_| ())
+    }
+
+    /// Does the same, but for pages of configured origins, and returns which of them it is.
+    pub(crate) fn check_page(
+        &self,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<Option<&Origin>, Problem> {
+        self.judge_page(uri, headers, &self.origins)
+    }
+
+    fn judge_page<'o>(
+        &self,
+        uri: &Uri,
+        headers: &HeaderMap,
+        allowed: &'o [Origin],
+    ) -> Result<Option<&'o Origin>, Problem> {
         let mut hosts = headers.get_all(HOST).iter();
         let host = match (hosts.next(), hosts.next()) {
             (Some(host), None) => host.to_str().ok(),
@@ -56,15 +93,20 @@ impl HostPolicy {
         }
         let mut origins = headers.get_all(ORIGIN).iter();
         let Some(origin) = origins.next() else {
-            return Ok(());
+            return Ok(None);
         };
         let origin = origin.to_str().unwrap_or("null");
-        if origins.next().is_some() || !is_same_origin(origin, host) {
-            return Err(Problem::new(StatusCode::FORBIDDEN, "http.origin")
-                .with_detail("requests from other web pages are not accepted")
-                .with_hint("send no Origin header unless the page was served by this gateway"));
+        let is_only = origins.next().is_none();
+        let known = allowed.iter().find(|allowed| allowed.is(origin));
+        if is_only && (known.is_some() || is_same_origin(origin, host)) {
+            return Ok(known);
         }
-        Ok(())
+        Err(Problem::new(StatusCode::FORBIDDEN, "http.origin")
+            .with_detail("requests from other web pages are not accepted")
+            .with_hint(
+                "send no Origin header unless the page was served by this gateway, or allow its \
+                 origin on the MCP endpoint with `gantry up --origin`",
+            ))
     }
 
     fn judge(&self, authority: &str) -> Result<(), Problem> {
@@ -263,6 +305,35 @@ mod tests {
                 &[("host", "localhost"), ("origin", "http://localhost:80")]
             ),
             200
+        );
+    }
+
+    #[test]
+    fn pages_of_configured_origins_come_to_the_endpoint_alone() {
+        let origins = ["https://app.example".parse().unwrap()];
+        let policy = policy().with_origins(&origins);
+        let asked = |origin: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, "localhost:4100".parse().unwrap());
+            headers.insert(ORIGIN, origin.parse().unwrap());
+            let uri = "/mcp".parse().unwrap();
+            let page = policy.check_page(&uri, &headers);
+            let page = page.map(|origin| origin.map(ToString::to_string)).ok();
+            (page, policy.check(&uri, &headers).is_ok())
+        };
+        let allowed = Some(Some("https://app.example".to_owned()));
+        assert_eq!(asked("https://app.example"), (allowed, false));
+        assert_eq!(asked("http://localhost:4100"), (Some(None), true));
+        for foreign in ["http://app.example", "https://app.example:444", "null", "*"] {
+            assert_eq!(asked(foreign), (None, false), "{foreign}");
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, "evil.example".parse().unwrap());
+        headers.insert(ORIGIN, "https://app.example".parse().unwrap());
+        assert!(
+            policy
+                .check_page(&"/mcp".parse().unwrap(), &headers)
+                .is_err()
         );
     }
 

@@ -35,6 +35,7 @@ impl Served {
             hosts: Arc::new(HostPolicy::new(&[bound], &[])),
             sessions: Arc::default(),
             version: "test",
+            instructions: crate::mcp::Instructions::default(),
         };
         Self {
             service: service(state),

@@ -93,8 +93,18 @@ impl Answer {
         server_info: Raw<'_>,
     ) -> Self {
         match (era, reply.upstream) {
+            (Era::Handshake, None | Some(Era::Handshake)) if reply.is_odd => {
+                match as_raw(&reply.result) {
+                    Some(result) => Self::result(id, &shape::without_odd(result)),
+                    None => Self::problem(Some(id), Problem::panic()),
+                }
+            }
             (Era::Handshake, None | Some(Era::Handshake)) => Self::untouched(id, b"", reply.result),
             (Era::Handshake, Some(Era::Stateless)) => match as_raw(&reply.result) {
+                Some(result) if reply.is_odd => {
+                    let fit = shape::without_odd(result);
+                    Self::result(id, &shape::to_legacy(fit.as_raw()))
+                }
                 Some(result) => Self::result(id, &shape::to_legacy(result)),
                 None => Self::problem(Some(id), Problem::panic()),
             },

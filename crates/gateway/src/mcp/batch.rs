@@ -90,7 +90,10 @@ impl Endpoint {
                     return Answer::nothing();
                 }
             },
-            Err(error) => return Answer::problem(None, error.into()),
+            Err(error) => {
+                let id = jsonrpc::answered_id(item.text().as_bytes(), &error);
+                return Answer::problem(id, error.into());
+            }
         };
         if request.method == "initialize" {
             let problem = Problem::new(StatusCode::BAD_REQUEST, "wire.batch").with_rpc(

@@ -112,6 +112,10 @@ impl<'a> Asked<'a> {
             Scope::All => None,
             Scope::Server(name) => Some(name.clone()),
         };
+        // Lists come from memory: there is nothing to take back.
+        let owner = self.owner.filter(|_| !self.method.ends_with("/list"));
+        let inflight = endpoint.sessions.inflight();
+        let entered = owner.map(|owner| inflight.enter(owner, self.id.raw()));
         let request = EngineRequest {
             surface: Surface::Mcp,
             scope,
@@ -122,20 +126,16 @@ impl<'a> Asked<'a> {
             timeout: None,
             lists: Lists::FromCatalog,
             speaker: self.speaker,
+            reason: entered.as_ref().map(|(entered, _)| entered.reason()),
         };
         // On the heap once, so that the futures around it stay small and cheap to move.
         let work = Box::pin(endpoint.engine().request(caller, request));
-        // Lists come from memory: there is nothing to take back.
-        let outcome = match self.owner.filter(|_| !self.method.ends_with("/list")) {
+        let outcome = match entered {
             None => work.await,
-            Some(owner) => {
-                let (_entered, registration) =
-                    endpoint.sessions.inflight().enter(owner, self.id.raw());
-                match Abortable::new(work, registration).await {
-                    Ok(outcome) => outcome,
-                    Err(_) => return Outcome::TakenBack,
-                }
-            }
+            Some((_entered, registration)) => match Abortable::new(work, registration).await {
+                Ok(outcome) => outcome,
+                Err(_) => return Outcome::TakenBack,
+            },
         };
         match outcome {
             // An empty list is also what a server that is not there has.

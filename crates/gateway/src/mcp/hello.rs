@@ -1,7 +1,8 @@
 //! How we greet clients: `initialize` for the handshake era, `server/discover` for the stateless.
 //!
 //! Tools are always offered with changes, since servers come and go while a client is connected;
-//! the rest is offered if some server that the caller may use has it. Entry points:
+//! the rest is offered if some server that the caller may use has it. What servers want models to
+//! know is passed on: of one server as it is, of all joined, unless that is not wanted. Entry points:
 //! `Endpoint::initialize` and `Endpoint::discover`.
 
 use axum::response::{IntoResponse, Response};
@@ -14,6 +15,16 @@ use http::StatusCode;
 use super::answer::{Answer, TTL_MS};
 use super::{Endpoint, SESSION_HEADER, Visit, unknown_server};
 use crate::http::error::Problem;
+
+/// What clients of the joined endpoint are told of what servers want models to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Instructions {
+    /// That of all servers that they may use, each under its server's name.
+    #[default]
+    Joined,
+    /// Nothing.
+    None,
+}
 
 impl Endpoint {
     /// Agrees on a version and opens a session.
@@ -82,10 +93,14 @@ impl Endpoint {
         ))
     }
 
-    /// Returns what the one server behind the endpoint wants clients to know.
+    /// Returns what the servers behind the endpoint want clients to know.
     fn instructions(&self, visit: &Visit) -> Result<Option<RawBuf>, Problem> {
         let Scope::Server(name) = &visit.scope else {
-            return Ok(None);
+            let joined = match self.instructions {
+                Instructions::Joined => self.engine().instructions(&visit.caller),
+                Instructions::None => None,
+            };
+            return Ok(joined.as_deref().map(RawBuf::string));
         };
         let view = self.server_of(&visit.caller, name);
         let view = view.ok_or_else(|| unknown_server(name.as_str()))?;

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::{AbortHandle, AbortRegistration};
+use gantry_engine::CancelReason;
 use gantry_model::id::KeyId;
 
 use super::sessions::SessionId;
@@ -38,6 +39,7 @@ type Place = (Owner, Box<str>);
 struct Entry {
     ticket: u64,
     handle: AbortHandle,
+    reason: CancelReason,
 }
 
 /// The requests in flight.
@@ -52,26 +54,35 @@ impl Inflight {
     pub(super) fn enter(&self, owner: Owner, id: &str) -> (Entered<'_>, AbortRegistration) {
         let (handle, registration) = AbortHandle::new_pair();
         let ticket = self.next.fetch_add(1, Ordering::Relaxed);
-        let place = (owner, Box::from(id));
+        let (place, reason) = ((owner, Box::from(id)), CancelReason::default());
+        let entry = Entry {
+            ticket,
+            handle,
+            reason: reason.clone(),
+        };
         self.lock()
             .entry((owner, id.into()))
             .or_default()
-            .push(Entry { ticket, handle });
+            .push(entry);
         (
             Entered {
                 inflight: self,
                 place,
                 ticket,
+                reason,
             },
             registration,
         )
     }
 
-    /// Takes back the one request of this owner with this id; tells whether there was one.
-    pub(super) fn cancel(&self, owner: Owner, id: &str) -> bool {
+    /// Takes back the one request of this owner with this id, for a reason if one is given; tells
+    /// whether there was such a request.
+    pub(super) fn cancel(&self, owner: Owner, id: &str, reason: Option<&str>) -> bool {
         let table = self.lock();
         match table.get(&(owner, Box::from(id))).map(Vec::as_slice) {
             Some([only]) => {
+                // Said first: whoever drops the call looks for it.
+                reason.into_iter().for_each(|why| only.reason.say(why));
                 only.handle.abort();
                 true
             }
@@ -90,6 +101,14 @@ pub(super) struct Entered<'a> {
     inflight: &'a Inflight,
     place: Place,
     ticket: u64,
+    reason: CancelReason,
+}
+
+impl Entered<'_> {
+    /// Returns why the request is taken back, once it is.
+    pub(super) fn reason(&self) -> CancelReason {
+        self.reason.clone()
+    }
 }
 
 impl Drop for Entered<'_> {
@@ -119,16 +138,16 @@ mod tests {
     async fn only_ones_own_request_is_taken_back() {
         let inflight = Inflight::default();
         let (entered, registration) = inflight.enter(owner(1), "7");
-        assert!(!inflight.cancel(owner(2), "7"));
-        assert!(!inflight.cancel(owner(1), "\"7\""));
-        assert!(inflight.cancel(owner(1), "7"));
+        assert!(!inflight.cancel(owner(2), "7", None));
+        assert!(!inflight.cancel(owner(1), "\"7\"", None));
+        assert!(inflight.cancel(owner(1), "7", None));
         assert!(
             Abortable::new(std::future::pending::<()>(), registration)
                 .await
                 .is_err()
         );
         drop(entered);
-        assert!(!inflight.cancel(owner(1), "7"));
+        assert!(!inflight.cancel(owner(1), "7", None));
         assert!(inflight.lock().is_empty());
     }
 
@@ -138,8 +157,8 @@ mod tests {
         let inflight = Inflight::default();
         let (first, _kept) = inflight.enter(owner(1), "1");
         let (_second, _kept) = inflight.enter(owner(1), "1");
-        assert!(!inflight.cancel(owner(1), "1"));
+        assert!(!inflight.cancel(owner(1), "1", None));
         drop(first);
-        assert!(inflight.cancel(owner(1), "1"));
+        assert!(inflight.cancel(owner(1), "1", None));
     }
 }

@@ -25,7 +25,7 @@ use http::StatusCode;
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
-use super::ring::{List, News, Ring};
+use super::ring::{ELICITED, List, News, Ring};
 use super::sessions::{Listening, Session};
 use super::stream::{KEEP_ALIVE, event_stream, marked, notification};
 use super::{Endpoint, Visit};
@@ -286,6 +286,10 @@ impl Ear {
                 let params = || self.params(&[("uri", uri.as_raw())]);
                 let told = || ("notifications/resources/updated", params());
                 may.then(told)
+            }
+            News::Elicited(id) => {
+                let id = RawBuf::string(&id);
+                Some((ELICITED, self.params(&[("elicitationId", id.as_raw())])))
             }
         };
         let Some((method, params)) = told else {

@@ -22,7 +22,7 @@ use super::answer::Answer;
 use super::forward::Asked;
 use super::inflight::Owner;
 use super::sessions::Session;
-use super::stream::token;
+use super::stream::{as_events, token};
 use super::subscribe::is_subscription;
 use super::{Endpoint, VERSION_HEADER, Visit, values};
 use crate::http::error::Problem;
@@ -47,7 +47,12 @@ impl Endpoint {
         };
         let (bytes, room) = read_body(headers, body, &visit.caller.agent).await?;
         let read = jsonrpc::parse(&bytes, &Limits::default());
-        self.posted(visit, (&bytes, read), accepts, &room).await
+        let answer = self.posted(visit, (&bytes, read), accepts, &room).await?;
+        match accepts.json {
+            true => Ok(answer),
+            // What was not answered by a stream anyway is short.
+            false => as_events(answer).await,
+        }
     }
 
     /// Answers a message that was read; `room` is what its bytes take of the budget.
@@ -80,7 +85,10 @@ impl Endpoint {
                 }
             },
             Err(WireError::Batch) => Box::pin(self.batch(visit, bytes)).await,
-            Err(error) => Err(error.into()),
+            Err(error) => {
+                let id = jsonrpc::answered_id(bytes, &error);
+                Ok(Answer::problem(id, error.into()).into_response())
+            }
         }
     }
 
@@ -170,7 +178,10 @@ impl Endpoint {
             .params
             .and_then(|params| params.get("requestId"));
         if let Some(id) = id.and_then(RequestId::read) {
-            let found = self.sessions.inflight().cancel(owner, id.raw());
+            let params = notification.params;
+            let why = params.and_then(|params| params.get("reason")?.string());
+            let inflight = self.sessions.inflight();
+            let found = inflight.cancel(owner, id.raw(), why.as_deref());
             tracing::debug!(found, "a client took a request back");
         }
     }

@@ -29,14 +29,19 @@ pub(super) enum News {
     Changed(List),
     /// A resource has changed.
     Updated(Arc<str>),
+    /// A person is through at the URL that this elicitation sent it to.
+    Elicited(Arc<str>),
 }
+
+/// The notification that an elicitation is complete.
+pub(super) const ELICITED: &str = "notifications/elicitation/complete";
 
 impl News {
     /// Returns what it takes; there are never more than three lists.
     fn bytes(&self) -> usize {
         match self {
             Self::Changed(_) => 0,
-            Self::Updated(uri) => ENTRY_BYTES + uri.len(),
+            Self::Updated(text) | Self::Elicited(text) => ENTRY_BYTES + text.len(),
         }
     }
 }
@@ -111,8 +116,8 @@ impl State {
             || self.bytes + bytes > KEPT_BYTES
             || !self.share.set(self.bytes + bytes)
         {
-            let is_update = |(_, news): &(u64, News)| matches!(news, News::Updated(_));
-            let Some(oldest) = self.news.iter().position(is_update) else {
+            let is_passing = |(_, news): &(u64, News)| !matches!(news, News::Changed(_));
+            let Some(oldest) = self.news.iter().position(is_passing) else {
                 return false;
             };
             self.remove(oldest);

@@ -131,12 +131,13 @@ impl Endpoint {
         scope: Result<Scope, Problem>,
         request: Request,
     ) -> Response {
-        self.guarded(self.opened(scope, request)).await
+        self.guarded(request, |request| self.opened(scope, request))
+            .await
     }
 
     /// Answers a request to `/messages`.
     pub(super) async fn take_message(self: &Arc<Self>, request: Request) -> Response {
-        self.guarded(self.taken(request)).await
+        self.guarded(request, |request| self.taken(request)).await
     }
 
     async fn opened(
@@ -236,8 +237,9 @@ impl Endpoint {
             },
             Err(WireError::Batch) => None,
             Err(error) => {
+                let id = jsonrpc::answered_id(&bytes, error);
                 let problem = Problem::from(error.clone());
-                return tell(told, Answer::problem(None, problem));
+                return tell(told, Answer::problem(id, problem));
             }
         };
         let is_batch = read.is_err();

@@ -14,10 +14,10 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use gantry_engine::{AnswerBudget, AnswerPermit, Ask, AskAnswer, Client, Word};
+use gantry_engine::{AnswerBudget, AnswerPermit, Ask, AskAnswer, Client, Later, Word};
 use gantry_model::era::Era;
 use gantry_model::era::meta::{Identity, PROGRESS_TOKEN};
-use gantry_model::jsonrpc::{Raw, RequestId};
+use gantry_model::jsonrpc::{Edit, Raw, RawBuf, RequestId};
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue};
 use tokio::sync::mpsc;
@@ -29,6 +29,7 @@ use super::asks::{Asks, Entered};
 use super::forward::{Asked, Outcome};
 use super::held::Held;
 use super::inflight::Owner;
+use super::ring::{ELICITED, News};
 use super::seats::Seats;
 use super::sessions::{Session, SessionId, Sessions};
 use super::turn::{Called, Token, Turn, UnderWay};
@@ -76,12 +77,24 @@ impl Endpoint {
     ) -> Result<Response, Problem> {
         let context = context::read(&visit.parts.headers, asked.meta)?;
         let (words, heard) = mpsc::channel(WAITING);
+        let later = asked.owner.and_then(Owner::session);
+        let later = later.and_then(|session| self.sessions.under_way(session));
         let client = Client {
+            era: asked.era,
             can: asked.can,
             session: asked.owner.and_then(Owner::session).map(SessionId::bits),
             progress_token: token(asked.meta).filter(|_| accepts.events),
             log_level: asked.level,
             words,
+            later: later.map(|session| {
+                // Held weakly: what is to be told to a session that has ended is told to nobody.
+                let ring = Arc::downgrade(&session.ring);
+                Later::new(move |id| {
+                    if let Some(ring) = ring.upgrade() {
+                        ring.tell(News::Elicited(id.into()));
+                    }
+                })
+            }),
         };
         let call = Arc::new(Called::of(asked, visit));
         let (endpoint, caller) = (Arc::clone(self), visit.caller.clone());
@@ -137,7 +150,7 @@ impl Desk {
                         }
                     }
                     word if accepts.events => first = Some(word),
-                    Word::Progress(_) | Word::Log(_) | Word::Ask(_) => {}
+                    Word::Progress(_) | Word::Log(_) | Word::Elicited(_) | Word::Ask(_) => {}
                 },
                 outcome = &mut under_way.work => {
                     let answer = turn.answer(&under_way.call, outcome, &self.identity);
@@ -239,7 +252,7 @@ async fn pump(
                     }
                 }
             }
-            word @ (Word::Progress(_) | Word::Log(_)) => {
+            word @ (Word::Progress(_) | Word::Log(_) | Word::Elicited(_)) => {
                 desk.tell((&tx, &call), &turn, word);
             }
         }
@@ -334,6 +347,11 @@ fn said(turn: &Turn, word: Word) -> Option<Bytes> {
     match word {
         Word::Progress(params) => turn.progress(&params),
         Word::Log(params) => turn.log(&params),
+        Word::Elicited(id) => {
+            let mut params = Edit::new(Raw::EMPTY_OBJECT);
+            params.set_buf("elicitationId", RawBuf::string(&id));
+            Some(notification(ELICITED, params.to_buf().text()))
+        }
         Word::Ask(_) => None,
     }
 }
@@ -376,6 +394,21 @@ fn events(mut rx: mpsc::Receiver<Bytes>) -> Response {
     let next = move |context: &mut Context<'_>| rx.poll_recv(context);
     let events = stream::poll_fn(next).map(Ok::<_, Infallible>);
     event_stream(Body::from_stream(events))
+}
+
+/// Makes a stream of one event of an answer that is one JSON document; a refusal stays what it is.
+pub(super) async fn as_events(answer: Response) -> Result<Response, Problem> {
+    let kind = answer.headers().get(CONTENT_TYPE);
+    let is_json = kind.is_some_and(|kind| kind == "application/json");
+    if !is_json || !answer.status().is_success() {
+        return Ok(answer);
+    }
+    let (mut head, body) = answer.into_parts();
+    let whole = axum::body::to_bytes(body, usize::MAX).await;
+    let whole = whole.map_err(|_| Problem::panic())?;
+    let stream = event_stream(Body::from(event(&whole)));
+    head.headers.extend(stream.headers().clone());
+    Ok(Response::from_parts(head, stream.into_body()))
 }
 
 /// Answers with a body of events.

@@ -167,6 +167,7 @@ impl Endpoint {
             timeout,
             lists: Lists::FromCatalog,
             speaker: Speaker::Anyone,
+            reason: None,
         };
         let engine = self.engine();
         engine.subscribe(&visit.caller, request, hearer).await

@@ -9,6 +9,7 @@ mod changes;
 mod first;
 mod headers;
 mod keeping;
+mod lenient;
 mod logging;
 mod progress;
 mod sessions;

@@ -6,6 +6,7 @@ mod hidden;
 mod keys;
 pub(crate) mod locked;
 mod memory;
+mod no_oauth;
 mod revoked;
 mod routes;
 mod sealed;

@@ -10,6 +10,7 @@ mod documents;
 mod followed;
 mod identity;
 mod later;
+mod origins;
 mod queries;
 mod servers;
 mod times;

@@ -3,10 +3,12 @@
 
 mod bad;
 mod bombs;
+mod elicited;
 mod eras;
 mod flapping;
 mod flooded;
 mod limited;
+mod links;
 mod listening;
 mod lost;
 mod net;
@@ -15,10 +17,13 @@ mod proxied;
 mod registered;
 mod rows;
 mod scene;
+mod shaped;
 mod shared_state;
 mod slow;
 mod smuggled;
 mod sse_peer;
+mod taken_back;
+mod told;
 mod unwell;
 
 use std::time::Duration;

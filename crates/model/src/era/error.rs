@@ -14,6 +14,8 @@ pub const MISSING_CAPABILITY: i64 = -32021;
 pub const UNSUPPORTED_VERSION: i64 = -32022;
 /// The code of the handshake era for a resource that is not there.
 pub const RESOURCE_NOT_FOUND: i64 = -32002;
+/// The code of the handshake era for a person who must go to a URL first.
+pub const URL_ELICITATION_REQUIRED: i64 = -32042;
 
 /// Why a request does not fit its era.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -3,15 +3,16 @@
 //! Results of the stateless era say what they are (`resultType`), how long they keep (`ttlMs`,
 //! `cacheScope`) and who made them; the handshake era knows none of that. Nothing else is touched.
 
-use super::error::RESOURCE_NOT_FOUND;
+use super::error::{MISSING_CAPABILITY, RESOURCE_NOT_FOUND, URL_ELICITATION_REQUIRED};
 use super::meta::SERVER_INFO;
-use crate::jsonrpc::{Edit, INVALID_PARAMS, Raw, RawBuf};
+use crate::jsonrpc::{Edit, INVALID_PARAMS, Member, Raw, RawBuf};
 use crate::mcp::Method;
 
 const RESULT_TYPE: &str = "resultType";
 const TTL: &str = "ttlMs";
 const SCOPE: &str = "cacheScope";
 const ELICITATION_ID: &str = "elicitationId";
+const STRUCTURED: &str = "structuredContent";
 
 /// The longest time we let anyone keep a result (fault H14).
 pub const LONGEST_TTL_MS: i64 = 300_000;
@@ -87,12 +88,43 @@ pub fn to_legacy(result: Raw<'_>) -> Edit<'_> {
     edit
 }
 
-/// Returns the code an upstream error has for a client of the stateless era.
+/// Tells whether a member of a result is structured content that the handshake era does not have:
+/// there it is an object, and a client that meets anything else rejects the whole result.
+pub fn is_odd_structure(member: &Member<'_>) -> bool {
+    member.is(STRUCTURED) && !member.value.is_object()
+}
+
+/// Takes out of a result what clients of the handshake era reject as a whole; what it says stays as
+/// text, if there is no other content.
+pub fn without_odd(result: Raw<'_>) -> RawBuf {
+    let mut edit = Edit::new(result);
+    let mut is_bare = true;
+    for member in result.members() {
+        if member.is("content") {
+            is_bare = member.value.items().next().is_none();
+        }
+    }
+    if let Some(odd) = result.members().find(is_odd_structure) {
+        edit.remove(STRUCTURED);
+        if is_bare && !odd.value.is_null() {
+            let mut block = Edit::new(Raw::EMPTY_OBJECT);
+            block
+                .set_buf("type", RawBuf::string("text"))
+                .set_buf("text", RawBuf::string(odd.value.text()));
+            let content = format!("[{}]", block.to_buf().text());
+            edit.set_buf("content", RawBuf::trusted(content));
+        }
+    }
+    edit.to_buf()
+}
+
+/// Returns the code an upstream error has for a client of the stateless era. There a person who must
+/// go to a URL first is asked; a client that cannot be is told so.
 pub fn error_code_to_modern(code: i64) -> i64 {
-    if code == RESOURCE_NOT_FOUND {
-        INVALID_PARAMS
-    } else {
-        code
+    match code {
+        RESOURCE_NOT_FOUND => INVALID_PARAMS,
+        URL_ELICITATION_REQUIRED => MISSING_CAPABILITY,
+        code => code,
     }
 }
 
@@ -131,6 +163,35 @@ pub fn ask_to_modern(params: Option<Raw<'_>>) -> RawBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_handshake_era_rejects_is_taken_out() {
+        let table = [
+            (
+                r#"{"content":[{"type":"text","text":"a"}],"structuredContent":[1]}"#,
+                r#"{"content":[{"type":"text","text":"a"}]}"#,
+            ),
+            (
+                r#"{"content":[],"structuredContent":[1,"x"]}"#,
+                r#"{"content":[{"type":"text","text":"[1,\"x\"]"}]}"#,
+            ),
+            (
+                r#"{"structuredContent":7}"#,
+                r#"{"content":[{"type":"text","text":"7"}]}"#,
+            ),
+            (r#"{"structuredContent":null}"#, "{}"),
+            (
+                r#"{"structuredContent":{"a":1}}"#,
+                r#"{"structuredContent":{"a":1}}"#,
+            ),
+        ];
+        for (given, wanted) in table {
+            let made: serde_json::Value =
+                serde_json::from_str(without_odd(Raw::trusted(given)).text()).unwrap();
+            let wanted: serde_json::Value = serde_json::from_str(wanted).unwrap();
+            assert_eq!(made, wanted, "{given}");
+        }
+    }
 
     #[test]
     fn what_a_server_asks_changes_eras() {

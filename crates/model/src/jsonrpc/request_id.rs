@@ -1,7 +1,8 @@
 //! JSON-RPC ids and progress tokens: a string or a number, kept byte for byte.
 //!
 //! Equality is by exact type (`"1"` is not `1`) and by value (`1.0` is `1`, `"\u0061"` is `"a"`).
-//! Numbers are compared as decimals, never as floats, so neighbours beyond 2^53 stay apart.
+//! Numbers are compared as decimals, never as floats, so neighbours beyond 2^53 stay apart. Only an id
+//! of our own may come back as a text of its digits: see [`RequestId::matches_u64`].
 
 use std::borrow::Cow;
 use std::fmt;
@@ -36,7 +37,9 @@ impl<'a> RequestId<'a> {
         }
     }
 
-    /// Returns the id as one of our own minted numbers: an integer, or a float form of one.
+    /// Returns the id as one of our own minted numbers: an integer, a float form of one, or a text of
+    /// its digits, which peers make of it that keep ids as texts. Nothing else that we mint is a text,
+    /// so that it cannot be mistaken.
     pub fn matches_u64(&self) -> Option<u64> {
         match self {
             // Our own ids come back as we wrote them, nearly always.
@@ -44,7 +47,12 @@ impl<'a> RequestId<'a> {
                 Ok(value) => Some(value),
                 Err(_) => u64::try_from(exact_integer(text)?).ok(),
             },
-            Self::String(_) => None,
+            Self::String(text) => {
+                let digits = text.strip_prefix('"')?.strip_suffix('"')?;
+                let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit());
+                let has_zeros = digits.len() > 1 && digits.starts_with('0');
+                (is_plain && !has_zeros).then(|| digits.parse().ok())?
+            }
         }
     }
 

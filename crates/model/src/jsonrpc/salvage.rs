@@ -3,8 +3,8 @@
 //! The text is not trusted: what is found here may only end a call of the very peer that sent
 //! it, or be echoed in an error answer. Never used to deliver a result.
 
-use super::RequestId;
 use super::walk::{next_member, skip_space, skip_value};
+use super::{RequestId, WireError};
 
 /// Returns the id of a refused message, if it has exactly one that can be read before the
 /// place where the text breaks down.
@@ -25,6 +25,13 @@ pub fn salvage_id(bytes: &[u8]) -> Option<RequestId<'_>> {
         at = span.value_end;
     }
     found
+}
+
+/// Returns the id that the refusal of a message carries: its own if only its params are wrong, since
+/// then it is a request whose id was read; else none, as JSON-RPC wants it.
+pub fn answered_id<'a>(bytes: &'a [u8], error: &WireError) -> Option<RequestId<'a>> {
+    let is_request = matches!(error, WireError::BadParams | WireError::PositionalParams);
+    is_request.then(|| salvage_id(bytes))?
 }
 
 /// What an answer with the id `null` says.

@@ -1,16 +1,20 @@
 //! Puts a view together: which things the grants name, under which names, and who lost one.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::sync::Arc;
 
 use gantry_model::grant::{GrantSet, MethodClass, Verdict};
 use gantry_model::id::ServerName;
 use gantry_model::naming::{self, Expose, Form, Names, Outcome, Rules, ToolId};
 
-use super::{Found, Listed, Other, Pattern, View, is_in};
+use super::{Collision, Found, Listed, Other, Pattern, View, is_in};
 use crate::catalog::template::Template;
 use crate::catalog::{CatalogEntry, Item, Snapshot};
 use crate::request::Scope;
+
+/// The most resources that are told of as not listed.
+const MOST_COLLISIONS: usize = 1_024;
 
 /// A tool or a prompt that is to get a name.
 struct Wanting<T> {
@@ -42,6 +46,7 @@ impl View {
             scope: &scope,
             warnings: Vec::new(),
             nameless: Vec::new(),
+            collisions: Vec::new(),
         };
         let tools = builder.name(MethodClass::Tool, tools(&snapshot));
         let prompts = builder.name(MethodClass::Prompt, prompts(&snapshot));
@@ -59,7 +64,9 @@ impl View {
         let listed_prompts = listed_prompts.collect();
         let resources = builder.resources(&snapshot);
         let (patterns, listed_templates) = builder.templates(&snapshot);
-        let (warnings, nameless) = (builder.warnings, builder.nameless);
+        let (mut warnings, nameless) = (builder.warnings, builder.nameless);
+        let collisions = builder.collisions;
+        warnings.extend(collisions.iter().map(Collision::to_string));
         Self {
             tools: tools.by_name,
             other_tools: tools.others,
@@ -81,6 +88,7 @@ impl View {
             listed_templates,
             warnings,
             nameless,
+            collisions,
             pages: Default::default(),
             snapshot,
             grants,
@@ -95,6 +103,7 @@ struct Builder<'a> {
     scope: &'a Scope,
     warnings: Vec<String>,
     nameless: Vec<(ToolId, String)>,
+    collisions: Vec<Collision>,
 }
 
 #[derive(Default)]
@@ -310,13 +319,30 @@ impl Builder<'_> {
     }
 
     fn lost(&mut self, snapshot: &Snapshot, loser: usize, winner: usize, item: &Item) {
-        let name = |server: usize| &snapshot.servers[server].handle.name;
-        self.warnings.push(format!(
-            "resource `{}` of `{}` is not exposed: `{}` already offers it",
-            item.name.escape_debug(),
-            name(loser),
-            name(winner)
-        ));
+        let name = |server: usize| snapshot.servers[server].handle.name.clone();
+        // One server may list a URI twice, and loses nothing by it.
+        if loser != winner && self.collisions.len() < MOST_COLLISIONS {
+            self.collisions.push(Collision {
+                uri: item.name.escape_debug().to_string(),
+                server: name(loser),
+                listed: name(winner),
+            });
+        }
+    }
+}
+
+impl fmt::Display for Collision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            uri,
+            server,
+            listed,
+        } = self;
+        write!(
+            f,
+            "resource `{uri}` of `{server}` is not exposed: `{listed}` already offers it; \
+             read it at `/mcp/servers/{server}`"
+        )
     }
 }
 

@@ -99,6 +99,12 @@ impl Link {
         let call = match on.map(Meant::Call).or_else(|| self.pending.meant()) {
             Some(Meant::Call(call)) => call,
             Some(Meant::Session) => {
+                // All calls there are of one session, which hears what any of them would.
+                if method == Method::ElicitationCreate
+                    && let Some((_, voice)) = self.pending.spokesman(&[])
+                {
+                    self.asks_to_url(request.params, &voice.client);
+                }
                 let asking = self.questions.asked.try_send(asked());
                 return asking.map_err(|_| TOO_MUCH);
             }
@@ -118,6 +124,9 @@ impl Link {
         };
         if !client.can.may_be_asked(method, request.params) {
             return Err("the client cannot do that");
+        }
+        if method == Method::ElicitationCreate {
+            self.asks_to_url(request.params, &client);
         }
         asks.try_send(asked()).map_err(|_| TOO_MUCH)
     }

@@ -139,7 +139,10 @@ impl Link {
                     };
                     let answer = match response.outcome {
                         Outcome::Result(raw) => Answer::Result(slice(line, raw).into()),
-                        Outcome::Error(raw) => Answer::Error(slice(line, raw)),
+                        Outcome::Error(raw) => {
+                            self.sends_to_url(id, raw);
+                            Answer::Error(slice(line, raw))
+                        }
                     };
                     self.doubt.answered(id);
                     self.finish(id, answer);
@@ -261,6 +264,7 @@ impl Link {
             }
             "notifications/progress" if within => self.progressed(notification.params),
             "notifications/resources/updated" if within => self.updated(notification.params),
+            "notifications/elicitation/complete" if within => self.elicited(notification.params),
             "notifications/subscriptions/acknowledged" if within => {
                 self.noted(notification.params, on);
             }

@@ -1,6 +1,7 @@
 //! What a link writes when an answer is waited for no more, and what it says of a silent server.
 
 use bytes::Bytes;
+use gantry_model::era::Era;
 use gantry_model::jsonrpc::Raw;
 use gantry_model::mcp::{ClientCan, Method};
 use gantry_model::secret::SecretText;
@@ -38,11 +39,13 @@ fn link(lanes: u32, known: KnownSecrets) -> (Arc<Link>, pipe::Receiver) {
 fn voice(can: &str, asks: Option<mpsc::Sender<Asked>>) -> (Voice, mpsc::Receiver<Word>) {
     let (words, heard) = mpsc::channel(4);
     let client = Arc::new(Client {
+        era: Era::Handshake,
         can: ClientCan::read(Raw::trusted(can)),
         session: None,
         progress_token: Some("7".into()),
         log_level: None,
         words,
+        later: None,
     });
     (Voice { client, asks }, heard)
 }
@@ -82,6 +85,72 @@ async fn a_handshake_is_never_cancelled() {
         methods = written(&mut receiver, expected.len()) => assert_eq!(methods, expected),
         () = link.run_writer(Duration::from_secs(5)) => panic!("the writer ended"),
     }
+}
+
+#[tokio::test]
+async fn why_a_caller_takes_its_call_back_is_told_on_the_pipe() {
+    let (link, receiver) = link(2, KnownSecrets::default());
+    let mut lines = BufReader::new(receiver).lines();
+    let reason = CancelReason::default();
+    let id = link.new_id();
+    let line = Addressed {
+        reason: Some(reason.clone()),
+        ..Addressed::from(OneLine::request(id, "tools/call", None))
+    };
+    let reasoned = link.call(&"a".parse().unwrap(), id, line, None).unwrap();
+    reason.say("changed my mind");
+    reason.say("too late");
+    drop(reasoned);
+    drop(call(&link));
+    let mut told = Vec::new();
+    let reading = async {
+        while told.len() < 2 {
+            let line = lines.next_line().await.unwrap().unwrap();
+            let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+            if line["method"] == "notifications/cancelled" {
+                told.push(line["params"]["reason"].as_str().unwrap().to_owned());
+            }
+        }
+    };
+    tokio::select! {
+        () = reading => {}
+        () = link.run_writer(Duration::from_secs(5)) => panic!("the writer ended"),
+    }
+    assert_eq!(told, ["changed my mind", "the caller has left"]);
+}
+
+#[tokio::test]
+async fn who_was_sent_to_a_url_hears_when_that_is_done_once() {
+    let (link, _receiver) = link(4, KnownSecrets::default());
+    let (voice, mut heard) = voice("{}", None);
+    // Whoever makes the call holds it, too.
+    let client = Arc::clone(&voice.client);
+    let id = link.new_id();
+    let line = OneLine::request(id, "tools/call", None);
+    let flight = link
+        .call(&"a".parse().unwrap(), id, line, Some(voice))
+        .unwrap();
+    let error = format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32042,"message":"m","data":{{"elicitations":[{{"mode":"url","elicitationId":"e1","url":"https://x"}}]}}}}}}"#
+    );
+    link.line(Bytes::from(error));
+    let done = |id: &str| {
+        let method = "notifications/elicitation/complete";
+        let params = format!(r#"{{"elicitationId":"{id}"}}"#);
+        Bytes::from(format!(
+            r#"{{"jsonrpc":"2.0","method":"{method}","params":{params}}}"#
+        ))
+    };
+    for id in ["e2", "e1", "e1"] {
+        link.line(done(id));
+    }
+    // Its call has its answer, and its caller still holds it.
+    let Some(Word::Elicited(told)) = heard.recv().await else {
+        panic!("it is told")
+    };
+    assert_eq!(&*told, "e1");
+    assert!(heard.try_recv().is_err());
+    drop((flight, client));
 }
 
 #[tokio::test]

@@ -198,6 +198,8 @@ async fn a_call_is_known_by_its_method() {
 fn voice(session: Option<u128>) -> (Option<Voice>, mpsc::Receiver<Word>) {
     let (words, heard) = mpsc::channel(4);
     let client = Arc::new(Client {
+        era: gantry_model::era::Era::Handshake,
+        later: None,
         can: ClientCan::NOTHING,
         session,
         progress_token: None,

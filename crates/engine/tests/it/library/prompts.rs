@@ -22,6 +22,7 @@ async fn ask(rig: &Rig, caller: &Caller, method: &str, params: Value) -> Result<
         timeout: None,
         lists: Lists::FromCatalog,
         speaker: Speaker::Anyone,
+        reason: None,
     };
     let reply = rig.engine.request(caller, request).await;
     let reply = reply.map_err(|failure| failure.error)?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gantry_engine::{Promise, ServerStatus, ServerView, UncheckedPart, Usage};
+use gantry_engine::{Collision, Promise, ServerStatus, ServerView, UncheckedPart, Usage};
 use gantry_model::spec::{Launch, Profile, ServerSpec, Source, Start};
 use gantry_sandbox::{Limits, PromiseState};
 use serde::Serialize;
@@ -38,6 +38,8 @@ pub(in crate::api) struct ServerSummary {
     unchecked_tools: usize,
     /// How many tools it listed that cannot be offered.
     refused_tools: usize,
+    /// How many of its resources are not listed at `/mcp`, since another server offers the same URI.
+    hidden_resources: usize,
     health_warning: bool,
     in_flight: usize,
     waiting: usize,
@@ -66,6 +68,7 @@ impl ServerSummary {
             tools: status.tools,
             unchecked_tools: status.unchecked_tools,
             refused_tools: status.refused_tools,
+            hidden_resources: server.collisions.len(),
             health_warning: status.health_warning,
             in_flight: server.queue.in_flight,
             waiting: server.queue.waiting,
@@ -88,6 +91,8 @@ pub(in crate::api) struct ServerStatusView {
     instructions: Option<String>,
     prompts: usize,
     resources: usize,
+    /// Its resources that are not listed at `/mcp`; they are read at `/mcp/servers/{name}`.
+    hidden: Vec<Hidden>,
     excluded: Vec<Excluded>,
     /// Parts of tools' schemas that no value is checked against, the first 100 of them.
     unchecked: Vec<UncheckedView>,
@@ -128,6 +133,7 @@ impl ServerStatusView {
             instructions: status.instructions.clone(),
             prompts: status.prompts,
             resources: status.resources,
+            hidden: server.collisions.iter().map(Hidden::of).collect(),
             excluded: excluded
                 .map(|(tool, reason)| Excluded {
                     tool: tool.clone(),
@@ -213,6 +219,24 @@ impl UncheckedView {
             tool: part.tool.clone(),
             part: part.part.clone(),
             reason: part.reason.clone(),
+        }
+    }
+}
+
+/// A resource, or a template of some, that is not listed at `/mcp`.
+#[derive(Serialize, ToSchema)]
+struct Hidden {
+    /// Its URI or template.
+    uri: String,
+    /// The server whose resource of the same URI is listed.
+    behind: String,
+}
+
+impl Hidden {
+    fn of(collision: &Collision) -> Self {
+        Self {
+            uri: collision.uri.clone(),
+            behind: collision.listed.to_string(),
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::app;
 use crate::app::accept::Bounds;
 use crate::cli::files::Files;
 use crate::config::settings::Settings;
+use crate::http::Origin;
 
 /// What stands where neither a flag nor a file says anything.
 const DEFAULT: &str = "default";
@@ -50,6 +51,10 @@ pub(in crate::cli) struct Flags {
     /// A further name by which clients reach the gateway; may be given several times
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
+    /// An origin whose web pages may use the MCP endpoint, such as `https://app.example.com`; may be
+    /// given several times
+    #[arg(long, value_name = "URL")]
+    origin: Vec<Origin>,
     /// Start servers side by side or one after the other [default: parallel]
     #[arg(long, value_enum)]
     startup: Option<StartupFlag>,
@@ -168,6 +173,7 @@ impl Flags {
             ("expose", named(self.expose), "qualified"),
             ("on_collision", named(self.on_collision), "refuse"),
             ("tool_name_length", None, "64"),
+            ("instructions", None, "joined"),
             ("drain", self.drain.map(period::show), drain.as_str()),
             (
                 "kill_after",
@@ -212,20 +218,30 @@ impl Flags {
             Some(_) => ("flag --insecure-bind".to_owned(), "true".to_owned()),
             None => written("insecure_bind").unwrap_or_else(|| unsaid("false")),
         };
-        let (hosts_from, hosts) = match (self.host.as_slice(), written("hosts")) {
-            ([], None) => unsaid("none beside the loopback names"),
-            ([], Some(written)) => written,
-            (flags, None) => ("flag --host".to_owned(), flags.join(", ")),
-            (flags, Some((place, _))) => {
-                let all = [flags, &settings.hosts].concat();
-                (format!("flag --host, {place}"), all.join(", "))
-            }
-        };
+        let joined =
+            |flag: &str, given: &[String], in_file: &[String], key: &str, none: &str| match (
+                given,
+                written(key),
+            ) {
+                ([], None) => unsaid(none),
+                ([], Some(written)) => written,
+                (given, None) => (format!("flag {flag}"), given.join(", ")),
+                (given, Some((place, _))) => {
+                    let all = [given, in_file].concat();
+                    (format!("flag {flag}, {place}"), all.join(", "))
+                }
+            };
+        let none = "none beside the loopback names";
+        let (hosts_from, hosts) = joined("--host", &self.host, &settings.hosts, "hosts", none);
+        let shown = |origins: &[Origin]| origins.iter().map(Origin::to_string).collect::<Vec<_>>();
+        let (given, in_file) = (shown(&self.origin), shown(&settings.pages));
+        let (origins_from, origins) = joined("--origin", &given, &in_file, "origins", "none");
         vec![
             ("listen", listen, listen_from),
             ("port", port, port_from),
             ("insecure_bind", insecure, insecure_from),
             ("hosts", hosts, hosts_from),
+            ("origins", origins, origins_from),
         ]
     }
 }
@@ -266,6 +282,8 @@ impl Options {
         let per_address = settings.connections_per_address;
         app::Options {
             hosts: [self.flags.host.as_slice(), &settings.hosts].concat(),
+            origins: [self.flags.origin.as_slice(), &settings.pages].concat(),
+            instructions: settings.instructions.unwrap_or_default(),
             bounds: Bounds {
                 per_address: per_address.unwrap_or(bounds.per_address),
                 ..bounds

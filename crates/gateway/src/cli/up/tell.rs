@@ -206,8 +206,13 @@ impl Teller<'_> {
                 None
             }
             State::Ready => {
-                let offer =
+                let mut offer =
                     offer(status.tools, status.resources, status.prompts) + &caveats(status);
+                if let Some(first) = server.collisions.first() {
+                    let (count, behind) = (server.collisions.len(), &first.listed);
+                    let what = if count == 1 { "resource" } else { "resources" };
+                    offer.push_str(&format!("; {count} {what} hidden behind `{behind}`"));
+                }
                 let after = screen.faint(&after);
                 row(
                     screen.good("✓"),

@@ -2,7 +2,7 @@
 //!
 //! | error | REST | `/mcp` | JSON-RPC code |
 //! |---|---|---|---|
-//! | unknown tool, prompt, resource | 404 | 200 | -32602 |
+//! | unknown tool, prompt, resource | 404 | 200 | -32602, a resource -32002 before 2026-07-28 |
 //! | unknown server | 404 | 404 | -31404 |
 //! | unknown method | 404 | 200, modern 404 | -32601 |
 //! | no grant | 403 | 403 | -31403 |
@@ -46,6 +46,9 @@ use crate::http::auth::CHALLENGE_WRONG;
 /// When to come again if the database, or the gateway, is expected back.
 const COME_AGAIN: Duration = Duration::from_secs(5);
 
+/// What has a code of its own in the handshake era if it is not there.
+const RESOURCE: &str = "resource";
+
 /// The code of a server's own JSON-RPC error, which travels on as it is.
 pub(super) const SERVER_ERROR: &str = "server.error";
 
@@ -57,6 +60,10 @@ impl From<CallFailure> for Problem {
             .with_carrier(carrier)
             .with_call(failure.call);
         match error {
+            CallError::UnknownItem { kind, .. } if kind == RESOURCE => {
+                let message = problem.detail().to_owned();
+                problem.with_rpc(RESOURCE_NOT_FOUND, message)
+            }
             CallError::UnknownTool { .. } | CallError::UnknownItem { .. } => {
                 let message = problem.detail().to_owned();
                 problem.with_rpc(jsonrpc::INVALID_PARAMS, message)

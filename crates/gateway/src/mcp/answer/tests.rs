@@ -14,6 +14,7 @@ fn reply(result: &str, upstream: Option<Era>) -> Reply {
         result,
         upstream,
         is_error: false,
+        is_odd: false,
         permit: Default::default(),
     }
 }

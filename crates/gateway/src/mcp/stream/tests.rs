@@ -59,6 +59,7 @@ fn done() -> Outcome {
         result: Bytes::from_static(b"{}"),
         upstream: None,
         is_error: false,
+        is_odd: false,
         permit: Default::default(),
     })
 }

@@ -60,12 +60,14 @@ fn config_explain() {
         port  the last one, else 4180 or the next free  default
         insecure_bind  false  default
         hosts  none beside the loopback names  default
+        origins  none  default
         startup  parallel  default
         on_start_failure  isolate  default
         audit  os  default
         expose  bare  flag --expose
         on_collision  refuse  default
         tool_name_length  64  default
+        instructions  joined  default
         drain  "5s"  own.toml:2
         kill_after  30s  default
         connections_per_address  5120  default

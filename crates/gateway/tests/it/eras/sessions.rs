@@ -43,12 +43,12 @@ fn every_version_with_a_handshake_works_at_both_endpoints_with_servers_of_both_g
                 session.hello["capabilities"]["tools"],
                 json!({"listChanged": true})
             );
-            // One server's own words are passed on where only it is meant.
-            assert_eq!(
-                session.hello["instructions"].is_string(),
-                path != "/mcp",
-                "{path}"
-            );
+            // One server's own words where only it is meant, else those of all under their names.
+            let told = session.hello["instructions"].as_str().unwrap();
+            for name in ["old", "new"] {
+                let has = told.contains(&format!("## {name}\n"));
+                assert_eq!(has, path == "/mcp", "{path}: {told}");
+            }
             assert_eq!(session.id.len(), 32);
             let listed = session.result("tools/list", json!({}));
             is_plain(&listed);

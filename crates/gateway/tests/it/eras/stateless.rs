@@ -43,7 +43,8 @@ fn a_client_discovers_lists_and_calls_without_a_handshake() {
         let found = ask(&gantry, path, "server/discover", json!({}));
         assert_eq!(found["supportedVersions"], json!(["2026-07-28"]));
         assert_eq!(found["capabilities"]["tools"], json!({"listChanged": true}));
-        assert_eq!(found["instructions"].is_string(), path != "/mcp");
+        let told = found["instructions"].as_str().unwrap();
+        assert_eq!(told.contains("## old\n"), path == "/mcp", "{told}");
         assert_eq!(
             (&found["resultType"], &found["cacheScope"]),
             (&json!("complete"), &json!("private"))

@@ -20,7 +20,7 @@ enum For {
 }
 
 /// Method, path, who may, and what those who may get for an empty object or nothing.
-const ROUTES: [(&str, &str, For, u16); 51] = [
+const ROUTES: [(&str, &str, For, u16); 67] = [
     ("GET", "/", For::Everyone, 200),
     ("GET", "/healthz", For::Everyone, 200),
     ("GET", "/api/v1/openapi.json", For::Everyone, 200),
@@ -102,11 +102,64 @@ const ROUTES: [(&str, &str, For, u16); 51] = [
     ("GET", "/sse", For::Agents, 200),
     ("GET", "/sse/servers/{name}", For::Agents, 200),
     ("POST", "/messages", For::Agents, 404),
+    ("POST", "/mcp/", For::Agents, 400),
+    ("POST", "/mcp/servers/{name}/", For::Agents, 400),
+    ("GET", "/mcp/servers/{name}/", For::Agents, 405),
+    ("GET", "/sse/", For::Agents, 200),
+    ("GET", "/sse/servers/{name}/", For::Agents, 200),
+    ("POST", "/messages/", For::Agents, 404),
+    // There is no sign-in, and everybody is told so.
+    (
+        "GET",
+        "/.well-known/oauth-protected-resource",
+        For::Everyone,
+        404,
+    ),
+    (
+        "GET",
+        "/.well-known/oauth-protected-resource/{*path}",
+        For::Everyone,
+        404,
+    ),
+    (
+        "GET",
+        "/.well-known/oauth-authorization-server",
+        For::Everyone,
+        404,
+    ),
+    (
+        "GET",
+        "/.well-known/oauth-authorization-server/{*path}",
+        For::Everyone,
+        404,
+    ),
+    (
+        "GET",
+        "/.well-known/openid-configuration",
+        For::Everyone,
+        404,
+    ),
+    (
+        "GET",
+        "/.well-known/openid-configuration/{*path}",
+        For::Everyone,
+        404,
+    ),
+    (
+        "GET",
+        "/mcp/.well-known/openid-configuration",
+        For::Everyone,
+        404,
+    ),
+    ("POST", "/register", For::Everyone, 400),
+    ("GET", "/authorize", For::Everyone, 404),
+    ("POST", "/token", For::Everyone, 400),
 ];
 
 /// Asks a route for server `a`, with an empty object where a body is taken.
 fn ask(gantry: &Gantry, key: Option<&str>, method: &str, path: &str) -> Answer {
     let path = path.replace("{server}", "a").replace("{name}", "a");
+    let path = path.replace("{*path}", "mcp");
     let path = path.replace("{key}", "nobody").replace("{call}", "none");
     let path = path
         .replace("{agent}", "nobody")
@@ -127,7 +180,9 @@ fn ask(gantry: &Gantry, key: Option<&str>, method: &str, path: &str) -> Answer {
     connection.write(method, &path, &headers, body).unwrap();
     // A stream has no end.
     match path.as_str() {
-        "/sse" | "/sse/servers/a" if key == Some(&gantry.agent) => connection.head().unwrap(),
+        "/sse" | "/sse/" | "/sse/servers/a" | "/sse/servers/a/" if key == Some(&gantry.agent) => {
+            connection.head().unwrap()
+        }
         _ => connection.answer().unwrap(),
     }
 }

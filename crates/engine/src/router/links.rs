@@ -1,0 +1,196 @@
+//! Which server gave an agent a URI: in a link, in an embedded resource, beside what it read. What is
+//! in no list can be asked for afterwards, and of equal URIs of two servers that of the server that
+//! named it last.
+//!
+//! Bounded in number and bytes for each agent, and in agents; what was not asked for or named for the
+//! longest time is forgotten. It only says whose a URI is: whether the agent may read it is judged as
+//! ever. Entry points: [`Links::note`] and [`Links::server_of`].
+
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use gantry_model::id::{AgentName, ServerName};
+use gantry_model::jsonrpc::Raw;
+use gantry_model::mcp::{Method, linked};
+use memchr::memmem::Finder;
+
+use crate::server::topics::LONGEST_URI;
+
+/// URIs that are remembered for one agent.
+const MOST: usize = 4_096;
+/// The bytes that they take.
+const MOST_BYTES: usize = 512 << 10;
+/// Agents for which any are remembered.
+const MOST_AGENTS: usize = 256;
+
+/// What every block of content that names a resource has in it.
+static MARK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"resource"));
+
+/// What agents were given, and by whom.
+#[derive(Default)]
+pub(crate) struct Links(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    agents: HashMap<AgentName, Given>,
+    /// Counts what is noted and asked for.
+    now: u64,
+}
+
+/// What one agent was given.
+#[derive(Default)]
+struct Given {
+    uris: HashMap<Box<str>, Entry>,
+    bytes: usize,
+    used: u64,
+}
+
+struct Entry {
+    server: ServerName,
+    used: u64,
+}
+
+impl Links {
+    /// Remembers what the result of a method names beside `asked`, the resource that was asked for.
+    pub(super) fn note(
+        &self,
+        agent: &AgentName,
+        server: &ServerName,
+        method: Option<Method>,
+        (result, asked): (Raw<'_>, &str),
+    ) {
+        let Some(method) = method else { return };
+        // Most results name none, and are not read for it.
+        let is_read = method == Method::ResourcesRead;
+        let may_name = matches!(method, Method::ToolsCall | Method::PromptsGet)
+            && MARK.find(result.text().as_bytes()).is_some();
+        if !is_read && !may_name {
+            return;
+        }
+        let mut uris = Vec::new();
+        linked(method, result, |uri| {
+            if uri.len() <= LONGEST_URI && uri != asked && uris.len() < MOST {
+                uris.push(uri.into_owned());
+            }
+        });
+        if uris.is_empty() {
+            return;
+        }
+        let mut table = self.lock();
+        let Table { agents, now } = &mut *table;
+        if !agents.contains_key(agent) && agents.len() >= MOST_AGENTS {
+            let oldest = agents.iter().min_by_key(|(_, given)| given.used);
+            let oldest = oldest.map(|(agent, _)| agent.clone());
+            oldest.and_then(|oldest| agents.remove(&oldest));
+        }
+        let given = agents.entry(agent.clone()).or_default();
+        for uri in uris {
+            *now += 1;
+            given.used = *now;
+            given.add(uri, server, *now);
+        }
+    }
+
+    /// Returns the server that gave an agent this URI last.
+    pub(super) fn server_of(&self, agent: &AgentName, uri: &str) -> Option<ServerName> {
+        let mut table = self.lock();
+        table.now += 1;
+        let now = table.now;
+        let given = table.agents.get_mut(agent)?;
+        given.used = now;
+        let entry = given.uris.get_mut(uri)?;
+        entry.used = now;
+        Some(entry.server.clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Given {
+    fn add(&mut self, uri: String, server: &ServerName, used: u64) {
+        let (server, length) = (server.clone(), uri.len());
+        let before = self.uris.insert(uri.into(), Entry { server, used });
+        if before.is_none() {
+            self.bytes += length;
+        }
+        if self.uris.len() > MOST || self.bytes > MOST_BYTES {
+            self.forget_half();
+        }
+    }
+
+    /// Forgets the half that was not used for the longest time.
+    fn forget_half(&mut self) {
+        let mut used: Vec<u64> = self.uris.values().map(|entry| entry.used).collect();
+        let middle = used.len() / 2;
+        let (_, &mut limit, _) = used.select_nth_unstable(middle);
+        self.uris.retain(|_, entry| entry.used > limit);
+        self.bytes = self.uris.keys().map(|uri| uri.len()).sum();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(links: &Links, agent: &str, server: &str, uris: &[String]) {
+        let blocks = uris
+            .iter()
+            .map(|uri| format!(r#"{{"type":"resource_link","uri":"{uri}"}}"#));
+        let blocks: Vec<String> = blocks.collect();
+        let result = format!(r#"{{"content":[{}]}}"#, blocks.join(","));
+        let (agent, server) = (agent.parse().unwrap(), server.parse().unwrap());
+        let result = (Raw::trusted(&result), "");
+        links.note(&agent, &server, Some(Method::ToolsCall), result);
+    }
+
+    fn owner(links: &Links, agent: &str, uri: &str) -> Option<String> {
+        let server = links.server_of(&agent.parse().unwrap(), uri)?;
+        Some(server.to_string())
+    }
+
+    #[test]
+    fn the_last_server_that_named_a_uri_to_an_agent_has_it() {
+        let links = Links::default();
+        given(&links, "a", "one", &["x:1".to_owned(), "x:2".to_owned()]);
+        given(&links, "a", "two", &["x:1".to_owned()]);
+        given(&links, "b", "three", &["x:2".to_owned()]);
+        assert_eq!(owner(&links, "a", "x:1").as_deref(), Some("two"));
+        assert_eq!(owner(&links, "a", "x:2").as_deref(), Some("one"));
+        assert_eq!(owner(&links, "b", "x:2").as_deref(), Some("three"));
+        assert_eq!(owner(&links, "b", "x:1"), None);
+        assert_eq!(owner(&links, "c", "x:1"), None);
+    }
+
+    #[test]
+    fn what_is_not_used_is_forgotten_before_it_takes_too_much() {
+        let links = Links::default();
+        given(&links, "a", "one", &["x:kept".to_owned()]);
+        for round in 0..40 {
+            let long = |n: usize| format!("x:{round}-{n}-{}", "y".repeat(200));
+            let uris: Vec<String> = (0..400).map(long).collect();
+            given(&links, "a", "one", &uris);
+            assert!(owner(&links, "a", "x:kept").is_some(), "{round}");
+            let table = links.lock();
+            let held = &table.agents[&"a".parse().unwrap()];
+            assert!(held.bytes <= MOST_BYTES && held.uris.len() <= MOST);
+        }
+        assert_eq!(
+            owner(&links, "a", &format!("x:0-0-{}", "y".repeat(200))),
+            None
+        );
+        for agent in 0..2 * MOST_AGENTS {
+            given(
+                &links,
+                &format!("agent-{agent}"),
+                "one",
+                &["x:1".to_owned()],
+            );
+        }
+        assert_eq!(links.lock().agents.len(), MOST_AGENTS);
+        let long = format!("x:{}", "z".repeat(LONGEST_URI));
+        given(&links, "a", "one", std::slice::from_ref(&long));
+        assert_eq!(owner(&links, "a", &long), None);
+    }
+}

@@ -1,0 +1,96 @@
+//! What clients find here that look for a sign-in: none, and what to do instead.
+//!
+//! A client that is refused for want of a key may look for an authorization server and try to
+//! register with it. All of that is answered with an OAuth error whose description says that a key is
+//! sent as a bearer token, and how to get one, since that is the text that clients show to people.
+//! Entry point: `routes`.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use axum::routing::any;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Method, StatusCode};
+use serde_json::json;
+
+use super::Endpoint;
+use crate::http::auth::SEND_A_KEY;
+
+/// Returns the routes; clients look for metadata with and without a path behind it.
+pub(super) fn routes() -> Router<Arc<Endpoint>> {
+    Router::new()
+        .route("/.well-known/oauth-protected-resource", any(metadata))
+        .route(
+            "/.well-known/oauth-protected-resource/{*path}",
+            any(metadata),
+        )
+        .route("/.well-known/oauth-authorization-server", any(metadata))
+        .route(
+            "/.well-known/oauth-authorization-server/{*path}",
+            any(metadata),
+        )
+        .route("/.well-known/openid-configuration", any(metadata))
+        .route("/.well-known/openid-configuration/{*path}", any(metadata))
+        .route("/mcp/.well-known/openid-configuration", any(metadata))
+        .route("/register", any(register))
+        .route("/authorize", any(authorize))
+        .route("/token", any(token))
+}
+
+/// There is nothing to sign in at.
+async fn metadata(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
+    refused(&endpoint, request, (StatusCode::NOT_FOUND, "not_found")).await
+}
+
+/// Nobody is registered.
+async fn register(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
+    // None of the errors after which clients forget what they know and try again.
+    refused(
+        &endpoint,
+        request,
+        (StatusCode::BAD_REQUEST, "access_denied"),
+    )
+    .await
+}
+
+/// Nobody is sent here to sign in; whoever is nevertheless is a person.
+async fn authorize(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
+    let is_page = request.method() == Method::GET;
+    let mut response = refused(&endpoint, request, (StatusCode::NOT_FOUND, "access_denied")).await;
+    if is_page && response.status() == StatusCode::NOT_FOUND {
+        *response.body_mut() = Body::from(format!("{SEND_A_KEY}\n"));
+        let text = HeaderValue::from_static("text/plain; charset=utf-8");
+        response.headers_mut().insert(CONTENT_TYPE, text);
+    }
+    response
+}
+
+/// Nothing is exchanged.
+async fn token(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
+    refused(
+        &endpoint,
+        request,
+        (StatusCode::BAD_REQUEST, "invalid_request"),
+    )
+    .await
+}
+
+/// Refuses in the words of RFC 6749 and 7591.
+async fn refused(
+    endpoint: &Endpoint,
+    request: Request,
+    (status, error): (StatusCode, &'static str),
+) -> Response {
+    let refuse = |_request| async move {
+        let body = json!({"error": error, "error_description": SEND_A_KEY});
+        let mut response = Response::new(Body::from(body.to_string()));
+        *response.status_mut() = status;
+        let kind = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(CONTENT_TYPE, kind);
+        Ok(response)
+    };
+    endpoint.guarded(request, refuse).await
+}
