@@ -29,6 +29,7 @@ fn a_server_is_added_listed_and_removed() {
         SERVER  STATE  TOOLS  FROM  PROFILE  START  COMMAND
         a  ready  19  file  local  eager  [evilpeer]
         mine  ready  19  api  local  eager  [evilpeer]
+        ! 3 resources of `mine` not listed at /mcp: another server offers the same URI (`gantry status mine`)
         --- exit 0
         ");
         assert_snapshot!(run(&gantry, &["add", "mine", "--", peer]), @"
