@@ -145,8 +145,12 @@ impl Engine {
 
     /// Returns those of a caller's tools that one server offers, under the names they have among
     /// all.
+    ///
+    /// A lazy one that was never listed is woken, and waited for a moment.
     pub async fn tools_of(&self, caller: &Caller, server: &str, shape: Shape) -> RawBuf {
-        self.router().warm_up(caller, &Scope::All).await;
+        if let Ok(name) = server.parse() {
+            self.router().warm_up(caller, &Scope::Server(name)).await;
+        }
         let view = self.router().catalog.view(caller, &Scope::All);
         view.tools_in(shape, Some(server))
     }

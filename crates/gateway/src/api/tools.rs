@@ -12,8 +12,8 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use gantry_engine::{EngineError, Scope};
 use gantry_model::caller::{Caller, KeyKind};
-use gantry_model::grant::GrantSet;
-use gantry_model::id::AgentName;
+use gantry_model::grant::{GrantSet, MethodClass, Verdict};
+use gantry_model::id::{AgentName, ServerName};
 use gantry_model::shape::Shape;
 use http::StatusCode;
 use serde::Deserialize;
@@ -75,9 +75,15 @@ async fn seen_by(api: &Api, caller: &Caller, agent: &str) -> Result<Caller, Prob
 }
 
 /// Returns the name of a server that is given by name or id. One that is not there is an error, not an
-/// empty list; an agent is told only the names that it sees anyway.
+/// empty list; an agent is told only the names that it sees anyway, and of a server that it may not use
+/// as of one that is not there.
 fn known_server(api: &Api, caller: &Caller, server: &str) -> Result<String, Problem> {
-    if let Some(known) = api.engine().server(server) {
+    let may_know = |name: &ServerName| {
+        caller.kind == KeyKind::Admin
+            || caller.grants.check(MethodClass::Lifecycle, name, None) == Verdict::Allowed
+    };
+    let known = api.engine().server(server);
+    if let Some(known) = known.filter(|known| may_know(&known.spec.name)) {
         return Ok(known.spec.name.to_string());
     }
     let tools = api.engine().tools(caller, &Scope::All);
@@ -110,13 +116,13 @@ pub(super) async fn list(
     Who(caller): Who,
     Asked(asked): Asked<ToolsAsked>,
 ) -> Result<Response, Problem> {
-    let caller = match &asked.agent {
-        Some(agent) => seen_by(&api, &caller, agent).await?,
-        None => caller,
-    };
     let server = match &asked.server {
         Some(server) => Some(known_server(&api, &caller, server)?),
         None => None,
+    };
+    let caller = match &asked.agent {
+        Some(agent) => seen_by(&api, &caller, agent).await?,
+        None => caller,
     };
     let server = server.as_deref();
     if let Some(shape) = shape_of(asked.shape.as_deref())? {

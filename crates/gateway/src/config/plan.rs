@@ -377,6 +377,8 @@ impl Plan {
             self.ignored.extend(ignored);
             let is_free = !self.servers.iter().any(|known| known.entry.name == *name);
             if let Some(mut spec) = reading.spec.filter(|_| is_free) {
+                // What is switched off in a stronger file hides nothing.
+                self.off.retain(|known| known.name != spec.name);
                 spec.needs_approval = claim.waits;
                 spec.file = Some(given.folder.join(&claim.source.path));
                 self.servers.push(Planned {
@@ -385,10 +387,20 @@ impl Plan {
                     spec,
                     is_kept_out: false,
                 });
+            } else if let Some(off) = reading.off.filter(|_| is_free) {
+                self.switch_off(off, given.folder.join(&claim.source.path));
             }
         }
         self.servers.reverse();
         self.shadows.reverse();
+    }
+
+    /// Keeps an entry that does not run, to be listed with the reason; the first of a name counts.
+    fn switch_off(&mut self, spec: ServerSpec, file: PathBuf) {
+        if !self.off.iter().any(|known| known.name == spec.name) {
+            let file = Some(file);
+            self.off.push(ServerSpec { file, ..spec });
+        }
     }
 
     fn take(&mut self, given: Given<'_>, claim: Claim<'_>) {
@@ -403,11 +415,9 @@ impl Plan {
         self.warnings.extend(reading.warnings);
         let file = given.folder.join(&claim.source.path);
         let Some(mut spec) = reading.spec else {
-            let off = reading.off.map(|spec| ServerSpec {
-                file: Some(file),
-                ..spec
-            });
-            self.off.extend(off);
+            if let Some(off) = reading.off {
+                self.switch_off(off, file);
+            }
             return;
         };
         spec.file = Some(file);

@@ -251,3 +251,20 @@ fn config_check_shows_every_mistake_of_every_part() {
         "{told}"
     );
 }
+
+// First hour 1, 6
+#[test]
+fn an_entry_that_is_switched_off_while_it_waits_is_listed() {
+    let mut folder = Folder::new();
+    folder.write(".mcp.json", &servers(&[("a", peer()), ("b", peer())]));
+    folder.up(&["--trust"]);
+    folder.wait("b", "ready");
+    let mut off = peer();
+    off["disabled"] = json!(true);
+    folder.write(".mcp.json", &servers(&[("a", peer()), ("b", off)]));
+    folder.wait("b", "disabled");
+    folder.wait("a", "ready");
+    // As it was approved.
+    folder.write(".mcp.json", &servers(&[("a", peer()), ("b", peer())]));
+    folder.wait("b", "ready");
+}

@@ -199,7 +199,6 @@ fn the_terminal_of_up_says_what_waits_and_what_to_type() {
     let mut up = open(&folder, "up --port 0");
     up.reads("Let it run? [y/N] ");
     up.types("y\n");
-    up.reads("a  ready");
     up.reads("Stop with Ctrl-C.");
     let pid = folder.wait("a", "ready")["pid"].clone();
     folder.write(".mcp.json", &servers(&[("a", peer()), ("b", peer())]));

@@ -117,8 +117,8 @@ fn rm_asks_at_a_terminal_and_says_which_entry_counts_then() {
     fs::write(folder.home().join(".kode.json"), servers(&[("a", peer())])).unwrap();
     folder.write(".mcp.json", &servers(&[("a", mine)]));
     let mut up = open(&folder, "up --port 0 --trust");
-    up.reads("a  ready");
     up.reads("Stop with Ctrl-C.");
+    folder.wait("a", "ready");
     for (answer, code) in [("n\n", 1), ("y\n", 0)] {
         let mut rm = open(&folder, "rm a");
         let shown = rm.reads("Take `a` out of the file? [y/N] ");

@@ -166,7 +166,6 @@ impl FirstHour {
         let shown = up.reads("Let it run? [y/N] ");
         assert!(shown.contains("files: runs "), "{shown}");
         up.types("y\n");
-        up.reads("ready");
         up.reads("Stop with Ctrl-C.");
         let pid = person.wait("shop", "files", "ready")["pid"].clone();
         let tools = person.done("shop", "tools");
@@ -193,11 +192,9 @@ impl FirstHour {
             "{tools}"
         );
 
-        // Another time limit, and the entry is asked about again; half a file changes nothing.
+        // Another time limit, and the entry is asked about again.
         let mut slower = extra.clone();
         slower["timeout"] = json!(90_000);
-        let text = fs::read_to_string(person.at("shop/.mcp.json")).unwrap();
-        fs::write(person.at("shop/.mcp.json"), &text[..text.len() / 2]).unwrap();
         person.write("shop/.mcp.json", &[("files", files), ("extra", &slower)]);
         up.reads("waits for approval: extra (changed)");
         approve(person, "+   timeout = 90000", "files: runs ");
@@ -213,7 +210,6 @@ impl FirstHour {
         let mut blog = person.types("blog", "up");
         blog.reads("Let it run? [y/N] ");
         blog.types("y\n");
-        blog.reads("ready");
         blog.reads("Stop with Ctrl-C.");
         person.wait("blog", "notes", "ready");
         let mut connect = person.types("blog", "connect cursor");
