@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use gantry_model::spec::period;
 
+/// From so many processes on a higher `concurrency` allows an agent no more.
+const MOST_OF_AGENT: usize = 8;
+
 /// What is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Full {
@@ -27,8 +30,7 @@ impl Display for Full {
             }
             Self::OfAgent(limit) => write!(
                 formatter,
-                "this agent's clients use {limit} of its processes, as many as one agent may, and \
-                 each has as many calls as it takes"
+                "this agent's clients use {limit} of its processes, as many as one agent may"
             ),
             Self::Processes(limit) => write!(
                 formatter,
@@ -44,9 +46,10 @@ impl Full {
         let again = format!("try again in {}", period::show(retry_after));
         match self {
             Self::Queue(_) | Self::Checks(_) => again,
-            Self::OfAgent(_) | Self::Processes(_) => format!(
+            Self::OfAgent(limit) | Self::Processes(limit) if limit < MOST_OF_AGENT => format!(
                 "{again}, when a call has ended; a higher `concurrency` of the server allows more"
             ),
+            Self::OfAgent(_) | Self::Processes(_) => format!("{again}, when a call has ended"),
         }
     }
 }

@@ -20,7 +20,7 @@ use gantry_model::mcp::Method;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-pub(crate) use self::meant::Meant;
+pub(crate) use self::meant::{Meant, Spokesman};
 use self::owed::Owed;
 use self::pause::Pause;
 use super::fair::FairQueue;
@@ -151,7 +151,7 @@ struct State {
 }
 
 /// Whose call it is: of which agent, and of which session of it, if it has one.
-type Party = (AgentName, Option<u128>);
+pub(crate) type Party = (AgentName, Option<u128>);
 
 struct Entry {
     /// Whose call it is; nobody's if it is a request of our own.

@@ -15,6 +15,7 @@ use super::clean;
 use crate::request::{Ask, AskAnswer, AskedFor, Client, Lasts, Word};
 use crate::server::handle::ServerHandle;
 use crate::server::link::{Asked, Link};
+use crate::server::pending::Party;
 
 /// Questions that a session is asked at once; others wait.
 const AT_ONCE: usize = 16;
@@ -63,24 +64,33 @@ impl Asking {
     async fn ask(&self, asked: &Asked) -> Result<RawBuf, RawBuf> {
         let until = Instant::now() + self.server.spec.calls.ask_timeout;
         let mut tried = Vec::new();
+        let mut session = asked.session.clone();
         loop {
-            let spokesman = timeout_at(until, self.link.spokesman(&tried)).await;
-            let Ok(Some((call, client))) = spokesman else {
+            let spokesman = self.link.spokesman(session.as_ref(), &tried);
+            let Ok(Some(spokesman)) = timeout_at(until, spokesman).await else {
                 return Err(failure("the client cannot be asked any more"));
             };
-            tried.push(call);
+            tried.push(spokesman.call);
+            // Once it is known whose it is, nobody else is asked. fault T4
+            let whose = session.insert(spokesman.party);
+            let client = spokesman.voice.client;
             let params = asked.params.as_ref().map(RawBuf::as_raw);
             if !client.can.may_be_asked(asked.method, params) {
                 return Err(error(METHOD_NOT_FOUND, "the client cannot do that"));
             }
-            if let Told::Settled(outcome) = self.tell(asked, client, until).await {
+            if let Told::Settled(outcome) = self.tell((asked, whose), client, until).await {
                 return outcome;
             }
         }
     }
 
     /// Asks the client with one of its calls, and waits for its answer while any of them goes on.
-    async fn tell(&self, asked: &Asked, client: Arc<Client>, until: Instant) -> Told {
+    async fn tell(
+        &self,
+        (asked, whose): (&Asked, &Party),
+        client: Arc<Client>,
+        until: Instant,
+    ) -> Told {
         let kind = asked.method.as_str().split('/').next().unwrap_or_default();
         let redactor = self.server.known.redactor();
         let params = asked.params.as_ref();
@@ -106,8 +116,8 @@ impl Asking {
             tokio::select! {
                 biased; // An answer that is there counts.
                 said = &mut answered => return said.map_or(Told::Lost, |said| Told::Settled(outcome(said))),
-                () = teller.words.closed() => match self.link.spokesman(&[]).await {
-                    Some((_, next)) => teller = next,
+                () = teller.words.closed() => match self.link.spokesman(Some(whose), &[]).await {
+                    Some(next) => teller = next.voice.client,
                     // It is for none of its calls any more.
                     None => return Told::Settled(Err(failure("the client's calls have ended"))),
                 },

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, mpsc};
 
 use super::Link;
 use crate::request::Client;
-use crate::server::pending::Meant;
+use crate::server::pending::{Meant, Party, Spokesman};
 
 /// Requests that may wait to be asked of a session.
 const WAITING: usize = 16;
@@ -36,6 +36,8 @@ pub(crate) struct Asked {
     pub(crate) id: OwnedRequestId,
     pub(crate) method: Method,
     pub(crate) params: Option<RawBuf>,
+    /// The session that it is for; none if it is for one call, or came before the first.
+    pub(crate) session: Option<Party>,
 }
 
 /// What a server asks of a session, and not of one call.
@@ -91,26 +93,27 @@ impl Link {
         let Some(method) = asking_method(&request.method) else {
             return Err("the client has no such method");
         };
-        let asked = || Asked {
+        let asked = |session| Asked {
             id: request.id.to_owned(),
             method,
             params: request.params.map(Raw::to_buf),
+            session,
         };
         let call = match on.map(Meant::Call).or_else(|| self.pending.meant()) {
             Some(Meant::Call(call)) => call,
-            Some(Meant::Session) => {
+            Some(Meant::Session(session)) => {
                 // All calls there are of one session, which hears what any of them would.
                 if method == Method::ElicitationCreate
-                    && let Some((_, voice)) = self.pending.spokesman(&[])
+                    && let Some(spokesman) = self.pending.spokesman(Some(&session), &[])
                 {
-                    self.asks_to_url(request.params, &voice.client);
+                    self.asks_to_url(request.params, &spokesman.voice.client);
                 }
-                let asking = self.questions.asked.try_send(asked());
+                let asking = self.questions.asked.try_send(asked(Some(session)));
                 return asking.map_err(|_| TOO_MUCH);
             }
             // Some servers ask for roots as soon as they are greeted.
             None if self.questions.is_new.load(Ordering::Relaxed) => {
-                let asking = self.questions.asked.try_send(asked());
+                let asking = self.questions.asked.try_send(asked(None));
                 return asking.map_err(|_| TOO_MUCH);
             }
             None => return Err("there is no one call or session that this could be for"),
@@ -128,7 +131,7 @@ impl Link {
         if method == Method::ElicitationCreate {
             self.asks_to_url(request.params, &client);
         }
-        asks.try_send(asked()).map_err(|_| TOO_MUCH)
+        asks.try_send(asked(None)).map_err(|_| TOO_MUCH)
     }
 
     /// Takes what the server asks of a session; nothing if somebody has it already.
@@ -138,12 +141,12 @@ impl Link {
 
     /// Waits for a call whose client can be asked for the whole session, but none of these; nothing
     /// if there were calls, and no such is left.
-    pub(crate) async fn spokesman(&self, but: &[u64]) -> Option<(u64, Arc<Client>)> {
+    pub(crate) async fn spokesman(&self, whose: Option<&Party>, but: &[u64]) -> Option<Spokesman> {
         loop {
             let begun = self.questions.begun.notified();
             let is_new = self.questions.is_new.load(Ordering::Relaxed);
-            if let Some((call, voice)) = self.pending.spokesman(but) {
-                return Some((call, voice.client));
+            if let Some(spokesman) = self.pending.spokesman(whose, but) {
+                return Some(spokesman);
             }
             if !is_new {
                 return None;

@@ -23,11 +23,11 @@ impl Link {
         let voice = match on.map(Meant::Call).or_else(|| self.pending.meant()) {
             Some(Meant::Call(call)) => self.pending.voice(call),
             // On a link of its own a client hears all that is said there.
-            Some(Meant::Session) if self.limits.asks => {
-                let spokesman = self.pending.spokesman(&[]);
-                spokesman.map(|(_, voice)| voice)
+            Some(Meant::Session(session)) if self.limits.asks => {
+                let spokesman = self.pending.spokesman(Some(&session), &[]);
+                spokesman.map(|spokesman| spokesman.voice)
             }
-            Some(Meant::Session) | None => None,
+            Some(Meant::Session(_)) | None => None,
         };
         let Some(voice) = voice else {
             return;

@@ -3,16 +3,24 @@
 
 use tokio::time::Instant;
 
-use super::{Entry, Lane, Pending, State};
+use super::{Entry, Lane, Party, Pending, State};
 use crate::server::link::Voice;
 
 /// Whom the server means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Meant {
     /// The caller of this call.
     Call(u64),
-    /// The client of the session that all calls are of.
-    Session,
+    /// The client of this session, which all calls are of.
+    Session(Party),
+}
+
+/// A call by which a client can be told something that is for any of its calls.
+pub(crate) struct Spokesman {
+    pub(crate) call: u64,
+    /// Whose call it is.
+    pub(crate) party: Party,
+    pub(crate) voice: Voice,
 }
 
 impl Pending {
@@ -24,25 +32,36 @@ impl Pending {
             let party = state.entries.get(&call)?.party.as_ref();
             return (!state.owed.is_to_other_than(party)).then_some(Meant::Call(call));
         }
-        state.is_of_one_session().then_some(Meant::Session)
+        state.only_session().cloned().map(Meant::Session)
     }
 
-    /// Returns a call that the client of the only session can be told something with, the newest
-    /// first, but none of these.
-    pub(crate) fn spokesman(&self, but: &[u64]) -> Option<(u64, Voice)> {
+    /// Returns a call that a session can be told something with, the newest first, but none of these.
+    /// Where it is not said whose, it must be plain: the only call's, or the only session's.
+    pub(crate) fn spokesman(&self, whose: Option<&Party>, but: &[u64]) -> Option<Spokesman> {
         let state = self.lock();
-        if state.only_call().is_none() && !state.is_of_one_session() {
-            return None;
-        }
+        let whose = match whose {
+            // Without a session, another call of the same key may be another client's.
+            Some((_, None)) => return None,
+            Some(whose) => whose,
+            None => state.only_party()?,
+        };
         let hears = |entry: &Entry| {
             let voice = entry.voice.as_ref();
             entry.answer.is_some() && voice.is_some_and(|voice| !voice.client.words.is_closed())
         };
         let calls = state.entries.iter();
-        let calls = calls
-            .filter(|(id, entry)| entry.lane == Lane::Taken && hears(entry) && !but.contains(id));
+        let calls = calls.filter(|(id, entry)| {
+            entry.party.as_ref() == Some(whose)
+                && entry.lane == Lane::Taken
+                && hears(entry)
+                && !but.contains(id)
+        });
         let (id, entry) = calls.max_by_key(|(id, _)| **id)?;
-        Some((*id, entry.voice.clone()?))
+        Some(Spokesman {
+            call: *id,
+            party: whose.clone(),
+            voice: entry.voice.clone()?,
+        })
     }
 
     /// Stops the clocks of all calls while their client is asked what may be for any of them, or
@@ -65,19 +84,25 @@ impl Pending {
 }
 
 impl State {
-    /// Tells whether all that the server was sent and has not answered is of one session, and it may
-    /// not yet speak of a call that somebody else has left.
-    fn is_of_one_session(&self) -> bool {
+    /// Returns whose the only call is, or whose all calls are.
+    fn only_party(&self) -> Option<&Party> {
+        let Some(call) = self.only_call() else {
+            return self.only_session();
+        };
+        let party = self.entries.get(&call)?.party.as_ref();
+        party.filter(|_| !self.owed.is_to_other_than(party))
+    }
+
+    /// Returns the session that all is of that the server was sent and has not answered, unless it may
+    /// yet speak of a call that somebody else has left.
+    fn only_session(&self) -> Option<&Party> {
         let is_sent =
             |entry: &&Entry| matches!(entry.lane, Lane::Handed | Lane::Left | Lane::Taken);
         let mut sent = self.entries.values().filter(is_sent);
-        let Some(party) = sent.next().and_then(|entry| entry.party.as_ref()) else {
-            return false;
-        };
-        let (_, Some(_session)) = party else {
-            return false;
-        };
-        sent.all(|entry| entry.party.as_ref() == Some(party))
-            && !self.owed.is_to_other_than(Some(party))
+        let party = sent.next()?.party.as_ref();
+        let party = party.filter(|(_, session)| session.is_some())?;
+        let is_one = sent.all(|entry| entry.party.as_ref() == Some(party))
+            && !self.owed.is_to_other_than(Some(party));
+        is_one.then_some(party)
     }
 }

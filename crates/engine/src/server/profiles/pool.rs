@@ -92,7 +92,8 @@ impl<T> Default for Pool<T> {
 impl<T> Pool<T> {
     /// Finds a life for a client: its own if that has a place, else a new one. One agent uses at most
     /// half of what there may be; the idle life of whoever has the most gives way to a new one. Only
-    /// where lives can be shared is another client's taken before anybody waits.
+    /// where lives can be shared is that of another client of the same agent taken before anybody
+    /// waits.
     pub(super) fn find(&mut self, wish: &Wish<'_, T>, now: Instant) -> Found<'_, T> {
         let is_own = |life: &Life<T>| {
             life.can == wish.can && life.party == *wish.party && (wish.offers)(&life.what)
@@ -144,13 +145,18 @@ impl<T> Pool<T> {
         first.map(|(place, _)| place)
     }
 
-    /// Returns the life that a client gets which finds no room for one of its own.
+    /// Returns the life that a client gets which finds no room for one of its own: never one of another
+    /// agent's, since a server remembers with whom it speaks.
     fn shared(&self, wish: &Wish<'_, T>) -> Option<usize> {
         let lives = self.lives.iter().enumerate();
-        let fits = |life: &Life<T>| wish.shares && wish.is_common && life.can == wish.can;
-        let is_strange = |life: &Life<T>| life.party.agent != wish.party.agent;
+        let fits = |life: &Life<T>| {
+            wish.shares
+                && wish.is_common
+                && life.can == wish.can
+                && life.party.agent == wish.party.agent
+        };
         let fitting = lives.filter(|(_, life)| fits(life));
-        let best = fitting.min_by_key(|(_, life)| (is_strange(life), life.users));
+        let best = fitting.min_by_key(|(_, life)| life.users);
         best.map(|(place, _)| place)
     }
 

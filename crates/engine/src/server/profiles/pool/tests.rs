@@ -153,7 +153,11 @@ async fn where_requests_say_their_call_clients_share_lives_when_there_is_no_room
     assert_eq!(find_for(&mut pool, &sharing(&second)), ("free", 1));
     let (other, third) = (party("b", 1), party("c", 1));
     assert_eq!(find_for(&mut pool, &sharing(&other)), ("new", 2));
-    assert_eq!(find_for(&mut pool, &sharing(&third)), ("free", 2));
+    assert_eq!(
+        find_for(&mut pool, &sharing(&third)),
+        ("wait", 0),
+        "never with another agent"
+    );
 }
 
 #[tokio::test]
