@@ -81,7 +81,9 @@ fn a_disabled_or_broken_entry_of_an_unapproved_file_hides_nothing() {
     folder.wait("off", "ready");
     folder.wait("bad", "ready");
     folder.wait("weaker", "needs_approval");
-    assert_eq!(folder.names(), ["off", "bad", "weaker"]);
+    // What is wrong is listed with the reason, under a name that nobody else has.
+    folder.wait("free", "misconfigured");
+    assert_eq!(folder.names(), ["off", "bad", "weaker", "free"]);
     noticed(&folder, "not approved, left out: .mcp.json:1:");
     let check = folder.run(&["config", "check"]);
     assert_eq!(check.status.code(), Some(2), "whoever asks is told");

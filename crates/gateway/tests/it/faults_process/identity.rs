@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::{Held, SECOND, audited, echoes, pid_of, signal, stays_down, tidy};
-use crate::harness::{Gantry, LONG, needs_root};
+use crate::harness::{Gantry, LONG, entry, needs_root};
 
 /// Calls a tool without arguments and returns the JSON in its text.
 fn told(gantry: &Gantry, tool: &str) -> Value {
@@ -94,9 +94,16 @@ fn a_process_number_that_was_reused_is_never_hit() {
     for act in ["DELETE", "POST"] {
         let gantry = Gantry::builder()
             .server("neighbour", &Evilpeer::new())
-            .server_with("a", &Evilpeer::new(), &stays_down())
             .start();
         gantry.wait_state("neighbour", "ready", LONG);
+        // One that a file brings could not be removed.
+        let mut body = entry(&Evilpeer::new());
+        body["name"] = json!("a");
+        body["profile"] = json!("local");
+        body["start"] = json!("eager");
+        body["restart"] = stays_down()["life"]["restart"].take();
+        let made = gantry.rest("POST", "/api/v1/mcp/servers", Some(&body));
+        assert_eq!(made.status, 201, "{}", made.text());
         let pid = pid_of(&gantry.wait_state("a", "ready", LONG));
         let held = Held::of(&gantry);
         // The server ends and its number is given away before the gateway can look.
