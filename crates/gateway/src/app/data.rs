@@ -4,7 +4,7 @@
 //! Folders are 0700 and files 0600, symbolic links are refused (fault F5), and files appear whole.
 //! Entry point: [`DataFolder::open`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
@@ -208,27 +208,35 @@ impl DataFolder {
         self.write_key(&self.agent_key(), agent)
     }
 
-    /// Has the next gateway here revoke the keys of a label.
-    pub fn revoke_later(&self, label: &str) -> Result<(), DataError> {
-        let mut labels = self.to_revoke();
-        labels.insert(label.to_owned());
-        let text =
-            serde_json::to_vec_pretty(&labels).expect("texts are always expressible as JSON");
-        write(&self.to_revoke_file(), &text)
+    /// Has the next gateway here revoke the keys of a label that were made until now; later ones stay.
+    pub fn revoke_later(&self, label: &str, now_ms: u64) -> Result<(), DataError> {
+        let mut queued = self.to_revoke();
+        queued.insert(label.to_owned(), now_ms);
+        self.write_to_revoke(&queued)
     }
 
-    /// Returns the labels of keys that are to be revoked.
-    pub fn to_revoke(&self) -> BTreeSet<String> {
+    /// Returns the labels of keys that are to be revoked, with the time until which those were made.
+    pub fn to_revoke(&self) -> BTreeMap<String, u64> {
         let text = fs::read(self.to_revoke_file()).ok();
         text.and_then(|text| serde_json::from_slice(&text).ok())
             .unwrap_or_default()
     }
 
-    /// Forgets the labels, since their keys are revoked.
-    pub fn have_revoked(&self) {
-        if let Err(error) = fs::remove_file(self.to_revoke_file()) {
-            tracing::debug!(%error, "`revoke.json` was gone already");
+    /// Takes labels off the list, since their keys are revoked or in use again; what was added since
+    /// they were read stays.
+    pub fn no_longer_revoke(&self, done: &BTreeMap<String, u64>) -> Result<(), DataError> {
+        let mut queued = self.to_revoke();
+        let before = queued.len();
+        queued.retain(|label, until| done.get(label).is_none_or(|known| known < until));
+        if queued.len() == before {
+            return Ok(());
         }
+        self.write_to_revoke(&queued)
+    }
+
+    fn write_to_revoke(&self, queued: &BTreeMap<String, u64>) -> Result<(), DataError> {
+        let text = serde_json::to_vec_pretty(queued).expect("texts are always expressible as JSON");
+        write(&self.to_revoke_file(), &text)
     }
 
     /// Remembers by its hash the key that a client's file was given.
@@ -464,5 +472,21 @@ mod tests {
         );
         folder.withdraw();
         assert_eq!(folder.running(), None);
+    }
+
+    #[test]
+    fn what_waits_to_be_revoked_is_taken_off_the_list_label_by_label() {
+        // First hour 2
+        let home = tempfile::tempdir().unwrap();
+        let folder = DataFolder::open(&home.path().join("d")).unwrap();
+        folder.revoke_later("a", 1).unwrap();
+        folder.revoke_later("b", 2).unwrap();
+        let read = folder.to_revoke();
+        // While those are revoked, two more come.
+        folder.revoke_later("b", 5).unwrap();
+        folder.revoke_later("c", 5).unwrap();
+        folder.no_longer_revoke(&read).unwrap();
+        let left: Vec<_> = folder.to_revoke().into_iter().collect();
+        assert_eq!(left, [("b".to_owned(), 5), ("c".to_owned(), 5)]);
     }
 }

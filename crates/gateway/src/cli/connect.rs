@@ -9,6 +9,7 @@ mod key;
 mod list;
 mod neighbours;
 mod owner;
+mod revocation;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -34,6 +35,7 @@ use super::screen::Screen;
 use key::{Key, Keys};
 use neighbours::Neighbours;
 use owner::{Elsewhere, Leads};
+use revocation::Revocation;
 
 pub(super) use list::connections;
 
@@ -169,19 +171,24 @@ impl Task<'_> {
         {
             keys.note(key);
         }
-        let cleaned = self.clean_copies()?;
+        let written = changed && !self.options.dry_run;
+        // Before anything that may fail: whatever comes, no key outlives its entry.
+        let revocation = match written && self.has_key() && (elsewhere.is_some() || !holds_key) {
+            true => revocation::revoke(&self, &keys, elsewhere.as_ref()).await,
+            false => Revocation::Unneeded,
+        };
         let closed = holds_key && self.opened.is_open_to_others() && !self.options.dry_run;
         if closed && !changed {
             self.opened
                 .close_to_others()
                 .map_err(|error| failed(&error))?;
         }
+        let cleaned = self.clean_copies();
         let neighbours = Neighbours::find(&self, &way, &keys).await;
         let screen = &match self.options.json {
             true => self.surroundings.screen.beside_stdout(),
             false => self.surroundings.screen,
         };
-        let written = changed && !self.options.dry_run;
         if self.options.json {
             let (kind, url) = match &way {
                 Way::Http { url, .. } => ("http", Some(url)),
@@ -191,17 +198,18 @@ impl Task<'_> {
                 "client": self.client.id, "scope": self.options.scope.to_string(),
                 "path": self.place.path, "name": self.options.name, "way": kind, "url": url,
                 "written": written, "backup": copy, "key_made": matches!(key, Key::Made { .. }),
-                "closed_to_others": closed, "copies_cleaned": cleaned,
+                "closed_to_others": closed, "copies_cleaned": cleaned.as_deref().unwrap_or_default(),
+                "keys_revoked": revocation.number(), "old_key": revocation.word(),
                 "replaces": elsewhere.as_ref().map(|other| &other.place),
                 "also_direct": neighbours.all(), "diff": self.difference(&text),
             })));
         } else {
             self.tell(&way, written, copy, &text);
         }
-        if written {
-            self.revoke_old(&keys, elsewhere.as_ref(), !holds_key, screen)
-                .await?;
+        if elsewhere.is_some() || revocation.number().is_none() {
+            revocation.tell(elsewhere.as_ref(), screen);
         }
+        let cleaned = cleaned?;
         if self.options.json {
             return Ok(ExitCode::SUCCESS);
         }
@@ -245,23 +253,22 @@ impl Task<'_> {
                 .replace(&text, Readers::AsBefore)
                 .map_err(|error| failed(&error))?;
         }
-        let cleaned = self.clean_copies()?;
-        let has_key = self.has_key() && elsewhere.is_none();
-        let mut revoked = None;
-        if has_key && !self.options.dry_run {
-            revoked = keys.revoke().await;
-            if revoked.is_none() {
-                self.revoke_later(&keys)?;
-            }
-        }
+        // Before anything that may fail. An entry that is gone already may have left its key behind.
+        let has_key = self.has_key() || (elsewhere.is_none() && keys.has_note());
+        let revocation = match has_key && !self.options.dry_run {
+            true => revocation::revoke(&self, &keys, elsewhere.as_ref()).await,
+            false => Revocation::Unneeded,
+        };
+        let cleaned = self.clean_copies();
         if self.options.json {
             screen.line(&pretty(&json!({
                 "client": self.client.id, "scope": self.options.scope.to_string(),
                 "path": self.place.path, "name": name, "written": changed && !self.options.dry_run,
-                "backup": copy, "keys_revoked": revoked, "copies_cleaned": cleaned,
+                "backup": copy, "keys_revoked": revocation.number(), "old_key": revocation.word(),
+                "copies_cleaned": cleaned.as_deref().unwrap_or_default(),
                 "diff": self.difference(&text),
             })));
-            return Ok(ExitCode::SUCCESS);
+            return cleaned.map(|_| ExitCode::SUCCESS);
         }
         if !changed {
             screen.line(&format!(
@@ -274,16 +281,12 @@ impl Task<'_> {
                 "`{name}` is gone from `{path}`{}",
                 beside(copy.as_ref())
             ));
-            match (has_key, revoked) {
-                (true, Some(0)) | (false, _) => {}
-                (true, Some(_)) => screen.line(&format!("{} its key is revoked", screen.good("✓"))),
-                (true, None) => screen.line(&format!("{} {LATER}", screen.doubtful("!"))),
-            }
-            if let Some(other) = elsewhere.filter(|_| self.has_key()) {
-                other.revoke(&keys, screen).await;
-            }
         }
-        told_clean(&cleaned, screen);
+        match self.has_key() {
+            true => revocation.tell(elsewhere.as_ref(), screen),
+            false => revocation.tell_without_entry(screen),
+        }
+        told_clean(&cleaned?, screen);
         Ok(ExitCode::SUCCESS)
     }
 
@@ -328,35 +331,6 @@ impl Task<'_> {
             self.known.as_ref().and_then(ours::way_of),
             Some(Way::Http { key, .. }) if key.starts_with(ours::KEY_PREFIX)
         )
-    }
-
-    /// Revokes the key of the entry that was replaced, unless the new one has it.
-    async fn revoke_old(
-        &self,
-        keys: &Keys<'_>,
-        elsewhere: Option<&Elsewhere>,
-        holds_none: bool,
-        screen: &Screen,
-    ) -> Result<(), Failure> {
-        if !self.has_key() {
-            return Ok(());
-        }
-        match elsewhere {
-            Some(other) => other.revoke(keys, screen).await,
-            None if holds_none && keys.revoke().await.is_none() => self.revoke_later(keys)?,
-            None => {}
-        }
-        Ok(())
-    }
-
-    /// Has the next start of the gateway revoke the keys, since it does not run.
-    fn revoke_later(&self, keys: &Keys<'_>) -> Result<(), Failure> {
-        let data = DataFolder::at(self.surroundings.data_path()?);
-        if self.surroundings.url.is_some() || !data.path().is_dir() {
-            return Ok(());
-        }
-        data.revoke_later(keys.label())
-            .map_err(|error| Failure::of(Exit::Failed, &error))
     }
 
     /// Takes keys out of the copies that earlier versions left beside the file.
@@ -501,9 +475,6 @@ impl Task<'_> {
         }
     }
 }
-
-/// What is said of a key that the gateway could not be asked about.
-const LATER: &str = "the gateway does not run; its key is revoked when it starts again";
 
 /// Says from which copies keys were taken.
 fn told_clean(cleaned: &[PathBuf], screen: &Screen) {

@@ -46,6 +46,12 @@ pub(super) struct Setup {
     neutral: Option<PathBuf>,
 }
 
+/// Returns the person's home by its real name, if there is one.
+pub(super) fn home(surroundings: &Surroundings) -> Option<PathBuf> {
+    let home = surroundings.environment.filled(HOME).map(Path::new);
+    home.and_then(|home| home.canonicalize().ok())
+}
+
 impl Setup {
     /// Finds the files; what was approved is in the data folder.
     pub(super) fn new(
@@ -53,9 +59,17 @@ impl Setup {
         data: DataFolder,
         surroundings: &Surroundings,
     ) -> Result<Self, Failure> {
-        let folder = find::working_folder()?;
-        let home = surroundings.environment.filled(HOME).map(Path::new);
-        let home = home.and_then(|home| home.canonicalize().ok());
+        Ok(Self::of(find::working_folder()?, files, data, surroundings))
+    }
+
+    /// Finds the files of a folder.
+    pub(super) fn of(
+        folder: PathBuf,
+        files: &Files,
+        data: DataFolder,
+        surroundings: &Surroundings,
+    ) -> Self {
+        let home = home(surroundings);
         let sources = match (files.config.as_slice(), files.no_discover) {
             ([], true) => Vec::new(),
             ([], false) => source::discover(&folder, home.as_deref()),
@@ -67,7 +81,7 @@ impl Setup {
             .canonicalize()
             .unwrap_or_else(|_| folder.join(servers));
         let neutral = home.filter(|_| servers.starts_with(&folder));
-        Ok(Self {
+        Self {
             neutral,
             sources,
             folder,
@@ -76,7 +90,7 @@ impl Setup {
             last_good: LastGood::new(),
             is_data_named: surroundings.data.is_some(),
             environment: surroundings.environment.clone(),
-        })
+        }
     }
 
     /// Reads everything anew.

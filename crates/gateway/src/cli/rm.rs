@@ -19,7 +19,7 @@ use crate::config::removal;
 
 use super::client::{Client, segment};
 use super::failure::{Exit, Failure};
-use super::files::{Files, Setup};
+use super::files::{Files, Setup, home};
 use super::find::{Role, working_folder};
 use super::format::text;
 use super::screen::Screen;
@@ -86,8 +86,10 @@ impl Edit<'_> {
         let failed = |error: ClientError| Failure::of(Exit::Failed, &error);
         let opened = Opened::read(&self.file).map_err(failed)?;
         opened.check_writable().map_err(failed)?;
-        let folder = working_folder()?;
-        let left = removal::without(&self.file, opened.text(), name, &folder).map_err(failed)?;
+        let folder = self.folder()?;
+        let of_home = home(self.surroundings).map(|home| home.join(".kode.json"));
+        let project = (of_home.as_ref() == Some(&self.file)).then_some(folder.as_path());
+        let left = removal::without(&self.file, opened.text(), name, project).map_err(failed)?;
         let left = left.ok_or_else(|| {
             Failure::new(Exit::Failed, format!("{origin}, and is no longer there"))
                 .hint("`gantry config check` tells what the files say")
@@ -100,6 +102,15 @@ impl Edit<'_> {
         let is_applied = self.applied(client, path, next.as_deref()).await;
         self.tell(copy.as_deref(), next.as_deref(), is_applied);
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Returns the folder whose configuration the gateway reads, wherever this verb is typed.
+    fn folder(&self) -> Result<PathBuf, Failure> {
+        let data = DataFolder::at(self.surroundings.data_path()?);
+        match data.running().and_then(|running| running.folder) {
+            Some(folder) => Ok(folder),
+            None => working_folder(),
+        }
     }
 
     /// Shows what would change in the file, and asks.
@@ -127,14 +138,14 @@ impl Edit<'_> {
     }
 
     /// Returns the file whose entry of the same name counts from now on, if the gateway reads the files
-    /// that are found here.
+    /// that are found in its folder.
     fn next(&self) -> Option<PathBuf> {
         let files = Files {
             config: Vec::new(),
             no_discover: false,
         };
         let data = DataFolder::at(self.surroundings.data_path().ok()?);
-        let setup = Setup::new(&files, data, self.surroundings).ok()?;
+        let setup = Setup::of(self.folder().ok()?, &files, data, self.surroundings);
         let mut sources = setup.sources.iter();
         sources.find(|source| setup.folder.join(&source.path) == self.file)?;
         let plan = setup.load().ok()?;

@@ -10,30 +10,33 @@ use super::clients::ClientError;
 use super::clients::document::Document;
 use super::document::Syntax;
 
-/// Returns a file's text without a server; nothing if it has none of that name. `folder` is the one whose
-/// configuration it is, for a file that has servers of many.
+/// Returns a file's text without a server; nothing if it has none of that name. `project` is the folder
+/// whose servers are meant first, for the file of the home, which has servers of many; in others, what
+/// stands under `projects` is never read.
 pub fn without(
     path: &Path,
     text: &str,
     name: &str,
-    folder: &Path,
+    project: Option<&Path>,
 ) -> Result<Option<String>, ClientError> {
     match Syntax::of(path) {
         Syntax::Toml => toml(path, text, name),
-        Syntax::Json => json(path, text, name, folder),
+        Syntax::Json => json(path, text, name, project),
     }
 }
 
-fn json(path: &Path, text: &str, name: &str, folder: &Path) -> Result<Option<String>, ClientError> {
+fn json(
+    path: &Path,
+    text: &str,
+    name: &str,
+    project: Option<&Path>,
+) -> Result<Option<String>, ClientError> {
     let document = Document::parse(path, text)?;
-    let folder = folder.to_string_lossy().into_owned();
     let servers = || "mcpServers".to_owned();
+    let project = project.map(|folder| folder.to_string_lossy().into_owned());
+    let project = project.map(|folder| vec!["projects".to_owned(), folder, servers()]);
     // The strongest first.
-    let places = [
-        vec!["projects".to_owned(), folder, servers()],
-        vec![servers()],
-        Vec::new(),
-    ];
+    let places = project.into_iter().chain([vec![servers()], Vec::new()]);
     for at in places {
         let has = |known: &str| document.servers(&at).iter().any(|(name, _)| *name == known);
         if has(name) {
@@ -100,7 +103,7 @@ mod tests {
     use super::*;
 
     fn out(path: &str, text: &str, name: &str) -> Option<String> {
-        without(Path::new(path), text, name, Path::new("/w")).unwrap()
+        without(Path::new(path), text, name, None).unwrap()
     }
 
     #[test]
@@ -119,8 +122,21 @@ mod tests {
             "{\"b\":{\"command\":\"y\"}}"
         );
         let both = r#"{"mcpServers": {"a": {"command": "x"}}, "projects": {"/w": {"mcpServers": {"a": {"command": "z"}}}}}"#;
-        let left = out(".kode.json", both, "a").unwrap();
+        let of_home = |folder: &str| {
+            let left = without(
+                Path::new("/h/.kode.json"),
+                both,
+                "a",
+                Some(Path::new(folder)),
+            );
+            left.unwrap().unwrap()
+        };
+        let left = of_home("/w");
         assert!(left.contains("\"x\"") && !left.contains("\"z\""), "{left}");
+        // That of another folder is not this one's, and in a folder's own file nobody reads it.
+        for left in [of_home("/v"), out(".kode.json", both, "a").unwrap()] {
+            assert!(!left.contains("\"x\"") && left.contains("\"z\""), "{left}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The key that a client gets: the one it has if it still opens the gateway, one that the person
 //! named, or a new one of its own, made over the admin API and found again by its label.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -23,7 +24,7 @@ const LABEL: usize = 128;
 /// How many bytes of a digest tell two labels apart that cannot be kept as they are.
 const DIGEST_BYTES: usize = 8;
 
-/// Where all keys are listed.
+/// Where all keys are listed, page by page.
 const KEYS: &str = "/api/v1/keys?limit=1000";
 
 /// A client's key.
@@ -79,7 +80,7 @@ impl<'a> Keys<'a> {
             return Ok(Key::Known(key.trim().to_owned()));
         }
         let admin = self.admin()?;
-        let keys = admin.get(KEYS).await?;
+        let keys = admin.get_all(KEYS).await?;
         let known = list(&keys, "/items");
         if !known.is_empty() && !known.iter().any(|key| key["agent"] == DEFAULT_AGENT) {
             // A key of an agent that is gone would make it anew, and it could use nothing.
@@ -87,7 +88,7 @@ impl<'a> Keys<'a> {
             agent.map_err(|failure| failure.hint("make it again with `gantry agent restore`"))?;
         }
         // A key that this file had and lost opens nothing any more.
-        for id in self.labelled(&keys) {
+        for id in labelled(&self.label, &keys) {
             admin
                 .delete(&format!("/api/v1/keys/{}", segment(&id)))
                 .await?;
@@ -118,7 +119,9 @@ impl<'a> Keys<'a> {
     /// Tells whether the gateway has a key for this file.
     pub(super) async fn is_known(&self) -> bool {
         match self.admin() {
-            Ok(admin) => self.ids(&admin).await.is_ok_and(|ids| !ids.is_empty()),
+            Ok(admin) => ids(&self.label, &admin)
+                .await
+                .is_ok_and(|ids| !ids.is_empty()),
             Err(_) => false,
         }
     }
@@ -136,7 +139,7 @@ impl<'a> Keys<'a> {
     }
 
     async fn revoke_by(&self, admin: &Client) -> Option<usize> {
-        let ids = self.ids(admin).await.ok()?;
+        let ids = ids(&self.label, admin).await.ok()?;
         for id in &ids {
             admin
                 .delete(&format!("/api/v1/keys/{}", segment(id)))
@@ -146,36 +149,43 @@ impl<'a> Keys<'a> {
         Some(ids.len())
     }
 
-    async fn ids(&self, admin: &Client) -> Result<Vec<String>, Failure> {
-        Ok(self.labelled(&admin.get(KEYS).await?))
-    }
-
-    /// Returns the ids of the file's keys among all.
-    fn labelled(&self, keys: &Value) -> Vec<String> {
-        let ours = list(keys, "/items")
-            .iter()
-            .filter(|key| key["label"] == self.label.as_str());
-        ours.map(|key| text(key, "/id")).collect()
-    }
-
-    /// Remembers the key that the file has, so that its entry is known to be this folder's.
+    /// Remembers the key that the file has, so that its entry is known to be this folder's, and that
+    /// nobody is to revoke it.
     pub(super) fn note(&self, key: &str) {
-        if self.surroundings.url.is_some() {
+        let Some(data) = self.own_data().filter(|data| data.path().is_dir()) else {
             return;
-        }
-        let data = self.surroundings.data_path().ok().map(DataFolder::at);
-        if let Some(data) = data.filter(|data| data.path().is_dir())
-            && let Err(error) = data.note_client_key(&self.label, &fingerprint(key))
-        {
+        };
+        if let Err(error) = data.note_client_key(&self.label, &fingerprint(key)) {
             tracing::debug!(%error, "the key of a client could not be noted");
+        }
+        let all = BTreeMap::from([(self.label.clone(), u64::MAX)]);
+        if let Err(error) = data.no_longer_revoke(&all) {
+            tracing::warn!(%error, "the next start may revoke the client's key");
         }
     }
 
     /// Tells whether a key is the one that this folder gave to the file.
     pub(super) fn is_noted(&self, key: &str) -> bool {
-        let data = self.surroundings.data_path().ok().map(DataFolder::at);
-        let noted = data.and_then(|data| data.client_keys().remove(&self.label));
-        self.surroundings.url.is_none() && noted == Some(fingerprint(key))
+        let data = self.own_data();
+        data.is_some_and(|data| self.is_noted_in(&data, key))
+    }
+
+    /// Tells whether a key is the one that the gateway of a data folder gave to the file.
+    pub(super) fn is_noted_in(&self, data: &DataFolder, key: &str) -> bool {
+        data.client_keys().remove(&self.label) == Some(fingerprint(key))
+    }
+
+    /// Tells whether this folder has given a key to the file, whichever.
+    pub(super) fn has_note(&self) -> bool {
+        let data = self.own_data();
+        data.is_some_and(|data| data.client_keys().contains_key(&self.label))
+    }
+
+    /// Returns this folder's data, unless the person named a gateway by its URL.
+    fn own_data(&self) -> Option<DataFolder> {
+        let path = self.surroundings.data_path().ok();
+        path.filter(|_| self.surroundings.url.is_none())
+            .map(DataFolder::at)
     }
 
     /// Tells whether a key opens the gateway.
@@ -189,6 +199,19 @@ impl<'a> Keys<'a> {
             None => false,
         }
     }
+}
+
+/// Returns the ids of the keys that a gateway has under a label.
+async fn ids(label: &str, admin: &Client) -> Result<Vec<String>, Failure> {
+    Ok(labelled(label, &admin.get_all(KEYS).await?))
+}
+
+/// Returns the ids of a label's keys among all.
+fn labelled(label: &str, keys: &Value) -> Vec<String> {
+    let ours = list(keys, "/items")
+        .iter()
+        .filter(|key| key["label"] == label);
+    ours.map(|key| text(key, "/id")).collect()
 }
 
 /// Returns what a key is known by without being kept.
@@ -230,7 +253,52 @@ pub(super) fn label(client: &str, name: &str, path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::net::TcpListener;
+
     use super::*;
+
+    // First hour 2
+    #[tokio::test]
+    async fn keys_are_found_on_every_page() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let gateway = std::thread::spawn(move || {
+            let pages = [
+                (
+                    "limit=1000 ",
+                    json!({"items": [{"id": "key_1", "label": "a"}], "next_cursor": "x"}),
+                ),
+                (
+                    "limit=1000&cursor=x ",
+                    json!({"items": [{"id": "key_2", "label": "b"}], "next_cursor": "y"}),
+                ),
+                (
+                    "limit=1000&cursor=y ",
+                    json!({"items": [{"id": "key_3", "label": "a"}]}),
+                ),
+            ];
+            for (asked, page) in pages {
+                let (mut stream, _) = listener.accept().unwrap();
+                let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                let head: Vec<String> = lines
+                    .map(Result::unwrap)
+                    .take_while(|line| !line.is_empty())
+                    .collect();
+                assert!(head[0].contains(asked), "{head:?}");
+                let body = page.to_string();
+                let length = body.len();
+                write!(
+                    stream,
+                    "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+                )
+                .unwrap();
+            }
+        });
+        let admin = Client::new(&url, "k").unwrap();
+        assert_eq!(ids("a", &admin).await.unwrap(), ["key_1", "key_3"]);
+        gateway.join().unwrap();
+    }
 
     #[test]
     fn no_two_files_have_one_label() {

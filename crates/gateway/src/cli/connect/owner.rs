@@ -8,7 +8,6 @@ use crate::app::data::DataFolder;
 use crate::config::clients::ours::Way;
 
 use super::super::failure::{Exit, Failure};
-use super::super::screen::Screen;
 use super::Task;
 use super::key::Keys;
 
@@ -26,7 +25,7 @@ pub(super) enum Leads {
 pub(super) struct Elsewhere {
     /// What a person knows it by: its folder, its URL, or both.
     pub(super) place: String,
-    /// Its data folder, if it runs on this machine.
+    /// Its data folder, if it is one of this machine's that is known.
     pub(super) data: Option<DataFolder>,
 }
 
@@ -62,23 +61,6 @@ impl Elsewhere {
         Failure::new(Exit::Failed, "nothing was changed").hint(format!(
             "to have both, run `gantry connect {client} --name {name}`"
         ))
-    }
-
-    /// Revokes the key that the entry held there, and says what came of it.
-    pub(super) async fn revoke(&self, keys: &Keys<'_>, screen: &Screen) {
-        let revoked = match &self.data {
-            Some(data) => keys.revoke_at(data).await,
-            None => None,
-        };
-        let line = match revoked {
-            Some(0) => return,
-            Some(_) => format!("{} its key at that gateway is revoked", screen.good("✓")),
-            None => format!(
-                "{} its key is still valid at that gateway; revoke it there with `gantry key ls` and `gantry key revoke`",
-                screen.doubtful("!")
-            ),
-        };
-        screen.line(&line);
     }
 }
 
@@ -151,23 +133,35 @@ async fn http(task: &Task<'_>, url: &str, key: &str, keys: &Keys<'_>) -> Leads {
     let ours = task.url().ok();
     let ours = ours.map(|ours| format!("{}/mcp", ours.trim_end_matches('/')));
     let is_same = ours.as_deref().is_some_and(|ours| same_url(url, ours));
-    if !is_same && let Some((data, folder)) = running_elsewhere(task, url) {
-        let place = match folder {
-            Some(folder) => format!("that of the folder `{}`, {url}", folder.display()),
-            None => url.to_owned(),
-        };
+    // Whoever gave the key away is whose entry it is, whether or not it runs, and whoever has its port now.
+    let mut others = others(task);
+    let giver = others.iter().position(|data| keys.is_noted_in(data, key));
+    let giver = giver.map(|at| others.swap_remove(at));
+    let is_named = is_same && task.surroundings.url.is_some();
+    let runs = || others.iter().find(|data| runs_at(data, url)).cloned();
+    let sure = match &giver {
+        Some(giver) => Some(giver.clone()).filter(|_| !is_named),
+        None if is_same => None,
+        None => runs(),
+    };
+    if let Some(data) = sure {
         return Leads::Elsewhere(Elsewhere {
-            place,
+            place: place(&data, url),
             data: Some(data),
         });
     }
+    let had_port = || {
+        let had = || others.iter().filter(|data| had_url(data, url));
+        let with_note = had().find(|data| data.client_keys().contains_key(keys.label()));
+        with_note.or_else(|| had().next()).cloned()
+    };
     let elsewhere = Leads::Elsewhere(Elsewhere {
         place: url.to_owned(),
-        data: None,
+        data: giver.or_else(had_port),
     });
     if ours.is_none() {
         // Nobody can be asked; a gateway keeps its port.
-        return match was_ours(task, url) {
+        return match was_ours(task, url, &others) {
             true => Leads::Here,
             false => elsewhere,
         };
@@ -184,40 +178,50 @@ async fn http(task: &Task<'_>, url: &str, key: &str, keys: &Keys<'_>) -> Leads {
     }
 }
 
-/// Finds the running gateway of another folder behind a URL.
-fn running_elsewhere(task: &Task<'_>, url: &str) -> Option<(DataFolder, Option<PathBuf>)> {
-    let ours = task.surroundings.data_path().ok();
-    let ours = ours.map(|ours| real(&task.folder.join(ours)));
-    others(task).into_iter().find_map(|data| {
-        let running = data.running()?;
+/// Returns what a person knows the gateway of a data folder by.
+fn place(data: &DataFolder, url: &str) -> String {
+    match data.running().and_then(|running| running.folder) {
+        Some(folder) => format!("that of the folder `{}`, {url}", folder.display()),
+        None => format!("that of `{}`, {url}", data.path().display()),
+    }
+}
+
+/// Tells whether the gateway of a data folder runs at a URL.
+fn runs_at(data: &DataFolder, url: &str) -> bool {
+    data.running().is_some_and(|running| {
         let is_it = same_url(url, &format!("{}/mcp", running.url.trim_end_matches('/')));
-        let is_other = task.surroundings.url.is_some() || Some(real(data.path())) != ours;
-        let is_alive = Path::new("/proc").join(running.pid.to_string()).exists();
-        (is_it && is_other && is_alive).then_some((data, running.folder))
+        is_it && Path::new("/proc").join(running.pid.to_string()).exists()
     })
 }
 
+/// Tells whether the gateway of a data folder had a URL when it ran last; a gateway keeps its port.
+fn had_url(data: &DataFolder, url: &str) -> bool {
+    let known = data.port();
+    known.is_some_and(|port| same_url(&format!("http://127.0.0.1:{port}/mcp"), url))
+}
+
 /// Tells whether the gateway of this folder had a URL when it ran last, and no other folder's had.
-fn was_ours(task: &Task<'_>, url: &str) -> bool {
-    let port_of = |data: &DataFolder| {
-        data.port()
-            .map(|port| format!("http://127.0.0.1:{port}/mcp"))
-    };
+fn was_ours(task: &Task<'_>, url: &str, others: &[DataFolder]) -> bool {
     let Ok(ours) = task.surroundings.data_path() else {
         return false;
     };
     let ours = DataFolder::at(task.folder.join(ours));
-    let is_it = |data: &DataFolder| port_of(data).is_some_and(|known| same_url(&known, url));
-    let mut others = others(task).into_iter();
-    is_it(&ours) && !others.any(|data| real(data.path()) != real(ours.path()) && is_it(&data))
+    had_url(&ours, url) && !others.iter().any(|data| had_url(data, url))
 }
 
-/// Returns the data folders that gateways have on this machine, where they usually are.
+/// Returns the data folders that gateways have on this machine, where they usually are, but for the one
+/// of the gateway that the person means.
 fn others(task: &Task<'_>) -> Vec<DataFolder> {
+    let ours = task.surroundings.data_path().ok();
+    let ours = ours.filter(|_| task.surroundings.url.is_none());
+    let ours = ours.map(|ours| real(&task.folder.join(ours)));
     let root = task.surroundings.environment.state_root();
     let entries = root.and_then(|root| std::fs::read_dir(root).ok());
     let entries = entries.into_iter().flatten().flatten();
-    entries.map(|entry| DataFolder::at(entry.path())).collect()
+    let folders = entries.map(|entry| DataFolder::at(entry.path()));
+    folders
+        .filter(|data| Some(real(data.path())) != ours)
+        .collect()
 }
 
 fn same_url(one: &str, other: &str) -> bool {

@@ -3,7 +3,7 @@
 //!
 //! Entry point: [`keep`].
 
-use gantry_engine::{Actor, Engine, EngineError, FirstKeys};
+use gantry_engine::{Actor, Engine, EngineError, FirstKeys, KeyView};
 use gantry_model::caller::{Caller, KeyKind};
 use gantry_model::diagnose::chain;
 use gantry_model::id::AgentName;
@@ -67,16 +67,18 @@ async fn replace(folder: &DataFolder, engine: &Engine, by: &Caller) -> Result<()
 
 /// Revokes the keys of clients that were disconnected while no gateway ran.
 async fn revoke(folder: &DataFolder, engine: &Engine) {
-    let labels = folder.to_revoke();
-    if labels.is_empty() {
+    let queued = folder.to_revoke();
+    if queued.is_empty() {
         return;
     }
     let revoked = async {
         let keys = engine.keys().await?;
-        let ours = keys
-            .into_iter()
-            .filter(|key| key.kind == KeyKind::Agent && labels.contains(&key.label));
-        for key in ours {
+        // A key that was made since is another one, and in use.
+        let is_meant = |key: &KeyView| {
+            let until = queued.get(&key.label);
+            key.kind == KeyKind::Agent && until.is_some_and(|until| key.created_ms <= *until)
+        };
+        for key in keys.into_iter().filter(is_meant) {
             let by = Actor::files("gantry connect");
             engine.revoke_key(by, key.id).await?;
             tracing::info!(id = %key.id, "the key of a client that was disconnected is revoked");
@@ -84,7 +86,11 @@ async fn revoke(folder: &DataFolder, engine: &Engine) {
         Ok::<_, EngineError>(())
     };
     match revoked.await {
-        Ok(()) => folder.have_revoked(),
+        Ok(()) => {
+            if let Err(error) = folder.no_longer_revoke(&queued) {
+                tracing::warn!(error = %chain(&error), "what was revoked is still on the list");
+            }
+        }
         Err(error) => {
             tracing::error!(error = %chain(&error), "keys of disconnected clients could not be revoked");
         }

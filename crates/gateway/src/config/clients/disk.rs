@@ -215,9 +215,11 @@ impl Opened {
         })
     }
 
-    /// Takes keys of ours out of copies that are there already; returns those that held one. fault U2
+    /// Takes keys of ours out of copies that are there already; returns those that held one, or the first
+    /// that cannot be cleaned, after the others. fault U2
     pub fn clean_copies(&self) -> Result<Vec<PathBuf>, ClientError> {
         let mut cleaned = Vec::new();
+        let mut failed = None;
         for copy in self.copies() {
             match fs::symlink_metadata(&copy) {
                 Ok(found) if found.is_file() => {}
@@ -235,10 +237,15 @@ impl Opened {
                 target: copy.clone(),
                 before: Some(before),
             };
-            opened.put(&without, Readers::Owner)?;
-            cleaned.push(copy);
+            match opened.put(&without, Readers::Owner) {
+                Ok(()) => cleaned.push(copy),
+                Err(error) => failed = failed.or(Some(error)),
+            }
         }
-        Ok(cleaned)
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(cleaned),
+        }
     }
 
     /// Copies what was there, without keys of ours, to a name of its own; returns it, and whether it is

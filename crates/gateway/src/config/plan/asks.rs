@@ -81,6 +81,11 @@ pub(super) fn of_gateway(gateway: &Node) -> Asked {
     }
 }
 
+/// Returns a line that was kept as a person is shown it.
+pub(super) fn shown_again(kept: &str) -> String {
+    hidden::short(kept)
+}
+
 /// Hiding maps equal values to equal ones and others to others, so that there are as many lines of both.
 fn paired(shown: Vec<String>, kept: Vec<String>) -> Vec<Line> {
     let lines = shown.into_iter().zip(kept);

@@ -256,7 +256,7 @@ fn changed(before: &[String], now: &[Line]) -> Vec<String> {
     let gone = before
         .iter()
         .filter(|line| !now.iter().any(|now| now.kept == **line));
-    lines.extend(gone.map(|line| format!("- {line}")));
+    lines.extend(gone.map(|line| format!("- {}", asks::shown_again(line))));
     let came = now.iter().filter(|line| !before.contains(&line.kept));
     let came: Vec<String> = came.map(|line| format!("+ {}", line.shown)).collect();
     if came.is_empty() && lines.len() <= 1 {

@@ -151,6 +151,8 @@ fn connect_over_stdio_needs_no_gateway() {
           "key_made": false,
           "closed_to_others": false,
           "copies_cleaned": [],
+          "keys_revoked": null,
+          "old_key": "none",
           "replaces": null,
           "also_direct": [],
           "diff": null
@@ -166,6 +168,7 @@ fn connect_over_stdio_needs_no_gateway() {
           "written": true,
           "backup": "[home]/.cursor/mcp.json.bak.1",
           "keys_revoked": null,
+          "old_key": "none",
           "copies_cleaned": [],
           "diff": null
         }

@@ -65,6 +65,25 @@ impl Person {
         text
     }
 
+    /// Runs a verb for a program, which reads JSON.
+    fn read(&self, folder: &str, arguments: &[&str]) -> Value {
+        let output = self.run(folder, arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Returns the data folder of a folder's gateway.
+    fn data(&self, folder: &str) -> PathBuf {
+        let entries = fs::read_dir(self.path().join(".local/state/gantry")).unwrap();
+        let mut paths = entries.map(|entry| entry.unwrap().path());
+        let begin = format!("{folder}-");
+        let is_it = |path: &PathBuf| {
+            let name = path.file_name().unwrap().to_string_lossy();
+            name.starts_with(&begin)
+        };
+        paths.find(is_it).unwrap()
+    }
+
     fn refused(&self, folder: &str, arguments: &[&str]) -> String {
         let output = self.run(folder, arguments);
         let text = text(&output);
@@ -292,4 +311,124 @@ fn an_entry_of_stdio_belongs_to_the_folder_that_it_names() {
     person.refused("shop", &["connect", "cursor", "--remove"]);
     person.told("blog", &["connect", "cursor", "--remove"]);
     assert_eq!(person.entry("gantry"), Value::Null);
+}
+
+// First hour 2: a program hears of another gateway's key what a person hears.
+#[test]
+fn the_key_of_another_folder_is_revoked_for_a_program_too() {
+    let mut person = Person::new();
+    person.up("shop", "0");
+    person.up("blog", "0");
+    person.told("shop", &["connect", "cursor"]);
+    let first = person.entry("gantry");
+    let told = person.read("blog", &["connect", "cursor", "--yes", "--json"]);
+    assert_eq!(told["keys_revoked"], 1, "{told:#}");
+    assert_eq!(told["old_key"], "revoked", "{told:#}");
+    assert!(!opens(&first));
+    let second = person.entry("gantry");
+    assert!(opens(&second));
+    let told = person.read(
+        "shop",
+        &["connect", "cursor", "--remove", "--yes", "--json"],
+    );
+    assert_eq!(told["keys_revoked"], 1, "{told:#}");
+    assert_eq!(told["old_key"], "revoked", "{told:#}");
+    assert!(!opens(&second) && person.labels("blog").is_empty());
+}
+
+// First hour 2: the gateway whose key it is does not run when another folder takes its entry's place.
+#[test]
+fn a_key_is_revoked_at_the_next_start_of_another_folders_gateway() {
+    for is_noted in [true, false] {
+        let mut person = Person::new();
+        person.up("shop", "0");
+        person.told("shop", &["connect", "cursor"]);
+        assert_eq!(person.labels("shop").len(), 1);
+        person.down();
+        if !is_noted {
+            // As earlier versions left it; its port is still known.
+            fs::remove_file(person.data("shop").join("keys/clients.json")).unwrap();
+        }
+        person.up("blog", "0");
+        let told = person.told("blog", &["connect", "cursor", "--yes"]);
+        assert!(told.contains("revoked when it starts again"), "{told}");
+        assert!(opens(&person.entry("gantry")));
+        person.up("shop", "0");
+        assert!(person.labels("shop").is_empty(), "noted: {is_noted}");
+        assert_eq!(person.labels("blog").len(), 1);
+        person.down();
+        let remove = ["connect", "cursor", "--remove", "--yes", "--json"];
+        let told = person.read("shop", &remove);
+        assert_eq!(told["old_key"], "revoked_at_start", "{told:#}");
+        assert_eq!(told["keys_revoked"], Value::Null, "{told:#}");
+        person.up("blog", "0");
+        assert!(person.labels("blog").is_empty());
+    }
+}
+
+// First hour 2
+#[test]
+fn what_cannot_be_cleaned_or_is_gone_already_keeps_no_key_alive() {
+    let mut person = Person::new();
+    person.up("shop", "0");
+    person.told("shop", &["connect", "cursor"]);
+    let entry = person.entry("gantry");
+    let old = person.path().join(".cursor/mcp.json.bak.3");
+    let text_before = fs::read_to_string(person.file()).unwrap();
+    fs::write(&old, format!("{text_before}{}", "\n".repeat(64 * 1024))).unwrap();
+    // No file may be as large as that copy, and it is no longer cleaned.
+    let line = format!("trap '' XFSZ; ulimit -f 16; exec {PROGRAM} connect cursor --remove");
+    let mut command = Command::new("/bin/sh");
+    command
+        .args(["-c", &line])
+        .env_clear()
+        .env("HOME", person.path())
+        .env("NO_COLOR", "1")
+        .current_dir(person.path().join("shop"))
+        .stdin(Stdio::null());
+    let output = command.output().unwrap();
+    let told = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("its key is revoked"), "{told}");
+    assert!(holds_a_key(&old), "the copy could be cleaned");
+    assert!(!opens(&entry) && person.labels("shop").is_empty());
+    fs::remove_file(&old).unwrap();
+
+    // Somebody took the entry out by hand.
+    person.told("shop", &["connect", "cursor"]);
+    let entry = person.entry("gantry");
+    fs::write(person.file(), "{}\n").unwrap();
+    let told = person.told("shop", &["connect", "cursor", "--remove"]);
+    assert!(told.contains("its key is revoked"), "{told}");
+    assert!(!opens(&entry) && person.labels("shop").is_empty());
+    let told = person.told("shop", &["connect", "cursor", "--remove"]);
+    assert!(!told.contains("its key"), "{told}");
+}
+
+// First hour 2
+#[test]
+fn a_revocation_that_waits_spares_a_key_that_was_made_later() {
+    let mut person = Person::new();
+    person.up("shop", "0");
+    person.up("blog", "0");
+    person.told("shop", &["connect", "cursor"]);
+    // The gateway runs, and cannot be asked.
+    let keys = person.data("shop").join("keys");
+    fs::rename(keys.join("admin.key"), keys.join("away")).unwrap();
+    let told = person.told("blog", &["connect", "cursor", "--yes"]);
+    assert!(told.contains("revoked when it starts again"), "{told}");
+    fs::rename(keys.join("away"), keys.join("admin.key")).unwrap();
+    person.told("shop", &["connect", "cursor", "--yes"]);
+    let label = person.labels("shop").concat();
+    let listed = fs::read_to_string(keys.join("revoke.json")).unwrap();
+    assert!(!listed.contains(&label), "{listed}");
+    person.down();
+    person.up("shop", "0");
+    assert_eq!(person.labels("shop"), [label.as_str()], "it is in use");
+    person.down();
+    // Nor is it meant by what was put on the list before it was made.
+    let listed = serde_json::json!({label.as_str(): 1_000});
+    fs::write(keys.join("revoke.json"), listed.to_string()).unwrap();
+    person.up("shop", "0");
+    assert_eq!(person.labels("shop"), [label.as_str()], "it is in use");
 }

@@ -265,3 +265,45 @@ fn variables_as_gemini_writes_them_are_filled_after_the_import() {
     );
     assert!(environment.contains("PRICE=5$\0"), "{environment}");
 }
+
+// First hour 4: the folder of the gateway counts, not the one in which `rm` is typed.
+#[test]
+fn rm_takes_out_what_the_gateway_reads_wherever_it_is_typed() {
+    let mut folder = Folder::new();
+    let shop = folder.at("");
+    let shop = shop.to_string_lossy().trim_end_matches('/').to_owned();
+    let of_home = folder.home().join(".kode.json");
+    let mine = json!({"projects": {
+        &shop: {"mcpServers": {"a": peer()}},
+        "/elsewhere": {"mcpServers": {"a": peer()}},
+    }});
+    fs::write(&of_home, mine.to_string()).unwrap();
+    let own = json!({
+        "mcpServers": {"b": peer()},
+        "projects": {&shop: {"mcpServers": {"b": peer()}}},
+    });
+    folder.write(".kode.json", &own.to_string());
+    folder.up(&["--trust"]);
+    folder.wait("a", "ready");
+    folder.wait("b", "ready");
+    let removed = |name: &str, typed_in: &str| {
+        let mut command = folder.command(&["rm", name, "--yes"]);
+        let output = command.current_dir(typed_in).output().unwrap();
+        let told = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{told}");
+        assert!(!told.contains("has not applied it"), "{told}");
+    };
+    removed("a", &folder.home().to_string_lossy());
+    let left: Value = serde_json::from_slice(&fs::read(&of_home).unwrap()).unwrap();
+    assert_eq!(left["projects"][&shop]["mcpServers"]["a"], Value::Null);
+    assert_eq!(
+        left["projects"]["/elsewhere"],
+        mine["projects"]["/elsewhere"]
+    );
+    assert_eq!(folder.names(), ["b"]);
+    // In a folder's own file, what stands under `projects` is never read.
+    removed("b", &shop);
+    let left: Value = serde_json::from_slice(&fs::read(folder.at(".kode.json")).unwrap()).unwrap();
+    assert_eq!(left["mcpServers"]["b"], Value::Null);
+    assert_eq!(left["projects"], own["projects"]);
+}

@@ -1,18 +1,24 @@
 //! A part of a file without what may be secret, for what is remembered of an approval: each such value is
-//! replaced by a short hash, so that a change of it is still seen.
+//! replaced by its hash, so that a change of it is still seen.
 //!
-//! Equal values stay equal, and different ones stay different. Entry point: [`hide`].
+//! Equal values stay equal, and different ones stay different: the whole hash is kept, and no text that is
+//! kept as it is looks like one. A person is shown the beginning of it. Entry points: [`hide`], [`short`].
 
 use gantry_model::secret::{hide_arguments, is_credential, looks_secret};
 
 use crate::config::approval::Digest;
 use crate::config::clients::hide::{ADDRESSES, HIDDEN, PRIVATE, url};
 use crate::config::document::{Member, Node, Table, Value};
+use crate::config::expand::{Reference, references};
 
 /// A longer text is remembered by its hash.
 const LONGEST: usize = 1024;
-/// How many digits of a hash stand for a value.
-const DIGITS: usize = 16;
+/// What stands between the mark of something hidden and its hash.
+const SHA256: &str = "sha256:";
+/// How many digits a hash has.
+const DIGITS: usize = 64;
+/// How many of them a person is shown.
+const SHOWN: usize = 16;
 
 /// What becomes of the texts at a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +48,9 @@ pub(super) fn hide(node: &Node) -> Node {
 fn hidden(node: &Node, place: Place) -> Node {
     let value = match &node.value {
         Value::Text(text) => Value::Text(hidden_text(text, place)),
-        Value::Number(text) if place == Place::Private => Value::Text(stand_in(text)),
+        Value::Number(text) if place == Place::Private => {
+            Value::Text(stand_in(&format!("number\0{text}")))
+        }
         Value::List(list) => {
             let words: Option<Vec<String>> = list
                 .iter()
@@ -85,8 +93,11 @@ fn hidden_words(list: &[Node], words: &[String]) -> Vec<Node> {
         .map(|((node, word), shown)| Node {
             span: node.span.clone(),
             value: Value::Text(match shown == *word {
+                // Nobody knows what stands in the place of a missing variable.
+                true if word.contains("${") && word.contains(":-") => stand_in(word),
                 true => hidden_text(word, Place::Plain),
-                false => format!("{shown}{}", hash(word)),
+                false if word.contains(HIDDEN) => stand_in(word),
+                false => format!("{}{}", shown.trim_end_matches(HIDDEN), stand_in(word)),
             }),
         })
         .collect()
@@ -94,27 +105,57 @@ fn hidden_words(list: &[Node], words: &[String]) -> Vec<Node> {
 
 fn hidden_text(text: &str, place: Place) -> String {
     match place {
-        // A mere reference tells nothing; what stands in the place of a missing variable may.
-        Place::Private if text.contains("${") && !text.contains(":-") && !looks_secret(text) => {
-            text.to_owned()
-        }
+        // A mere reference tells nothing.
+        Place::Private if is_only_references(text) && !looks_secret(text) => text.to_owned(),
         Place::Private => stand_in(text),
+        // What looks as if it were hidden must not pass for it.
+        Place::Address | Place::Plain if text.contains(HIDDEN) => stand_in(text),
         Place::Address => match url(text) {
             shown if shown == text => text.to_owned(),
-            shown => format!("{shown} {}", hash(text)),
+            shown => format!("{shown} {}", stand_in(text)),
         },
         Place::Plain if text.len() > LONGEST || looks_secret(text) => stand_in(text),
         Place::Plain => text.to_owned(),
     }
 }
 
-fn stand_in(text: &str) -> String {
-    format!("{HIDDEN}{}", hash(text))
+/// Tells whether a text is references and nothing else, also nothing for a variable that is missing.
+fn is_only_references(text: &str) -> bool {
+    let mut rest = text;
+    while let Some(end) = rest.find('}').filter(|_| rest.starts_with("${")) {
+        let (reference, after) = rest.split_at(end + 1);
+        match references(reference).as_slice() {
+            []
+            | [
+                Reference::Variable {
+                    default: Some(_), ..
+                },
+            ] => return false,
+            _ => rest = after,
+        }
+    }
+    rest.is_empty() && !text.is_empty()
 }
 
-fn hash(text: &str) -> String {
+fn stand_in(text: &str) -> String {
     let digest = Digest::of(text.as_bytes());
-    format!("sha256:{}", &digest.as_str()[..DIGITS])
+    format!("{HIDDEN}{SHA256}{}", digest.as_str())
+}
+
+/// Returns a line that was kept as a person is shown it, with the beginnings of hashes.
+pub(super) fn short(line: &str) -> String {
+    let mark = format!("{HIDDEN}{SHA256}");
+    let mut parts = line.split(mark.as_str());
+    let mut short = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        short.push_str(&mark);
+        let digits = part.bytes().take_while(u8::is_ascii_hexdigit).count();
+        match digits >= DIGITS {
+            true => short.extend([&part[..SHOWN], &part[DIGITS..]]),
+            false => short.push_str(part),
+        }
+    }
+    short
 }
 
 #[cfg(test)]
@@ -140,6 +181,10 @@ mod tests {
             r#"{"url": "https://me:s3cr3t-value@example.com/?k=s3cr3t-value"}"#,
             r#"{"proxy": "http://me:s3cr3t-value@example.com"}"#,
             r#"{"x": {"password": "s3cr3t-value"}}"#,
+            r#"{"env": {"A": "s3cr3t-value${X}"}}"#,
+            r#"{"env": {"A": "${X}s3cr3t-value${Y}"}}"#,
+            r#"{"headers": {"Authorization": "Bearer ${X} s3cr3t-value"}}"#,
+            r#"{"args": ["--token", "${X:-s3cr3t-value}"]}"#,
         ];
         for text in secrets {
             let shown = kept(text);
@@ -153,5 +198,48 @@ mod tests {
     fn everything_else_is_remembered_as_it_is() {
         let text = r#"{"command":"npx","args":["-y","files","."],"env":{"T":"${TOKEN}"},"timeout":60000,"url":"https://example.com/mcp"}"#;
         assert_eq!(kept(text), text);
+    }
+
+    // First hour 1: what was approved with one value must not be shown as unchanged with another.
+    #[test]
+    fn no_text_passes_for_the_hash_of_another() {
+        let digest = Digest::of(b"s3cr3t-value");
+        let whole = kept(r#"{"env": {"A": "s3cr3t-value"}}"#);
+        assert!(whole.contains(digest.as_str()), "the whole hash: {whole}");
+        for text in [
+            format!("…sha256:{}", digest.as_str()),
+            format!("https://x.example/… …sha256:{}", digest.as_str()),
+            "…".to_owned(),
+        ] {
+            for member in ["x", "url", "proxy", "env"] {
+                let kept = kept(&format!(r#"{{"{member}": "{text}"}}"#));
+                assert!(!kept.contains(&text) || text == "…", "{kept}");
+                assert!(kept.contains("\"…sha256:"), "{kept}");
+            }
+            let kept = kept(&format!(r#"{{"args": ["{text}", "--token=…"]}}"#));
+            assert_eq!(kept.matches("sha256:").count(), 2, "{kept}");
+            assert!(!kept.contains("--token=…\""), "{kept}");
+        }
+        let (number, text) = (kept(r#"{"env": {"A": 5}}"#), kept(r#"{"env": {"A": "5"}}"#));
+        assert_ne!(number, text);
+    }
+
+    #[test]
+    fn a_person_is_shown_the_beginning_of_a_hash() {
+        let digest = Digest::of(b"x");
+        let digest = digest.as_str();
+        let line = format!("a = \"…sha256:{digest}\", b = \"…sha256:{digest}\"");
+        let begin = &digest[..SHOWN];
+        assert_eq!(
+            short(&line),
+            format!("a = \"…sha256:{begin}\", b = \"…sha256:{begin}\"")
+        );
+        // An image's digest is nothing hidden.
+        for line in [
+            format!("runs docker run i@sha256:{digest}"),
+            "…sha256:é".to_owned(),
+        ] {
+            assert_eq!(short(&line), line);
+        }
     }
 }

@@ -1,0 +1,105 @@
+//! What becomes of the key of an entry that goes: it is revoked at once, or by the next start of its
+//! gateway, or a person is told that it is still valid.
+//!
+//! Entry point: [`revoke`].
+
+use crate::app::data::DataFolder;
+
+use super::super::format::now_ms;
+use super::super::screen::Screen;
+use super::Task;
+use super::key::Keys;
+use super::owner::Elsewhere;
+
+/// What became of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Revocation {
+    /// There was none, or it stays in use.
+    Unneeded,
+    /// So many keys were revoked.
+    Done(usize),
+    /// The next start of the gateway revokes it.
+    Later,
+    /// It is still valid.
+    Left,
+}
+
+impl Revocation {
+    /// Returns how many keys were revoked, if the gateway was asked.
+    pub(super) fn number(self) -> Option<usize> {
+        match self {
+            Self::Done(number) => Some(number),
+            Self::Unneeded | Self::Later | Self::Left => None,
+        }
+    }
+
+    /// Returns the word for it in JSON.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Unneeded | Self::Done(0) => "none",
+            Self::Done(_) => "revoked",
+            Self::Later => "revoked_at_start",
+            Self::Left => "valid",
+        }
+    }
+
+    /// Tells a person what became of the key of an entry.
+    pub(super) fn tell(self, elsewhere: Option<&Elsewhere>, screen: &Screen) {
+        let (good, doubtful) = (screen.good("✓"), screen.doubtful("!"));
+        let (gateway, at) = match elsewhere {
+            Some(_) => ("that gateway", " at that gateway"),
+            None => ("the gateway", ""),
+        };
+        screen.line(&match self {
+            Self::Unneeded | Self::Done(0) => return,
+            Self::Done(_) => format!("{good} its key{at} is revoked"),
+            Self::Later => format!(
+                "{doubtful} {gateway} cannot be asked now; its key is revoked when it starts again"
+            ),
+            Self::Left => format!(
+                "{doubtful} its key is still valid at {gateway}; revoke it there with `gantry key ls` and `gantry key revoke`"
+            ),
+        });
+    }
+
+    /// Tells a person what became of a key whose entry was gone already.
+    pub(super) fn tell_without_entry(self, screen: &Screen) {
+        match self {
+            Self::Later => screen.line(&format!(
+                "{} the gateway cannot be asked now; a key that the file may have had is revoked when it starts again",
+                screen.doubtful("!")
+            )),
+            Self::Unneeded | Self::Done(_) | Self::Left => self.tell(None, screen),
+        }
+    }
+}
+
+/// Revokes the keys of a client's file where its entry led: here, or at another gateway.
+pub(super) async fn revoke(
+    task: &Task<'_>,
+    keys: &Keys<'_>,
+    elsewhere: Option<&Elsewhere>,
+) -> Revocation {
+    let (revoked, data) = match elsewhere {
+        Some(other) => match &other.data {
+            Some(data) => (keys.revoke_at(data).await, Some(data.clone())),
+            None => (None, None),
+        },
+        None => {
+            let data = task.surroundings.data_path().ok();
+            let data = data.filter(|_| task.surroundings.url.is_none());
+            (keys.revoke().await, data.map(DataFolder::at))
+        }
+    };
+    match (revoked, data.filter(|data| data.path().is_dir())) {
+        (Some(number), _) => Revocation::Done(number),
+        (None, None) => Revocation::Left,
+        (None, Some(data)) => match data.revoke_later(keys.label(), now_ms()) {
+            Ok(()) => Revocation::Later,
+            Err(error) => {
+                tracing::warn!(%error, "a key cannot be put on the list of those to revoke");
+                Revocation::Left
+            }
+        },
+    }
+}
