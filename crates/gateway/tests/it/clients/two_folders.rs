@@ -346,8 +346,12 @@ fn a_key_is_revoked_at_the_next_start_of_another_folders_gateway() {
         assert_eq!(person.labels("shop").len(), 1);
         person.down();
         if !is_noted {
-            // As earlier versions left it; its port is still known.
-            fs::remove_file(person.data("shop").join("keys/clients.json")).unwrap();
+            // As earlier versions left it; its port is still known, since nobody named it.
+            let data = person.data("shop");
+            fs::remove_file(data.join("keys/clients.json")).unwrap();
+            let entry = person.entry("gantry");
+            let url = entry["url"].as_str().unwrap().trim_end_matches("/mcp");
+            fs::write(data.join("port"), url.rsplit(':').next().unwrap()).unwrap();
         }
         person.up("blog", "0");
         let told = person.told("blog", &["connect", "cursor", "--yes"]);
