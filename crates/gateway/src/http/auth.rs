@@ -155,12 +155,12 @@ impl Admission {
 }
 
 /// What people are told whose client sent no key, or looks for a sign-in.
-pub(crate) const SEND_A_KEY: &str = "this gateway has no sign-in: send an agent key as the header \
+pub(crate) const SEND_A_KEY: &str = "this gateway has no sign-in: send a bearer key, as the header \
     `Authorization: Bearer KEY`; `gantry connect CLIENT` writes one into a client's configuration, \
     `gantry key new` makes one";
 
-const NO_KEY: &str = "no key was sent: send one as the header `Authorization: Bearer KEY`; `gantry \
-    connect CLIENT` or `gantry key new` gives one";
+const NO_KEY: &str = "no key was sent: send a bearer key, as the header `Authorization: Bearer KEY`; \
+    `gantry connect CLIENT` or `gantry key new` gives one";
 
 const CHALLENGE: &str = "Bearer realm=\"gantry\"";
 /// Asks for another key than the one that was sent.
