@@ -1,11 +1,11 @@
 //! Regular expressions of ECMA-262, which is what `pattern` in JSON Schema means.
 //!
 //! A pattern is parsed once into a tree ([`parse`]). What needs no look-around and no back-reference
-//! is written out for the linear engine ([`linear`]); the rest is compiled into a program for a
+//! is written out for the linear engine ([`linear()`]); the rest is compiled into a program for a
 //! backtracking matcher ([`program`], [`matcher`]) that charges every step to the budget of the
 //! check. Syntax that has one meaning elsewhere and none in ECMA-262 (`(?P<name>…)`, `(?i)`, `\A`)
 //! is taken too; what is ambiguous is an error, so that it is left unchecked.
-//! Entry points: [`parse`], [`linear`], [`Program`].
+//! Entry points: [`parse`], [`linear()`], [`Program`].
 
 mod classes;
 mod linear;
