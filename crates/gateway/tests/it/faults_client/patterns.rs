@@ -3,12 +3,11 @@
 
 use std::time::Duration;
 
-use gantry_testkit::Evilpeer;
 use gantry_testkit::wait::{Stopwatch, eventually};
 use serde_json::{Value, json};
 
-use super::schemas::server_with;
-use super::{NEAR, SECOND};
+use super::SECOND;
+use super::schemas::with_tools;
 use crate::harness::{Gantry, LONG};
 
 /// What zod writes for an address of electronic mail.
@@ -18,17 +17,6 @@ const EMAIL: &str = r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Z
 fn tool(name: &str, schema: Value) -> Value {
     let properties = json!({"x": schema, "y": {"type": "string"}});
     json!({"name": name, "inputSchema": {"type": "object", "properties": properties}})
-}
-
-fn with_tools(folder: &std::path::Path, tools: &Value) -> Gantry {
-    let program = server_with(folder, tools);
-    let gantry = Gantry::builder()
-        .entry("odd", json!({"command": program.to_str().unwrap()}))
-        .server(NEAR, &Evilpeer::new())
-        .start();
-    gantry.wait_state("odd", "ready", LONG);
-    gantry.wait_state(NEAR, "ready", LONG);
-    gantry
 }
 
 fn is_called(gantry: &Gantry, tool: &str, arguments: Value) {
@@ -88,7 +76,7 @@ fn ordinary_patterns_of_other_servers_are_judged() {
         nulls,
         draft4,
     ]);
-    let gantry = with_tools(folder.path(), &tools);
+    let gantry = with_tools(folder.path(), "odd", &tools);
     let status = gantry.status("odd");
     assert_eq!(status["tools"], 11, "{status:#}");
     assert_eq!(status["unchecked_tools"], 0, "{status:#}");
@@ -153,7 +141,7 @@ fn what_cannot_be_judged_is_offered_and_counted() {
         {"name": "text", "inputSchema": "text"},
         {"name": "missing"},
     ]);
-    let gantry = with_tools(folder.path(), &tools);
+    let gantry = with_tools(folder.path(), "odd", &tools);
     let status = gantry.status("odd");
     assert_eq!(status["tools"], 8, "{status:#}");
     assert_eq!(status["unchecked_tools"], 6, "{status:#}");
@@ -231,7 +219,7 @@ fn a_pattern_that_backtracks_without_end_holds_up_nobody() {
             json!({"type": "string", "pattern": r"^(\w+\s?)*(?!x)$"})
         ),
     ]);
-    let gantry = with_tools(folder.path(), &tools);
+    let gantry = with_tools(folder.path(), "odd", &tools);
     let text = format!("{}!", "a".repeat(5_000));
     std::thread::scope(|scope| {
         let callers: Vec<_> = ["slow", "slower", "slow", "slower"]

@@ -120,12 +120,17 @@ pub(crate) fn with_long_list(folder: &Path) -> Gantry {
     let text = "x".repeat(40 << 10);
     let tool = |number: usize| json!({"name": format!("t{number}"), "description": text, "inputSchema": {"type": "object"}});
     let tools: Vec<Value> = (0..105).map(tool).collect();
-    let program = server_with(folder, &json!(tools));
+    with_tools(folder, "long", &json!(tools))
+}
+
+/// Starts a gateway before a server that lists these tools, beside one that can be called.
+pub(super) fn with_tools(folder: &Path, name: &str, tools: &Value) -> Gantry {
+    let program = server_with(folder, tools);
     let gantry = Gantry::builder()
-        .entry("long", json!({"command": program.to_str().unwrap()}))
+        .entry(name, json!({"command": program.to_str().unwrap()}))
         .server(NEAR, &Evilpeer::new())
         .start();
-    gantry.wait_state("long", "ready", LONG);
+    gantry.wait_state(name, "ready", LONG);
     gantry.wait_state(NEAR, "ready", LONG);
     gantry
 }

@@ -30,7 +30,7 @@ fn plot(prefix: &str) -> String {
 /// Checks what a client was asked and told.
 fn check(told: &Value, whose: &str) {
     let answer = |text: &str| json!({"error": false, "text": text});
-    assert_eq!(told["roots"], answer("file:///work/ours"), "{whose}");
+    assert_eq!(told["roots"], answer("file:///projects/ours"), "{whose}");
     assert_eq!(told["elicit"], answer("one? yes"), "{whose}");
     assert_eq!(told["sample"], answer("two indeed"), "{whose}");
     let several = ["1? yes", "2? yes", "3? yes", "4? yes"].map(answer);

@@ -18,7 +18,7 @@ const ANSWERS = {
     const [asked] = [messages[0].content].flat();
     return { model: "scripted", role: "assistant", content: { type: "text", text: `${asked.text} indeed` } };
   },
-  "roots/list": () => ({ roots: [{ uri: "file:///work/ours", name: "ours" }] }),
+  "roots/list": () => ({ roots: [{ uri: "file:///projects/ours", name: "ours" }] }),
 };
 
 async function everything(client) {

@@ -13,7 +13,7 @@ import anyio
 
 PLOT = json.loads(sys.argv[1])
 ASKS = PLOT.get("asks")
-ROOT = "file:///work/ours"
+ROOT = "file:///projects/ours"
 
 
 def elicited(message):

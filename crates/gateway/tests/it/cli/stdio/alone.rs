@@ -123,6 +123,15 @@ fn kill(gateway: u32) {
     assert!(eventually(LONG, || !alive(gateway)).is_some());
 }
 
+/// Starts a client, and with it a gateway that has answered a call; returns the gateway's number, too.
+fn started(home: &Path) -> (Client, u32) {
+    let mut client = start(home);
+    client.initialize("2025-11-25");
+    call(&mut client);
+    let gateway = running(&home.join("data")).expect("a gateway runs");
+    (client, gateway)
+}
+
 /// Waits until another gateway than this one runs.
 fn another(data: &Path, than: u32) -> u32 {
     let mut now = None;
@@ -138,10 +147,7 @@ fn another(data: &Path, than: u32) -> u32 {
 fn a_gateway_that_was_started_and_dies_is_started_again() {
     let home = tempfile::tempdir().unwrap();
     let data = home.path().join("data");
-    let mut client = start(home.path());
-    client.initialize("2025-11-25");
-    call(&mut client);
-    let gateway = running(&data).expect("a gateway runs");
+    let (mut client, gateway) = started(home.path());
     let params = json!({"name": "example__echo", "arguments": {"text": "again"}});
     kill(gateway);
     // Who comes while its sockets go may be on a connection that is cut, and is told so; who comes
@@ -164,10 +170,7 @@ fn a_gateway_that_was_started_and_dies_is_started_again() {
 fn it_is_started_again_for_clients_that_say_nothing_and_did_not_start_it() {
     let home = tempfile::tempdir().unwrap();
     let data = home.path().join("data");
-    let mut first = start(home.path());
-    first.initialize("2025-11-25");
-    call(&mut first);
-    let gateway = running(&data).expect("a gateway runs");
+    let (first, gateway) = started(home.path());
     // Another client uses it, of the stateless era, and stays when the first has gone.
     let mut second = start(home.path());
     let echo = json!({"name": "example__echo", "arguments": {"text": "hi"}});
@@ -191,10 +194,7 @@ fn it_is_started_again_for_clients_that_say_nothing_and_did_not_start_it() {
 fn a_gateway_whose_data_folder_is_gone_ends_by_itself() {
     let home = tempfile::tempdir().unwrap();
     let data = home.path().join("data");
-    let mut client = start(home.path());
-    client.initialize("2025-11-25");
-    call(&mut client);
-    let gateway = running(&data).expect("a gateway runs");
+    let (mut client, gateway) = started(home.path());
     // The client is there all the time, and starts no other meanwhile.
     client.signal(Signal::STOP);
     fs::rename(&data, home.path().join("moved")).unwrap();
@@ -245,10 +245,7 @@ fn a_call_in_flight_when_it_dies_is_told_that_nobody_knows() {
 fn one_that_cannot_start_again_is_not_tried_for_ever_and_says_why() {
     let home = tempfile::tempdir().unwrap();
     let data = home.path().join("data");
-    let mut client = start(home.path());
-    client.initialize("2025-11-25");
-    call(&mut client);
-    let gateway = running(&data).expect("a gateway runs");
+    let (mut client, gateway) = started(home.path());
     fs::write(home.path().join(".kode.json"), "{\n").unwrap();
     kill(gateway);
     let mut next = 100;
