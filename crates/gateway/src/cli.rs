@@ -192,7 +192,13 @@ pub fn main() -> ExitCode {
             .filled(env::GANTRY_LOG)
             .map(str::to_owned)
     });
-    let done = logging::start(filter.as_deref(), &surroundings.screen)
+    let serves = matches!(arguments.verb, Verb::Up(_) | Verb::Stdio(_));
+    let default = if serves {
+        logging::LIFECYCLE
+    } else {
+        logging::WARNINGS
+    };
+    let done = logging::start(filter.as_deref(), default, &surroundings.screen)
         .and_then(|()| run(arguments.verb, surroundings));
     let code = done.unwrap_or_else(|failure| failure.show(&screen));
     screen.finish(code)

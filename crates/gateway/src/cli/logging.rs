@@ -21,21 +21,26 @@ use super::screen::Screen;
 use repeats::Repeats;
 use tidy::TidyLines;
 
-/// Lifecycle of servers and gateway; of everything else only what is wrong.
-const DEFAULT: &str = "warn,gantry=info,gantry_engine=info,gantry_sandbox=info,gantry_store=info";
+/// The default of a verb that serves: the lifecycle of servers and gateway, else warnings.
+pub(super) const LIFECYCLE: &str =
+    "warn,gantry=info,gantry_engine=info,gantry_sandbox=info,gantry_store=info";
 
-/// When a person looks at the terminal, `up` itself tells what happens.
-const TIDY: &str = "warn";
+/// The default of every other verb, and on a terminal, where `up` itself shows the lifecycle.
+pub(super) const WARNINGS: &str = "warn";
 
 /// Whose lines are never more detailed than warnings: beyond that they would write down the codes and
 /// headers of sign-ins.
 const SECRETIVE: [&str; 2] = ["rmcp", "h2"];
 
-/// Starts logging.
-pub(super) fn start(filter: Option<&str>, screen: &Screen) -> Result<(), Failure> {
+/// Starts logging; without a filter, what the verb's default says.
+pub(super) fn start(
+    filter: Option<&str>,
+    default: &'static str,
+    screen: &Screen,
+) -> Result<(), Failure> {
     let is_seen = screen.is_terminal() && io::stderr().is_terminal();
     let is_tidy = is_seen && filter.is_none();
-    let default = if is_seen { TIDY } else { DEFAULT };
+    let default = if is_seen { WARNINGS } else { default };
     let filter = parse(filter.unwrap_or(default)).map_err(|error| {
         Failure::plain(Exit::Usage, "the log filter cannot be understood", &error)
             .hint("write for example `info`, or `warn,gantry_engine=debug`")

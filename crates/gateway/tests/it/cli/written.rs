@@ -92,6 +92,16 @@ fn a_reader_that_has_gone_is_no_failure() {
 }
 
 #[test]
+fn verbs_that_do_not_serve_log_no_lifecycle_lines() {
+    let mut dead = Gantry::start(&["a"]);
+    dead.kill();
+    // Removes the control groups of the dead gateway, and does not log that into its report.
+    let output = dead.cli(&["doctor"]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!told.contains("INFO"), "{told}");
+}
+
+#[test]
 fn a_client_that_takes_no_message_is_told_on_stderr() {
     let gantry = Gantry::start(&["a"]);
     let mut child = Command::new(PROGRAM)
