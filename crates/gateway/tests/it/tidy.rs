@@ -2,6 +2,8 @@
 //!
 //! Each rule says what it found and where, so that a failure reads as a task.
 
+mod graph;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
