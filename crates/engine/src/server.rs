@@ -6,7 +6,6 @@ pub(crate) mod begins;
 pub(crate) mod fair;
 pub(crate) mod handle;
 pub(crate) mod handshake;
-pub(crate) mod known;
 pub(crate) mod link;
 pub(crate) mod listing;
 pub(crate) mod logs;

@@ -25,7 +25,7 @@ use super::error::{SignInError, short};
 use super::http::Outbound;
 use super::issuer;
 use super::kept::Registration;
-use crate::server::known::KnownSecrets;
+use crate::known_secrets::KnownSecrets;
 use crate::transport::http::Way;
 
 /// What authorization servers show people that this client is.

@@ -10,7 +10,7 @@ use reqwest::Url;
 use tempfile::TempDir;
 
 use super::*;
-use crate::server::known::KnownSecrets;
+use crate::known_secrets::KnownSecrets;
 use crate::transport::http::Way;
 
 const CALLBACK: &str = "http://127.0.0.1:9/oauth/callback";

@@ -20,7 +20,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::handle::{Live, ServerHandle};
-use super::known::KnownSecrets;
 use super::link::Counters;
 use super::logs::Logs;
 use super::profiles::Profiles;
@@ -31,6 +30,7 @@ use super::waiting::Waiting;
 use crate::catalog::{Permits, ServerCatalog};
 use crate::clock::Stopwatch;
 use crate::credentials::Credentials;
+use crate::known_secrets::KnownSecrets;
 
 /// How long a runner that panicked stays away.
 const AFTER_PANIC: Duration = Duration::from_secs(1);

@@ -13,7 +13,6 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::known::KnownSecrets;
 use super::link::{BreakerView, Counters, Link};
 use super::logs::Logs;
 use super::pending::QueueView;
@@ -23,6 +22,7 @@ use super::waiting::{Seat, Waiting};
 use crate::catalog::{Permits, ServerCatalog};
 use crate::credentials::Credentials;
 use crate::error::{CallError, Full};
+use crate::known_secrets::KnownSecrets;
 use crate::router::again::RetryBudget;
 
 /// The open link while the server is ready, else the reason it is not.

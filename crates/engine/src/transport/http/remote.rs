@@ -20,7 +20,7 @@ use super::client::{CONNECT, Clients};
 use super::error::{HttpError, safe};
 use super::limit::{RateLimit, retry_after};
 use crate::credentials::{Credentials, Retry};
-use crate::server::known::KnownSecrets;
+use crate::known_secrets::KnownSecrets;
 
 /// How many redirects within the origin are followed.
 const MOST_REDIRECTS: usize = 3;
