@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use crate::access::{Access, random};
+use crate::access::Access;
 use crate::acts::{Acts, Values};
 use crate::answers::AnswerBudget;
 use crate::audit::{Audit, AuditHealth, CallIds};
@@ -39,6 +39,7 @@ use crate::error::{CallError, CallFailure, EngineError};
 use crate::events::Events;
 use crate::folder::DataFolder;
 use crate::native::NativeTool;
+use crate::random::random;
 use crate::request::{Announced, Reply, Request, Scope, Speaker};
 use crate::router::{Links, Router};
 use crate::server::logs::LogLine;

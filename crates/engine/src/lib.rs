@@ -27,6 +27,7 @@ mod guard;
 mod known_secrets;
 mod library;
 mod native;
+mod random;
 mod request;
 mod router;
 mod server;

@@ -36,11 +36,12 @@ use super::status::ServerStatus;
 use super::topics::TopicTable;
 use crate::answers::AnswerBudget;
 use crate::catalog::ServerCatalog;
-use crate::clock::{Stopwatch, jitter, unix_ms};
+use crate::clock::{Stopwatch, unix_ms};
 use crate::config::EngineLimits;
 use crate::credentials::{Credentials, Vault};
 use crate::driver::process::ProcessDriver;
 use crate::events::Events;
+use crate::random::jitter;
 use crate::transport::http::Clients;
 
 /// The name of a server whose runner panics when it is ordered to start it anew. fault P12

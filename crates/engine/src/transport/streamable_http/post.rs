@@ -73,7 +73,7 @@ impl<R: Replies> Session<R> {
                 ended => return ended,
             }
             self.replies.doubt();
-            tokio::time::sleep(wait.mul_f64(crate::clock::jitter())).await;
+            tokio::time::sleep(wait.mul_f64(crate::random::jitter())).await;
             wait = (2 * wait).min(LISTEN_LAST);
             self.replies.missed_news();
         }

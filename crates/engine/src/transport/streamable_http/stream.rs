@@ -14,7 +14,7 @@ use super::super::events::{Event, Events};
 use super::super::http::{Asking, Content, HttpError, Replies, chunk, drained, each_message};
 use super::super::pace::Pace;
 use super::{LONGEST_EVENT, Session, UNAWAITED};
-use crate::clock::jitter;
+use crate::random::jitter;
 use crate::server::pending::Failure;
 
 /// How long a stream is left alone before it is resumed, if the server does not say.
