@@ -24,8 +24,7 @@ use serde_json::{Value, json};
 
 use crate::catalog::Tool;
 use crate::error::{CallError, EngineError};
-use crate::request::Request;
-use crate::router::Answered;
+use crate::request::{Answered, Request};
 
 /// The longest definition of a native tool.
 const LONGEST_DEFINITION: usize = 64 << 10;
