@@ -2,7 +2,7 @@
 //! again. A tool of a server that was never listed is judged only after the server is up, and hence
 //! after it was recorded. Lists are served from memory and need none of that.
 
-pub(crate) mod again;
+mod again;
 mod answer;
 mod asks;
 mod limit;
