@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::server::pending::Failure;
+use crate::transport::Failure;
 
 /// Who hears what a remote server says.
 pub(crate) trait Replies: Clone + Send + Sync + 'static {

@@ -11,7 +11,7 @@ use super::super::http::{
     Body, Content, HttpError, Letter, MOST_ERROR, Replies, drained, each_message, said, whole,
 };
 use super::{Session, lock};
-use crate::server::pending::Failure;
+use crate::transport::Failure;
 
 /// The request whose answer is a stream that stands open.
 const SUBSCRIPTION: &str = "subscriptions/listen";

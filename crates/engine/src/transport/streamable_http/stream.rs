@@ -15,7 +15,7 @@ use super::super::http::{Asking, Content, HttpError, Replies, chunk, drained, ea
 use super::super::pace::Pace;
 use super::{LONGEST_EVENT, Session, UNAWAITED};
 use crate::random::jitter;
-use crate::server::pending::Failure;
+use crate::transport::Failure;
 
 /// How long a stream is left alone before it is resumed, if the server does not say.
 const RESUME: Duration = Duration::from_secs(1);
