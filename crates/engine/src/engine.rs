@@ -30,7 +30,7 @@ use crate::access::Access;
 use crate::acts::{Acts, Values};
 use crate::answers::AnswerBudget;
 use crate::audit::{Audit, AuditHealth, CallIds};
-use crate::catalog::{Catalog, ListedTool};
+use crate::catalog::{Capabilities, Catalog, ListMarks, ListedTool};
 use crate::clock::unix_ms;
 use crate::config::{EngineConfig, OnStartFailure, Startup, StopPolicy};
 use crate::credentials::Vault;
@@ -47,7 +47,7 @@ use crate::server::runner::Surroundings;
 use crate::server::topics::{Hearer, Subscription, TopicTable};
 use crate::supervisor::{Supervisor, refresh};
 use crate::telemetry::Figures;
-use crate::view::{Capabilities, Health, HealthStatus, ListMarks};
+use crate::view::{Health, HealthStatus};
 
 /// Everything that runs: servers, native tools, grants, the record of calls. Cheap to clone.
 ///

@@ -3,6 +3,7 @@
 //! has further lives in `profiles`, each for one client that can be asked.
 
 pub(crate) mod begins;
+pub(crate) mod catalog;
 pub(crate) mod fair;
 pub(crate) mod handle;
 pub(crate) mod handshake;

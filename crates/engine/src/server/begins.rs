@@ -19,6 +19,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
+use super::catalog::ServerCatalog;
 use super::handle::{Live, ServerHandle};
 use super::link::Counters;
 use super::logs::Logs;
@@ -27,10 +28,10 @@ use super::runner::remote::Far;
 use super::runner::{ServerRunner, Surroundings, UsageCell};
 use super::status::ServerStatus;
 use super::waiting::Waiting;
-use crate::catalog::{Permits, ServerCatalog};
 use crate::clock::Stopwatch;
 use crate::credentials::Credentials;
 use crate::known_secrets::KnownSecrets;
+use crate::schema::Permits;
 
 /// How long a runner that panicked stays away.
 const AFTER_PANIC: Duration = Duration::from_secs(1);

@@ -28,6 +28,7 @@ use tokio_util::task::TaskTracker;
 
 use self::remote::Far;
 use self::running::Running;
+use super::catalog::ServerCatalog;
 use super::handle::{Live, Order};
 use super::link::Counters;
 use super::logs::Logs;
@@ -35,7 +36,6 @@ use super::pending::Failure;
 use super::status::ServerStatus;
 use super::topics::TopicTable;
 use crate::answers::AnswerBudget;
-use crate::catalog::ServerCatalog;
 use crate::clock::{Stopwatch, unix_ms};
 use crate::config::EngineLimits;
 use crate::credentials::{Credentials, Vault};

@@ -12,10 +12,10 @@ use gantry_model::status::State;
 use tracing::warn;
 
 use super::Supervisor;
-use crate::catalog::ServerCatalog;
 use crate::credentials::{Credentials, Target};
 use crate::known_secrets::KnownSecrets;
 use crate::server::begins::Begins;
+use crate::server::catalog::ServerCatalog;
 use crate::server::handle::{Live, ServerHandle};
 use crate::server::listing::Listing;
 use crate::server::logs::Logs;
