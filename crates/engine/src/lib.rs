@@ -24,6 +24,7 @@ mod error;
 mod events;
 mod folder;
 mod guard;
+mod http_client;
 mod known_secrets;
 mod library;
 mod native;

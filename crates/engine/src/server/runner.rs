@@ -41,8 +41,8 @@ use crate::config::EngineLimits;
 use crate::credentials::{Credentials, Vault};
 use crate::driver::process::ProcessDriver;
 use crate::events::Events;
+use crate::http_client::Clients;
 use crate::random::jitter;
-use crate::transport::http::Clients;
 
 /// The name of a server whose runner panics when it is ordered to start it anew. fault P12
 #[cfg(test)]
