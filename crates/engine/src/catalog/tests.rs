@@ -16,9 +16,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::native::NativeOutput;
+use crate::schema::Permits;
 use crate::server::handshake::Hello;
 use crate::server::link::Counters;
-use crate::server::listing::Listing;
 use crate::server::logs::Logs;
 use crate::server::status::ServerStatus;
 use crate::server::waiting::Waiting;
