@@ -22,6 +22,7 @@ use tokio::sync::{Mutex as AsyncMutex, watch};
 
 use crate::clock::unix_ms;
 use crate::error::EngineError;
+use crate::random::random;
 
 use self::agents::filter_of;
 pub use self::agents::{AgentChange, AgentView, NewAgent};
@@ -356,13 +357,6 @@ fn user_trust_of(kind: KeyKind, agent: &AgentName, agents: &[AgentRow]) -> UserT
         (KeyKind::Agent, Some(known)) => known.users,
         (KeyKind::Agent, None) => UserTrust::Asserted,
     }
-}
-
-/// Returns random bytes; without a source of randomness there can be no keys.
-pub(crate) fn random<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
-    bytes
 }
 
 #[cfg(test)]

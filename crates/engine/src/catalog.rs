@@ -8,9 +8,7 @@
 mod changes;
 mod own;
 mod render;
-mod schema;
 mod template;
-mod tool;
 mod view;
 
 use std::collections::{HashMap, HashSet};
@@ -24,21 +22,16 @@ use gantry_model::naming::{Expose, Form, OnCollision, Rules, Target, ToolId};
 use tokio::sync::watch;
 use tracing::warn;
 
-pub(crate) use self::schema::{Permits, Unfit};
-pub(crate) use self::tool::{Item, Tool, shown_name};
-pub use self::view::{Collision, ListedTool};
+pub use self::changes::ListMarks;
+pub use self::view::{Capabilities, Collision, ListedTool};
 pub(crate) use self::view::{Resolution, View};
 use crate::error::EngineError;
 use crate::native::{Native, NativeTool};
 use crate::request::{Scope, Speaker};
+use crate::server::catalog::ServerCatalog;
 use crate::server::handle::{Live, ServerHandle};
-use crate::server::handshake::Hello;
-use crate::server::listing::Listing;
 use crate::server::profiles::Party;
-use crate::view::ListMarks;
 
-/// The most parts without a check that are told of one server.
-const MOST_UNCHECKED: usize = 100;
 /// The most views that are kept.
 const MOST_VIEWS: usize = 256;
 /// The most native tools.
@@ -66,118 +59,6 @@ impl ListKind {
             _ => None,
         }
     }
-}
-
-/// A part of a tool's schema that no value is checked against.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UncheckedPart {
-    /// The server's own name for the tool.
-    pub tool: String,
-    /// Which schema, and a JSON pointer into it.
-    pub part: String,
-    /// Why it cannot be judged.
-    pub reason: String,
-}
-
-/// What one server offers.
-#[derive(Debug, Clone)]
-pub(crate) struct ServerCatalog {
-    pub(crate) tools: Vec<Arc<Tool>>,
-    pub(crate) prompts: Vec<Item>,
-    pub(crate) resources: Vec<Item>,
-    pub(crate) templates: Vec<Item>,
-    /// What it listed and is not offered, and why.
-    pub(crate) excluded: Vec<(String, String)>,
-    /// How many tools it listed that cannot be offered.
-    pub(crate) refused: usize,
-    /// How many tools have parts that no value is checked against.
-    pub(crate) unchecked_tools: usize,
-    /// Those parts, the first of them if there are many.
-    pub(crate) unchecked: Vec<UncheckedPart>,
-    /// What it said of itself; nothing if it was never listed.
-    pub(crate) hello: Option<Arc<Hello>>,
-    /// Its lists could not be had anew: nothing of it is listed, and calls by name still find it.
-    pub(crate) hidden: bool,
-    /// It is what a further life of the server listed, whose client sees that.
-    pub(crate) is_own: bool,
-}
-
-impl ServerCatalog {
-    /// Returns the catalog of a server that was never listed.
-    pub(crate) fn empty() -> Self {
-        Self {
-            tools: Vec::new(),
-            prompts: Vec::new(),
-            resources: Vec::new(),
-            templates: Vec::new(),
-            excluded: Vec::new(),
-            refused: 0,
-            unchecked_tools: 0,
-            unchecked: Vec::new(),
-            hello: None,
-            hidden: false,
-            is_own: false,
-        }
-    }
-
-    /// Takes in a listing. Schemas that were not looked at before are looked at, which takes time.
-    pub(crate) fn new(listing: Listing, hello: Option<Arc<Hello>>) -> Self {
-        let parts = listing.tools.iter().map(|tool| (tool, tool.unchecked()));
-        let incomplete: Vec<_> = parts.filter(|(_, parts)| !parts.is_empty()).collect();
-        let unchecked = incomplete.iter().flat_map(|(tool, parts)| {
-            parts.iter().map(|part| UncheckedPart {
-                tool: tool.name.escape_debug().to_string(),
-                part: part.part.clone(),
-                reason: part.reason.clone(),
-            })
-        });
-        let (unchecked_tools, unchecked) =
-            (incomplete.len(), unchecked.take(MOST_UNCHECKED).collect());
-        Self {
-            refused: listing.refused,
-            unchecked_tools,
-            unchecked,
-            tools: listing.tools.into_iter().map(Arc::new).collect(),
-            prompts: listing.prompts,
-            resources: listing.resources,
-            templates: listing.templates,
-            excluded: listing.excluded,
-            hello,
-            hidden: false,
-            is_own: false,
-        }
-    }
-
-    /// Tells whether it has a tool of this name.
-    pub(crate) fn has_tool(&self, name: &str) -> bool {
-        self.tools.iter().any(|tool| *tool.name == *name)
-    }
-
-    /// Tells whether clients would see the same lists.
-    pub(crate) fn offers_the_same(&self, other: &Self) -> bool {
-        self.hidden == other.hidden
-            && self.has_tools_of(other)
-            && self.has_prompts_of(other)
-            && self.has_resources_of(other)
-    }
-
-    fn has_tools_of(&self, other: &Self) -> bool {
-        let (own, others) = (self.tools.iter(), other.tools.iter());
-        own.map(|tool| &tool.hash).eq(others.map(|tool| &tool.hash))
-    }
-
-    fn has_prompts_of(&self, other: &Self) -> bool {
-        are_same(&self.prompts, &other.prompts)
-    }
-
-    fn has_resources_of(&self, other: &Self) -> bool {
-        are_same(&self.resources, &other.resources) && are_same(&self.templates, &other.templates)
-    }
-}
-
-fn are_same(items: &[Item], others: &[Item]) -> bool {
-    let (own, others) = (items.iter(), others.iter());
-    own.map(|item| &item.hash).eq(others.map(|item| &item.hash))
 }
 
 /// A server as the catalog knows it.

@@ -25,12 +25,3 @@ impl Stopwatch {
         self.0.elapsed()
     }
 }
-
-/// Returns a number in 0..1 for jitter; zero if the system has no randomness to give.
-pub(crate) fn jitter() -> f64 {
-    let mut bytes = [0; 4];
-    match getrandom::fill(&mut bytes) {
-        Ok(()) => f64::from(u32::from_le_bytes(bytes)) / (f64::from(u32::MAX) + 1.0),
-        Err(_) => 0.0,
-    }
-}

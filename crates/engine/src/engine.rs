@@ -26,11 +26,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use crate::access::{Access, random};
+use crate::access::Access;
 use crate::acts::{Acts, Values};
 use crate::answers::AnswerBudget;
 use crate::audit::{Audit, AuditHealth, CallIds};
-use crate::catalog::{Catalog, ListedTool};
+use crate::catalog::{Capabilities, Catalog, ListMarks, ListedTool};
 use crate::clock::unix_ms;
 use crate::config::{EngineConfig, OnStartFailure, Startup, StopPolicy};
 use crate::credentials::Vault;
@@ -39,6 +39,7 @@ use crate::error::{CallError, CallFailure, EngineError};
 use crate::events::Events;
 use crate::folder::DataFolder;
 use crate::native::NativeTool;
+use crate::random::random;
 use crate::request::{Announced, Reply, Request, Scope, Speaker};
 use crate::router::{Links, Router};
 use crate::server::logs::LogLine;
@@ -46,7 +47,7 @@ use crate::server::runner::Surroundings;
 use crate::server::topics::{Hearer, Subscription, TopicTable};
 use crate::supervisor::{Supervisor, refresh};
 use crate::telemetry::Figures;
-use crate::view::{Capabilities, Health, HealthStatus, ListMarks};
+use crate::view::{Health, HealthStatus};
 
 /// Everything that runs: servers, native tools, grants, the record of calls. Cheap to clone.
 ///

@@ -13,8 +13,9 @@ use gantry_model::id::ServerName;
 use gantry_model::jsonrpc::Raw;
 use gantry_model::mcp::{CallResult, ResultType};
 
-use crate::catalog::{Permits, Tool, Unfit};
 use crate::error::{CallError, Full, Issue};
+use crate::schema::{Permits, Unfit};
+use crate::tool::Tool;
 
 /// Judges a call before anything is sent. `item` is the server's own name for what is used; an
 /// empty one asks for the whole class, as a list does. A tool comes with its server's permits for

@@ -24,13 +24,18 @@ mod error;
 mod events;
 mod folder;
 mod guard;
+mod http_client;
+mod known_secrets;
 mod library;
 mod native;
+mod random;
 mod request;
 mod router;
+mod schema;
 mod server;
 mod supervisor;
 mod telemetry;
+mod tool;
 mod transport;
 mod view;
 
@@ -38,7 +43,7 @@ pub use access::{AgentChange, AgentView, FirstKeys, KeyView, NewAgent, NewKey};
 pub use acts::Actor;
 pub use answers::{AnswerBudget, AnswerPermit, AnswersFull, SHORT_ANSWER};
 pub use audit::{AuditError, AuditHealth, AuditPolicy, Bodies, Durability};
-pub use catalog::{Collision, ListedTool, UncheckedPart};
+pub use catalog::{Capabilities, Collision, ListMarks, ListedTool};
 pub use config::{EngineConfig, EngineLimits, OnStartFailure, Startup, StopPolicy};
 pub use credentials::{
     SignInAnswer, SignInError, SignInLink, SignInState, SignInTrust, SignInView,
@@ -58,6 +63,7 @@ pub use request::{
     Scope, Speaker, Surface, Word,
 };
 pub use request::{CancelReason, Later};
+pub use server::catalog::UncheckedPart;
 pub use server::link::BreakerView;
 pub use server::logs::{LogLine, LogStream};
 pub use server::pending::QueueView;
@@ -65,4 +71,4 @@ pub use server::status::ServerStatus;
 pub use server::topics::{Hearer, LONGEST_URI, Subscription};
 pub use supervisor::Applied;
 pub use transport::http::HttpError;
-pub use view::{Capabilities, Health, HealthStatus, ListMarks, ServerView};
+pub use view::{Health, HealthStatus, ServerView};

@@ -16,10 +16,10 @@ use gantry_model::id::{AgentName, CallId, KeyId};
 use gantry_model::jsonrpc::{self, Edit, Limits, Raw, RawBuf, WireError};
 use gantry_model::shape::{self, Calls, FormError, ModelCall, Shape};
 
-use crate::access::random;
 use crate::answers::AnswerPermit;
 use crate::engine::Engine;
 use crate::error::{CallError, CallFailure};
+use crate::random::random;
 use crate::request::{Announced, Lists, Reply, Request, Scope, Speaker, Surface};
 use crate::server::handshake::trusted;
 

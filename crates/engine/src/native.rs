@@ -22,10 +22,9 @@ use gantry_model::mcp::check_tool_name;
 use gantry_model::spec::CallPolicy;
 use serde_json::{Value, json};
 
-use crate::catalog::Tool;
 use crate::error::{CallError, EngineError};
-use crate::request::Request;
-use crate::router::Answered;
+use crate::request::{Answered, Request};
+use crate::tool::Tool;
 
 /// The longest definition of a native tool.
 const LONGEST_DEFINITION: usize = 64 << 10;

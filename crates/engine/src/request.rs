@@ -270,3 +270,14 @@ pub struct Reply {
     /// What the result takes of the budget for answers; to be kept as long as anything of it is.
     pub permit: AnswerPermit,
 }
+
+/// A result and what we had to know about it.
+pub(crate) struct Answered {
+    pub(crate) result: Bytes,
+    pub(crate) upstream: Option<Era>,
+    pub(crate) is_error: bool,
+    /// It has parts that clients of the handshake era reject.
+    pub(crate) is_odd: bool,
+    /// What it takes of the budget for answers.
+    pub(crate) permit: AnswerPermit,
+}

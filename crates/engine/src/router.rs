@@ -2,7 +2,7 @@
 //! again. A tool of a server that was never listed is judged only after the server is up, and hence
 //! after it was recorded. Lists are served from memory and need none of that.
 
-pub(crate) mod again;
+mod again;
 mod answer;
 mod asks;
 mod limit;
@@ -33,14 +33,13 @@ use crate::clock::unix_ms;
 use crate::error::{CallError, CallFailure};
 use crate::events::Events;
 use crate::guard;
-use crate::request::{Announced, Lists, Reply, Request, Scope};
+use crate::request::{Announced, Answered, Lists, Reply, Request, Scope};
 use crate::server::handle::ServerHandle;
 use crate::server::link::Link;
 use crate::server::profiles::{Lease, Wanted};
 use crate::server::topics::TopicTable;
 use crate::supervisor::Supervisor;
 use crate::telemetry::Figures;
-pub(crate) use answer::Answered;
 use asks::Asking;
 use limit::Limit;
 pub(crate) use links::Links;

@@ -3,15 +3,16 @@
 //! has further lives in `profiles`, each for one client that can be asked.
 
 pub(crate) mod begins;
+pub(crate) mod catalog;
 pub(crate) mod fair;
 pub(crate) mod handle;
 pub(crate) mod handshake;
-pub(crate) mod known;
 pub(crate) mod link;
 pub(crate) mod listing;
 pub(crate) mod logs;
 pub(crate) mod pending;
 pub(crate) mod profiles;
+mod retry_budget;
 pub(crate) mod runner;
 pub(crate) mod status;
 pub(crate) mod topics;

@@ -21,10 +21,10 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::access::random;
 use crate::catalog::{Catalog, CatalogEntry};
 use crate::clock::unix_ms;
 use crate::error::EngineError;
+use crate::random::random;
 use crate::server::handle::{Live, Order, ServerHandle};
 use crate::server::runner::Surroundings;
 

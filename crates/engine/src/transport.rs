@@ -7,3 +7,25 @@ mod pace;
 pub(crate) mod sse;
 pub(crate) mod stdio;
 pub(crate) mod streamable_http;
+
+use self::http::HttpError;
+use crate::answers::AnswersFull;
+
+/// Why a call got no answer of the server's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// What came back is no valid answer.
+    Protocol(String),
+    /// The answer was over the limit.
+    TooLarge(usize),
+    /// The server answered, and there was no room to keep it for the client.
+    Undelivered(AnswersFull),
+    /// The server ended, or its link was cut; with how.
+    Exited(String),
+    /// The server does not read what it is sent.
+    NotReading,
+    /// It waited for a lane, and gave its place up to an agent that has fewer calls there.
+    Displaced,
+    /// The remote server could not be reached, or not be understood.
+    Remote(HttpError),
+}

@@ -109,59 +109,6 @@ impl ServerView {
     }
 }
 
-/// Which change was the last of each list that a caller sees: whoever finds another number has to
-/// ask again, also for a list that was another only for a moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ListMarks {
-    /// Of the tools.
-    pub tools: u64,
-    /// Of the prompts.
-    pub prompts: u64,
-    /// Of the resources and their templates.
-    pub resources: u64,
-    /// Of what the caller may use, and so of all of them.
-    pub grants: u64,
-}
-
-impl ListMarks {
-    /// Returns the marks after a change of all lists.
-    pub(crate) fn all(change: u64) -> Self {
-        Self {
-            tools: change,
-            prompts: change,
-            resources: change,
-            grants: 0,
-        }
-    }
-
-    /// Returns the later of each.
-    pub(crate) fn later(self, other: Self) -> Self {
-        Self {
-            tools: self.tools.max(other.tools),
-            prompts: self.prompts.max(other.prompts),
-            resources: self.resources.max(other.resources),
-            grants: self.grants.max(other.grants),
-        }
-    }
-}
-
-/// What a caller's endpoint can do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Capabilities {
-    /// There are tools.
-    pub tools: bool,
-    /// There are prompts.
-    pub prompts: bool,
-    /// There are resources or templates.
-    pub resources: bool,
-    /// Some of those resources can be subscribed to.
-    pub subscriptions: bool,
-    /// Arguments can be completed.
-    pub completions: bool,
-    /// Servers log through the protocol.
-    pub logging: bool,
-}
-
 /// How the engine is, in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HealthStatus {

@@ -34,7 +34,6 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use gantry_engine::{Actor, Engine};
 use gantry_model::caller::Caller;
-use http::StatusCode;
 use http::request::Parts;
 
 use self::attempt::Attempt;
@@ -144,10 +143,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let path = Path::<String>::from_request_parts(parts, state).await;
-        path.map(|Path(name)| Self(name)).map_err(|_| {
-            Problem::new(StatusCode::NOT_FOUND, "http.route")
-                .with_detail("there is nothing at this path")
-        })
+        path.map(|Path(name)| Self(name))
+            .map_err(|_| Problem::new("http.route").with_detail("there is nothing at this path"))
     }
 }
 
@@ -159,9 +156,7 @@ impl<S: Send + Sync> FromRequestParts<S> for By {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let actor = parts.extensions.get::<Actor>().cloned();
-        actor
-            .map(Self)
-            .ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, "auth.no_key"))
+        actor.map(Self).ok_or_else(|| Problem::new("auth.no_key"))
     }
 }
 
@@ -173,8 +168,6 @@ impl<S: Send + Sync> FromRequestParts<S> for Who {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let caller = parts.extensions.get::<Caller>().cloned();
-        caller
-            .map(Self)
-            .ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, "auth.no_key"))
+        caller.map(Self).ok_or_else(|| Problem::new("auth.no_key"))
     }
 }

@@ -6,8 +6,8 @@
 pub mod accept;
 mod again;
 pub mod connection;
-pub mod data;
 pub mod listen;
+pub(crate) mod routes;
 pub mod signals;
 pub mod users;
 
@@ -21,8 +21,9 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::http::{self, AppState, HostPolicy, Origin};
-use crate::mcp;
+use self::routes::AppState;
+use crate::http::{HostPolicy, Origin};
+use crate::{api, mcp};
 
 /// The version that every surface shows.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -69,7 +70,7 @@ pub async fn serve(
         TaskTracker::new(),
     );
     let acceptor = accept::Acceptor {
-        service: http::service(state),
+        service: routes::service(state),
         answers: engine.answers().clone(),
         bounds: options.bounds,
         patience: options.patience,
@@ -105,7 +106,7 @@ fn callback(bound: SocketAddr) -> String {
             SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
         });
     }
-    format!("http://{reached}{}", crate::api::auth::CALLBACK)
+    format!("http://{reached}{}", api::auth::CALLBACK)
 }
 
 /// Lets this process open as many files as the machine allows: 1,024 are few for connections and pipes.

@@ -1,16 +1,15 @@
-//! The HTTP surface: what is checked on every route, and how the routes are joined.
+//! What every route shares: names and keys are checked here (`hosts`, `auth`), sizes and forms of
+//! content too (`limits`, `media`), and errors get their status (`error`).
 //!
-//! Names and keys are judged here (`hosts`, `auth`), sizes and forms of content too (`limits`,
-//! `media`), and errors get their status (`error`); what a route does is in `api` and `mcp`.
 //! Foreign pages may read nothing, but for those of configured origins the MCP endpoint (`cors`).
-//! Entry point: `service`.
+//! Knows no route: those are in `api` and `mcp`, and `app/routes` joins them.
 
 pub(crate) mod auth;
 pub(crate) mod context;
 pub(crate) mod cors;
 pub(crate) mod delivery;
 pub(crate) mod error;
-mod framing;
+pub(crate) mod framing;
 mod hosts;
 pub(crate) mod limits;
 pub(crate) mod media;
@@ -19,85 +18,27 @@ use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::{Request, State};
-use axum::middleware::{Next, from_fn_with_state};
-use axum::response::{IntoResponse, Response};
+use axum::extract::Request;
+use axum::response::Response;
 use futures_util::FutureExt;
-use gantry_engine::Engine;
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use tower::Service as _;
+use http::{HeaderMap, HeaderValue};
 
 pub use self::cors::{NoOrigin, Origin};
 pub use self::hosts::HostPolicy;
 
-use self::auth::Gate;
 use self::error::Problem;
-use crate::{api, mcp};
 
-/// What the routes work with.
-#[derive(Clone)]
-pub struct AppState {
-    /// What runs.
-    pub engine: Engine,
-    /// The names this gateway answers to.
-    pub hosts: Arc<HostPolicy>,
-    /// The MCP sessions of older protocol generations.
-    pub sessions: Arc<mcp::Sessions>,
-    /// The version that is shown to clients.
-    pub version: &'static str,
-    /// Whether clients are told what servers want models to know, all servers' joined.
-    pub instructions: mcp::Instructions,
-}
+/// How many connections there may be in all.
+pub const CONNECTIONS: usize = 10_240;
 
 /// An answer on its way.
 pub(crate) type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 /// Answers every request.
 pub(crate) type Service = Arc<dyn Fn(Request) -> Answering + Send + Sync>;
-
-/// Joins all routes.
-///
-/// The peer's address is taken from the request extension `ConnectInfo<SocketAddr>`.
-pub(crate) fn service(state: AppState) -> Service {
-    let gate = Gate::new(state.engine, state.hosts);
-    let api = api::router(gate.clone(), state.version)
-        .fallback(no_route)
-        .layer(from_fn_with_state(gate.clone(), guard));
-    let told = (state.version, state.instructions);
-    let endpoint = mcp::Endpoint::new(gate, state.sessions, told);
-    let router = mcp::router(Arc::clone(&endpoint)).merge(api);
-    let answer = move |request: Request| -> Answering {
-        // Messages to the endpoint are by far the most, and need no router to tell.
-        if request.method() == Method::POST && request.uri().path() == mcp::PATH {
-            let endpoint = Arc::clone(&endpoint);
-            return Box::pin(async move { endpoint.everything(request).await });
-        }
-        ask(&router, request)
-    };
-    Arc::new(move |request: Request| framing::judged(request, &answer))
-}
-
-/// Has a router answer.
-pub(crate) fn ask(router: &Router, request: Request) -> Answering {
-    let answering = router.clone().call(request);
-    Box::pin(answering.map(|Ok(response)| response))
-}
-
-/// Checks the names, catches panics and seals the answer of every route but `/mcp`, which does so itself.
-async fn guard(State(gate): State<Gate>, request: Request, next: Next) -> Response {
-    let mut response = match gate.hosts.check(request.uri(), request.headers()) {
-        Ok(()) => unpanicked(next.run(request))
-            .await
-            .unwrap_or_else(Problem::into_response),
-        Err(problem) => problem.into_response(),
-    };
-    seal(response.headers_mut());
-    response
-}
 
 /// Waits for an answer; a panic on the way becomes a problem. fault P12
 pub(crate) async fn unpanicked<T>(work: impl Future<Output = T>) -> Result<T, Problem> {
@@ -119,14 +60,9 @@ pub(crate) fn seal(headers: &mut HeaderMap) {
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
 }
 
-async fn no_route() -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, "http.route").with_detail("there is nothing at this path")
-}
-
 /// Answers a method that a path does not take.
 pub(crate) async fn wrong_method() -> Problem {
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "http.method")
-        .with_detail("this path does not take this method")
+    Problem::new("http.method").with_detail("this path does not take this method")
 }
 
 #[cfg(test)]

@@ -131,7 +131,7 @@ fn scope_of(name: Result<Path<String>, PathRejection>) -> Result<Scope, Problem>
 
 fn unknown_server(name: &str) -> Problem {
     let name: String = name.chars().take(64).flat_map(char::escape_debug).collect();
-    Problem::new(StatusCode::NOT_FOUND, "server.unknown").with_detail(format!("no server `{name}`"))
+    Problem::new("server.unknown").with_detail(format!("no server `{name}`"))
 }
 
 impl Endpoint {
@@ -272,7 +272,7 @@ impl Endpoint {
     /// Opens the stream on which a session hears of changes.
     fn get(self: &Arc<Self>, visit: &Visit) -> Result<Response, Problem> {
         if !Accepts::of(&visit.parts.headers).events {
-            return Err(Problem::new(StatusCode::NOT_ACCEPTABLE, "http.accept")
+            return Err(Problem::new("http.accept")
                 .with_detail("this answer is `text/event-stream`, which Accept does not allow"));
         }
         match self.session(visit)? {
@@ -285,7 +285,7 @@ impl Endpoint {
     /// Ends a session.
     fn delete(&self, visit: &Visit) -> Result<Response, Problem> {
         let session = self.session(visit)?.ok_or_else(|| {
-            Problem::new(StatusCode::BAD_REQUEST, "session.missing")
+            Problem::new("session.missing")
                 .with_detail("`Mcp-Session-Id` must name the session to end")
         })?;
         self.sessions.close(&session);
@@ -304,7 +304,7 @@ impl Endpoint {
         };
         let session = id.and_then(|id| self.sessions.find(id, visit.caller.key, &visit.scope));
         session.map(Some).ok_or_else(|| {
-            Problem::new(StatusCode::NOT_FOUND, "session.unknown")
+            Problem::new("session.unknown")
                 .with_detail("this session has ended, or never was")
                 .with_hint("begin anew with `initialize`")
         })
@@ -334,7 +334,7 @@ fn wrong_method(allowed: &'static str) -> Response {
         "GET" => "open the stream with GET",
         _ => "send messages with POST",
     };
-    let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, "http.method").with_detail(detail);
+    let problem = Problem::new("http.method").with_detail(detail);
     let mut response = Answer::problem(None, problem).into_response();
     response
         .headers_mut()

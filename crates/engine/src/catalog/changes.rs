@@ -8,10 +8,46 @@ use std::sync::Arc;
 use gantry_model::caller::Caller;
 use gantry_model::id::ServerName;
 
-use super::{Catalog, CatalogEntry, ServerCatalog, Snapshot, view};
+use super::{Catalog, CatalogEntry, Snapshot, view};
 use crate::request::{Scope, Speaker};
+use crate::server::catalog::ServerCatalog;
 use crate::server::profiles::Party;
-use crate::view::ListMarks;
+
+/// Which change was the last of each list that a caller sees: whoever finds another number has to
+/// ask again, also for a list that was another only for a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ListMarks {
+    /// Of the tools.
+    pub tools: u64,
+    /// Of the prompts.
+    pub prompts: u64,
+    /// Of the resources and their templates.
+    pub resources: u64,
+    /// Of what the caller may use, and so of all of them.
+    pub grants: u64,
+}
+
+impl ListMarks {
+    /// Returns the marks after a change of all lists.
+    pub(crate) fn all(change: u64) -> Self {
+        Self {
+            tools: change,
+            prompts: change,
+            resources: change,
+            grants: 0,
+        }
+    }
+
+    /// Returns the later of each.
+    pub(crate) fn later(self, other: Self) -> Self {
+        Self {
+            tools: self.tools.max(other.tools),
+            prompts: self.prompts.max(other.prompts),
+            resources: self.resources.max(other.resources),
+            grants: self.grants.max(other.grants),
+        }
+    }
+}
 
 /// The most servers that are remembered as gone.
 const MOST_GONE: usize = 1024;

@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use super::{CatalogEntry, ServerCatalog, Snapshot};
+use super::{CatalogEntry, ListMarks, Snapshot};
+use crate::server::catalog::ServerCatalog;
 use crate::server::profiles::Party;
-use crate::view::ListMarks;
 
 /// How many clients are remembered that have no lists of their own any more.
 const MOST_GONE: usize = 64;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use gantry_model::jsonrpc::{Edit, Raw, RawBuf, quote_into};
 
-use super::schema;
+use crate::schema;
 
 /// Under this key of `_meta` a list names the servers whose part is missing.
 const NOT_LISTED: &str = "io.gantry/not-listed";

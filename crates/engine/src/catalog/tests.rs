@@ -16,10 +16,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::native::NativeOutput;
+use crate::schema::Permits;
+use crate::server::handshake::Hello;
 use crate::server::link::Counters;
 use crate::server::logs::Logs;
 use crate::server::status::ServerStatus;
 use crate::server::waiting::Waiting;
+use crate::tool::{Item, Tool};
 
 fn handle(name: &str, live: Live) -> ServerHandle {
     let launch: ProcessLaunch = serde_json::from_value(json!({"command": "true"})).unwrap();

@@ -21,13 +21,12 @@ use gantry_model::mcp::ToolDef;
 use gantry_model::naming::{self, Names, Rules, ToolId};
 
 use super::template::Template;
-use super::tool::Tool;
 use super::{CatalogEntry, Snapshot};
 use crate::native::Native;
 use crate::request::Scope;
 use crate::server::handle::ServerHandle;
 use crate::server::handshake::Hello;
-use crate::view::Capabilities;
+use crate::tool::Tool;
 
 /// What a name that a client sent means to it.
 pub(crate) enum Resolution {
@@ -132,6 +131,23 @@ pub(crate) struct View {
     nameless: Vec<(ToolId, String)>,
     /// The first page of each list.
     pages: [OnceLock<Bytes>; 4],
+}
+
+/// What a caller's endpoint can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Capabilities {
+    /// There are tools.
+    pub tools: bool,
+    /// There are prompts.
+    pub prompts: bool,
+    /// There are resources or templates.
+    pub resources: bool,
+    /// Some of those resources can be subscribed to.
+    pub subscriptions: bool,
+    /// Arguments can be completed.
+    pub completions: bool,
+    /// Servers log through the protocol.
+    pub logging: bool,
 }
 
 /// A resource that a server offers and that is not listed, since another offers the same URI.

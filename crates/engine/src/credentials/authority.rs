@@ -25,8 +25,8 @@ use super::error::{SignInError, short};
 use super::http::Outbound;
 use super::issuer;
 use super::kept::Registration;
-use crate::server::known::KnownSecrets;
-use crate::transport::http::Way;
+use crate::http_client::Route;
+use crate::known_secrets::KnownSecrets;
 
 /// What authorization servers show people that this client is.
 const CLIENT_NAME: &str = "Gantry";
@@ -43,7 +43,7 @@ pub(crate) struct Target {
     /// How it is signed in to.
     pub(crate) auth: RemoteAuth,
     /// Reaches its authorization server, and no address that its spec does not allow.
-    pub(crate) way: Way,
+    pub(crate) route: Route,
     /// Whether its spec allows private addresses, any of them.
     pub(crate) private: bool,
     /// What is taken out of all that it says; tokens are added before they are sent.
@@ -80,7 +80,7 @@ impl Authority {
         target: &Target,
         challenge: Option<&str>,
     ) -> Result<Self, SignInError> {
-        let outbound = Arc::new(Outbound::new(target.way.clone()));
+        let outbound = Arc::new(Outbound::new(target.route.clone()));
         let failed = |error| SignInError::of(&target.server, error);
         let unusable = |why| SignInError::Unavailable {
             server: target.server.clone(),
@@ -88,7 +88,7 @@ impl Authority {
         };
         let url = target.resource();
         let mut manager = if target.private {
-            let client = target.way.client().await;
+            let client = target.route.client().await;
             let client = client.map_err(|error| unusable(error.to_string()))?;
             let mut manager = AuthorizationManager::new_allowing_private_addresses(url)
                 .await
@@ -326,8 +326,8 @@ impl Authority {
 
     /// Has a token revoked, if the authorization server can (RFC 7009). Best effort: it is
     /// forgotten here in any case.
-    pub(super) async fn revoke(&self, way: &Way, client: &Registration, token: &str) {
-        let speaker = match way.client().await {
+    pub(super) async fn revoke(&self, route: &Route, client: &Registration, token: &str) {
+        let speaker = match route.client().await {
             Ok(speaker) => speaker,
             Err(error) => {
                 warn!(server = %self.server, %error, "a token could not be revoked");
@@ -337,7 +337,7 @@ impl Authority {
         let Some(request) = self.revocation(speaker, client, token) else {
             return;
         };
-        match way.execute(request).await {
+        match route.execute(request).await {
             Ok(answer) if answer.status().is_success() => {}
             Ok(answer) => {
                 let status = answer.status().as_u16();

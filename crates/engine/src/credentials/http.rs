@@ -12,7 +12,7 @@ use rmcp::transport::{
     OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest,
 };
 
-use crate::transport::http::Way;
+use crate::http_client::Route;
 
 /// Documents and answers of authorization servers are small.
 const LONGEST_BODY: usize = 256 << 10;
@@ -23,7 +23,7 @@ const ANSWER: Duration = Duration::from_secs(15);
 
 /// Runs the requests of the OAuth client, one at a time.
 pub(super) struct Outbound {
-    way: Way,
+    route: Route,
     /// Why the last request was not even sent, which the OAuth client does not pass on.
     refusal: Mutex<Option<String>>,
 }
@@ -43,10 +43,10 @@ enum OutboundError {
 type Answered = Result<http::Response<Vec<u8>>, OAuthHttpClientError>;
 
 impl Outbound {
-    /// Makes requests on the way of a server.
-    pub(super) fn new(way: Way) -> Self {
+    /// Makes requests on the route of a server.
+    pub(super) fn new(route: Route) -> Self {
         Self {
-            way,
+            route,
             refusal: Mutex::default(),
         }
     }
@@ -86,7 +86,7 @@ impl Outbound {
 
     async fn run(&self, request: Request) -> Answered {
         *self.last() = None;
-        match self.way.execute(request).await {
+        match self.route.execute(request).await {
             Ok(response) => whole(response).await,
             Err(error) => {
                 *self.last() = error.refused().map(ToString::to_string);

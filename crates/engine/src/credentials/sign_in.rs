@@ -359,8 +359,8 @@ impl Inner {
             };
             // A token is shown to nobody but who gave it.
             if authority.issuer() == kept.stored.issuer.as_deref() {
-                let way = &self.target.way;
-                authority.revoke(way, &kept.client, &token).await;
+                let route = &self.target.route;
+                authority.revoke(route, &kept.client, &token).await;
             }
             Ok::<_, SignInError>(())
         };

@@ -10,8 +10,8 @@ use reqwest::Url;
 use tempfile::TempDir;
 
 use super::*;
-use crate::server::known::KnownSecrets;
-use crate::transport::http::Way;
+use crate::http_client::Route;
+use crate::known_secrets::KnownSecrets;
 
 const CALLBACK: &str = "http://127.0.0.1:9/oauth/callback";
 
@@ -39,16 +39,16 @@ impl Place {
     /// Opens the credentials of the one server, as a start of the gateway does.
     async fn open(&self, url: &str, auth: serde_json::Value) -> Credentials {
         let launch = RemoteLaunch::new(url);
-        let way = Way::new(&Arc::default(), &launch).unwrap();
+        let route = Route::new(&Arc::default(), &launch).unwrap();
         // Makes the provider of TLS known, which the tests' own clients need, too.
-        way.client().await.unwrap();
+        route.client().await.unwrap();
         let auth: RemoteAuth = serde_json::from_value(auth).unwrap();
         auth.check().unwrap();
         let target = Target {
             server: "a".parse().unwrap(),
             url: Url::parse(url).unwrap(),
             auth,
-            way,
+            route,
             private: false,
             known: Arc::clone(&self.known),
         };

@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
 use super::error::SignInError;
-use crate::access::random;
+use crate::random::random;
 
 /// The key's file in the data folder.
 const FILE: &str = "data.key";

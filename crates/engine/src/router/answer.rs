@@ -11,24 +11,14 @@ use gantry_model::mcp::Method;
 use gantry_model::secret::Redactor;
 
 use super::target::Target;
-use crate::answers::{AnswerBudget, AnswerPermit};
+use crate::answers::AnswerBudget;
 use crate::error::CallError;
 use crate::guard;
+use crate::request::Answered;
 use crate::server::handle::ServerHandle;
 use crate::server::handshake::trusted;
 use crate::server::pending::{Answer, Failure};
 use crate::transport::http::HttpError;
-
-/// A result and what we had to know about it.
-pub(crate) struct Answered {
-    pub(crate) result: Bytes,
-    pub(crate) upstream: Option<Era>,
-    pub(crate) is_error: bool,
-    /// It has parts that clients of the handshake era reject.
-    pub(crate) is_odd: bool,
-    /// What it takes of the budget for answers.
-    pub(crate) permit: AnswerPermit,
-}
 
 impl Answered {
     /// Reads a server's answer.

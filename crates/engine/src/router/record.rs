@@ -7,12 +7,11 @@ use gantry_model::jsonrpc::Raw;
 use gantry_model::secret::Redactor;
 use gantry_store::CallStatus;
 
-use super::answer::Answered;
 use super::target::Target;
 use crate::audit::{Intent, RowCode};
 use crate::clock::unix_ms;
 use crate::error::CallError;
-use crate::request::Request;
+use crate::request::{Answered, Request};
 
 /// Says what a call is to be; without a target it is one that nobody could be found for.
 pub(super) fn intent<'a>(

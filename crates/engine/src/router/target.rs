@@ -13,11 +13,13 @@ use gantry_model::mcp::Method;
 use gantry_model::secret::Redactor;
 
 use super::Router;
-use crate::catalog::{Permits, Resolution, Tool};
+use crate::catalog::Resolution;
 use crate::error::CallError;
 use crate::native::Native;
 use crate::request::{Lists, Request, Scope};
+use crate::schema::Permits;
 use crate::server::handle::ServerHandle;
+use crate::tool::Tool;
 use crate::transport::http::Head;
 
 /// The permits for heavy checks of native tools, which no server can use up.

@@ -15,14 +15,14 @@ use gantry_model::mcp::{ClientCan, LogLevel, Method, may_ask_back};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::answer::{self, Answered};
+use super::answer;
 use super::asks::{Again, Asker, input_required};
 use super::limit::Limit;
 use super::target::{self, Target};
 use super::urls::{Visits, url_required};
 use super::{Router, again, asks};
 use crate::error::CallError;
-use crate::request::{Client, Request};
+use crate::request::{Answered, Client, Request};
 use crate::server::handle::ServerHandle;
 use crate::server::link::{Addressed, Deadline, InFlight, Link, Refusal, Voice};
 use crate::server::pending::Answer;

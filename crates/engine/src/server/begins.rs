@@ -19,8 +19,8 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
+use super::catalog::ServerCatalog;
 use super::handle::{Live, ServerHandle};
-use super::known::KnownSecrets;
 use super::link::Counters;
 use super::logs::Logs;
 use super::profiles::Profiles;
@@ -28,9 +28,10 @@ use super::runner::remote::Far;
 use super::runner::{ServerRunner, Surroundings, UsageCell};
 use super::status::ServerStatus;
 use super::waiting::Waiting;
-use crate::catalog::{Permits, ServerCatalog};
 use crate::clock::Stopwatch;
 use crate::credentials::Credentials;
+use crate::known_secrets::KnownSecrets;
+use crate::schema::Permits;
 
 /// How long a runner that panicked stays away.
 const AFTER_PANIC: Duration = Duration::from_secs(1);

@@ -13,17 +13,18 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::known::KnownSecrets;
+use super::catalog::ServerCatalog;
 use super::link::{BreakerView, Counters, Link};
 use super::logs::Logs;
 use super::pending::QueueView;
 use super::profiles::Profiles;
+use super::retry_budget::RetryBudget;
 use super::status::ServerStatus;
 use super::waiting::{Seat, Waiting};
-use crate::catalog::{Permits, ServerCatalog};
 use crate::credentials::Credentials;
 use crate::error::{CallError, Full};
-use crate::router::again::RetryBudget;
+use crate::known_secrets::KnownSecrets;
+use crate::schema::Permits;
 
 /// The open link while the server is ready, else the reason it is not.
 #[derive(Clone)]

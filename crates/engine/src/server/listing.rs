@@ -23,8 +23,8 @@ use tracing::warn;
 use super::handshake::{Hello, trusted};
 use super::link::Link;
 use super::pending::{Answer, Failure};
-use crate::catalog::{Item, Tool, shown_name};
 use crate::config::EngineLimits;
+use crate::tool::{Item, Tool, shown_name};
 
 /// The most bytes of one list, all its pages together.
 const MOST_BYTES: usize = 16 << 20;

@@ -8,8 +8,8 @@ use arc_swap::Guard;
 use gantry_model::naming::is_invisible;
 use gantry_model::secret::Redactor;
 
-use super::known::KnownSecrets;
 use crate::clock::unix_ms;
+use crate::known_secrets::KnownSecrets;
 
 const RING_BYTES: usize = 64 * 1024;
 const LINE_BYTES: usize = 2 * 1024;

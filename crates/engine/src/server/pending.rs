@@ -25,8 +25,9 @@ use self::owed::Owed;
 use self::pause::Pause;
 use super::fair::FairQueue;
 use super::link::Voice;
-use crate::answers::{AnswerBudget, AnswerPermit, AnswersFull};
-use crate::transport::http::{Head, HttpError};
+use crate::answers::{AnswerBudget, AnswerPermit};
+pub(crate) use crate::transport::Failure;
+use crate::transport::http::Head;
 
 /// How a call on a link ended.
 #[derive(Debug)]
@@ -67,25 +68,6 @@ impl Deref for ResultBody {
     fn deref(&self) -> &Bytes {
         &self.raw
     }
-}
-
-/// Why a call got no answer of the server's.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Failure {
-    /// What came back is no valid answer.
-    Protocol(String),
-    /// The answer was over the limit.
-    TooLarge(usize),
-    /// The server answered, and there was no room to keep it for the client.
-    Undelivered(AnswersFull),
-    /// The server ended, or its link was cut; with how.
-    Exited(String),
-    /// The server does not read what it is sent.
-    NotReading,
-    /// It waited for a lane, and gave its place up to an agent that has fewer calls there.
-    Displaced,
-    /// The remote server could not be reached, or not be understood.
-    Remote(HttpError),
 }
 
 /// A line that is to be written to the server, with the call it belongs to.

@@ -28,11 +28,11 @@ use tokio_util::task::TaskTracker;
 pub(crate) use self::pool::Party;
 use self::pool::{Found, Pool, Wish};
 use super::begins::Begins;
+use super::catalog::ServerCatalog;
 use super::handle::{Live, ServerHandle};
 use super::handshake::Hello;
 use super::link::Link;
 use super::runner::Surroundings;
-use crate::catalog::ServerCatalog;
 use crate::error::{CallError, Full};
 
 /// The least and the most lives there may be at once; between them as many as calls.

@@ -28,6 +28,7 @@ use tokio_util::task::TaskTracker;
 
 use self::remote::Far;
 use self::running::Running;
+use super::catalog::ServerCatalog;
 use super::handle::{Live, Order};
 use super::link::Counters;
 use super::logs::Logs;
@@ -35,13 +36,13 @@ use super::pending::Failure;
 use super::status::ServerStatus;
 use super::topics::TopicTable;
 use crate::answers::AnswerBudget;
-use crate::catalog::ServerCatalog;
-use crate::clock::{Stopwatch, jitter, unix_ms};
+use crate::clock::{Stopwatch, unix_ms};
 use crate::config::EngineLimits;
 use crate::credentials::{Credentials, Vault};
 use crate::driver::process::ProcessDriver;
 use crate::events::Events;
-use crate::transport::http::Clients;
+use crate::http_client::Clients;
+use crate::random::jitter;
 
 /// The name of a server whose runner panics when it is ordered to start it anew. fault P12
 #[cfg(test)]

@@ -6,7 +6,7 @@ use gantry_model::status::{Crash, State};
 use gantry_sandbox::Report;
 use tokio::time::Instant;
 
-use crate::catalog::{ServerCatalog, UncheckedPart};
+use super::catalog::{ServerCatalog, UncheckedPart};
 use crate::clock::unix_ms;
 
 /// What is observed of a server.

@@ -12,14 +12,14 @@ use gantry_model::status::State;
 use tracing::warn;
 
 use super::Supervisor;
-use crate::catalog::ServerCatalog;
 use crate::credentials::{Credentials, Target};
+use crate::http_client::Route;
+use crate::known_secrets::KnownSecrets;
 use crate::server::begins::Begins;
+use crate::server::catalog::ServerCatalog;
 use crate::server::handle::{Live, ServerHandle};
-use crate::server::known::KnownSecrets;
 use crate::server::listing::Listing;
 use crate::server::logs::Logs;
-use crate::transport::http::Way;
 
 impl Supervisor {
     /// Starts the runner of a server and returns its handle.
@@ -92,8 +92,8 @@ impl Supervisor {
         if is_off || spec.held().is_some() {
             return None;
         }
-        let way = match Way::new(&self.around.clients, remote) {
-            Ok(way) => way,
+        let route = match Route::new(&self.around.clients, remote) {
+            Ok(route) => route,
             Err(error) => {
                 warn!(server = %spec.name, %error, "the server cannot be signed in to");
                 return None;
@@ -103,7 +103,7 @@ impl Supervisor {
             server: spec.name.clone(),
             url: remote.url.parse().ok()?,
             auth: remote.auth.clone(),
-            way,
+            route,
             private: remote.allow_private,
             known: Arc::clone(known),
         };

@@ -10,9 +10,9 @@ use gantry_model::id::{ServerId, ServerName};
 use gantry_model::spec::{ServerSpec, Source, Start};
 
 use super::Supervisor;
-use crate::access::random;
 use crate::clock::unix_ms;
 use crate::error::EngineError;
+use crate::random::random;
 use crate::server::handle::{Live, ServerHandle};
 use crate::server::logs::LogLine;
 use crate::view::ServerView;

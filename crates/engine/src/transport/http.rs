@@ -1,32 +1,26 @@
-//! What the two HTTP transports share: one pooled client per way out, the judgement of addresses,
-//! the classes of failure, and the messages that wait to be sent. Follows no redirect to another
-//! origin, and keeps no more of an answer than its bound. Entry points: [`Clients`], [`Remote`].
+//! What the two HTTP transports share: the classes of failure, and the messages that wait to be
+//! sent. Follows no redirect to another origin, and keeps no more of an answer than its bound. Entry
+//! point: [`Remote`].
 
-mod address;
-mod authorities;
 mod body;
-mod client;
 mod error;
 mod limit;
 mod message;
 mod outbox;
 mod remote;
-mod way;
 
 pub(crate) use body::{Body, MOST_ERROR, chunk, drained, whole};
-pub(crate) use client::Clients;
 pub use error::HttpError;
 pub(crate) use limit::RateLimit;
 pub(crate) use message::each_message;
 pub(crate) use outbox::{Head, HttpOutbox, Letter, Out};
 pub(crate) use remote::{Asking, Content, Remote, said};
-pub(crate) use way::Way;
 
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::server::pending::Failure;
+use crate::transport::Failure;
 
 /// Who hears what a remote server says.
 pub(crate) trait Replies: Clone + Send + Sync + 'static {

@@ -18,7 +18,7 @@ use super::http::{
     Asking, Content, HttpError, Letter, Out, Remote, Replies, chunk, drained, each_message,
 };
 use super::pace::Pace;
-use crate::server::pending::Failure;
+use crate::transport::Failure;
 
 /// How long the head of the stream, and then its first event, may take.
 const OPENING: Duration = Duration::from_secs(30);

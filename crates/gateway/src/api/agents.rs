@@ -175,15 +175,13 @@ fn parse(index: usize, text: &str) -> Result<Grant, Problem> {
     let Some((server, item)) = parts else {
         let shown: String = text.chars().take(64).flat_map(char::escape_debug).collect();
         let message = format!("`{shown}` is no pattern `server:item`");
-        return Err(
-            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "request.body")
-                .with_detail(message.clone())
-                .with_hint(format!("write `{shown}:*` for everything on that server"))
-                .with_issues(vec![FieldIssue {
-                    path: format!("/grant/{index}"),
-                    message,
-                }]),
-        );
+        return Err(Problem::new("request.body")
+            .with_detail(message.clone())
+            .with_hint(format!("write `{shown}:*` for everything on that server"))
+            .with_issues(vec![FieldIssue {
+                path: format!("/grant/{index}"),
+                message,
+            }]));
     };
     Ok(Grant::new(server, item, None).map_err(EngineError::from)?)
 }
@@ -333,8 +331,7 @@ fn known(agent: &str) -> Result<AgentName, Problem> {
             .take(64)
             .flat_map(char::escape_debug)
             .collect();
-        Problem::new(StatusCode::NOT_FOUND, "agent.unknown")
-            .with_detail(format!("no agent `{shown}`"))
+        Problem::new("agent.unknown").with_detail(format!("no agent `{shown}`"))
     })
 }
 

@@ -29,7 +29,7 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
         let caller = parts.extensions.get::<Caller>();
-        let caller = caller.ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, "auth.no_key"))?;
+        let caller = caller.ok_or_else(|| Problem::new("auth.no_key"))?;
         let (bytes, room) = limits::read_body(&parts.headers, body, &caller.agent).await?;
         let text = std::str::from_utf8(&bytes).map_err(|error| WireError::NotUtf8 {
             at: error.valid_up_to(),
@@ -81,7 +81,7 @@ fn unusable(error: &serde_path_to_error::Error<serde_json::Error>) -> Problem {
         "" => format!("the body cannot be used: {message}"),
         path => format!("the body cannot be used: `{path}`: {message}"),
     };
-    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "request.body")
+    Problem::new("request.body")
         .with_detail(detail)
         .with_issues(vec![FieldIssue { path, message }])
 }

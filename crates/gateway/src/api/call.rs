@@ -152,7 +152,7 @@ pub(super) async fn call_server(
     let asked: MethodCall<'_> = body.read()?;
     let is_handshake = matches!(asked.method.as_str(), "initialize" | "server/discover");
     if is_handshake || asked.method.starts_with("notifications/") {
-        return Err(Problem::new(StatusCode::BAD_REQUEST, "request.handshake")
+        return Err(Problem::new("request.handshake")
             .with_detail("the gateway speaks for its clients in the handshake")
             .with_hint("call any other method, such as `tools/list` or `tools/call`"));
     }
@@ -206,11 +206,9 @@ fn object<'a>(field: &str, value: Option<&'a RawValue>) -> Result<Option<Raw<'a>
         .map(|value| Raw::trusted(value.get()))
         .filter(|value| !value.is_null());
     match value {
-        Some(value) if !value.is_object() => Err(Problem::new(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "request.body",
-        )
-        .with_detail(format!("`{field}` must be an object"))),
+        Some(value) if !value.is_object() => {
+            Err(Problem::new("request.body").with_detail(format!("`{field}` must be an object")))
+        }
         value => Ok(value),
     }
 }
@@ -227,8 +225,7 @@ fn name_of(engine: &Engine, server: &str) -> Result<ServerName, Problem> {
         .collect();
     match server {
         ServerName::NATIVE => Ok(ServerName::native()),
-        _ => Err(Problem::new(StatusCode::NOT_FOUND, "server.unknown")
-            .with_detail(format!("no server `{shown}`"))),
+        _ => Err(Problem::new("server.unknown").with_detail(format!("no server `{shown}`"))),
     }
 }
 

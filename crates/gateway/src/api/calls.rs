@@ -173,7 +173,7 @@ pub(super) async fn list(
 }
 
 fn unknown() -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, "call.unknown").with_detail("no such call")
+    Problem::new("call.unknown").with_detail("no such call")
 }
 
 /// A row of the audit, with the answer if that is kept.

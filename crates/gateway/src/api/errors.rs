@@ -51,7 +51,7 @@ pub(super) async fn list(State(_): State<Api>) -> Response {
 pub(super) async fn one(Named(code): Named) -> Result<Response, Problem> {
     let place = PAGES.binary_search_by(|(known, _)| (*known).cmp(code.as_str()));
     let (code, text) = place.map(|place| PAGES[place]).map_err(|_| {
-        Problem::new(StatusCode::NOT_FOUND, "http.route")
+        Problem::new("http.route")
             .with_detail("there is no such error code")
             .with_hint("`/errors` lists them")
     })?;

@@ -112,11 +112,9 @@ impl Jobs {
             let detail = format!(
                 "{own} calls of this agent that nobody waits for run already, {all} in all"
             );
-            return Err(
-                Problem::new(StatusCode::TOO_MANY_REQUESTS, "call.too_many_async")
-                    .with_detail(detail)
-                    .with_retry_after(Duration::from_secs(5)),
-            );
+            return Err(Problem::new("call.too_many_async")
+                .with_detail(detail)
+                .with_retry_after(Duration::from_secs(5)));
         }
         let stop = CancellationToken::new();
         let job = Job {
@@ -198,8 +196,7 @@ impl Jobs {
 }
 
 fn cancelled() -> Problem {
-    let status = StatusCode::from_u16(499).expect("499 is a status");
-    Problem::new(status, "call.cancelled").with_detail("the call was cancelled")
+    Problem::new("call.cancelled").with_detail("the call was cancelled")
 }
 
 /// What an agent keeps: how many outcomes and bytes, and its oldest.

@@ -213,8 +213,7 @@ pub(super) async fn revoke(
 pub(super) fn label(text: &str) -> Result<String, Problem> {
     if text.chars().count() > 128 {
         let message = "is longer than 128 characters".to_owned();
-        let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "request.body")
-            .with_detail(format!("`label` {message}"));
+        let problem = Problem::new("request.body").with_detail(format!("`label` {message}"));
         let path = "/label".to_owned();
         return Err(problem.with_issues(vec![FieldIssue { path, message }]));
     }

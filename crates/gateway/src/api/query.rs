@@ -10,7 +10,6 @@ mod mistakes;
 use axum::extract::{FromRequestParts, MatchedPath};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::StatusCode;
 use http::request::Parts;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -40,7 +39,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
 pub(super) fn bad(field: &str, text: &str) -> Problem {
     let text: String = text.chars().take(48).flat_map(char::escape_debug).collect();
     let message = format!("`{text}` cannot be used as `{field}`");
-    Problem::new(StatusCode::BAD_REQUEST, "request.query")
+    Problem::new("request.query")
         .with_detail(message.clone())
         .with_issues(vec![FieldIssue {
             path: format!("/{field}"),

@@ -56,8 +56,7 @@ pub(super) fn unknown_among<'n>(server: &str, names: impl IntoIterator<Item = &'
         .take(64)
         .flat_map(char::escape_debug)
         .collect();
-    let problem = Problem::new(StatusCode::NOT_FOUND, "server.unknown")
-        .with_detail(format!("no server `{shown}`"));
+    let problem = Problem::new("server.unknown").with_detail(format!("no server `{shown}`"));
     match meant(server, names) {
         Some(near) => problem.with_hint(format!("did you mean `{near}`?")),
         None => problem,
@@ -231,11 +230,9 @@ fn same_name(asked: &Register, name: &ServerName) -> Result<(), Problem> {
     if asked.name == *name {
         return Ok(());
     }
-    Err(
-        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "request.body")
-            .with_detail(format!("`name` must stay `{name}`"))
-            .with_hint("a server gets another name by being removed and registered anew"),
-    )
+    Err(Problem::new("request.body")
+        .with_detail(format!("`name` must stay `{name}`"))
+        .with_hint("a server gets another name by being removed and registered anew"))
 }
 
 /// Applies a merge patch (RFC 7396).

@@ -65,8 +65,7 @@ fn shape_of(asked: Option<&str>) -> Result<Option<Shape>, Problem> {
 /// Returns an agent in an administrator's place, to look through its eyes. row 2.16
 async fn seen_by(api: &Api, caller: &Caller, agent: &str) -> Result<Caller, Problem> {
     if caller.kind != KeyKind::Admin {
-        return Err(Problem::new(StatusCode::FORBIDDEN, "auth.agent_key")
-            .with_detail("`agent` needs an admin key"));
+        return Err(Problem::new("auth.agent_key").with_detail("`agent` needs an admin key"));
     }
     let name: AgentName = agent.parse().map_err(EngineError::Name)?;
     let agent = known_agent(api, &name).await?;

@@ -17,10 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use self::seats::Seats;
 use super::connection::{self, Patience};
-use crate::http::Service;
-
-/// How many connections there may be in all.
-pub const CONNECTIONS: usize = 10_240;
+use crate::http::{CONNECTIONS, Service};
 
 /// How many connections there may be.
 #[derive(Debug, Clone, Copy)]

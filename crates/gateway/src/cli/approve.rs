@@ -11,9 +11,9 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 
-use crate::app::data::DataFolder;
 use crate::config::mistake::Mistake;
 use crate::config::plan::{Difference, Plan, Unapproved};
+use crate::data_folder::DataFolder;
 
 use super::failure::{Exit, Failure};
 use super::files::{Files, Setup, TrustFolder, asks_of_folder, refused, show, show_folder};

@@ -11,9 +11,9 @@ use clap::{Args, Subcommand};
 use gantry_model::diagnose::Diagnose as _;
 use serde_json::json;
 
-use crate::app::data::DataFolder;
 use crate::config::mistake::Mistake;
 use crate::config::plan::Plan;
+use crate::data_folder::DataFolder;
 
 use super::Surroundings;
 use super::failure::{Exit, Failure};

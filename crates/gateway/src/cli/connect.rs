@@ -17,11 +17,11 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::app::data::DataFolder;
 use crate::config::clients::disk::{Opened, Readers};
 use crate::config::clients::document::Document;
 use crate::config::clients::ours::{self, Way};
 use crate::config::clients::{Client, ClientError, Http, Place, Scope, Whereabouts, hide};
+use crate::data_folder::DataFolder;
 
 use super::Surroundings;
 use super::diff;

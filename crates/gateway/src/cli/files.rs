@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use gantry_model::diagnose::{Diagnose as _, chain};
 
-use crate::app::data::DataFolder;
 use crate::config::approval::Approvals;
 use crate::config::env::{Environment, HOME};
 use crate::config::mistake::Mistake;
 use crate::config::plan::{self, Given, LastGood, Plan, Unapproved};
 use crate::config::source::{self, Source};
+use crate::data_folder::DataFolder;
 
 use super::failure::{Exit, Failure};
 use super::format::quoted;

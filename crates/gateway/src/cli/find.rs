@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::app::data::DataFolder;
+use crate::data_folder::DataFolder;
 
 use super::Surroundings;
 use super::client::Client;

@@ -12,11 +12,11 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::Value;
 
-use crate::app::data::DataFolder;
 use crate::config::clients::disk::{Opened, Readers};
 use crate::config::clients::takeover::{self, Differing, Done, Takeover};
 use crate::config::clients::{self, Client, ClientError, Scope, Whereabouts, hide, ours};
 use crate::config::env::HOME;
+use crate::data_folder::DataFolder;
 
 use super::Surroundings;
 use super::diff;

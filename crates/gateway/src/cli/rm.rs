@@ -11,11 +11,11 @@ use clap::Args;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::app::data::DataFolder;
 use crate::config::clients::disk::{Opened, Readers};
 use crate::config::clients::{ClientError, hide};
 use crate::config::document::Syntax;
 use crate::config::removal;
+use crate::data_folder::DataFolder;
 
 use super::client::{Client, segment};
 use super::failure::{Exit, Failure};

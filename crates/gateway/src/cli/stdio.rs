@@ -25,8 +25,8 @@ use clap::Args;
 use gantry_model::id::ServerName;
 use tokio::time::timeout;
 
-use crate::app::data::DataFolder;
 use crate::app::signals::{Hangup, Signals};
+use crate::data_folder::DataFolder;
 
 use super::Surroundings;
 use super::failure::{Exit, Failure};

@@ -6,7 +6,7 @@ use clap::Args;
 use gantry_model::shape::Shape;
 use serde_json::Value;
 
-use crate::app::data::DataFolder;
+use crate::data_folder::DataFolder;
 
 use super::Surroundings;
 use super::failure::{Exit, Failure};

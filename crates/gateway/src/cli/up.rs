@@ -22,13 +22,13 @@ use gantry_model::spec::ServerSpec;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::app::data::{DataFolder, Running};
 use crate::app::listen::{self, ListenError, Place};
 use crate::app::signals::{Hangup, SignalRequest, Signals};
 use crate::app::users;
 use crate::app::{self, VERSION};
 use crate::config::approval::Approvals;
 use crate::config::plan::Plan;
+use crate::data_folder::{DataFolder, Running};
 
 use super::Surroundings;
 use super::failure::{Exit, Failure};

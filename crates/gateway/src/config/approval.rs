@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::app::data::{DataError, DataFolder};
+use crate::data_folder::{DataError, DataFolder};
 
 /// The hash of a file's content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

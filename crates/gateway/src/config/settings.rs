@@ -10,8 +10,7 @@ use std::time::Duration;
 use gantry_engine::{Durability, OnStartFailure, Startup};
 use gantry_model::naming::{EXPOSED_LENGTHS, Expose, OnCollision};
 
-use crate::app::accept::CONNECTIONS;
-use crate::http::{NoOrigin, Origin};
+use crate::http::{CONNECTIONS, NoOrigin, Origin};
 use crate::mcp::Instructions;
 
 use super::document::Document;

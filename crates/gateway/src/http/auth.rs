@@ -18,9 +18,9 @@ use std::time::Duration;
 use axum::extract::ConnectInfo;
 use gantry_engine::{Actor, Engine, Surface};
 use gantry_model::caller::{Caller, KeyKind};
+use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
-use http::{HeaderMap, StatusCode};
 use tokio::time::Instant;
 
 use super::error::Problem;
@@ -89,7 +89,7 @@ impl Gate {
                 let (by, code) = (actor(&caller, parts), "auth.admin_key");
                 let path = parts.uri.path();
                 drop(self.engine.refuse_act(&by, "mcp.request", path, code));
-                Err(Problem::new(StatusCode::FORBIDDEN, code)
+                Err(Problem::new(code)
                     .with_detail("an admin key cannot list or call tools")
                     .with_hint("use the agent key"))
             }
@@ -101,8 +101,9 @@ impl Gate {
         let caller = self.anyone(parts)?;
         match caller.kind {
             KeyKind::Admin => Ok(caller),
-            KeyKind::Agent => Err(Problem::new(StatusCode::FORBIDDEN, "auth.agent_key")
-                .with_detail("this route needs an admin key")),
+            KeyKind::Agent => {
+                Err(Problem::new("auth.agent_key").with_detail("this route needs an admin key"))
+            }
         }
     }
 }
@@ -167,7 +168,7 @@ const CHALLENGE: &str = "Bearer realm=\"gantry\"";
 pub(crate) const CHALLENGE_WRONG: &str = "Bearer realm=\"gantry\", error=\"invalid_token\"";
 
 fn unauthorized(code: &'static str, detail: &'static str) -> Problem {
-    Problem::new(StatusCode::UNAUTHORIZED, code)
+    Problem::new(code)
         .with_detail(detail)
         .with_challenge(CHALLENGE)
 }
@@ -270,12 +271,12 @@ impl Attempts {
         });
         if window.failures > ATTEMPTS {
             let rest = (window.since + WINDOW).saturating_duration_since(now);
-            let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "auth.attempts")
+            let problem = Problem::new("auth.attempts")
                 .with_detail("too many wrong keys from this address")
                 .with_retry_after(rest);
             return (problem, news);
         }
-        let problem = Problem::new(StatusCode::UNAUTHORIZED, "auth.wrong_key")
+        let problem = Problem::new("auth.wrong_key")
             .with_detail("this key is not known, or was revoked")
             .with_challenge(CHALLENGE_WRONG);
         (problem, news)
@@ -318,6 +319,8 @@ fn is_news(failures: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use http::StatusCode;
+
     use super::*;
 
     fn verdict(values: &[&str], query: Option<&str>) -> Result<String, &'static str> {

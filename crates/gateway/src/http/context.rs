@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use gantry_model::caller::Context;
 use gantry_model::era::meta::{RUN_ID, SESSION_ID, STEP, USER_ID};
 use gantry_model::jsonrpc::{Raw, RawKind};
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 
 use super::error::Problem;
 
@@ -85,7 +85,7 @@ fn fit(text: &str, name: &str) -> Result<Box<str>, Problem> {
 }
 
 fn unfit(name: &str) -> Problem {
-    Problem::new(StatusCode::BAD_REQUEST, "request.context").with_detail(format!(
+    Problem::new("request.context").with_detail(format!(
         "`{name}` must be a text without control characters"
     ))
 }

@@ -14,7 +14,6 @@ use axum::body::{Body, HttpBody as _};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use gantry_engine::{AnswerBudget, AnswerPermit, AnswersFull, SHORT_ANSWER};
-use http::StatusCode;
 use http_body::{Frame, SizeHint};
 
 use super::auth::Admission;
@@ -60,7 +59,7 @@ pub(crate) fn counted(
 
 /// Says that there is no room for an answer.
 pub(crate) fn refused(full: AnswersFull) -> Problem {
-    Problem::new(StatusCode::TOO_MANY_REQUESTS, "http.answers_full")
+    Problem::new("http.answers_full")
         .with_detail(format!("{full}"))
         .with_hint("read answers as they come")
         .with_retry_after(COME_AGAIN)
@@ -100,6 +99,8 @@ impl http_body::Body for Counted {
 #[cfg(test)]
 mod tests {
     use gantry_model::id::ProjectName;
+
+    use http::StatusCode;
 
     use super::*;
 

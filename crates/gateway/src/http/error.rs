@@ -2,11 +2,13 @@
 //!
 //! A [`Problem`] is rendered for REST as RFC 9457 (`into_response`) and for `/mcp` as a JSON-RPC
 //! error (`mcp/answer.rs`). A fault of the gateway shows its code and call id only; the log has
-//! the chain. `map` holds the table from the engine's errors to problems.
+//! the chain. `status` holds the table from our own codes to statuses, `map` the one from the engine's
+//! errors to problems.
 
 mod document;
 mod map;
 mod own;
+mod status;
 
 use std::time::Duration;
 
@@ -84,8 +86,12 @@ pub(crate) struct FieldIssue {
 }
 
 impl Problem {
-    /// Makes a problem of a status and a stable code; a status of 500 and above is our own fault.
-    pub(crate) fn new(status: StatusCode, code: &'static str) -> Self {
+    /// Makes a problem of a stable code, which decides the status; 500 and above is our own fault.
+    pub(crate) fn new(code: &'static str) -> Self {
+        Self::with_status(status::of(code), code)
+    }
+
+    fn with_status(status: StatusCode, code: &'static str) -> Self {
         let fault = if status.is_server_error() {
             Fault::Gateway
         } else {
@@ -106,9 +112,13 @@ impl Problem {
         }))
     }
 
-    /// Takes code, fault, text and hint of an error, under the given status.
-    pub(crate) fn of(status: StatusCode, error: &impl Diagnose) -> Self {
-        let mut problem = Self::new(status, error.code());
+    /// Takes code, fault, text and hint of an error; its code decides the status.
+    pub(crate) fn of(error: &impl Diagnose) -> Self {
+        Self::from_error(status::of(error.code()), error)
+    }
+
+    fn from_error(status: StatusCode, error: &impl Diagnose) -> Self {
+        let mut problem = Self::with_status(status, error.code());
         problem.0.fault = error.fault();
         if error.fault() == Fault::Gateway {
             let (code, server) = (error.code(), error.server());
@@ -124,7 +134,7 @@ impl Problem {
     /// Makes the answer to a request whose handler panicked.
     pub(crate) fn panic() -> Self {
         tracing::error!(code = "gateway.panic", "a request handler panicked");
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "gateway.panic")
+        Self::new("gateway.panic")
     }
 
     /// Says what is wrong with this very request.
@@ -136,6 +146,12 @@ impl Problem {
     /// Says what to do about it.
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());
+        self
+    }
+
+    /// Answers 400 whatever the code: the request itself has the wrong form.
+    pub(crate) fn malformed(mut self) -> Self {
+        self.0.status = StatusCode::BAD_REQUEST;
         self
     }
 

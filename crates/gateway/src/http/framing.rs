@@ -7,13 +7,13 @@
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use http::header::{CONNECTION, TRANSFER_ENCODING};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue};
 
 use super::error::Problem;
 use super::{Answering, seal};
 
 /// Answers a request unless its end is in doubt.
-pub(super) fn judged(request: Request, answer: impl FnOnce(Request) -> Answering) -> Answering {
+pub(crate) fn judged(request: Request, answer: impl FnOnce(Request) -> Answering) -> Answering {
     if !request.headers().contains_key(TRANSFER_ENCODING) {
         return answer(request);
     }
@@ -37,7 +37,7 @@ fn is_doubtful(headers: &HeaderMap) -> bool {
 }
 
 fn doubtful() -> Response {
-    let problem = Problem::new(StatusCode::BAD_REQUEST, "http.framing")
+    let problem = Problem::new("http.framing")
         .with_detail("where the request ends can be read in two ways")
         .with_hint("send `Content-Length`, or `Transfer-Encoding: chunked` and nothing else in it");
     let mut response = problem.into_response();

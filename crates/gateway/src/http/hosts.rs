@@ -8,7 +8,7 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use http::header::{HOST, ORIGIN};
-use http::{HeaderMap, StatusCode, Uri};
+use http::{HeaderMap, Uri};
 
 use super::cors::Origin;
 use super::error::Problem;
@@ -85,7 +85,7 @@ impl HostPolicy {
             _ => None,
         };
         let Some(host) = host else {
-            return Err(foreign(StatusCode::BAD_REQUEST));
+            return Err(foreign().malformed());
         };
         self.judge(host)?;
         if let Some(authority) = uri.authority() {
@@ -101,7 +101,7 @@ impl HostPolicy {
         if is_only && (known.is_some() || is_same_origin(origin, host)) {
             return Ok(known);
         }
-        Err(Problem::new(StatusCode::FORBIDDEN, "http.origin")
+        Err(Problem::new("http.origin")
             .with_detail("requests from other web pages are not accepted")
             .with_hint(
                 "send no Origin header unless the page was served by this gateway, or allow its \
@@ -112,8 +112,8 @@ impl HostPolicy {
     fn judge(&self, authority: &str) -> Result<(), Problem> {
         match host_of(authority) {
             Some(host) if self.admits(host) => Ok(()),
-            Some(_) => Err(foreign(StatusCode::FORBIDDEN)),
-            None => Err(foreign(StatusCode::BAD_REQUEST)),
+            Some(_) => Err(foreign()),
+            None => Err(foreign().malformed()),
         }
     }
 
@@ -123,8 +123,8 @@ impl HostPolicy {
     }
 }
 
-fn foreign(status: StatusCode) -> Problem {
-    Problem::new(status, "http.host")
+fn foreign() -> Problem {
+    Problem::new("http.host")
         .with_detail("the Host header does not name this gateway")
         .with_hint("use `localhost`, the address it is bound to, or a name it was configured with")
 }

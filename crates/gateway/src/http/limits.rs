@@ -12,8 +12,8 @@ use std::time::Duration;
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use gantry_model::id::AgentName;
+use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, EXPECT};
-use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -113,7 +113,7 @@ impl Room {
         }
         let kib = length.div_ceil(1024);
         let share = budget.share(agent, kib).ok_or_else(|| {
-            Problem::new(StatusCode::TOO_MANY_REQUESTS, "http.bodies_share")
+            Problem::new("http.bodies_share")
                 .with_detail(format!(
                     "the long bodies of this agent's requests take {} MiB already",
                     budget.share >> 10
@@ -121,10 +121,8 @@ impl Room {
                 .with_retry_after(COME_AGAIN)
         })?;
         let permit = budget.all.try_acquire_many(kib as u32);
-        let permit = permit.map_err(|_| {
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "http.bodies_full")
-                .with_retry_after(COME_AGAIN)
-        })?;
+        let permit =
+            permit.map_err(|_| Problem::new("http.bodies_full").with_retry_after(COME_AGAIN))?;
         Ok(Self {
             taken: Some(Arc::new((share, permit))),
         })
@@ -188,7 +186,7 @@ pub(crate) async fn read_body(
             }
             Err(problem)
         }
-        Err(_) => Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "http.slow_body")
+        Err(_) => Err(Problem::new("http.slow_body")
             .with_detail(format!("the body did not arrive within {BODY_TIME:?}"))),
     }
 }
@@ -203,7 +201,7 @@ pub(crate) async fn unread(headers: &HeaderMap, body: Body, problem: Problem) ->
 }
 
 fn too_large() -> Problem {
-    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "http.body_too_large")
+    Problem::new("http.body_too_large")
         .with_detail(format!("the body is larger than {} MiB", BODY_BYTES >> 20))
 }
 
@@ -217,8 +215,7 @@ async fn next(body: &mut Body) -> Result<Option<Bytes>, Problem> {
                 }
             }
             Some(Err(_)) => {
-                return Err(Problem::new(StatusCode::BAD_REQUEST, BODY_CUT)
-                    .with_detail("the body ended before its time"));
+                return Err(Problem::new(BODY_CUT).with_detail("the body ended before its time"));
             }
         }
     }
@@ -240,6 +237,8 @@ async fn drain(mut body: Body) {
 mod tests {
     use futures_util::stream;
     use http::header::CONTENT_TYPE;
+
+    use http::StatusCode;
 
     use super::*;
 

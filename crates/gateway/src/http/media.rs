@@ -3,8 +3,8 @@
 //! Only JSON comes in, so that no plain HTML form can reach a tool; JSON or an event stream goes
 //! out. Entry points: `json_only` and `Accepts::of`.
 
+use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE};
-use http::{HeaderMap, StatusCode};
 
 use super::error::Problem;
 
@@ -16,10 +16,8 @@ pub(crate) fn json_only(headers: &HeaderMap) -> Result<(), Problem> {
         _ => false,
     };
     if !is_json {
-        return Err(
-            Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "http.content_type")
-                .with_detail("the body must be sent as `Content-Type: application/json`"),
-        );
+        return Err(Problem::new("http.content_type")
+            .with_detail("the body must be sent as `Content-Type: application/json`"));
     }
     let encoded = headers.get_all(CONTENT_ENCODING).iter();
     if encoded
@@ -27,8 +25,7 @@ pub(crate) fn json_only(headers: &HeaderMap) -> Result<(), Problem> {
         .any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"))
     {
         return Err(
-            Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "http.content_encoding")
-                .with_detail("compressed bodies are not accepted"),
+            Problem::new("http.content_encoding").with_detail("compressed bodies are not accepted")
         );
     }
     Ok(())
@@ -112,11 +109,9 @@ impl Accepts {
         if self.json || self.events {
             return Ok(self);
         }
-        Err(
-            Problem::new(StatusCode::NOT_ACCEPTABLE, "http.accept").with_detail(
-                "answers are `application/json` or `text/event-stream`; Accept allows neither",
-            ),
-        )
+        Err(Problem::new("http.accept").with_detail(
+            "answers are `application/json` or `text/event-stream`; Accept allows neither",
+        ))
     }
 }
 
@@ -130,6 +125,8 @@ fn is_refusal(parameter: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use http::StatusCode;
+
     use super::*;
 
     fn headers(name: http::HeaderName, values: &[&str]) -> HeaderMap {

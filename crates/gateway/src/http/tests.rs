@@ -1,11 +1,13 @@
 //! Panics on the way to an answer: one of any work, and one of whoever judges a key.
 
-use gantry_engine::{EngineConfig, FirstKeys};
+use gantry_engine::{Engine, EngineConfig, FirstKeys};
 use gantry_model::caller::Caller;
+use http::StatusCode;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::app::routes::{AppState, service};
 
 /// The key on which the judge panics.
 const FATAL: &str = "gantry_agent_fatal";

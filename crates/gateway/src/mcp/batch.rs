@@ -9,8 +9,8 @@ use axum::response::{IntoResponse, Response};
 use gantry_engine::AnswerPermit;
 use gantry_model::era::{Era, ProtocolVersion};
 use gantry_model::jsonrpc::{self, Limits, Message, Raw, RequestId, WireError};
+use http::HeaderValue;
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, StatusCode};
 
 use super::answer::Answer;
 use super::forward::Asked;
@@ -39,8 +39,7 @@ impl Endpoint {
         let count = batch.items().take(MESSAGES + 1).count();
         if count == 0 || count > MESSAGES {
             let message = format!("a batch has 1 to {MESSAGES} messages");
-            return Err(Problem::new(StatusCode::BAD_REQUEST, "wire.batch")
-                .with_rpc(jsonrpc::INVALID_REQUEST, message));
+            return Err(Problem::new("wire.batch").with_rpc(jsonrpc::INVALID_REQUEST, message));
         }
         let mut answers = Vec::from(b"[");
         let mut permit = AnswerPermit::default();
@@ -96,7 +95,7 @@ impl Endpoint {
             }
         };
         if request.method == "initialize" {
-            let problem = Problem::new(StatusCode::BAD_REQUEST, "wire.batch").with_rpc(
+            let problem = Problem::new("wire.batch").with_rpc(
                 jsonrpc::INVALID_REQUEST,
                 "`initialize` cannot be part of a batch",
             );

@@ -16,7 +16,6 @@ use gantry_engine::{Ask, AskAnswer, AskedFor, CallError, CallFailure, HeldBytes,
 use gantry_model::era::meta::SERVER_INFO;
 use gantry_model::era::shape;
 use gantry_model::jsonrpc::{self, Edit, Raw, RawBuf};
-use http::StatusCode;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
@@ -279,7 +278,7 @@ fn too_much(limit: HeldBytes) -> Problem {
 
 /// Refuses a state. fault T4
 fn refused(why: &str) -> Problem {
-    Problem::new(StatusCode::BAD_REQUEST, "request.state")
+    Problem::new("request.state")
         .with_detail(format!("`requestState` {why}"))
         .with_rpc(jsonrpc::INVALID_PARAMS, format!("`requestState` {why}"))
         .with_hint("call again without `requestState` and `inputResponses`")

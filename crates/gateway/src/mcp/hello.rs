@@ -10,7 +10,6 @@ use gantry_engine::{Capabilities, Scope, Speaker};
 use gantry_model::era::{ProtocolVersion, negotiate, shape};
 use gantry_model::jsonrpc::{self, Edit, Raw, RawBuf, Request};
 use gantry_model::mcp::{ClientCan, Method};
-use http::StatusCode;
 
 use super::answer::{Answer, TTL_MS};
 use super::{Endpoint, SESSION_HEADER, Visit, unknown_server};
@@ -37,7 +36,7 @@ impl Endpoint {
             .params
             .and_then(|params| params.get("protocolVersion")?.string());
         let version = version.ok_or_else(|| {
-            Problem::new(StatusCode::BAD_REQUEST, "request.params")
+            Problem::new("request.params")
                 .with_detail("`protocolVersion` must be a text")
                 .with_rpc(jsonrpc::INVALID_PARAMS, "`protocolVersion` must be a text")
         })?;

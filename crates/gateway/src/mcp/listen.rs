@@ -21,7 +21,6 @@ use gantry_model::caller::{Caller, Ended};
 use gantry_model::era::meta::SUBSCRIPTION_ID;
 use gantry_model::id::KeyId;
 use gantry_model::jsonrpc::{self, Edit, OwnedRequestId, Raw, RawBuf, Request};
-use http::StatusCode;
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
@@ -48,8 +47,7 @@ impl Endpoint {
         session: &Arc<Session>,
     ) -> Result<Response, Problem> {
         let listening = session.listen().ok_or_else(|| {
-            Problem::new(StatusCode::CONFLICT, "session.listening")
-                .with_detail("this session has a stream already")
+            Problem::new("session.listening").with_detail("this session has a stream already")
         })?;
         let has = self.engine().capabilities(&visit.caller, &visit.scope);
         let ring = Arc::clone(&session.ring);
@@ -71,7 +69,7 @@ impl Endpoint {
             .params
             .and_then(|params| params.get("notifications"))
             .ok_or_else(|| {
-                Problem::new(StatusCode::BAD_REQUEST, "request.params")
+                Problem::new("request.params")
                     .with_rpc(jsonrpc::INVALID_PARAMS, "`notifications` must be an object")
             })?;
         let has = self.engine().capabilities(&visit.caller, &visit.scope);
@@ -350,7 +348,7 @@ impl Listeners {
     /// Takes a place for a stream.
     pub(super) fn seat(&self, key: KeyId) -> Result<Seat, Problem> {
         self.take(key).ok_or_else(|| {
-            Problem::new(StatusCode::TOO_MANY_REQUESTS, "listen.too_many")
+            Problem::new("listen.too_many")
                 .with_detail(format!("this key has {PER_KEY} streams already"))
                 .with_retry_after(APART)
         })

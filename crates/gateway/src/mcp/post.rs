@@ -220,11 +220,9 @@ fn are_answers(responses: Raw<'_>) -> Result<(), Problem> {
         return Ok(());
     }
     let why = "`inputResponses` must be an object of objects";
-    Err(
-        Problem::new(http::StatusCode::BAD_REQUEST, "request.params")
-            .with_detail(why)
-            .with_rpc(jsonrpc::INVALID_PARAMS, why),
-    )
+    Err(Problem::new("request.params")
+        .with_detail(why)
+        .with_rpc(jsonrpc::INVALID_PARAMS, why))
 }
 
 /// Returns whose request it is.
@@ -243,11 +241,10 @@ pub(super) fn own_answer(request: &Request<'_>, session: Option<&Session>) -> Op
             let level = level.and_then(Raw::string);
             let Some(level) = level.and_then(|level| level.parse().ok()) else {
                 let levels = LogLevel::ALL.map(LogLevel::as_str).join(", ");
-                let problem = Problem::new(http::StatusCode::BAD_REQUEST, "request.params")
-                    .with_rpc(
-                        jsonrpc::INVALID_PARAMS,
-                        format!("`level` must be one of {levels}"),
-                    );
+                let problem = Problem::new("request.params").with_rpc(
+                    jsonrpc::INVALID_PARAMS,
+                    format!("`level` must be one of {levels}"),
+                );
                 return Some(Answer::problem(Some(request.id), problem));
             };
             if let Some(session) = session {

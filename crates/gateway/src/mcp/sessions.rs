@@ -17,7 +17,7 @@ use gantry_model::caller::KeyValidity;
 use gantry_model::era::ProtocolVersion;
 use gantry_model::id::KeyId;
 use gantry_model::mcp::{ClientCan, LogLevel};
-use http::{HeaderValue, StatusCode};
+use http::HeaderValue;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -45,8 +45,7 @@ impl SessionId {
     /// Makes a name that nobody can guess.
     pub(super) fn random() -> Result<Self, Problem> {
         let mut bits = [0; 16];
-        getrandom::fill(&mut bits)
-            .map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "gateway.random"))?;
+        getrandom::fill(&mut bits).map_err(|_| Problem::new("gateway.random"))?;
         Ok(Self(u128::from_ne_bytes(bits)))
     }
 
@@ -221,10 +220,7 @@ impl Sessions {
             self.close(&session);
         }
         if is_full {
-            return Err(
-                Problem::new(StatusCode::SERVICE_UNAVAILABLE, "session.full")
-                    .with_retry_after(SWEEP),
-            );
+            return Err(Problem::new("session.full").with_retry_after(SWEEP));
         }
         Ok(session)
     }

@@ -22,7 +22,7 @@ use gantry_model::caller::Ended;
 use gantry_model::id::{AgentName, KeyId};
 use gantry_model::jsonrpc::{self, Limits, Message, OwnedRequestId, WireError};
 use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderValue, Method};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
@@ -108,7 +108,7 @@ impl Line {
         if !is_stream {
             let whole = axum::body::to_bytes(body, ANSWER)
                 .await
-                .map_err(|_| Problem::new(StatusCode::BAD_GATEWAY, "server.response_too_large"))?;
+                .map_err(|_| Problem::new("server.response_too_large"))?;
             if !whole.is_empty() {
                 let event = permit.tie(event(&whole));
                 drop(whole);
@@ -155,7 +155,7 @@ impl Endpoint {
             return Ok(wrong_method("GET"));
         }
         if !Accepts::of(&visit.parts.headers).events {
-            return Err(Problem::new(StatusCode::NOT_ACCEPTABLE, "http.accept")
+            return Err(Problem::new("http.accept")
                 .with_detail("this answer is `text/event-stream`, which Accept does not allow"));
         }
         let seat = self.listeners.seat(visit.caller.key)?;
@@ -304,13 +304,13 @@ fn tell(told: oneshot::Sender<Response>, answer: Answer) {
 }
 
 fn no_stream() -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, "session.unknown")
+    Problem::new("session.unknown")
         .with_detail("this stream has ended, or never was")
         .with_hint("open another where it was opened")
 }
 
 fn busy() -> Problem {
-    Problem::new(StatusCode::TOO_MANY_REQUESTS, "listen.too_many")
+    Problem::new("listen.too_many")
         .with_detail(format!("{AT_A_TIME} messages of this stream wait already"))
         .with_retry_after(Duration::from_secs(1))
 }

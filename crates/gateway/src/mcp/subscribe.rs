@@ -17,7 +17,6 @@ use gantry_engine::{
 };
 use gantry_model::era::Era;
 use gantry_model::jsonrpc::{self, Edit, Raw, RawBuf, Request};
-use http::StatusCode;
 
 use super::answer::Answer;
 use super::ring::{News, Ring};
@@ -188,7 +187,7 @@ fn named<'s>(
     session: Option<&'s Session>,
 ) -> Result<(&'s Session, String), Problem> {
     let session = session.ok_or_else(|| {
-        Problem::new(StatusCode::BAD_REQUEST, "session.missing")
+        Problem::new("session.missing")
             .with_detail("changes are told on the stream of a session, and there is none")
     })?;
     let uri = request
@@ -196,14 +195,13 @@ fn named<'s>(
         .and_then(|params| params.get("uri")?.string());
     let uri = uri.filter(|uri| uri.len() <= LONGEST_URI).ok_or_else(|| {
         let why = format!("`uri` must be a text of at most {LONGEST_URI} bytes");
-        Problem::new(StatusCode::BAD_REQUEST, "request.params")
-            .with_rpc(jsonrpc::INVALID_PARAMS, why)
+        Problem::new("request.params").with_rpc(jsonrpc::INVALID_PARAMS, why)
     })?;
     Ok((session, uri.into_owned()))
 }
 
 fn too_many() -> Problem {
-    Problem::new(StatusCode::TOO_MANY_REQUESTS, "listen.too_many")
+    Problem::new("listen.too_many")
         .with_detail(format!("at most {MOST} resources can be listened to"))
         .with_retry_after(Duration::from_secs(1))
 }

@@ -2,6 +2,10 @@
 //!
 //! Each rule says what it found and where, so that a failure reads as a task.
 
+mod graph;
+mod rows;
+
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -245,6 +249,48 @@ fn dependencies_come_from_the_registry_and_are_wanted() {
 }
 
 #[test]
+fn no_crate_comes_in_two_versions_without_a_reason() {
+    let lock = fs::read_to_string(root().join("Cargo.lock")).unwrap();
+    let deny = fs::read_to_string(root().join("deny.toml")).unwrap();
+    assert!(deny.contains("multiple-versions = \"deny\""));
+    let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for package in lock.split("[[package]]").skip(1) {
+        let value = |key: &str| {
+            let line = package.lines().find_map(|line| line.strip_prefix(key));
+            line.unwrap_or_default().trim_matches('"')
+        };
+        let known = versions.entry(value("name = ")).or_default();
+        known.push(value("version = "));
+    }
+    let skipped: Vec<&str> = deny
+        .split("crate = \"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next().filter(|name| name.contains('@')))
+        .collect();
+    let is_skipped = |name: &str, version: &str| {
+        let exact = |skipped: &&str| {
+            let (of, begins) = skipped.split_once('@').unwrap_or_default();
+            of == name && format!("{version}.").starts_with(&format!("{begins}."))
+        };
+        skipped.iter().any(exact)
+    };
+    let mut found = Vec::new();
+    for (name, versions) in &versions {
+        let unexplained = versions.iter().filter(|version| !is_skipped(name, version));
+        if versions.len() > 1 && unexplained.count() > 1 {
+            found.push(format!("`{name}` comes as {}", versions.join(" and ")));
+        }
+    }
+    for skipped in &skipped {
+        let name = skipped.split('@').next().unwrap_or_default();
+        if versions.get(name).is_none_or(|versions| versions.len() < 2) {
+            found.push(format!("`{skipped}` need not be skipped any more"));
+        }
+    }
+    assert_none("`deny.toml` allows", &found);
+}
+
+#[test]
 fn every_code_is_documented() {
     let page = fs::read_to_string(root().join("docs/errors.md")).unwrap();
     let mut found = Vec::new();
@@ -259,6 +305,21 @@ fn every_code_is_documented() {
         }
     }
     assert_none("`docs/errors.md` lacks", &found);
+}
+
+#[test]
+fn errors_get_their_status_in_one_place() {
+    let gateway = "crates/gateway/src";
+    let table = fs::read_to_string(root().join(gateway).join("http/error/status.rs")).unwrap();
+    let mut found = Vec::new();
+    for (path, text) in sources(gateway) {
+        for code in problems(&text) {
+            if !code.starts_with("gateway.") && !table.contains(&format!("\"{code}\"")) {
+                found.push(format!("{path}: `{code}` has no status"));
+            }
+        }
+    }
+    assert_none("`http/error/status` knows every code of our own", &found);
 }
 
 #[test]
@@ -300,20 +361,14 @@ fn codes(text: &str) -> Vec<String> {
         let body = body.split("\n    }").next().unwrap_or_default();
         found.extend(body.split('"').skip(1).step_by(2).map(str::to_owned));
     }
-    for start in [
-        "Problem::new(StatusCode::",
-        "Problem::new(\n",
-        "unauthorized(\"",
-    ] {
-        for after in text.split(start).skip(1) {
-            let call = after.split(')').next().unwrap_or_default();
-            let code = if start.ends_with('"') {
-                call.split('"').next()
-            } else {
-                call.split('"').nth(1)
-            };
-            found.extend(code.map(str::to_owned));
-        }
-    }
+    found.extend(problems(text));
     found
+}
+
+/// Returns the codes of the problems that a file makes itself.
+fn problems(text: &str) -> Vec<String> {
+    let calls = ["Problem::new(", "unauthorized("];
+    let calls = calls.iter().flat_map(|call| text.split(call).skip(1));
+    let codes = calls.filter_map(|after| after.trim_start().strip_prefix('"')?.split('"').next());
+    codes.map(str::to_owned).collect()
 }

@@ -10,8 +10,9 @@ use gantry_model::naming::{self, Expose, Form, Names, Outcome, Rules, ToolId};
 
 use super::{Collision, Found, Listed, Other, Pattern, View, is_in};
 use crate::catalog::template::Template;
-use crate::catalog::{CatalogEntry, Item, Snapshot};
+use crate::catalog::{CatalogEntry, Snapshot};
 use crate::request::Scope;
+use crate::tool::Item;
 
 /// The most resources that are told of as not listed.
 const MOST_COLLISIONS: usize = 1_024;

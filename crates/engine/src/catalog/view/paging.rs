@@ -8,10 +8,11 @@ use gantry_model::mcp::ListKind as WireList;
 use sha2::{Digest, Sha256};
 
 use super::View;
+use crate::catalog::ListKind;
 use crate::catalog::render::{self, Row};
-use crate::catalog::{Item, ListKind};
 use crate::error::CallError;
 use crate::request::Request;
+use crate::tool::Item;
 
 /// The most entries of a page. Clients that ask for one page only see as many.
 const ENTRIES: usize = 1024;

@@ -6,8 +6,8 @@ use gantry_model::naming::{Expose, Form, Names, Rules, Target, ToolId};
 use gantry_model::shape::{self, Shape};
 
 use super::View;
-use crate::catalog::schema;
 use crate::request::Scope;
+use crate::schema;
 
 impl View {
     /// Returns the listed tools, or those of one server, as they stand in a request's `tools`.

@@ -10,8 +10,8 @@ use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
 
 use super::*;
+use crate::known_secrets::KnownSecrets;
 use crate::request::{Client, Word};
-use crate::server::known::KnownSecrets;
 use crate::transport::stdio::{Inbox, LineWriter};
 
 fn link(lanes: u32, known: KnownSecrets) -> (Arc<Link>, pipe::Receiver) {

@@ -6,7 +6,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::{Party, Profiles};
-use crate::catalog::{Item, ServerCatalog, Tool};
+use crate::server::catalog::ServerCatalog;
+use crate::tool::{Item, Tool};
 
 /// Returns what a life lists: its own, or what all do.
 pub(super) fn lists<'a>(life: &'a ServerCatalog, common: &'a ServerCatalog) -> &'a ServerCatalog {

@@ -14,8 +14,8 @@ use tracing::debug;
 
 use super::running::{Body, Running, Task};
 use super::{EndKind, Ended, Next, ServerRunner};
-use crate::clock::jitter;
 use crate::credentials::{Credentials, SignInTrust};
+use crate::random::jitter;
 use crate::server::handle::{Live, Order};
 use crate::server::link::{Link, Outbox};
 use crate::server::pending::Failure;

@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout};
 use super::remote::{Kind, needs_person};
 use super::running::{Body, Running, Task};
 use super::{EndKind, Ended, Next, ServerRunner, Surroundings, care};
-use crate::catalog::ServerCatalog;
+use crate::server::catalog::ServerCatalog;
 use crate::server::handle::{Live, Order};
 use crate::server::handshake::{self, GreetError, Hello};
 use crate::server::link::{Link, LinkLimits, Outbox};

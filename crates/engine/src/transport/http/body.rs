@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use reqwest::Response;
 
-use super::client::CONNECT;
 use super::error::HttpError;
+use crate::http_client::CONNECT;
 
 /// How much of an answer that is an error is read.
 pub(crate) const MOST_ERROR: usize = 64 << 10;

@@ -10,8 +10,8 @@ use std::time::Duration;
 use gantry_model::diagnose::{Diagnose, Fault};
 use gantry_model::spec::period;
 
-use super::address::{NotPublic, Unresolved};
 use crate::credentials::SignInError;
+use crate::http_client::{NotPublic, SetupError, Unresolved};
 
 /// How much of what a server said is quoted. fault H8
 const QUOTED: usize = 200;
@@ -373,6 +373,12 @@ impl HttpError {
             | Self::Session { .. }
             | Self::Setup { .. } => None,
         }
+    }
+}
+
+impl From<SetupError> for HttpError {
+    fn from(SetupError { origin, why }: SetupError) -> Self {
+        Self::Setup { origin, why }
     }
 }
 

@@ -14,13 +14,12 @@ use reqwest::header::{
 use reqwest::{Client, Method, Response, StatusCode};
 use url::Url;
 
-use super::address::AddressPolicy;
 use super::body::{Body, whole};
-use super::client::{CONNECT, Clients};
 use super::error::{HttpError, safe};
 use super::limit::{RateLimit, retry_after};
 use crate::credentials::{Credentials, Retry};
-use crate::server::known::KnownSecrets;
+use crate::http_client::{AddressPolicy, CONNECT, Clients};
+use crate::known_secrets::KnownSecrets;
 
 /// How many redirects within the origin are followed.
 const MOST_REDIRECTS: usize = 3;

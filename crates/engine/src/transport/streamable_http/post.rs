@@ -11,7 +11,7 @@ use super::super::http::{
     Body, Content, HttpError, Letter, MOST_ERROR, Replies, drained, each_message, said, whole,
 };
 use super::{Session, lock};
-use crate::server::pending::Failure;
+use crate::transport::Failure;
 
 /// The request whose answer is a stream that stands open.
 const SUBSCRIPTION: &str = "subscriptions/listen";
@@ -73,7 +73,7 @@ impl<R: Replies> Session<R> {
                 ended => return ended,
             }
             self.replies.doubt();
-            tokio::time::sleep(wait.mul_f64(crate::clock::jitter())).await;
+            tokio::time::sleep(wait.mul_f64(crate::random::jitter())).await;
             wait = (2 * wait).min(LISTEN_LAST);
             self.replies.missed_news();
         }

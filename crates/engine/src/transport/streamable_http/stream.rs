@@ -14,8 +14,8 @@ use super::super::events::{Event, Events};
 use super::super::http::{Asking, Content, HttpError, Replies, chunk, drained, each_message};
 use super::super::pace::Pace;
 use super::{LONGEST_EVENT, Session, UNAWAITED};
-use crate::clock::jitter;
-use crate::server::pending::Failure;
+use crate::random::jitter;
+use crate::transport::Failure;
 
 /// How long a stream is left alone before it is resumed, if the server does not say.
 const RESUME: Duration = Duration::from_secs(1);

@@ -18,7 +18,7 @@ use gantry_model::caller::Caller;
 use gantry_model::event::ServerEvent;
 use gantry_model::id::{KeyId, ServerName};
 use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
@@ -110,7 +110,7 @@ pub(super) async fn open(
     }
     let limit = limit(asked.limit, 100)?;
     let place = api.streams.open(caller.key).ok_or_else(|| {
-        Problem::new(StatusCode::TOO_MANY_REQUESTS, "listen.too_many")
+        Problem::new("listen.too_many")
             .with_detail(format!("this key has {PER_KEY} streams of events already"))
             .with_retry_after(Duration::from_secs(1))
     })?;

@@ -4,7 +4,6 @@
 //! What is allowed is taken from the description of the API that is served (`openapi`), so that both
 //! say the same. Entry points: [`read`], then [`Mistakes::told`].
 
-use http::StatusCode;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -146,8 +145,7 @@ impl Mistakes {
             .iter()
             .map(|(_, message, _)| message.as_str())
             .collect();
-        let problem =
-            Problem::new(StatusCode::BAD_REQUEST, "request.query").with_detail(details.join("; "));
+        let problem = Problem::new("request.query").with_detail(details.join("; "));
         let first = told.iter().find_map(|(_, _, hint)| hint.clone());
         let issues = told.iter().map(|(mistake, message, hint)| FieldIssue {
             path: format!("/{}", shown(mistake.name())),

@@ -113,7 +113,7 @@ fn split(name: &str) -> Result<(ServerName, String), Problem> {
     let parts = parts.and_then(|(server, tool)| Some((server.parse().ok()?, tool.to_owned())));
     parts.ok_or_else(|| {
         let shown: String = name.chars().take(64).flat_map(char::escape_debug).collect();
-        Problem::new(StatusCode::NOT_FOUND, "tool.unknown")
+        Problem::new("tool.unknown")
             .with_detail(format!("`{shown}` names no tool"))
             .with_hint("write `server__tool` or `server:tool`")
     })

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::http;
+use crate::app::routes;
 
 const QUICK: Patience = Patience {
     head: Duration::from_millis(300),
@@ -49,7 +49,7 @@ async fn serve_with(bounds: Bounds) -> Served {
     let address = listener.local_addr().unwrap();
     let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
     let acceptor = Acceptor {
-        service: Arc::new(move |request| http::ask(&router, request)),
+        service: Arc::new(move |request| routes::ask(&router, request)),
         answers: AnswerBudget::new(ProjectName::local(), 96 << 20),
         bounds,
         patience: QUICK,

@@ -3,8 +3,8 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::app::data::DataFolder;
 use crate::config::clients::CLIENTS;
+use crate::data_folder::DataFolder;
 
 use super::super::as_json::AsJson;
 use super::super::client::{Client, segment};

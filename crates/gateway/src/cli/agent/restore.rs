@@ -6,9 +6,9 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::app::data::DataFolder;
 use crate::config::clients::Whereabouts;
 use crate::config::clients::ours::Way;
+use crate::data_folder::DataFolder;
 
 use super::super::Surroundings;
 use super::super::as_json::AsJson;

@@ -8,9 +8,9 @@ use std::path::Path;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::app::data::DataFolder;
 use crate::config::approval::Digest;
 use crate::config::clients::ours::KEY_PREFIX;
+use crate::data_folder::DataFolder;
 
 use super::super::Surroundings;
 use super::super::client::{Client, segment};

@@ -4,8 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::app::data::DataFolder;
 use crate::config::clients::ours::Way;
+use crate::data_folder::DataFolder;
 
 use super::super::failure::{Exit, Failure};
 use super::Task;

@@ -3,7 +3,7 @@
 //!
 //! Entry point: [`revoke`].
 
-use crate::app::data::DataFolder;
+use crate::data_folder::DataFolder;
 
 use super::super::format::now_ms;
 use super::super::screen::Screen;

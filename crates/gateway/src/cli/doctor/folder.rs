@@ -7,8 +7,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use crate::app::data::DataFolder;
 use crate::app::listen::DEFAULT_PORT;
+use crate::data_folder::DataFolder;
 
 use super::super::format::bytes;
 use super::keys::{Tried, Verdict};

@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::Path;
 
-use crate::app::data::DataFolder;
 use crate::config::clients::Whereabouts;
 use crate::config::clients::ours::{KEY_PREFIX, Way};
+use crate::data_folder::DataFolder;
 
 use super::super::Surroundings;
 use super::super::client::Client;

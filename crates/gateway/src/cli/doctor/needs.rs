@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use gantry_model::spec::Launch;
 
-use crate::app::data::DataFolder;
 use crate::config::env::Environment;
 use crate::config::mistake::Mistake;
+use crate::data_folder::DataFolder;
 
 use super::super::Surroundings;
 use super::super::client::{Client, segment};

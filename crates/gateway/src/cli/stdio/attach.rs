@@ -18,8 +18,8 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
-use crate::app::data::DataFolder;
 use crate::app::users;
+use crate::data_folder::DataFolder;
 
 use super::super::Surroundings;
 use super::super::client::Client;

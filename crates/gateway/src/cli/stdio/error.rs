@@ -64,12 +64,6 @@ impl Diagnose for BridgeError {
 impl BridgeError {
     /// Returns the answer to a client.
     pub(super) fn problem(&self) -> Problem {
-        let status = match self {
-            Self::Down(_) => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Cut(_) | Self::Nonsense(_) => StatusCode::BAD_GATEWAY,
-            Self::Busy(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
-        };
-        Problem::of(status, self)
+        Problem::of(self)
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::app::data::DataFolder;
+use crate::data_folder::DataFolder;
 
 use super::super::Surroundings;
 use super::super::format::{list, quoted, text};

@@ -8,8 +8,8 @@ use gantry_model::caller::{Caller, KeyKind};
 use gantry_model::diagnose::chain;
 use gantry_model::id::AgentName;
 
-use crate::app::data::DataFolder;
 use crate::cli::failure::{Exit, Failure};
+use crate::data_folder::DataFolder;
 
 /// The agent whose key a first start writes.
 pub(in crate::cli) const DEFAULT_AGENT: &str = "default";

@@ -14,7 +14,6 @@ use gantry_model::id::ServerName;
 use gantry_model::spec::{ProcessLaunch, Profile, ServerSpec, Source, Start};
 use tokio::sync::Notify;
 
-use crate::app::data::DataFolder;
 use crate::cli::files::{Setup, waits as waits_for};
 use crate::cli::screen::Screen;
 use crate::config::approval::{Approvals, Digest};
@@ -22,6 +21,7 @@ use crate::config::mistake::Mistake;
 use crate::config::plan::{self, Plan};
 use crate::config::settings::Settings;
 use crate::config::watch::Watch;
+use crate::data_folder::DataFolder;
 
 /// How every notice about the configuration begins.
 pub(in crate::cli) const NOTICE: &str = "configuration: ";

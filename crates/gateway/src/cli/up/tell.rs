@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::app::VERSION;
-use crate::app::data::DataFolder;
 use crate::config::mistake::Mistake;
 use crate::config::plan::Plan;
+use crate::data_folder::DataFolder;
 
 use super::super::doubts;
 use super::super::files::brief;

@@ -40,6 +40,7 @@ use gantry_model::spec::SpecError;
 use http::StatusCode;
 use serde_json::value::RawValue;
 
+use super::status::client_closed_request;
 use super::{Carrier, FieldIssue, Problem, RpcError};
 use crate::http::auth::CHALLENGE_WRONG;
 
@@ -56,7 +57,7 @@ impl From<CallFailure> for Problem {
     fn from(failure: CallFailure) -> Self {
         let error = failure.error;
         let (status, carrier) = place(&error);
-        let problem = Self::of(status, &error)
+        let problem = Self::from_error(status, &error)
             .with_carrier(carrier)
             .with_call(failure.call);
         match error {
@@ -176,10 +177,6 @@ fn place(error: &CallError) -> (StatusCode, Carrier) {
     }
 }
 
-fn client_closed_request() -> StatusCode {
-    StatusCode::from_u16(499).expect("499 is a status")
-}
-
 /// Returns the HTTP status that says most about a server's own error. row 1.5
 fn rpc_status(code: i64) -> StatusCode {
     match code {
@@ -217,7 +214,7 @@ impl From<EngineError> for Problem {
             | EngineError::Store(_)
             | EngineError::Sandbox(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        let mut problem = Self::of(status, &error);
+        let mut problem = Self::from_error(status, &error);
         if status == StatusCode::SERVICE_UNAVAILABLE {
             problem = problem.with_retry_after(COME_AGAIN);
         }
@@ -291,7 +288,7 @@ fn sign_in_status(error: &SignInError) -> StatusCode {
 
 impl From<WireError> for Problem {
     fn from(error: WireError) -> Self {
-        let problem = Self::of(StatusCode::BAD_REQUEST, &error);
+        let problem = Self::from_error(StatusCode::BAD_REQUEST, &error);
         let message = problem.detail().to_owned();
         problem.with_rpc(error.rpc_code(), message)
     }
@@ -300,7 +297,7 @@ impl From<WireError> for Problem {
 impl From<EraError> for Problem {
     fn from(error: EraError) -> Self {
         let status = StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::BAD_REQUEST);
-        let mut problem = Self::of(status, &error);
+        let mut problem = Self::from_error(status, &error);
         let data = error
             .data()
             .and_then(|data| RawValue::from_string(data.into_text()).ok());
@@ -315,13 +312,13 @@ impl From<EraError> for Problem {
 
 impl From<ShapeNameError> for Problem {
     fn from(error: ShapeNameError) -> Self {
-        Self::of(StatusCode::BAD_REQUEST, &error)
+        Self::from_error(StatusCode::BAD_REQUEST, &error)
     }
 }
 
 impl From<FormError> for Problem {
     fn from(error: FormError) -> Self {
-        Self::of(StatusCode::UNPROCESSABLE_ENTITY, &error)
+        Self::from_error(StatusCode::UNPROCESSABLE_ENTITY, &error)
     }
 }
 

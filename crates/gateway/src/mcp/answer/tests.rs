@@ -128,7 +128,7 @@ fn wrong_arguments_are_a_result_that_names_each_field() {
 
 #[test]
 fn a_refusal_carries_its_status_and_the_askers_id() {
-    let problem = Problem::new(StatusCode::FORBIDDEN, "grant.unbound").with_detail("no grant");
+    let problem = Problem::new("grant.unbound").with_detail("no grant");
     let answer = Answer::problem(Some(RequestId::Number("1.0")), problem);
     assert_eq!(answer.status, StatusCode::FORBIDDEN);
     let text = String::from_utf8(answer.into_message().unwrap()).unwrap();

@@ -1,10 +1,10 @@
 //! Which parts of a file wait after it was edited, and what is said of them. fault G5
 
-use crate::app::data::DataFolder;
 use crate::config::approval::Approvals;
 use crate::config::env::Environment;
 use crate::config::plan::{LastGood, Plan, load};
 use crate::config::source::{Source, Trust};
+use crate::data_folder::DataFolder;
 
 use super::*;
 use crate::config::file::Root;

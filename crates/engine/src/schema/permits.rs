@@ -32,7 +32,7 @@ impl Permits {
 
     /// Does heavy work on a thread of its own; nothing if it does not end in time. The work is told
     /// when nobody waits for it any more.
-    pub(in crate::catalog) async fn run<T: Send + 'static>(
+    pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(Instant) -> T + Send + 'static,
     ) -> Result<Option<T>, Unfit> {

@@ -8,7 +8,7 @@ use regex_syntax::hir::ClassUnicode;
 use super::{Assertion, Node, Regex};
 
 /// Returns the pattern for the linear engine; nothing if it needs more than that.
-pub(in crate::catalog::schema) fn linear(regex: &Regex) -> Option<String> {
+pub(in crate::schema) fn linear(regex: &Regex) -> Option<String> {
     let mut out = String::new();
     write(&regex.root, &mut out)?;
     Some(out)

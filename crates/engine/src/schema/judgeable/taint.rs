@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, HashSet};
 use serde_json::{Map, Value};
 
 use super::{Cleaner, Dialect, below};
-use crate::catalog::schema::graph::{Cut, Edges};
+use crate::schema::graph::{Cut, Edges};
 
 impl Cleaner {
     /// Takes out what the shape of the schema forbids.

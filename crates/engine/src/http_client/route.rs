@@ -1,4 +1,4 @@
-//! The way to places that a remote server only names, such as its authorization server: the same
+//! How places are reached that a remote server only names, such as its authorization server: the same
 //! client and the same judgement of addresses as the server's own, but none of its headers. Reads
 //! nothing before it is used. fault H4
 
@@ -10,12 +10,11 @@ use tokio::sync::OnceCell;
 use url::Url;
 
 use super::address::{AddressPolicy, NotPublic};
-use super::client::{self, Clients};
-use super::error::HttpError;
+use super::{Clients, SetupError, policy};
 
-/// The way to places that a remote server names.
+/// How places are reached that a remote server names.
 #[derive(Debug, Clone)]
-pub(crate) struct Way {
+pub(crate) struct Route {
     clients: Arc<Clients>,
     launch: Arc<RemoteLaunch>,
     url: Url,
@@ -26,19 +25,19 @@ pub(crate) struct Way {
 
 /// Why such a place was not reached.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum WayError {
+pub(crate) enum RouteError {
     /// It is at an address that is not public and was not named.
     #[error(transparent)]
     Address(#[from] NotPublic),
     /// What is needed to reach it is not there.
     #[error(transparent)]
-    Setup(#[from] HttpError),
+    Setup(#[from] SetupError),
     /// It did not answer.
     #[error(transparent)]
     Failed(#[from] reqwest::Error),
 }
 
-impl WayError {
+impl RouteError {
     /// Returns the address that was refused, if that is why; a name's is deep within.
     pub(crate) fn refused(&self) -> Option<&NotPublic> {
         let error = match self {
@@ -51,10 +50,10 @@ impl WayError {
     }
 }
 
-impl Way {
-    /// Prepares the way of a server.
-    pub(crate) fn new(clients: &Arc<Clients>, launch: &RemoteLaunch) -> Result<Self, HttpError> {
-        let unusable = |error: url::ParseError| HttpError::Setup {
+impl Route {
+    /// Prepares the route of a server.
+    pub(crate) fn new(clients: &Arc<Clients>, launch: &RemoteLaunch) -> Result<Self, SetupError> {
+        let unusable = |error: url::ParseError| SetupError {
             origin: launch.shown_url(),
             why: error.to_string(),
         };
@@ -63,19 +62,19 @@ impl Way {
             clients: Arc::clone(clients),
             launch: Arc::new(launch.clone()),
             made: Arc::default(),
-            policy: client::policy(&url, launch)?,
+            policy: policy(&url, launch)?,
             url,
         })
     }
 
     /// Sends a request, if its address may be reached; follows no redirect.
-    pub(crate) async fn execute(&self, request: Request) -> Result<Response, WayError> {
+    pub(crate) async fn execute(&self, request: Request) -> Result<Response, RouteError> {
         self.policy.judge(request.url())?;
         Ok(self.client().await?.execute(request).await?)
     }
 
     /// Returns the client, for requests whose addresses need no judgement.
-    pub(crate) async fn client(&self) -> Result<&Client, HttpError> {
+    pub(crate) async fn client(&self) -> Result<&Client, SetupError> {
         let making = async || {
             let (client, _) = self.clients.client(&self.url, &self.launch).await?;
             Ok(client)
@@ -92,9 +91,9 @@ mod tests {
     async fn a_server_cannot_send_us_to_addresses_that_nobody_named() {
         // fault H4
         let clients = Arc::default();
-        let way = |url: &str| Way::new(&clients, &RemoteLaunch::new(url)).unwrap();
+        let route = |url: &str| Route::new(&clients, &RemoteLaunch::new(url)).unwrap();
         let ask = |to: &str| Request::new(reqwest::Method::GET, Url::parse(to).unwrap());
-        let public = way("https://example.com/mcp");
+        let public = route("https://example.com/mcp");
         for to in [
             "http://127.0.0.1:9/token",
             "http://169.254.169.254/latest/meta-data",
@@ -103,7 +102,7 @@ mod tests {
             "http://10.0.0.1/",
         ] {
             let refused = public.execute(ask(to)).await.unwrap_err();
-            assert!(matches!(refused, WayError::Address(_)), "{to}: {refused}");
+            assert!(matches!(refused, RouteError::Address(_)), "{to}: {refused}");
             assert!(refused.refused().is_some(), "{to}");
         }
         // A name is judged by where it leads.
@@ -114,24 +113,24 @@ mod tests {
             refused.is_some_and(|refused| refused.host == "localhost"),
             "{named}"
         );
-        let own = way("http://127.0.0.1:9/mcp");
+        let own = route("http://127.0.0.1:9/mcp");
         let failed = own.execute(ask("http://127.0.0.1:9/token")).await;
         let failed = failed.unwrap_err();
-        assert!(matches!(failed, WayError::Failed(_)), "nobody listens");
+        assert!(matches!(failed, RouteError::Failed(_)), "nobody listens");
         assert!(failed.refused().is_none(), "{failed}");
         let other = own.execute(ask("http://169.254.169.254/")).await;
-        assert!(matches!(other, Err(WayError::Address(_))));
+        assert!(matches!(other, Err(RouteError::Address(_))));
     }
 
     #[tokio::test]
-    async fn a_file_of_certificates_is_read_when_the_way_is_used() {
+    async fn a_file_of_certificates_is_read_when_the_route_is_used() {
         let temp = tempfile::tempdir().unwrap();
         let mut launch = RemoteLaunch::new("http://127.0.0.1:9/mcp");
         launch.ca_file = Some(temp.path().join("ca.pem"));
-        let way = Way::new(&Arc::default(), &launch).unwrap();
-        let ask = || Request::new(reqwest::Method::GET, way.url.clone());
-        let early = way.execute(ask()).await.unwrap_err();
-        assert!(matches!(early, WayError::Setup(_)), "{early}");
+        let route = Route::new(&Arc::default(), &launch).unwrap();
+        let ask = || Request::new(reqwest::Method::GET, route.url.clone());
+        let early = route.execute(ask()).await.unwrap_err();
+        assert!(matches!(early, RouteError::Setup(_)), "{early}");
         assert!(early.to_string().contains("`ca_file`"), "{early}");
     }
 }

@@ -12,8 +12,8 @@ use gantry_model::mcp::{ListKind as WireList, TaskSupport, ToolDef};
 use gantry_model::naming::is_invisible;
 use sha2::{Digest, Sha256};
 
-use super::schema::{Permits, Schema, SchemaError, Unchecked, Unfit, mirrored, too_costly};
 use crate::error::Issue;
+use crate::schema::{Permits, Schema, SchemaError, Unchecked, Unfit, mirrored, too_costly};
 
 /// The longest name of a tool; longer than the protocol recommends, since exposed names are cut.
 const LONGEST_NAME: usize = 512;

@@ -3,7 +3,7 @@
 
 use super::Assertion;
 use super::program::{Instruction, Program, Set};
-use crate::catalog::schema::budget;
+use crate::schema::budget;
 
 /// Steps that are charged at once.
 const STRIDE: u64 = 64;
@@ -14,7 +14,7 @@ const NONE: usize = usize::MAX;
 
 impl Program {
     /// Tells whether the pattern matches anywhere in a text; ends the check if that costs too much.
-    pub(in crate::catalog::schema) fn is_match(&self, text: &str) -> bool {
+    pub(in crate::schema) fn is_match(&self, text: &str) -> bool {
         let mut matcher = Matcher {
             program: self,
             text,

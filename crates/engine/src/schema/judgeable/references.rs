@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::{Cleaner, Dialect, below};
-use crate::catalog::schema::graph;
+use crate::schema::graph;
 
 /// A reference that was met.
 pub(super) struct Reference {

@@ -7,7 +7,7 @@ use super::{Assertion, Node, Regex};
 
 /// A compiled pattern.
 #[derive(Debug)]
-pub(in crate::catalog::schema) struct Program {
+pub(in crate::schema) struct Program {
     pub(super) instructions: Vec<Instruction>,
     pub(super) sets: Vec<Set>,
     /// How many groups capture.
@@ -119,7 +119,7 @@ impl Set {
 
 impl Program {
     /// Compiles a pattern.
-    pub(in crate::catalog::schema) fn new(regex: &Regex) -> Self {
+    pub(in crate::schema) fn new(regex: &Regex) -> Self {
         let mut program = Self {
             instructions: Vec::new(),
             sets: Vec::new(),

@@ -1,7 +1,7 @@
 //! Patterns as ECMA-262 means them, and as other dialects write them where that is unambiguous.
 
 use super::*;
-use crate::catalog::schema::budget::{self, Budget, Weight};
+use crate::schema::budget::{self, Budget, Weight};
 
 /// Tells whether a pattern matches, by backtracking; both engines must agree where both can.
 fn is_match(pattern: &str, text: &str) -> bool {

@@ -34,7 +34,7 @@ pub(super) fn of_schema(error: &ValidationError<'_>) -> String {
     cut(&error.masked_with("the value").to_string(), LONGEST)
 }
 
-pub(in crate::catalog) fn too_costly() -> Issue {
+pub(crate) fn too_costly() -> Issue {
     whole("checking it against the schema takes too long; send something simpler")
 }
 

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use super::references::Reference;
 use super::{Cleaner, DEEPEST, Dialect, below, numbers};
-use crate::catalog::schema::pattern::{PATTERN, name_pattern};
-use crate::catalog::schema::{ecma, graph};
+use crate::schema::pattern::{PATTERN, name_pattern};
+use crate::schema::{ecma, graph};
 
 const KINDS: [&str; 7] = [
     "array", "boolean", "integer", "null", "number", "object", "string",

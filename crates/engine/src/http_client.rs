@@ -1,6 +1,11 @@
 //! The pooled HTTP clients: one for each set of address rules, proxy and extra certificates, shared
 //! by all servers that have the same. Roots are the system's; the provider of TLS is ring. No
-//! client follows a redirect, reads a proxy from the environment, or keeps a cookie.
+//! client follows a redirect, reads a proxy from the environment, or keeps a cookie. Transports and
+//! sign-ins use them and judge addresses by the same rules. Entry points: [`Clients`], [`Route`].
+
+mod address;
+mod ca_bundle;
+mod route;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -11,16 +16,25 @@ use gantry_model::spec::RemoteLaunch;
 use reqwest::{Certificate, Client, ClientBuilder, Proxy};
 use url::Url;
 
-use super::address::{AddressPolicy, CheckedNames};
-use super::authorities::Readings;
-use super::error::HttpError;
+use self::address::CheckedNames;
+pub(crate) use self::address::{AddressPolicy, NotPublic, Unresolved};
+use self::ca_bundle::CaFiles;
+pub(crate) use self::route::Route;
 
 /// How long a connection may take, with its name and its encryption. fault H2
-pub(super) const CONNECT: Duration = Duration::from_secs(5);
+pub(crate) const CONNECT: Duration = Duration::from_secs(5);
 /// How long an idle connection is kept for the next call.
 const IDLE: Duration = Duration::from_secs(30);
 /// How many idle connections are kept for one server.
 const IDLE_MOST: usize = 32;
+
+/// What is needed to reach a server is not there.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{origin} cannot be spoken to: {why}")]
+pub(crate) struct SetupError {
+    pub(crate) origin: String,
+    pub(crate) why: String,
+}
 
 /// What makes one client different from another.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -34,7 +48,7 @@ struct Key {
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     made: Mutex<HashMap<Key, Client>>,
-    readings: Readings,
+    ca_files: CaFiles,
 }
 
 impl Clients {
@@ -43,9 +57,9 @@ impl Clients {
         &self,
         url: &Url,
         launch: &RemoteLaunch,
-    ) -> Result<(Client, AddressPolicy), HttpError> {
+    ) -> Result<(Client, AddressPolicy), SetupError> {
         let origin = url.origin().ascii_serialization();
-        let setup = |why: String| HttpError::Setup {
+        let setup = |why: String| SetupError {
             origin: origin.clone(),
             why,
         };
@@ -57,7 +71,7 @@ impl Clients {
         };
         // A file of certificates may change; who names one reads it at each start.
         if let Some(file) = &key.ca_file {
-            let own = self.readings.read(file).await;
+            let own = self.ca_files.read(file).await;
             let own = own.map_err(|why| setup(format!("`ca_file` cannot be read: {why}")))?;
             return Ok((make(&key, own).map_err(setup)?, policy));
         }
@@ -76,9 +90,9 @@ impl Clients {
 }
 
 /// Returns the rules that the addresses of a server are judged by.
-pub(super) fn policy(url: &Url, launch: &RemoteLaunch) -> Result<AddressPolicy, HttpError> {
+fn policy(url: &Url, launch: &RemoteLaunch) -> Result<AddressPolicy, SetupError> {
     let proxy = launch.proxy.as_deref().map(Url::parse).transpose();
-    let proxy = proxy.map_err(|error| HttpError::Setup {
+    let proxy = proxy.map_err(|error| SetupError {
         origin: url.origin().ascii_serialization(),
         why: format!("`proxy` is no URL: {error}"),
     })?;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::catalog::schema::tests::{issues, unchecked};
+use crate::schema::tests::{issues, unchecked};
 
 #[test]
 fn what_cannot_be_judged_is_told_and_the_rest_is_judged() {

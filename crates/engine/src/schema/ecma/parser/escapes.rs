@@ -3,7 +3,7 @@
 use regex_syntax::hir::ClassUnicode;
 
 use super::{Parser, Reference, UNCLOSED};
-use crate::catalog::schema::ecma::{Assertion, Node, PatternError, classes};
+use crate::schema::ecma::{Assertion, Node, PatternError, classes};
 
 impl Parser<'_> {
     /// Reads what stands behind a backslash, outside of a class.

@@ -25,15 +25,15 @@ pub(crate) struct AddressPolicy {
 #[derive(Debug, thiserror::Error)]
 #[error("`{host}` leads to `{address}`, which is no public address")]
 pub(crate) struct NotPublic {
-    pub(super) host: String,
-    pub(super) address: IpAddr,
+    pub(crate) host: String,
+    pub(crate) address: IpAddr,
 }
 
 /// A name without an address.
 #[derive(Debug, thiserror::Error)]
 #[error("the name `{host}` cannot be resolved")]
-pub(super) struct Unresolved {
-    pub(super) host: String,
+pub(crate) struct Unresolved {
+    pub(crate) host: String,
 }
 
 impl AddressPolicy {
@@ -53,7 +53,7 @@ impl AddressPolicy {
     }
 
     /// Judges a URL's host as far as it is an address.
-    pub(super) fn judge(&self, url: &Url) -> Result<(), NotPublic> {
+    pub(crate) fn judge(&self, url: &Url) -> Result<(), NotPublic> {
         let (text, address) = match url.host() {
             Some(host @ Host::Ipv4(address)) => (host.to_string(), IpAddr::V4(address)),
             Some(host @ Host::Ipv6(address)) => (host.to_string(), IpAddr::V6(address)),

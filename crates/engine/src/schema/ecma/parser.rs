@@ -14,7 +14,7 @@ const LONGEST: usize = 16 << 10;
 const DEEPEST: usize = 64;
 
 /// Reads a pattern.
-pub(in crate::catalog::schema) fn parse(pattern: &str) -> Result<Regex, PatternError> {
+pub(in crate::schema) fn parse(pattern: &str) -> Result<Regex, PatternError> {
     if pattern.len() > LONGEST {
         return Err(PatternError::TooLarge);
     }

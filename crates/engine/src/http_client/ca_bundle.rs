@@ -1,0 +1,155 @@
+//! Reads a file of certificates that a server's spec names. It may be named over the API, so that
+//! nothing is taken for granted: only a plain file is opened, no more than a bound is read, and who
+//! waits waits for a moment. A file that hangs holds up nobody who names another. Entry point:
+//! [`CaFiles::read`].
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use reqwest::Certificate;
+use rustix::fs::OFlags;
+use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::timeout;
+
+/// The longest file of certificates.
+const LONGEST: u64 = 1 << 20;
+/// How long reading may take.
+const WITHIN: Duration = Duration::from_secs(5);
+
+/// Why certificates cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unread {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("it is no regular file")]
+    Special,
+    #[error("it is over 1 MiB")]
+    TooLong,
+    #[error("it was not read within {WITHIN:?}")]
+    Silent,
+    #[error(transparent)]
+    Wrong(#[from] reqwest::Error),
+    #[error("it holds no certificate")]
+    Empty,
+}
+
+/// The files that are being read, each by one at a time: a disk that never answers keeps one thread
+/// per file, and holds up nobody who names another.
+#[derive(Debug, Default)]
+pub(super) struct CaFiles(Mutex<HashMap<PathBuf, Arc<AsyncMutex<()>>>>);
+
+impl CaFiles {
+    /// Returns the certificates of a PEM file.
+    pub(super) async fn read(&self, file: &Path) -> Result<Vec<Certificate>, Unread> {
+        let text = timeout(WITHIN, self.text(file)).await;
+        let text = text.map_err(|_elapsed| Unread::Silent)??;
+        let found = Certificate::from_pem_bundle(&text)?;
+        if found.is_empty() {
+            return Err(Unread::Empty);
+        }
+        Ok(found)
+    }
+
+    async fn text(&self, file: &Path) -> Result<Vec<u8>, Unread> {
+        let turn = self.turn(file).lock_owned().await;
+        let file = file.to_owned();
+        let reading = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            whole(&file)
+        });
+        reading.await.map_err(|_panicked| Unread::Silent)?
+    }
+
+    fn turn(&self, file: &Path) -> Arc<AsyncMutex<()>> {
+        let mut reading = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        reading.retain(|_, turn| Arc::strong_count(turn) > 1);
+        Arc::clone(reading.entry(file.to_owned()).or_default())
+    }
+}
+
+fn whole(file: &Path) -> Result<Vec<u8>, Unread> {
+    // Looked at before it is opened: opening alone moves some devices, and waits at a pipe.
+    if !std::fs::metadata(file)?.is_file() {
+        return Err(Unread::Special);
+    }
+    let file = open(file)?;
+    if !file.metadata()?.is_file() {
+        return Err(Unread::Special);
+    }
+    let mut text = Vec::new();
+    file.take(LONGEST + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > LONGEST {
+        return Err(Unread::TooLong);
+    }
+    Ok(text)
+}
+
+/// Opens without ever waiting, should another file have taken the place meanwhile.
+fn open(file: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags = i32::try_from(flags.bits()).unwrap_or_default();
+    OpenOptions::new().read(true).custom_flags(flags).open(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_a_plain_and_short_file_is_read() {
+        let temp = tempfile::tempdir().unwrap();
+        let files = CaFiles::default();
+        let pipe = temp.path().join("pipe");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let link = temp.path().join("link");
+        std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
+        for special in [
+            "/dev/zero".as_ref(),
+            "/dev/null".as_ref(),
+            temp.path(),
+            &*pipe,
+            &*link,
+        ] {
+            let refused = files.read(special).await.unwrap_err();
+            assert!(matches!(refused, Unread::Special), "{special:?}: {refused}");
+        }
+        let long = temp.path().join("long.pem");
+        std::fs::write(&long, vec![b'a'; (1 << 20) + 1]).unwrap();
+        assert!(matches!(files.read(&long).await, Err(Unread::TooLong)));
+        // Says that it is empty, and is not.
+        let endless = files.read("/proc/self/environ".as_ref()).await.unwrap_err();
+        assert!(
+            matches!(endless, Unread::Empty | Unread::Wrong(_)),
+            "{endless}"
+        );
+        let gone = files.read(&temp.path().join("gone.pem")).await;
+        assert!(matches!(gone, Err(Unread::Io(_))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_hangs_is_refused_and_holds_up_no_other() {
+        let temp = tempfile::tempdir().unwrap();
+        let files = CaFiles::default();
+        let [hanging, healthy] = ["hanging", "healthy"].map(|name| temp.path().join(name));
+        std::fs::write(&hanging, "nothing").unwrap();
+        std::fs::write(&healthy, "nothing").unwrap();
+        // Who reads it never ends.
+        let reader = files.turn(&hanging).lock_owned().await;
+        let refused = files.read(&hanging).await.unwrap_err();
+        assert!(matches!(refused, Unread::Silent), "{refused}");
+        let other = files.read(&healthy).await.unwrap_err();
+        assert!(matches!(other, Unread::Empty), "{other}");
+        drop(reader);
+        let healed = files.read(&hanging).await.unwrap_err();
+        assert!(matches!(healed, Unread::Empty), "{healed}");
+        files.turn(&healthy);
+        assert_eq!(files.0.lock().unwrap().len(), 1, "nothing is kept");
+    }
+}

@@ -1,0 +1,78 @@
+//! How the routes are joined: the MCP endpoint, the REST API, and what is checked before either.
+//!
+//! Entry point: [`service`].
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+use gantry_engine::Engine;
+use http::Method;
+use tower::Service as _;
+
+use crate::http::auth::Gate;
+use crate::http::error::Problem;
+use crate::http::{Answering, HostPolicy, Service, framing, seal, unpanicked};
+use crate::{api, mcp};
+
+/// What the routes work with.
+#[derive(Clone)]
+pub(crate) struct AppState {
+    /// What runs.
+    pub(crate) engine: Engine,
+    /// The names this gateway answers to.
+    pub(crate) hosts: Arc<HostPolicy>,
+    /// The MCP sessions of older protocol generations.
+    pub(crate) sessions: Arc<mcp::Sessions>,
+    /// The version that is shown to clients.
+    pub(crate) version: &'static str,
+    /// Whether clients are told what servers want models to know, all servers' joined.
+    pub(crate) instructions: mcp::Instructions,
+}
+
+/// Joins all routes.
+///
+/// The peer's address is taken from the request extension `ConnectInfo<SocketAddr>`.
+pub(crate) fn service(state: AppState) -> Service {
+    let gate = Gate::new(state.engine, state.hosts);
+    let api = api::router(gate.clone(), state.version)
+        .fallback(no_route)
+        .layer(from_fn_with_state(gate.clone(), guard));
+    let told = (state.version, state.instructions);
+    let endpoint = mcp::Endpoint::new(gate, state.sessions, told);
+    let router = mcp::router(Arc::clone(&endpoint)).merge(api);
+    let answer = move |request: Request| -> Answering {
+        // Messages to the endpoint are by far the most, and need no router to tell.
+        if request.method() == Method::POST && request.uri().path() == mcp::PATH {
+            let endpoint = Arc::clone(&endpoint);
+            return Box::pin(async move { endpoint.everything(request).await });
+        }
+        ask(&router, request)
+    };
+    Arc::new(move |request: Request| framing::judged(request, &answer))
+}
+
+/// Has a router answer.
+pub(crate) fn ask(router: &Router, request: Request) -> Answering {
+    let answering = router.clone().call(request);
+    Box::pin(answering.map(|Ok(response)| response))
+}
+
+/// Checks the names, catches panics and seals the answer of every route but `/mcp`, which does so itself.
+async fn guard(State(gate): State<Gate>, request: Request, next: Next) -> Response {
+    let mut response = match gate.hosts.check(request.uri(), request.headers()) {
+        Ok(()) => unpanicked(next.run(request))
+            .await
+            .unwrap_or_else(Problem::into_response),
+        Err(problem) => problem.into_response(),
+    };
+    seal(response.headers_mut());
+    response
+}
+
+async fn no_route() -> Problem {
+    Problem::new("http.route").with_detail("there is nothing at this path")
+}

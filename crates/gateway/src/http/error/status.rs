@@ -1,0 +1,43 @@
+//! The HTTP status of every code that the gateway itself gives out.
+
+use http::StatusCode;
+
+/// Returns the status of a code.
+pub(super) fn of(code: &str) -> StatusCode {
+    match code {
+        "http.body_cut" | "http.framing" | "request.context" | "request.handshake"
+        | "request.params" | "request.query" | "request.state" | "session.missing"
+        | "wire.batch" => StatusCode::BAD_REQUEST,
+        "auth.key_in_url" | "auth.no_key" | "auth.scheme" | "auth.two_keys" | "auth.wrong_key" => {
+            StatusCode::UNAUTHORIZED
+        }
+        "auth.admin_key" | "auth.agent_key" | "grant.unbound" | "http.host" | "http.origin" => {
+            StatusCode::FORBIDDEN
+        }
+        "agent.unknown" | "call.unknown" | "http.route" | "server.unknown" | "session.unknown"
+        | "tool.unknown" => StatusCode::NOT_FOUND,
+        "http.method" => StatusCode::METHOD_NOT_ALLOWED,
+        "http.accept" => StatusCode::NOT_ACCEPTABLE,
+        "http.slow_body" => StatusCode::REQUEST_TIMEOUT,
+        "session.listening" => StatusCode::CONFLICT,
+        "http.body_too_large" | "stdio.line" => StatusCode::PAYLOAD_TOO_LARGE,
+        "http.content_encoding" | "http.content_type" => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "request.body" => StatusCode::UNPROCESSABLE_ENTITY,
+        "auth.attempts"
+        | "call.too_many_async"
+        | "http.answers_full"
+        | "http.bodies_share"
+        | "listen.too_many"
+        | "stdio.busy" => StatusCode::TOO_MANY_REQUESTS,
+        "call.cancelled" => client_closed_request(),
+        "server.response_too_large" | "stdio.cut" | "stdio.nonsense" => StatusCode::BAD_GATEWAY,
+        "http.bodies_full" | "session.full" | "stdio.down" => StatusCode::SERVICE_UNAVAILABLE,
+        // `gateway.panic`, `gateway.random`, and whatever is not named above.
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// Returns the status for a client that went away before its answer.
+pub(super) fn client_closed_request() -> StatusCode {
+    StatusCode::from_u16(499).expect("499 is a status")
+}
