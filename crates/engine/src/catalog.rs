@@ -35,7 +35,7 @@ use crate::server::handle::{Live, ServerHandle};
 use crate::server::handshake::Hello;
 use crate::server::listing::Listing;
 use crate::server::profiles::Party;
-use crate::view::ListMarks;
+use crate::view::ListRevisions;
 
 /// The most parts without a check that are told of one server.
 const MOST_UNCHECKED: usize = 100;
@@ -188,7 +188,7 @@ pub(crate) struct CatalogEntry {
     pub(crate) listed: bool,
     pub(crate) catalog: Arc<ServerCatalog>,
     /// Which change of the whole was the last of its part of each list.
-    since: ListMarks,
+    since: ListRevisions,
     /// What single clients see instead, each of a life of its own.
     own: Vec<own::Own>,
 }
@@ -199,7 +199,7 @@ impl CatalogEntry {
             handle,
             listed,
             catalog,
-            since: ListMarks::default(),
+            since: ListRevisions::default(),
             own: Vec::new(),
         }
     }
@@ -341,7 +341,7 @@ impl Catalog {
     }
 
     /// Says that an agent's lists may have changed, though the servers have not.
-    pub(crate) fn granted_anew(&self, agent: &AgentName) {
+    pub(crate) fn grants_changed(&self, agent: &AgentName) {
         let _one = self.one_change();
         self.granted().insert(agent.clone(), self.next_change());
         self.revision.send_modify(|revision| *revision += 1);

@@ -2,8 +2,8 @@
 //! may use what, and the record of every call. This file is the library's only door.
 //!
 //! ```text
-//! Engine ─ router ─ catalog (views, schemas) ─ guard ─ audit ─ server::handle ─ link ─ transport
-//!             └ supervisor ─ server::runner ─ driver (process)
+//! Engine ─ Project ─ router ─ catalog (views, schemas) ─ guard ─ audit ─ server::handle ─ link ─ transport
+//!                       └ supervisor ─ server::runner ─ driver (process)
 //! ```
 //!
 //! A call goes along the upper line. The lower line owns lifecycles; no call passes through it.
@@ -25,7 +25,9 @@ mod events;
 mod folder;
 mod guard;
 mod library;
+mod machine;
 mod native;
+mod project;
 mod request;
 mod router;
 mod server;
@@ -36,7 +38,7 @@ mod view;
 
 pub use access::{AgentChange, AgentView, FirstKeys, KeyView, NewAgent, NewKey};
 pub use acts::Actor;
-pub use answers::{AnswerBudget, AnswerPermit, AnswersFull, SHORT_ANSWER};
+pub use answers::{AnswerBudget, AnswerPermit, AnswerPool, AnswersFull, SHORT_ANSWER};
 pub use audit::{AuditError, AuditHealth, AuditPolicy, Bodies, Durability};
 pub use catalog::{Collision, ListedTool, UncheckedPart};
 pub use config::{EngineConfig, EngineLimits, OnStartFailure, Startup, StopPolicy};
@@ -53,6 +55,7 @@ pub use gantry_store::{
 };
 pub use library::{CallOptions, MessageError, ModelAnswer, ModelAnswers};
 pub use native::{NativeCall, NativeOutput, NativeTool};
+pub use project::Project;
 pub use request::{
     Announced, Ask, AskAnswer, AskedFor, Client, HeldBytes, Lasts, Lists, Reply, Request, Said,
     Scope, Speaker, Surface, Word,
@@ -62,7 +65,7 @@ pub use server::link::BreakerView;
 pub use server::logs::{LogLine, LogStream};
 pub use server::pending::QueueView;
 pub use server::status::ServerStatus;
-pub use server::topics::{Hearer, LONGEST_URI, Subscription};
+pub use server::topics::{LONGEST_URI, Subscription, UpdateCallback};
 pub use supervisor::Applied;
 pub use transport::http::HttpError;
-pub use view::{Capabilities, Health, HealthStatus, ListMarks, ServerView};
+pub use view::{Capabilities, Health, HealthStatus, ListRevisions, ServerView};

@@ -112,7 +112,7 @@ impl ServerView {
 /// Which change was the last of each list that a caller sees: whoever finds another number has to
 /// ask again, also for a list that was another only for a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ListMarks {
+pub struct ListRevisions {
     /// Of the tools.
     pub tools: u64,
     /// Of the prompts.
@@ -123,7 +123,7 @@ pub struct ListMarks {
     pub grants: u64,
 }
 
-impl ListMarks {
+impl ListRevisions {
     /// Returns the marks after a change of all lists.
     pub(crate) fn all(change: u64) -> Self {
         Self {

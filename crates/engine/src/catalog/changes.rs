@@ -1,6 +1,6 @@
 //! Which change was the last of each list that a caller sees: of the servers that are there, of those
 //! that have gone, of the native tools and of the caller's grants. Numbers and no contents: a list
-//! that was another for a moment has changed. Entry points: `Snapshot::with` and `Catalog::marks`.
+//! that was another for a moment has changed. Entry points: `Snapshot::with` and `Catalog::revisions`.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use gantry_model::id::ServerName;
 use super::{Catalog, CatalogEntry, ServerCatalog, Snapshot, view};
 use crate::request::{Scope, Speaker};
 use crate::server::profiles::Party;
-use crate::view::ListMarks;
+use crate::view::ListRevisions;
 
 /// The most servers that are remembered as gone.
 const MOST_GONE: usize = 1024;
@@ -27,11 +27,11 @@ impl CatalogEntry {
             return;
         }
         let last = |is_same: fn(&ServerCatalog, &ServerCatalog) -> bool,
-                    of: fn(&ListMarks) -> u64| {
+                    of: fn(&ListRevisions) -> u64| {
             let before = before.filter(|before| is_same(own, &before.catalog));
             before.map_or(change, |before| of(&before.since))
         };
-        self.since = ListMarks {
+        self.since = ListRevisions {
             tools: last(ServerCatalog::has_tools_of, |since| since.tools),
             prompts: last(ServerCatalog::has_prompts_of, |since| since.prompts),
             resources: last(ServerCatalog::has_resources_of, |since| since.resources),
@@ -75,7 +75,7 @@ impl Snapshot {
 
 impl Catalog {
     /// Returns which change was the last of each list that a client of a caller's sees.
-    pub(crate) fn marks(&self, caller: &Caller, scope: &Scope, who: Speaker) -> ListMarks {
+    pub(crate) fn revisions(&self, caller: &Caller, scope: &Scope, who: Speaker) -> ListRevisions {
         let party = Party::of(caller, who);
         let sees = |server: &ServerName| {
             view::is_in(scope, server) && view::may_use(&caller.grants, server)
@@ -85,9 +85,11 @@ impl Catalog {
         let servers = snapshot.servers.iter();
         let there = servers.map(|entry| (&entry.handle.name, entry.since_for(party.as_ref())));
         let gone = snapshot.gone.iter();
-        let gone = gone.map(|(name, change)| (name, ListMarks::all(*change)));
+        let gone = gone.map(|(name, change)| (name, ListRevisions::all(*change)));
         let seen = there.chain(gone).filter(|(name, _)| sees(name));
-        let mut marks = seen.fold(ListMarks::default(), |marks, (_, since)| marks.later(since));
+        let mut marks = seen.fold(ListRevisions::default(), |marks, (_, since)| {
+            marks.later(since)
+        });
         if sees(&ServerName::native()) {
             marks.tools = marks.tools.max(snapshot.natives_since);
         }
