@@ -27,6 +27,7 @@ struct Speed {
 async fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let engine = Engine::start(EngineConfig::new(folder.path().join("data"))).await?;
+    let project = engine.default_project();
 
     let number = json!({"type": "number"});
     let trip = json!({
@@ -35,7 +36,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         "required": ["kilometres", "hours"],
         "additionalProperties": false,
     });
-    engine.native(NativeTool::typed(
+    project.native(NativeTool::typed(
         "speed",
         "Returns the mean speed of a trip",
         trip,
@@ -48,7 +49,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             })
         },
     ))?;
-    engine.native(NativeTool::typed(
+    project.native(NativeTool::typed(
         "reset",
         "Forgets all trips",
         json!({"type": "object"}),
@@ -58,7 +59,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // What an agent was granted, and what it sees of that.
     let grants = vec![Grant::new("native", "*", None)?];
     let filter = ToolFilter::new([], ["native:reset"])?;
-    let agent = engine.caller("planner".parse()?, GrantSet::filtered(grants, filter));
+    let agent = project.caller("planner".parse()?, GrantSet::filtered(grants, filter));
 
     let tools = engine.tools_in(&agent, &Scope::All, Shape::OpenAi).await;
     println!("tools: {}", tools.text());

@@ -25,6 +25,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // Children start from an empty environment; this is all they get beside their own.
     config.environment = vec![("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())];
     let engine = Engine::start(config).await?;
+    let project = engine.default_project();
 
     let spec = |name: &str| -> Result<ServerSpec, Box<dyn Error>> {
         let launch = ProcessLaunch {
@@ -41,13 +42,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
         spec.source = Source::File;
         Ok(spec)
     };
-    engine.apply(vec![spec("one")?, spec("two")?]).await?;
-    engine.settled(Duration::from_secs(60)).await;
-    for server in engine.servers() {
+    project.apply(vec![spec("one")?, spec("two")?]).await?;
+    project.settled(Duration::from_secs(60)).await;
+    for server in project.servers() {
         println!("{}: {}", server.spec.name, server.status.state.as_str());
     }
 
-    let agent = engine.caller("reader".parse()?, GrantSet::everything());
+    let agent = project.caller("reader".parse()?, GrantSet::everything());
     let tools = engine.tools_in(&agent, &Scope::All, Shape::Gemini).await;
     let tools: Value = serde_json::from_str(tools.text())?;
     let declarations = tools[0]["functionDeclarations"].as_array();

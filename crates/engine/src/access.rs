@@ -84,12 +84,17 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    pub(crate) async fn load(store: Store, project: ProjectName) -> Result<Self, EngineError> {
+    /// Loads a project's keys; `changed` moves whenever any of them changes.
+    pub(crate) async fn load(
+        store: Store,
+        project: ProjectName,
+        changed: watch::Sender<u64>,
+    ) -> Result<Self, EngineError> {
         let access = Self {
             store,
             project,
             keys: ArcSwap::default(),
-            changed: watch::Sender::new(0),
+            changed,
             changing: AsyncMutex::new(()),
             replacing: Mutex::new(()),
         };
@@ -149,17 +154,16 @@ impl Access {
         self.changed.send_modify(|count| *count += 1);
     }
 
-    /// Returns who a key speaks for; nobody for anything that is not a valid key.
-    pub(crate) fn authenticate(&self, key: &str) -> Option<Caller> {
-        let digest: KeyDigest = Sha256::digest(key.as_bytes()).into();
+    /// Returns who the key of a digest speaks for; nobody for anything that is not a valid key.
+    pub(crate) fn authenticate(&self, digest: &KeyDigest) -> Option<Caller> {
         let keys = self.keys.load();
-        let entry = keys.get(&digest)?;
-        if !bool::from(entry.digest.ct_eq(&digest)) || !entry.has_time() {
+        let entry = keys.get(digest)?;
+        if !bool::from(entry.digest.ct_eq(digest)) || !entry.has_time() {
             return None;
         }
         match entry.caller.validity.end_reason() {
             // The clock was ahead for a while, and the key ended by that.
-            Some(KeyEnd::Expired) => self.renewed(&digest),
+            Some(KeyEnd::Expired) => self.renewed(digest),
             Some(KeyEnd::Revoked) | None => Some(entry.caller.clone()),
         }
     }
@@ -219,7 +223,7 @@ impl Access {
             project: self.project.clone(),
             agent: agent.clone(),
             kind,
-            digest: Sha256::digest(key.as_bytes()).into(),
+            digest: digest(&key),
             label: label.to_owned(),
             created_ms: unix_ms(),
             revoked_ms: None,
@@ -285,6 +289,12 @@ impl Access {
 
     pub(crate) async fn revoke(&self, id: KeyId) -> Result<bool, EngineError> {
         let _one = self.changing.lock().await;
+        // A key of another project is as unknown as one that never was. row 3.2
+        let rows = self.store.keys().await?;
+        let is_own = |row: &KeyRow| row.id == id && row.project == self.project;
+        if !rows.iter().any(is_own) {
+            return Ok(false);
+        }
         self.keep_an_admin(|caller| caller.key == id)?;
         let known = self.store.revoke_key(id, unix_ms()).await?;
         // Nothing that can fail stands between the store and the memory.
@@ -359,13 +369,20 @@ fn user_trust_of(kind: KeyKind, agent: &AgentName, agents: &[AgentRow]) -> UserT
     }
 }
 
+/// Returns what a key is looked up by.
+pub(crate) fn digest(key: &str) -> KeyDigest {
+    Sha256::digest(key.as_bytes()).into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     async fn access(folder: &tempfile::TempDir) -> Access {
         let store = Store::open(&folder.path().join("gantry.db")).await.unwrap();
-        Access::load(store, ProjectName::local()).await.unwrap()
+        Access::load(store, ProjectName::local(), watch::Sender::new(0))
+            .await
+            .unwrap()
     }
 
     fn new(agent: &AgentName) -> NewKey {
@@ -382,15 +399,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let access = access(&folder).await;
         let keys = access.first_start(|_| Ok(())).await.unwrap().unwrap();
-        let admin = access.authenticate(&keys.admin).unwrap();
+        let admin = access.authenticate(&digest(&keys.admin)).unwrap();
         let mut over = new(&admin.agent);
         (over.kind, over.expires_ms) = (KeyKind::Admin, Some(unix_ms() - 1));
         let (_, text) = access.create(&over).await.unwrap();
-        assert!(access.authenticate(&text).is_none());
+        assert!(access.authenticate(&digest(&text)).is_none());
         assert_eq!(access.list().await.unwrap().len(), 2);
         over.expires_ms = Some(unix_ms() + 3_600_000);
         let (soon, text) = access.create(&over).await.unwrap();
-        assert!(access.authenticate(&text).is_some());
+        assert!(access.authenticate(&digest(&text)).is_some());
         let refused = access.revoke(admin.key).await.unwrap_err();
         assert!(matches!(refused, EngineError::LastAdmin), "{refused:?}");
         let refused = access.remove_agent(&admin.agent).await.unwrap_err();
@@ -411,13 +428,13 @@ mod tests {
         let mut timed = new(&agent);
         timed.expires_ms = Some(unix_ms() + HOUR_MS);
         let (id, text) = access.create(&timed).await.unwrap();
-        let first = access.authenticate(&text).unwrap();
+        let first = access.authenticate(&digest(&text)).unwrap();
         assert!(access.current(&first).is_some());
         let mut changes = access.changes();
         access.end_expired(unix_ms() + 2 * HOUR_MS);
         assert_eq!(first.validity.end_reason(), Some(KeyEnd::Expired));
         assert!(access.current(&first).is_none());
-        let again = access.authenticate(&text).unwrap();
+        let again = access.authenticate(&digest(&text)).unwrap();
         assert_eq!(again.validity.end_reason(), None);
         assert!(access.current(&again).is_some() && access.current(&first).is_none());
         assert_eq!(first.validity.end_reason(), Some(KeyEnd::Expired));
@@ -425,12 +442,12 @@ mod tests {
         assert!(changes.has_changed().unwrap());
         changes.mark_unchanged();
         access.create(&new(&agent)).await.unwrap();
-        let same = access.authenticate(&text).unwrap();
+        let same = access.authenticate(&digest(&text)).unwrap();
         assert!(same.validity.is_same(&again.validity));
         access.end_expired(unix_ms() + 2 * HOUR_MS);
         assert_eq!(again.validity.end_reason(), Some(KeyEnd::Expired));
         assert!(access.revoke(id).await.unwrap());
-        assert!(access.authenticate(&text).is_none() && access.current(&same).is_none());
+        assert!(access.authenticate(&digest(&text)).is_none() && access.current(&same).is_none());
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -449,13 +466,13 @@ mod tests {
             let (agent, making) = (agent.clone(), Arc::clone(&access));
             changes.spawn(async move {
                 let (_, key) = making.create(&new(&agent)).await.unwrap();
-                assert!(making.authenticate(&key).is_some());
+                assert!(making.authenticate(&digest(&key)).is_some());
             });
         }
         changes.join_all().await;
         assert!(
             old.iter()
-                .all(|(_, key)| access.authenticate(key).is_none())
+                .all(|(_, key)| access.authenticate(&digest(key)).is_none())
         );
         assert_eq!(access.keys.load().all().count(), 8);
         assert!(
@@ -478,7 +495,7 @@ mod tests {
         let made = access.first_start(keep).await.unwrap().unwrap();
         let kept = kept.unwrap();
         assert_eq!((&made.admin, &made.agent), (&kept.admin, &kept.agent));
-        assert!(access.authenticate(&kept.admin).is_some());
+        assert!(access.authenticate(&digest(&kept.admin)).is_some());
         assert!(access.first_start(|_| Ok(())).await.unwrap().is_none());
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use gantry_model::caller::Caller;
 use gantry_model::diagnose::{Diagnose, Fault, chain};
-use gantry_model::id::KeyId;
+use gantry_model::id::{KeyId, ProjectName};
 use gantry_store::{ActEnd, ActFilter, ActOutcome, ActRow, Store};
 use serde_json::Value;
 
@@ -160,8 +160,9 @@ impl Draft {
         self
     }
 
-    fn row(self, by: &Actor) -> ActRow {
+    fn row(self, project: &ProjectName, by: &Actor) -> ActRow {
         ActRow {
+            project: project.to_string(),
             at_ms: unix_ms(),
             key: by.key(),
             actor: by.name.clone(),
@@ -179,9 +180,10 @@ impl Draft {
     }
 }
 
-/// The record of administrative acts.
+/// The record of a project's administrative acts.
 pub(crate) struct Acts {
     store: Store,
+    project: ProjectName,
     /// How values are shown.
     pub(crate) values: Values,
     refused: Refused,
@@ -196,17 +198,18 @@ pub(crate) struct Begun {
 }
 
 impl Acts {
-    pub(crate) fn new(store: Store, values: Values) -> Self {
+    pub(crate) fn new(store: Store, project: ProjectName, values: Values) -> Self {
         Self {
             refused: Refused::new(store.clone()),
             store,
+            project,
             values,
         }
     }
 
     /// Writes down that an act is about to be done; without that it must not be.
     pub(crate) async fn begin(&self, by: &Actor, draft: Draft) -> Result<Begun, EngineError> {
-        let id = self.store.put_act(&draft.row(by)).await?;
+        let id = self.store.put_act(&draft.row(&self.project, by)).await?;
         by.recorded.store(true, Ordering::Release);
         Ok(Begun {
             store: self.store.clone(),
@@ -216,7 +219,7 @@ impl Acts {
 
     /// Writes down that an act is about to be done which must not wait for a database that is away.
     pub(crate) async fn begin_anyway(&self, by: &Actor, draft: Draft) -> Begun {
-        let row = draft.row(by);
+        let row = draft.row(&self.project, by);
         let put = tokio::time::timeout(PATIENCE, self.store.put_act(&row)).await;
         by.recorded.store(true, Ordering::Release);
         let record = match put {
@@ -241,14 +244,19 @@ impl Acts {
     /// Records an attempt that was refused before it became an act; like ones are counted.
     pub(crate) async fn refused(&self, by: &Actor, act: &'static str, target: &str, code: &str) {
         by.recorded.store(true, Ordering::Release);
-        let row = Draft::new(act, target).row(by);
+        let row = Draft::new(act, target).row(&self.project, by);
         self.refused.note(row, code).await;
     }
 
-    /// Returns the acts that pass the filter, newest first; every refused attempt is counted in it.
+    /// Returns the project's acts that pass the filter, newest first; every refused attempt is counted
+    /// in it.
     pub(crate) async fn list(&self, filter: &ActFilter) -> Result<Vec<ActRow>, EngineError> {
         self.refused.settle().await;
-        Ok(self.store.acts(filter).await?)
+        let filter = ActFilter {
+            project: Some(self.project.to_string()),
+            ..filter.clone()
+        };
+        Ok(self.store.acts(&filter).await?)
     }
 
     /// Writes the counts of refused attempts, before the store is closed.

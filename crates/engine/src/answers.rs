@@ -1,14 +1,15 @@
 //! The memory that answers take from the moment a server has given them until their clients have
 //! read them.
 //!
-//! One budget for all, shared between agents without a fixed part for each: an agent may hold as much
+//! One pool for all, shared between agents without a fixed part for each: an agent may hold as much
 //! as it leaves free for all others. One agent alone comes to half of it, two to a third each, and
-//! whoever comes next always finds room. Long answers leave some of that to shorter ones, and short
-//! ones need none. Nothing here waits: what does not fit is not kept. Entry point:
-//! [`AnswerBudget::take`].
+//! whoever comes next always finds room. The same holds for projects as soon as two of them hold
+//! anything. Long answers leave some of that to shorter ones, and short ones need none. Nothing here
+//! waits: what does not fit is not kept. Entry points: [`AnswerPool::of`] and [`AnswerBudget::take`].
 
 use std::collections::HashMap;
 use std::fmt::{self, Display, Formatter};
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -19,23 +20,31 @@ pub const SHORT_ANSWER: usize = 16 << 10;
 /// Answers longer than this leave an eighth of what is free to shorter ones.
 const LONG_ANSWER: usize = 256 << 10;
 
-/// What answers may take together. Cheap to clone.
+/// What the answers of all projects may take together. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct AnswerBudget(Arc<Shared>);
+pub struct AnswerPool(Arc<Shared>);
+
+/// What the answers of one project may take. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct AnswerBudget {
+    pool: AnswerPool,
+    /// None for who came without a key.
+    project: Option<ProjectName>,
+}
 
 #[derive(Debug)]
 struct Shared {
-    project: ProjectName,
     bytes: usize,
     held: Mutex<Held>,
 }
 
 /// Who holds an answer; who came without a key is one holder too.
-type Holder = Option<(ProjectName, AgentName)>;
+type Holder = (Option<ProjectName>, Option<AgentName>);
 
 #[derive(Debug, Default)]
 struct Held {
     bytes: usize,
+    projects: HashMap<Option<ProjectName>, usize>,
     holders: HashMap<Holder, usize>,
 }
 
@@ -44,16 +53,22 @@ struct Held {
 pub struct AnswersFull {
     /// How long it is.
     pub bytes: usize,
-    /// What answers of the same agent take already.
+    /// What answers of the same agent, or of the whole project, take already.
     pub held: usize,
+    /// It is the project that holds too much.
+    pub of_project: bool,
 }
 
 impl Display for AnswersFull {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         let (bytes, held) = (self.bytes >> 10, self.held >> 10);
+        let whose = match self.of_project {
+            true => "project",
+            false => "agent",
+        };
         write!(
             formatter,
-            "no room for an answer of {bytes} KiB: answers that this agent's clients have not read \
+            "no room for an answer of {bytes} KiB: answers that this {whose}'s clients have not read \
              yet take {held} KiB"
         )
     }
@@ -65,21 +80,42 @@ pub struct AnswerPermit(Vec<Arc<Taken>>);
 
 #[derive(Debug)]
 struct Taken {
-    budget: AnswerBudget,
+    pool: AnswerPool,
     holder: Holder,
     bytes: usize,
 }
 
-impl AnswerBudget {
-    /// Makes the budget of a project.
-    pub fn new(project: ProjectName, bytes: usize) -> Self {
+impl AnswerPool {
+    /// Makes a pool of so many bytes.
+    pub fn new(bytes: usize) -> Self {
         Self(Arc::new(Shared {
-            project,
             bytes,
             held: Mutex::default(),
         }))
     }
 
+    /// Returns the budget of a project.
+    pub fn of(&self, project: &ProjectName) -> AnswerBudget {
+        AnswerBudget {
+            pool: self.clone(),
+            project: Some(project.clone()),
+        }
+    }
+
+    /// Returns the budget of those who came without a key.
+    pub fn without_key(&self) -> AnswerBudget {
+        AnswerBudget {
+            pool: self.clone(),
+            project: None,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AnswerBudget {
     /// Finds room for an answer to an agent, or to who came without a key; a short one needs none.
     pub fn take(
         &self,
@@ -110,42 +146,54 @@ impl AnswerBudget {
         agent: Option<&AgentName>,
         bytes: usize,
     ) -> Result<AnswerPermit, AnswersFull> {
-        let holder = agent.map(|agent| (self.0.project.clone(), agent.clone()));
-        let mut held = self.lock();
+        let holder = (self.project.clone(), agent.cloned());
+        let mut held = self.pool.lock();
         let own = held.holders.get(&holder).copied().unwrap_or_default();
-        let free = self.0.bytes.saturating_sub(held.bytes);
+        let of_project = held.projects.get(&holder.0).copied().unwrap_or_default();
+        let free = self.pool.0.bytes.saturating_sub(held.bytes);
         let share = match bytes > LONG_ANSWER {
             true => free - free / 8,
             false => free,
         };
+        let full = |held, of_project| AnswersFull {
+            bytes,
+            held,
+            of_project,
+        };
         if own + bytes > share {
-            return Err(AnswersFull { bytes, held: own });
+            return Err(full(own, false));
+        }
+        if held.bytes > of_project && of_project + bytes > share {
+            return Err(full(of_project, true));
         }
         held.bytes += bytes;
+        held.projects.insert(holder.0.clone(), of_project + bytes);
         held.holders.insert(holder.clone(), own + bytes);
         drop(held);
         Ok(AnswerPermit(vec![Arc::new(Taken {
-            budget: self.clone(),
+            pool: self.pool.clone(),
             holder,
             bytes,
         })]))
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
-        self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
+/// Gives back what a key of a count has taken.
+fn give<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: &K, bytes: usize) {
+    if let Some(own) = counts.get_mut(key) {
+        *own = own.saturating_sub(bytes);
+        if *own == 0 {
+            counts.remove(key);
+        }
     }
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        let mut held = self.budget.lock();
+        let mut held = self.pool.lock();
         held.bytes = held.bytes.saturating_sub(self.bytes);
-        if let Some(own) = held.holders.get_mut(&self.holder) {
-            *own = own.saturating_sub(self.bytes);
-            if *own == 0 {
-                held.holders.remove(&self.holder);
-            }
-        }
+        give(&mut held.projects, &self.holder.0, self.bytes);
+        give(&mut held.holders, &self.holder, self.bytes);
     }
 }
 
@@ -198,6 +246,10 @@ mod tests {
         name.parse().unwrap()
     }
 
+    fn budget(bytes: usize) -> AnswerBudget {
+        AnswerPool::new(bytes).of(&ProjectName::local())
+    }
+
     /// Takes answers of a length until there is no room for another.
     fn fill(budget: &AnswerBudget, name: &str, bytes: usize) -> Vec<AnswerPermit> {
         let agent = agent(name);
@@ -207,7 +259,7 @@ mod tests {
     // fault A1
     #[test]
     fn whoever_holds_much_leaves_room_for_others() {
-        let budget = AnswerBudget::new(ProjectName::local(), 96 * MIB);
+        let budget = budget(96 * MIB);
         let first = fill(&budget, "a", 7 * MIB);
         assert_eq!(first.len(), 6);
         let full = budget.take(Some(&agent("a")), 7 * MIB).unwrap_err();
@@ -222,13 +274,34 @@ mod tests {
         let others = ["b", "c", "d"].map(|name| fill(&budget, name, 2 * MIB).len());
         assert!(others.iter().all(|count| *count >= 1), "{others:?}");
         drop((first, medium));
-        assert!(budget.lock().holders.is_empty());
-        assert_eq!(budget.lock().bytes, 0);
+        assert!(budget.pool.lock().holders.is_empty());
+        assert_eq!(budget.pool.lock().bytes, 0);
+    }
+
+    // fault A1: agents of one name in two projects hold their own, and many agents of one project leave
+    // room for the other.
+    #[test]
+    fn projects_share_as_agents_do() {
+        let pool = AnswerPool::new(96 * MIB);
+        let (one, other) = ("one".parse().unwrap(), "other".parse().unwrap());
+        let (one, other) = (pool.of(&one), pool.of(&other));
+        let _theirs = other.take(Some(&agent("a")), MIB).unwrap();
+        let mut held = Vec::new();
+        for n in 0..20 {
+            held.extend(fill(&one, &format!("a{n}"), MIB));
+        }
+        // As many as it leaves free, though no agent of it holds much.
+        assert!(held.len() > 40 && held.len() <= 48, "{}", held.len());
+        let full = one.take(Some(&agent("b")), 7 * MIB).unwrap_err();
+        assert!(full.of_project && full.to_string().contains("this project's"));
+        assert!(fill(&other, "a", MIB).len() > 20);
+        drop(held);
+        assert_eq!(pool.lock().projects.len(), 1);
     }
 
     #[test]
     fn agents_come_to_the_same_share() {
-        let budget = AnswerBudget::new(ProjectName::local(), 90 * MIB);
+        let budget = budget(90 * MIB);
         let names = ["a", "b", "c"].map(agent);
         let mut held = [0; 3];
         let mut permits = Vec::new();
@@ -248,35 +321,41 @@ mod tests {
     // fault A1
     #[test]
     fn a_permit_covers_no_more_than_it_was_taken_for() {
-        let budget = AnswerBudget::new(ProjectName::local(), 8 * MIB);
+        let budget = budget(8 * MIB);
         let agent = agent("a");
         let mut permit = budget.take(Some(&agent), MIB).unwrap();
         // An envelope is free, another answer in it is not.
         budget
             .cover(Some(&agent), &mut permit, MIB + SHORT_ANSWER)
             .unwrap();
-        assert_eq!((permit.bytes(), budget.lock().bytes), (MIB, MIB));
+        assert_eq!((permit.bytes(), budget.pool.lock().bytes), (MIB, MIB));
         budget.cover(Some(&agent), &mut permit, 3 * MIB).unwrap();
-        assert_eq!((permit.bytes(), budget.lock().bytes), (3 * MIB, 3 * MIB));
+        assert_eq!(
+            (permit.bytes(), budget.pool.lock().bytes),
+            (3 * MIB, 3 * MIB)
+        );
         budget.cover(Some(&agent), &mut permit, MIB).unwrap();
         let full = budget.cover(Some(&agent), &mut permit, 7 * MIB);
         let full = full.unwrap_err();
         assert_eq!((full.bytes, full.held), (4 * MIB, 3 * MIB));
         assert_eq!(permit.bytes(), 3 * MIB);
         drop(permit);
-        assert_eq!(budget.lock().bytes, 0);
+        assert_eq!(budget.pool.lock().bytes, 0);
     }
 
     #[test]
     fn a_permit_goes_back_with_the_last_of_its_bytes() {
-        let budget = AnswerBudget::new(ProjectName::local(), 8 * MIB);
+        let budget = budget(8 * MIB);
         let mut permit = budget.take(None, MIB).unwrap();
         permit.join(budget.take(Some(&agent("a")), MIB).unwrap());
         let bytes = permit.tie(Bytes::from_static(b"answer"));
         let slice = bytes.slice(2..4);
         drop((permit, bytes));
-        assert_eq!((&slice[..], budget.lock().bytes), (&b"sw"[..], 2 * MIB));
+        assert_eq!(
+            (&slice[..], budget.pool.lock().bytes),
+            (&b"sw"[..], 2 * MIB)
+        );
         drop(slice);
-        assert_eq!(budget.lock().bytes, 0);
+        assert_eq!(budget.pool.lock().bytes, 0);
     }
 }

@@ -240,9 +240,13 @@ impl Audit {
     ) -> Result<bool, AuditError> {
         let code = outcome.code.unwrap_or_default();
         let now = Instant::now();
-        let verdict = self
-            .refusals()
-            .judge(intent.agent, intent.server, intent.tool, code, now);
+        let verdict = self.refusals().judge(
+            (intent.project, intent.agent),
+            intent.server,
+            intent.tool,
+            code,
+            now,
+        );
         match verdict {
             Verdict::Counted => Ok(false),
             Verdict::Count(kind) => {

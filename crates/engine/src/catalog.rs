@@ -22,7 +22,7 @@ use gantry_model::naming::{Expose, Form, OnCollision, Rules, Target, ToolId};
 use tokio::sync::watch;
 use tracing::warn;
 
-pub use self::changes::ListMarks;
+pub use self::changes::ListRevisions;
 pub use self::view::{Capabilities, Collision, ListedTool};
 pub(crate) use self::view::{Resolution, View};
 use crate::error::EngineError;
@@ -69,7 +69,7 @@ pub(crate) struct CatalogEntry {
     pub(crate) listed: bool,
     pub(crate) catalog: Arc<ServerCatalog>,
     /// Which change of the whole was the last of its part of each list.
-    since: ListMarks,
+    since: ListRevisions,
     /// What single clients see instead, each of a life of its own.
     own: Vec<own::Own>,
 }
@@ -80,7 +80,7 @@ impl CatalogEntry {
             handle,
             listed,
             catalog,
-            since: ListMarks::default(),
+            since: ListRevisions::default(),
             own: Vec::new(),
         }
     }
@@ -222,7 +222,7 @@ impl Catalog {
     }
 
     /// Says that an agent's lists may have changed, though the servers have not.
-    pub(crate) fn granted_anew(&self, agent: &AgentName) {
+    pub(crate) fn grants_changed(&self, agent: &AgentName) {
         let _one = self.one_change();
         self.granted().insert(agent.clone(), self.next_change());
         self.revision.send_modify(|revision| *revision += 1);

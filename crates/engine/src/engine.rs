@@ -1,59 +1,50 @@
-//! The engine as a whole: started, asked, drained. What administrators change is in `changes`.
+//! The engine as a whole: started, asked, drained. It has what belongs to the machine and a map of
+//! projects, and hands every request to the project of its caller.
 
-mod agents;
-mod changes;
-mod files;
-mod guesses;
+mod failed_logins;
 mod record;
-mod shown;
-mod sign_in;
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_model::caller::Caller;
-use gantry_model::era::meta::Identity;
-use gantry_model::event::{EventKind, ServerEvent};
-use gantry_model::id::{CallId, ProjectName, ServerName};
-use gantry_model::status::State;
+use arc_swap::ArcSwap;
+use futures_util::future::join_all;
+use gantry_model::caller::{Caller, KeyEnd};
+use gantry_model::event::EventKind;
+use gantry_model::id::{ProjectName, ServerName};
 use gantry_sandbox::{HostReport, Sandbox, SandboxOptions};
-use gantry_store::{CallFilter, CallRow, Store};
-use tokio::sync::{oneshot, watch};
+use gantry_store::{CallFilter, Store};
+use tokio::sync::{Mutex, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use crate::access::Access;
-use crate::acts::{Acts, Values};
-use crate::answers::AnswerBudget;
-use crate::audit::{Audit, AuditHealth, CallIds};
-use crate::catalog::{Capabilities, Catalog, ListMarks, ListedTool};
+use crate::access::digest;
+use crate::acts::Actor;
+use crate::answers::AnswerPool;
+use crate::audit::{Audit, CallIds};
+use crate::catalog::{Capabilities, ListRevisions, ListedTool};
 use crate::clock::unix_ms;
-use crate::config::{EngineConfig, OnStartFailure, Startup, StopPolicy};
-use crate::credentials::Vault;
-use crate::driver::process::ProcessDriver;
+use crate::config::EngineConfig;
+use crate::credentials::{SignInAnswer, SignInError, Vault};
 use crate::error::{CallError, CallFailure, EngineError};
-use crate::events::Events;
 use crate::folder::DataFolder;
-use crate::native::NativeTool;
-use crate::random::random;
+use crate::machine::{Machine, first_id};
+use crate::project::Project;
 use crate::request::{Announced, Reply, Request, Scope, Speaker};
-use crate::router::{Links, Router};
-use crate::server::logs::LogLine;
-use crate::server::runner::Surroundings;
-use crate::server::topics::{Hearer, Subscription, TopicTable};
-use crate::supervisor::{Supervisor, refresh};
-use crate::telemetry::Figures;
-use crate::view::{Health, HealthStatus};
+use crate::server::topics::{Subscription, UpdateCallback};
+use crate::telemetry::GatewayMetrics;
+use crate::view::HealthStatus;
 
-/// Everything that runs: servers, native tools, grants, the record of calls. Cheap to clone.
+/// Everything that runs: projects, and what they share of the machine. Cheap to clone.
 ///
-/// Who embeds it starts it, gives it servers ([`Engine::apply`]) and native tools
-/// ([`Engine::native`]), makes a caller of an agent ([`Engine::caller`]), shows a model its tools
-/// ([`Engine::tools_in`]), answers the model's calls ([`Engine::call_from`]), and drains it.
+/// Who embeds it starts it, gives a [`Project`] of it servers ([`Project::apply`]) and native tools
+/// ([`Project::native`]), makes a caller of an agent ([`Project::caller`]), shows a model its tools
+/// ([`Engine::tools_in`]), answers the model's calls ([`Engine::call_from`]), and drains it. A caller
+/// carries its project, so that whatever is asked for it is answered by that project alone.
 ///
 /// ```no_run
 /// use gantry_engine::model::{grant::GrantSet, shape::Shape};
@@ -61,7 +52,8 @@ use crate::view::{Health, HealthStatus};
 ///
 /// # async fn run(message: &str) -> Result<(), Box<dyn std::error::Error>> {
 /// let engine = Engine::start(EngineConfig::new("/var/lib/my-agent")).await?;
-/// let agent = engine.caller("planner".parse()?, GrantSet::everything());
+/// let project = engine.default_project();
+/// let agent = project.caller("planner".parse()?, GrantSet::everything());
 /// let tools = engine.tools_in(&agent, &Scope::All, Shape::Anthropic).await;
 /// // … send `tools` to the model, get `message` back …
 /// let options = CallOptions::default();
@@ -77,35 +69,17 @@ pub struct Engine {
 }
 
 struct Inner {
-    project: ProjectName,
-    folder: DataFolder,
-    store: Store,
-    sandbox: Sandbox,
-    access: Arc<Access>,
-    catalog: Arc<Catalog>,
-    supervisor: Arc<Supervisor>,
-    router: Router,
-    audit: Audit,
-    acts: Acts,
-    figures: Arc<Figures>,
-    startup: Startup,
-    on_start_failure: OnStartFailure,
-    stop_policy: StopPolicy,
-    /// Requests under way; closed when the engine drains.
-    requests: TaskTracker,
-    draining: CancellationToken,
-    /// Runners, links and the engine's own tasks.
-    tracker: TaskTracker,
-    stop_tasks: CancellationToken,
-    /// What administrators change; run to its end, whoever waits for it.
-    changes: TaskTracker,
-    kill_at: watch::Sender<Option<Instant>>,
-    /// What whoever configures the engine has to say of the configuration.
-    notices: Mutex<Vec<String>>,
+    machine: Arc<Machine>,
+    /// The project of the data folder itself.
+    default: Arc<Project>,
+    /// All projects that are open, the default one included.
+    projects: ArcSwap<HashMap<ProjectName, Arc<Project>>>,
+    /// One project is opened at a time.
+    opening: Mutex<()>,
 }
 
 impl Engine {
-    /// Takes the data folder, replays the audit, and starts what is registered.
+    /// Takes the data folder, replays the audit, opens the projects, and starts what is registered.
     pub async fn start(config: EngineConfig) -> Result<Self, EngineError> {
         let folder = DataFolder::take(&config.data_dir)?;
         let instance = instance_name(folder.path());
@@ -113,126 +87,54 @@ impl Engine {
         let probing = tokio::task::spawn_blocking(|| Sandbox::probe(SandboxOptions { instance }));
         Audit::make_room(&folder.path().join("journal"));
         let store = Store::open(&folder.path().join("gantry.db")).await?;
-        let audit = Audit::open(
-            &folder.inner("journal")?,
-            store.clone(),
-            config.audit.clone(),
-        )
-        .await?;
+        let journal = folder.inner("journal")?;
+        let audit = Audit::open(&journal, store.clone(), config.audit.clone()).await?;
         let newest = CallFilter {
             limit: 1,
             ..CallFilter::default()
         };
         let newest = store.calls(&newest).await?.first().map(|row| row.id);
         let sandbox = probing.await.map_err(|_| EngineError::Stopping)??;
-        let access = Access::load(store.clone(), config.project.clone()).await?;
-        let access = Arc::new(access);
-        let folders = folder.inner("servers")?;
-        let hidden = folder.hidden(&config.hidden_folders);
-        // From here on tasks run; nothing below fails before `finish` can end them.
-        let tracker = TaskTracker::new();
-        let stop_tasks = CancellationToken::new();
-        let (events, queue) = Events::new(config.project.clone());
-        tracker.spawn(
-            events
-                .clone()
-                .write(queue, store.clone(), stop_tasks.clone()),
-        );
-        let told = events.clone();
-        tracker.spawn(audit.clone().run(stop_tasks.clone(), move |damage| {
-            let native = ServerName::native();
-            told.report(&native, EventKind::JournalDamaged, damage.to_string());
-        }));
-        tracker.spawn(Arc::clone(&access).watch_expiry(stop_tasks.clone()));
-        let catalog = Arc::new(Catalog::new(
-            config.expose,
-            config.on_collision,
-            config.tool_name_length,
-        ));
-        let servers = Arc::new(Mutex::new(Vec::new()));
-        let (kill_at, kill_at_receiver) = watch::channel(None);
-        let changed = {
-            // Weak: the catalog holds handles, whose runners hold this.
-            let (catalog, servers) = (Arc::downgrade(&catalog), Arc::downgrade(&servers));
-            move || {
-                if let (Some(catalog), Some(servers)) = (Weak::upgrade(&catalog), servers.upgrade())
-                {
-                    refresh(&catalog, &servers);
-                }
-            }
-        };
-        let topics = Arc::new(TopicTable::default());
-        let answers = AnswerBudget::new(config.project.clone(), config.limits.answer_bytes);
-        let vault = Vault::open(folder.path(), config.project.clone(), store.clone());
-        let acts = Acts::new(store.clone(), Values::new(vault.clone()));
-        let around = Arc::new(Surroundings {
-            driver: Arc::new(ProcessDriver::new(
-                sandbox.clone().hiding(hidden),
-                config.environment.clone(),
-                folders,
-            )),
+        let known = store.projects().await?;
+        let machine = Arc::new(Machine {
+            answers: AnswerPool::new(config.limits.answer_bytes),
+            vault: Vault::open(folder.path(), config.project.clone(), store.clone()),
+            metrics: GatewayMetrics::new(Arc::clone(&config.dropped_log_lines)),
+            folder,
+            store,
+            sandbox,
+            audit,
+            ids: Arc::new(CallIds::after(newest)),
             clients: Arc::default(),
-            store: store.clone(),
-            vault,
             callback: watch::Sender::new(None),
-            events: events.clone(),
-            tracker: tracker.clone(),
-            limits: config.limits,
+            keys_changed: watch::Sender::new(0),
             first_id: first_id(),
-            changed: Arc::new(changed),
-            topics: Arc::clone(&topics),
-            answers: answers.clone(),
-            kill_at: kill_at_receiver,
+            requests: TaskTracker::new(),
+            draining: CancellationToken::new(),
+            tracker: TaskTracker::new(),
+            stop_tasks: CancellationToken::new(),
+            changes: TaskTracker::new(),
+            kill_at: watch::Sender::new(None),
+            config,
         });
-        let supervisor = Arc::new(Supervisor::new(
-            config.project.clone(),
-            store.clone(),
-            around,
-            Arc::clone(&catalog),
-            servers,
-        ));
-        let figures = Arc::new(Figures::new(config.dropped_log_lines));
-        let draining = CancellationToken::new();
-        let router = Router {
-            catalog: Arc::clone(&catalog),
-            supervisor: Arc::clone(&supervisor),
-            audit: audit.clone(),
-            ids: CallIds::after(newest),
-            events,
-            figures: Arc::clone(&figures),
-            identity: Identity::gantry(),
-            listing_wait: config.limits.listing_wait,
-            topics,
-            answers,
-            links: Links::default(),
-            draining: draining.clone(),
-        };
+        let default = Project::open(Arc::clone(&machine), machine.config.project.clone()).await?;
+        let events = default.router.events.clone();
+        let stop = machine.stop_tasks.clone();
+        let watching = machine.audit.clone().run(stop, move |damage| {
+            let native = ServerName::native();
+            events.report(&native, EventKind::JournalDamaged, damage.to_string());
+        });
+        machine.tracker.spawn(watching);
+        let projects = HashMap::from([(default.name().clone(), Arc::clone(&default))]);
         let engine = Self {
             inner: Arc::new(Inner {
-                project: config.project,
-                folder,
-                store,
-                sandbox,
-                access,
-                catalog,
-                supervisor,
-                router,
-                audit,
-                acts,
-                figures,
-                startup: config.startup,
-                on_start_failure: config.on_start_failure,
-                stop_policy: config.stop,
-                requests: TaskTracker::new(),
-                draining,
-                tracker,
-                stop_tasks,
-                changes: TaskTracker::new(),
-                kill_at,
-                notices: Mutex::default(),
+                machine,
+                default,
+                projects: ArcSwap::from_pointee(projects),
+                opening: Mutex::default(),
             }),
         };
-        let booted = engine.inner.supervisor.boot().await;
+        let booted = engine.boot(known).await;
         engine.note_start(&booted).await;
         if let Err(error) = booted {
             // Nothing of ours runs on without the folder's lock.
@@ -242,34 +144,77 @@ impl Engine {
         Ok(engine)
     }
 
+    /// Starts the registered servers of all projects that the store knows.
+    async fn boot(&self, known: Vec<ProjectName>) -> Result<(), EngineError> {
+        self.inner.default.supervisor.boot().await?;
+        for name in known {
+            self.open_project(name).await?;
+        }
+        Ok(())
+    }
+
+    // ---- projects ----
+
+    /// Returns a project that is open.
+    pub fn project(&self, name: &ProjectName) -> Option<Arc<Project>> {
+        self.inner.projects.load().get(name).cloned()
+    }
+
+    /// Returns the project of the data folder itself, which is always open.
+    pub fn default_project(&self) -> Arc<Project> {
+        Arc::clone(&self.inner.default)
+    }
+
+    /// Returns a project, after it was opened and made known to the store if need be.
+    pub async fn open_project(&self, name: ProjectName) -> Result<Arc<Project>, EngineError> {
+        let inner = &self.inner;
+        let _one = inner.opening.lock().await;
+        if let Some(open) = self.project(&name) {
+            return Ok(open);
+        }
+        self.inner.default.admit()?;
+        inner.machine.store.ensure_project(&name).await?;
+        let project = Project::open(Arc::clone(&inner.machine), name.clone()).await?;
+        project.supervisor.boot().await?;
+        let mut projects = HashMap::clone(&inner.projects.load());
+        projects.insert(name, Arc::clone(&project));
+        inner.projects.store(Arc::new(projects));
+        Ok(project)
+    }
+
+    /// Returns the project of a caller; none if it is not open any more.
+    fn of(&self, caller: &Caller) -> Option<Arc<Project>> {
+        self.project(&caller.project)
+    }
+
     /// Returns the folder everything is kept in.
     pub fn data_dir(&self) -> &Path {
-        self.inner.folder.path()
+        self.inner.machine.folder.path()
     }
+
+    // ---- stopping ----
 
     /// Stops: no new requests, those under way for a while, then every server; the audit is whole.
     pub async fn drain(&self) {
-        let inner = &self.inner;
-        if inner.draining.is_cancelled() {
-            inner.tracker.wait().await;
+        let machine = &self.inner.machine;
+        if machine.draining.is_cancelled() {
+            machine.tracker.wait().await;
             return;
         }
         info!("stopping");
         let stop = self.begin_stop().await;
-        inner
-            .kill_at
-            .send_replace(Some(Instant::now() + inner.stop_policy.kill_after));
-        inner.draining.cancel();
-        inner.requests.close();
-        if tokio::time::timeout(inner.stop_policy.drain, inner.requests.wait())
-            .await
-            .is_err()
-        {
+        let policy = machine.config.stop;
+        let kill_at = Instant::now() + policy.kill_after;
+        machine.kill_at.send_replace(Some(kill_at));
+        machine.draining.cancel();
+        machine.requests.close();
+        let waiting = machine.requests.wait();
+        if tokio::time::timeout(policy.drain, waiting).await.is_err() {
             warn!(
-                calls = inner.requests.len(),
+                calls = machine.requests.len(),
                 "calls are still under way and will be cut off"
             );
-            inner.audit.cut_off();
+            machine.audit.cut_off();
         }
         self.stop_all().await;
         stop.end(&Ok::<_, EngineError>(())).await;
@@ -280,7 +225,7 @@ impl Engine {
     /// Has calls that are dropped from here on recorded as cut off, which is not known to have been
     /// undone: the process is about to end, whoever still waits.
     pub fn cut_off(&self) {
-        self.inner.audit.cut_off();
+        self.inner.machine.audit.cut_off();
     }
 
     /// Stops every server and every task, and lets go of the store.
@@ -291,19 +236,27 @@ impl Engine {
 
     /// Stops every server and every task.
     async fn stop_all(&self) {
-        let inner = &self.inner;
-        inner.supervisor.stop_all().await;
+        let machine = &self.inner.machine;
+        // A project that is being opened right now is then among them, and none is opened after.
+        let _last = self.inner.opening.lock().await;
+        let projects = self.inner.projects.load_full();
+        let stopping = projects
+            .values()
+            .map(|project| project.supervisor.stop_all());
+        join_all(stopping).await;
         // Changes end with the servers that they wait for, and are recorded before the rest ends.
-        inner.changes.close();
-        drop(tokio::time::timeout(LAST_TASKS, inner.changes.wait()).await);
-        inner.stop_tasks.cancel();
-        inner.tracker.close();
-        drop(tokio::time::timeout(LAST_TASKS, inner.tracker.wait()).await);
+        machine.changes.close();
+        drop(tokio::time::timeout(LAST_TASKS, machine.changes.wait()).await);
+        machine.stop_tasks.cancel();
+        machine.tracker.close();
+        drop(tokio::time::timeout(LAST_TASKS, machine.tracker.wait()).await);
     }
 
     async fn close(&self) {
-        self.inner.acts.settle().await;
-        if let Err(error) = self.inner.store.close().await {
+        for project in self.inner.projects.load_full().values() {
+            project.acts.settle().await;
+        }
+        if let Err(error) = self.inner.machine.store.close().await {
             warn!(
                 error = &error as &dyn std::error::Error,
                 "the store did not close cleanly"
@@ -313,58 +266,23 @@ impl Engine {
 
     // ---- keys ----
 
-    /// Returns who a key speaks for, without any I/O.
+    /// Returns who a key of any project speaks for, without any I/O.
     pub fn authenticate(&self, key: &str) -> Option<Caller> {
-        self.inner.access.authenticate(key)
+        let digest = digest(key);
+        let projects = self.inner.projects.load();
+        let mut projects = projects.values();
+        projects.find_map(|project| project.access.authenticate(&digest))
     }
 
     /// Returns what a caller's key stands for now, with the grants of this moment; nobody if it was
     /// revoked or has expired. Nothing is hashed.
     pub fn current(&self, caller: &Caller) -> Option<Caller> {
-        self.inner.access.current(caller)
+        self.of(caller)?.access.current(caller)
     }
 
     /// Returns a counter that moves whenever keys were made or changed, or one has ended.
     pub fn key_changes(&self) -> watch::Receiver<u64> {
-        self.inner.access.changes()
-    }
-
-    // ---- servers ----
-
-    /// Returns the last lines that a server wrote beside the protocol.
-    pub fn logs(&self, server: &str, lines: usize) -> Option<Vec<LogLine>> {
-        self.inner
-            .supervisor
-            .find(server)
-            .map(|handle| handle.logs.last(lines))
-    }
-
-    /// Returns what happened to servers last, or last before an event; oldest first, each with its
-    /// number.
-    pub async fn events(
-        &self,
-        server: Option<&str>,
-        before: Option<u64>,
-        limit: u32,
-    ) -> Result<Vec<(u64, ServerEvent)>, EngineError> {
-        let handle = server.map(|name| {
-            let unknown = || EngineError::UnknownServer {
-                name: name.to_owned(),
-            };
-            self.inner.supervisor.find(name).ok_or_else(unknown)
-        });
-        let handle = handle.transpose()?;
-        let name = handle.as_ref().map(|handle| &handle.name);
-        Ok(self
-            .inner
-            .store
-            .events_before(&self.inner.project, name, before, limit)
-            .await?)
-    }
-
-    /// Waits until no eager server is on its way up, but not longer than `within`.
-    pub async fn settled(&self, within: Duration) {
-        self.inner.supervisor.settled(within).await;
+        self.inner.machine.keys_changed.subscribe()
     }
 
     // ---- the data path ----
@@ -384,7 +302,7 @@ impl Engine {
     pub fn announce(&self) -> (Announced, oneshot::Receiver<()>) {
         let (recorded, waiting) = oneshot::channel();
         let announced = Announced {
-            id: self.inner.router.ids.next(unix_ms()),
+            id: self.inner.machine.ids.next(unix_ms()),
             recorded: Some(recorded),
         };
         (announced, waiting)
@@ -397,18 +315,9 @@ impl Engine {
         request: Request<'_>,
         announced: Option<Announced>,
     ) -> Result<Reply, CallFailure> {
-        if self.inner.draining.is_cancelled() {
-            return Err(CallFailure {
-                call: None,
-                error: CallError::Stopping,
-            });
-        }
-        if let Some(ended) = key_end(caller) {
-            return Err(ended);
-        }
-        let _under_way = self.inner.requests.token();
-        let router = &self.inner.router;
-        router.request(caller, request, announced).await
+        let project = self.admitted(caller)?;
+        let _under_way = self.inner.machine.requests.token();
+        project.router.request(caller, request, announced).await
     }
 
     /// Tells a caller of changes of the resource that the params name, as long as the returned value
@@ -417,200 +326,112 @@ impl Engine {
         &self,
         caller: &Caller,
         request: Request<'_>,
-        hearer: Hearer,
+        updated: UpdateCallback,
     ) -> Result<Subscription, CallFailure> {
-        let stopping = || CallFailure {
-            call: None,
-            error: CallError::Stopping,
-        };
-        self.admit().map_err(|_| stopping())?;
-        if let Some(ended) = key_end(caller) {
-            return Err(ended);
+        let project = self.admitted(caller)?;
+        let _under_way = self.inner.machine.requests.token();
+        project.router.subscribe(caller, request, updated).await
+    }
+
+    /// Returns the project that a caller's request goes to, unless nothing is taken any more.
+    fn admitted(&self, caller: &Caller) -> Result<Arc<Project>, CallFailure> {
+        let refused = |error| CallFailure { call: None, error };
+        if self.inner.machine.draining.is_cancelled() {
+            return Err(refused(CallError::Stopping));
         }
-        let _under_way = self.inner.requests.token();
-        self.inner.router.subscribe(caller, request, hearer).await
+        // What keys of a project that is gone open is gone with it.
+        let project = self.of(caller).ok_or(KeyEnd::Revoked);
+        let ended = caller.validity.end_reason().map_or(Ok(()), Err);
+        ended
+            .and(project)
+            .map_err(|end| refused(CallError::KeyEnded { end }))
     }
 
     /// Tells whether a caller may read a resource now.
     pub fn may_read(&self, caller: &Caller, scope: &Scope, uri: &str) -> bool {
-        self.inner.router.may_read(caller, scope, uri)
+        let may_read = |project: Arc<Project>| project.router.may_read(caller, scope, uri);
+        self.of(caller).is_some_and(may_read)
     }
 
     /// Returns the tools of a caller's view.
     pub fn tools(&self, caller: &Caller, scope: &Scope) -> Vec<ListedTool> {
-        self.inner.catalog.view(caller, scope).tools()
+        let tools = |project: Arc<Project>| project.catalog.view(caller, scope).tools();
+        self.of(caller).map(tools).unwrap_or_default()
     }
 
     /// Returns what a caller's endpoint can do.
     pub fn capabilities(&self, caller: &Caller, scope: &Scope) -> Capabilities {
-        self.inner.catalog.view(caller, scope).capabilities()
+        let has = |project: Arc<Project>| project.catalog.view(caller, scope).capabilities();
+        self.of(caller).map(has).unwrap_or_default()
+    }
+
+    /// Returns what the servers that a caller may use want models to know, each under its name.
+    pub fn instructions(&self, caller: &Caller) -> Option<String> {
+        let project = self.of(caller)?;
+        project.catalog.view(caller, &Scope::All).instructions()
     }
 
     /// Returns which change was the last of each list that a client of a caller's sees.
-    pub fn list_marks(&self, caller: &Caller, scope: &Scope, who: Speaker) -> ListMarks {
-        self.inner.catalog.marks(caller, scope, who)
+    pub fn list_revisions(&self, caller: &Caller, scope: &Scope, who: Speaker) -> ListRevisions {
+        let revisions = |project: Arc<Project>| project.catalog.revisions(caller, scope, who);
+        self.of(caller).map(revisions).unwrap_or_default()
     }
 
-    /// Returns a counter that moves whenever somebody's lists may have changed.
-    pub fn changes(&self) -> watch::Receiver<u64> {
-        self.inner.catalog.changes()
+    /// Returns a counter that moves whenever lists of a caller's project may have changed; it ends with
+    /// the project.
+    pub fn changes(&self, caller: &Caller) -> watch::Receiver<u64> {
+        let ended = || watch::channel(0).1;
+        let changes = |project: Arc<Project>| project.changes();
+        self.of(caller).map_or_else(ended, changes)
     }
 
-    /// Registers a tool that runs inside the gateway.
-    pub fn native(&self, tool: NativeTool) -> Result<(), EngineError> {
-        self.inner.catalog.add_native(tool)
+    // ---- the gateway ----
+
+    /// Says where browsers bring the answers of sign-ins that servers ask for by themselves, so
+    /// that a status can show a link.
+    pub fn set_callback(&self, redirect_uri: &str) {
+        let known = &self.inner.machine.callback;
+        known.send_replace(Some(redirect_uri.to_owned()));
     }
 
-    /// Returns the way of requests.
-    pub(crate) fn router(&self) -> &Router {
-        &self.inner.router
-    }
-
-    /// Returns the project whose servers run.
-    pub(crate) fn project(&self) -> &ProjectName {
-        &self.inner.project
-    }
-
-    // ---- audit, health, figures ----
-
-    /// Returns calls, newest first; everything recorded so far is in it.
-    pub async fn calls(&self, filter: &CallFilter) -> Result<Vec<CallRow>, EngineError> {
-        Ok(self.inner.audit.calls(filter).await?)
-    }
-
-    /// Returns one call.
-    pub async fn call(&self, id: CallId) -> Result<Option<CallRow>, EngineError> {
-        Ok(self.inner.audit.call(id).await?)
-    }
-
-    /// Counts calls; everything recorded so far is in it.
-    pub async fn count_calls(&self, filter: &CallFilter) -> Result<u64, EngineError> {
-        Ok(self.inner.audit.count(filter).await?)
-    }
-
-    /// Returns how the engine is.
-    pub fn health(&self) -> Health {
-        let mut servers = BTreeMap::new();
-        let mut warnings = self.notices();
-        warnings.extend(self.inner.catalog.warnings());
-        for handle in self.inner.supervisor.all() {
-            let status = handle.status.borrow();
-            *servers.entry(status.state.as_str()).or_insert(0) += 1;
-            // Rows 1.15 and 1.10.
-            let what = if status.state == State::Unresponsive {
-                Some("is unresponsive")
-            } else if status.state == State::NeedsSignIn {
-                Some("waits for a person")
-            } else {
-                status.health_warning.then_some("keeps crashing")
-            };
-            if let Some(what) = what {
-                let reason = status.reason.clone().unwrap_or_default();
-                warnings.push(format!("server `{}` {what}: {reason}", handle.name));
-            }
-        }
-        let audit = self.inner.audit.health();
-        warnings.extend(audit.clock_ahead.map(record::far_ahead));
-        let draining = self.inner.draining.is_cancelled();
-        let status = self.health_status();
-        Health {
-            ok: status == HealthStatus::Ok,
-            status,
-            reasons: reasons(&audit),
-            draining,
-            servers,
-            audit,
-            warnings,
-        }
+    /// Takes what a browser brought back, once, for the one server of any project that waits for it.
+    pub async fn finish_sign_in(
+        &self,
+        by: impl Into<Actor>,
+        answer: SignInAnswer,
+    ) -> Result<ServerName, EngineError> {
+        let projects = self.inner.projects.load_full();
+        let mut projects = projects.values();
+        let project = projects.find(|project| project.awaits_sign_in(&answer.state));
+        project
+            .ok_or(SignInError::Unknown)?
+            .finish_sign_in(by, answer)
+            .await
     }
 
     /// Returns how the engine is in one word; costs nothing.
     pub fn health_status(&self) -> HealthStatus {
-        let audit = &self.inner.audit;
-        if self.inner.draining.is_cancelled() {
-            HealthStatus::Stopping
-        } else if !audit.is_writable() {
-            HealthStatus::Failing
-        } else if audit.is_sound() {
-            HealthStatus::Ok
-        } else {
-            HealthStatus::Degraded
-        }
-    }
-
-    /// Replaces what an administrator should know of the configuration, shown first among the warnings.
-    pub fn set_notices(&self, notices: Vec<String>) {
-        *self
-            .inner
-            .notices
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = notices;
-    }
-
-    fn notices(&self) -> Vec<String> {
-        let notices = self.inner.notices.lock();
-        notices.unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Returns figures as Prometheus text.
-    pub fn metrics(&self) -> String {
-        let all = self.inner.supervisor.all();
-        self.inner.figures.render(
-            all.iter()
-                .map(|handle| handle.status.borrow().state.as_str()),
-        )
+        self.inner.machine.health_status()
     }
 
     /// Returns what answers may take until their clients have read them.
-    pub fn answers(&self) -> &AnswerBudget {
-        &self.inner.router.answers
+    pub fn answers(&self) -> &AnswerPool {
+        &self.inner.machine.answers
     }
 
     /// Tells whether the engine is stopping.
     pub fn is_draining(&self) -> bool {
-        self.inner.draining.is_cancelled()
+        self.inner.machine.draining.is_cancelled()
     }
 
     /// Returns what this host can enforce.
     pub fn host(&self) -> &HostReport {
-        self.inner.sandbox.host()
+        self.inner.machine.sandbox.host()
     }
-}
-
-/// Says what is wrong with the record of calls.
-fn reasons(audit: &AuditHealth) -> Vec<String> {
-    let mut reasons: Vec<String> = audit.reason.iter().cloned().collect();
-    let store = audit
-        .store_error
-        .as_ref()
-        .or(audit.last_fold_error.as_ref());
-    if let Some(error) = store {
-        reasons.push(format!(
-            "the database cannot be written: {error}; calls go on, {} records wait in the journal",
-            audit.folded_lag_records
-        ));
-    }
-    reasons.extend(audit.damage.iter().map(ToString::to_string));
-    reasons
 }
 
 /// How long tasks that have nothing left to do are waited for.
 const LAST_TASKS: Duration = Duration::from_secs(5);
-
-/// Refuses who came with a key that has ended since it was shown.
-fn key_end(caller: &Caller) -> Option<CallFailure> {
-    let end = caller.validity.end_reason()?;
-    Some(CallFailure {
-        call: None,
-        error: CallError::KeyEnded { end },
-    })
-}
-
-/// Upstream ids begin at a random number of this boot, exact in every JSON library.
-fn first_id() -> u64 {
-    let random = u64::from(u32::from_le_bytes(random()));
-    ((random & 0x000f_ffff) | 1 << 20) << 32
-}
 
 /// Names the gateway's own cgroup: the same for the same folder, another for another.
 fn instance_name(folder: &Path) -> String {

@@ -2,8 +2,8 @@
 //! may use what, and the record of every call. This file is the library's only door.
 //!
 //! ```text
-//! Engine ─ router ─ catalog (views, schemas) ─ guard ─ audit ─ server::handle ─ link ─ transport
-//!             └ supervisor ─ server::runner ─ driver (process)
+//! Engine ─ Project ─ router ─ catalog (views, schemas) ─ guard ─ audit ─ server::handle ─ link ─ transport
+//!                       └ supervisor ─ server::runner ─ driver (process)
 //! ```
 //!
 //! A call goes along the upper line. The lower line owns lifecycles; no call passes through it.
@@ -27,7 +27,9 @@ mod guard;
 mod http_client;
 mod known_secrets;
 mod library;
+mod machine;
 mod native;
+mod project;
 mod random;
 mod request;
 mod router;
@@ -41,9 +43,9 @@ mod view;
 
 pub use access::{AgentChange, AgentView, FirstKeys, KeyView, NewAgent, NewKey};
 pub use acts::Actor;
-pub use answers::{AnswerBudget, AnswerPermit, AnswersFull, SHORT_ANSWER};
+pub use answers::{AnswerBudget, AnswerPermit, AnswerPool, AnswersFull, SHORT_ANSWER};
 pub use audit::{AuditError, AuditHealth, AuditPolicy, Bodies, Durability};
-pub use catalog::{Capabilities, Collision, ListMarks, ListedTool};
+pub use catalog::{Capabilities, Collision, ListRevisions, ListedTool};
 pub use config::{EngineConfig, EngineLimits, OnStartFailure, Startup, StopPolicy};
 pub use credentials::{
     SignInAnswer, SignInError, SignInLink, SignInState, SignInTrust, SignInView,
@@ -58,6 +60,7 @@ pub use gantry_store::{
 };
 pub use library::{CallOptions, MessageError, ModelAnswer, ModelAnswers};
 pub use native::{NativeCall, NativeOutput, NativeTool};
+pub use project::Project;
 pub use request::{
     Announced, Ask, AskAnswer, AskedFor, Client, HeldBytes, Lasts, Lists, Reply, Request, Said,
     Scope, Speaker, Surface, Word,
@@ -68,7 +71,7 @@ pub use server::link::BreakerView;
 pub use server::logs::{LogLine, LogStream};
 pub use server::pending::QueueView;
 pub use server::status::ServerStatus;
-pub use server::topics::{Hearer, LONGEST_URI, Subscription};
+pub use server::topics::{LONGEST_URI, Subscription, UpdateCallback};
 pub use supervisor::Applied;
 pub use transport::http::HttpError;
 pub use view::{Health, HealthStatus, ServerView};

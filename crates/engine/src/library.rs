@@ -3,23 +3,20 @@
 //!
 //! Every call goes the way of every other: the same grants, schemas and audit. What goes wrong with
 //! one call is its answer, in words that a model can act on; the others go on. Entry points:
-//! [`Engine::caller`], [`Engine::tools_in`], [`Engine::call_from`].
+//! [`Engine::tools_in`], [`Engine::call_from`].
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use gantry_model::caller::{Caller, Context, KeyKind, KeyValidity, UserTrust};
+use gantry_model::caller::{Caller, Context};
 use gantry_model::diagnose::{Diagnose, Fault};
-use gantry_model::grant::GrantSet;
-use gantry_model::id::{AgentName, CallId, KeyId};
+use gantry_model::id::CallId;
 use gantry_model::jsonrpc::{self, Edit, Limits, Raw, RawBuf, WireError};
 use gantry_model::shape::{self, Calls, FormError, ModelCall, Shape};
 
 use crate::answers::AnswerPermit;
 use crate::engine::Engine;
 use crate::error::{CallError, CallFailure};
-use crate::random::random;
 use crate::request::{Announced, Lists, Reply, Request, Scope, Speaker, Surface};
 use crate::server::handshake::trusted;
 
@@ -116,31 +113,19 @@ impl ModelAnswers {
 }
 
 impl Engine {
-    /// Returns a caller without a key, for who embeds the engine: this agent, with these grants.
-    pub fn caller(&self, agent: AgentName, grants: GrantSet) -> Caller {
-        Caller {
-            project: self.project().clone(),
-            agent,
-            key: KeyId::from_random(u128::from_be_bytes(random())),
-            kind: KeyKind::Agent,
-            grants: Arc::new(grants),
-            users: UserTrust::Trusted,
-            validity: KeyValidity::default(),
-        }
-    }
-
     /// Returns a caller's tools as they stand in a request's `tools`, always in the same order.
     ///
     /// A lazy server that was never listed is woken, and waited for a moment.
     pub async fn tools_in(&self, caller: &Caller, scope: &Scope, shape: Shape) -> RawBuf {
-        self.router().warm_up(caller, scope).await;
-        let view = self.router().catalog.view(caller, scope);
-        view.tools_in(shape, None)
+        self.wake(caller, scope).await;
+        self.shaped(caller, scope, shape, None)
     }
 
     /// Wakes lazy servers of a caller's that were never listed, and waits a moment for them.
     pub async fn wake(&self, caller: &Caller, scope: &Scope) {
-        self.router().warm_up(caller, scope).await;
+        if let Some(project) = self.project(&caller.project) {
+            project.router.warm_up(caller, scope).await;
+        }
     }
 
     /// Returns those of a caller's tools that one server offers, under the names they have among
@@ -149,10 +134,16 @@ impl Engine {
     /// A lazy one that was never listed is woken, and waited for a moment.
     pub async fn tools_of(&self, caller: &Caller, server: &str, shape: Shape) -> RawBuf {
         if let Ok(name) = server.parse() {
-            self.router().warm_up(caller, &Scope::Server(name)).await;
+            self.wake(caller, &Scope::Server(name)).await;
         }
-        let view = self.router().catalog.view(caller, &Scope::All);
-        view.tools_in(shape, Some(server))
+        self.shaped(caller, &Scope::All, shape, Some(server))
+    }
+
+    fn shaped(&self, caller: &Caller, scope: &Scope, shape: Shape, server: Option<&str>) -> RawBuf {
+        let project = self.project(&caller.project);
+        let view = project.map(|project| project.catalog.view(caller, scope));
+        let nothing = || Raw::trusted("[]").to_buf();
+        view.map_or_else(nothing, |view| view.tools_in(shape, server))
     }
 
     /// Makes the calls of a model's message, side by side, and returns the answers for the model.
@@ -213,8 +204,9 @@ impl Engine {
         (call, announced): (&ModelCall, Option<Announced>),
         options: &CallOptions,
     ) -> ModelAnswer {
-        let view = self.router().catalog.view(caller, &options.scope);
-        let name = view.meant(shape, &call.name);
+        let project = self.project(&caller.project);
+        let view = project.map(|project| project.catalog.view(caller, &options.scope));
+        let name = view.and_then(|view| view.meant(shape, &call.name));
         let name = RawBuf::string(name.as_deref().unwrap_or(&call.name));
         // What is no object fits no schema: it is judged and recorded like any other call.
         let arguments = match &call.arguments {

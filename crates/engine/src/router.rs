@@ -39,7 +39,7 @@ use crate::server::link::Link;
 use crate::server::profiles::{Lease, Wanted};
 use crate::server::topics::TopicTable;
 use crate::supervisor::Supervisor;
-use crate::telemetry::Figures;
+use crate::telemetry::Metrics;
 use asks::Asking;
 use limit::Limit;
 pub(crate) use links::Links;
@@ -52,9 +52,9 @@ pub(crate) struct Router {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) supervisor: Arc<Supervisor>,
     pub(crate) audit: Audit,
-    pub(crate) ids: CallIds,
+    pub(crate) ids: Arc<CallIds>,
     pub(crate) events: Events,
-    pub(crate) figures: Arc<Figures>,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) identity: Identity,
     pub(crate) listing_wait: Duration,
     pub(crate) topics: Arc<TopicTable>,
@@ -166,7 +166,7 @@ impl Router {
         ticket.on_drop(CallStatus::Cancelled, RowCode::Cancelled);
         ticket.made_with(&caller.validity);
         call.record();
-        let counted = self.figures.begin(begun);
+        let counted = self.metrics.begin(begun);
         let limit = Limit::of(begun, request.timeout);
         let making = self.make(caller, request, method, &mut target, limit);
         let made = until_key_ends(caller, making).await;
@@ -174,7 +174,7 @@ impl Router {
         let ended = made.map_err(|error| answer::hide(error, &redactor));
         let (status, code, error) = describe(&ended);
         if matches!(ended, Err(CallError::Panicked)) {
-            self.figures.panicked();
+            self.metrics.panicked();
         }
         let duration = counted.end(status);
         let output = ended.as_ref().ok().map(Answered::text);
@@ -302,7 +302,7 @@ impl Router {
         let redactor = target.map_or_else(|| Arc::clone(Redactor::own_keys()), Target::redactor);
         let intent = intent(id, caller, &key, request, target, None, &redactor);
         let text = error.to_string();
-        let duration = self.figures.begin(begun).end(CallStatus::Refused);
+        let duration = self.metrics.begin(begun).end(CallStatus::Refused);
         let outcome = Outcome {
             status: CallStatus::Refused,
             code: Some(error.code()),

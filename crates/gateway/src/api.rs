@@ -28,11 +28,13 @@ mod tools;
 mod views;
 mod welcome;
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::extract::{FromRequestParts, Path, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use gantry_engine::{Actor, Engine};
+use gantry_engine::{Actor, Engine, Project};
 use gantry_model::caller::Caller;
 use http::request::Parts;
 
@@ -58,6 +60,21 @@ pub(crate) struct Api {
 impl Api {
     fn engine(&self) -> &Engine {
         &self.gate.engine
+    }
+
+    /// Returns the project of a caller; one that is gone has no keys.
+    fn project(&self, caller: &Caller) -> Result<Arc<Project>, Problem> {
+        let project = self.engine().project(&caller.project);
+        project.ok_or_else(|| Problem::new("auth.wrong_key"))
+    }
+
+    /// Refuses what concerns the gateway as a whole to administrators of other projects than that of
+    /// its folder: there is nothing for them. row 3.2
+    fn gateway_only(&self, project: &Project) -> Result<(), Problem> {
+        match project.is_default() {
+            true => Ok(()),
+            false => Err(Problem::new("http.route").with_detail("there is nothing at this path")),
+        }
     }
 }
 
@@ -103,20 +120,21 @@ async fn admins_only(State(api): State<Api>, request: Request, next: Next) -> Re
         Ok(caller) => {
             let by = actor(&caller, &parts);
             parts.extensions.insert(by.clone());
-            parts.extensions.insert(caller);
+            parts.extensions.insert(caller.clone());
             let response = next.run(Request::from_parts(parts, body)).await;
             let refusal = attempt.refusal(&by, &response);
-            if let Some(code) = refusal {
-                attempt.refuse(api.engine(), &by, code).await;
+            if let (Some(code), Ok(project)) = (refusal, api.project(&caller)) {
+                attempt.refuse(&project, &by, code).await;
             }
             response
         }
         Err(problem) => {
             if problem.code() == AGENT_KEY
                 && let Ok(caller) = api.gate.anyone(&parts)
+                && let Ok(project) = api.project(&caller)
             {
                 let by = actor(&caller, &parts);
-                attempt.refuse(api.engine(), &by, AGENT_KEY).await;
+                attempt.refuse(&project, &by, AGENT_KEY).await;
             }
             problem.into_response()
         }
@@ -169,5 +187,17 @@ impl<S: Send + Sync> FromRequestParts<S> for Who {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let caller = parts.extensions.get::<Caller>().cloned();
         caller.map(Self).ok_or_else(|| Problem::new("auth.no_key"))
+    }
+}
+
+/// The project of the key, in which everything that a request names is looked for.
+pub(crate) struct In(Arc<Project>);
+
+impl FromRequestParts<Api> for In {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let Who(caller) = Who::from_request_parts(parts, api).await?;
+        api.project(&caller).map(Self)
     }
 }

@@ -264,7 +264,10 @@ impl Endpoint {
     fn server_of(&self, caller: &Caller, name: &ServerName) -> Option<ServerView> {
         let verdict = caller.grants.check(MethodClass::Lifecycle, name, None);
         match verdict {
-            Verdict::Allowed => self.engine().server(name.as_str()),
+            Verdict::Allowed => self
+                .engine()
+                .project(&caller.project)?
+                .server(name.as_str()),
             Verdict::Unbound => None,
         }
     }

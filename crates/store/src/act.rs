@@ -11,6 +11,8 @@ use std::str::FromStr;
 pub struct ActRow {
     /// Its number, which counts up; given by the store.
     pub id: u64,
+    /// The project it was done in.
+    pub project: String,
     /// When it began.
     pub at_ms: u64,
     /// When it ended, if it did.
@@ -107,6 +109,8 @@ impl FromStr for ActOutcome {
 /// Which acts are asked for; what is `None` does not matter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActFilter {
+    /// Only acts of this project.
+    pub project: Option<String>,
     /// Only acts of this name; of all that begin so if it ends with `.*`.
     pub act: Option<String>,
     /// Only acts on this.
@@ -135,6 +139,7 @@ impl Default for ActFilter {
     /// Returns the filter that asks for the newest hundred acts, whatever they are.
     fn default() -> Self {
         Self {
+            project: None,
             act: None,
             target: None,
             key: None,

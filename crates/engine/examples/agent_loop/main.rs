@@ -12,7 +12,7 @@ use std::error::Error;
 
 use gantry_engine::model::grant::GrantSet;
 use gantry_engine::model::shape::Shape;
-use gantry_engine::{CallOptions, Engine, EngineConfig, NativeTool, Scope};
+use gantry_engine::{CallOptions, Engine, EngineConfig, NativeTool, Project, Scope};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
@@ -24,8 +24,9 @@ const MOST_TURNS: usize = 8;
 async fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let engine = Engine::start(EngineConfig::new(folder.path().join("data"))).await?;
-    register(&engine)?;
-    let agent = engine.caller("traveller".parse()?, GrantSet::everything());
+    let project = engine.default_project();
+    register(&project)?;
+    let agent = project.caller("traveller".parse()?, GrantSet::everything());
 
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?.to_string();
@@ -76,10 +77,10 @@ struct Celsius {
     celsius: f64,
 }
 
-fn register(engine: &Engine) -> Result<(), Box<dyn Error>> {
+fn register(project: &Project) -> Result<(), Box<dyn Error>> {
     let city = json!({"type": "object", "properties": {"city": {"type": "string"}},
         "required": ["city"], "additionalProperties": false});
-    engine.native(NativeTool::typed(
+    project.native(NativeTool::typed(
         "weather",
         "Returns the temperature of a city in degrees Celsius",
         city,
@@ -87,7 +88,7 @@ fn register(engine: &Engine) -> Result<(), Box<dyn Error>> {
     ))?;
     let celsius = json!({"type": "object", "properties": {"celsius": {"type": "number"}},
         "required": ["celsius"], "additionalProperties": false});
-    engine.native(NativeTool::typed(
+    project.native(NativeTool::typed(
         "fahrenheit",
         "Turns degrees Celsius into degrees Fahrenheit",
         celsius,

@@ -1,6 +1,6 @@
 //! Keeps a flood of refusals from filling the audit.
 //!
-//! The first twenty a second of one agent, server, tool and code get a row each; the others of that
+//! The first twenty a second of one project, agent, server, tool and code get a row each; the others of that
 //! second are counted into one row. The count in the database is at most one fold behind.
 //! Never writes by itself; entry points `Refusals::judge` and `Refusals::due`.
 
@@ -31,6 +31,7 @@ pub(super) enum Verdict {
 /// What makes refusals alike.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Kind {
+    project: Box<str>,
     agent: Box<str>,
     server: Box<str>,
     tool: Box<str>,
@@ -64,7 +65,7 @@ impl Refusals {
     /// Decides what becomes of a refusal.
     pub(super) fn judge(
         &mut self,
-        agent: &str,
+        (project, agent): (&str, &str),
         server: &str,
         tool: &str,
         code: &str,
@@ -72,6 +73,7 @@ impl Refusals {
     ) -> Verdict {
         let tool = if self.windows.len() < KINDS { tool } else { "" };
         let kind = Kind {
+            project: project.into(),
             agent: agent.into(),
             server: server.into(),
             tool: tool.into(),
@@ -179,7 +181,7 @@ mod tests {
         let mut refusals = Refusals::default();
         let start = Instant::now();
         let judge = |refusals: &mut Refusals, tool: &str, at: Instant| {
-            refusals.judge("agent", "server", tool, "grant.missing", at)
+            refusals.judge(("local", "agent"), "server", tool, "grant.missing", at)
         };
         for _ in 0..ROWS_EACH {
             assert_eq!(judge(&mut refusals, "t", start), Verdict::Row);
@@ -199,6 +201,18 @@ mod tests {
         assert!(refusals.windows.is_empty());
     }
 
+    // row 3.2
+    #[test]
+    fn refusals_of_two_projects_are_counted_apart() {
+        let mut refusals = Refusals::default();
+        let now = Instant::now();
+        let mut judge =
+            |project| refusals.judge((project, "agent"), "server", "tool", "grant.missing", now);
+        let first: Vec<_> = (0..=ROWS_EACH).map(|_| judge("one")).collect();
+        assert!(matches!(first.last(), Some(Verdict::Count(_))));
+        assert_eq!(judge("other"), Verdict::Row);
+    }
+
     #[test]
     fn many_tool_names_do_not_get_around_it() {
         let mut refusals = Refusals::default();
@@ -206,7 +220,7 @@ mod tests {
         let mut rows = 0;
         for name in 0..10 * KINDS {
             let tool = name.to_string();
-            match refusals.judge("agent", "server", &tool, "tool.unknown", now) {
+            match refusals.judge(("local", "agent"), "server", &tool, "tool.unknown", now) {
                 Verdict::Row => rows += 1,
                 Verdict::Count(kind) => assert!(refusals.count(&kind, vec![0; 64])),
                 Verdict::Counted => {}

@@ -1,6 +1,6 @@
 //! Which change was the last of each list that a caller sees: of the servers that are there, of those
 //! that have gone, of the native tools and of the caller's grants. Numbers and no contents: a list
-//! that was another for a moment has changed. Entry points: `Snapshot::with` and `Catalog::marks`.
+//! that was another for a moment has changed. Entry points: `Snapshot::with` and `Catalog::revisions`.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::server::profiles::Party;
 /// Which change was the last of each list that a caller sees: whoever finds another number has to
 /// ask again, also for a list that was another only for a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ListMarks {
+pub struct ListRevisions {
     /// Of the tools.
     pub tools: u64,
     /// Of the prompts.
@@ -27,8 +27,8 @@ pub struct ListMarks {
     pub grants: u64,
 }
 
-impl ListMarks {
-    /// Returns the marks after a change of all lists.
+impl ListRevisions {
+    /// Returns the revisions after a change of all lists.
     pub(crate) fn all(change: u64) -> Self {
         Self {
             tools: change,
@@ -63,11 +63,11 @@ impl CatalogEntry {
             return;
         }
         let last = |is_same: fn(&ServerCatalog, &ServerCatalog) -> bool,
-                    of: fn(&ListMarks) -> u64| {
+                    of: fn(&ListRevisions) -> u64| {
             let before = before.filter(|before| is_same(own, &before.catalog));
             before.map_or(change, |before| of(&before.since))
         };
-        self.since = ListMarks {
+        self.since = ListRevisions {
             tools: last(ServerCatalog::has_tools_of, |since| since.tools),
             prompts: last(ServerCatalog::has_prompts_of, |since| since.prompts),
             resources: last(ServerCatalog::has_resources_of, |since| since.resources),
@@ -111,7 +111,7 @@ impl Snapshot {
 
 impl Catalog {
     /// Returns which change was the last of each list that a client of a caller's sees.
-    pub(crate) fn marks(&self, caller: &Caller, scope: &Scope, who: Speaker) -> ListMarks {
+    pub(crate) fn revisions(&self, caller: &Caller, scope: &Scope, who: Speaker) -> ListRevisions {
         let party = Party::of(caller, who);
         let sees = |server: &ServerName| {
             view::is_in(scope, server) && view::may_use(&caller.grants, server)
@@ -121,9 +121,11 @@ impl Catalog {
         let servers = snapshot.servers.iter();
         let there = servers.map(|entry| (&entry.handle.name, entry.since_for(party.as_ref())));
         let gone = snapshot.gone.iter();
-        let gone = gone.map(|(name, change)| (name, ListMarks::all(*change)));
+        let gone = gone.map(|(name, change)| (name, ListRevisions::all(*change)));
         let seen = there.chain(gone).filter(|(name, _)| sees(name));
-        let mut marks = seen.fold(ListMarks::default(), |marks, (_, since)| marks.later(since));
+        let mut marks = seen.fold(ListRevisions::default(), |marks, (_, since)| {
+            marks.later(since)
+        });
         if sees(&ServerName::native()) {
             marks.tools = marks.tools.max(snapshot.natives_since);
         }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::{CatalogEntry, ListMarks, Snapshot};
+use super::{CatalogEntry, ListRevisions, Snapshot};
 use crate::server::catalog::ServerCatalog;
 use crate::server::profiles::Party;
 
@@ -17,7 +17,7 @@ pub(super) struct Own {
     party: Party,
     /// Nothing once it sees the common lists again.
     lists: Option<Arc<ServerCatalog>>,
-    since: ListMarks,
+    since: ListRevisions,
 }
 
 impl CatalogEntry {
@@ -26,7 +26,7 @@ impl CatalogEntry {
         let own = own.into_iter().map(|(party, lists)| Own {
             party,
             lists: Some(lists),
-            since: ListMarks::default(),
+            since: ListRevisions::default(),
         });
         self.own = own.collect();
         self
@@ -84,7 +84,7 @@ impl CatalogEntry {
     }
 
     /// Returns which change was the last of each list that a client sees.
-    pub(super) fn since_for(&self, party: Option<&Party>) -> ListMarks {
+    pub(super) fn since_for(&self, party: Option<&Party>) -> ListRevisions {
         let own = party.and_then(|party| self.own_lists(party));
         own.map_or(self.since, |own| self.since.later(own.since))
     }
@@ -93,14 +93,14 @@ impl CatalogEntry {
 /// Returns which change was the last of each list: this one where they are others than before.
 fn last(
     now: &ServerCatalog,
-    before: Option<(&Arc<ServerCatalog>, ListMarks)>,
+    before: Option<(&Arc<ServerCatalog>, ListRevisions)>,
     change: u64,
-) -> ListMarks {
+) -> ListRevisions {
     let Some((lists, since)) = before else {
-        return ListMarks::all(change);
+        return ListRevisions::all(change);
     };
     let mark = |is_same: bool, since: u64| if is_same { since } else { change };
-    ListMarks {
+    ListRevisions {
         tools: mark(now.has_tools_of(lists), since.tools),
         prompts: mark(now.has_prompts_of(lists), since.prompts),
         resources: mark(now.has_resources_of(lists), since.resources),

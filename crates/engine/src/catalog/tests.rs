@@ -398,8 +398,8 @@ fn a_mark_changes_with_what_its_caller_sees_and_with_nothing_else() {
     let catalog = qualified(before.clone());
     let narrow = caller(&[("a", "*", None)]);
     let marks = || {
-        let everything = catalog.marks(&everyone(), &Scope::All, Speaker::Anyone);
-        let narrow = catalog.marks(&narrow, &Scope::All, Speaker::Anyone);
+        let everything = catalog.revisions(&everyone(), &Scope::All, Speaker::Anyone);
+        let narrow = catalog.revisions(&narrow, &Scope::All, Speaker::Anyone);
         (everything, narrow)
     };
     let first = marks();
@@ -439,9 +439,9 @@ fn a_mark_changes_with_what_its_caller_sees_and_with_nothing_else() {
     // What an agent may use is its own, whatever it was before.
     let mut other = everyone();
     other.agent = "other".parse().unwrap();
-    let before = catalog.marks(&other, &Scope::All, Speaker::Anyone);
-    catalog.granted_anew(&other.agent);
-    let now = catalog.marks(&other, &Scope::All, Speaker::Anyone);
+    let before = catalog.revisions(&other, &Scope::All, Speaker::Anyone);
+    catalog.grants_changed(&other.agent);
+    let now = catalog.revisions(&other, &Scope::All, Speaker::Anyone);
     assert_ne!(now, before);
     assert_eq!(marks(), fifth);
 }

@@ -27,12 +27,13 @@ const NONCE_BYTES: usize = 24;
 /// All sealed values of a project. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Vault {
+    project: ProjectName,
     inner: Arc<Inner>,
 }
 
+/// What the vaults of all projects share.
 struct Inner {
     store: Store,
-    project: ProjectName,
     file: PathBuf,
     /// Read or made when it is first needed, so that a gateway without tokens has none.
     key: OnceLock<Key>,
@@ -51,13 +52,21 @@ impl Vault {
     /// Makes the vault of a data folder; touches nothing yet.
     pub(crate) fn open(folder: &Path, project: ProjectName, store: Store) -> Self {
         Self {
+            project,
             inner: Arc::new(Inner {
                 store,
-                project,
                 file: folder.join(FILE),
                 key: OnceLock::new(),
                 making: Mutex::new(()),
             }),
+        }
+    }
+
+    /// Returns the vault of another project, under the same key.
+    pub(crate) fn of(&self, project: &ProjectName) -> Self {
+        Self {
+            project: project.clone(),
+            inner: Arc::clone(&self.inner),
         }
     }
 
@@ -138,7 +147,7 @@ impl Drawer {
         let ciphertext = key.cipher.encrypt(&XNonce::from(nonce), payload);
         plain.fill(0);
         let row = SealedRow {
-            project: inner.project.clone(),
+            project: self.vault.project.clone(),
             scope: self.scope.clone(),
             name: name.to_owned(),
             key_id: key.id.clone(),
@@ -156,7 +165,7 @@ impl Drawer {
         let inner = &self.vault.inner;
         let row = inner
             .store
-            .sealed(&inner.project, &self.scope, name)
+            .sealed(&self.vault.project, &self.scope, name)
             .await?;
         let Some(row) = row else {
             return Ok(None);
@@ -178,14 +187,16 @@ impl Drawer {
     /// Removes a value.
     pub(crate) async fn remove(&self, name: &str) -> Result<(), SignInError> {
         let inner = &self.vault.inner;
-        let removing = inner.store.remove_sealed(&inner.project, &self.scope, name);
+        let removing = inner
+            .store
+            .remove_sealed(&self.vault.project, &self.scope, name);
         removing.await?;
         Ok(())
     }
 
     /// Returns what a sealed value is bound to: moved to another place, it does not open.
     fn bound(&self, name: &str) -> Vec<u8> {
-        let project = self.vault.inner.project.as_str();
+        let project = self.vault.project.as_str();
         ["kb.mcp_secrets", project, &self.scope, name]
             .join("\0")
             .into_bytes()

@@ -19,7 +19,7 @@ use crate::clock::unix_ms;
 use crate::error::{CallError, CallFailure};
 use crate::request::{Request, Scope};
 use crate::server::handle::ServerHandle;
-use crate::server::topics::{Full, Hearer, Standing, Subscription};
+use crate::server::topics::{Full, Subscription, SubscriptionState, UpdateCallback};
 
 impl Router {
     /// Begins to tell a caller of changes of the resource that the params name.
@@ -27,7 +27,7 @@ impl Router {
         &self,
         caller: &Caller,
         request: Request<'_>,
-        hearer: Hearer,
+        callback: UpdateCallback,
     ) -> Result<Subscription, CallFailure> {
         let begun = Instant::now();
         let id = self.ids.next(unix_ms());
@@ -67,8 +67,8 @@ impl Router {
         })?;
         ticket.on_drop(CallStatus::Cancelled, RowCode::Cancelled);
         ticket.made_with(&caller.validity);
-        let counted = self.figures.begin(begun);
-        let joining = self.join((caller, &request), &target, hearer, begun);
+        let counted = self.metrics.begin(begun);
+        let joining = self.join((caller, &request), &target, callback, begun);
         let joined = until_key_ends(caller, joining).await;
         let redactor = target.redactor();
         let joined = joined.map_err(|error| answer::hide(error, &redactor));
@@ -107,7 +107,7 @@ impl Router {
         &self,
         (caller, request): (&Caller, &Request<'_>),
         target: &Target<'_>,
-        hearer: Hearer,
+        callback: UpdateCallback,
         begun: Instant,
     ) -> Result<Subscription, CallError> {
         let limit = Limit::of(begun, request.timeout);
@@ -122,18 +122,18 @@ impl Router {
         };
         self.link(caller, server, limit).await?;
         let topics = self.topics.of(&server.name);
-        let joined = topics.join(&caller.agent, &target.item, hearer);
+        let joined = topics.join(&caller.agent, &target.item, callback);
         let mut joined = joined.map_err(|full| too_many(server, caller, full))?;
         let patience = limit.within(server.spec.calls.timeout);
         match timeout(patience, joined.settled()).await {
-            Ok(Standing::Kept) => Ok(joined),
-            Ok(Standing::Refused(code, message)) => Err(CallError::Rpc {
+            Ok(SubscriptionState::Kept) => Ok(joined),
+            Ok(SubscriptionState::Refused(code, message)) => Err(CallError::Rpc {
                 server: server.name.clone(),
                 code,
                 message: message.to_string(),
                 data: None,
             }),
-            Ok(Standing::Wanted) | Err(_) => Err(self.timed_out(server, patience)),
+            Ok(SubscriptionState::Wanted) | Err(_) => Err(self.timed_out(server, patience)),
         }
     }
 

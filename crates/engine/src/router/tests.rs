@@ -52,7 +52,11 @@ async fn register(engine: &Engine, name: &str, argv: &[String]) {
     let mut spec = ServerSpec::process(name.parse().unwrap(), launch);
     spec.calls.queue = 2;
     let admin = caller(KeyKind::Admin, &[("*", "*")]);
-    engine.register(&admin, spec).await.unwrap();
+    engine
+        .default_project()
+        .register(&admin, spec)
+        .await
+        .unwrap();
 }
 
 fn request<'a>(scope: &str, method: &'a str, params: &'a str) -> Request<'a> {
@@ -79,7 +83,7 @@ async fn rows(engine: &Engine) -> Vec<CallRow> {
         limit: 100,
         ..CallFilter::default()
     };
-    engine.calls(&filter).await.unwrap()
+    engine.default_project().calls(&filter).await.unwrap()
 }
 
 fn ends(rows: &[CallRow]) -> Vec<(CallStatus, &str)> {
@@ -192,7 +196,7 @@ async fn native_tools_can_be_called_at_their_own_scope() {
         .unwrap();
     let handler = |_| async { Ok(NativeOutput::text("hello")) };
     let tool = NativeTool::new("greet", "Greets", json!({"type": "object"}), handler);
-    engine.native(tool).unwrap();
+    engine.default_project().native(tool).unwrap();
     let everyone = everyone();
     let greet = request(ServerName::NATIVE, "tools/call", r#"{"name":"greet"}"#);
     let reply = engine.request(&everyone, greet).await.unwrap();
@@ -225,11 +229,22 @@ async fn a_call_whose_runner_panics_is_recorded_with_what_its_caller_was_told() 
     let slow = r#"{"name":"slow","arguments":{"ms":60000}}"#;
     let call = engine.request(&everyone, request(TRIPS, "tools/call", slow));
     let trip = async {
-        while engine.server(TRIPS).unwrap().queue.in_flight == 0 {
+        while engine
+            .default_project()
+            .server(TRIPS)
+            .unwrap()
+            .queue
+            .in_flight
+            == 0
+        {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let begun = Instant::now();
-        engine.restart(&admin, TRIPS).await.unwrap();
+        engine
+            .default_project()
+            .restart(&admin, TRIPS)
+            .await
+            .unwrap();
         begun
     };
     let (answer, begun) = tokio::join!(call, trip);

@@ -1,20 +1,20 @@
 //! The resources that clients want to hear of: who listens to what, by server.
 //!
 //! Whoever listens holds a [`Subscription`]; with the last one of a resource the server is told that
-//! nobody does. What a server's link must know is kept up to date by `keep`, so that a server that
+//! nobody does. What a server's link must know is kept up to date by `resubscribe`, so that a server that
 //! was started anew is subscribed to anew. So many per agent, so that one cannot take the places of
 //! the others. Nothing here waits under its lock.
 
-mod keep;
+mod resubscribe;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use gantry_model::id::{AgentName, ServerName};
 use tokio::sync::{Notify, watch};
 
-pub(crate) use keep::keep;
+pub(crate) use resubscribe::keep;
 
 /// The most resources of one server that are listened to, if somebody wants more than [`ALWAYS`].
 const MOST: usize = 10_000;
@@ -27,31 +27,64 @@ const ALWAYS: usize = 100;
 /// The longest URI of a resource that can be listened to, and of one that a change is told of.
 pub const LONGEST_URI: usize = 8 << 10;
 
-/// Hears that a resource changed, by its URI; must not wait.
-pub type Hearer = Arc<dyn Fn(&Arc<str>) + Send + Sync>;
+/// Is called with the URI of a resource that changed; must not wait.
+pub type UpdateCallback = Arc<dyn Fn(&Arc<str>) + Send + Sync>;
 
-/// The topics of all servers, which outlive what a server is made of.
+type Table = Mutex<HashMap<ServerName, Weak<Topics>>>;
+
+/// The topics of a project's servers. Those of a server live as long as it has a link or a
+/// subscription, and so outlive a restart that somebody waits for.
 #[derive(Default)]
-pub(crate) struct TopicTable(Mutex<HashMap<ServerName, Arc<Topics>>>);
+pub(crate) struct TopicTable(Arc<Table>);
 
 impl TopicTable {
     /// Returns the topics of a server.
     pub(crate) fn of(&self, server: &ServerName) -> Arc<Topics> {
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(table.entry(server.clone()).or_default())
+        if let Some(known) = table.get(server).and_then(Weak::upgrade) {
+            return known;
+        }
+        let topics = Arc::new(Topics {
+            entry: Some(TableEntry {
+                table: Arc::clone(&self.0),
+                server: server.clone(),
+            }),
+            ..Topics::default()
+        });
+        table.insert(server.clone(), Arc::downgrade(&topics));
+        topics
+    }
+}
+
+/// Takes the topics of a server out of their table when nobody has them any more.
+struct TableEntry {
+    table: Arc<Table>,
+    server: ServerName,
+}
+
+impl Drop for TableEntry {
+    fn drop(&mut self) {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        // Somebody may have begun anew meanwhile.
+        let is_over = |topics: &Weak<Topics>| topics.strong_count() == 0;
+        if table.get(&self.server).is_some_and(is_over) {
+            table.remove(&self.server);
+        }
     }
 }
 
 /// What is listened to on one server.
 #[derive(Default)]
 pub(crate) struct Topics {
-    state: Mutex<State>,
+    state: Mutex<TopicsState>,
     /// Something is wanted that was not, or the other way round.
     changed: Notify,
+    #[expect(dead_code, reason = "held for its drop")]
+    entry: Option<TableEntry>,
 }
 
 #[derive(Default)]
-struct State {
+struct TopicsState {
     topics: BTreeMap<Arc<str>, Topic>,
     /// How many subscriptions each agent has, and the bytes of their URIs.
     held: HashMap<AgentName, (usize, usize)>,
@@ -69,7 +102,7 @@ pub(crate) enum Full {
     Server(usize),
 }
 
-impl State {
+impl TopicsState {
     fn check(&self, agent: &AgentName, uri: &str) -> Result<(), Full> {
         let (held, bytes) = self.held.get(agent).copied().unwrap_or_default();
         if held >= PER_AGENT {
@@ -87,13 +120,13 @@ impl State {
 }
 
 struct Topic {
-    hearers: Vec<(u64, Hearer)>,
-    standing: watch::Sender<Standing>,
+    callbacks: Vec<(u64, UpdateCallback)>,
+    standing: watch::Sender<SubscriptionState>,
 }
 
 /// What the server says to a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum SubscriptionState {
     /// It was not told yet.
     Wanted,
     /// It tells of changes.
@@ -113,7 +146,7 @@ impl Topics {
         self: &Arc<Self>,
         agent: &AgentName,
         uri: &str,
-        hearer: Hearer,
+        callback: UpdateCallback,
     ) -> Result<Subscription, Full> {
         let mut state = self.lock();
         state.check(agent, uri)?;
@@ -124,10 +157,10 @@ impl Topics {
         let uri: Arc<str> = Arc::from(uri);
         let topic = state.topics.entry(Arc::clone(&uri));
         let topic = topic.or_insert_with(|| Topic {
-            hearers: Vec::new(),
-            standing: watch::Sender::new(Standing::Wanted),
+            callbacks: Vec::new(),
+            standing: watch::Sender::new(SubscriptionState::Wanted),
         });
-        topic.hearers.push((number, hearer));
+        topic.callbacks.push((number, callback));
         let standing = topic.standing.subscribe();
         drop(state);
         self.changed.notify_one();
@@ -151,8 +184,8 @@ impl Topics {
         let Some(topic) = state.topics.get_mut(uri) else {
             return;
         };
-        topic.hearers.retain(|(each, _)| *each != number);
-        if topic.hearers.is_empty() {
+        topic.callbacks.retain(|(each, _)| *each != number);
+        if topic.callbacks.is_empty() {
             state.topics.remove(uri);
             drop(state);
             self.changed.notify_one();
@@ -161,20 +194,22 @@ impl Topics {
 
     /// Tells whoever listens that a resource, or one below what they listen to, has changed.
     pub(crate) fn updated(&self, uri: &str) {
-        let hearers: Vec<Hearer> = {
+        let callbacks: Vec<UpdateCallback> = {
             let state = self.lock();
             let topics = state.topics.iter();
             let concerned = topics.filter(|(topic, _)| is_within(uri, topic));
-            let hearers = concerned.flat_map(|(_, topic)| &topic.hearers);
-            hearers.map(|(_, hearer)| Arc::clone(hearer)).collect()
+            let callbacks = concerned.flat_map(|(_, topic)| &topic.callbacks);
+            callbacks
+                .map(|(_, callback)| Arc::clone(callback))
+                .collect()
         };
-        if hearers.is_empty() {
+        if callbacks.is_empty() {
             return;
         }
         // One copy for all of them.
         let uri = Arc::from(uri);
-        for hearer in hearers {
-            hearer(&uri);
+        for callback in callbacks {
+            callback(&uri);
         }
     }
 
@@ -184,13 +219,13 @@ impl Topics {
     }
 
     /// Notes what the server says to a subscription.
-    fn stands(&self, uri: &str, standing: &Standing) {
+    fn stands(&self, uri: &str, standing: &SubscriptionState) {
         if let Some(topic) = self.lock().topics.get(uri) {
             topic.standing.send_replace(standing.clone());
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, TopicsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -209,18 +244,18 @@ pub struct Subscription {
     agent: AgentName,
     uri: Arc<str>,
     number: u64,
-    standing: watch::Receiver<Standing>,
+    standing: watch::Receiver<SubscriptionState>,
 }
 
 impl Subscription {
     /// Waits until the server has said what it thinks of it.
-    pub(crate) async fn settled(&mut self) -> Standing {
+    pub(crate) async fn settled(&mut self) -> SubscriptionState {
         let settled = self
             .standing
-            .wait_for(|standing| *standing != Standing::Wanted);
+            .wait_for(|standing| *standing != SubscriptionState::Wanted);
         settled
             .await
-            .map_or(Standing::Wanted, |standing| standing.clone())
+            .map_or(SubscriptionState::Wanted, |standing| standing.clone())
     }
 }
 
@@ -246,7 +281,7 @@ mod tests {
         name.parse().unwrap()
     }
 
-    fn deaf() -> Hearer {
+    fn deaf() -> UpdateCallback {
         Arc::new(|_| {})
     }
 
@@ -254,11 +289,11 @@ mod tests {
     fn only_who_listens_hears_and_only_while_it_does() {
         let topics = Arc::new(Topics::default());
         let heard = Arc::new(Mutex::new(Vec::new()));
-        let hearer = |name: &'static str| -> Hearer {
+        let callback = |name: &'static str| -> UpdateCallback {
             let heard = Arc::clone(&heard);
             Arc::new(move |uri| heard.lock().unwrap().push(format!("{name} {uri}")))
         };
-        let join = |uri, name| topics.join(&agent("a"), uri, hearer(name)).unwrap();
+        let join = |uri, name| topics.join(&agent("a"), uri, callback(name)).unwrap();
         let one = join("file:///a", "one");
         let two = join("file:///a", "two");
         let other = join("file:///ab", "other");
@@ -273,6 +308,19 @@ mod tests {
         assert_eq!(heard.lock().unwrap().len(), 3);
         drop(two);
         assert!(topics.wanted().is_empty());
+    }
+
+    #[test]
+    fn topics_leave_the_table_with_the_last_who_has_them() {
+        let table = TopicTable::default();
+        let name: ServerName = "one".parse().unwrap();
+        let topics = table.of(&name);
+        let kept = topics.join(&agent("a"), "file:///a", deaf()).unwrap();
+        drop(topics);
+        assert_eq!(table.of(&name).wanted().len(), 1, "a subscription keeps it");
+        drop(kept);
+        assert!(table.0.lock().unwrap().is_empty());
+        assert!(table.of(&name).wanted().is_empty());
     }
 
     // fault A5

@@ -52,7 +52,7 @@ async fn supervisor(folder: &Path, armed: &Arc<AtomicBool>) -> Supervisor {
             }
         }),
         topics: Arc::default(),
-        answers: crate::answers::AnswerBudget::new(ProjectName::local(), 1 << 20),
+        answers: crate::answers::AnswerPool::new(1 << 20).of(&ProjectName::local()),
         kill_at,
     };
     let catalog = Arc::new(Catalog::new(

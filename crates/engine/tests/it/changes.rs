@@ -57,13 +57,17 @@ async fn start(folder: &Path) -> Engine {
 }
 
 async fn admin(engine: &Engine) -> Caller {
-    let keys = engine.first_start(|_| Ok(())).await.expect("a store");
+    let keys = engine
+        .default_project()
+        .first_start(|_| Ok(()))
+        .await
+        .expect("a store");
     let key = keys.expect("first keys").admin;
     engine.authenticate(&key).expect("a valid key")
 }
 
 fn names(engine: &Engine) -> Vec<String> {
-    let servers = engine.servers();
+    let servers = engine.default_project().servers();
     servers
         .iter()
         .map(|server| server.spec.name.to_string())
@@ -75,7 +79,10 @@ fn names(engine: &Engine) -> Vec<String> {
 async fn pid(engine: &Engine, name: &str) -> u32 {
     let until = Instant::now() + LONG;
     loop {
-        let pid = engine.server(name).and_then(|server| server.status.pid);
+        let pid = engine
+            .default_project()
+            .server(name)
+            .and_then(|server| server.status.pid);
         if let Some(pid) = pid.filter(|pid| ignores_term(*pid)) {
             return pid;
         }
@@ -99,22 +106,24 @@ async fn servers_of_files_keep_their_identity_and_their_place() {
     let folder = tempfile::tempdir().unwrap();
     let engine = start(folder.path()).await;
     let specs = || ["a", "b", "c"].map(|name| of_file(name, "v1")).to_vec();
-    let applied = engine.apply(specs()).await.unwrap();
+    let applied = engine.default_project().apply(specs()).await.unwrap();
     assert_eq!((applied.added.len(), applied.removed.len()), (3, 0));
-    let ids = |engine: &Engine| ["a", "b", "c"].map(|name| engine.server(name).unwrap().id);
+    let ids = |engine: &Engine| {
+        ["a", "b", "c"].map(|name| engine.default_project().server(name).unwrap().id)
+    };
     let before = ids(&engine);
     engine.drain().await;
     drop(engine);
 
     let engine = start(folder.path()).await;
-    let applied = engine.apply(specs()).await.unwrap();
+    let applied = engine.default_project().apply(specs()).await.unwrap();
     assert_eq!((applied.added.len(), applied.removed.len()), (3, 0));
     assert_eq!(ids(&engine), before);
 
     // Only what changed is touched, and what changed stays where it was.
     let mut next = specs();
     next[0] = of_file("a", "v2");
-    let applied = engine.apply(next.clone()).await.unwrap();
+    let applied = engine.default_project().apply(next.clone()).await.unwrap();
     assert_eq!(
         (applied.changed.len(), applied.added.len()),
         (1, 0),
@@ -122,7 +131,7 @@ async fn servers_of_files_keep_their_identity_and_their_place() {
     );
     assert_eq!(names(&engine), ["a", "b", "c"]);
     next.remove(1);
-    let applied = engine.apply(next).await.unwrap();
+    let applied = engine.default_project().apply(next).await.unwrap();
     assert_eq!(applied.removed, ["b".parse().unwrap()]);
     assert!(applied.changed.is_empty());
     assert_eq!(names(&engine), ["a", "c"]);
@@ -136,8 +145,9 @@ async fn a_name_that_the_api_gave_away_is_refused_to_a_file() {
     let by = admin(&engine).await;
     let mut spec = of_file("a", "v");
     spec.source = Source::Api;
-    engine.register(&by, spec).await.unwrap();
+    engine.default_project().register(&by, spec).await.unwrap();
     let clash = engine
+        .default_project()
         .apply(vec![of_file("b", "v"), of_file("a", "v")])
         .await;
     let Err(EngineError::Conflict { name }) = clash else {
@@ -145,7 +155,10 @@ async fn a_name_that_the_api_gave_away_is_refused_to_a_file() {
     };
     assert_eq!(name.as_str(), "a");
     assert_eq!(names(&engine), ["a"], "nothing was changed");
-    assert_eq!(engine.server("a").unwrap().spec.source, Source::Api);
+    assert_eq!(
+        engine.default_project().server("a").unwrap().spec.source,
+        Source::Api
+    );
     engine.drain().await;
 }
 
@@ -154,8 +167,16 @@ async fn what_a_file_puts_into_an_environment_is_not_stored() {
     let folder = tempfile::tempdir().unwrap();
     let engine = start(folder.path()).await;
     let secret = "an expanded secret";
-    engine.apply(vec![of_file("a", secret)]).await.unwrap();
-    let again = engine.apply(vec![of_file("a", secret)]).await.unwrap();
+    engine
+        .default_project()
+        .apply(vec![of_file("a", secret)])
+        .await
+        .unwrap();
+    let again = engine
+        .default_project()
+        .apply(vec![of_file("a", secret)])
+        .await
+        .unwrap();
     assert_eq!(again, gantry_engine::Applied::default(), "it is as it was");
     engine.drain().await;
     let holds = |bytes: &[u8], text: &str| bytes.windows(text.len()).any(|w| w == text.as_bytes());
@@ -177,26 +198,42 @@ async fn a_change_whose_asker_leaves_is_brought_to_its_end() {
     let folder = tempfile::tempdir().unwrap();
     let engine = start(folder.path()).await;
     let by = admin(&engine).await;
-    engine.register(&by, stubborn("a")).await.unwrap();
+    engine
+        .default_project()
+        .register(&by, stubborn("a"))
+        .await
+        .unwrap();
     let old = pid(&engine, "a").await;
-    let left = timeout(Duration::from_millis(300), engine.remove(&by, "a")).await;
+    let left = timeout(
+        Duration::from_millis(300),
+        engine.default_project().remove(&by, "a"),
+    )
+    .await;
     assert!(left.is_err(), "it takes its grace to end");
     assert!(procs::alive(old));
     // Its name waits for its process, another's does not.
     let begun = Instant::now();
     let mut other = of_file("b", "v");
     other.source = Source::Api;
-    engine.register(&by, other).await.unwrap();
+    engine.default_project().register(&by, other).await.unwrap();
     // Half of the grace: a machine that stands still for a moment does not look like waiting.
     assert!(begun.elapsed() < Duration::from_secs(3));
     assert!(procs::alive(old));
-    engine.register(&by, stubborn("a")).await.unwrap();
+    engine
+        .default_project()
+        .register(&by, stubborn("a"))
+        .await
+        .unwrap();
     assert!(!procs::alive(old), "two processes of one name");
     assert_ne!(pid(&engine, "a").await, old);
     // What nobody waited for was recorded.
     let until = Instant::now() + LONG;
     loop {
-        let events = engine.events(Some("a"), None, 100).await.unwrap();
+        let events = engine
+            .default_project()
+            .events(Some("a"), None, 100)
+            .await
+            .unwrap();
         if events
             .iter()
             .any(|(_, event)| event.kind.as_str() == "removed")
@@ -219,15 +256,19 @@ async fn a_stop_overtakes_a_removal_in_its_grace() {
     let by = admin(&engine).await;
     let mut spec = stubborn("a");
     spec.life.stop_grace = Duration::from_secs(3600);
-    engine.register(&by, spec).await.unwrap();
+    engine.default_project().register(&by, spec).await.unwrap();
     let old = pid(&engine, "a").await;
-    let left = timeout(Duration::from_millis(100), engine.remove(&by, "a")).await;
+    let left = timeout(
+        Duration::from_millis(100),
+        engine.default_project().remove(&by, "a"),
+    )
+    .await;
     assert!(left.is_err());
     // Of the hour that it has, two or three seconds, and what a machine may stand still for.
     timeout(Duration::from_secs(8), engine.drain())
         .await
         .unwrap();
     assert!(!procs::alive(old));
-    let late = engine.register(&by, stubborn("b")).await;
+    let late = engine.default_project().register(&by, stubborn("b")).await;
     assert!(matches!(late, Err(EngineError::Stopping)));
 }

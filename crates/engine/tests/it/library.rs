@@ -38,9 +38,11 @@ impl Rig {
         let mut config = EngineConfig::new(folder.path().join("data"));
         change(&mut config);
         let engine = Engine::start(config).await.unwrap();
-        engine.apply(specs).await.unwrap();
-        engine.settled(LONG).await;
-        let agent = engine.caller("author".parse().unwrap(), GrantSet::everything());
+        engine.default_project().apply(specs).await.unwrap();
+        engine.default_project().settled(LONG).await;
+        let agent = engine
+            .default_project()
+            .caller("author".parse().unwrap(), GrantSet::everything());
         Self {
             engine,
             agent,

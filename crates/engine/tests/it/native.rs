@@ -21,7 +21,12 @@ impl Rig {
         let engine = Engine::start(EngineConfig::new(folder.path().join("data")))
             .await
             .unwrap();
-        let keys = engine.first_start(|_| Ok(())).await.unwrap().unwrap();
+        let keys = engine
+            .default_project()
+            .first_start(|_| Ok(()))
+            .await
+            .unwrap()
+            .unwrap();
         let agent = engine.authenticate(&keys.agent).unwrap();
         Self {
             engine,
@@ -52,7 +57,7 @@ impl Rig {
                 ))),
             }
         });
-        self.engine.native(tool).unwrap();
+        self.engine.default_project().native(tool).unwrap();
     }
 
     async fn call(&self, name: &str, arguments: Value) -> Result<Reply, CallError> {
@@ -80,7 +85,7 @@ impl Rig {
             limit: 100,
             ..CallFilter::default()
         };
-        let mut rows = self.engine.calls(&filter).await.unwrap();
+        let mut rows = self.engine.default_project().calls(&filter).await.unwrap();
         rows.reverse();
         rows.into_iter()
             .map(|row| (row.status, row.code, row.server))
@@ -183,7 +188,7 @@ async fn two_native_tools_of_one_name_are_refused() {
     let again = NativeTool::new("join", "Another", json!({"type": "object"}), |_| async {
         Ok(NativeOutput::text("other"))
     });
-    let error = rig.engine.native(again).unwrap_err();
+    let error = rig.engine.default_project().native(again).unwrap_err();
     assert_eq!(
         error.to_string(),
         "native tool `join` cannot be registered: there is one of that name already"

@@ -16,7 +16,7 @@ use super::body::json;
 use super::calls::time;
 use super::query::{Asked, Page, bad_cursor, limit};
 use super::views::rfc3339;
-use super::{Api, By};
+use super::{Api, By, In};
 use crate::http::error::Problem;
 
 /// Returns the routes, for administrators only.
@@ -191,12 +191,13 @@ impl ActView {
     (status = 200, description = "The acts.", body = Page<ActView>),
 ))]
 pub(super) async fn list(
-    State(api): State<Api>,
+    In(project): In,
     Asked(asked): Asked<ActsAsked>,
 ) -> Result<Response, Problem> {
     let before = asked.cursor.as_deref();
     let before = before.map(|text| text.parse().map_err(|_| bad_cursor(text)));
     let filter = ActFilter {
+        project: None,
         act: asked.act,
         target: asked.target,
         key: asked.key_id,
@@ -209,7 +210,7 @@ pub(super) async fn list(
         before: before.transpose()?,
         limit: limit(asked.limit, 100)?,
     };
-    let rows = api.engine().acts(&filter).await?;
+    let rows = project.acts(&filter).await?;
     let is_full = rows.len() >= filter.limit as usize;
     let last = rows.last().filter(|_| is_full);
     let next_cursor = last.map(|row| row.id.to_string());
@@ -224,8 +225,10 @@ pub(super) async fn list(
 ))]
 pub(super) async fn confirm_clock(
     State(api): State<Api>,
+    In(project): In,
     By(actor): By,
 ) -> Result<Response, Problem> {
+    api.gateway_only(&project)?;
     api.engine().confirm_clock(&actor).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

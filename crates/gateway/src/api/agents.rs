@@ -4,11 +4,12 @@
 //! A new agent may use nothing unless `grant` says otherwise. A filter narrows what was granted and
 //! never widens it. Every change holds from the next call on.
 
+use std::sync::Arc;
+
 use axum::Router;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use gantry_engine::{AgentChange, AgentView as Known, EngineError, NewAgent};
+use gantry_engine::{AgentChange, AgentView as Known, EngineError, NewAgent, Project};
 use gantry_model::caller::UserTrust;
 use gantry_model::grant::{Grant, ToolFilter};
 use gantry_model::id::AgentName;
@@ -21,7 +22,7 @@ use super::body::{JsonBody, json};
 use super::keys::{KeyView, label};
 use super::query::{Asked, Page, Paging};
 use super::views::rfc3339;
-use super::{Api, By, Named};
+use super::{Api, By, In, Named};
 use crate::config::mistake::meant;
 use crate::http::error::{FieldIssue, Problem, ProblemDocument};
 
@@ -196,10 +197,10 @@ fn name(text: &str) -> Result<AgentName, Problem> {
     (status = 200, description = "The agents, by name.", body = Page<AgentView>),
 ))]
 pub(super) async fn list(
-    State(api): State<Api>,
+    In(project): In,
     Asked(asked): Asked<Paging>,
 ) -> Result<Response, Problem> {
-    let agents = api.engine().agents().await?;
+    let agents = project.agents().await?;
     let page = Page::of(agents, &asked, |agent| agent.name.to_string())?;
     let items = page.items.iter().map(AgentView::of).collect();
     let next_cursor = page.next_cursor;
@@ -214,7 +215,7 @@ pub(super) async fn list(
         content_type = "application/problem+json"),
 ))]
 pub(super) async fn create(
-    State(api): State<Api>,
+    In(project): In,
     By(actor): By,
     body: JsonBody,
 ) -> Result<Response, Problem> {
@@ -230,7 +231,7 @@ pub(super) async fn create(
         filter: asked.tools.unwrap_or_default().read()?,
         users: asked.trusted_user_ids.into(),
     };
-    let agent = api.engine().create_agent(&actor, new).await?;
+    let agent = project.create_agent(&actor, new).await?;
     let mut response = json(StatusCode::CREATED, &AgentView::of(&agent));
     let place = HeaderValue::try_from(format!("/api/v1/agents/{}", agent.name));
     let place = place.expect("a name is safe in a header");
@@ -245,8 +246,8 @@ pub(super) async fn create(
     (status = 404, description = "`agent.unknown`: there is none of that name.", body = ProblemDocument<'static>,
         content_type = "application/problem+json"),
 ))]
-pub(super) async fn one(State(api): State<Api>, Named(agent): Named) -> Result<Response, Problem> {
-    let agent = known_agent(&api, &known(&agent)?).await?;
+pub(super) async fn one(In(project): In, Named(agent): Named) -> Result<Response, Problem> {
+    let agent = known_agent(&project, &known(&agent)?).await?;
     Ok(json(StatusCode::OK, &AgentView::of(&agent)))
 }
 
@@ -259,7 +260,7 @@ pub(super) async fn one(State(api): State<Api>, Named(agent): Named) -> Result<R
         content_type = "application/problem+json"),
 ))]
 pub(super) async fn change(
-    State(api): State<Api>,
+    In(project): In,
     By(actor): By,
     Named(agent): Named,
     body: JsonBody,
@@ -272,8 +273,8 @@ pub(super) async fn change(
         users: asked.trusted_user_ids.map(UserTrust::from),
     };
     let name = known(&agent)?;
-    let changed = api.engine().change_agent(&actor, &name, change).await;
-    let agent = of_known(&api, &name, changed).await?;
+    let changed = project.change_agent(&actor, &name, change).await;
+    let agent = of_known(&project, &name, changed).await?;
     Ok(json(StatusCode::OK, &AgentView::of(&agent)))
 }
 
@@ -286,32 +287,35 @@ pub(super) async fn change(
         content_type = "application/problem+json"),
 ))]
 pub(super) async fn remove(
-    State(api): State<Api>,
+    In(project): In,
     By(actor): By,
     Named(agent): Named,
 ) -> Result<Response, Problem> {
     if let Ok(agent) = agent.parse::<AgentName>() {
-        api.engine().remove_agent(&actor, &agent).await?;
+        project.remove_agent(&actor, &agent).await?;
     }
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// Finds an agent; of one that is not there it is said which one may be meant.
-pub(super) async fn known_agent(api: &Api, name: &AgentName) -> Result<Known, Problem> {
-    let found = api.engine().agent(name).await;
-    of_known(api, name, found).await
+pub(super) async fn known_agent(
+    project: &Arc<Project>,
+    name: &AgentName,
+) -> Result<Known, Problem> {
+    let found = project.agent(name).await;
+    of_known(project, name, found).await
 }
 
 /// Takes what came of something that was done to an agent.
 async fn of_known<T>(
-    api: &Api,
+    project: &Arc<Project>,
     name: &AgentName,
     done: Result<T, EngineError>,
 ) -> Result<T, Problem> {
     let Err(error @ EngineError::UnknownAgent { .. }) = done else {
         return Ok(done?);
     };
-    let agents = api.engine().agents().await?;
+    let agents = project.agents().await?;
     let near = meant(
         name.as_str(),
         agents.iter().map(|agent| agent.name.as_str()),

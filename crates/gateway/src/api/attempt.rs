@@ -2,9 +2,11 @@
 //! key on an administrator's route, a body that cannot be read, a name that nobody has. Bounded by the
 //! engine, which counts like ones. Entry points: [`Attempt::of`] and [`Attempt::refuse`].
 
+use std::sync::Arc;
+
 use axum::extract::MatchedPath;
 use axum::response::Response;
-use gantry_engine::{Actor, Engine};
+use gantry_engine::{Actor, Project};
 use http::Method;
 use http::request::Parts;
 
@@ -32,8 +34,8 @@ impl Attempt {
     }
 
     /// Records an attempt of somebody who was not let in.
-    pub(super) async fn refuse(self, engine: &Engine, by: &Actor, code: &'static str) {
-        engine.refuse_act(by, self.act, &self.target, code).await;
+    pub(super) async fn refuse(self, project: &Arc<Project>, by: &Actor, code: &'static str) {
+        project.refuse_act(by, self.act, &self.target, code).await;
     }
 
     /// Tells why a change was refused that an administrator asked for and the engine never heard of.

@@ -20,7 +20,7 @@ use super::body::json;
 use super::query::Asked;
 use super::servers::done;
 use super::views::{Link, SignInStatus};
-use super::{Api, By, Named, html};
+use super::{Api, By, In, Named, html};
 use crate::http::error::{Problem, ProblemDocument};
 
 /// Where browsers bring the answers of authorization servers.
@@ -64,7 +64,7 @@ pub(super) struct Beginning {
         body = ProblemDocument<'static>, content_type = "application/problem+json"),
 ))]
 pub(super) async fn begin(
-    State(api): State<Api>,
+    In(project): In,
     By(actor): By,
     Named(server): Named,
     Asked(beginning): Asked<Beginning>,
@@ -75,11 +75,10 @@ pub(super) async fn begin(
         true => SignInTrust::Anew,
         false => SignInTrust::Remembered,
     };
-    let begun = api
-        .engine()
+    let begun = project
         .begin_sign_in(&actor, &server, &redirect_uri, trust)
         .await;
-    let begun = done(&api, &server, begun)?;
+    let begun = done(&project, &server, begun)?;
     Ok(json(StatusCode::CREATED, &Link::of(begun)))
 }
 
@@ -90,11 +89,8 @@ pub(super) async fn begin(
     (status = 404, description = "`server.unknown`: there is none.", body = ProblemDocument<'static>,
         content_type = "application/problem+json"),
 ))]
-pub(super) async fn show(
-    State(api): State<Api>,
-    Named(server): Named,
-) -> Result<Response, Problem> {
-    let view = done(&api, &server, api.engine().sign_in(&server))?;
+pub(super) async fn show(In(project): In, Named(server): Named) -> Result<Response, Problem> {
+    let view = done(&project, &server, project.sign_in(&server))?;
     Ok(json(StatusCode::OK, &SignInStatus::of(view)))
 }
 
@@ -108,12 +104,12 @@ pub(super) async fn show(
         body = ProblemDocument<'static>, content_type = "application/problem+json"),
 ))]
 pub(super) async fn end(
-    State(api): State<Api>,
+    In(project): In,
     By(actor): By,
     Named(server): Named,
 ) -> Result<Response, Problem> {
-    let ended = api.engine().sign_out(&actor, &server).await;
-    done(&api, &server, ended)?;
+    let ended = project.sign_out(&actor, &server).await;
+    done(&project, &server, ended)?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

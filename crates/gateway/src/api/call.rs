@@ -12,7 +12,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use futures_util::future::join_all;
-use gantry_engine::{Announced, Engine, Lists, Reply, Request, Scope, Speaker, Surface};
+use gantry_engine::{Announced, Engine, Lists, Project, Reply, Request, Scope, Speaker, Surface};
 use gantry_model::caller::{Caller, Context};
 use gantry_model::id::{CallId, ServerName};
 use gantry_model::jsonrpc::{Raw, RawBuf};
@@ -26,7 +26,7 @@ use utoipa::ToSchema;
 
 use super::body::{JsonBody, document, json};
 use super::jobs::settled;
-use super::{Api, Named, Who};
+use super::{Api, In, Named, Who};
 use crate::http::context;
 use crate::http::error::Problem;
 use crate::http::limits::Room;
@@ -144,6 +144,7 @@ struct Wanted {
 ))]
 pub(super) async fn call_server(
     State(api): State<Api>,
+    In(project): In,
     Who(caller): Who,
     Named(server): Named,
     headers: HeaderMap,
@@ -159,7 +160,7 @@ pub(super) async fn call_server(
     let params = object("params", asked.params)?;
     let meta = params.and_then(|params| params.get("_meta"));
     let wanted = Wanted {
-        scope: Scope::Server(name_of(api.engine(), &server)?),
+        scope: Scope::Server(name_of(&project, &server)?),
         context: context::read(&headers, meta)?,
         caller,
         method: asked.method,
@@ -214,8 +215,8 @@ fn object<'a>(field: &str, value: Option<&'a RawValue>) -> Result<Option<Raw<'a>
 }
 
 /// Returns the name behind a name or an id; whether the caller may use it is for the engine to say.
-fn name_of(engine: &Engine, server: &str) -> Result<ServerName, Problem> {
-    if let Some(view) = engine.server(server) {
+fn name_of(project: &Project, server: &str) -> Result<ServerName, Problem> {
+    if let Some(view) = project.server(server) {
         return Ok(view.spec.name.clone());
     }
     let shown: String = server

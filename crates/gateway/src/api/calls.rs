@@ -20,7 +20,7 @@ use super::body::{document, json};
 use super::jobs::Outcome;
 use super::query::{Asked, bad, bad_cursor, limit};
 use super::views::{CallPage, CallView};
-use super::{Api, Named, Who};
+use super::{Api, In, Named, Who};
 use crate::http::error::{Problem, ProblemDocument};
 
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
@@ -117,7 +117,7 @@ impl CallsAsked {
             KeyKind::Agent => Some(caller.agent.to_string()),
         };
         Ok(CallFilter {
-            project: Some(caller.project.to_string()),
+            project: None,
             agent,
             server: self.server,
             tool: self.tool,
@@ -149,18 +149,18 @@ pub(super) fn time(field: &str, text: &str) -> Result<u64, Problem> {
     (status = 200, description = "The calls.", body = CallPage),
 ))]
 pub(super) async fn list(
-    State(api): State<Api>,
+    In(project): In,
     Who(caller): Who,
     Asked(asked): Asked<CallsAsked>,
 ) -> Result<Response, Problem> {
     let wants_count = asked.count;
     let filter = asked.filter(&caller)?;
-    let rows = api.engine().calls(&filter).await?;
+    let rows = project.calls(&filter).await?;
     let is_full = rows.len() >= filter.limit as usize;
     let last = rows.last().filter(|_| is_full);
     let next_cursor = last.map(|row| row.id.to_string());
     let total = match wants_count {
-        true => Some(api.engine().count_calls(&filter).await?),
+        true => Some(project.count_calls(&filter).await?),
         false => None,
     };
     let items = rows.into_iter().map(CallView::of).collect();
@@ -200,6 +200,7 @@ struct Recorded {
 ))]
 pub(super) async fn one(
     State(api): State<Api>,
+    In(project): In,
     Who(caller): Who,
     Named(call): Named,
 ) -> Result<Response, Problem> {
@@ -221,8 +222,8 @@ pub(super) async fn one(
         Some(Outcome::Done(_, body)) => std::str::from_utf8(&body).ok().map(str::to_owned),
         Some(Outcome::Running) | None => None,
     };
-    let row = api.engine().call(id).await?.ok_or_else(unknown)?;
-    let is_own = row.project == caller.project.as_str() && row.agent == caller.agent.as_str();
+    let row = project.call(id).await?.ok_or_else(unknown)?;
+    let is_own = row.agent == caller.agent.as_str();
     match caller.kind {
         KeyKind::Agent if !is_own => Err(unknown()), // fault T1
         KeyKind::Admin | KeyKind::Agent => {

@@ -13,7 +13,7 @@ use http::{HeaderValue, StatusCode};
 
 use super::body::json;
 use super::views::{AcknowledgedView, HealthView};
-use super::{Api, By};
+use super::{Api, By, In};
 use crate::http::error::Problem;
 
 /// How long the database may take to say how big it is.
@@ -61,12 +61,18 @@ pub(super) async fn alive(State(api): State<Api>) -> Response {
 #[utoipa::path(get, path = "/api/v1/health", tag = "health", responses(
     (status = 200, description = "How the gateway is.", body = HealthView),
 ))]
-pub(super) async fn health(State(api): State<Api>) -> Response {
+pub(super) async fn health(State(api): State<Api>, In(project): In) -> Response {
     let engine = api.engine();
     // How the gateway is can be told without a database that does not answer.
-    let usage = tokio::time::timeout(MEASURE, engine.call_usage()).await;
-    let usage = usage.ok().and_then(Result::ok);
-    let view = HealthView::of(&engine.health(), usage, engine.host(), api.version);
+    let usage = match api.gateway_only(&project) {
+        Ok(()) => tokio::time::timeout(MEASURE, engine.call_usage())
+            .await
+            .ok(),
+        // How much others have on record is not told.
+        Err(_) => None,
+    };
+    let usage = usage.and_then(Result::ok);
+    let view = HealthView::of(&project.health(), usage, engine.host(), api.version);
     json(StatusCode::OK, &view)
 }
 
@@ -77,8 +83,10 @@ pub(super) async fn health(State(api): State<Api>) -> Response {
 ))]
 pub(super) async fn acknowledge(
     State(api): State<Api>,
+    In(project): In,
     By(actor): By,
 ) -> Result<Response, Problem> {
+    api.gateway_only(&project)?;
     let acknowledged = api.engine().acknowledge_damage(&actor).await?;
     Ok(json(StatusCode::OK, &AcknowledgedView { acknowledged }))
 }
@@ -87,11 +95,11 @@ pub(super) async fn acknowledge(
 #[utoipa::path(get, path = "/metrics", tag = "health", responses(
     (status = 200, description = "The figures.", body = String, content_type = "application/openmetrics-text"),
 ))]
-pub(super) async fn metrics(State(api): State<Api>) -> Response {
+pub(super) async fn metrics(In(project): In) -> Response {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     (
         [(CONTENT_TYPE, HeaderValue::from_static(kind))],
-        api.engine().metrics(),
+        project.metrics(),
     )
         .into_response()
 }

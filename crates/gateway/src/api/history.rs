@@ -3,10 +3,13 @@
 
 pub(super) mod stream;
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
+use gantry_engine::Project;
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -15,7 +18,7 @@ use super::body::json;
 use super::query::{Asked, Page, bad, bad_cursor, limit};
 use super::servers::unknown;
 use super::views::{EventView, LogLineView};
-use super::{Api, Named, Who};
+use super::{Api, In, Named, Who};
 use crate::http::error::{Problem, ProblemDocument};
 
 /// Returns the routes, for administrators only.
@@ -83,14 +86,13 @@ pub(super) struct EventsAsked {
         content_type = "application/problem+json"),
 ))]
 pub(super) async fn logs(
-    State(api): State<Api>,
+    In(project): In,
     Named(server): Named,
     Asked(asked): Asked<LogsAsked>,
 ) -> Result<Response, Problem> {
-    let lines = api
-        .engine()
+    let lines = project
         .logs(&server, asked.count()?)
-        .ok_or_else(|| unknown(&api, &server))?;
+        .ok_or_else(|| unknown(&project, &server))?;
     let items: Vec<_> = lines.iter().map(LogLineView::of).collect();
     let next_cursor = None;
     Ok(json(StatusCode::OK, &Page { items, next_cursor }))
@@ -108,18 +110,19 @@ pub(super) async fn logs(
 ))]
 pub(super) async fn events(
     State(api): State<Api>,
+    In(project): In,
     Who(caller): Who,
     Named(server): Named,
     headers: HeaderMap,
     Asked(asked): Asked<EventsAsked>,
 ) -> Result<Response, Problem> {
-    let known = api.engine().server(&server);
-    let known = known.ok_or_else(|| unknown(&api, &server))?;
+    let known = project.server(&server);
+    let known = known.ok_or_else(|| unknown(&project, &server))?;
     if !stream::is_wanted(&headers) {
-        return show_events(&api, Some(&server), &asked).await;
+        return show_events(&project, Some(&server), &asked).await;
     }
     let name = known.spec.name.clone();
-    stream::open(&api, &caller, Some(name), &headers, &asked).await
+    stream::open((&api, &project), &caller, Some(name), &headers, &asked).await
 }
 
 /// Returns what happened to all servers last: oldest first within a page, newer pages first. With
@@ -131,28 +134,26 @@ pub(super) async fn events(
 ))]
 pub(super) async fn all_events(
     State(api): State<Api>,
+    In(project): In,
     Who(caller): Who,
     headers: HeaderMap,
     Asked(asked): Asked<EventsAsked>,
 ) -> Result<Response, Problem> {
     match stream::is_wanted(&headers) {
-        true => stream::open(&api, &caller, None, &headers, &asked).await,
-        false => show_events(&api, None, &asked).await,
+        true => stream::open((&api, &project), &caller, None, &headers, &asked).await,
+        false => show_events(&project, None, &asked).await,
     }
 }
 
 async fn show_events(
-    api: &Api,
+    project: &Arc<Project>,
     server: Option<&str>,
     asked: &EventsAsked,
 ) -> Result<Response, Problem> {
     let limit = limit(asked.limit, 100)?;
     let before = asked.cursor.as_deref();
     let before = before.map(|text| text.parse().map_err(|_| bad_cursor(text)));
-    let events = api
-        .engine()
-        .events(server, before.transpose()?, limit)
-        .await?;
+    let events = project.events(server, before.transpose()?, limit).await?;
     let is_full = events.len() >= limit as usize;
     let oldest = events.first().filter(|_| is_full);
     let next_cursor = oldest.map(|(number, _)| number.to_string());

@@ -1,7 +1,6 @@
 //! Keys: `/api/v1/keys`, for administrators. A key's text is shown once, when it is made.
 
 use axum::Router;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get};
 use gantry_engine::{EngineError, NewKey};
@@ -15,7 +14,7 @@ use super::body::{JsonBody, json};
 use super::form::Period;
 use super::query::{Asked, Page, Paging};
 use super::views::{now_ms, rfc3339};
-use super::{Api, By, Named};
+use super::{Api, By, In, Named};
 use crate::http::error::{FieldIssue, Problem, ProblemDocument};
 
 /// Returns the routes, for administrators only.
@@ -138,10 +137,10 @@ pub(super) struct KeysAsked {
     (status = 200, description = "The keys.", body = Page<KeyView>),
 ))]
 pub(super) async fn list(
-    State(api): State<Api>,
+    In(project): In,
     Asked(asked): Asked<KeysAsked>,
 ) -> Result<Response, Problem> {
-    let mut keys = api.engine().keys().await?;
+    let mut keys = project.keys().await?;
     if let Some(agent) = &asked.agent {
         keys.retain(|key| key.agent.as_str() == agent);
     }
@@ -160,7 +159,7 @@ pub(super) async fn list(
     (status = 201, description = "The key, with its text.", body = KeyMade),
 ))]
 pub(super) async fn create(
-    State(api): State<Api>,
+    In(project): In,
     By(actor): By,
     body: JsonBody,
 ) -> Result<Response, Problem> {
@@ -180,7 +179,7 @@ pub(super) async fn create(
             .map(|period| now_ms().saturating_add(period.milliseconds())),
     };
     let expires = new.expires_ms.map(rfc3339);
-    let (id, key) = api.engine().make_key(&actor, new).await?;
+    let (id, key) = project.make_key(&actor, new).await?;
     let made = KeyMade {
         id: id.to_string(),
         key,
@@ -199,12 +198,12 @@ pub(super) async fn create(
         body = ProblemDocument<'static>, content_type = "application/problem+json"),
 ))]
 pub(super) async fn revoke(
-    State(api): State<Api>,
+    In(project): In,
     By(actor): By,
     Named(key): Named,
 ) -> Result<Response, Problem> {
     if let Ok(key) = key.parse::<KeyId>() {
-        api.engine().revoke_key(&actor, key).await?;
+        project.revoke_key(&actor, key).await?;
     }
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -4,11 +4,12 @@
 //! other kind of key ever comes here, nor to the routes that only look at a spec or try it
 //! (fault G8). What servers did is in `history`.
 
+use std::sync::Arc;
+
 use axum::Router;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use gantry_engine::{Actor, EngineError};
+use gantry_engine::{Actor, EngineError, Project};
 use gantry_model::id::ServerName;
 use http::header::LOCATION;
 use http::{HeaderValue, StatusCode};
@@ -22,7 +23,7 @@ use super::register::Register;
 use super::views::{
     LogLineView, ServerStatusView, ServerSummary, SpecView, command, now_ms, profile, start, url,
 };
-use super::{Api, By, Named};
+use super::{Api, By, In, Named};
 use crate::config::mistake::meant;
 use crate::http::error::{Problem, ProblemDocument};
 use crate::http::wrong_method;
@@ -43,8 +44,8 @@ pub(super) fn routes() -> Router<Api> {
 }
 
 /// Says that there is no such server, and which one may be meant: for administrators.
-pub(super) fn unknown(api: &Api, server: &str) -> Problem {
-    let servers = api.engine().servers();
+pub(super) fn unknown(project: &Arc<Project>, server: &str) -> Problem {
+    let servers = project.servers();
     let names = servers.iter().map(|known| known.spec.name.as_str());
     unknown_among(server, names)
 }
@@ -65,9 +66,13 @@ pub(super) fn unknown_among<'n>(server: &str, names: impl IntoIterator<Item = &'
 
 /// Takes what came of something that was done to a server; of one that is not there it is said which
 /// one may be meant.
-pub(super) fn done<T>(api: &Api, server: &str, done: Result<T, EngineError>) -> Result<T, Problem> {
+pub(super) fn done<T>(
+    project: &Arc<Project>,
+    server: &str,
+    done: Result<T, EngineError>,
+) -> Result<T, Problem> {
     match done {
-        Err(EngineError::UnknownServer { .. }) => Err(unknown(api, server)),
+        Err(EngineError::UnknownServer { .. }) => Err(unknown(project, server)),
         done => Ok(done?),
     }
 }
@@ -107,13 +112,11 @@ pub(super) struct Trial {
     (status = 200, description = "The servers.", body = Page<ServerSummary>),
 ))]
 pub(super) async fn list(
-    State(api): State<Api>,
+    In(project): In,
     Asked(asked): Asked<Paging>,
 ) -> Result<Response, Problem> {
     let now = now_ms();
-    let page = Page::of(api.engine().servers(), &asked, |server| {
-        server.id.to_string()
-    })?;
+    let page = Page::of(project.servers(), &asked, |server| server.id.to_string())?;
     let shown = page.items.iter();
     let items = shown.map(|server| ServerSummary::of(server, now)).collect();
     let next_cursor = page.next_cursor;
@@ -129,7 +132,7 @@ pub(super) async fn list(
         content_type = "application/problem+json"),
 ))]
 pub(super) async fn register(
-    State(api): State<Api>,
+    In(project): In,
     By(actor): By,
     body: JsonBody,
 ) -> Result<Response, Problem> {
@@ -137,7 +140,7 @@ pub(super) async fn register(
         .read::<Register>()?
         .into_spec()
         .map_err(EngineError::from)?;
-    let server = api.engine().register(&actor, spec).await?;
+    let server = project.register(&actor, spec).await?;
     let mut response = json(
         StatusCode::CREATED,
         &ServerStatusView::of(&server, now_ms()),
@@ -157,14 +160,10 @@ pub(super) async fn register(
     (status = 404, description = "`server.unknown`: there is none.", body = ProblemDocument<'static>,
         content_type = "application/problem+json"),
 ))]
-pub(super) async fn status(
-    State(api): State<Api>,
-    Named(server): Named,
-) -> Result<Response, Problem> {
-    let view = api
-        .engine()
+pub(super) async fn status(In(project): In, Named(server): Named) -> Result<Response, Problem> {
+    let view = project
         .server(&server)
-        .ok_or_else(|| unknown(&api, &server))?;
+        .ok_or_else(|| unknown(&project, &server))?;
     Ok(json(StatusCode::OK, &ServerStatusView::of(&view, now_ms())))
 }
 
@@ -178,19 +177,18 @@ pub(super) async fn status(
         body = ProblemDocument<'static>, content_type = "application/problem+json"),
 ))]
 pub(super) async fn replace(
-    State(api): State<Api>,
+    In(project): In,
     By(actor): By,
     Named(server): Named,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let known = api
-        .engine()
+    let known = project
         .server(&server)
-        .ok_or_else(|| unknown(&api, &server))?;
+        .ok_or_else(|| unknown(&project, &server))?;
     let asked: Register = body.read()?;
     same_name(&asked, &known.spec.name)?;
     let spec = asked.into_spec().map_err(EngineError::from)?;
-    let view = api.engine().replace(&actor, spec).await?;
+    let view = project.replace(&actor, spec).await?;
     Ok(json(StatusCode::OK, &ServerStatusView::of(&view, now_ms())))
 }
 
@@ -207,22 +205,21 @@ pub(super) async fn replace(
         body = ProblemDocument<'static>, content_type = "application/problem+json"),
 ))]
 pub(super) async fn change(
-    State(api): State<Api>,
+    In(project): In,
     By(actor): By,
     Named(server): Named,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let known = api
-        .engine()
+    let known = project
         .server(&server)
-        .ok_or_else(|| unknown(&api, &server))?;
+        .ok_or_else(|| unknown(&project, &server))?;
     let patch: serde_json::Map<String, Value> = body.read()?;
     let whole = serde_json::to_value(Register::of(&known.spec)).expect("a body is always JSON");
     let whole = merged(whole, Value::Object(patch));
     let asked: Register = read_value(whole)?;
     same_name(&asked, &known.spec.name)?;
     let spec = asked.into_spec().map_err(EngineError::from)?;
-    let view = api.engine().replace(&actor, spec).await?;
+    let view = project.replace(&actor, spec).await?;
     Ok(json(StatusCode::OK, &ServerStatusView::of(&view, now_ms())))
 }
 
@@ -259,14 +256,14 @@ fn merged(whole: Value, patch: Value) -> Value {
 /// Takes the two words that are no servers: `preview` and `test`. A server of such a name keeps
 /// every other method.
 async fn check(
-    State(api): State<Api>,
+    In(project): In,
     By(actor): By,
     Named(word): Named,
     body: Result<JsonBody, Problem>,
 ) -> Result<Response, Problem> {
     match word.as_str() {
-        "preview" => preview(&api, &actor, &body?).await,
-        "test" => test(&api, &actor, &body?).await,
+        "preview" => preview(&project, &actor, &body?).await,
+        "test" => test(&project, &actor, &body?).await,
         _ => Err(wrong_method().await),
     }
 }
@@ -278,7 +275,7 @@ async fn check(
     (status = 200, description = "It could be registered.", body = Preview),
 ))]
 pub(super) async fn preview(
-    api: &Api,
+    project: &Arc<Project>,
     actor: &Actor,
     body: &JsonBody,
 ) -> Result<Response, Problem> {
@@ -286,10 +283,10 @@ pub(super) async fn preview(
         .read::<Register>()?
         .into_spec()
         .map_err(EngineError::from)?;
-    api.engine().preview(actor, &spec).await?;
+    project.preview(actor, &spec).await?;
     let preview = Preview {
         name: spec.name.to_string(),
-        exists: api.engine().server(spec.name.as_str()).is_some(),
+        exists: project.server(spec.name.as_str()).is_some(),
         command: command(&spec),
         url: url(&spec),
         profile: profile(&spec),
@@ -307,12 +304,16 @@ pub(super) async fn preview(
     (status = 409, description = "`server.exists`: there is one of that name.", body = ProblemDocument<'static>,
         content_type = "application/problem+json"),
 ))]
-pub(super) async fn test(api: &Api, actor: &Actor, body: &JsonBody) -> Result<Response, Problem> {
+pub(super) async fn test(
+    project: &Arc<Project>,
+    actor: &Actor,
+    body: &JsonBody,
+) -> Result<Response, Problem> {
     let spec = body
         .read::<Register>()?
         .into_spec()
         .map_err(EngineError::from)?;
-    let (view, log) = api.engine().try_out(actor, spec).await?;
+    let (view, log) = project.try_out(actor, spec).await?;
     let trial = Trial {
         ok: view.status.uptime().is_some(),
         status: ServerStatusView::of(&view, now_ms()),
@@ -331,11 +332,11 @@ pub(super) async fn test(api: &Api, actor: &Actor, body: &JsonBody) -> Result<Re
         body = ProblemDocument<'static>, content_type = "application/problem+json"),
 ))]
 pub(super) async fn remove(
-    State(api): State<Api>,
+    In(project): In,
     By(actor): By,
     Named(server): Named,
 ) -> Result<Response, Problem> {
-    api.engine().remove(&actor, &server).await?;
+    project.remove(&actor, &server).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -348,12 +349,12 @@ pub(super) async fn remove(
         content_type = "application/problem+json"),
 ))]
 pub(super) async fn restart(
-    State(api): State<Api>,
+    In(project): In,
     By(actor): By,
     Named(server): Named,
 ) -> Result<Response, Problem> {
-    let restarted = api.engine().restart(&actor, &server).await;
-    let view = done(&api, &server, restarted)?;
+    let restarted = project.restart(&actor, &server).await;
+    let view = done(&project, &server, restarted)?;
     Ok(json(StatusCode::OK, &ServerStatusView::of(&view, now_ms())))
 }
 

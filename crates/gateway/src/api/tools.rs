@@ -6,11 +6,13 @@
 pub(super) mod call;
 pub(super) mod why;
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::{get, post};
-use gantry_engine::{EngineError, Scope};
+use gantry_engine::{EngineError, Project, Scope};
 use gantry_model::caller::{Caller, KeyKind};
 use gantry_model::grant::{GrantSet, MethodClass, Verdict};
 use gantry_model::id::{AgentName, ServerName};
@@ -24,7 +26,7 @@ use super::body::{document, json};
 use super::query::{Asked, Page, Paging};
 use super::servers::{unknown, unknown_among};
 use super::views::ToolView;
-use super::{Api, Who};
+use super::{Api, In, Who};
 use crate::http::error::{Problem, ProblemDocument};
 
 /// Returns the routes, for any key.
@@ -63,25 +65,29 @@ fn shape_of(asked: Option<&str>) -> Result<Option<Shape>, Problem> {
 }
 
 /// Returns an agent in an administrator's place, to look through its eyes. row 2.16
-async fn seen_by(api: &Api, caller: &Caller, agent: &str) -> Result<Caller, Problem> {
+async fn seen_by(project: &Arc<Project>, caller: &Caller, agent: &str) -> Result<Caller, Problem> {
     if caller.kind != KeyKind::Admin {
         return Err(Problem::new("auth.agent_key").with_detail("`agent` needs an admin key"));
     }
     let name: AgentName = agent.parse().map_err(EngineError::Name)?;
-    let agent = known_agent(api, &name).await?;
+    let agent = known_agent(project, &name).await?;
     let grants = GrantSet::filtered(agent.grants, agent.filter);
-    Ok(api.engine().caller(name, grants))
+    Ok(project.caller(name, grants))
 }
 
 /// Returns the name of a server that is given by name or id. One that is not there is an error, not an
 /// empty list; an agent is told only the names that it sees anyway, and of a server that it may not use
 /// as of one that is not there.
-fn known_server(api: &Api, caller: &Caller, server: &str) -> Result<String, Problem> {
+fn known_server(
+    (api, project): (&Api, &Arc<Project>),
+    caller: &Caller,
+    server: &str,
+) -> Result<String, Problem> {
     let may_know = |name: &ServerName| {
         caller.kind == KeyKind::Admin
             || caller.grants.check(MethodClass::Lifecycle, name, None) == Verdict::Allowed
     };
-    let known = api.engine().server(server);
+    let known = project.server(server);
     if let Some(known) = known.filter(|known| may_know(&known.spec.name)) {
         return Ok(known.spec.name.to_string());
     }
@@ -92,7 +98,7 @@ fn known_server(api: &Api, caller: &Caller, server: &str) -> Result<String, Prob
         return Ok(server.to_owned());
     }
     let problem = match caller.kind {
-        KeyKind::Admin => unknown(api, server),
+        KeyKind::Admin => unknown(project, server),
         KeyKind::Agent => unknown_among(server, names),
     };
     Err(match problem.hint() {
@@ -112,15 +118,16 @@ fn known_server(api: &Api, caller: &Caller, server: &str) -> Result<String, Prob
 ))]
 pub(super) async fn list(
     State(api): State<Api>,
+    In(project): In,
     Who(caller): Who,
     Asked(asked): Asked<ToolsAsked>,
 ) -> Result<Response, Problem> {
     let server = match &asked.server {
-        Some(server) => Some(known_server(&api, &caller, server)?),
+        Some(server) => Some(known_server((&api, &project), &caller, server)?),
         None => None,
     };
     let caller = match &asked.agent {
-        Some(agent) => seen_by(&api, &caller, agent).await?,
+        Some(agent) => seen_by(&project, &caller, agent).await?,
         None => caller,
     };
     let server = server.as_deref();

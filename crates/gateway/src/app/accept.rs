@@ -9,7 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use gantry_engine::AnswerBudget;
+use gantry_engine::AnswerPool;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -47,7 +47,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 pub(super) struct Acceptor {
     pub(super) service: Service,
     /// What answers may take until they are read.
-    pub(super) answers: AnswerBudget,
+    pub(super) answers: AnswerPool,
     pub(super) bounds: Bounds,
     pub(super) patience: Patience,
     /// Ends accepting and lets requests in flight finish.

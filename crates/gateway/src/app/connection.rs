@@ -17,7 +17,7 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use gantry_engine::AnswerBudget;
+use gantry_engine::AnswerPool;
 use gantry_model::caller::Ended;
 use http::{Request, Response};
 use http_body::Frame;
@@ -70,7 +70,7 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Serves a connection until either side ends it; `stop` lets the request in flight finish.
 pub(super) async fn run(
     (stream, from): (TcpStream, SocketAddr),
-    (service, answers): (Service, AnswerBudget),
+    (service, answers): (Service, AnswerPool),
     patience: Patience,
     watch: &Arc<Watch>,
     stop: &CancellationToken,
@@ -340,7 +340,7 @@ impl Deadline {
 /// The service as hyper calls it, noting when a request begins and when its answer has ended.
 struct Counted {
     service: Service,
-    answers: AnswerBudget,
+    answers: AnswerPool,
     from: SocketAddr,
     watch: Arc<Watch>,
     admission: Admission,
@@ -371,7 +371,7 @@ impl hyper::service::Service<Request<Incoming>> for Counted {
 struct Answered {
     answering: Answering,
     watch: Arc<Watch>,
-    answers: AnswerBudget,
+    answers: AnswerPool,
     admission: Admission,
 }
 

@@ -14,10 +14,10 @@ use std::net::TcpListener;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gantry_engine::{Engine, EngineConfig, EngineError};
+use gantry_engine::{Engine, EngineConfig, EngineError, Project};
 use gantry_model::spec::ServerSpec;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -302,11 +302,12 @@ impl Gateway<'_> {
             }
         };
         let mut live = live::Live::new(setup, &plan, options.wants_example(), screen);
+        let project = engine.default_project();
         let watching = async {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
-                () = live.run(&engine, reload) => {}
+                () = live.run(&project, reload) => {}
             }
         };
         let (served, (), ()) = tokio::join!(serving, telling, watching);
@@ -317,16 +318,17 @@ impl Gateway<'_> {
     /// Everything between an engine that runs and a gateway that serves.
     async fn prepare(&self, engine: &Engine, stop: &CancellationToken) -> Result<(), Failure> {
         let approvals = Approvals::load(&self.folder);
-        live::note_approvals(engine, &self.folder, &approvals).await;
-        let specs = self.specs(engine)?;
-        engine.set_notices(live::notices(&self.plan, &[]));
+        let project = engine.default_project();
+        live::note_approvals(&project, &self.folder, &approvals).await;
+        let specs = self.specs(&project)?;
+        project.set_notices(live::notices(&self.plan, &[]));
         let applying = async {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => Ok(()),
-                applied = engine.apply(specs) => {
+                applied = project.apply(specs) => {
                     let applied = applied.map_err(|error| clash(&error))?;
-                    engine.set_notices(live::notices(&self.plan, &applied.shadowed));
+                    project.set_notices(live::notices(&self.plan, &applied.shadowed));
                     Ok(())
                 }
             }
@@ -352,8 +354,8 @@ impl Gateway<'_> {
     }
 
     /// Returns what the files ask for; the example if nothing asks for anything.
-    fn specs(&self, engine: &Engine) -> Result<Vec<ServerSpec>, Failure> {
-        live::wanted(engine, &self.plan, self.options.wants_example()).map_err(|error| {
+    fn specs(&self, project: &Arc<Project>) -> Result<Vec<ServerSpec>, Failure> {
+        live::wanted(project, &self.plan, self.options.wants_example()).map_err(|error| {
             Failure::plain(Exit::Failed, "cannot tell this program's path", &error)
         })
     }

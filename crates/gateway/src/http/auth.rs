@@ -88,7 +88,9 @@ impl Gate {
             KeyKind::Admin => {
                 let (by, code) = (actor(&caller, parts), "auth.admin_key");
                 let path = parts.uri.path();
-                drop(self.engine.refuse_act(&by, "mcp.request", path, code));
+                if let Some(project) = self.engine.project(&caller.project) {
+                    drop(project.refuse_act(&by, "mcp.request", path, code));
+                }
                 Err(Problem::new(code)
                     .with_detail("an admin key cannot list or call tools")
                     .with_hint("use the agent key"))

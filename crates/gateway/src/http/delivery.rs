@@ -13,7 +13,7 @@ use std::time::Duration;
 use axum::body::{Body, HttpBody as _};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use gantry_engine::{AnswerBudget, AnswerPermit, AnswersFull, SHORT_ANSWER};
+use gantry_engine::{AnswerPermit, AnswerPool, AnswersFull, SHORT_ANSWER};
 use http_body::{Frame, SizeHint};
 
 use super::auth::Admission;
@@ -28,11 +28,7 @@ const COME_AGAIN: Duration = Duration::from_secs(1);
 pub(crate) struct Shared;
 
 /// Has an answer counted until its client has read it.
-pub(crate) fn counted(
-    budget: &AnswerBudget,
-    admission: &Admission,
-    response: Response,
-) -> Response {
+pub(crate) fn counted(answers: &AnswerPool, admission: &Admission, response: Response) -> Response {
     let length = response.body().size_hint().exact();
     if length.is_some_and(|length| length <= SHORT_ANSWER as u64) {
         return response;
@@ -46,6 +42,10 @@ pub(crate) fn counted(
     let length = length.map(|length| usize::try_from(length).unwrap_or(usize::MAX));
     if let Some(length) = length.filter(|length| *length > permit.bytes()) {
         let caller = admission.caller();
+        let budget = match &caller {
+            Some(caller) => answers.of(&caller.project),
+            None => answers.without_key(),
+        };
         let agent = caller.as_ref().map(|caller| &caller.agent);
         if let Err(full) = budget.cover(agent, &mut permit, length) {
             return refused(full).into_response();
@@ -98,8 +98,6 @@ impl http_body::Body for Counted {
 
 #[cfg(test)]
 mod tests {
-    use gantry_model::id::ProjectName;
-
     use http::StatusCode;
 
     use super::*;
@@ -109,7 +107,8 @@ mod tests {
     // fault A1: an answer that is made of many is counted whole.
     #[test]
     fn a_permit_pays_for_its_own_bytes_only() {
-        let budget = AnswerBudget::new(ProjectName::local(), 4 * MIB);
+        let pool = AnswerPool::new(4 * MIB);
+        let budget = pool.without_key();
         let answer = |permit: Option<usize>, length: usize, is_shared: bool| {
             let mut response = Response::new(Body::from(vec![b'x'; length]));
             if let Some(bytes) = permit {
@@ -119,7 +118,7 @@ mod tests {
             if is_shared {
                 response.extensions_mut().insert(Shared);
             }
-            counted(&budget, &Admission::default(), response)
+            counted(&pool, &Admission::default(), response)
         };
         let full = StatusCode::TOO_MANY_REQUESTS;
         // An eighth of what is free is left to shorter ones.

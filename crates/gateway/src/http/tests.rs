@@ -30,7 +30,12 @@ impl Served {
         let folder = tempfile::tempdir().unwrap();
         let config = EngineConfig::new(folder.path().join("data"));
         let engine = Engine::start(config).await.unwrap();
-        let keys = engine.first_start(|_| Ok(())).await.unwrap().unwrap();
+        let keys = engine
+            .default_project()
+            .first_start(|_| Ok(()))
+            .await
+            .unwrap()
+            .unwrap();
         let bound = "127.0.0.1:1".parse().unwrap();
         let state = AppState {
             engine: engine.clone(),
@@ -64,7 +69,7 @@ impl Served {
     }
 
     async fn key_count(&self) -> usize {
-        self.engine.keys().await.unwrap().len()
+        self.engine.default_project().keys().await.unwrap().len()
     }
 }
 

@@ -49,8 +49,9 @@ impl Endpoint {
             // While the others are waited for, too, and before it is copied.
             let length = answers.len() + answer.length() + REFUSALS;
             let agent = Some(&visit.caller.agent);
+            let budget = self.desk.answers.of(&visit.caller.project);
             if answer.length() > 0
-                && let Err(full) = self.desk.answers.cover(agent, &mut permit, length)
+                && let Err(full) = budget.cover(agent, &mut permit, length)
             {
                 let id = item.get("id").and_then(RequestId::read);
                 answer = Answer::problem(id, delivery::refused(full));

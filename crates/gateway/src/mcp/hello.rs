@@ -47,7 +47,7 @@ impl Endpoint {
         let offered = self.offered(visit);
         let engine = self.engine();
         // A client that has just come has changed nothing yet.
-        let lists = engine.list_marks(&visit.caller, &visit.scope, Speaker::Anyone);
+        let lists = engine.list_revisions(&visit.caller, &visit.scope, Speaker::Anyone);
         let mut result = Edit::new(Raw::EMPTY_OBJECT);
         result
             .set_buf("protocolVersion", RawBuf::string(version.as_str()))

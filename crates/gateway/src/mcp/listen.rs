@@ -16,7 +16,7 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
-use gantry_engine::{Capabilities, Engine, ListMarks, Scope, Speaker, Subscription};
+use gantry_engine::{Capabilities, Engine, ListRevisions, Scope, Speaker, Subscription};
 use gantry_model::caller::{Caller, Ended};
 use gantry_model::era::meta::SUBSCRIPTION_ID;
 use gantry_model::id::KeyId;
@@ -90,11 +90,11 @@ impl Endpoint {
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         look.reset();
         // Looked at after the count: what changes meanwhile is looked for again.
-        let mut changes = engine.changes();
+        let mut changes = engine.changes(&visit.caller);
         changes.mark_unchanged();
         let caller = engine.current(&visit.caller);
         let caller = caller.unwrap_or_else(|| visit.caller.clone());
-        let seen = engine.list_marks(&caller, &visit.scope, place.speaker());
+        let seen = engine.list_revisions(&caller, &visit.scope, place.speaker());
         let now = Instant::now();
         Ear {
             engine: engine.clone(),
@@ -192,7 +192,7 @@ struct Ear {
     scope: Scope,
     changes: watch::Receiver<u64>,
     /// What the lists were when they were last looked at.
-    seen: ListMarks,
+    seen: ListRevisions,
     wanted: Wanted,
     place: Place,
     ring: Arc<Ring>,
@@ -263,7 +263,7 @@ impl Ear {
         // Whose key is gone hears nothing more; the stream ends by itself.
         if let Some(caller) = self.engine.current(&self.caller) {
             let who = self.place.speaker();
-            let now = self.engine.list_marks(&caller, &self.scope, who);
+            let now = self.engine.list_revisions(&caller, &self.scope, who);
             self.ring.tell_changes(&self.seen, &now);
             self.seen = now;
         }

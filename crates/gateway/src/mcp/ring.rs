@@ -10,7 +10,7 @@ pub(super) mod budget;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gantry_engine::ListMarks;
+use gantry_engine::ListRevisions;
 use tokio::sync::Notify;
 
 use self::budget::Share;
@@ -75,7 +75,7 @@ impl List {
         }
     }
 
-    const fn mark(self, of: &ListMarks) -> u64 {
+    const fn mark(self, of: &ListRevisions) -> u64 {
         match self {
             Self::Tools => of.tools,
             Self::Prompts => of.prompts,
@@ -102,7 +102,7 @@ struct State {
     /// Up to which the client was told.
     heard: u64,
     /// What the lists were when the last stream ended.
-    lists: Option<ListMarks>,
+    lists: Option<ListRevisions>,
 }
 
 impl State {
@@ -190,7 +190,7 @@ impl Ring {
     }
 
     /// Adds which lists have changed.
-    pub(super) fn tell_changes(&self, before: &ListMarks, now: &ListMarks) {
+    pub(super) fn tell_changes(&self, before: &ListRevisions, now: &ListRevisions) {
         for list in List::ALL {
             if list.mark(before) != list.mark(now) || before.grants != now.grants {
                 self.tell(News::Changed(list));
@@ -199,12 +199,12 @@ impl Ring {
     }
 
     /// Notes what the lists are at the end of a stream.
-    pub(super) fn leave(&self, lists: ListMarks) {
+    pub(super) fn leave(&self, lists: ListRevisions) {
         self.lock().lists = Some(lists);
     }
 
     /// Adds which lists have changed since the last stream ended.
-    pub(super) fn come_again(&self, now: &ListMarks) {
+    pub(super) fn come_again(&self, now: &ListRevisions) {
         let left = self.lock().lists.take();
         if let Some(left) = left {
             self.tell_changes(&left, now);
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn lists_that_changed_meanwhile_are_told() {
         let ring = ring();
-        let marks = |tools, resources| ListMarks {
+        let marks = |tools, resources| ListRevisions {
             tools,
             prompts: 1,
             resources,
@@ -295,9 +295,9 @@ mod tests {
         assert_eq!(ring.after(2), None, "what is the same is not told");
         let grants = 2;
         ring.leave(marks(6, 8));
-        ring.come_again(&ListMarks {
+        ring.come_again(&ListRevisions {
             grants,
-            ..marks(6, 8)
+            ..revisions(6, 8)
         });
         let told = [3, 4, 5].map(|number| ring.after(number - 1).unwrap().1);
         assert_eq!(told, List::ALL.map(News::Changed));

@@ -17,9 +17,9 @@ use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use gantry_engine::{AnswerBudget, AnswerPermit, Scope};
-use gantry_model::caller::Ended;
-use gantry_model::id::{AgentName, KeyId};
+use gantry_engine::{AnswerPermit, AnswerPool, Scope};
+use gantry_model::caller::{Caller, Ended};
+use gantry_model::id::KeyId;
 use gantry_model::jsonrpc::{self, Limits, Message, OwnedRequestId, WireError};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderValue, Method};
@@ -88,7 +88,7 @@ impl Line {
     /// Pours an answer to an agent onto the stream, unless it is too long or there is no room for it.
     async fn pour(
         &self,
-        (answers, agent): (&AnswerBudget, &AgentName),
+        (answers, caller): (&AnswerPool, &Caller),
         answer: Response,
     ) -> Result<(), Problem> {
         let kind = answer.headers().get(CONTENT_TYPE);
@@ -102,7 +102,8 @@ impl Line {
         // It is copied, whatever it was made from. A stream without an end counts its pieces itself.
         if let Some(length) = body.size_hint().exact() {
             let length = usize::try_from(length).unwrap_or(usize::MAX);
-            let found = answers.cover(Some(agent), &mut permit, length);
+            let answers = answers.of(&caller.project);
+            let found = answers.cover(Some(&caller.agent), &mut permit, length);
             found.map_err(delivery::refused)?;
         }
         if !is_stream {
@@ -262,7 +263,7 @@ impl Endpoint {
             Err(problem) => Answer::problem(id, problem).into_response(),
         };
         let begun = self.begun(&visit, &line, &answer);
-        let budget = (&self.desk.answers, &visit.caller.agent);
+        let budget = (&self.desk.answers, &visit.caller);
         if let Err(problem) = line.pour(budget, answer).await {
             let answer = Answer::problem(id, problem).into_response();
             // It is short.
@@ -274,7 +275,7 @@ impl Endpoint {
             let headers = &mut visit.parts.headers;
             headers.insert(SESSION_HEADER, session.id.header());
             if let Ok(stream) = self.get(&visit) {
-                let budget = (&self.desk.answers, &visit.caller.agent);
+                let budget = (&self.desk.answers, &visit.caller);
                 drop(line.pour(budget, stream).await);
             }
         }

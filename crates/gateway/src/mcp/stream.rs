@@ -14,7 +14,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use gantry_engine::{AnswerBudget, AnswerPermit, Ask, AskAnswer, Client, Later, Word};
+use gantry_engine::{AnswerBudget, AnswerPermit, AnswerPool, Ask, AskAnswer, Client, Later, Word};
 use gantry_model::era::Era;
 use gantry_model::era::meta::{Identity, PROGRESS_TOKEN};
 use gantry_model::jsonrpc::{Edit, Raw, RawBuf, RequestId};
@@ -63,7 +63,7 @@ pub(super) struct Desk {
     /// Who moves what is said to the clients.
     pub(super) tasks: TaskTracker,
     /// What may wait to be read.
-    pub(super) answers: AnswerBudget,
+    pub(super) answers: AnswerPool,
 }
 
 impl Endpoint {
@@ -300,10 +300,14 @@ impl Desk {
     /// agent's clients leave too much unread.
     fn tell(&self, (tx, call): (&mpsc::Sender<Bytes>, &Called), turn: &Turn, word: Word) {
         if let Some(event) = said(turn, word)
-            && let Ok(permit) = self.answers.take_all(Some(&call.agent), event.len())
+            && let Ok(permit) = self.room(call).take_all(Some(&call.agent), event.len())
         {
             drop(tx.try_send(permit.tie(event)));
         }
+    }
+
+    fn room(&self, call: &Called) -> AnswerBudget {
+        self.answers.of(&call.project)
     }
 
     /// Returns the event of the answer and its room; one for which there is none is an error instead.
@@ -311,7 +315,7 @@ impl Desk {
     fn last(&self, call: &Called, turn: &Turn, answer: Answer) -> Option<(Bytes, AnswerPermit)> {
         let mut permit = answer.permit();
         let found = self
-            .answers
+            .room(call)
             .cover(Some(&call.agent), &mut permit, answer.length());
         let answer = match found {
             Ok(()) => answer,
@@ -331,7 +335,7 @@ impl Desk {
     ) -> Response {
         let (last, mut permit) = self.last(call, turn, answer).unwrap_or_default();
         let length = told.iter().map(Bytes::len).sum();
-        match self.answers.take_all(Some(&call.agent), length) {
+        match self.room(call).take_all(Some(&call.agent), length) {
             Ok(room) => permit.join(room),
             Err(_full) => told.clear(),
         }

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use gantry_engine::{
-    CallError, CallFailure, Hearer, LONGEST_URI, Lists, Request as EngineRequest, Speaker,
-    Subscription, Surface,
+    CallError, CallFailure, LONGEST_URI, Lists, Request as EngineRequest, Speaker, Subscription,
+    Surface, UpdateCallback,
 };
 use gantry_model::era::Era;
 use gantry_model::jsonrpc::{self, Edit, Raw, RawBuf, Request};
@@ -155,7 +155,8 @@ impl Endpoint {
         params.set_buf("uri", RawBuf::string(uri));
         let params = params.to_buf();
         let ring = Arc::clone(ring);
-        let hearer: Hearer = Arc::new(move |uri| ring.tell(News::Updated(Arc::clone(uri))));
+        let callback: UpdateCallback =
+            Arc::new(move |uri| ring.tell(News::Updated(Arc::clone(uri))));
         let request = EngineRequest {
             surface: Surface::Mcp,
             scope: visit.scope.clone(),
@@ -169,7 +170,7 @@ impl Endpoint {
             reason: None,
         };
         let engine = self.engine();
-        engine.subscribe(&visit.caller, request, hearer).await
+        engine.subscribe(&visit.caller, request, callback).await
     }
 }
 

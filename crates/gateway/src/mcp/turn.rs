@@ -10,7 +10,7 @@ use gantry_engine::{Ask, AskAnswer, Scope, Speaker, Word};
 use gantry_model::caller::KeyValidity;
 use gantry_model::era::Era;
 use gantry_model::era::meta::Identity;
-use gantry_model::id::{AgentName, KeyId};
+use gantry_model::id::{AgentName, KeyId, ProjectName};
 use gantry_model::jsonrpc::{Edit, OwnedRequestId, Raw, RawBuf};
 use gantry_model::mcp::{ClientCan, LogLevel};
 
@@ -73,6 +73,7 @@ pub(super) struct Called {
     pub(super) key: KeyId,
     /// The validity of that key; the call ends with it.
     pub(super) validity: KeyValidity,
+    pub(super) project: ProjectName,
     pub(super) agent: AgentName,
     pub(super) scope: Scope,
 }
@@ -90,6 +91,7 @@ impl Called {
             speaker: asked.speaker,
             key: visit.caller.key,
             validity: visit.caller.validity.clone(),
+            project: visit.caller.project.clone(),
             agent: visit.caller.agent.clone(),
             scope: visit.scope.clone(),
         }
@@ -123,6 +125,7 @@ impl Called {
             speaker: Speaker::Anyone,
             key: KeyId::from_random(1),
             validity: KeyValidity::default(),
+            project: ProjectName::local(),
             agent: "a".parse().expect("a name"),
             scope: Scope::All,
         }

@@ -2,7 +2,8 @@
 
 pub(crate) const PUT: &str = "INSERT INTO kb.mcp_admin_log \
      (at, ended_at, key_id, actor, address, via, act, target, detail, old_value, new_value, outcome, \
-     code, repeats) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) RETURNING id";
+     code, repeats, project_id) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) RETURNING id";
 
 /// What an end does not know stays as the beginning said it.
 pub(crate) const END: &str = "UPDATE kb.mcp_admin_log SET ended_at = $2, outcome = $3, code = $4, \
@@ -11,18 +12,20 @@ pub(crate) const END: &str = "UPDATE kb.mcp_admin_log SET ended_at = $2, outcome
 pub(crate) const REPEAT: &str =
     "UPDATE kb.mcp_admin_log SET repeats = repeats + $2, ended_at = $3 WHERE id = $1";
 
-/// Keeps the newest `$1` refused attempts.
-pub(crate) const PRUNE_REFUSED: &str = "DELETE FROM kb.mcp_admin_log WHERE outcome = 'refused' \
-     AND id <= (SELECT id FROM kb.mcp_admin_log WHERE outcome = 'refused' \
+/// Keeps the newest `$1` refused attempts of a project.
+pub(crate) const PRUNE_REFUSED: &str = "DELETE FROM kb.mcp_admin_log WHERE project_id = $2 \
+     AND outcome = 'refused' AND id <= (SELECT id FROM kb.mcp_admin_log \
+     WHERE project_id = $2 AND outcome = 'refused' \
      ORDER BY id DESC LIMIT 1 OFFSET $1)";
 
-/// Keeps the newest `$1` of everything else.
-pub(crate) const PRUNE_OTHERS: &str = "DELETE FROM kb.mcp_admin_log WHERE outcome <> 'refused' \
-     AND id <= (SELECT id FROM kb.mcp_admin_log WHERE outcome <> 'refused' \
+/// Keeps the newest `$1` of everything else of a project.
+pub(crate) const PRUNE_OTHERS: &str = "DELETE FROM kb.mcp_admin_log WHERE project_id = $2 \
+     AND outcome <> 'refused' AND id <= (SELECT id FROM kb.mcp_admin_log \
+     WHERE project_id = $2 AND outcome <> 'refused' \
      ORDER BY id DESC LIMIT 1 OFFSET $1)";
 
 pub(crate) const SELECT: &str = "SELECT id, at, ended_at, key_id, actor, address, via, act, target, \
-     detail, old_value, new_value, outcome, code, repeats FROM kb.mcp_admin_log";
+     detail, old_value, new_value, outcome, code, repeats, project_id FROM kb.mcp_admin_log";
 
 #[cfg(test)]
 pub(crate) const ALL: &[&str] = &[PUT, END, REPEAT, PRUNE_REFUSED, PRUNE_OTHERS, SELECT];

@@ -36,12 +36,14 @@ impl SqliteStore {
             .bind(row.outcome.as_str())
             .bind(row.code.as_deref())
             .bind(signed(row.repeats.max(1)))
+            .bind(&row.project)
             .fetch_one(turn.connection()?)
             .await;
         let id = put.and_then(|row| unsigned(&row, 0));
         let id = id.map_err(|error| self.failed(WHAT, error))?;
         if id.is_multiple_of(PRUNED_EVERY) {
-            self.prune(&mut turn, REFUSED_KEPT, OTHERS_KEPT).await?;
+            self.prune(&mut turn, &row.project, (REFUSED_KEPT, OTHERS_KEPT))
+                .await?;
         }
         turn.done();
         Ok(id)
@@ -50,12 +52,12 @@ impl SqliteStore {
     async fn prune(
         &self,
         turn: &mut Turn<'_>,
-        refused: i64,
-        others: i64,
+        project: &str,
+        (refused, others): (i64, i64),
     ) -> Result<(), StoreError> {
         const WHAT: &str = "drop old administrative acts";
         for (statement, kept) in [(sql::PRUNE_REFUSED, refused), (sql::PRUNE_OTHERS, others)] {
-            let prune = sqlx::query(statement).bind(kept);
+            let prune = sqlx::query(statement).bind(kept).bind(project);
             let pruned = prune.execute(turn.connection()?).await;
             pruned.map_err(|error| self.failed(WHAT, error))?;
         }
@@ -115,6 +117,7 @@ fn filtered(filter: &ActFilter) -> QueryBuilder<Sqlite> {
         .push(" WHERE id < ")
         .push_bind(filter.before.map_or(i64::MAX, signed));
     let equal = [
+        (" AND project_id = ", filter.project.as_deref()),
         (" AND target = ", filter.target.as_deref()),
         (" AND key_id = ", filter.key.as_deref()),
         (" AND actor = ", filter.actor.as_deref()),
@@ -173,6 +176,7 @@ fn act(row: &SqliteRow) -> Result<ActRow, sqlx::Error> {
         outcome: parsed(row, 12)?,
         code: column(row, 13)?,
         repeats: unsigned(row, 14)?,
+        project: column(row, 15)?,
     })
 }
 
@@ -203,7 +207,7 @@ mod tests {
             .turn("prune", Durability::Process)
             .await
             .unwrap();
-        store.prune(&mut turn, 3, 4).await.unwrap();
+        store.prune(&mut turn, "", (3, 4)).await.unwrap();
         turn.done();
         let left = store.acts(&ActFilter::default()).await.unwrap();
         let of = |outcome| {

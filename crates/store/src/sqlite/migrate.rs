@@ -21,7 +21,7 @@ use crate::error::StoreError;
 
 /// Version, name and statements of each migration. Written out: the macro that reads the folder would
 /// have SQLite compiled a second time, for the compiler itself.
-const MIGRATIONS: [(i64, &str, &str); 5] = [
+const MIGRATIONS: [(i64, &str, &str); 6] = [
     (
         1,
         "first",
@@ -46,6 +46,11 @@ const MIGRATIONS: [(i64, &str, &str); 5] = [
         5,
         "acts",
         include_str!("../../migrations/sqlite/0005_acts.sql"),
+    ),
+    (
+        7,
+        "act project",
+        include_str!("../../migrations/sqlite/0007_act_project.sql"),
     ),
 ];
 

@@ -19,7 +19,7 @@ fn lists_of_one_client_are_shown_and_told_to_it_alone() {
     stranger.key = KeyId::from_random(2);
     let own = Speaker::Session(1);
     let others = [Speaker::Anyone, Speaker::Key, Speaker::Session(2)];
-    let marks = |who| catalog.marks(&caller, &Scope::All, who);
+    let marks = |who| catalog.revisions(&caller, &Scope::All, who);
     let tools = |who| listed(&catalog.view_for(&caller, &Scope::All, who));
     let first = marks(own);
     catalog.update(vec![with_own(1, &["x", "grown"])]);
@@ -39,7 +39,7 @@ fn lists_of_one_client_are_shown_and_told_to_it_alone() {
         assert_eq!(marks(other), first, "{other:?}");
         assert_eq!(tools(other), ["a__x"], "{other:?}");
     }
-    assert_eq!(catalog.marks(&stranger, &Scope::All, own), first);
+    assert_eq!(catalog.revisions(&stranger, &Scope::All, own), first);
     assert_eq!(
         listed(&catalog.view_for(&stranger, &Scope::All, own)),
         ["a__x"]

@@ -16,11 +16,13 @@ async fn a_filter_hides_tools_from_the_list_and_refuses_their_calls() {
     let tool = NativeTool::new("here", "", schema, |_| async {
         Ok(NativeOutput::text("hi"))
     });
-    rig.engine.native(tool).unwrap();
+    rig.engine.default_project().native(tool).unwrap();
     let agent = |grants: Vec<Grant>, include: &[&str], exclude: &[&str]| {
         let filter = ToolFilter::new(include.iter(), exclude.iter()).unwrap();
         let grants = GrantSet::filtered(grants, filter);
-        rig.engine.caller("filtered".parse().unwrap(), grants)
+        rig.engine
+            .default_project()
+            .caller("filtered".parse().unwrap(), grants)
     };
     let all = || vec![Grant::new("*", "*", None).unwrap()];
     let some = agent(all(), &["one:*", "*:here"], &["*:crash", "one:e*"]);
@@ -47,6 +49,7 @@ async fn a_filter_hides_tools_from_the_list_and_refuses_their_calls() {
         assert_eq!(answer.is_error, code.is_some(), "{}", answer.answer.text());
         let row = rig
             .engine
+            .default_project()
             .call(answer.call.unwrap())
             .await
             .unwrap()
@@ -65,7 +68,10 @@ async fn an_alias_is_the_name_in_every_shape() {
     let rig = Rig::start(&[("one", Evilpeer::new()), ("two", Evilpeer::new())]).await;
     let grant = Grant::new("two", "echo", Some("say")).unwrap();
     let grants = GrantSet::new(vec![grant]);
-    let agent = rig.engine.caller("renamed".parse().unwrap(), grants);
+    let agent = rig
+        .engine
+        .default_project()
+        .caller("renamed".parse().unwrap(), grants);
     for shape in Shape::ALL {
         assert_eq!(names(shape, &rig.tools_of(&agent, shape).await), ["say"]);
     }
@@ -77,6 +83,15 @@ async fn an_alias_is_the_name_in_every_shape() {
         answers.to_json()
     );
     let id = answers.answers[0].call.unwrap();
-    assert_eq!(rig.engine.call(id).await.unwrap().unwrap().server, "two");
+    assert_eq!(
+        rig.engine
+            .default_project()
+            .call(id)
+            .await
+            .unwrap()
+            .unwrap()
+            .server,
+        "two"
+    );
     rig.engine.drain().await;
 }

@@ -18,7 +18,7 @@ fn add_native(rig: &Rig) {
     let tool = NativeTool::new("here", "Runs in process", schema, |_| async {
         Ok(NativeOutput::text("native"))
     });
-    rig.engine.native(tool).unwrap();
+    rig.engine.default_project().native(tool).unwrap();
 }
 
 // row 4.3, row 4.4, row 4.6
@@ -65,6 +65,7 @@ async fn every_tool_is_offered_and_called_back_in_every_shape() {
             assert!(answer.answer.text().contains(wanted), "{shape}");
             let row = rig
                 .engine
+                .default_project()
                 .call(answer.call.unwrap())
                 .await
                 .unwrap()
@@ -104,7 +105,7 @@ async fn of_two_bare_names_the_later_wins_if_that_was_asked_for_and_never_in_sil
             limit: 1,
             ..Default::default()
         };
-        let rows = rig.engine.calls(&filter).await.unwrap();
+        let rows = rig.engine.default_project().calls(&filter).await.unwrap();
         assert_eq!(rows[0].server, winner);
         let warnings = rig.engine.health().warnings;
         let told = warnings

@@ -48,7 +48,9 @@ async fn grants_open_each_class_of_things_by_itself() {
         let grants = grants.iter();
         let grants = grants.map(|(server, item)| Grant::new(server, item, None).unwrap());
         let grants = GrantSet::new(grants.collect());
-        rig.engine.caller("some".parse().unwrap(), grants)
+        rig.engine
+            .default_project()
+            .caller("some".parse().unwrap(), grants)
     };
     let prompts = agent(&[("two", "prompt:with_*")]);
     let resources = agent(&[("two", "resource:test://template/*")]);

@@ -40,7 +40,11 @@ async fn arguments_that_do_not_fit_name_the_field() {
         "{told}"
     );
     assert!(!answers.answers[1].is_error, "{results:#}");
-    let row = rig.engine.call(answers.answers[0].call.unwrap()).await;
+    let row = rig
+        .engine
+        .default_project()
+        .call(answers.answers[0].call.unwrap())
+        .await;
     let row = row.unwrap().unwrap();
     assert_eq!(
         (row.status, row.code.as_deref()),

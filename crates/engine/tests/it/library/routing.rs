@@ -56,7 +56,7 @@ async fn the_calls_of_one_message_run_side_by_side() {
             }
         },
     );
-    rig.engine.native(tool).unwrap();
+    rig.engine.default_project().native(tool).unwrap();
     let call = |id: &str| json!({"type": "tool_use", "id": id, "name": "native__meet", "input": {"name": id}});
     let message = json!({"role": "assistant", "content":
         [{"type": "text", "text": "Both."}, call("left"), call("right")]});
@@ -80,7 +80,13 @@ async fn an_unknown_tool_is_told_as_the_tools_result() {
         assert_eq!(result["is_error"], true);
         assert_eq!(text(&result), format!("Unknown tool: {name}"));
         let id = answers.answers[0].call.unwrap();
-        let row = rig.engine.call(id).await.unwrap().unwrap();
+        let row = rig
+            .engine
+            .default_project()
+            .call(id)
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(row.status, CallStatus::Refused);
         assert_eq!(row.code.as_deref(), Some("tool.unknown"));
     }
@@ -92,7 +98,7 @@ async fn an_unknown_tool_is_told_as_the_tools_result() {
 async fn a_typed_native_tool_answers_in_the_form_of_its_type() {
     let rig = Rig::start(&[]).await;
     let schema = || json!({"type": "object"});
-    let add = |tool| rig.engine.native(tool).unwrap();
+    let add = |tool| rig.engine.default_project().native(tool).unwrap();
     add(NativeTool::typed(
         "text",
         "",

@@ -2,12 +2,13 @@
 //!
 //! Never holds more than one page in memory; a reader that is slow holds up nobody.
 
+use std::sync::Arc;
+
 use axum::body::Body;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
-use gantry_engine::{CallFilter, CallRow, Engine, EngineError};
+use gantry_engine::{CallFilter, CallRow, EngineError, Project};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
 use serde::Deserialize;
@@ -16,7 +17,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{CallsAsked, Status};
 use crate::api::query::Asked;
 use crate::api::views::CallView;
-use crate::api::{Api, Who};
+use crate::api::{In, Who};
 use crate::http::error::Problem;
 
 /// Rows that are read at once.
@@ -73,7 +74,7 @@ pub(in crate::api) enum Format {
     )),
 ))]
 pub(in crate::api) async fn export(
-    State(api): State<Api>,
+    In(project): In,
     Who(caller): Who,
     Asked(asked): Asked<ExportAsked>,
 ) -> Result<Response, Problem> {
@@ -94,7 +95,7 @@ pub(in crate::api) async fn export(
         count: false,
     };
     let mut writing = Writing {
-        engine: api.engine().clone(),
+        project,
         filter: Some(asked.filter(&caller)?),
         format,
     };
@@ -133,7 +134,7 @@ pub(in crate::api) async fn export(
 
 /// An export on its way.
 struct Writing {
-    engine: Engine,
+    project: Arc<Project>,
     /// What comes next; nothing after the last page.
     filter: Option<CallFilter>,
     format: Format,
@@ -145,7 +146,7 @@ impl Writing {
         let Some(filter) = &mut self.filter else {
             return Ok(None);
         };
-        let rows = self.engine.calls(filter).await?;
+        let rows = self.project.calls(filter).await?;
         filter.before = rows.last().map(|row| row.id);
         if rows.len() < PAGE as usize {
             self.filter = None;

@@ -13,7 +13,7 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
-use gantry_engine::{Engine, EngineError};
+use gantry_engine::{Engine, EngineError, Project};
 use gantry_model::caller::Caller;
 use gantry_model::event::ServerEvent;
 use gantry_model::id::{KeyId, ServerName};
@@ -98,7 +98,7 @@ impl Drop for Place {
 
 /// Opens a stream of the events of all servers, or of one.
 pub(super) async fn open(
-    api: &Api,
+    (api, project): (&Api, &Arc<Project>),
     caller: &Caller,
     server: Option<ServerName>,
     headers: &HeaderMap,
@@ -114,13 +114,13 @@ pub(super) async fn open(
             .with_detail(format!("this key has {PER_KEY} streams of events already"))
             .with_retry_after(Duration::from_secs(1))
     })?;
-    let engine = api.engine().clone();
     // Before the first look, so that nothing that comes meanwhile is missed.
-    let written = engine.events_written();
+    let written = project.events_written();
     let heard = headers.get("last-event-id");
     let heard: Option<u64> = heard.and_then(|id| id.to_str().ok()?.trim().parse().ok());
     let mut following = Following {
-        engine,
+        engine: api.engine().clone(),
+        project: Arc::clone(project),
         server,
         after: heard.unwrap_or(0),
         // A client that was cut comes again soon; and whoever waits for the first byte has it.
@@ -131,7 +131,7 @@ pub(super) async fn open(
     };
     if heard.is_none() {
         let name = following.server.as_ref().map(ServerName::as_str);
-        let newest = following.engine.events(name, None, limit).await?;
+        let newest = following.project.events(name, None, limit).await?;
         following.take(newest);
     }
     let body = stream::unfold(following, |mut following| async move {
@@ -149,6 +149,7 @@ pub(super) async fn open(
 /// A stream that is open.
 struct Following {
     engine: Engine,
+    project: Arc<Project>,
     server: Option<ServerName>,
     /// The number of the last event that was taken.
     after: u64,
@@ -189,7 +190,7 @@ impl Following {
 
     async fn more(&mut self) -> Result<(), EngineError> {
         let server = self.server.as_ref();
-        let next = self.engine.events_after(server, self.after, BATCH).await?;
+        let next = self.project.events_after(server, self.after, BATCH).await?;
         self.take(next);
         Ok(())
     }

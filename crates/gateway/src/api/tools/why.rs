@@ -17,7 +17,7 @@ use super::super::agents::known_agent;
 use super::super::body::json;
 use super::super::query::Asked;
 use super::super::servers::unknown;
-use super::super::{Api, Who};
+use super::super::{Api, In, Who};
 use crate::http::error::{Problem, ProblemDocument};
 
 /// Who wants to use what.
@@ -57,21 +57,22 @@ pub(in crate::api) struct WhyView {
 ))]
 pub(in crate::api) async fn why(
     extract::State(api): extract::State<Api>,
+    In(project): In,
     Who(caller): Who,
     Asked(asked): Asked<WhyAsked>,
 ) -> Result<Response, Problem> {
     let name: AgentName = asked.agent.parse().map_err(EngineError::Name)?;
-    let agent = known_agent(&api, &name).await?;
+    let agent = known_agent(&project, &name).await?;
     let set = GrantSet::filtered(agent.grants.clone(), agent.filter.clone());
-    let eyes = api.engine().caller(name.clone(), set);
+    let eyes = project.caller(name.clone(), set);
     let (server, tool) = match seen(&api, &[&eyes, &caller], &asked.tool) {
         Some(known) => (known.server, known.tool),
         None => split(&asked.tool)?,
     };
     let is_listed = is_listed(&api, &caller, &server, &tool);
-    let view = api.engine().server(server.as_str());
+    let view = project.server(server.as_str());
     if view.is_none() && !is_listed {
-        return Err(unknown(&api, server.as_str()));
+        return Err(unknown(&project, server.as_str()));
     }
     let question = Question {
         agent: &name,

@@ -5,7 +5,6 @@ use std::time::Instant as Clock;
 
 use axum::Router;
 use axum::routing::get;
-use gantry_model::id::ProjectName;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -50,7 +49,7 @@ async fn serve_with(bounds: Bounds) -> Served {
     let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
     let acceptor = Acceptor {
         service: Arc::new(move |request| routes::ask(&router, request)),
-        answers: AnswerBudget::new(ProjectName::local(), 96 << 20),
+        answers: AnswerPool::new(96 << 20),
         bounds,
         patience: QUICK,
         stop: stop.clone(),

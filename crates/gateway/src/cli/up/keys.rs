@@ -3,7 +3,9 @@
 //!
 //! Entry point: [`keep`].
 
-use gantry_engine::{Actor, Engine, EngineError, FirstKeys, KeyView};
+use std::sync::Arc;
+
+use gantry_engine::{Actor, Engine, EngineError, FirstKeys, KeyView, Project};
 use gantry_model::caller::{Caller, KeyKind};
 use gantry_model::diagnose::chain;
 use gantry_model::id::AgentName;
@@ -24,10 +26,11 @@ pub(super) async fn keep(folder: &DataFolder, engine: &Engine) -> Result<(), Fai
         let written = written.write_first_keys(&keys.admin, &keys.agent);
         written.map_err(std::io::Error::other)
     };
-    if engine.first_start(keep).await.map_err(failed)?.is_some() {
+    let project = engine.default_project();
+    if project.first_start(keep).await.map_err(failed)?.is_some() {
         return Ok(());
     }
-    revoke(folder, engine).await;
+    revoke(folder, &project).await;
     let by = std::fs::read_to_string(&admin).ok();
     let by = by.and_then(|key| engine.authenticate(key.trim()));
     let Some(by) = by.filter(|caller| caller.kind == KeyKind::Admin) else {
@@ -36,7 +39,7 @@ pub(super) async fn keep(folder: &DataFolder, engine: &Engine) -> Result<(), Fai
     };
     let key = std::fs::read_to_string(&agent).ok();
     match key.map(|key| engine.authenticate(key.trim())) {
-        None => replace(folder, engine, &by).await,
+        None => replace(folder, &project, &by).await,
         Some(Some(_)) => Ok(()),
         Some(None) => {
             tracing::warn!(file = %agent.display(), "the agent key on file is not valid; `gantry agent restore` makes another");
@@ -46,18 +49,18 @@ pub(super) async fn keep(folder: &DataFolder, engine: &Engine) -> Result<(), Fai
 }
 
 /// Makes another key in the place of a file that is missing.
-async fn replace(folder: &DataFolder, engine: &Engine, by: &Caller) -> Result<(), Failure> {
+async fn replace(folder: &DataFolder, project: &Arc<Project>, by: &Caller) -> Result<(), Failure> {
     let file = folder.agent_key();
     let name: AgentName = DEFAULT_AGENT
         .parse()
         .expect("the default agent's name is a name");
-    if let Err(EngineError::UnknownAgent { .. }) = engine.agent(&name).await {
+    if let Err(EngineError::UnknownAgent { .. }) = project.agent(&name).await {
         // A key would make it anew, without any grant.
         tracing::warn!(file = %file.display(), "there is no agent key, and no agent `{name}`; `gantry agent restore` makes both");
         return Ok(());
     }
     let label = "made by `gantry up`, because the key file was missing";
-    let made = engine.create_key(by, KeyKind::Agent, &name, label).await;
+    let made = project.create_key(by, KeyKind::Agent, &name, label).await;
     let (id, key) = made.map_err(|error| Failure::of(Exit::Failed, &error))?;
     let written = folder.write_key(&file, &key);
     written.map_err(|error| Failure::of(Exit::Failed, &error))?;
@@ -66,13 +69,13 @@ async fn replace(folder: &DataFolder, engine: &Engine, by: &Caller) -> Result<()
 }
 
 /// Revokes the keys of clients that were disconnected while no gateway ran.
-async fn revoke(folder: &DataFolder, engine: &Engine) {
+async fn revoke(folder: &DataFolder, project: &Arc<Project>) {
     let queued = folder.to_revoke();
     if queued.is_empty() {
         return;
     }
     let revoked = async {
-        let keys = engine.keys().await?;
+        let keys = project.keys().await?;
         // A key that was made since is another one, and in use.
         let is_meant = |key: &KeyView| {
             let until = queued.get(&key.label);
@@ -80,7 +83,7 @@ async fn revoke(folder: &DataFolder, engine: &Engine) {
         };
         for key in keys.into_iter().filter(is_meant) {
             let by = Actor::files("gantry connect");
-            engine.revoke_key(by, key.id).await?;
+            project.revoke_key(by, key.id).await?;
             tracing::info!(id = %key.id, "the key of a client that was disconnected is revoked");
         }
         Ok::<_, EngineError>(())

@@ -7,8 +7,9 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use gantry_engine::{Actor, Applied, Engine};
+use gantry_engine::{Actor, Applied, Project};
 use gantry_model::diagnose::chain;
 use gantry_model::id::ServerName;
 use gantry_model::spec::{ProcessLaunch, Profile, ServerSpec, Source, Start};
@@ -56,16 +57,16 @@ impl Live {
     }
 
     /// Watches and applies, for ever; whoever rings `reload` has it done at once, changed or not.
-    pub(super) async fn run(&mut self, engine: &Engine, reload: &Notify) {
+    pub(super) async fn run(&mut self, project: &Arc<Project>, reload: &Notify) {
         let mut watch = self.watch();
         let mut is_asked = false;
         loop {
             let now = self.look();
             if now != self.seen || is_asked {
-                note_approvals(engine, &self.setup.data, &now.1).await;
+                note_approvals(project, &self.setup.data, &now.1).await;
                 self.seen = now;
                 let watched = self.named_files.clone();
-                self.apply(engine).await;
+                self.apply(project).await;
                 if watched != self.named_files {
                     // Looked at once more below, in case one of them changed before it was watched.
                     watch = self.watch();
@@ -99,12 +100,12 @@ impl Live {
         (digests, Approvals::load(&self.setup.data))
     }
 
-    async fn apply(&mut self, engine: &Engine) {
+    async fn apply(&mut self, project: &Arc<Project>) {
         // By what is on record: an approval that came since is seen and recorded first.
         let plan = match self.setup.load_with(&self.seen.1) {
             Ok(plan) => plan,
             Err(mistakes) => {
-                engine.set_notices(mistakes.iter().map(kept).collect());
+                project.set_notices(mistakes.iter().map(kept).collect());
                 for mistake in &mistakes {
                     tracing::error!(error = %chain(mistake), "a configuration file is not applied, the last good state holds");
                 }
@@ -120,14 +121,14 @@ impl Live {
                 "{NOTICE}`[gateway]` has changed, and takes effect at the next start"
             ));
         }
-        let specs = match wanted(engine, &plan, self.wants_example) {
+        let specs = match wanted(project, &plan, self.wants_example) {
             Ok(specs) => specs,
             Err(error) => {
                 tracing::error!(%error, "cannot tell this program's path");
                 return;
             }
         };
-        match engine.apply(specs).await {
+        match project.apply(specs).await {
             Ok(applied) => {
                 told.extend(notices(&plan, &applied.shadowed));
                 self.tell(&plan, &applied);
@@ -138,7 +139,7 @@ impl Live {
                 told.push(format!("{NOTICE}not applied as a whole: {}", chain(&error)));
             }
         }
-        engine.set_notices(told);
+        project.set_notices(told);
     }
 
     /// Tells the person what has changed, and what waits for them.
@@ -195,11 +196,15 @@ fn waiting(plan: &Plan) -> Vec<String> {
 }
 
 /// Puts on record which files are approved, before what they ask for is run.
-pub(super) async fn note_approvals(engine: &Engine, data: &DataFolder, approvals: &Approvals) {
+pub(super) async fn note_approvals(
+    project: &Arc<Project>,
+    data: &DataFolder,
+    approvals: &Approvals,
+) {
     use std::os::unix::fs::MetadataExt as _;
     let owner = std::fs::metadata(data.approvals()).map(|file| file.uid());
     let by = Actor::files(owner.map_or_else(|_| "a user".to_owned(), |uid| format!("user {uid}")));
-    if let Err(error) = engine.note_approvals(by, approvals.on_file()).await {
+    if let Err(error) = project.note_approvals(by, approvals.on_file()).await {
         tracing::error!(error = %chain(&error), "approvals of files could not be recorded");
     }
 }
@@ -234,11 +239,11 @@ pub(super) fn notices(plan: &Plan, shadowed: &[ServerName]) -> Vec<String> {
 
 /// Returns what the files ask for; the example if nothing asks for anything.
 pub(super) fn wanted(
-    engine: &Engine,
+    project: &Arc<Project>,
     plan: &Plan,
     wants_example: bool,
 ) -> io::Result<Vec<ServerSpec>> {
-    let by_api = engine
+    let by_api = project
         .servers()
         .iter()
         .any(|server| server.spec.source == Source::Api);

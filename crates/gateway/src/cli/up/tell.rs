@@ -107,7 +107,7 @@ impl Teller<'_> {
             late |= shown && !lines.is_empty();
             shown |= is_time;
             if use_now {
-                let width = width(&engine.servers());
+                let width = width(&engine.default_project().servers());
                 lines.extend(waiting.iter().map(|name| self.starting(name, width)));
             }
             if (!lines.is_empty() || use_now)
@@ -146,7 +146,7 @@ impl Teller<'_> {
         engine: &Engine,
         told: &mut HashSet<ServerName>,
     ) -> (Vec<String>, Vec<ServerName>) {
-        let servers = engine.servers();
+        let servers = engine.default_project().servers();
         let width = width(&servers);
         let (mut lines, mut waiting) = (Vec::new(), Vec::new());
         for server in &servers {
@@ -173,7 +173,7 @@ impl Teller<'_> {
     /// Says, after servers that came late, how many there are and where, so that the endpoint is the
     /// last thing on the screen.
     fn all_there(&self, engine: &Engine) {
-        let servers = engine.servers();
+        let servers = engine.default_project().servers();
         let is_ready = |server: &&ServerView| server.status.state == State::Ready;
         let ready = servers.iter().filter(is_ready).count();
         self.screen.line("");
@@ -248,7 +248,7 @@ impl Teller<'_> {
 
     /// Returns where the gateway is, where its keys are, what it enforces, and how its servers are now.
     fn gateway(&self, engine: &Engine) -> Value {
-        let servers = engine.servers();
+        let servers = engine.default_project().servers();
         let servers = servers.iter().map(|server| {
             let status = &server.status;
             json!({
@@ -281,7 +281,7 @@ impl Teller<'_> {
         let (screen, url) = (&self.screen, self.url);
         let (agent, admin) = (self.folder.agent_key(), self.folder.admin_key());
         let label = |text: &str| screen.strong(&format!("{text:<11}"));
-        if !engine.servers().is_empty() || !self.plan.is_empty() {
+        if !engine.default_project().servers().is_empty() || !self.plan.is_empty() {
             screen.line("");
         }
         screen.line(&format!("  {} {url}/mcp", label("endpoint")));
@@ -359,7 +359,7 @@ fn awaited(come: usize, waiting: &[ServerName], elapsed: Duration) -> String {
 
 /// Returns what the running servers are held by, or what this machine could hold them by.
 fn isolation(engine: &Engine) -> String {
-    let servers = engine.servers();
+    let servers = engine.default_project().servers();
     let report = servers
         .iter()
         .find_map(|server| server.status.isolation.as_ref());

@@ -34,7 +34,7 @@ fn desk(words: mpsc::Receiver<Word>, work: Work) -> (Arc<Desk>, UnderWay, Turn) 
         held: Held::new(),
         seats: Arc::default(),
         tasks: TaskTracker::new(),
-        answers: gantry_engine::AnswerBudget::new(ProjectName::local(), 96 << 20),
+        answers: AnswerPool::new(96 << 20),
     };
     let id = RequestId::Number("1").to_owned();
     let under_way = UnderWay {
@@ -139,7 +139,7 @@ async fn a_list_on_a_stream_takes_its_room() {
         });
         let (desk, under_way, turn) = desk(heard, work);
         let agent = under_way.call.agent.clone();
-        let take = || desk.answers.take(Some(&agent), 1 << 20).ok();
+        let take = || desk.room(&under_way.call).take(Some(&agent), 1 << 20).ok();
         let mut held: Vec<_> = std::iter::from_fn(take).collect();
         let (json, events) = (accepts_json, true);
         let response = desk.attend(under_way, turn, Accepts { json, events }).await;

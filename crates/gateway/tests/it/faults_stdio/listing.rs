@@ -197,7 +197,7 @@ fn a_name_that_comes_twice_is_offered_at_most_once() {
 
 // fault S19, row 2.6
 #[test]
-fn a_failed_list_marks_the_server_and_hides_its_tools() {
+fn a_failed_list_revisions_the_server_and_hides_its_tools() {
     let rig = Rig::cold(&Evilpeer::new().fault("list-error"), &stays_down());
     let status = rig.gantry.wait_state(EVIL, "failed", LONG);
     let reason = status["reason"].as_str().unwrap();

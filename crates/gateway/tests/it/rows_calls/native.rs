@@ -65,8 +65,13 @@ impl Served {
                 .unwrap();
             runtime.block_on(async {
                 let engine = Engine::start(config).await.unwrap();
-                let keys = engine.first_start(|_| Ok(())).await.unwrap().unwrap();
-                engine.native(join()).unwrap();
+                let keys = engine
+                    .default_project()
+                    .first_start(|_| Ok(()))
+                    .await
+                    .unwrap()
+                    .unwrap();
+                engine.default_project().native(join()).unwrap();
                 ready.send(keys).unwrap();
                 let stopped = async { stopped.await.unwrap_or(()) };
                 let served = serve(listener, engine, Options::default(), stopped);
@@ -222,9 +227,9 @@ fn a_panic_fails_its_own_call_is_counted_and_ends_nothing_else() {
     assert_eq!(answer.message()["result"]["content"][0]["text"], "ab");
     let figures = served.admin("GET", "/metrics", &Value::Null).text();
     for line in [
-        "gantry_panics_total 2",
-        "gantry_calls_total{status=\"error\"} 2",
-        "gantry_calls_total{status=\"ok\"} 1",
+        "gantry_panics_total{project=\"local\"} 2",
+        "gantry_calls_total{project=\"local\",status=\"error\"} 2",
+        "gantry_calls_total{project=\"local\",status=\"ok\"} 1",
     ] {
         assert!(figures.lines().any(|shown| shown == line), "{figures}");
     }

@@ -1,6 +1,7 @@
 //! Keys that are tried and not known: counted, told as events, and rows of the audit.
 //!
-//! A row has no agent and no key, since nobody was let in, and never what was tried. Entry points:
+//! They belong to no project, and are recorded in that of the folder. A row has no agent and no key,
+//! since nobody was let in, and never what was tried. Entry points:
 //! [`Engine::count_wrong_key`] and [`Engine::report_wrong_keys`].
 
 use std::time::Duration;
@@ -21,16 +22,17 @@ const WRONG_KEY: &str = "auth.wrong_key";
 impl Engine {
     /// Counts a request with a key that is not known.
     pub fn count_wrong_key(&self) {
-        self.inner.figures.wrong_key();
+        self.inner.machine.metrics.wrong_key();
     }
 
     /// Records that wrong keys are being tried, among the events of the server `native` and in the
     /// audit; whoever calls this bounds how often. fault U5
     pub fn report_wrong_keys(&self, surface: Surface, what: String) {
-        let events = &self.inner.router.events;
+        let events = &self.inner.default.router.events;
         events.report(&ServerName::native(), EventKind::WrongKeys, what.clone());
         let engine = self.clone();
         self.inner
+            .machine
             .tracker
             .spawn(async move { engine.record_wrong_keys(surface, &what).await });
     }
@@ -39,8 +41,8 @@ impl Engine {
         let (now, redactor) = (unix_ms(), Redactor::own_keys());
         let context = Context::default();
         let intent = Intent {
-            id: self.inner.router.ids.next(now),
-            project: self.inner.project.as_str(),
+            id: self.inner.machine.ids.next(now),
+            project: self.inner.default.name().as_str(),
             agent: "",
             key: "",
             context: &context,
@@ -62,7 +64,7 @@ impl Engine {
             duration: Duration::ZERO,
             redactor,
         };
-        if let Err(error) = self.inner.audit.refusal(&intent, &outcome).await {
+        if let Err(error) = self.inner.machine.audit.refusal(&intent, &outcome).await {
             tracing::warn!(
                 error = gantry_model::diagnose::chain(&error),
                 "wrong keys could not be recorded in the audit"

@@ -1,12 +1,12 @@
 //! Signing in to remote servers, for administrators: a link, the browser's answer, the end. What is
-//! kept and sent is the business of `credentials`. Entry points: `Engine::begin_sign_in` and
-//! `Engine::finish_sign_in`.
+//! kept and sent is the business of `credentials`. Entry points: `Project::begin_sign_in` and
+//! `Project::finish_sign_in`.
 
 use gantry_model::event::EventKind;
 use gantry_model::id::ServerName;
 use gantry_model::status::State;
 
-use super::Engine;
+use super::Project;
 use crate::acts::{Actor, Draft};
 use crate::credentials::{
     Credentials, SignInAnswer, SignInError, SignInLink, SignInState, SignInTrust, SignInView,
@@ -14,14 +14,7 @@ use crate::credentials::{
 use crate::error::EngineError;
 use crate::server::handle::{Order, ServerHandle};
 
-impl Engine {
-    /// Says where browsers bring the answers of sign-ins that servers ask for by themselves, so
-    /// that a status can show a link.
-    pub fn set_callback(&self, redirect_uri: &str) {
-        let known = &self.inner.supervisor.around().callback;
-        known.send_replace(Some(redirect_uri.to_owned()));
-    }
-
+impl Project {
     /// Makes a link at which a person signs in to a remote server; the browser's answer must come
     /// to `redirect_uri`.
     pub async fn begin_sign_in(
@@ -40,33 +33,28 @@ impl Engine {
             SignInTrust::Anew => "at whichever authorization server it names",
         };
         let draft = Draft::new("server.sign_in", handle.name.as_str()).detail(detail);
-        let act = self.inner.acts.begin(&by, draft).await?;
+        let act = self.acts.begin(&by, draft).await?;
         let begun = credentials.begin(redirect_uri, trust).await;
         act.end(&begun).await;
         Ok(begun?)
     }
 
     /// Takes what a browser brought back, once, and has a server that waited for it started.
-    pub async fn finish_sign_in(
+    pub(crate) async fn finish_sign_in(
         &self,
         by: impl Into<Actor>,
         answer: SignInAnswer,
     ) -> Result<ServerName, EngineError> {
         let by = by.into();
         self.admit()?;
-        let all = self.inner.supervisor.all();
-        let awaits = |handle: &&ServerHandle| {
-            let credentials = handle.credentials.as_ref();
-            credentials.is_some_and(|credentials| credentials.awaits(&answer.state))
-        };
-        let handle = all.iter().find(awaits).ok_or(SignInError::Unknown)?;
+        let handle = self.awaiting(&answer.state).ok_or(SignInError::Unknown)?;
         let draft = Draft::new("server.signed_in", handle.name.as_str());
-        let act = self.inner.acts.begin(&by, draft).await?;
-        let finished = taken(handle)?.finish(answer).await;
+        let act = self.acts.begin(&by, draft).await?;
+        let finished = taken(&handle)?.finish(answer).await;
         act.end(&finished).await;
         finished?;
         let what = "signed in";
-        let events = &self.inner.router.events;
+        let events = &self.router.events;
         events.report(&handle.name, EventKind::SignedIn, what);
         let waits = matches!(
             handle.status.borrow().state,
@@ -85,6 +73,19 @@ impl Engine {
         Ok(handle.name.clone())
     }
 
+    /// Tells whether a server waits for the answer of this sign-in.
+    pub(crate) fn awaits_sign_in(&self, state: &str) -> bool {
+        self.awaiting(state).is_some()
+    }
+
+    fn awaiting(&self, state: &str) -> Option<ServerHandle> {
+        let awaits = |handle: &ServerHandle| {
+            let credentials = handle.credentials.as_ref();
+            credentials.is_some_and(|credentials| credentials.awaits(state))
+        };
+        self.supervisor.all().into_iter().find(awaits)
+    }
+
     /// Shows where a server's sign-in stands.
     pub fn sign_in(&self, server: &str) -> Result<SignInView, EngineError> {
         let handle = self.of_sign_in(server)?;
@@ -100,17 +101,17 @@ impl Engine {
         let handle = self.of_sign_in(server)?;
         let credentials = taken(&handle)?;
         let draft = Draft::new("server.sign_out", handle.name.as_str());
-        let act = self.inner.acts.begin(&by, draft).await?;
+        let act = self.acts.begin(&by, draft).await?;
         let ended = credentials.sign_out().await;
         act.end(&ended).await;
         ended?;
-        let events = &self.inner.router.events;
+        let events = &self.router.events;
         events.report(&handle.name, EventKind::SignedOut, "signed out");
         Ok(())
     }
 
     fn of_sign_in(&self, server: &str) -> Result<ServerHandle, EngineError> {
-        let found = self.inner.supervisor.find(server);
+        let found = self.supervisor.find(server);
         found.ok_or_else(|| EngineError::UnknownServer {
             name: server.to_owned(),
         })

@@ -1,6 +1,6 @@
 //! Specs that are replaced, and specs that are only tried.
 //!
-//! A trial is in no list: it is started, waited for and stopped, and holds its name meanwhile like
+//! A test run is in no list: it is started, waited for and stopped, and holds its name meanwhile like
 //! a server that leaves. Entry points: `Supervisor::replace` and `Supervisor::try_out`.
 
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::view::ServerView;
 
 /// Lines of its log that are shown.
 const LINES: usize = 50;
-/// How much longer than its handshake a trial may take, for the process and the first lists.
+/// How much longer than its handshake a test run may take, for the process and the first lists.
 const BESIDE_HANDSHAKE: Duration = Duration::from_secs(5);
 
 /// Refuses a server that was not registered over the API: its file brings it back with the next start.

@@ -1,23 +1,25 @@
 //! Agents and keys as administrators see and change them; each change is on record before its effect
-//! (`acts`) and runs to its end (`Engine::complete`).
+//! (`acts`) and runs to its end (`Project::complete`).
+
+use std::sync::Arc;
 
 use gantry_model::caller::KeyKind;
 use gantry_model::id::{AgentName, KeyId};
 
-use super::Engine;
+use super::Project;
 use crate::access::{AgentChange, AgentView, KeyView, NewAgent, NewKey};
 use crate::acts::{Actor, Draft, values};
 use crate::error::EngineError;
 
-impl Engine {
+impl Project {
     /// Returns all valid keys, oldest first, as they may be shown.
     pub async fn keys(&self) -> Result<Vec<KeyView>, EngineError> {
-        self.inner.access.list().await
+        self.access.list().await
     }
 
     /// Makes a key that ends only when it is revoked; its text is never shown again.
     pub async fn create_key(
-        &self,
+        self: &Arc<Self>,
         by: impl Into<Actor>,
         kind: KeyKind,
         agent: &AgentName,
@@ -34,15 +36,15 @@ impl Engine {
 
     /// Makes a key; its text is never shown again. An agent that is not known is made, without grants.
     pub async fn make_key(
-        &self,
+        self: &Arc<Self>,
         by: impl Into<Actor>,
         new: NewKey,
     ) -> Result<(KeyId, String), EngineError> {
-        let (by, engine) = (by.into(), self.clone());
+        let (by, project) = (by.into(), Arc::clone(self));
         self.complete(async move {
             let draft = Draft::new("key.create", new.agent.as_str()).after(values::new_key(&new));
-            let act = engine.inner.acts.begin(&by, draft).await?;
-            let made = engine.inner.access.create(&new).await;
+            let act = project.acts.begin(&by, draft).await?;
+            let made = project.access.create(&new).await;
             // The key has a name of its own only now.
             let target = made.as_ref().ok().map(|(id, _)| id.to_string());
             act.end_with(&made, target, None).await;
@@ -52,15 +54,19 @@ impl Engine {
     }
 
     /// Revokes a key; false if there was none. The last valid admin key cannot be revoked.
-    pub async fn revoke_key(&self, by: impl Into<Actor>, id: KeyId) -> Result<bool, EngineError> {
-        let (by, engine) = (by.into(), self.clone());
+    pub async fn revoke_key(
+        self: &Arc<Self>,
+        by: impl Into<Actor>,
+        id: KeyId,
+    ) -> Result<bool, EngineError> {
+        let (by, project) = (by.into(), Arc::clone(self));
         self.complete(async move {
-            let access = &engine.inner.access;
+            let access = &project.access;
             let mut draft = Draft::new("key.revoke", id.to_string());
             let keys = access.list().await?;
             let known = keys.iter().find(|key| key.id == id);
             draft.before = known.map(values::key);
-            let act = engine.inner.acts.begin(&by, draft).await?;
+            let act = project.acts.begin(&by, draft).await?;
             let revoked = access.revoke(id).await;
             act.end(&revoked).await;
             revoked
@@ -70,12 +76,12 @@ impl Engine {
 
     /// Returns all agents, by name.
     pub async fn agents(&self) -> Result<Vec<AgentView>, EngineError> {
-        self.inner.access.agents().await
+        self.access.agents().await
     }
 
     /// Returns an agent.
     pub async fn agent(&self, name: &AgentName) -> Result<AgentView, EngineError> {
-        let agents = self.inner.access.agents().await?;
+        let agents = self.access.agents().await?;
         let found = agents.into_iter().find(|agent| agent.name == *name);
         found.ok_or_else(|| EngineError::UnknownAgent {
             name: name.to_string(),
@@ -84,41 +90,41 @@ impl Engine {
 
     /// Makes an agent, with its grants and filter.
     pub async fn create_agent(
-        &self,
+        self: &Arc<Self>,
         by: impl Into<Actor>,
         new: NewAgent,
     ) -> Result<AgentView, EngineError> {
-        let (by, engine, name) = (by.into(), self.clone(), new.name.clone());
+        let (by, project, name) = (by.into(), Arc::clone(self), new.name.clone());
         self.complete(async move {
             let draft = Draft::new("agent.create", name.as_str()).after(values::new_agent(&new));
-            let act = engine.inner.acts.begin(&by, draft).await?;
-            let created = engine.inner.access.create_agent(new).await;
+            let act = project.acts.begin(&by, draft).await?;
+            let created = project.access.create_agent(new).await;
             act.end(&created).await;
             created?;
-            engine.agent(&name).await
+            project.agent(&name).await
         })
         .await
     }
 
     /// Changes an agent, its grants or its filter; every call from now on is judged by them.
     pub async fn change_agent(
-        &self,
+        self: &Arc<Self>,
         by: impl Into<Actor>,
         name: &AgentName,
         change: AgentChange,
     ) -> Result<AgentView, EngineError> {
-        let (by, engine, name) = (by.into(), self.clone(), name.clone());
+        let (by, project, name) = (by.into(), Arc::clone(self), name.clone());
         self.complete(async move {
             let mut draft = Draft::new("agent.change", name.as_str());
             draft = draft.after(values::change(&change));
-            let before = engine.agent(&name).await;
+            let before = project.agent(&name).await;
             draft.before = before.as_ref().ok().map(values::agent);
-            let act = engine.inner.acts.begin(&by, draft).await?;
-            let changed = engine.inner.access.change_agent(&name, change).await;
+            let act = project.acts.begin(&by, draft).await?;
+            let changed = project.access.change_agent(&name, change).await;
             if changed.is_ok() {
-                engine.inner.catalog.granted_anew(&name);
+                project.catalog.grants_changed(&name);
             }
-            let after = engine.agent(&name).await;
+            let after = project.agent(&name).await;
             act.end_with(&changed, None, after.as_ref().ok().map(values::agent))
                 .await;
             changed?;
@@ -130,18 +136,18 @@ impl Engine {
     /// Removes an agent, its grants and its keys, which open nothing from now on; false if there
     /// was none. The agent of the last valid admin key cannot be removed.
     pub async fn remove_agent(
-        &self,
+        self: &Arc<Self>,
         by: impl Into<Actor>,
         name: &AgentName,
     ) -> Result<bool, EngineError> {
-        let (by, engine, name) = (by.into(), self.clone(), name.clone());
+        let (by, project, name) = (by.into(), Arc::clone(self), name.clone());
         self.complete(async move {
-            let Ok(known) = engine.agent(&name).await else {
-                return engine.inner.access.remove_agent(&name).await;
+            let Ok(known) = project.agent(&name).await else {
+                return project.access.remove_agent(&name).await;
             };
             let draft = Draft::new("agent.remove", name.as_str()).before(values::agent(&known));
-            let act = engine.inner.acts.begin(&by, draft).await?;
-            let removed = engine.inner.access.remove_agent(&name).await;
+            let act = project.acts.begin(&by, draft).await?;
+            let removed = project.access.remove_agent(&name).await;
             act.end(&removed).await;
             removed
         })

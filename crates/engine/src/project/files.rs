@@ -1,15 +1,16 @@
 //! What files change: servers that come, change and go with them, and files that a person approved.
 //! Each change is on record before its effect, as an act that came by file; what a start finds as the
-//! last one left it is none. Entry points: `Engine::apply` and `Engine::note_approvals`.
+//! last one left it is none. Entry points: `Project::apply` and `Project::note_approvals`.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_model::spec::{ServerSpec, Source};
 use gantry_store::{ActFilter, ActOutcome, ServerRow};
 use serde_json::{Value, json};
 
-use super::Engine;
+use super::Project;
 use crate::acts::values::difference;
 use crate::acts::{Actor, Begun, Draft};
 use crate::config::{OnStartFailure, Startup};
@@ -24,46 +25,46 @@ const FILES: &str = "configuration files";
 /// Approvals that are looked back at.
 const APPROVALS: u32 = 1000;
 
-impl Engine {
+impl Project {
     /// Makes the servers of files what `specs` says, touching only those that changed.
-    pub async fn apply(&self, specs: Vec<ServerSpec>) -> Result<Applied, EngineError> {
+    pub async fn apply(self: &Arc<Self>, specs: Vec<ServerSpec>) -> Result<Applied, EngineError> {
         self.admit()?;
-        let engine = self.clone();
-        self.complete(async move { engine.apply_all(specs).await })
+        let project = Arc::clone(self);
+        self.complete(async move { project.apply_all(specs).await })
             .await
     }
 
     async fn apply_all(&self, mut specs: Vec<ServerSpec>) -> Result<Applied, EngineError> {
-        let inner = &self.inner;
-        let abort = inner.on_start_failure == OnStartFailure::Abort;
-        let sequential = inner.startup == Startup::Sequential;
+        let config = &self.machine.config;
+        let abort = config.on_start_failure == OnStartFailure::Abort;
+        let sequential = config.startup == Startup::Sequential;
         let names: Vec<_> = specs.iter().map(|spec| spec.name.clone()).collect();
         let mut applied = Applied::default();
         let removals = self.begin_removals(&specs).await?;
-        let begun = inner.supervisor.begin(&specs, &mut applied).await;
+        let begun = self.supervisor.begin(&specs, &mut applied).await;
         for act in removals {
             act.end(&begun).await;
         }
         let stored = begun?;
         // A server that is started anew waits for its old process; nobody waits for that behind it.
-        specs.sort_by_key(|spec| inner.supervisor.is_replaced(spec));
+        specs.sort_by_key(|spec| self.supervisor.is_replaced(spec));
         for spec in specs {
             let name = spec.name.clone();
             let act = self.begin_placing(&spec, &stored).await?;
-            let placed = inner.supervisor.place(spec, &stored, &mut applied).await;
+            let placed = self.supervisor.place(spec, &stored, &mut applied).await;
             if let Some(act) = act {
                 act.end(&placed).await;
             }
             placed?;
             if sequential {
-                inner.supervisor.settled(START_BOUND).await;
+                self.supervisor.settled(START_BOUND).await;
                 if abort {
                     self.require_started(name.as_str())?;
                 }
             }
         }
         if abort && !sequential {
-            inner.supervisor.settled(START_BOUND).await;
+            self.supervisor.settled(START_BOUND).await;
             for name in &names {
                 self.require_started(name.as_str())?;
             }
@@ -72,7 +73,7 @@ impl Engine {
     }
 
     fn require_started(&self, name: &str) -> Result<(), EngineError> {
-        let Some(handle) = self.inner.supervisor.find(name) else {
+        let Some(handle) = self.supervisor.find(name) else {
             return Ok(());
         };
         match &*handle.live.borrow() {
@@ -93,13 +94,13 @@ impl Engine {
     /// Records the approvals of files that are not on record yet, each a path and the hash of what was
     /// approved, and those that are gone, before anything follows from them.
     pub async fn note_approvals(
-        &self,
+        self: &Arc<Self>,
         by: impl Into<Actor>,
         approved: BTreeMap<String, String>,
     ) -> Result<(), EngineError> {
-        let (by, engine) = (by.into(), self.clone());
+        let (by, project) = (by.into(), Arc::clone(self));
         self.complete(async move {
-            let known = engine.approvals_on_record().await?;
+            let known = project.approvals_on_record().await?;
             let digest = |what: &String| match what.len() {
                 64 => json!({"sha256": what}),
                 _ => json!({"approved": what}),
@@ -111,7 +112,7 @@ impl Engine {
                 }
                 let mut draft = Draft::new("file.approve", path).after(digest(new));
                 draft.before = old.map(digest);
-                let act = engine.inner.acts.begin(&by, draft).await?;
+                let act = project.acts.begin(&by, draft).await?;
                 act.end(&Ok::<_, EngineError>(())).await;
             }
             for (path, old) in known
@@ -119,7 +120,7 @@ impl Engine {
                 .filter(|(path, _)| !approved.contains_key(*path))
             {
                 let draft = Draft::new("file.withdraw", path).before(digest(old));
-                let act = engine.inner.acts.begin(&by, draft).await?;
+                let act = project.acts.begin(&by, draft).await?;
                 act.end(&Ok::<_, EngineError>(())).await;
             }
             Ok(())
@@ -135,7 +136,7 @@ impl Engine {
             ..ActFilter::default()
         };
         let mut known = BTreeMap::new();
-        for row in self.inner.store.acts(&filter).await?.into_iter().rev() {
+        for row in self.acts.list(&filter).await?.into_iter().rev() {
             let after: Option<Value> = row.after.and_then(|text| serde_json::from_str(&text).ok());
             let digest = after.and_then(|after| {
                 let what = after["sha256"].as_str().or(after["approved"].as_str());
@@ -151,21 +152,20 @@ impl Engine {
 
     /// Begins the acts of all servers of files that go.
     async fn begin_removals(&self, specs: &[ServerSpec]) -> Result<Vec<Begun>, EngineError> {
-        let inner = &self.inner;
         let wanted: HashSet<_> = specs.iter().map(|spec| &spec.name).collect();
         let mut acts = Vec::new();
-        for row in inner.store.servers(&inner.project).await? {
+        for row in self.machine.store.servers(&self.name).await? {
             let name = &row.spec.name;
             if row.spec.source == Source::Api || wanted.contains(name) {
                 continue;
             }
-            let running = inner.supervisor.find(name.as_str());
+            let running = self.supervisor.find(name.as_str());
             let before = match &running {
-                Some(handle) => inner.acts.values.spec(&handle.spec),
-                None => inner.acts.values.spec(&row.spec),
+                Some(handle) => self.acts.values.spec(&handle.spec),
+                None => self.acts.values.spec(&row.spec),
             };
             let draft = Draft::new("server.remove", name.as_str()).before(before);
-            acts.push(inner.acts.begin(&actor(&row.spec), draft).await?);
+            acts.push(self.acts.begin(&actor(&row.spec), draft).await?);
         }
         Ok(acts)
     }
@@ -177,9 +177,9 @@ impl Engine {
         spec: &ServerSpec,
         stored: &[ServerRow],
     ) -> Result<Option<Begun>, EngineError> {
-        let acts = &self.inner.acts;
+        let acts = &self.acts;
         let name = spec.name.as_str();
-        let running = self.inner.supervisor.find(name);
+        let running = self.supervisor.find(name);
         let row = stored.iter().find(|row| row.spec.name == spec.name);
         let source = running.as_ref().map(|handle| handle.spec.source);
         let source = source.or_else(|| row.map(|row| row.spec.source));
@@ -219,7 +219,7 @@ impl Engine {
             limit: 5,
             ..ActFilter::default()
         };
-        let rows = self.inner.store.acts(&filter).await.unwrap_or_default();
+        let rows = self.acts.list(&filter).await.unwrap_or_default();
         let lasting = rows.into_iter().find(|row| row.act != "server.restart");
         let after = lasting.and_then(|row| row.after);
         let after: Option<Value> = after.and_then(|text| serde_json::from_str(&text).ok());

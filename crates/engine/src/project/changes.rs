@@ -1,14 +1,15 @@
 //! What administrators change about servers, and how every change runs. Each change is on record
 //! before its effect (`acts`), and runs as a task of its own to its end, its record included, even if
 //! who asked for it has left (fault P10): dropping the future leaves nothing half-done. What files
-//! change is in `files`. Entry point: `Engine::complete`.
+//! change is in `files`. Entry point: `Project::complete`.
 
 use std::io;
+use std::sync::Arc;
 
 use gantry_model::spec::ServerSpec;
 use serde_json::json;
 
-use super::Engine;
+use super::Project;
 use crate::access::FirstKeys;
 use crate::acts::values::{self, difference};
 use crate::acts::{Actor, Draft};
@@ -17,31 +18,31 @@ use crate::server::logs::LogLine;
 use crate::supervisor::of_api;
 use crate::view::ServerView;
 
-impl Engine {
+impl Project {
     /// Makes the first admin and agent key of a data folder; `None` if there are keys already.
     ///
     /// `keep` puts them where their owner finds them, before they are valid.
     pub async fn first_start(
-        &self,
+        self: &Arc<Self>,
         keep: impl FnOnce(&FirstKeys) -> io::Result<()> + Send + 'static,
     ) -> Result<Option<FirstKeys>, EngineError> {
-        let engine = self.clone();
+        let project = Arc::clone(self);
         self.complete(async move {
             let keep = |keys: &FirstKeys| {
                 keep(keys).map_err(|source| EngineError::Folder {
-                    folder: engine.data_dir().to_owned(),
+                    folder: project.machine.folder.path().to_owned(),
                     source,
                 })
             };
-            let inner = &engine.inner;
-            if inner.access.has_keys() {
-                return inner.access.first_start(keep).await;
+            let access = &project.access;
+            if access.has_keys() {
+                return access.first_start(keep).await;
             }
             let draft =
                 Draft::new("key.create", "first start").detail("the first keys of the folder");
-            let act = inner.acts.begin(&Actor::gateway(), draft).await?;
-            let made = inner.access.first_start(keep).await;
-            let keys = inner.access.list().await.unwrap_or_default();
+            let act = project.acts.begin(&Actor::gateway(), draft).await?;
+            let made = access.first_start(keep).await;
+            let keys = access.list().await.unwrap_or_default();
             let after = keys
                 .iter()
                 .map(|key| (key.id.to_string(), values::key(key)));
@@ -54,20 +55,20 @@ impl Engine {
 
     /// Registers a server and starts it, or leaves it asleep if it is lazy.
     pub async fn register(
-        &self,
+        self: &Arc<Self>,
         by: impl Into<Actor>,
         spec: ServerSpec,
     ) -> Result<ServerView, EngineError> {
         let by = by.into();
         self.admit()?;
-        let engine = self.clone();
+        let project = Arc::clone(self);
         self.complete(async move {
-            let acts = &engine.inner.acts;
+            let acts = &project.acts;
             let draft = Draft::new("server.register", spec.name.as_str());
             let act = acts
                 .begin(&by, draft.after(acts.values.spec(&spec)))
                 .await?;
-            let handle = engine.inner.supervisor.register(spec).await;
+            let handle = project.supervisor.register(spec).await;
             act.end(&handle).await;
             Ok(ServerView::of(&handle?))
         })
@@ -76,18 +77,18 @@ impl Engine {
 
     /// Gives a server that was registered by API another spec, and starts it anew if it changed.
     pub async fn replace(
-        &self,
+        self: &Arc<Self>,
         by: impl Into<Actor>,
         spec: ServerSpec,
     ) -> Result<ServerView, EngineError> {
         let by = by.into();
         self.admit()?;
-        let engine = self.clone();
+        let project = Arc::clone(self);
         self.complete(async move {
-            let acts = &engine.inner.acts;
+            let acts = &project.acts;
             let mut draft = Draft::new("server.replace", spec.name.as_str());
             let after = acts.values.spec(&spec);
-            draft = match engine.inner.supervisor.find(spec.name.as_str()) {
+            draft = match project.supervisor.find(spec.name.as_str()) {
                 Some(known) => {
                     let (before, after) = difference(&acts.values.spec(&known.spec), &after);
                     draft.before(before).after(after)
@@ -95,7 +96,7 @@ impl Engine {
                 None => draft.after(after),
             };
             let act = acts.begin(&by, draft).await?;
-            let handle = engine.inner.supervisor.replace(spec).await;
+            let handle = project.supervisor.replace(spec).await;
             act.end(&handle).await;
             Ok(ServerView::of(&handle?))
         })
@@ -104,22 +105,22 @@ impl Engine {
 
     /// Checks a spec of which nothing is started or kept, and records that somebody looked. fault G8
     pub async fn preview(
-        &self,
+        self: &Arc<Self>,
         by: impl Into<Actor>,
         spec: &ServerSpec,
     ) -> Result<(), EngineError> {
         let by = by.into();
         self.admit()?;
-        let (engine, spec) = (self.clone(), spec.clone());
+        let (project, spec) = (Arc::clone(self), spec.clone());
         self.complete(async move {
-            let acts = &engine.inner.acts;
+            let acts = &project.acts;
             let draft = Draft::new("server.preview", spec.name.as_str());
             let draft = draft.after(json!({"asked": acts.values.spec(&spec)}));
             let act = acts.begin(&by, draft).await?;
             let checked = spec.check().map_err(EngineError::from);
             act.end(&checked).await;
             checked?;
-            engine.inner.supervisor.previewed(&spec.name);
+            project.supervisor.previewed(&spec.name);
             Ok(())
         })
         .await
@@ -127,20 +128,20 @@ impl Engine {
 
     /// Starts a server that stays unregistered, lists what it offers, and stops it again. fault G8
     pub async fn try_out(
-        &self,
+        self: &Arc<Self>,
         by: impl Into<Actor>,
         spec: ServerSpec,
     ) -> Result<(ServerView, Vec<LogLine>), EngineError> {
         let by = by.into();
         self.admit()?;
-        let engine = self.clone();
+        let project = Arc::clone(self);
         self.complete(async move {
-            let acts = &engine.inner.acts;
+            let acts = &project.acts;
             let asked = acts.values.spec(&spec);
             let draft = Draft::new("server.test", spec.name.as_str());
             let draft = draft.after(json!({"asked": asked.clone()}));
             let act = acts.begin(&by, draft).await?;
-            let tried = engine.inner.supervisor.try_out(spec).await;
+            let tried = project.supervisor.try_out(spec).await;
             let after = tried
                 .as_ref()
                 .ok()
@@ -153,10 +154,14 @@ impl Engine {
 
     /// Removes a server that was registered, by name or id, and waits until its process is gone; false if
     /// there was none. One of a file is the file's to remove.
-    pub async fn remove(&self, by: impl Into<Actor>, server: &str) -> Result<bool, EngineError> {
-        let (by, engine, server) = (by.into(), self.clone(), server.to_owned());
+    pub async fn remove(
+        self: &Arc<Self>,
+        by: impl Into<Actor>,
+        server: &str,
+    ) -> Result<bool, EngineError> {
+        let (by, project, server) = (by.into(), Arc::clone(self), server.to_owned());
         self.complete(async move {
-            let (acts, supervisor) = (&engine.inner.acts, &engine.inner.supervisor);
+            let (acts, supervisor) = (&project.acts, &project.supervisor);
             let Some(known) = supervisor.find(&server) else {
                 // One that is leaving is waited for, too.
                 return supervisor.remove(&server).await;
@@ -177,24 +182,24 @@ impl Engine {
 
     /// Ends a server's process and starts it anew, its counters reset.
     pub async fn restart(
-        &self,
+        self: &Arc<Self>,
         by: impl Into<Actor>,
         server: &str,
     ) -> Result<ServerView, EngineError> {
         let by = by.into();
         self.admit()?;
-        let (engine, server) = (self.clone(), server.to_owned());
+        let (project, server) = (Arc::clone(self), server.to_owned());
         self.complete(async move {
             let state = |server: &str| {
-                let handle = engine.inner.supervisor.find(server)?;
+                let handle = project.supervisor.find(server)?;
                 let status = handle.status.borrow();
                 Some(json!({"state": status.state.as_str(), "pid": status.pid}))
             };
             let mut draft = Draft::new("server.restart", server.as_str());
             draft.before = state(&server);
             // A server that hangs is restarted whatever the database does.
-            let act = engine.inner.acts.begin_anyway(&by, draft).await;
-            let handle = engine.inner.supervisor.restart(&server).await;
+            let act = project.acts.begin_anyway(&by, draft).await;
+            let handle = project.supervisor.restart(&server).await;
             act.end_with(&handle, None, state(&server)).await;
             Ok(ServerView::of(&handle?))
         })
@@ -202,11 +207,11 @@ impl Engine {
     }
 
     /// Runs a change to its end, whether or not its asker waits for that.
-    pub(super) async fn complete<T: Send + 'static>(
+    pub(crate) async fn complete<T: Send + 'static>(
         &self,
         change: impl Future<Output = Result<T, EngineError>> + Send + 'static,
     ) -> Result<T, EngineError> {
-        match self.inner.changes.spawn(change).await {
+        match self.machine.changes.spawn(change).await {
             Ok(done) => done,
             Err(error) => match error.try_into_panic() {
                 // The asker sees it as if it had run there.
@@ -216,8 +221,8 @@ impl Engine {
         }
     }
 
-    pub(super) fn admit(&self) -> Result<(), EngineError> {
-        if self.inner.draining.is_cancelled() {
+    pub(crate) fn admit(&self) -> Result<(), EngineError> {
+        if self.machine.draining.is_cancelled() {
             Err(EngineError::Stopping)
         } else {
             Ok(())

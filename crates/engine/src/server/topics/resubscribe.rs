@@ -14,7 +14,7 @@ use gantry_model::era::meta::{Identity, upstream_params};
 use gantry_model::jsonrpc::{ErrorBody, METHOD_NOT_FOUND, Raw, RawBuf};
 use tokio::time::{sleep, timeout};
 
-use super::{Standing, Topics};
+use super::{SubscriptionState, Topics};
 use crate::server::handshake::{Hello, trusted};
 use crate::server::link::{InFlight, Link};
 use crate::server::pending::Answer;
@@ -37,7 +37,7 @@ pub(crate) async fn keep(link: &Arc<Link>, hello: &Hello, topics: &Topics) -> In
 }
 
 async fn one_by_one(link: &Arc<Link>, hello: &Hello, topics: &Topics) -> Infallible {
-    let mut told: BTreeMap<Arc<str>, Standing> = BTreeMap::new();
+    let mut told: BTreeMap<Arc<str>, SubscriptionState> = BTreeMap::new();
     loop {
         let wanted = topics.wanted();
         let mut still = BTreeMap::new();
@@ -54,7 +54,7 @@ async fn one_by_one(link: &Arc<Link>, hello: &Hello, topics: &Topics) -> Infalli
             }
         }
         for (uri, standing) in std::mem::replace(&mut told, still) {
-            if standing == Standing::Kept {
+            if standing == SubscriptionState::Kept {
                 tell(link, "resources/unsubscribe", &uri).await;
             }
         }
@@ -63,10 +63,10 @@ async fn one_by_one(link: &Arc<Link>, hello: &Hello, topics: &Topics) -> Infalli
 }
 
 /// Tells a server of one resource; `None` if it is silent or gone.
-async fn tell(link: &Arc<Link>, method: &str, uri: &str) -> Option<Standing> {
+async fn tell(link: &Arc<Link>, method: &str, uri: &str) -> Option<SubscriptionState> {
     let params = RawBuf::serialize(&serde_json::json!({ "uri": uri })).ok()?;
     match link.ask(method, Some(&params), PATIENCE).await {
-        Ok(Answer::Result(_)) => Some(Standing::Kept),
+        Ok(Answer::Result(_)) => Some(SubscriptionState::Kept),
         Ok(Answer::Error(error)) => Some(refused(&error)),
         Ok(Answer::Failed(_)) | Err(_) => None,
     }
@@ -117,7 +117,7 @@ async fn all_at_once(link: &Arc<Link>, hello: &Hello, topics: &Topics) -> Infall
         let standing = match (&refusal, able) {
             (_, false) => Some(unable()),
             (Some(Answer::Error(error)), true) => Some(refused(error)),
-            (Some(Answer::Result(_)) | None, true) => id.map(|_| Standing::Kept),
+            (Some(Answer::Result(_)) | None, true) => id.map(|_| SubscriptionState::Kept),
             // The link is at its end; the next one is told anew.
             (Some(Answer::Failed(_)), true) => None,
         };
@@ -147,7 +147,7 @@ async fn all_at_once(link: &Arc<Link>, hello: &Hello, topics: &Topics) -> Infall
 /// Waits until something else is wanted than what the server was told, or anything if it could not be
 /// told. Who joins what it tells of
 /// already is told so, and the server is not asked again: it would tell of changes twice meanwhile.
-async fn others_wanted(topics: &Topics, told: &[Arc<str>], standing: Option<&Standing>) {
+async fn others_wanted(topics: &Topics, told: &[Arc<str>], standing: Option<&SubscriptionState>) {
     loop {
         topics.changed.notified().await;
         sleep(GATHER).await;
@@ -187,17 +187,19 @@ fn listen(link: &Arc<Link>, hello: &Hello, uris: &[Arc<str>]) -> Option<InFlight
     link.ask_begin("subscriptions/listen", Some(&params)).ok()
 }
 
-fn unable() -> Standing {
+fn unable() -> SubscriptionState {
     let why = "the server does not tell of changes of its resources";
-    Standing::Refused(METHOD_NOT_FOUND, why.into())
+    SubscriptionState::Refused(METHOD_NOT_FOUND, why.into())
 }
 
-fn refused(error: &[u8]) -> Standing {
+fn refused(error: &[u8]) -> SubscriptionState {
     match ErrorBody::read(trusted(error)) {
         Some(body) => {
             let message = &body.message[..body.message.floor_char_boundary(MESSAGE)];
-            Standing::Refused(body.code, Arc::from(message))
+            SubscriptionState::Refused(body.code, Arc::from(message))
         }
-        None => Standing::Refused(METHOD_NOT_FOUND, "its error has no code and message".into()),
+        None => {
+            SubscriptionState::Refused(METHOD_NOT_FOUND, "its error has no code and message".into())
+        }
     }
 }

@@ -1,0 +1,104 @@
+//! What belongs to the machine and is shared by all projects: the data folder, the store, the audit
+//! journal, the sandbox, HTTP clients, the memory for answers, and what is under way.
+//!
+//! Nothing here names a server, an agent or a session: those belong to a project.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gantry_model::id::ProjectName;
+use gantry_sandbox::Sandbox;
+use gantry_store::Store;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::answers::AnswerPool;
+use crate::audit::{Audit, CallIds};
+use crate::config::EngineConfig;
+use crate::credentials::Vault;
+use crate::driver::process::ProcessDriver;
+use crate::error::EngineError;
+use crate::folder::DataFolder;
+use crate::http_client::Clients;
+use crate::random::random;
+use crate::telemetry::GatewayMetrics;
+use crate::view::HealthStatus;
+
+/// What all projects of an engine share.
+pub(crate) struct Machine {
+    pub(crate) config: EngineConfig,
+    pub(crate) folder: DataFolder,
+    pub(crate) store: Store,
+    pub(crate) sandbox: Sandbox,
+    pub(crate) audit: Audit,
+    pub(crate) ids: Arc<CallIds>,
+    pub(crate) clients: Arc<Clients>,
+    /// Opens the vault of each project.
+    pub(crate) vault: Vault,
+    pub(crate) answers: AnswerPool,
+    pub(crate) metrics: GatewayMetrics,
+    /// Where browsers bring the answers of sign-ins, once the gateway listens.
+    pub(crate) callback: watch::Sender<Option<String>>,
+    /// Moves whenever keys of any project have changed or ended.
+    pub(crate) keys_changed: watch::Sender<u64>,
+    /// Upstream ids of this boot begin here.
+    pub(crate) first_id: u64,
+    /// Requests under way; closed when the engine drains.
+    pub(crate) requests: TaskTracker,
+    pub(crate) draining: CancellationToken,
+    /// Runners, links and the engine's own tasks.
+    pub(crate) tracker: TaskTracker,
+    pub(crate) stop_tasks: CancellationToken,
+    /// What administrators change; run to its end, whoever waits for it.
+    pub(crate) changes: TaskTracker,
+    /// When what is being stopped is killed at the latest; set when the engine drains.
+    pub(crate) kill_at: watch::Sender<Option<Instant>>,
+}
+
+impl Machine {
+    /// Tells whether this is the project of the folder itself, which the gateway's own acts, events
+    /// and metrics are shown to.
+    pub(crate) fn is_default(&self, project: &ProjectName) -> bool {
+        self.config.project == *project
+    }
+
+    /// Returns how the engine is in one word; costs nothing.
+    pub(crate) fn health_status(&self) -> HealthStatus {
+        if self.draining.is_cancelled() {
+            HealthStatus::Stopping
+        } else if !self.audit.is_writable() {
+            HealthStatus::Failing
+        } else if self.audit.is_sound() {
+            HealthStatus::Ok
+        } else {
+            HealthStatus::Degraded
+        }
+    }
+
+    /// Makes the driver of a project's servers.
+    pub(crate) fn driver(&self, project: &ProjectName) -> Result<ProcessDriver, EngineError> {
+        let hidden = self.folder.hidden(&self.config.hidden_folders);
+        Ok(ProcessDriver::new(
+            self.sandbox.clone().hiding(hidden),
+            self.config.environment.clone(),
+            self.working_folders(project)?,
+        ))
+    }
+
+    /// Returns where a project's servers have their working folders: `servers` for the folder's own
+    /// project, `projects/NAME/servers` for others. A server's name cannot lead into another's.
+    fn working_folders(&self, project: &ProjectName) -> Result<PathBuf, EngineError> {
+        if self.is_default(project) {
+            return self.folder.inner("servers");
+        }
+        self.folder.inner(&format!("projects/{project}/servers"))
+    }
+}
+
+/// Upstream ids begin at a random number of this boot, exact in every JSON library.
+pub(crate) fn first_id() -> u64 {
+    let random = u64::from(u32::from_le_bytes(random()));
+    ((random & 0x000f_ffff) | 1 << 20) << 32
+}

@@ -1,0 +1,318 @@
+//! A project: everything that belongs to one tenant. It has its own keys and agents, servers and
+//! catalog, secrets, events and topics; what it shares with others is the [`Machine`], whose budgets
+//! are divided by project. A server, agent or event can only be named through its project.
+//!
+//! Callers reach it through `Engine`, which picks the project that a caller carries. What
+//! administrators do is here: `changes` and `files` (servers), `agents` (agents and keys), `sign_in`,
+//! `record` (events and administrative acts), `shown` (views).
+
+mod agents;
+mod changes;
+mod files;
+mod record;
+mod shown;
+mod sign_in;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use gantry_model::caller::{Caller, KeyKind, KeyValidity, UserTrust};
+use gantry_model::era::meta::Identity;
+use gantry_model::event::ServerEvent;
+use gantry_model::grant::GrantSet;
+use gantry_model::id::{AgentName, CallId, KeyId, ProjectName};
+use gantry_model::status::State;
+use gantry_store::{CallFilter, CallRow};
+use tokio::sync::watch;
+
+use crate::access::Access;
+use crate::acts::{Acts, Values};
+use crate::audit::AuditHealth;
+use crate::catalog::Catalog;
+use crate::error::EngineError;
+use crate::events::Events;
+use crate::machine::Machine;
+use crate::native::NativeTool;
+use crate::random::random;
+use crate::router::{Links, Router};
+use crate::server::logs::LogLine;
+use crate::server::runner::Surroundings;
+use crate::server::topics::TopicTable;
+use crate::supervisor::{Supervisor, refresh};
+use crate::telemetry::Metrics;
+use crate::view::{Health, HealthStatus};
+
+/// One tenant of an engine.
+pub struct Project {
+    name: ProjectName,
+    pub(crate) machine: Arc<Machine>,
+    pub(crate) access: Arc<Access>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) supervisor: Arc<Supervisor>,
+    pub(crate) router: Router,
+    pub(crate) acts: Acts,
+    metrics: Arc<Metrics>,
+    /// What whoever configures the project has to say of its configuration.
+    notices: Mutex<Vec<String>>,
+}
+
+impl Project {
+    /// Loads a project's keys and makes what runs it; no server is started yet.
+    pub(crate) async fn open(
+        machine: Arc<Machine>,
+        name: ProjectName,
+    ) -> Result<Arc<Self>, EngineError> {
+        let store = machine.store.clone();
+        let changed = machine.keys_changed.clone();
+        let access = Arc::new(Access::load(store.clone(), name.clone(), changed).await?);
+        let driver = Arc::new(machine.driver(&name)?);
+        // From here on tasks run; nothing below fails before they can be ended.
+        let (tracker, stop) = (&machine.tracker, &machine.stop_tasks);
+        let (events, queue) = Events::new(name.clone());
+        tracker.spawn(events.clone().write(queue, store.clone(), stop.clone()));
+        tracker.spawn(Arc::clone(&access).watch_expiry(stop.clone()));
+        let config = &machine.config;
+        let catalog = Arc::new(Catalog::new(
+            config.expose,
+            config.on_collision,
+            config.tool_name_length,
+        ));
+        let servers = Arc::new(Mutex::new(Vec::new()));
+        let changed = {
+            // Weak: the catalog holds handles, whose runners hold this.
+            let (catalog, servers) = (Arc::downgrade(&catalog), Arc::downgrade(&servers));
+            move || {
+                if let (Some(catalog), Some(servers)) = (Weak::upgrade(&catalog), servers.upgrade())
+                {
+                    refresh(&catalog, &servers);
+                }
+            }
+        };
+        let topics = Arc::new(TopicTable::default());
+        let answers = machine.answers.of(&name);
+        let vault = machine.vault.of(&name);
+        let acts = Acts::new(store.clone(), name.clone(), Values::new(vault.clone()));
+        let around = Arc::new(Surroundings {
+            driver,
+            clients: Arc::clone(&machine.clients),
+            store: store.clone(),
+            vault,
+            callback: machine.callback.clone(),
+            events: events.clone(),
+            tracker: tracker.clone(),
+            limits: config.limits,
+            first_id: machine.first_id,
+            changed: Arc::new(changed),
+            topics: Arc::clone(&topics),
+            answers: answers.clone(),
+            kill_at: machine.kill_at.subscribe(),
+        });
+        let supervisor = Arc::new(Supervisor::new(
+            name.clone(),
+            store,
+            around,
+            Arc::clone(&catalog),
+            servers,
+        ));
+        let metrics = Arc::new(Metrics::new(&name));
+        let router = Router {
+            catalog: Arc::clone(&catalog),
+            supervisor: Arc::clone(&supervisor),
+            audit: machine.audit.clone(),
+            ids: Arc::clone(&machine.ids),
+            events,
+            metrics: Arc::clone(&metrics),
+            identity: Identity::gantry(),
+            listing_wait: config.limits.listing_wait,
+            topics,
+            answers,
+            links: Links::default(),
+            draining: machine.draining.clone(),
+        };
+        Ok(Arc::new(Self {
+            name,
+            machine,
+            access,
+            catalog,
+            supervisor,
+            router,
+            acts,
+            metrics,
+            notices: Mutex::default(),
+        }))
+    }
+
+    /// Returns its name.
+    pub fn name(&self) -> &ProjectName {
+        &self.name
+    }
+
+    /// Tells whether it is the project of the data folder itself.
+    pub fn is_default(&self) -> bool {
+        self.machine.is_default(&self.name)
+    }
+
+    /// Returns a caller without a key, for who embeds the engine: this agent, with these grants.
+    pub fn caller(&self, agent: AgentName, grants: GrantSet) -> Caller {
+        Caller {
+            project: self.name.clone(),
+            agent,
+            key: KeyId::from_random(u128::from_be_bytes(random())),
+            kind: KeyKind::Agent,
+            grants: Arc::new(grants),
+            users: UserTrust::Trusted,
+            validity: KeyValidity::default(),
+        }
+    }
+
+    /// Registers a tool that runs inside the gateway.
+    pub fn native(&self, tool: NativeTool) -> Result<(), EngineError> {
+        self.catalog.add_native(tool)
+    }
+
+    /// Returns a counter that moves whenever somebody's lists may have changed.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.catalog.changes()
+    }
+
+    /// Waits until no eager server is on its way up, but not longer than `within`.
+    pub async fn settled(&self, within: Duration) {
+        self.supervisor.settled(within).await;
+    }
+
+    /// Returns the last lines that a server wrote beside the protocol.
+    pub fn logs(&self, server: &str, lines: usize) -> Option<Vec<LogLine>> {
+        let handle = self.supervisor.find(server)?;
+        Some(handle.logs.last(lines))
+    }
+
+    /// Returns what happened to servers last, or last before an event; oldest first, each with its
+    /// number.
+    pub async fn events(
+        &self,
+        server: Option<&str>,
+        before: Option<u64>,
+        limit: u32,
+    ) -> Result<Vec<(u64, ServerEvent)>, EngineError> {
+        let handle = server.map(|name| {
+            let unknown = || EngineError::UnknownServer {
+                name: name.to_owned(),
+            };
+            self.supervisor.find(name).ok_or_else(unknown)
+        });
+        let handle = handle.transpose()?;
+        let name = handle.as_ref().map(|handle| &handle.name);
+        let store = &self.machine.store;
+        Ok(store.events_before(&self.name, name, before, limit).await?)
+    }
+
+    // ---- the record of calls ----
+
+    /// Returns the project's calls, newest first; everything recorded so far is in it.
+    pub async fn calls(&self, filter: &CallFilter) -> Result<Vec<CallRow>, EngineError> {
+        Ok(self.machine.audit.calls(&self.own(filter)).await?)
+    }
+
+    /// Counts the project's calls; everything recorded so far is in it.
+    pub async fn count_calls(&self, filter: &CallFilter) -> Result<u64, EngineError> {
+        Ok(self.machine.audit.count(&self.own(filter)).await?)
+    }
+
+    /// Returns one call; that of another project is as unknown as one that never was. row 3.2
+    pub async fn call(&self, id: CallId) -> Result<Option<CallRow>, EngineError> {
+        let row = self.machine.audit.call(id).await?;
+        Ok(row.filter(|row| row.project == self.name.as_str()))
+    }
+
+    fn own(&self, filter: &CallFilter) -> CallFilter {
+        CallFilter {
+            project: Some(self.name.to_string()),
+            ..filter.clone()
+        }
+    }
+
+    // ---- health and metrics ----
+
+    /// Returns how the gateway and the project's servers are.
+    pub fn health(&self) -> Health {
+        let mut servers = BTreeMap::new();
+        let mut warnings = self.notices();
+        warnings.extend(self.catalog.warnings());
+        for handle in self.supervisor.all() {
+            let status = handle.status.borrow();
+            *servers.entry(status.state.as_str()).or_insert(0) += 1;
+            // Rows 1.15 and 1.10.
+            let what = if status.state == State::Unresponsive {
+                Some("is unresponsive")
+            } else if status.state == State::NeedsSignIn {
+                Some("waits for a person")
+            } else {
+                status.health_warning.then_some("keeps crashing")
+            };
+            if let Some(what) = what {
+                let reason = status.reason.clone().unwrap_or_default();
+                warnings.push(format!("server `{}` {what}: {reason}", handle.name));
+            }
+        }
+        let audit = self.machine.audit.health();
+        warnings.extend(audit.clock_ahead.map(clock_is_ahead));
+        let status = self.machine.health_status();
+        Health {
+            ok: status == HealthStatus::Ok,
+            status,
+            reasons: reasons(&audit),
+            draining: self.machine.draining.is_cancelled(),
+            servers,
+            audit,
+            warnings,
+        }
+    }
+
+    /// Replaces what an administrator should know of the configuration, shown first among the warnings.
+    pub fn set_notices(&self, notices: Vec<String>) {
+        *self.notices.lock().unwrap_or_else(PoisonError::into_inner) = notices;
+    }
+
+    fn notices(&self) -> Vec<String> {
+        let notices = self.notices.lock();
+        notices.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the project's metrics as Prometheus text; those of the gateway too for the project of
+    /// its folder.
+    pub fn metrics(&self) -> String {
+        let all = self.supervisor.all();
+        let states = all
+            .iter()
+            .map(|handle| handle.status.borrow().state.as_str());
+        let gateway = self.is_default().then_some(&self.machine.metrics);
+        self.metrics.render(states, gateway)
+    }
+}
+
+/// Says what is wrong with the record of calls.
+fn reasons(audit: &AuditHealth) -> Vec<String> {
+    let mut reasons: Vec<String> = audit.reason.iter().cloned().collect();
+    let store = audit
+        .store_error
+        .as_ref()
+        .or(audit.last_fold_error.as_ref());
+    if let Some(error) = store {
+        reasons.push(format!(
+            "the database cannot be written: {error}; calls go on, {} records wait in the journal",
+            audit.folded_lag_records
+        ));
+    }
+    reasons.extend(audit.damage.iter().map(ToString::to_string));
+    reasons
+}
+
+/// Says what follows from a clock that is too far ahead.
+fn clock_is_ahead(by: Duration) -> String {
+    let days = by.as_secs() / 86_400;
+    format!(
+        "the clock is {days} days ahead of what was recorded last: no call is dropped for its age; if the \
+         clock is right, say so with `gantry audit confirm-clock`"
+    )
+}

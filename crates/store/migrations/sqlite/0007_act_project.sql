@@ -1,0 +1,3 @@
+-- Administrative acts belong to a project; until now there was only that of the folder.
+ALTER TABLE kb.mcp_admin_log ADD COLUMN project_id TEXT NOT NULL DEFAULT 'local';
+CREATE INDEX kb.mcp_admin_log_project ON mcp_admin_log (project_id, id);
