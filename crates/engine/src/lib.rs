@@ -28,6 +28,7 @@ mod library;
 mod machine;
 mod native;
 mod project;
+mod quota;
 mod request;
 mod router;
 mod server;
@@ -56,6 +57,7 @@ pub use gantry_store::{
 pub use library::{CallOptions, MessageError, ModelAnswer, ModelAnswers};
 pub use native::{NativeCall, NativeOutput, NativeTool};
 pub use project::Project;
+pub use quota::{Quota, QuotaExceeded, QuotaLimits, QuotaPermit};
 pub use request::{
     Announced, Ask, AskAnswer, AskedFor, Client, HeldBytes, Lasts, Lists, Reply, Request, Said,
     Scope, Speaker, Surface, Word,
