@@ -26,7 +26,7 @@ use crate::access::digest;
 use crate::acts::Actor;
 use crate::answers::AnswerPool;
 use crate::audit::{Audit, CallIds};
-use crate::catalog::ListedTool;
+use crate::catalog::{CheckPermits, ListedTool};
 use crate::clock::unix_ms;
 use crate::config::EngineConfig;
 use crate::credentials::{SignInAnswer, SignInError, Vault};
@@ -98,6 +98,7 @@ impl Engine {
         let known = store.projects().await?;
         let machine = Arc::new(Machine {
             answers: AnswerPool::new(config.limits.answer_bytes),
+            checks: CheckPermits::default(),
             vault: Vault::open(folder.path(), config.project.clone(), store.clone()),
             metrics: GatewayMetrics::new(Arc::clone(&config.dropped_log_lines)),
             folder,

@@ -22,7 +22,7 @@ use gantry_model::mcp::check_tool_name;
 use gantry_model::spec::CallPolicy;
 use serde_json::{Value, json};
 
-use crate::catalog::Tool;
+use crate::catalog::{Permits, Tool};
 use crate::error::{CallError, EngineError};
 use crate::request::Request;
 use crate::router::Answered;
@@ -122,12 +122,13 @@ impl NativeOutput {
 /// A native tool that was taken into the catalog.
 pub(crate) struct Native {
     tool: Arc<Tool>,
+    permits: Permits,
     handler: Handler,
 }
 
 impl Native {
     /// Judges a native tool like one that a server lists.
-    pub(crate) fn new(native: NativeTool) -> Result<Self, EngineError> {
+    pub(crate) fn new(native: NativeTool, permits: Permits) -> Result<Self, EngineError> {
         let NativeTool {
             name,
             description,
@@ -156,12 +157,18 @@ impl Native {
         }
         Ok(Self {
             tool: Arc::new(tool),
+            permits,
             handler,
         })
     }
 
     pub(crate) fn tool(&self) -> &Arc<Tool> {
         &self.tool
+    }
+
+    /// Returns what its heavy checks need.
+    pub(crate) fn permits(&self) -> &Permits {
+        &self.permits
     }
 
     /// Carries out a call that was judged.

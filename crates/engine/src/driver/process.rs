@@ -4,15 +4,17 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gantry_model::id::ServerName;
+use gantry_model::id::{ProjectName, ServerName};
 use gantry_model::spec::{ProcessLaunch, Profile};
 use gantry_sandbox::{Command, Limits, Network, Sandbox, SpawnError, Spawned};
 
 /// How long a disk may take to say whether a file is there.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Starts processes for every server of the engine.
+/// Starts processes for every server of a project.
 pub(crate) struct ProcessDriver {
+    /// The project, unless it is that of the folder itself.
+    project: Option<ProjectName>,
     sandbox: Sandbox,
     /// The short list of variables that every child gets.
     environment: Vec<(String, String)>,
@@ -22,11 +24,13 @@ pub(crate) struct ProcessDriver {
 
 impl ProcessDriver {
     pub(crate) fn new(
+        project: Option<ProjectName>,
         sandbox: Sandbox,
         environment: Vec<(String, String)>,
         folders: PathBuf,
     ) -> Self {
         Self {
+            project,
             sandbox,
             environment,
             folders,
@@ -76,6 +80,14 @@ impl ProcessDriver {
         })
     }
 
+    /// Returns what names the server's cgroup and picks its user: another in each project.
+    fn label(&self, name: &ServerName) -> String {
+        match &self.project {
+            Some(project) => format!("{project}/{name}"),
+            None => name.to_string(),
+        }
+    }
+
     fn command(&self, name: &ServerName, launch: &ProcessLaunch) -> Command {
         let own_folder = self.folders.join(name.as_str());
         let cwd = launch.cwd.clone().unwrap_or_else(|| {
@@ -110,7 +122,7 @@ impl ProcessDriver {
             .iter()
             .map(|(variable, value)| (variable.clone(), value.clone()));
         Command {
-            name: name.to_string(),
+            name: self.label(name),
             program: launch.command.clone(),
             args: launch.args.clone(),
             env: inherited.cloned().chain(own).collect(),

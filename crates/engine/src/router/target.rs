@@ -1,7 +1,7 @@
 //! What a request is for: which server, which tool, prompt or resource, under which grant class.
 
 use std::borrow::Cow;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use gantry_model::caller::{Caller, Context, KeyKind, UserTrust};
 use gantry_model::era::headers::name_of;
@@ -19,9 +19,6 @@ use crate::native::Native;
 use crate::request::{Lists, Request, Scope};
 use crate::server::handle::ServerHandle;
 use crate::transport::http::Head;
-
-/// The permits for heavy checks of native tools, which no server can use up.
-static NATIVE_PERMITS: LazyLock<Permits> = LazyLock::new(Permits::default);
 
 /// Where a call is carried out.
 pub(super) enum Place {
@@ -285,7 +282,7 @@ impl Target<'_> {
     pub(super) fn permits(&self) -> &Permits {
         match &self.place {
             Place::Server(server) => &server.permits,
-            Place::Native(_) => &NATIVE_PERMITS,
+            Place::Native(native) => native.permits(),
         }
     }
 

@@ -35,7 +35,7 @@ use super::pending::Failure;
 use super::status::ServerStatus;
 use super::topics::TopicTable;
 use crate::answers::AnswerBudget;
-use crate::catalog::ServerCatalog;
+use crate::catalog::{CheckPermits, ServerCatalog};
 use crate::clock::{Stopwatch, jitter, unix_ms};
 use crate::config::EngineLimits;
 use crate::credentials::{Credentials, Vault};
@@ -65,6 +65,8 @@ pub(crate) struct Surroundings {
     pub(crate) first_id: u64,
     /// Tells the catalog that a server's tools or availability changed.
     pub(crate) changed: Arc<dyn Fn() + Send + Sync>,
+    /// What heavy checks of values need.
+    pub(crate) checks: CheckPermits,
     /// What clients want to hear of.
     pub(crate) topics: Arc<TopicTable>,
     /// What answers may take until they are read.
