@@ -80,14 +80,6 @@ impl ProcessDriver {
         })
     }
 
-    /// Returns what names the server's cgroup and picks its user: another in each project.
-    fn label(&self, name: &ServerName) -> String {
-        match &self.project {
-            Some(project) => format!("{project}/{name}"),
-            None => name.to_string(),
-        }
-    }
-
     fn command(&self, name: &ServerName, launch: &ProcessLaunch) -> Command {
         let own_folder = self.folders.join(name.as_str());
         let cwd = launch.cwd.clone().unwrap_or_else(|| {
@@ -122,7 +114,7 @@ impl ProcessDriver {
             .iter()
             .map(|(variable, value)| (variable.clone(), value.clone()));
         Command {
-            name: self.label(name),
+            name: label(self.project.as_ref(), name),
             program: launch.command.clone(),
             args: launch.args.clone(),
             env: inherited.cloned().chain(own).collect(),
@@ -132,5 +124,28 @@ impl ProcessDriver {
             limits,
             network,
         }
+    }
+}
+
+/// Returns what names a server's cgroup and picks its user: another in each project.
+fn label(project: Option<&ProjectName>, name: &ServerName) -> String {
+    match project {
+        // No name of a server has a slash in it.
+        Some(project) => format!("{project}/{name}"),
+        None => name.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // row 3.2
+    #[test]
+    fn servers_of_one_name_in_two_projects_have_other_users_and_cgroups() {
+        let name = "peer".parse().unwrap();
+        let [one, other] = ["one", "other"].map(|project| project.parse().unwrap());
+        assert_eq!(label(None, &name), "peer");
+        assert_ne!(label(Some(&one), &name), label(Some(&other), &name));
     }
 }
