@@ -5,7 +5,8 @@
 //! as it leaves free for all others. One agent alone comes to half of it, two to a third each, and
 //! whoever comes next always finds room. The same holds for projects as soon as two of them hold
 //! anything. Long answers leave some of that to shorter ones, and short ones need none. Nothing here
-//! waits: what does not fit is not kept. Entry points: [`AnswerPool::of`] and [`AnswerBudget::take`].
+//! waits: what does not fit is not kept. It is no `Quota`, since its shares move with what
+//! others hold. Entry points: [`AnswerPool::of`] and [`AnswerBudget::take`].
 
 use std::collections::HashMap;
 use std::fmt::{self, Display, Formatter};

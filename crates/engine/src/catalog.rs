@@ -12,6 +12,7 @@ mod template;
 mod view;
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -28,11 +29,12 @@ pub(crate) use self::view::{Resolution, View};
 use crate::error::EngineError;
 use crate::native::{Native, NativeTool};
 use crate::request::{Scope, Speaker};
+use crate::schema::{CheckPermits, Permits};
 use crate::server::catalog::ServerCatalog;
 use crate::server::handle::{Live, ServerHandle};
 use crate::server::profiles::Party;
 
-/// The most views that are kept.
+/// The most views of a project that are kept.
 const MOST_VIEWS: usize = 256;
 /// The most native tools.
 const MOST_NATIVE: usize = 1024;
@@ -112,28 +114,77 @@ struct Snapshot {
 /// Whose view it is: of which grants, in which scope, and of which client if that has lists of its own.
 type ViewKey = (u64, Scope, Option<Party>);
 
-/// A snapshot and the views that were built of it.
+/// A snapshot and the views that were built of it; the least recently used give way.
 #[derive(Default)]
-struct State {
+struct CatalogState {
     snapshot: Arc<Snapshot>,
-    views: ArcSwap<HashMap<ViewKey, Arc<View>>>,
+    views: ArcSwap<HashMap<ViewKey, Arc<CachedView>>>,
+    /// How many views were built.
+    built: AtomicU64,
+}
+
+struct CachedView {
+    view: Arc<View>,
+    /// How many views had been built when it was last asked for: whoever only reads writes nothing that
+    /// others read, as long as none is built.
+    used: AtomicU64,
+}
+
+impl CatalogState {
+    /// Returns a view that was built of these very grants.
+    fn cached(&self, key: &ViewKey, grants: &Arc<GrantSet>) -> Option<Arc<View>> {
+        let views = self.views.load();
+        // Fault T3: two sets that share a fingerprint must not share a view.
+        let cached = views.get(key).filter(|cached| cached.view.is_of(grants))?;
+        let built = self.built.load(Ordering::Relaxed);
+        if cached.used.load(Ordering::Relaxed) != built {
+            cached.used.store(built, Ordering::Relaxed);
+        }
+        Some(Arc::clone(&cached.view))
+    }
+
+    fn keep(&self, key: &ViewKey, view: &Arc<View>) {
+        let cached = Arc::new(CachedView {
+            view: Arc::clone(view),
+            used: AtomicU64::new(self.built.fetch_add(1, Ordering::Relaxed) + 1),
+        });
+        self.views.rcu(|views| {
+            let mut views = HashMap::clone(views);
+            if views.len() >= MOST_VIEWS && !views.contains_key(key) {
+                let used = |cached: &CachedView| cached.used.load(Ordering::Relaxed);
+                let oldest = views.iter().min_by_key(|(_, cached)| used(cached));
+                if let Some(oldest) = oldest.map(|(oldest, _)| oldest.clone()) {
+                    views.remove(&oldest);
+                }
+            }
+            views.insert(key.clone(), Arc::clone(&cached));
+            views
+        });
+    }
 }
 
 /// What all servers of the project offer, and who sees what of it.
 pub(crate) struct Catalog {
     rules: Rules,
     everything: Arc<GrantSet>,
-    state: ArcSwap<State>,
+    state: ArcSwap<CatalogState>,
     /// One change at a time.
     changing: Mutex<()>,
     revision: watch::Sender<u64>,
     told: Mutex<HashSet<String>>,
     /// Which change was the last of what an agent may use.
     granted: Mutex<HashMap<AgentName, u64>>,
+    /// Those of the native tools together.
+    native_permits: Permits,
 }
 
 impl Catalog {
-    pub(crate) fn new(expose: Expose, on_collision: OnCollision, longest: usize) -> Self {
+    pub(crate) fn new(
+        expose: Expose,
+        on_collision: OnCollision,
+        longest: usize,
+        checks: &CheckPermits,
+    ) -> Self {
         Self {
             rules: Rules {
                 form: Form {
@@ -149,6 +200,7 @@ impl Catalog {
             revision: watch::Sender::new(0),
             told: Mutex::default(),
             granted: Mutex::default(),
+            native_permits: Permits::new(checks),
         }
     }
 
@@ -172,7 +224,7 @@ impl Catalog {
 
     /// Adds a tool that runs inside the gateway.
     pub(crate) fn add_native(&self, tool: NativeTool) -> Result<(), EngineError> {
-        let native = Arc::new(Native::new(tool)?);
+        let native = Arc::new(Native::new(tool, self.native_permits.clone())?);
         let refused = |why: &str| EngineError::Native {
             name: native.tool().name.to_string(),
             why: why.to_owned(),
@@ -213,9 +265,9 @@ impl Catalog {
     }
 
     fn replace(&self, snapshot: Snapshot) {
-        let state = State {
+        let state = CatalogState {
             snapshot: Arc::new(snapshot),
-            views: ArcSwap::default(),
+            ..CatalogState::default()
         };
         self.state.store(Arc::new(state));
         self.revision.send_modify(|revision| *revision += 1);
@@ -246,11 +298,8 @@ impl Catalog {
         let state = self.state.load();
         let party = party.filter(|party| state.snapshot.has_own_lists(party));
         let key = (grants.fingerprint(), scope.clone(), party.cloned());
-        // Fault T3: two sets that share a fingerprint must not share a view.
-        if let Some(view) = state.views.load().get(&key)
-            && view.is_of(grants)
-        {
-            return Arc::clone(view);
+        if let Some(view) = state.cached(&key, grants) {
+            return view;
         }
         let snapshot = match party {
             Some(party) => Arc::new(state.snapshot.seen_by(party)),
@@ -263,14 +312,7 @@ impl Catalog {
             scope.clone(),
         ));
         self.tell(view.warnings());
-        state.views.rcu(|views| {
-            let mut views = HashMap::clone(views);
-            if views.len() >= MOST_VIEWS {
-                views.clear();
-            }
-            views.insert(key.clone(), Arc::clone(&view));
-            views
-        });
+        state.keep(&key, &view);
         view
     }
 

@@ -35,6 +35,7 @@ use crate::folder::DataFolder;
 use crate::machine::{Machine, first_id};
 use crate::project::Project;
 use crate::request::{Announced, Reply, Request, Scope, Speaker};
+use crate::schema::CheckPermits;
 use crate::server::topics::{Subscription, UpdateCallback};
 use crate::telemetry::GatewayMetrics;
 use crate::view::HealthStatus;
@@ -98,6 +99,7 @@ impl Engine {
         let known = store.projects().await?;
         let machine = Arc::new(Machine {
             answers: AnswerPool::new(config.limits.answer_bytes),
+            checks: CheckPermits::default(),
             vault: Vault::open(folder.path(), config.project.clone(), store.clone()),
             metrics: GatewayMetrics::new(Arc::clone(&config.dropped_log_lines)),
             folder,

@@ -349,7 +349,7 @@ impl Diagnose for CallError {
             )),
             Self::Remote { error, .. } => error.hint(),
             Self::TooMuchHeld {
-                limit: HeldBytes::OfAll(_),
+                limit: HeldBytes::OfProject(_) | HeldBytes::OfAll(_),
             } => Some("try again in a while, or with less".into()),
             Self::TooManyHeld { .. } | Self::TooMuchHeld { .. } => {
                 Some("answer or give up one of them first".into())

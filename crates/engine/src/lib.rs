@@ -30,6 +30,7 @@ mod library;
 mod machine;
 mod native;
 mod project;
+mod quota;
 mod random;
 mod request;
 mod router;
@@ -61,6 +62,7 @@ pub use gantry_store::{
 pub use library::{CallOptions, MessageError, ModelAnswer, ModelAnswers};
 pub use native::{NativeCall, NativeOutput, NativeTool};
 pub use project::Project;
+pub use quota::{Quota, QuotaExceeded, QuotaLimits, QuotaPermit};
 pub use request::{
     Announced, Ask, AskAnswer, AskedFor, Client, HeldBytes, Lasts, Lists, Reply, Request, Said,
     Scope, Speaker, Surface, Word,

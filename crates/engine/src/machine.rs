@@ -23,6 +23,7 @@ use crate::error::EngineError;
 use crate::folder::DataFolder;
 use crate::http_client::Clients;
 use crate::random::random;
+use crate::schema::CheckPermits;
 use crate::telemetry::GatewayMetrics;
 use crate::view::HealthStatus;
 
@@ -38,6 +39,7 @@ pub(crate) struct Machine {
     /// Opens the vault of each project.
     pub(crate) vault: Vault,
     pub(crate) answers: AnswerPool,
+    pub(crate) checks: CheckPermits,
     pub(crate) metrics: GatewayMetrics,
     /// Where browsers bring the answers of sign-ins, once the gateway listens.
     pub(crate) callback: watch::Sender<Option<String>>,
@@ -81,6 +83,7 @@ impl Machine {
     pub(crate) fn driver(&self, project: &ProjectName) -> Result<ProcessDriver, EngineError> {
         let hidden = self.folder.hidden(&self.config.hidden_folders);
         Ok(ProcessDriver::new(
+            (!self.is_default(project)).then(|| project.clone()),
             self.sandbox.clone().hiding(hidden),
             self.config.environment.clone(),
             self.working_folders(project)?,

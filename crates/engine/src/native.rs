@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 
 use crate::error::{CallError, EngineError};
 use crate::request::{Answered, Request};
+use crate::schema::Permits;
 use crate::tool::Tool;
 
 /// The longest definition of a native tool.
@@ -121,12 +122,13 @@ impl NativeOutput {
 /// A native tool that was taken into the catalog.
 pub(crate) struct Native {
     tool: Arc<Tool>,
+    permits: Permits,
     handler: Handler,
 }
 
 impl Native {
     /// Judges a native tool like one that a server lists.
-    pub(crate) fn new(native: NativeTool) -> Result<Self, EngineError> {
+    pub(crate) fn new(native: NativeTool, permits: Permits) -> Result<Self, EngineError> {
         let NativeTool {
             name,
             description,
@@ -155,12 +157,18 @@ impl Native {
         }
         Ok(Self {
             tool: Arc::new(tool),
+            permits,
             handler,
         })
     }
 
     pub(crate) fn tool(&self) -> &Arc<Tool> {
         &self.tool
+    }
+
+    /// Returns what its heavy checks need.
+    pub(crate) fn permits(&self) -> &Permits {
+        &self.permits
     }
 
     /// Carries out a call that was judged.

@@ -73,10 +73,12 @@ impl Project {
         tracker.spawn(events.clone().write(queue, store.clone(), stop.clone()));
         tracker.spawn(Arc::clone(&access).watch_expiry(stop.clone()));
         let config = &machine.config;
+        let checks = machine.checks.of_project();
         let catalog = Arc::new(Catalog::new(
             config.expose,
             config.on_collision,
             config.tool_name_length,
+            &checks,
         ));
         let servers = Arc::new(Mutex::new(Vec::new()));
         let changed = {
@@ -104,6 +106,7 @@ impl Project {
             limits: config.limits,
             first_id: machine.first_id,
             changed: Arc::new(changed),
+            checks,
             topics: Arc::clone(&topics),
             answers: answers.clone(),
             kill_at: machine.kill_at.subscribe(),

@@ -203,7 +203,9 @@ pub enum AskAnswer {
 pub enum HeldBytes {
     /// So many those of one agent.
     OfAgent(usize),
-    /// So many those of all agents.
+    /// So many those of one project.
+    OfProject(usize),
+    /// So many those of all projects.
     OfAll(usize),
 }
 
@@ -211,7 +213,8 @@ impl Display for HeldBytes {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         let (whose, limit) = match self {
             Self::OfAgent(limit) => ("this agent", limit),
-            Self::OfAll(limit) => ("all agents together", limit),
+            Self::OfProject(limit) => ("this project", limit),
+            Self::OfAll(limit) => ("all projects together", limit),
         };
         write!(formatter, "those of {whose} at most {} MiB", limit >> 20)
     }

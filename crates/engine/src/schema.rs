@@ -32,7 +32,7 @@ pub(crate) use self::issues::too_costly;
 use self::judgeable::Judgeable;
 pub(crate) use self::judgeable::Unchecked;
 use self::pattern::{PATTERN, PATTERN_BYTES, Pattern};
-pub(crate) use self::permits::Permits;
+pub(crate) use self::permits::{CheckPermits, Permits};
 use crate::error::Issue;
 
 /// The longest schema.

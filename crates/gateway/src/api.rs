@@ -31,7 +31,7 @@ mod welcome;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{FromRequestParts, Path, Request, State};
+use axum::extract::{FromRef, FromRequestParts, Path, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use gantry_engine::{Actor, Engine, Project};
@@ -43,6 +43,7 @@ use self::history::stream::Streams;
 use self::jobs::Jobs;
 use crate::http::auth::{Gate, actor};
 use crate::http::error::Problem;
+use crate::http::limits::Bodies;
 use crate::http::wrong_method;
 
 /// The code of an agent's key on an administrator's route.
@@ -187,6 +188,12 @@ impl<S: Send + Sync> FromRequestParts<S> for Who {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let caller = parts.extensions.get::<Caller>().cloned();
         caller.map(Self).ok_or_else(|| Problem::new("auth.no_key"))
+    }
+}
+
+impl FromRef<Api> for Bodies {
+    fn from_ref(api: &Api) -> Self {
+        api.gate.bodies.clone()
     }
 }
 

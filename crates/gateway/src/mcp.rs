@@ -15,9 +15,9 @@ mod hello;
 mod inflight;
 mod listen;
 mod no_oauth;
+mod notification_log;
 mod post;
-mod ring;
-mod seats;
+mod quota;
 mod sessions;
 mod sse;
 mod stream;
@@ -147,7 +147,7 @@ impl Endpoint {
             sessions: Arc::clone(&sessions),
             asks: Arc::default(),
             held: held::Held::new(),
-            seats: Arc::default(),
+            suspended: Arc::default(),
             tasks: TaskTracker::new(),
             answers: gate.engine.answers().clone(),
         };
@@ -156,7 +156,7 @@ impl Endpoint {
         Arc::new(Self {
             gate,
             sessions,
-            listeners: listen::Listeners::default(),
+            listeners: listen::listeners(),
             streams: sse::Streams::default(),
             desk: Arc::new(desk),
             identity,
@@ -305,7 +305,7 @@ impl Endpoint {
             None => value.to_str().ok().and_then(|text| text.parse().ok()),
             Some(_) => None,
         };
-        let session = id.and_then(|id| self.sessions.find(id, visit.caller.key, &visit.scope));
+        let session = id.and_then(|id| self.sessions.find(id, &visit.caller, &visit.scope));
         session.map(Some).ok_or_else(|| {
             Problem::new("session.unknown")
                 .with_detail("this session has ended, or never was")

@@ -96,7 +96,12 @@ fn everyone() -> Caller {
 }
 
 fn catalog(expose: Expose, on_collision: OnCollision, servers: Vec<CatalogEntry>) -> Catalog {
-    let catalog = Catalog::new(expose, on_collision, LONGEST_EXPOSED);
+    let catalog = Catalog::new(
+        expose,
+        on_collision,
+        LONGEST_EXPOSED,
+        &CheckPermits::default(),
+    );
     catalog.update(servers);
     catalog
 }
@@ -447,18 +452,6 @@ fn a_mark_changes_with_what_its_caller_sees_and_with_nothing_else() {
 }
 
 #[test]
-fn no_more_views_are_kept_than_allowed() {
-    let catalog = qualified(vec![entry("a", &["x"])]);
-    for number in 0..600 {
-        catalog.view(
-            &caller(&[("a", &format!("tool{number}"), None)]),
-            &Scope::All,
-        );
-    }
-    assert!(catalog.state.load().views.load().len() <= MOST_VIEWS);
-}
-
-#[test]
 fn capabilities_are_what_the_servers_declare() {
     let catalog = qualified(vec![entry("a", &["x"])]);
     let all = catalog.view(&everyone(), &Scope::All).capabilities();
@@ -467,4 +460,21 @@ fn capabilities_are_what_the_servers_declare() {
         .view(&caller(&[("b", "*", None)]), &Scope::All)
         .capabilities();
     assert!(none.tools && !none.resources);
+}
+
+// row 3.2: whoever comes and goes does not cost those who stay their views.
+#[test]
+fn the_view_that_was_not_asked_for_the_longest_gives_way() {
+    let catalog = qualified(vec![entry("a", &["echo"])]);
+    let of = |number: usize| caller(&[("a", &format!("tool{number}"), None)]);
+    let (busy, idle) = (of(0), of(1));
+    let first = catalog.view(&busy, &Scope::All);
+    let unused = catalog.view(&idle, &Scope::All);
+    for number in 2..MOST_VIEWS + 10 {
+        catalog.view(&of(number), &Scope::All);
+        let again = catalog.view(&busy, &Scope::All);
+        assert!(Arc::ptr_eq(&first, &again), "it is in use: {number}");
+    }
+    assert_eq!(catalog.state.load().views.load().len(), MOST_VIEWS);
+    assert!(!Arc::ptr_eq(&unused, &catalog.view(&idle, &Scope::All)));
 }

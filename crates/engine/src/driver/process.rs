@@ -4,15 +4,17 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gantry_model::id::ServerName;
+use gantry_model::id::{ProjectName, ServerName};
 use gantry_model::spec::{ProcessLaunch, Profile};
 use gantry_sandbox::{Command, Limits, Network, Sandbox, SpawnError, Spawned};
 
 /// How long a disk may take to say whether a file is there.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Starts processes for every server of the engine.
+/// Starts processes for every server of a project.
 pub(crate) struct ProcessDriver {
+    /// The project, unless it is that of the folder itself.
+    project: Option<ProjectName>,
     sandbox: Sandbox,
     /// The short list of variables that every child gets.
     environment: Vec<(String, String)>,
@@ -22,11 +24,13 @@ pub(crate) struct ProcessDriver {
 
 impl ProcessDriver {
     pub(crate) fn new(
+        project: Option<ProjectName>,
         sandbox: Sandbox,
         environment: Vec<(String, String)>,
         folders: PathBuf,
     ) -> Self {
         Self {
+            project,
             sandbox,
             environment,
             folders,
@@ -110,7 +114,7 @@ impl ProcessDriver {
             .iter()
             .map(|(variable, value)| (variable.clone(), value.clone()));
         Command {
-            name: name.to_string(),
+            name: label(self.project.as_ref(), name),
             program: launch.command.clone(),
             args: launch.args.clone(),
             env: inherited.cloned().chain(own).collect(),
@@ -120,5 +124,28 @@ impl ProcessDriver {
             limits,
             network,
         }
+    }
+}
+
+/// Returns what names a server's cgroup and picks its user: another in each project.
+fn label(project: Option<&ProjectName>, name: &ServerName) -> String {
+    match project {
+        // No name of a server has a slash in it.
+        Some(project) => format!("{project}/{name}"),
+        None => name.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // row 3.2
+    #[test]
+    fn servers_of_one_name_in_two_projects_have_other_users_and_cgroups() {
+        let name = "peer".parse().unwrap();
+        let [one, other] = ["one", "other"].map(|project| project.parse().unwrap());
+        assert_eq!(label(None, &name), "peer");
+        assert_ne!(label(Some(&one), &name), label(Some(&other), &name));
     }
 }

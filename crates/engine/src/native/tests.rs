@@ -29,7 +29,7 @@ where
     F: Future<Output = Result<NativeOutput, String>> + Send + 'static,
 {
     let tool = NativeTool::new("greet", "Greets", json!({"type": "object"}), handler);
-    let native = Native::new(tool).unwrap();
+    let native = Native::new(tool, Permits::default()).unwrap();
     let answered = native
         .run(call(json!({"who": "you"})), Duration::from_secs(5))
         .await?;
@@ -86,7 +86,11 @@ fn a_tool_that_could_not_be_used_is_refused() {
         ("ok", json!({"type": "object", "properties": 7})),
     ] {
         assert!(
-            Native::new(NativeTool::new(name, "", schema, handler)).is_err(),
+            Native::new(
+                NativeTool::new(name, "", schema, handler),
+                Permits::default()
+            )
+            .is_err(),
             "{name}"
         );
     }

@@ -1,7 +1,7 @@
 //! What a request is for: which server, which tool, prompt or resource, under which grant class.
 
 use std::borrow::Cow;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use gantry_model::caller::{Caller, Context, KeyKind, UserTrust};
 use gantry_model::era::headers::name_of;
@@ -21,9 +21,6 @@ use crate::schema::Permits;
 use crate::server::handle::ServerHandle;
 use crate::tool::Tool;
 use crate::transport::http::Head;
-
-/// The permits for heavy checks of native tools, which no server can use up.
-static NATIVE_PERMITS: LazyLock<Permits> = LazyLock::new(Permits::default);
 
 /// Where a call is carried out.
 pub(super) enum Place {
@@ -287,7 +284,7 @@ impl Target<'_> {
     pub(super) fn permits(&self) -> &Permits {
         match &self.place {
             Place::Server(server) => &server.permits,
-            Place::Native(_) => &NATIVE_PERMITS,
+            Place::Native(native) => native.permits(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! How many heavy checks run at once: few for each server, so that one server's never wait for
-//! another's, and not so many in all that they fill the blocking threads. Entry point: [`Permits::run`].
+//! another's, so many for a project, so that one leaves room for others, and not so many in all that
+//! they fill the blocking threads. Entry points: [`CheckPermits::of_project`] and [`Permits::run`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,24 +12,62 @@ use super::Unfit;
 
 /// How long a check on a thread of its own is waited for, queueing and parsing included.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Heavy checks of the whole process at one time.
+/// Heavy checks of all projects at one time.
 const AT_ONCE: usize = 64;
+/// Those of one project.
+const PER_PROJECT: usize = 48;
 
-static ALL: Semaphore = Semaphore::const_new(AT_ONCE);
+/// The permits of a project's servers together, and of all projects.
+#[derive(Debug, Clone)]
+pub(crate) struct CheckPermits {
+    project: Arc<Semaphore>,
+    all: Arc<Semaphore>,
+}
+
+impl Default for CheckPermits {
+    fn default() -> Self {
+        Self {
+            project: Arc::new(Semaphore::new(PER_PROJECT)),
+            all: Arc::new(Semaphore::new(AT_ONCE)),
+        }
+    }
+}
+
+impl CheckPermits {
+    /// Returns the permits of another project, which shares with this one what all have.
+    pub(crate) fn of_project(&self) -> Self {
+        Self {
+            project: Arc::new(Semaphore::new(PER_PROJECT)),
+            all: Arc::clone(&self.all),
+        }
+    }
+}
 
 /// One server's permits for heavy checks.
 #[derive(Debug, Clone)]
-pub(crate) struct Permits(Arc<Semaphore>);
+pub(crate) struct Permits {
+    own: Arc<Semaphore>,
+    shared: CheckPermits,
+}
 
+#[cfg(test)]
 impl Default for Permits {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(Self::AT_ONCE as usize)))
+        Self::new(&CheckPermits::default())
     }
 }
 
 impl Permits {
     /// How many heavy checks of one server run at once.
     pub(crate) const AT_ONCE: u32 = 2;
+
+    /// Makes the permits of a server of a project.
+    pub(crate) fn new(shared: &CheckPermits) -> Self {
+        Self {
+            own: Arc::new(Semaphore::new(Self::AT_ONCE as usize)),
+            shared: shared.clone(),
+        }
+    }
 
     /// Does heavy work on a thread of its own; nothing if it does not end in time. The work is told
     /// when nobody waits for it any more.
@@ -38,15 +77,15 @@ impl Permits {
     ) -> Result<Option<T>, Unfit> {
         let until = Instant::now() + PATIENCE;
         // Its own first: who waits for that holds nothing that others need.
-        let own = timeout_at(until, Arc::clone(&self.0).acquire_owned()).await;
-        let Ok(Ok(own)) = own else {
-            return Err(Unfit::Busy);
-        };
-        let Ok(Ok(all)) = timeout_at(until, ALL.acquire()).await else {
-            return Err(Unfit::Busy);
-        };
+        let mut held = Vec::new();
+        for permits in [&self.own, &self.shared.project, &self.shared.all] {
+            match timeout_at(until, Arc::clone(permits).acquire_owned()).await {
+                Ok(Ok(permit)) => held.push(permit),
+                Ok(Err(_)) | Err(_) => return Err(Unfit::Busy),
+            }
+        }
         let held = move || {
-            let _permits = (own, all);
+            let _permits = held;
             work(until)
         };
         let worked = timeout_at(until, tokio::task::spawn_blocking(held)).await;
@@ -63,7 +102,8 @@ mod tests {
     #[tokio::test]
     async fn one_servers_checks_never_wait_for_anothers() {
         // fault A9
-        let (hostile, other) = (Permits::default(), Permits::default());
+        let shared = CheckPermits::default();
+        let (hostile, other) = (Permits::new(&shared), Permits::new(&shared));
         let (release, held) = mpsc::channel::<()>();
         let held = Arc::new(std::sync::Mutex::new(held));
         let stuck = (0..Permits::AT_ONCE).map(|_| {
@@ -80,5 +120,16 @@ mod tests {
         let (_, (refused, answered)) = tokio::join!(stuck, others);
         assert_eq!(refused, Err(Unfit::Busy));
         assert_eq!(answered, Ok(Some(7)));
+    }
+
+    // row 3.2, fault A9
+    #[tokio::test(start_paused = true)]
+    async fn one_projects_checks_leave_room_for_anothers() {
+        let one = CheckPermits::default();
+        let other = one.of_project();
+        let all = Arc::clone(&one.project).acquire_many_owned(PER_PROJECT as u32);
+        let (_project, _all) = (all.await, one.all.acquire_many(PER_PROJECT as u32).await);
+        assert_eq!(Permits::new(&one).run(|_| 7).await, Err(Unfit::Busy));
+        assert_eq!(Permits::new(&other).run(|_| 7).await, Ok(Some(7)));
     }
 }

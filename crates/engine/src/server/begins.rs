@@ -93,7 +93,7 @@ impl Begins {
             waiting: Arc::new(Waiting::new(spec.calls.queue)),
             credentials: self.credentials.clone(),
             retries: Arc::default(),
-            permits: Permits::default(),
+            permits: Permits::new(&around.checks),
             profiles: Arc::new(Profiles::new(around)),
         };
         let far = match &spec.launch {

@@ -43,6 +43,7 @@ use crate::driver::process::ProcessDriver;
 use crate::events::Events;
 use crate::http_client::Clients;
 use crate::random::jitter;
+use crate::schema::CheckPermits;
 
 /// The name of a server whose runner panics when it is ordered to start it anew. fault P12
 #[cfg(test)]
@@ -66,6 +67,8 @@ pub(crate) struct Surroundings {
     pub(crate) first_id: u64,
     /// Tells the catalog that a server's tools or availability changed.
     pub(crate) changed: Arc<dyn Fn() + Send + Sync>,
+    /// What heavy checks of values need.
+    pub(crate) checks: CheckPermits,
     /// What clients want to hear of.
     pub(crate) topics: Arc<TopicTable>,
     /// What answers may take until they are read.

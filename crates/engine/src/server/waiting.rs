@@ -1,5 +1,6 @@
 //! Callers that wait for a server to come up, or for a further life of it: bounded, and fair between
-//! agents as the queue of its link is. Nothing here waits by itself. Entry point: [`Waiting::seat`].
+//! agents as the queue of its link is. Nothing here waits by itself. It is no `Quota`: whoever
+//! has the most places gives one up, and a server belongs to one project. Entry point: [`Waiting::seat`].
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

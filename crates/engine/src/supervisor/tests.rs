@@ -37,7 +37,12 @@ async fn supervisor(folder: &Path, armed: &Arc<AtomicBool>) -> Supervisor {
     let (_kill_at, kill_at) = watch::channel(None);
     let armed = Arc::clone(armed);
     let around = Surroundings {
-        driver: Arc::new(ProcessDriver::new(sandbox, Vec::new(), folder.to_owned())),
+        driver: Arc::new(ProcessDriver::new(
+            None,
+            sandbox,
+            Vec::new(),
+            folder.to_owned(),
+        )),
         clients: Arc::default(),
         vault: crate::credentials::Vault::open(folder, project.clone(), store.clone()),
         callback: watch::Sender::new(None),
@@ -51,6 +56,7 @@ async fn supervisor(folder: &Path, armed: &Arc<AtomicBool>) -> Supervisor {
                 panic!("a runner that panics");
             }
         }),
+        checks: Default::default(),
         topics: Arc::default(),
         answers: crate::answers::AnswerPool::new(1 << 20).of(&ProjectName::local()),
         kill_at,
@@ -59,6 +65,7 @@ async fn supervisor(folder: &Path, armed: &Arc<AtomicBool>) -> Supervisor {
         Expose::default(),
         OnCollision::default(),
         LONGEST_EXPOSED,
+        &Default::default(),
     ));
     Supervisor::new(project, store, Arc::new(around), catalog, Arc::default())
 }

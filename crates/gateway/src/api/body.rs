@@ -5,7 +5,7 @@
 //! by a JSON pointer. Entry points: [`JsonBody`], [`json`] and [`document`].
 
 use axum::body::Body;
-use axum::extract::{FromRequest, Request};
+use axum::extract::{FromRef, FromRequest, Request};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use gantry_model::caller::Caller;
@@ -18,19 +18,23 @@ use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
 
 use crate::http::error::{FieldIssue, Problem};
-use crate::http::limits::{self, Room};
+use crate::http::limits::{Bodies, BodyPermit, read_body};
 
 /// A body that was read and is valid JSON, and its room.
-pub(super) struct JsonBody(Bytes, Room);
+pub(super) struct JsonBody(Bytes, BodyPermit);
 
-impl<S: Send + Sync> FromRequest<S> for JsonBody {
+impl<S: Send + Sync> FromRequest<S> for JsonBody
+where
+    Bodies: FromRef<S>,
+{
     type Rejection = Problem;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
         let caller = parts.extensions.get::<Caller>();
         let caller = caller.ok_or_else(|| Problem::new("auth.no_key"))?;
-        let (bytes, room) = limits::read_body(&parts.headers, body, &caller.agent).await?;
+        let (bytes, room) =
+            read_body(&Bodies::from_ref(state), &parts.headers, body, caller).await?;
         let text = std::str::from_utf8(&bytes).map_err(|error| WireError::NotUtf8 {
             at: error.valid_up_to(),
         })?;
@@ -41,7 +45,7 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
 
 impl JsonBody {
     /// Returns the room that the body takes, to be kept as long as what was read of it.
-    pub(super) fn room(&self) -> Room {
+    pub(super) fn room(&self) -> BodyPermit {
         self.1.clone()
     }
 
@@ -137,7 +141,7 @@ mod tests {
         };
         let request = http::Request::builder().header(CONTENT_TYPE, kind);
         let request = request.extension(caller).body(Body::from(text)).unwrap();
-        let body = JsonBody::from_request(request, &()).await;
+        let body = JsonBody::from_request(request, &crate::http::limits::bodies()).await;
         let shape = body.and_then(|body| body.read::<Shape>().map(|shape| shape.n));
         shape.map_err(|problem| (problem.status().as_u16(), problem.code()))
     }

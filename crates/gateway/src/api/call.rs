@@ -29,7 +29,7 @@ use super::jobs::settled;
 use super::{Api, In, Named, Who};
 use crate::http::context;
 use crate::http::error::Problem;
-use crate::http::limits::Room;
+use crate::http::limits::BodyPermit;
 
 /// Returns the routes, for any key.
 pub(super) fn routes() -> Router<Api> {
@@ -128,7 +128,7 @@ struct Wanted {
     context: Context,
     timeout: Option<Duration>,
     #[expect(dead_code, reason = "held for its drop")]
-    room: Room,
+    room: BodyPermit,
 }
 
 // row 1.4

@@ -4,8 +4,8 @@
 //! Outcomes are kept in memory for ten minutes; the audit row of the call stays whatever happens
 //! here. Each agent has bounds of its own, in number and bytes, and what it does beyond them drops
 //! its own oldest outcomes. If all agents together hold too much, or too many, whoever holds the most
-//! loses its oldest: an agent's outcome never makes room for one that holds more. Only the key that made a call,
-//! or an admin key, can ask for it or take it back. Entry points: [`Jobs::start`], [`Jobs::get`] and
+//! loses its oldest: an agent's outcome never makes room for one that holds more, which no `Quota` does.
+//! Only the key that made a call, or an admin key of its project, can ask for it or take it back. Entry points: [`Jobs::start`], [`Jobs::get`] and
 //! [`Jobs::take_back`].
 
 use std::collections::HashMap;
@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use gantry_engine::{Quota, QuotaExceeded, QuotaLimits, QuotaPermit};
 use gantry_model::caller::{Caller, KeyKind};
 use gantry_model::id::{AgentName, CallId, KeyId, ProjectName};
 use http::StatusCode;
@@ -25,7 +26,7 @@ use tokio_util::task::TaskTracker;
 use crate::http::error::Problem;
 use crate::http::unpanicked;
 
-/// Calls that run at once.
+/// Calls of one project that run at once.
 const RUNNING: usize = 1024;
 /// Calls of one agent that run at once.
 const RUNNING_PER_AGENT: usize = 64;
@@ -60,6 +61,8 @@ struct Job {
     since: Instant,
     /// Ends the call while it runs.
     stop: CancellationToken,
+    /// Its place among the calls that run, given back with its end.
+    running: Option<QuotaPermit<AgentName>>,
 }
 
 impl Job {
@@ -67,8 +70,9 @@ impl Job {
         matches!(self.outcome, Outcome::Running)
     }
 
+    /// Tells whether a caller may know of it: who made it, and administrators of its project. row 3.2
     fn is_open_to(&self, caller: &Caller) -> bool {
-        self.key == caller.key || caller.kind == KeyKind::Admin
+        self.owner.0 == caller.project && (self.key == caller.key || caller.kind == KeyKind::Admin)
     }
 
     /// Returns how many bytes of an outcome it keeps; none while it runs.
@@ -89,10 +93,21 @@ pub(super) async fn settled(response: Response) -> (StatusCode, Bytes) {
 }
 
 /// The calls that nobody waits for.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Jobs {
     tasks: TaskTracker,
     jobs: Arc<Mutex<HashMap<CallId, Job>>>,
+    running: Quota<AgentName>,
+}
+
+impl Default for Jobs {
+    fn default() -> Self {
+        Self {
+            tasks: TaskTracker::new(),
+            jobs: Arc::default(),
+            running: Quota::new(QuotaLimits::shared(RUNNING, RUNNING_PER_AGENT)),
+        }
+    }
 }
 
 impl Jobs {
@@ -103,29 +118,28 @@ impl Jobs {
         id: CallId,
         work: impl Future<Output = (StatusCode, Bytes)> + Send + 'static,
     ) -> Result<(), Problem> {
-        let owner = (caller.project.clone(), caller.agent.clone());
-        let mut jobs = self.lock();
-        let running = || jobs.values().filter(|job| job.is_running());
-        let own = running().filter(|job| job.owner == owner).count();
-        let all = running().count();
-        if own >= RUNNING_PER_AGENT || all >= RUNNING {
-            let detail = format!(
-                "{own} calls of this agent that nobody waits for run already, {all} in all"
-            );
-            return Err(Problem::new("call.too_many_async")
+        let running = self.running.take(&caller.project, &caller.agent, 1);
+        let running = running.map_err(|exceeded| {
+            let (whose, limit) = match exceeded {
+                QuotaExceeded::Key(limit) => ("of this agent ", limit),
+                QuotaExceeded::Project(limit) => ("of this project ", limit),
+                QuotaExceeded::All(limit) => ("", limit),
+            };
+            let detail = format!("{limit} calls {whose}that nobody waits for run already");
+            Problem::new("call.too_many_async")
                 .with_detail(detail)
-                .with_retry_after(Duration::from_secs(5)));
-        }
+                .with_retry_after(Duration::from_secs(5))
+        })?;
         let stop = CancellationToken::new();
         let job = Job {
             key: caller.key,
-            owner,
+            owner: (caller.project.clone(), caller.agent.clone()),
             outcome: Outcome::Running,
             since: Instant::now(),
             stop: stop.clone(),
+            running: Some(running),
         };
-        jobs.insert(id, job);
-        drop(jobs);
+        self.lock().insert(id, job);
         let own = self.clone();
         self.tasks.spawn(async move {
             let outcome = tokio::select! {
@@ -154,7 +168,8 @@ impl Jobs {
     /// Tells whether the caller's own key made a call.
     pub(super) fn is_maker(&self, caller: &Caller, id: CallId) -> bool {
         let jobs = self.lock();
-        jobs.get(&id).is_some_and(|job| job.key == caller.key)
+        let is_own = |job: &Job| job.key == caller.key && job.owner.0 == caller.project;
+        jobs.get(&id).is_some_and(is_own)
     }
 
     /// Takes a call back while it runs, and forgets its outcome afterwards; tells whether the caller
@@ -186,6 +201,7 @@ impl Jobs {
             jobs.remove(&id);
         } else if let Some(job) = jobs.get_mut(&id) {
             job.outcome = Outcome::Done(status, body);
+            job.running = None;
             job.since = Instant::now();
         }
     }
@@ -308,7 +324,14 @@ mod tests {
             Some(Outcome::Done(StatusCode::OK, _))
         ));
         assert!(jobs.get(&other, id(1)).is_none());
-        assert!(jobs.get(&caller(3, KeyKind::Admin), id(1)).is_some());
+        let mut admin = caller(3, KeyKind::Admin);
+        assert!(jobs.get(&admin, id(1)).is_some());
+        // Another project's administrator, and a key of the same id there, find nothing. row 3.2
+        admin.project = "other".parse().unwrap();
+        assert!(jobs.get(&admin, id(1)).is_none() && !jobs.take_back(&admin, id(1)));
+        let mut same = mine.clone();
+        same.project = "other".parse().unwrap();
+        assert!(jobs.get(&same, id(1)).is_none() && !jobs.is_maker(&same, id(1)));
     }
 
     // fault T7
@@ -366,6 +389,7 @@ mod tests {
                 outcome: Outcome::Done(StatusCode::OK, Bytes::from_static(b"{}")),
                 since: Instant::now(),
                 stop: CancellationToken::new(),
+                running: None,
             };
             jobs.lock().insert(id(n), job);
         }
@@ -393,10 +417,19 @@ mod tests {
         let refused = refused.unwrap_err();
         assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
         assert!(jobs.start(&other, id(100), std::future::pending()).is_ok());
-        for n in 101..RUNNING + 36 {
-            let who = caller(3 + n as u128 / 8, KeyKind::Agent);
-            jobs.start(&who, id(n), std::future::pending()).unwrap();
+        // The other project has room until all is taken.
+        let mut n = 101;
+        for project in ["local", "other"] {
+            let start = |n: usize| {
+                let mut who = caller(3 + n as u128 / 8, KeyKind::Agent);
+                who.project = project.parse().unwrap();
+                jobs.start(&who, id(n), std::future::pending())
+            };
+            while start(n).is_ok() {
+                n += 1;
+            }
         }
+        assert_eq!(jobs.lock().len(), RUNNING + RUNNING / 3);
         let late = caller(1000, KeyKind::Agent);
         assert!(jobs.start(&late, id(9999), std::future::pending()).is_err());
     }

@@ -25,6 +25,7 @@ use tokio::time::Instant;
 
 use super::error::Problem;
 use super::hosts::HostPolicy;
+use super::limits::{Bodies, bodies};
 
 /// Wrong keys that one address may try within [`WINDOW`].
 const ATTEMPTS: u32 = 20;
@@ -40,6 +41,8 @@ pub(crate) struct Gate {
     pub(crate) engine: Engine,
     /// The names this gateway answers to.
     pub(crate) hosts: Arc<HostPolicy>,
+    /// What long bodies may take.
+    pub(crate) bodies: Bodies,
     attempts: Arc<Attempts>,
 }
 
@@ -49,6 +52,7 @@ impl Gate {
         Self {
             engine,
             hosts,
+            bodies: bodies(),
             attempts: Arc::default(),
         }
     }

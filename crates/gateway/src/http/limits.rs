@@ -3,19 +3,19 @@
 //! A declared length over the limit is refused before a byte is read, an undeclared one the moment
 //! it passes the limit; a body that trickles in is cut off. Never holds more than the limit in
 //! memory, and all long bodies together no more than a budget, those of one agent no more than half
-//! of it; each keeps its [`Room`] until it is answered. Entry point: [`read_body`].
+//! of it; each keeps its [`BodyPermit`] until it is answered. Entry point: [`read_body`].
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
+use gantry_engine::{Quota, QuotaExceeded, QuotaLimits, QuotaPermit};
+use gantry_model::caller::Caller;
 use gantry_model::id::AgentName;
 use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, EXPECT};
 use http_body_util::BodyExt;
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::error::Problem;
@@ -27,7 +27,7 @@ pub(crate) const BODY_BYTES: usize = 4 << 20;
 const SMALL: usize = 4 << 10;
 /// How many times the room that it has a body of unknown length gets when it is longer.
 const GROWTH: usize = 8;
-/// What all longer bodies may take together, in KiB.
+/// What all longer bodies of a project may take together, in KiB.
 const BUDGET_KIB: usize = 128 << 10;
 /// When to come again if the budget is spent.
 const COME_AGAIN: Duration = Duration::from_secs(1);
@@ -42,109 +42,66 @@ const DRAIN_PAUSE: Duration = Duration::from_millis(250);
 /// The code of a body that ended before its time.
 const BODY_CUT: &str = "http.body_cut";
 
-static BUDGET: Budget = Budget::new(BUDGET_KIB);
+/// What long bodies take, in KiB, by project and agent.
+pub(crate) type Bodies = Quota<AgentName>;
 
-/// What long bodies may take together.
-struct Budget {
-    all: Semaphore,
-    /// What one agent may take, in KiB.
-    share: usize,
-    /// What each agent has taken, in KiB.
-    taken: Mutex<BTreeMap<AgentName, usize>>,
-}
-
-impl Budget {
-    const fn new(kib: usize) -> Self {
-        Self {
-            all: Semaphore::const_new(kib),
-            share: kib / 2,
-            taken: Mutex::new(BTreeMap::new()),
-        }
-    }
-
-    /// Takes so much of an agent's share.
-    fn share(&'static self, agent: &AgentName, kib: usize) -> Option<Share> {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = taken.get(agent).copied().unwrap_or_default();
-        if own + kib > self.share {
-            return None;
-        }
-        taken.insert(agent.clone(), own + kib);
-        Some(Share {
-            budget: self,
-            agent: agent.clone(),
-            kib,
-        })
-    }
-}
-
-/// What a body takes of its agent's share.
-struct Share {
-    budget: &'static Budget,
-    agent: AgentName,
-    kib: usize,
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        let taken = self.budget.taken.lock();
-        let mut taken = taken.unwrap_or_else(PoisonError::into_inner);
-        if let Some(own) = taken.get_mut(&self.agent) {
-            *own = own.saturating_sub(self.kib);
-            if *own == 0 {
-                taken.remove(&self.agent);
-            }
-        }
-    }
+/// Makes the budget of a gateway.
+pub(crate) fn bodies() -> Bodies {
+    Quota::new(QuotaLimits::shared(BUDGET_KIB, BUDGET_KIB / 2))
 }
 
 /// What a long body takes of the budget, given back with the last clone.
 #[derive(Clone, Default)]
-pub(crate) struct Room {
+pub(crate) struct BodyPermit {
     #[expect(dead_code, reason = "held for its drop")]
-    taken: Option<Arc<(Share, SemaphorePermit<'static>)>>,
+    taken: Option<Arc<QuotaPermit<AgentName>>>,
 }
 
-impl Room {
+impl BodyPermit {
     /// Takes room for a body of this length. fault A3
-    fn take(budget: &'static Budget, agent: &AgentName, length: usize) -> Result<Self, Problem> {
+    fn take(bodies: &Bodies, caller: &Caller, length: usize) -> Result<Self, Problem> {
         if length <= SMALL {
             return Ok(Self::default());
         }
         let kib = length.div_ceil(1024);
-        let share = budget.share(agent, kib).ok_or_else(|| {
-            Problem::new("http.bodies_share")
-                .with_detail(format!(
-                    "the long bodies of this agent's requests take {} MiB already",
-                    budget.share >> 10
-                ))
-                .with_retry_after(COME_AGAIN)
+        let taken = bodies.take(&caller.project, &caller.agent, kib);
+        let taken = taken.map_err(|exceeded| {
+            let problem = match exceeded {
+                QuotaExceeded::Key(limit) => {
+                    Problem::new("http.bodies_share").with_detail(format!(
+                        "the long bodies of this agent's requests take {} MiB already",
+                        limit >> 10
+                    ))
+                }
+                QuotaExceeded::Project(_) | QuotaExceeded::All(_) => {
+                    Problem::new("http.bodies_full")
+                }
+            };
+            problem.with_retry_after(COME_AGAIN)
         })?;
-        let permit = budget.all.try_acquire_many(kib as u32);
-        let permit =
-            permit.map_err(|_| Problem::new("http.bodies_full").with_retry_after(COME_AGAIN))?;
         Ok(Self {
-            taken: Some(Arc::new((share, permit))),
+            taken: Some(Arc::new(taken)),
         })
     }
 }
 
-/// Reads a body of at most [`BODY_BYTES`] that is sent as JSON, by this agent; its room must be kept
-/// until it is answered. fault A3
+/// Reads a body of at most [`BODY_BYTES`] that this caller sends as JSON; its permit must be kept until
+/// it is answered. fault A3
 pub(crate) async fn read_body(
+    bodies: &Bodies,
     headers: &HeaderMap,
     mut body: Body,
-    agent: &AgentName,
-) -> Result<(Bytes, Room), Problem> {
+    caller: &Caller,
+) -> Result<(Bytes, BodyPermit), Problem> {
     let declared = headers
         .get(CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok()?.parse().ok());
     let room = match declared {
         Some(length) if length > BODY_BYTES as u64 => Err(too_large()),
         Some(length) => {
-            json_only(headers).and_then(|()| Room::take(&BUDGET, agent, length as usize))
+            json_only(headers).and_then(|()| BodyPermit::take(bodies, caller, length as usize))
         }
-        None => json_only(headers).map(|()| Room::default()),
+        None => json_only(headers).map(|()| BodyPermit::default()),
     };
     let mut room = match room {
         Ok(room) => room,
@@ -165,7 +122,7 @@ pub(crate) async fn read_body(
                 // It may become as long as any, and most do not.
                 covered = (covered * GROWTH).min(BODY_BYTES);
                 drop(std::mem::take(&mut room));
-                room = Room::take(&BUDGET, agent, covered)?;
+                room = BodyPermit::take(bodies, caller, covered)?;
             }
             match next(&mut body).await? {
                 Some(more) => whole.extend_from_slice(&more),
@@ -242,8 +199,16 @@ mod tests {
 
     use super::*;
 
-    fn agent(name: &str) -> AgentName {
-        name.parse().unwrap()
+    fn caller(project: &str, agent: &str) -> Caller {
+        Caller {
+            project: project.parse().unwrap(),
+            agent: agent.parse().unwrap(),
+            key: gantry_model::id::KeyId::from_random(1),
+            kind: gantry_model::caller::KeyKind::Agent,
+            grants: Default::default(),
+            users: Default::default(),
+            validity: Default::default(),
+        }
     }
 
     fn chunks(sizes: &[usize]) -> Body {
@@ -260,7 +225,7 @@ mod tests {
         if let Some(length) = length {
             headers.insert(CONTENT_LENGTH, length.parse().unwrap());
         }
-        let read = read_body(&headers, body, &agent("a")).await;
+        let read = read_body(&bodies(), &headers, body, &caller("local", "a")).await;
         read.map(|(bytes, _)| bytes.len())
             .map_err(|problem| problem.status().as_u16())
     }
@@ -288,23 +253,37 @@ mod tests {
     // fault A3
     #[test]
     fn long_bodies_share_a_budget() {
-        static BUDGET: Budget = Budget::new(4 * (SMALL >> 10));
-        let half = 2 * SMALL;
-        let take = |name: &str, length| Room::take(&BUDGET, &agent(name), length);
-        let first = take("a", SMALL + 1).unwrap();
-        let over = take("a", SMALL + 1).err().unwrap();
+        let bodies: Bodies = Quota::new(QuotaLimits {
+            all: 20,
+            per_project: 16,
+            per_key: 8,
+        });
+        let take = |project: &str, agent: &str, length| {
+            BodyPermit::take(&bodies, &caller(project, agent), length)
+        };
+        let first = take("one", "a", SMALL + 1).unwrap();
+        let over = take("one", "a", SMALL + 1).err().unwrap();
         assert_eq!(over.status(), StatusCode::TOO_MANY_REQUESTS);
         assert_eq!(over.code(), "http.bodies_share");
-        assert!(take("a", SMALL).is_ok(), "small ones need none");
-        let second = take("b", half).unwrap();
-        let refused = take("c", half).err().unwrap();
-        assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(refused.code(), "http.bodies_full");
+        assert!(take("one", "a", SMALL).is_ok(), "small ones need none");
+        // An agent of the same name in another project has its own share. row 3.2
+        let theirs = take("other", "a", SMALL + 1).unwrap();
+        let second = take("one", "b", 2 * SMALL).unwrap();
+        let over = take("one", "c", SMALL + 1).err().unwrap();
+        assert!(
+            over.detail().contains("this project's"),
+            "{}",
+            over.detail()
+        );
+        let full = take("other", "b", SMALL + 1).err().unwrap();
+        assert_eq!(full.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(full.code(), "http.bodies_full");
         let clone = first.clone();
         drop(first);
-        assert!(take("c", half).is_err());
+        assert!(take("one", "c", SMALL + 1).is_err());
         drop((clone, second));
-        assert!(take("c", half).is_ok());
-        assert!(BUDGET.taken.lock().unwrap().is_empty());
+        assert!(take("one", "c", SMALL + 1).is_ok());
+        drop(theirs);
+        assert!(bodies.is_empty());
     }
 }

@@ -12,7 +12,7 @@ use gantry_model::era::shape;
 use gantry_model::jsonrpc::{self, Outcome, Raw, RawBuf, Response};
 use tokio::sync::oneshot;
 
-use super::seats::Load;
+use super::quota::SuspendedPermit;
 use super::sessions::SessionId;
 use super::stream::{event, notification};
 
@@ -50,7 +50,7 @@ struct Gathered {
     said: Vec<Said>,
     answer: Option<oneshot::Sender<AskAnswer>>,
     /// The bytes of what was asked and answered.
-    load: Option<Load>,
+    load: Option<SuspendedPermit>,
 }
 
 /// The requests of one ask, taken back when this is dropped.
@@ -68,7 +68,7 @@ impl Asks {
         self: &Arc<Self>,
         session: SessionId,
         ask: Ask,
-        load: Load,
+        load: SuspendedPermit,
     ) -> (Entered, Vec<Bytes>) {
         let gathered = Arc::new(Mutex::new(Gathered {
             missing: ask.requests.len(),
@@ -210,21 +210,23 @@ mod tests {
     use tokio::sync::oneshot::error::TryRecvError::Closed;
     use tokio::time::Instant;
 
-    use super::super::seats::{BYTES_PER_AGENT, Seats};
+    use gantry_model::id::ProjectName;
+
+    use super::super::quota::{BYTES_PER_AGENT, SuspendedQuota};
     use super::*;
 
     fn session(digit: char) -> SessionId {
         String::from(digit).repeat(32).parse().unwrap()
     }
 
-    fn load() -> Load {
+    fn load() -> SuspendedPermit {
         loaded(1)
     }
 
-    fn loaded(bytes: usize) -> Load {
-        let seats = Arc::new(Seats::default());
-        let seat = seats.seat(&"a".parse().unwrap(), 1).unwrap();
-        seat.load(bytes).unwrap()
+    fn loaded(bytes: usize) -> SuspendedPermit {
+        let quota = Arc::new(SuspendedQuota::default());
+        let owner = (&ProjectName::local(), &"a".parse().unwrap());
+        quota.call(owner, 1).unwrap().suspend(bytes).unwrap()
     }
 
     fn ask(keys: &[&str]) -> (Ask, oneshot::Receiver<AskAnswer>) {

@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep_until};
 use self::state::{Seal, State, binding};
 use super::answer::Answer;
 use super::forward::Asked;
-use super::seats::Load;
+use super::quota::SuspendedPermit;
 use super::stream::{Desk, token};
 use super::turn::{Token, Turn, UnderWay};
 use super::{Endpoint, Visit};
@@ -49,7 +49,7 @@ struct Entry {
     wanted: oneshot::Sender<oneshot::Sender<UnderWay>>,
     until: Instant,
     /// The bytes of what is asked and was answered.
-    load: Load,
+    load: SuspendedPermit,
 }
 
 /// A place for one call.
@@ -73,7 +73,7 @@ impl Held {
     }
 
     /// Enters a call whose server asks something.
-    pub(super) fn admit(self: &Arc<Self>, ask: Ask, load: Load) -> Place {
+    pub(super) fn admit(self: &Arc<Self>, ask: Ask, load: SuspendedPermit) -> Place {
         let number = state::random();
         let (tx, wanted) = oneshot::channel();
         let entry = Entry {

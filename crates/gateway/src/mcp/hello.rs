@@ -56,13 +56,11 @@ impl Endpoint {
         if let Some(instructions) = &instructions {
             result.set("instructions", instructions.as_raw());
         }
-        let session = self.sessions.open(
-            (visit.caller.key, &visit.caller.validity),
-            visit.scope.clone(),
-            (version, can),
-        )?;
+        let session = self
+            .sessions
+            .open(&visit.caller, visit.scope.clone(), (version, can))?;
         // What changes before its first stream is told on that.
-        session.ring.leave(lists);
+        session.log.leave(lists);
         let mut response = Answer::result(request.id, &result).into_response();
         let name = session.id.header();
         response.headers_mut().insert(SESSION_HEADER, name);

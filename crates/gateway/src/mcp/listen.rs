@@ -7,16 +7,19 @@
 //! stream can be taken up again by `Last-Event-ID`. Entry points: `Endpoint::listen_on_session` and
 //! `Endpoint::listen_on_request`.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
-use gantry_engine::{Capabilities, Engine, ListRevisions, Scope, Speaker, Subscription};
+use gantry_engine::{
+    Capabilities, Engine, ListRevisions, Quota, QuotaExceeded, QuotaLimits, QuotaPermit, Scope,
+    Speaker, Subscription,
+};
 use gantry_model::caller::{Caller, Ended};
 use gantry_model::era::meta::SUBSCRIPTION_ID;
 use gantry_model::id::KeyId;
@@ -24,7 +27,7 @@ use gantry_model::jsonrpc::{self, Edit, OwnedRequestId, Raw, RawBuf, Request};
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
-use super::ring::{ELICITED, List, News, Ring};
+use super::notification_log::{ELICITED, List, Notification, NotificationLog};
 use super::sessions::{Listening, Session};
 use super::stream::{KEEP_ALIVE, event_stream, marked, notification};
 use super::{Endpoint, Visit};
@@ -50,13 +53,13 @@ impl Endpoint {
             Problem::new("session.listening").with_detail("this session has a stream already")
         })?;
         let has = self.engine().capabilities(&visit.caller, &visit.scope);
-        let ring = Arc::clone(&session.ring);
-        let mut ear = self.ear(visit, Wanted::of(&has), Place::Session(listening), ring);
+        let log = Arc::clone(&session.log);
+        let mut cursor = self.cursor(visit, Wanted::of(&has), Place::Session(listening), log);
         let heard = visit.parts.headers.get("last-event-id");
         let heard = heard.and_then(|id| id.to_str().ok()?.parse().ok());
-        ear.position = ear.ring.begin(heard);
-        ear.ring.come_again(&ear.seen);
-        Ok(ear.into_response())
+        cursor.position = cursor.log.begin(heard);
+        cursor.log.come_again(&cursor.seen);
+        Ok(cursor.into_response())
     }
 
     /// Opens a stream of the stateless era, which begins with what was agreed on.
@@ -74,17 +77,23 @@ impl Endpoint {
             })?;
         let has = self.engine().capabilities(&visit.caller, &visit.scope);
         let wanted = Wanted::of(&has).only(asked);
-        let seat = self.listeners.seat(visit.caller.key)?;
-        let ring = self.sessions.ring(visit.caller.key);
-        let subscribed = self.subscribe_all(visit, request, asked, &ring).await?;
+        let permit = stream_permit(&self.listeners, &visit.caller)?;
+        let log = self.sessions.log(&visit.caller);
+        let subscribed = self.subscribe_all(visit, request, asked, &log).await?;
         let (uris, kept): (Vec<_>, _) = subscribed.into_iter().unzip();
-        let place = Place::Request(request.id.to_owned(), seat, kept);
-        let mut ear = self.ear(visit, wanted, place, ring);
-        ear.acknowledge(&uris);
-        Ok(ear.into_response())
+        let place = Place::Request(request.id.to_owned(), permit, kept);
+        let mut cursor = self.cursor(visit, wanted, place, log);
+        cursor.acknowledge(&uris);
+        Ok(cursor.into_response())
     }
 
-    fn ear(&self, visit: &Visit, wanted: Wanted, place: Place, ring: Arc<Ring>) -> Ear {
+    fn cursor(
+        &self,
+        visit: &Visit,
+        wanted: Wanted,
+        place: Place,
+        log: Arc<NotificationLog>,
+    ) -> LogCursor {
         let engine = self.engine();
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -96,7 +105,7 @@ impl Endpoint {
         let caller = caller.unwrap_or_else(|| visit.caller.clone());
         let seen = engine.list_revisions(&caller, &visit.scope, place.speaker());
         let now = Instant::now();
-        Ear {
+        LogCursor {
             engine: engine.clone(),
             key_end: caller.validity.ended(),
             caller,
@@ -105,7 +114,7 @@ impl Endpoint {
             seen,
             wanted,
             place,
-            ring,
+            log,
             position: 0,
             retry: RETRY,
             look,
@@ -160,7 +169,7 @@ enum Place {
     Session(Listening),
     Request(
         OwnedRequestId,
-        #[expect(dead_code, reason = "held for its drop")] Seat,
+        #[expect(dead_code, reason = "held for its drop")] StreamPermit,
         #[expect(dead_code, reason = "held for its drop")] Vec<Subscription>,
     ),
 }
@@ -184,7 +193,7 @@ impl Place {
 }
 
 /// One open stream.
-struct Ear {
+struct LogCursor {
     engine: Engine,
     /// Who listens; what it may use is asked for again before each word.
     caller: Caller,
@@ -195,7 +204,7 @@ struct Ear {
     seen: ListRevisions,
     wanted: Wanted,
     place: Place,
-    ring: Arc<Ring>,
+    log: Arc<NotificationLog>,
     /// The number of the last news that were told.
     position: u64,
     /// What goes before the first event of a session: when to come again.
@@ -210,12 +219,12 @@ struct Ear {
     waiting: VecDeque<Bytes>,
 }
 
-impl Ear {
+impl LogCursor {
     fn into_response(self) -> Response {
-        let events = stream::unfold(self, |mut ear| async move {
-            let event = ear.next().await?;
-            ear.heard = Instant::now();
-            Some((Ok::<_, Infallible>(event), ear))
+        let events = stream::unfold(self, |mut cursor| async move {
+            let event = cursor.next().await?;
+            cursor.heard = Instant::now();
+            Some((Ok::<_, Infallible>(event), cursor))
         });
         event_stream(Body::from_stream(events))
     }
@@ -226,10 +235,10 @@ impl Ear {
             if let Some(event) = self.waiting.pop_front() {
                 return Some(event);
             }
-            if let Some((number, news)) = self.ring.after(self.position) {
+            if let Some((number, news)) = self.log.after(self.position) {
                 self.position = number;
                 self.put(number, news);
-                self.ring.heard(number);
+                self.log.heard(number);
                 continue;
             }
             tokio::select! {
@@ -241,7 +250,7 @@ impl Ear {
                     self.is_due = false;
                     self.look_at_lists();
                 }
-                () = self.ring.wait() => {}
+                () = self.log.wait() => {}
                 () = self.place.end() => return None,
                 _ = &mut self.key_end => return None,
                 _ = self.look.tick() => {
@@ -264,19 +273,19 @@ impl Ear {
         if let Some(caller) = self.engine.current(&self.caller) {
             let who = self.place.speaker();
             let now = self.engine.list_revisions(&caller, &self.scope, who);
-            self.ring.tell_changes(&self.seen, &now);
+            self.log.tell_changes(&self.seen, &now);
             self.seen = now;
         }
     }
 
     /// Puts news into words, if the client may hear them.
-    fn put(&mut self, number: u64, news: News) {
+    fn put(&mut self, number: u64, news: Notification) {
         let told = match news {
-            News::Changed(list) => {
+            Notification::Changed(list) => {
                 let told = || (list.notification(), self.params(&[]));
                 self.wanted.has(list).then(told)
             }
-            News::Updated(uri) => {
+            Notification::Updated(uri) => {
                 let caller = self.engine.current(&self.caller);
                 let may =
                     caller.is_some_and(|caller| self.engine.may_read(&caller, &self.scope, &uri));
@@ -285,7 +294,7 @@ impl Ear {
                 let told = || ("notifications/resources/updated", params());
                 may.then(told)
             }
-            News::Elicited(id) => {
+            Notification::Elicited(id) => {
                 let id = RawBuf::string(&id);
                 Some((ELICITED, self.params(&[("elicitationId", id.as_raw())])))
             }
@@ -334,77 +343,43 @@ impl Ear {
     }
 }
 
-impl Drop for Ear {
+impl Drop for LogCursor {
     fn drop(&mut self) {
-        self.ring.leave(self.seen);
+        self.log.leave(self.seen);
     }
 }
 
-/// How many streams each key has in the stateless era.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Listeners(Arc<Mutex<HashMap<KeyId, usize>>>);
-
-impl Listeners {
-    /// Takes a place for a stream.
-    pub(super) fn seat(&self, key: KeyId) -> Result<Seat, Problem> {
-        self.take(key).ok_or_else(|| {
-            Problem::new("listen.too_many")
-                .with_detail(format!("this key has {PER_KEY} streams already"))
-                .with_retry_after(APART)
-        })
-    }
-
-    fn take(&self, key: KeyId) -> Option<Seat> {
-        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = taken.entry(key).or_default();
-        if *count >= PER_KEY {
-            return None;
-        }
-        *count += 1;
-        Some(Seat {
-            key,
-            listeners: self.clone(),
-        })
-    }
-}
-
+/// How many streams each key has.
+pub(super) type Listeners = Quota<KeyId>;
 /// A place for a stream.
-#[derive(Debug)]
-pub(super) struct Seat {
-    key: KeyId,
-    listeners: Listeners,
+pub(super) type StreamPermit = QuotaPermit<KeyId>;
+
+/// Makes the quota of streams; a project never has more than there are connections.
+pub(super) fn listeners() -> Listeners {
+    Quota::new(QuotaLimits::shared(crate::http::CONNECTIONS, PER_KEY))
 }
 
-impl Drop for Seat {
-    fn drop(&mut self) {
-        let mut taken = self
-            .listeners
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = taken.get_mut(&self.key) {
-            *count -= 1;
-            if *count == 0 {
-                taken.remove(&self.key);
-            }
-        }
-    }
+/// Takes a place for a stream of a caller's.
+pub(super) fn stream_permit(
+    listeners: &Listeners,
+    caller: &Caller,
+) -> Result<StreamPermit, Problem> {
+    let taken = listeners.take(&caller.project, &caller.key, 1);
+    taken.map_err(|exceeded| {
+        let detail = match exceeded {
+            QuotaExceeded::Key(limit) => format!("this key has {limit} streams already"),
+            QuotaExceeded::Project(limit) => format!("this project has {limit} streams already"),
+            QuotaExceeded::All(limit) => format!("there are {limit} streams already"),
+        };
+        Problem::new("listen.too_many")
+            .with_detail(detail)
+            .with_retry_after(APART)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn streams_of_a_key_are_bounded() {
-        let listeners = Listeners::default();
-        let (one, other) = (KeyId::from_random(1), KeyId::from_random(2));
-        let seats: Vec<_> = (0..PER_KEY).map(|_| listeners.take(one).unwrap()).collect();
-        assert!(listeners.take(one).is_none());
-        assert!(listeners.take(other).is_some());
-        drop(seats);
-        assert!(listeners.0.lock().unwrap().is_empty());
-    }
 
     #[test]
     fn a_client_hears_of_what_it_asked_for_and_what_there_is() {

@@ -26,7 +26,7 @@ use super::stream::{as_events, token};
 use super::subscribe::is_subscription;
 use super::{Endpoint, VERSION_HEADER, Visit, values};
 use crate::http::error::Problem;
-use crate::http::limits::{Room, read_body, unread};
+use crate::http::limits::{BodyPermit, read_body, unread};
 use crate::http::media::Accepts;
 use crate::http::unpanicked;
 
@@ -45,7 +45,7 @@ impl Endpoint {
             Ok(accepts) => accepts,
             Err(problem) => return Err(unread(headers, body, problem).await),
         };
-        let (bytes, room) = read_body(headers, body, &visit.caller.agent).await?;
+        let (bytes, room) = read_body(&self.gate.bodies, headers, body, &visit.caller).await?;
         let read = jsonrpc::parse(&bytes, &Limits::default());
         let answer = self.posted(visit, (&bytes, read), accepts, &room).await?;
         match accepts.json {
@@ -61,7 +61,7 @@ impl Endpoint {
         visit: &Visit,
         (bytes, read): (&[u8], Result<Incoming<'_>, WireError>),
         accepts: Accepts,
-        room: &Room,
+        room: &BodyPermit,
     ) -> Result<HttpResponse, Problem> {
         match read {
             Ok(incoming) => match incoming.message {
@@ -97,7 +97,7 @@ impl Endpoint {
         visit: &Visit,
         request: &Request<'_>,
         accepts: Accepts,
-        room: &Room,
+        room: &BodyPermit,
     ) -> Result<HttpResponse, Problem> {
         let Parts {
             meta,

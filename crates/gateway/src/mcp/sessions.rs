@@ -1,6 +1,6 @@
 //! The sessions of protocol generations that have them, sealed to the key that opened them.
 //!
-//! Bounded: so many in all, so many per key (its least used one then ends), and none that was idle
+//! Bounded: so many in all and per project, so many per key (its least used one then ends), and none that was idle
 //! for an hour, nor longer than its key is valid; what one listened to ends with it, outside of the
 //! table's lock. A session id under another key is as unknown as one that never was (fault T4). Never
 //! held across an await. Entry points: [`Sessions::open`] and [`Sessions::find`].
@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
-use gantry_engine::Scope;
-use gantry_model::caller::KeyValidity;
+use gantry_engine::{Quota, Scope};
+use gantry_model::caller::{Caller, KeyValidity};
 use gantry_model::era::ProtocolVersion;
-use gantry_model::id::KeyId;
+use gantry_model::id::{KeyId, ProjectName};
 use gantry_model::mcp::{ClientCan, LogLevel};
 use http::HeaderValue;
 use tokio::sync::watch;
@@ -23,13 +23,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::inflight::Inflight;
-use super::ring::Ring;
-use super::ring::budget::Budget;
+use super::notification_log::{NotificationLog, quota};
 use super::subscribe::Subscribed;
 use crate::http::error::Problem;
 
 /// Sessions in all.
-const SESSIONS: usize = 10_000;
+const SESSIONS: usize = 13_000;
+/// Sessions of one project.
+const PER_PROJECT: usize = 10_000;
 /// Sessions of one key.
 const PER_KEY: usize = 1_000;
 /// How long a session may be idle.
@@ -85,6 +86,8 @@ impl FromStr for SessionId {
 pub(super) struct Session {
     /// Its name.
     pub(super) id: SessionId,
+    /// The project that it belongs to.
+    pub(super) project: ProjectName,
     /// The key that opened it.
     pub(super) key: KeyId,
     /// The validity of that key.
@@ -94,7 +97,7 @@ pub(super) struct Session {
     /// The protocol version that was agreed on.
     pub(super) version: ProtocolVersion,
     /// What it is to be told outside of its requests.
-    pub(super) ring: Arc<Ring>,
+    pub(super) log: Arc<NotificationLog>,
     /// The resources it listens to.
     pub(super) subscribed: Subscribed,
     /// What the client can do for servers.
@@ -106,6 +109,10 @@ pub(super) struct Session {
 }
 
 impl Session {
+    fn name(&self) -> (ProjectName, SessionId) {
+        (self.project.clone(), self.id)
+    }
+
     /// Remembers from which level on the client wants log messages.
     pub(super) fn set_level(&self, level: LogLevel) {
         *self.level.lock().unwrap_or_else(PoisonError::into_inner) = Some(level);
@@ -143,15 +150,18 @@ impl Drop for Listening {
     }
 }
 
+/// Sessions by project and name.
+type Table = HashMap<(ProjectName, SessionId), Arc<Session>>;
+
 /// All sessions of the gateway, and the requests in flight that a client may take back.
 #[derive(Debug)]
 pub struct Sessions {
     start: Instant,
     swept_ms: AtomicU64,
-    table: RwLock<HashMap<SessionId, Arc<Session>>>,
+    table: RwLock<Table>,
     inflight: Inflight,
     /// What all that clients are to be told may take.
-    news: Arc<Budget>,
+    notifications: Quota<KeyId>,
 }
 
 impl Default for Sessions {
@@ -161,7 +171,7 @@ impl Default for Sessions {
             swept_ms: AtomicU64::new(0),
             table: RwLock::default(),
             inflight: Inflight::default(),
-            news: Arc::default(),
+            notifications: quota(),
         }
     }
 }
@@ -170,19 +180,21 @@ impl Sessions {
     /// Opens a session.
     pub(super) fn open(
         &self,
-        (key, validity): (KeyId, &KeyValidity),
+        caller: &Caller,
         scope: Scope,
         (version, can): (ProtocolVersion, ClientCan),
     ) -> Result<Arc<Session>, Problem> {
         let id = SessionId::random()?;
         let now = self.now_ms();
+        let (project, key) = (&caller.project, caller.key);
         let session = Arc::new(Session {
             id,
+            project: project.clone(),
             key,
-            validity: validity.clone(),
+            validity: caller.validity.clone(),
             scope,
             version,
-            ring: self.ring(key),
+            log: self.log(caller),
             subscribed: Subscribed::default(),
             can,
             level: Mutex::default(),
@@ -195,7 +207,8 @@ impl Sessions {
             false => Vec::new(),
         };
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        let own = || table.values().filter(|session| session.key == key);
+        let own = |session: &&Arc<Session>| session.key == key && session.project == *project;
+        let own = || table.values().filter(own);
         let least_used = match own().count() {
             0..PER_KEY => None,
             _ => own()
@@ -203,20 +216,21 @@ impl Sessions {
                 .cloned(),
         };
         if let Some(session) = least_used {
-            table.remove(&session.id);
+            table.remove(&session.name());
             ended.push(session);
         }
         if table.len() >= SESSIONS {
             ended.extend(take_idle(&mut table, now));
         }
-        let is_full = table.len() >= SESSIONS;
+        let of_project = table.values().filter(|session| session.project == *project);
+        let is_full = table.len() >= SESSIONS || of_project.count() >= PER_PROJECT;
         if !is_full {
-            table.insert(session.id, Arc::clone(&session));
+            table.insert(session.name(), Arc::clone(&session));
         }
         drop(table);
         ended.iter().for_each(|session| end(session));
         // Whoever ends sessions with their keys may have looked just before.
-        if validity.end_reason().is_some() {
+        if caller.validity.end_reason().is_some() {
             self.close(&session);
         }
         if is_full {
@@ -252,16 +266,21 @@ impl Sessions {
         take_idle(&mut table, now)
     }
 
-    /// Returns the session of that name, if this key opened it at this endpoint.
-    pub(super) fn find(&self, id: SessionId, key: KeyId, scope: &Scope) -> Option<Arc<Session>> {
+    /// Returns the session of that name, if this caller's key opened it at this endpoint.
+    pub(super) fn find(
+        &self,
+        id: SessionId,
+        caller: &Caller,
+        scope: &Scope,
+    ) -> Option<Arc<Session>> {
         let now = self.now_ms();
         if self.is_to_be_swept(now) {
             self.sweep(now).iter().for_each(|session| end(session));
         }
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let session = table
-            .get(&id)
-            .filter(|session| session.key == key && session.scope == *scope)?;
+            .get(&(caller.project.clone(), id))
+            .filter(|session| session.key == caller.key && session.scope == *scope)?;
         if is_idle(session, now) {
             return None;
         }
@@ -270,23 +289,23 @@ impl Sessions {
     }
 
     /// Returns the session of that name whose request is under way, if it has not ended.
-    pub(super) fn under_way(&self, id: SessionId) -> Option<Arc<Session>> {
+    pub(super) fn under_way(&self, project: &ProjectName, id: SessionId) -> Option<Arc<Session>> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        table.get(&id).cloned()
+        table.get(&(project.clone(), id)).cloned()
     }
 
     /// Ends a session; its streams close, its calls go on, unless they wait for its client's answers.
     pub(super) fn close(&self, session: &Session) {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        let ended = table.remove(&session.id);
+        let ended = table.remove(&session.name());
         drop(table);
         drop(ended);
         end(session);
     }
 
-    /// Makes the log of what a client of this key is to be told.
-    pub(super) fn ring(&self, key: KeyId) -> Arc<Ring> {
-        Ring::new(self.news.share(key))
+    /// Makes the log of what a client of this caller's is to be told.
+    pub(super) fn log(&self, caller: &Caller) -> Arc<NotificationLog> {
+        NotificationLog::new(self.notifications.permit(&caller.project, &caller.key))
     }
 
     /// Returns the requests in flight.
@@ -314,7 +333,7 @@ fn is_idle(session: &Session, now_ms: u64) -> bool {
     !listens && now_ms.saturating_sub(session.seen_ms.load(Ordering::Relaxed)) > ms(IDLE)
 }
 
-fn take_idle(table: &mut HashMap<SessionId, Arc<Session>>, now_ms: u64) -> Vec<Arc<Session>> {
+fn take_idle(table: &mut Table, now_ms: u64) -> Vec<Arc<Session>> {
     let idle = table.extract_if(|_, session| is_idle(session, now_ms));
     idle.map(|(_, session)| session).collect()
 }
@@ -332,18 +351,22 @@ fn ms(time: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    fn key(n: u128) -> KeyId {
-        KeyId::from_random(n)
+    fn caller(n: u128) -> Caller {
+        Caller {
+            project: ProjectName::local(),
+            agent: "a".parse().unwrap(),
+            key: KeyId::from_random(n),
+            kind: gantry_model::caller::KeyKind::Agent,
+            grants: Default::default(),
+            users: Default::default(),
+            validity: Default::default(),
+        }
     }
 
+    const AGREED: (ProtocolVersion, ClientCan) = (ProtocolVersion::V2025_11_25, ClientCan::NOTHING);
+
     fn open(sessions: &Sessions, n: u128) -> Arc<Session> {
-        sessions
-            .open(
-                (key(n), &KeyValidity::default()),
-                Scope::All,
-                (ProtocolVersion::V2025_11_25, ClientCan::NOTHING),
-            )
-            .unwrap()
+        sessions.open(&caller(n), Scope::All, AGREED).unwrap()
     }
 
     // fault T4
@@ -352,23 +375,27 @@ mod tests {
         let sessions = Sessions::default();
         let session = open(&sessions, 1);
         assert_eq!(session.id.to_string().parse(), Ok(session.id));
-        assert!(sessions.find(session.id, key(1), &Scope::All).is_some());
-        assert!(sessions.find(session.id, key(2), &Scope::All).is_none());
+        assert!(sessions.find(session.id, &caller(1), &Scope::All).is_some());
+        assert!(sessions.find(session.id, &caller(2), &Scope::All).is_none());
         let other = Scope::Server("one".parse().unwrap());
-        assert!(sessions.find(session.id, key(1), &other).is_none());
+        assert!(sessions.find(session.id, &caller(1), &other).is_none());
+        // Nor is it for a key of the same id in another project. row 3.2
+        let mut stranger = caller(1);
+        stranger.project = "other".parse().unwrap();
+        assert!(sessions.find(session.id, &stranger, &Scope::All).is_none());
+        assert!(sessions.under_way(&stranger.project, session.id).is_none());
         sessions.close(&session);
         assert!(session.is_ended());
-        assert!(sessions.find(session.id, key(1), &Scope::All).is_none());
+        assert!(sessions.find(session.id, &caller(1), &Scope::All).is_none());
     }
 
     // fault U6
     #[tokio::test]
     async fn a_session_ends_with_its_key() {
         let sessions = Sessions::default();
-        let (kept, validity) = (open(&sessions, 1), KeyValidity::default());
-        let agreed = (ProtocolVersion::V2025_11_25, ClientCan::NOTHING);
-        let session = sessions.open((key(1), &validity), Scope::All, agreed);
-        validity.end(gantry_model::caller::KeyEnd::Revoked);
+        let (kept, other) = (open(&sessions, 1), caller(1));
+        let session = sessions.open(&other, Scope::All, AGREED);
+        other.validity.end(gantry_model::caller::KeyEnd::Revoked);
         sessions.end_with_keys();
         assert!(session.unwrap().is_ended() && !kept.is_ended());
         assert_eq!(sessions.table.read().unwrap().len(), 1);
@@ -381,13 +408,17 @@ mod tests {
         let guard = listening.listen().unwrap();
         assert!(listening.listen().is_none());
         tokio::time::advance(IDLE + Duration::from_secs(1)).await;
-        assert!(sessions.find(idle.id, key(1), &Scope::All).is_none());
-        assert!(sessions.find(listening.id, key(1), &Scope::All).is_some());
+        assert!(sessions.find(idle.id, &caller(1), &Scope::All).is_none());
+        assert!(
+            sessions
+                .find(listening.id, &caller(1), &Scope::All)
+                .is_some()
+        );
         drop(guard);
         assert!(listening.listen().is_some());
         tokio::time::advance(SWEEP).await;
         // Whoever comes next, the idle ones go.
-        assert!(sessions.find(idle.id, key(2), &Scope::All).is_none());
+        assert!(sessions.find(idle.id, &caller(2), &Scope::All).is_none());
         assert!(idle.is_ended());
         open(&sessions, 2);
         assert_eq!(sessions.table.read().unwrap().len(), 2);

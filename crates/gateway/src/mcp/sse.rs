@@ -28,13 +28,13 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::answer::Answer;
-use super::listen::{LOOK, Seat};
+use super::listen::{LOOK, StreamPermit, stream_permit};
 use super::sessions::{Session, SessionId};
 use super::stream::{KEEP_ALIVE, event, event_stream};
 use super::{Endpoint, SESSION_HEADER, Visit, unknown_server, wrong_method};
 use crate::http::delivery;
 use crate::http::error::Problem;
-use crate::http::limits::{Room, read_body, unread};
+use crate::http::limits::{BodyPermit, read_body, unread};
 use crate::http::media::Accepts;
 use crate::http::unpanicked;
 
@@ -159,7 +159,7 @@ impl Endpoint {
             return Err(Problem::new("http.accept")
                 .with_detail("this answer is `text/event-stream`, which Accept does not allow"));
         }
-        let seat = self.listeners.seat(visit.caller.key)?;
+        let permit = stream_permit(&self.listeners, &visit.caller)?;
         let name = SessionId::random()?;
         let (events, waiting) = mpsc::channel(WAITING);
         let line = Arc::new(Line {
@@ -183,7 +183,7 @@ impl Endpoint {
             first: Some(format!("event: endpoint\ndata: /messages?session={name}\n\n").into()),
             look,
             heard: Instant::now(),
-            _seat: seat,
+            _permit: permit,
         };
         let events = stream::unfold(outlet, |mut outlet| async move {
             let event = outlet.next().await?;
@@ -205,7 +205,8 @@ impl Endpoint {
             return Err(unread(&visit.parts.headers, body, no_stream()).await);
         };
         visit.scope = line.scope.clone();
-        let (bytes, room) = read_body(&visit.parts.headers, body, &visit.caller.agent).await?;
+        let headers = &visit.parts.headers;
+        let (bytes, room) = read_body(&self.gate.bodies, headers, body, &visit.caller).await?;
         let headers = &mut visit.parts.headers;
         headers.insert(ACCEPT, HeaderValue::from_static(BOTH));
         headers.remove(SESSION_HEADER);
@@ -227,7 +228,7 @@ impl Endpoint {
         self: Arc<Self>,
         mut visit: Visit,
         line: Arc<Line>,
-        (bytes, room): (Bytes, Room),
+        (bytes, room): (Bytes, BodyPermit),
         told: oneshot::Sender<Response>,
     ) {
         let read = jsonrpc::parse(&bytes, &Limits::default());
@@ -286,7 +287,7 @@ impl Endpoint {
     fn begun(&self, visit: &Visit, line: &Line, answer: &Response) -> Option<Arc<Session>> {
         let name = answer.headers().get(SESSION_HEADER)?;
         let id = name.to_str().ok()?.parse().ok()?;
-        let session = self.sessions.find(id, visit.caller.key, &line.scope)?;
+        let session = self.sessions.find(id, &visit.caller, &line.scope)?;
         let before = line.session().replace(Arc::clone(&session));
         if let Some(before) = before {
             self.sessions.close(&before);
@@ -333,7 +334,7 @@ struct Outlet {
     first: Option<Bytes>,
     look: Interval,
     heard: Instant,
-    _seat: Seat,
+    _permit: StreamPermit,
 }
 
 impl Outlet {

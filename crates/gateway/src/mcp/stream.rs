@@ -29,15 +29,15 @@ use super::asks::{Asks, Entered};
 use super::forward::{Asked, Outcome};
 use super::held::Held;
 use super::inflight::Owner;
-use super::ring::{ELICITED, News};
-use super::seats::Seats;
+use super::notification_log::{ELICITED, Notification};
+use super::quota::SuspendedQuota;
 use super::sessions::{Session, SessionId, Sessions};
 use super::turn::{Called, Token, Turn, UnderWay};
 use super::{Endpoint, Visit};
 use crate::http::context;
 use crate::http::delivery;
 use crate::http::error::Problem;
-use crate::http::limits::Room;
+use crate::http::limits::BodyPermit;
 use crate::http::media::Accepts;
 use crate::http::unpanicked;
 
@@ -59,7 +59,7 @@ pub(super) struct Desk {
     /// The calls that wait for a client of the stateless era.
     pub(super) held: Arc<Held>,
     /// How much may wait for clients.
-    pub(super) seats: Arc<Seats>,
+    pub(super) suspended: Arc<SuspendedQuota>,
     /// Who moves what is said to the clients.
     pub(super) tasks: TaskTracker,
     /// What may wait to be read.
@@ -73,12 +73,13 @@ impl Endpoint {
         visit: &Visit,
         asked: &Asked<'_>,
         accepts: Accepts,
-        room: Room,
+        room: BodyPermit,
     ) -> Result<Response, Problem> {
         let context = context::read(&visit.parts.headers, asked.meta)?;
         let (words, heard) = mpsc::channel(WAITING);
         let later = asked.owner.and_then(Owner::session);
-        let later = later.and_then(|session| self.sessions.under_way(session));
+        let later =
+            later.and_then(|session| self.sessions.under_way(&visit.caller.project, session));
         let client = Client {
             era: asked.era,
             can: asked.can,
@@ -88,10 +89,10 @@ impl Endpoint {
             words,
             later: later.map(|session| {
                 // Held weakly: what is to be told to a session that has ended is told to nobody.
-                let ring = Arc::downgrade(&session.ring);
+                let log = Arc::downgrade(&session.log);
                 Later::new(move |id| {
-                    if let Some(ring) = ring.upgrade() {
-                        ring.tell(News::Elicited(id.into()));
+                    if let Some(log) = log.upgrade() {
+                        log.tell(Notification::Elicited(id.into()));
                     }
                 })
             }),
@@ -141,7 +142,7 @@ impl Desk {
                 biased; // What is said before the end, or a quick call would lose it.
                 Some(word) = under_way.words.recv() => match word {
                     Word::Ask(ask) if under_way.call.era == Era::Stateless => {
-                        match under_way.sit(&self.seats, &ask) {
+                        match under_way.sit(&self.suspended, &ask) {
                             Ok(load) => {
                                 let place = self.held.admit(ask, load);
                                 return place.hold(self, under_way, &turn).into_response();
@@ -204,7 +205,7 @@ async fn pump(
                     desk.tell((&tx, &call), &turn, word);
                 }
                 // Given back before the answer: a client that has it may begin the next call.
-                (under_way.room, under_way.seat) = (Room::default(), None);
+                (under_way.room, under_way.seat) = (BodyPermit::default(), None);
                 break turn.answer(&under_way.call, outcome, &desk.identity);
             }
             _ = alive.tick() => {
@@ -220,7 +221,7 @@ async fn pump(
         };
         match word {
             Word::Ask(ask) if under_way.call.era == Era::Stateless => {
-                match under_way.sit(&desk.seats, &ask) {
+                match under_way.sit(&desk.suspended, &ask) {
                     Ok(load) => {
                         let place = desk.held.admit(ask, load);
                         break place.hold(&desk, under_way, &turn);
@@ -231,11 +232,12 @@ async fn pump(
             Word::Ask(ask) => {
                 let session = under_way.call.session();
                 // One that ends from here on is seen by the next turn of this loop.
-                let session = session.and_then(|id| desk.sessions.under_way(id));
+                let session =
+                    session.and_then(|id| desk.sessions.under_way(&under_way.call.project, id));
                 let Some(session) = session else {
                     continue;
                 };
-                let load = match under_way.sit(&desk.seats, &ask) {
+                let load = match under_way.sit(&desk.suspended, &ask) {
                     Ok(load) => load,
                     Err(full) => {
                         refuse(ask, full);

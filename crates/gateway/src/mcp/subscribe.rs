@@ -19,7 +19,7 @@ use gantry_model::era::Era;
 use gantry_model::jsonrpc::{self, Edit, Raw, RawBuf, Request};
 
 use super::answer::Answer;
-use super::ring::{News, Ring};
+use super::notification_log::{Notification, NotificationLog};
 use super::sessions::Session;
 use super::{Endpoint, Visit};
 use crate::http::context;
@@ -99,7 +99,7 @@ impl Endpoint {
         if session.subscribed.is_full_for(&uri) {
             return Err(too_many());
         }
-        let begun = self.begin(visit, request, &uri, &session.ring, None).await;
+        let begun = self.begin(visit, request, &uri, &session.log, None).await;
         match begun {
             Ok(subscription) => {
                 session.subscribed.insert(session, &uri, subscription)?;
@@ -118,7 +118,7 @@ impl Endpoint {
         visit: &Visit,
         request: &Request<'_>,
         asked: Raw<'_>,
-        ring: &Arc<Ring>,
+        log: &Arc<NotificationLog>,
     ) -> Result<Vec<(String, Subscription)>, Problem> {
         let asked = asked.get("resourceSubscriptions");
         let uris: Vec<_> = asked.into_iter().flat_map(Raw::items).collect();
@@ -128,7 +128,7 @@ impl Endpoint {
         let fits = |uri: &Cow<'_, str>| uri.len() <= LONGEST_URI;
         let uris = uris.into_iter().filter_map(Raw::string).filter(fits);
         let begin = uris.map(|uri| async {
-            let begun = self.begin(visit, request, &uri, ring, Some(PATIENCE)).await;
+            let begun = self.begin(visit, request, &uri, log, Some(PATIENCE)).await;
             match begun {
                 Ok(subscription) => Ok(Some((uri.into_owned(), subscription))),
                 // More than it may have is refused as a whole; what cannot be is left out.
@@ -147,16 +147,16 @@ impl Endpoint {
         visit: &Visit,
         request: &Request<'_>,
         uri: &str,
-        ring: &Arc<Ring>,
+        log: &Arc<NotificationLog>,
         timeout: Option<Duration>,
     ) -> Result<Subscription, CallFailure> {
         let meta = request.params.and_then(|params| params.get("_meta"));
         let mut params = Edit::new(Raw::EMPTY_OBJECT);
         params.set_buf("uri", RawBuf::string(uri));
         let params = params.to_buf();
-        let ring = Arc::clone(ring);
+        let log = Arc::clone(log);
         let callback: UpdateCallback =
-            Arc::new(move |uri| ring.tell(News::Updated(Arc::clone(uri))));
+            Arc::new(move |uri| log.tell(Notification::Updated(Arc::clone(uri))));
         let request = EngineRequest {
             surface: Surface::Mcp,
             scope: visit.scope.clone(),

@@ -17,10 +17,10 @@ use gantry_model::mcp::{ClientCan, LogLevel};
 use super::answer::Answer;
 use super::forward::{Asked, Outcome};
 use super::inflight::Owner;
-use super::seats::{Load, Seat, Seats};
+use super::quota::{CallPermit, SuspendedPermit, SuspendedQuota};
 use super::sessions::SessionId;
 use super::stream::notification;
-use crate::http::limits::Room;
+use crate::http::limits::BodyPermit;
 
 /// The longest progress or log message that is passed on.
 const EVENT_BYTES: usize = 64 << 10;
@@ -34,26 +34,30 @@ pub(super) struct UnderWay {
     pub(super) work: Work,
     pub(super) words: tokio::sync::mpsc::Receiver<Word>,
     /// What it takes of the budget for bodies, until it has a seat.
-    pub(super) room: Room,
+    pub(super) room: BodyPermit,
     /// Its room among the calls that wait for their clients, once its server has asked.
-    pub(super) seat: Option<Arc<Seat>>,
+    pub(super) seat: Option<Arc<CallPermit>>,
 }
 
 impl UnderWay {
     /// Finds the call a seat, and a place there for what its server asks; else says what is full.
-    pub(super) fn sit(&mut self, seats: &Arc<Seats>, ask: &Ask) -> Result<Load, AskAnswer> {
+    pub(super) fn sit(
+        &mut self,
+        suspended: &Arc<SuspendedQuota>,
+        ask: &Ask,
+    ) -> Result<SuspendedPermit, AskAnswer> {
         let seat = match self.seat.take() {
             Some(seat) => seat,
             None => {
                 let params = self.call.params.as_ref();
                 let bytes = params.map_or(0, |params| params.text().len());
-                seats.seat(&self.call.agent, bytes)?
+                suspended.call((&self.call.project, &self.call.agent), bytes)?
             }
         };
-        self.room = Room::default();
+        self.room = BodyPermit::default();
         let length = |params: &Option<RawBuf>| params.as_ref().map_or(0, |raw| raw.text().len());
         let asked = ask.requests.iter().map(|asked| length(&asked.params)).sum();
-        let load = seat.load(asked);
+        let load = seat.suspend(asked);
         self.seat = Some(seat);
         load
     }

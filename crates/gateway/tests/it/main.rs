@@ -22,6 +22,7 @@ mod guarded;
 mod harness;
 mod matrix;
 mod oauth;
+mod projects;
 mod prompts;
 mod proof;
 mod rest;

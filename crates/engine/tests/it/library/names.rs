@@ -107,7 +107,7 @@ async fn of_two_bare_names_the_later_wins_if_that_was_asked_for_and_never_in_sil
         };
         let rows = rig.engine.default_project().calls(&filter).await.unwrap();
         assert_eq!(rows[0].server, winner);
-        let warnings = rig.engine.health().warnings;
+        let warnings = rig.engine.default_project().health().warnings;
         let told = warnings
             .iter()
             .any(|warning| warning.contains("name `echo`"));

@@ -3,7 +3,8 @@
 //! An address is an IPv4 address or an IPv6 /64, which one subscriber has. No address has more than
 //! its bound; the last eighth of all places is for addresses with few connections; and when there is
 //! no place, a connection without a request is closed at the address with the most that has one, if
-//! whoever comes has fewer. Nothing here waits. Entry point: [`Seats::take`].
+//! whoever comes has fewer. It is no `Quota`: a connection has no project until its first key, and one
+//! that rests gives way. Nothing here waits. Entry point: [`Seats::take`].
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};

@@ -32,7 +32,7 @@ fn desk(words: mpsc::Receiver<Word>, work: Work) -> (Arc<Desk>, UnderWay, Turn) 
         sessions: Arc::default(),
         asks: Arc::default(),
         held: Held::new(),
-        seats: Arc::default(),
+        suspended: Arc::default(),
         tasks: TaskTracker::new(),
         answers: AnswerPool::new(96 << 20),
     };
@@ -41,7 +41,7 @@ fn desk(words: mpsc::Receiver<Word>, work: Work) -> (Arc<Desk>, UnderWay, Turn) 
         call: Arc::new(Called::example(&id, None)),
         work,
         words,
-        room: Room::default(),
+        room: BodyPermit::default(),
         seat: None,
     };
     let token = Token::First;
@@ -171,9 +171,16 @@ async fn a_session_that_ends_leaves_no_question_open() {
     let (desk, _, _) = desk(mpsc::channel(1).1, Box::pin(async { done() }));
     let open = || {
         let told = (ProtocolVersion::V2025_11_25, ClientCan::NOTHING);
-        let key = KeyId::from_random(1);
-        let who = (key, &gantry_model::caller::KeyValidity::default());
-        desk.sessions.open(who, Scope::All, told).unwrap()
+        let who = gantry_model::caller::Caller {
+            project: ProjectName::local(),
+            agent: "a".parse().unwrap(),
+            key: KeyId::from_random(1),
+            kind: gantry_model::caller::KeyKind::Agent,
+            grants: Default::default(),
+            users: Default::default(),
+            validity: Default::default(),
+        };
+        desk.sessions.open(&who, Scope::All, told).unwrap()
     };
     let session = open();
     // In the second round the session has ended before its client is asked.

@@ -1,19 +1,16 @@
 //! What a client is to be told outside of its requests, numbered, so that one whose stream was cut
 //! hears the rest when it comes again.
 //!
-//! Bounded by what there is to tell: the same news twice is told once, and the oldest give way; in
-//! number and bytes here, and in the bytes of all clients together by `budget`. That a list has
-//! changed is never lost. Who tells never waits. Entry points: [`Ring::tell`] and [`Ring::after`].
-
-pub(super) mod budget;
+//! Bounded by what there is to tell: the same notification is kept once, and the oldest give way; in
+//! number and bytes here, and in the bytes of all clients of a key, of a project, and of all by a
+//! quota, beyond a little that each client has of its own. That a list has changed is never lost. Who tells never waits. Entry points: [`NotificationLog::tell`] and [`NotificationLog::after`].
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gantry_engine::ListRevisions;
+use gantry_engine::{ListRevisions, Quota, QuotaLimits, QuotaPermit};
+use gantry_model::id::KeyId;
 use tokio::sync::Notify;
-
-use self::budget::Share;
 
 /// The most news that are kept.
 const KEPT: usize = 512;
@@ -22,9 +19,20 @@ const KEPT_BYTES: usize = 256 << 10;
 /// What an entry takes beside its text.
 const ENTRY_BYTES: usize = 96;
 
+/// What each client has of its own, in bytes.
+const OWN: usize = 1 << 10;
+/// What all of a project have together beyond that, and the part of it that one key may take.
+const POOL: usize = 32 << 20;
+const PER_KEY: usize = 8 << 20;
+
+/// Makes the quota of what the notifications of all clients take.
+pub(super) fn quota() -> Quota<KeyId> {
+    Quota::new(QuotaLimits::shared(POOL, PER_KEY))
+}
+
 /// Something that a client wants to hear.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum News {
+pub(super) enum Notification {
     /// A list has changed.
     Changed(List),
     /// A resource has changed.
@@ -36,7 +44,7 @@ pub(super) enum News {
 /// The notification that an elicitation is complete.
 pub(super) const ELICITED: &str = "notifications/elicitation/complete";
 
-impl News {
+impl Notification {
     /// Returns what it takes; there are never more than three lists.
     fn bytes(&self) -> usize {
         match self {
@@ -86,37 +94,38 @@ impl List {
 
 /// The news of one client.
 #[derive(Debug)]
-pub(super) struct Ring {
-    state: Mutex<State>,
+pub(super) struct NotificationLog {
+    state: Mutex<LogState>,
     told: Notify,
 }
 
 #[derive(Debug)]
-struct State {
+struct LogState {
     last: u64,
-    news: VecDeque<(u64, News)>,
+    news: VecDeque<(u64, Notification)>,
     /// What the news take.
     bytes: usize,
-    /// Its part of what those of all clients may take.
-    share: Share,
+    /// What it takes of the quota.
+    permit: QuotaPermit<KeyId>,
     /// Up to which the client was told.
     heard: u64,
     /// What the lists were when the last stream ended.
     lists: Option<ListRevisions>,
 }
 
-impl State {
+impl LogState {
     /// Adds news; false if there is no room for them, even without all others.
-    fn add(&mut self, news: News) -> bool {
+    fn add(&mut self, news: Notification) -> bool {
         if let Some(at) = self.news.iter().position(|(_, known)| *known == news) {
             self.remove(at);
         }
         let bytes = news.bytes();
         while self.news.len() >= KEPT
             || self.bytes + bytes > KEPT_BYTES
-            || !self.share.set(self.bytes + bytes)
+            || !self.fits(self.bytes + bytes)
         {
-            let is_passing = |(_, news): &(u64, News)| !matches!(news, News::Changed(_));
+            let is_passing =
+                |(_, news): &(u64, Notification)| !matches!(news, Notification::Changed(_));
             let Some(oldest) = self.news.iter().position(is_passing) else {
                 return false;
             };
@@ -128,22 +137,29 @@ impl State {
         true
     }
 
+    /// Takes what so many bytes need of the quota; false if there is no room.
+    fn fits(&mut self, bytes: usize) -> bool {
+        let wanted = bytes.saturating_sub(OWN);
+        // Most clients never have more than their own.
+        wanted == self.permit.amount() || self.permit.set(wanted).is_ok()
+    }
+
     fn remove(&mut self, at: usize) {
         if let Some((_, news)) = self.news.remove(at) {
             self.bytes -= news.bytes();
-            self.share.set(self.bytes);
+            self.fits(self.bytes);
         }
     }
 }
 
-impl Ring {
+impl NotificationLog {
     /// Makes a log without news.
-    pub(super) fn new(share: Share) -> Arc<Self> {
-        let state = State {
+    pub(super) fn new(permit: QuotaPermit<KeyId>) -> Arc<Self> {
+        let state = LogState {
             last: 0,
             news: VecDeque::new(),
             bytes: 0,
-            share,
+            permit,
             heard: 0,
             lists: None,
         };
@@ -154,7 +170,7 @@ impl Ring {
     }
 
     /// Adds news; what there is no room for is lost.
-    pub(super) fn tell(&self, news: News) {
+    pub(super) fn tell(&self, news: Notification) {
         let is_added = self.lock().add(news);
         match is_added {
             true => self.told.notify_one(),
@@ -168,7 +184,7 @@ impl Ring {
     }
 
     /// Returns the first news after that number.
-    pub(super) fn after(&self, number: u64) -> Option<(u64, News)> {
+    pub(super) fn after(&self, number: u64) -> Option<(u64, Notification)> {
         let state = self.lock();
         let mut news = state.news.iter();
         news.find(|(each, _)| *each > number).cloned()
@@ -193,7 +209,7 @@ impl Ring {
     pub(super) fn tell_changes(&self, before: &ListRevisions, now: &ListRevisions) {
         for list in List::ALL {
             if list.mark(before) != list.mark(now) || before.grants != now.grants {
-                self.tell(News::Changed(list));
+                self.tell(Notification::Changed(list));
             }
         }
     }
@@ -211,95 +227,129 @@ impl Ring {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LogState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use gantry_model::id::KeyId;
+    use gantry_model::id::ProjectName;
 
-    use super::budget::Budget;
     use super::*;
 
-    fn ring() -> Arc<Ring> {
-        Ring::new(Arc::<Budget>::default().share(KeyId::from_random(1)))
+    fn log() -> Arc<NotificationLog> {
+        NotificationLog::new(permit(&quota(), "local"))
     }
 
-    fn updated(uri: &str) -> News {
-        News::Updated(uri.into())
+    fn permit(quota: &Quota<KeyId>, project: &str) -> QuotaPermit<KeyId> {
+        let project: ProjectName = project.parse().unwrap();
+        quota.permit(&project, &KeyId::from_random(1))
+    }
+
+    // row 3.2, fault A5: a loud key leaves room for the one of that id in another project, and a little
+    // is everybody's.
+    #[test]
+    fn one_key_cannot_take_what_the_others_need() {
+        let quota = quota();
+        let fill = |project: &str| {
+            let log = NotificationLog::new(permit(&quota, project));
+            (0..KEPT).for_each(|n| log.tell(updated(&format!("{n:0>2000}"))));
+            let (bytes, taken) = (log.lock().bytes, log.lock().permit.amount());
+            (log, bytes, taken)
+        };
+        let mut loud = Vec::new();
+        while let (log, _, taken @ 1..) = fill("one") {
+            loud.push((log, taken));
+        }
+        let taken: usize = loud.iter().map(|(_, taken)| taken).sum();
+        assert!(taken > PER_KEY / 2 && taken <= PER_KEY, "{taken}");
+        assert!(fill("one").1 <= OWN);
+        assert!(fill("other").1 > OWN);
+        drop(loud);
+        assert!(quota.is_empty());
+    }
+
+    fn updated(uri: &str) -> Notification {
+        Notification::Updated(uri.into())
     }
 
     #[test]
     fn who_comes_again_hears_the_rest_and_nothing_twice() {
-        let ring = ring();
-        ring.tell(updated("a"));
-        ring.tell(updated("b"));
-        ring.tell(updated("a"));
-        let at = ring.begin(None);
-        assert_eq!(ring.after(at), Some((2, updated("b"))));
-        ring.heard(2);
-        assert_eq!(ring.after(ring.begin(None)), Some((3, updated("a"))));
+        let log = log();
+        log.tell(updated("a"));
+        log.tell(updated("b"));
+        log.tell(updated("a"));
+        let at = log.begin(None);
+        assert_eq!(log.after(at), Some((2, updated("b"))));
+        log.heard(2);
+        assert_eq!(log.after(log.begin(None)), Some((3, updated("a"))));
         // What the client says goes before what it was sent, unless it cannot be.
-        assert_eq!(ring.begin(Some(1)), 1);
-        assert_eq!(ring.begin(Some(41)), 2);
-        assert_eq!(ring.after(3), None);
+        assert_eq!(log.begin(Some(1)), 1);
+        assert_eq!(log.begin(Some(41)), 2);
+        assert_eq!(log.after(3), None);
     }
 
     #[test]
     fn a_storm_takes_no_more_room_than_there_is() {
-        let ring = ring();
+        let log = log();
         for n in 0..2 * KEPT {
-            ring.tell(updated(&n.to_string()));
+            log.tell(updated(&n.to_string()));
         }
-        assert_eq!(ring.lock().news.len(), KEPT);
-        assert_eq!(ring.after(0).unwrap().0, KEPT as u64 + 1);
+        assert_eq!(log.lock().news.len(), KEPT);
+        assert_eq!(log.after(0).unwrap().0, KEPT as u64 + 1);
     }
 
     // fault A5
     #[test]
     fn long_news_take_no_more_bytes_than_there_are() {
-        let ring = ring();
-        ring.tell(News::Changed(List::Tools));
+        let log = log();
+        log.tell(Notification::Changed(List::Tools));
         for n in 0..KEPT {
-            ring.tell(updated(&format!("{n}{}", "x".repeat(8 << 10))));
+            log.tell(updated(&format!("{n}{}", "x".repeat(8 << 10))));
         }
-        let state = ring.lock();
+        let state = log.lock();
         let bytes: usize = state.news.iter().map(|(_, news)| news.bytes()).sum();
         assert_eq!(state.bytes, bytes);
         assert!((KEPT_BYTES - (9 << 10)..=KEPT_BYTES).contains(&bytes));
-        assert_eq!(state.news[0].1, News::Changed(List::Tools), "never lost");
+        assert_eq!(
+            state.news[0].1,
+            Notification::Changed(List::Tools),
+            "never lost"
+        );
         let newest = state.news.back().unwrap();
-        assert!(matches!(&newest.1, News::Updated(uri) if uri.starts_with("511x")));
+        assert!(matches!(&newest.1, Notification::Updated(uri) if uri.starts_with("511x")));
     }
 
     #[test]
     fn lists_that_changed_meanwhile_are_told() {
-        let ring = ring();
+        let log = log();
         let marks = |tools, resources| ListRevisions {
             tools,
             prompts: 1,
             resources,
             grants: 1,
         };
-        ring.come_again(&marks(5, 7));
-        assert_eq!(ring.after(0), None);
-        ring.leave(marks(5, 7));
-        ring.come_again(&marks(6, 8));
-        assert_eq!(ring.after(0), Some((1, News::Changed(List::Tools))));
-        assert_eq!(ring.after(1), Some((2, News::Changed(List::Resources))));
-        assert_eq!(ring.after(2), None);
-        ring.leave(marks(6, 8));
-        ring.come_again(&marks(6, 8));
-        assert_eq!(ring.after(2), None, "what is the same is not told");
+        log.come_again(&marks(5, 7));
+        assert_eq!(log.after(0), None);
+        log.leave(marks(5, 7));
+        log.come_again(&marks(6, 8));
+        assert_eq!(log.after(0), Some((1, Notification::Changed(List::Tools))));
+        assert_eq!(
+            log.after(1),
+            Some((2, Notification::Changed(List::Resources)))
+        );
+        assert_eq!(log.after(2), None);
+        log.leave(marks(6, 8));
+        log.come_again(&marks(6, 8));
+        assert_eq!(log.after(2), None, "what is the same is not told");
         let grants = 2;
-        ring.leave(marks(6, 8));
-        ring.come_again(&ListRevisions {
+        log.leave(marks(6, 8));
+        log.come_again(&ListRevisions {
             grants,
-            ..revisions(6, 8)
+            ..marks(6, 8)
         });
-        let told = [3, 4, 5].map(|number| ring.after(number - 1).unwrap().1);
-        assert_eq!(told, List::ALL.map(News::Changed));
+        let told = [3, 4, 5].map(|number| log.after(number - 1).unwrap().1);
+        assert_eq!(told, List::ALL.map(Notification::Changed));
     }
 }

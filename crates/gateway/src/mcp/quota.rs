@@ -1,0 +1,241 @@
+//! How much may wait for clients: so many calls of one agent, and so many bytes of them, with what
+//! their servers ask and what was answered so far; so many bytes of a project and in all. A call counts
+//! while something that its client was asked is open; its own bytes from its first question to its end.
+//!
+//! A call that waits needs no room of the budget for bodies, so that none who waits for a person keeps
+//! others out. Nothing here waits. Entry points: [`SuspendedQuota::call`] and [`CallPermit::suspend`].
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gantry_engine::{AskAnswer, HeldBytes, Quota, QuotaExceeded, QuotaLimits, QuotaPermit};
+use gantry_model::id::{AgentName, ProjectName};
+
+/// Calls of one agent that may wait.
+pub(super) const PER_AGENT: usize = 16;
+/// Calls of a project that may wait.
+const CALLS: usize = 4_096;
+/// Bytes that those of one agent may hold.
+pub(super) const BYTES_PER_AGENT: usize = 16 << 20;
+/// Bytes that those of a project may hold.
+const BYTES: usize = 64 << 20;
+
+/// What waits for clients.
+#[derive(Debug)]
+pub(super) struct SuspendedQuota {
+    calls: Quota<AgentName>,
+    bytes: Quota<AgentName>,
+}
+
+/// The bytes of one call from its first question to its end.
+#[derive(Debug)]
+pub(super) struct CallPermit {
+    quota: Arc<SuspendedQuota>,
+    project: ProjectName,
+    agent: AgentName,
+    #[expect(dead_code, reason = "held for its drop")]
+    bytes: QuotaPermit<AgentName>,
+    open: Mutex<Open>,
+}
+
+/// What is open of a call: how many questions, and its place among the calls that wait.
+#[derive(Debug, Default)]
+struct Open {
+    questions: usize,
+    place: Option<QuotaPermit<AgentName>>,
+}
+
+/// A question that is open, and the bytes that it holds; given back with this.
+#[derive(Debug)]
+pub(super) struct SuspendedPermit {
+    call: Arc<CallPermit>,
+    bytes: QuotaPermit<AgentName>,
+}
+
+impl Default for SuspendedQuota {
+    fn default() -> Self {
+        Self {
+            calls: Quota::new(QuotaLimits::shared(CALLS, PER_AGENT)),
+            bytes: Quota::new(QuotaLimits::shared(BYTES, BYTES_PER_AGENT)),
+        }
+    }
+}
+
+impl SuspendedQuota {
+    /// Finds room for a call of this length; else says what is full.
+    pub(super) fn call(
+        self: &Arc<Self>,
+        (project, agent): (&ProjectName, &AgentName),
+        bytes: usize,
+    ) -> Result<Arc<CallPermit>, AskAnswer> {
+        let bytes = self.bytes.take(project, agent, bytes).map_err(too_much)?;
+        Ok(Arc::new(CallPermit {
+            quota: Arc::clone(self),
+            project: project.clone(),
+            agent: agent.clone(),
+            bytes,
+            open: Mutex::default(),
+        }))
+    }
+}
+
+impl CallPermit {
+    /// Finds room for a question of this length; else says what is full.
+    pub(super) fn suspend(self: &Arc<Self>, bytes: usize) -> Result<SuspendedPermit, AskAnswer> {
+        let (project, agent) = (&self.project, &self.agent);
+        let mut open = self.lock();
+        let place = match open.place.take() {
+            Some(place) => place,
+            None => {
+                let taken = self.quota.calls.take(project, agent, 1);
+                taken.map_err(|exceeded| AskAnswer::TooMany {
+                    limit: limit(exceeded),
+                })?
+            }
+        };
+        let bytes = self.quota.bytes.take(project, agent, bytes);
+        if open.questions > 0 || bytes.is_ok() {
+            open.place = Some(place);
+        }
+        let bytes = bytes.map_err(too_much)?;
+        open.questions += 1;
+        drop(open);
+        Ok(SuspendedPermit {
+            call: Arc::clone(self),
+            bytes,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SuspendedPermit {
+    /// Takes so many bytes more; else says what is full.
+    pub(super) fn add(&mut self, bytes: usize) -> Result<(), HeldBytes> {
+        let more = self.bytes.set(self.bytes.amount() + bytes);
+        more.map_err(held)
+    }
+}
+
+impl Drop for SuspendedPermit {
+    fn drop(&mut self) {
+        let mut open = self.call.lock();
+        open.questions -= 1;
+        if open.questions == 0 {
+            open.place = None;
+        }
+    }
+}
+
+fn limit(exceeded: QuotaExceeded) -> usize {
+    match exceeded {
+        QuotaExceeded::Key(limit) | QuotaExceeded::Project(limit) | QuotaExceeded::All(limit) => {
+            limit
+        }
+    }
+}
+
+fn held(exceeded: QuotaExceeded) -> HeldBytes {
+    match exceeded {
+        QuotaExceeded::Key(limit) => HeldBytes::OfAgent(limit),
+        QuotaExceeded::Project(limit) => HeldBytes::OfProject(limit),
+        QuotaExceeded::All(limit) => HeldBytes::OfAll(limit),
+    }
+}
+
+fn too_much(exceeded: QuotaExceeded) -> AskAnswer {
+    AskAnswer::TooMuch(held(exceeded))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Owner = (ProjectName, AgentName);
+
+    fn owner(project: &str, agent: &str) -> Owner {
+        (project.parse().unwrap(), agent.parse().unwrap())
+    }
+
+    fn call(
+        quota: &Arc<SuspendedQuota>,
+        (project, agent): &Owner,
+        bytes: usize,
+    ) -> Result<Arc<CallPermit>, AskAnswer> {
+        quota.call((project, agent), bytes)
+    }
+
+    fn is_empty(quota: &SuspendedQuota) -> bool {
+        quota.calls.is_empty() && quota.bytes.is_empty()
+    }
+
+    #[test]
+    fn an_agent_has_so_many_places_and_bytes_and_gives_them_back() {
+        let quota = Arc::new(SuspendedQuota::default());
+        let (one, other) = (owner("p", "one"), owner("p", "other"));
+        let wait = |who| call(&quota, who, 9).unwrap().suspend(1);
+        let mut taken: Vec<_> = (0..PER_AGENT).map(|_| wait(&one)).collect();
+        assert!(taken.iter().all(Result::is_ok));
+        let full = wait(&one).unwrap_err();
+        assert!(matches!(full, AskAnswer::TooMany { limit: PER_AGENT }));
+        assert!(wait(&other).is_ok());
+        // The agent of that name in another project has its own. row 3.2
+        let elsewhere = owner("q", "one");
+        assert!(wait(&elsewhere).is_ok());
+        drop(taken.pop());
+        let much = call(&quota, &one, BYTES_PER_AGENT).unwrap_err();
+        let own = HeldBytes::OfAgent(BYTES_PER_AGENT);
+        assert!(matches!(much, AskAnswer::TooMuch(limit) if limit == own));
+        assert!(wait(&one).is_ok());
+        drop(taken);
+        assert!(is_empty(&quota));
+    }
+
+    #[test]
+    fn a_call_counts_once_and_only_while_its_client_is_asked() {
+        let quota = Arc::new(SuspendedQuota::default());
+        let one = owner("p", "one");
+        let calls: Vec<_> = (0..=PER_AGENT)
+            .map(|_| call(&quota, &one, 9).unwrap())
+            .collect();
+        let mut asked: Vec<_> = calls[1..].iter().map(|call| call.suspend(1)).collect();
+        assert!(asked.iter().all(Result::is_ok));
+        // What a call asks beside its first question takes no further place.
+        let beside = calls[1].suspend(1).unwrap();
+        assert!(calls[0].suspend(1).is_err());
+        drop(asked.remove(0));
+        assert!(calls[0].suspend(1).is_err(), "it still waits");
+        drop(beside);
+        // It goes on, and nothing waits.
+        drop(calls[0].suspend(1).unwrap());
+        drop((asked, calls));
+        assert!(is_empty(&quota));
+    }
+
+    #[test]
+    fn what_is_asked_and_answered_counts_until_it_is_sent_on() {
+        let quota = Arc::new(SuspendedQuota::default());
+        let first = call(&quota, &owner("p", "one"), 1).unwrap();
+        let mut asked = first.suspend(BYTES_PER_AGENT - 2).unwrap();
+        assert!(asked.add(2).is_err() && first.suspend(2).is_err());
+        asked.add(1).unwrap();
+        drop(asked);
+        drop(first.suspend(BYTES_PER_AGENT - 1).unwrap());
+        drop(first);
+        // The agents of a project together have a bound of their own, and so have all projects.
+        let fill = |project: &str, count: usize| -> Vec<_> {
+            let names = (0..count).map(|n| owner(project, &format!("a{n}")));
+            let call = |who| call(&quota, &who, BYTES_PER_AGENT).unwrap();
+            names.map(call).collect()
+        };
+        let all = (fill("p", 4), fill("q", 1));
+        let much = call(&quota, &owner("p", "late"), 1).unwrap_err();
+        let own = HeldBytes::OfProject(BYTES);
+        assert!(matches!(much, AskAnswer::TooMuch(limit) if limit == own));
+        let much = call(&quota, &owner("q", "late"), BYTES_PER_AGENT).unwrap_err();
+        assert!(matches!(much, AskAnswer::TooMuch(HeldBytes::OfAll(_))));
+        drop(all);
+        assert!(is_empty(&quota));
+    }
+}
