@@ -38,6 +38,7 @@ use crate::driver::process::ProcessDriver;
 use crate::error::{CallError, CallFailure, EngineError};
 use crate::events::Events;
 use crate::folder::DataFolder;
+use crate::leases;
 use crate::native::NativeTool;
 use crate::request::{Announced, Reply, Request, Scope, Speaker};
 use crate::router::{Links, Router};
@@ -111,7 +112,7 @@ impl Engine {
         // What the host allows is found out while the database and the journal are opened.
         let probing = tokio::task::spawn_blocking(|| Sandbox::probe(SandboxOptions { instance }));
         Audit::make_room(&folder.path().join("journal"));
-        let store = Store::open(&folder.path().join("gantry.db")).await?;
+        let store = Store::open(&config.store, &folder.gateway()?).await?;
         let audit = Audit::open(
             &folder.inner("journal")?,
             store.clone(),
@@ -127,7 +128,7 @@ impl Engine {
         let access = Access::load(store.clone(), config.project.clone()).await?;
         let access = Arc::new(access);
         let folders = folder.inner("servers")?;
-        let hidden = folder.hidden(&config.hidden_folders);
+        let hidden = folder.hidden(&config.hidden_folders, store.file());
         // From here on tasks run; nothing below fails before `finish` can end them.
         let tracker = TaskTracker::new();
         let stop_tasks = CancellationToken::new();
@@ -238,6 +239,14 @@ impl Engine {
             engine.finish().await;
             return Err(error);
         }
+        let inner = &engine.inner;
+        inner.tracker.spawn(leases::watch(
+            inner.store.clone(),
+            inner.project.clone(),
+            Arc::clone(&inner.access),
+            Arc::clone(&inner.supervisor),
+            inner.stop_tasks.clone(),
+        ));
         Ok(engine)
     }
 

@@ -24,6 +24,7 @@ mod error;
 mod events;
 mod folder;
 mod guard;
+mod leases;
 mod library;
 mod native;
 mod request;
@@ -49,7 +50,7 @@ pub use gantry_model as model;
 pub use gantry_sandbox::{HostReport, Promise, Report, Usage};
 pub use gantry_store::{
     ActFilter, ActOutcome, ActRow, CallFilter, CallRow, CallStatus, CallUsage, DamageKind,
-    JournalDamage,
+    JournalDamage, StoreConfig, StoreConfigError,
 };
 pub use library::{CallOptions, MessageError, ModelAnswer, ModelAnswers};
 pub use native::{NativeCall, NativeOutput, NativeTool};

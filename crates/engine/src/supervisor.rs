@@ -5,6 +5,7 @@
 //! gone, and only its own name waits for that.
 
 mod files;
+mod registered;
 mod spawn;
 mod trial;
 
@@ -25,6 +26,7 @@ use crate::access::random;
 use crate::catalog::{Catalog, CatalogEntry};
 use crate::clock::unix_ms;
 use crate::error::EngineError;
+use crate::leases::Leases;
 use crate::server::handle::{Live, Order, ServerHandle};
 use crate::server::runner::Surroundings;
 
@@ -37,6 +39,7 @@ const AFTER_KILL: Duration = Duration::from_secs(2);
 pub(crate) struct Supervisor {
     project: ProjectName,
     store: Store,
+    leases: Leases,
     around: Arc<Surroundings>,
     catalog: Arc<Catalog>,
     /// In configuration order.
@@ -58,6 +61,7 @@ impl Supervisor {
         servers: Arc<Mutex<Vec<ServerHandle>>>,
     ) -> Self {
         Self {
+            leases: Leases::new(store.clone(), project.clone()),
             project,
             store,
             around,
@@ -162,6 +166,19 @@ impl Supervisor {
 
     /// Starts the runner of a stored server, at its old place in the order if it had one.
     async fn add(&self, row: &ServerRow, spec: ServerSpec, place: Option<usize>) -> ServerHandle {
+        let handle = self.insert(row, spec, place).await;
+        self.around
+            .events
+            .report(&handle.name, EventKind::Registered, "registered");
+        handle
+    }
+
+    async fn insert(
+        &self,
+        row: &ServerRow,
+        spec: ServerSpec,
+        place: Option<usize>,
+    ) -> ServerHandle {
         let handle = self.launch(row.id, spec, row.created_ms).await;
         {
             let mut servers = self.lock();
@@ -169,9 +186,6 @@ impl Supervisor {
             servers.insert(place.map_or(end, |place| place.min(end)), handle.clone());
         }
         refresh(&self.catalog, &self.servers);
-        self.around
-            .events
-            .report(&handle.name, EventKind::Registered, "registered");
         handle
     }
 
@@ -325,6 +339,8 @@ impl Supervisor {
         };
         if timeout_at(until, stopped).await.is_err() {
             warn!("some servers are still there and are left to the kernel");
+        } else {
+            self.leases.release().await;
         }
     }
 }

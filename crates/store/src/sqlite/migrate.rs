@@ -21,7 +21,7 @@ use crate::error::StoreError;
 
 /// Version, name and statements of each migration. Written out: the macro that reads the folder would
 /// have SQLite compiled a second time, for the compiler itself.
-const MIGRATIONS: [(i64, &str, &str); 5] = [
+const MIGRATIONS: [(i64, &str, &str); 6] = [
     (
         1,
         "first",
@@ -47,6 +47,11 @@ const MIGRATIONS: [(i64, &str, &str); 5] = [
         "acts",
         include_str!("../../migrations/sqlite/0005_acts.sql"),
     ),
+    (
+        6,
+        "gateways",
+        include_str!("../../migrations/sqlite/0006_gateways.sql"),
+    ),
 ];
 
 /// `GANT` in the header of every file of ours, set by the first migration.
@@ -66,6 +71,7 @@ const CHECK: &str = "SELECT quick_check FROM pragma_quick_check('projects', 'kb'
      UNION ALL SELECT quick_check FROM pragma_quick_check('mcp_bindings', 'kb') \
      UNION ALL SELECT quick_check FROM pragma_quick_check('mcp_api_keys', 'kb') \
      UNION ALL SELECT quick_check FROM pragma_quick_check('mcp_secrets', 'kb') \
+     UNION ALL SELECT quick_check FROM pragma_quick_check('mcp_gateways', 'kb') \
      UNION ALL SELECT quick_check FROM pragma_quick_check('mcp_journal_position', 'kb') \
      UNION ALL SELECT quick_check FROM pragma_quick_check('mcp_journal_damage', 'kb')";
 
@@ -192,11 +198,19 @@ async fn run(
     path: &Path,
     migrator: &Migrator,
 ) -> Result<(), StoreError> {
-    match migrator.run_direct(None, connection, false).await {
+    let failed = |error| StoreError::from_sqlite(path, "bring its schema forward", error);
+    // A table that others refer to is rebuilt by dropping it, which must not remove their rows.
+    // https://www.sqlite.org/lang_altertable.html#otheralter
+    let off = sqlx::query("PRAGMA foreign_keys = OFF");
+    off.execute(&mut *connection).await.map_err(failed)?;
+    let ran = migrator.run_direct(None, &mut *connection, false).await;
+    let on = sqlx::query("PRAGMA foreign_keys = ON");
+    on.execute(connection).await.map_err(failed)?;
+    match ran {
         Ok(()) => Ok(()),
-        Err(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => Err(
-            StoreError::from_sqlite(path, "bring its schema forward", error),
-        ),
+        Err(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
+            Err(failed(error))
+        }
         Err(error) => Err(StoreError::open(path, error)),
     }
 }

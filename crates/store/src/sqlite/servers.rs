@@ -13,43 +13,6 @@ use crate::row::ServerRow;
 use crate::sql::{secrets, servers as sql};
 
 impl SqliteStore {
-    pub(crate) async fn ensure_project(&self, project: &ProjectName) -> Result<(), StoreError> {
-        const WHAT: &str = "make a project known";
-        let mut turn = self.writer.turn(WHAT, Durability::Power).await?;
-        let done = ensure_project(turn.connection()?, project).await;
-        done.map_err(|error| self.failed(WHAT, error))?;
-        turn.done();
-        Ok(())
-    }
-
-    pub(crate) async fn projects(&self) -> Result<Vec<ProjectName>, StoreError> {
-        const WHAT: &str = "list projects";
-        let mut reader = self.readers.take(WHAT).await?;
-        let rows = sqlx::query(sql::PROJECTS)
-            .fetch_all(reader.connection())
-            .await;
-        let rows = rows.map_err(|error| self.failed(WHAT, error))?;
-        let names = rows.iter().map(|row| parsed(row, 0));
-        names
-            .collect::<Result<_, _>>()
-            .map_err(|error| self.failed(WHAT, error))
-    }
-
-    pub(crate) async fn ensure_agent(
-        &self,
-        project: &ProjectName,
-        agent: &AgentName,
-    ) -> Result<(), StoreError> {
-        const WHAT: &str = "make an agent known";
-        let mut turn = self.writer.turn(WHAT, Durability::Power).await?;
-        let mut transaction = turn.begin().await?;
-        let done = ensure_agent(&mut transaction, project, agent).await;
-        done.map_err(|error| self.failed(WHAT, error))?;
-        self.commit(WHAT, transaction).await?;
-        turn.done();
-        Ok(())
-    }
-
     pub(crate) async fn put_server(&self, row: &ServerRow) -> Result<(), StoreError> {
         self.write_server("register a server", sql::PUT, row)
             .await
@@ -87,6 +50,7 @@ impl SqliteStore {
             .bind(row.enabled)
             .bind(signed(row.created_ms))
             .bind(signed(row.updated_ms))
+            .bind((row.spec.source != Source::Api).then_some(self.number()))
             .execute(&mut *transaction);
         let written = write
             .await
@@ -135,7 +99,9 @@ impl SqliteStore {
     ) -> Result<Vec<ServerRow>, StoreError> {
         const WHAT: &str = "list servers";
         let mut reader = self.readers.take(WHAT).await?;
-        let query = sqlx::query(sql::OF_PROJECT).bind(project.as_str());
+        let query = sqlx::query(sql::OF_PROJECT)
+            .bind(project.as_str())
+            .bind(self.number());
         let rows = query.fetch_all(reader.connection()).await;
         let rows = rows.map_err(|error| self.failed(WHAT, error))?;
         Ok(rows
