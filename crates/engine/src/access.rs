@@ -7,6 +7,7 @@ mod agents;
 mod expiry;
 mod keys;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -75,6 +76,8 @@ pub(crate) struct Access {
     store: Store,
     project: ProjectName,
     keys: ArcSwap<Keys>,
+    /// The revision of keys, agents and grants in the store that was read last.
+    revision: AtomicU64,
     /// Moves whenever keys are others than before, or one has ended.
     changed: watch::Sender<u64>,
     /// One change at a time, from the store to the memory: an older picture never replaces a newer.
@@ -94,6 +97,7 @@ impl Access {
             store,
             project,
             keys: ArcSwap::default(),
+            revision: AtomicU64::new(0),
             changed,
             changing: AsyncMutex::new(()),
             replacing: Mutex::new(()),
@@ -102,8 +106,19 @@ impl Access {
         Ok(access)
     }
 
-    /// Reads keys and grants anew from the store; only by who has the turn to change.
+    /// Reads keys, agents and grants again if another gateway has changed them since.
+    pub(crate) async fn refresh(&self, revision: u64) -> Result<(), EngineError> {
+        if self.revision.load(Ordering::Acquire) == revision {
+            return Ok(());
+        }
+        let _one = self.changing.lock().await;
+        self.reload().await
+    }
+
+    /// Reads keys and grants again from the store; only by who has the turn to change.
     async fn reload(&self) -> Result<(), EngineError> {
+        // Before the rows: what changes in between is read again.
+        let revision = self.store.changes(&self.project).await?.access;
         let grants = self.store.grants(&self.project).await?;
         let agents = self.store.agents(&self.project).await?;
         let rows = self.store.keys().await?;
@@ -132,6 +147,7 @@ impl Access {
             }
             keys
         });
+        self.revision.store(revision, Ordering::Release);
         Ok(())
     }
 
@@ -379,7 +395,7 @@ mod tests {
     use super::*;
 
     async fn access(folder: &tempfile::TempDir) -> Access {
-        let store = Store::open(&folder.path().join("gantry.db")).await.unwrap();
+        let store = crate::folder::store_in(folder.path()).await;
         Access::load(store, ProjectName::local(), watch::Sender::new(0))
             .await
             .unwrap()

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use gantry_model::caller::{Context, UserTrust};
 use gantry_model::diagnose::chain;
-use gantry_model::id::CallId;
+use gantry_model::id::{CallId, ServerId};
 use gantry_model::secret::Redactor;
 use gantry_store::{CallFilter, CallRow, CallStatus, CallUsage, JournalDamage, Store};
 use tokio::time::Instant;
@@ -122,8 +122,10 @@ pub(crate) struct Intent<'a> {
     pub(crate) users: UserTrust,
     /// Which door it came in by.
     pub(crate) surface: Surface,
-    /// The server it is for.
+    /// The name of the server it is for.
     pub(crate) server: &'a str,
+    /// Its id; none for native tools, and where nobody could be found.
+    pub(crate) server_id: Option<ServerId>,
     /// The MCP method.
     pub(crate) method: &'a str,
     /// The tool, the prompt's name or the resource's URI; may be empty.
@@ -448,6 +450,7 @@ impl Audit {
             step: step.as_deref(),
             trace: trace.as_deref(),
             server: intent.server,
+            server_id: intent.server_id,
             method: &method,
             tool: &tool,
             schema_version: intent.schema_version,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use gantry_model::id::ProjectName;
 use gantry_model::naming::{Expose, OnCollision, Target};
+use gantry_store::StoreConfig;
 
 use crate::audit::AuditPolicy;
 
@@ -15,6 +16,9 @@ use crate::audit::AuditPolicy;
 pub struct EngineConfig {
     /// Where everything of this gateway is kept; one gateway per folder.
     pub data_dir: PathBuf,
+    /// Where rows are kept; `gantry.db` in the data folder unless said otherwise. Gateways with data
+    /// folders of their own may share one store.
+    pub store: StoreConfig,
     /// The project whose servers run.
     pub project: ProjectName,
     /// The short list of variables that every child gets.
@@ -44,8 +48,10 @@ pub struct EngineConfig {
 impl EngineConfig {
     /// Returns the defaults for a data folder.
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
+        let data_dir = data_dir.into();
         Self {
-            data_dir: data_dir.into(),
+            store: StoreConfig::in_folder(&data_dir),
+            data_dir,
             project: ProjectName::local(),
             environment: Vec::new(),
             expose: Expose::default(),

@@ -20,7 +20,7 @@ use tokio::sync::{Mutex, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::access::digest;
 use crate::acts::Actor;
@@ -87,7 +87,7 @@ impl Engine {
         // What the host allows is found out while the database and the journal are opened.
         let probing = tokio::task::spawn_blocking(|| Sandbox::probe(SandboxOptions { instance }));
         Audit::make_room(&folder.path().join("journal"));
-        let store = Store::open(&folder.path().join("gantry.db")).await?;
+        let store = Store::open(&config.store, &folder.gateway()?).await?;
         let journal = folder.inner("journal")?;
         let audit = Audit::open(&journal, store.clone(), config.audit.clone()).await?;
         let newest = CallFilter {
@@ -148,7 +148,9 @@ impl Engine {
 
     /// Starts the registered servers of all projects that the store knows.
     async fn boot(&self, known: Vec<ProjectName>) -> Result<(), EngineError> {
-        self.inner.default.supervisor.boot().await?;
+        let (machine, default) = (&self.inner.machine, &self.inner.default);
+        default.supervisor.boot().await?;
+        machine.tracker.spawn(Arc::clone(default).follow_store());
         for name in known {
             self.open_project(name).await?;
         }
@@ -178,6 +180,10 @@ impl Engine {
         inner.machine.store.ensure_project(&name).await?;
         let project = Project::open(Arc::clone(&inner.machine), name.clone()).await?;
         project.supervisor.boot().await?;
+        inner
+            .machine
+            .tracker
+            .spawn(Arc::clone(&project).follow_store());
         let mut projects = HashMap::clone(&inner.projects.load());
         projects.insert(name, Arc::clone(&project));
         inner.projects.store(Arc::new(projects));
@@ -245,7 +251,13 @@ impl Engine {
         let stopping = projects
             .values()
             .map(|project| project.supervisor.stop_all());
-        join_all(stopping).await;
+        let stopped = join_all(stopping).await;
+        // Other gateways may run the servers once none of them runs here.
+        if stopped.into_iter().all(|all_ended| all_ended)
+            && let Err(error) = machine.store.release_leases().await
+        {
+            debug!(%error, "leases on servers are not released and end by themselves");
+        }
         // Changes end with the servers that they wait for, and are recorded before the rest ends.
         machine.changes.close();
         drop(tokio::time::timeout(LAST_TASKS, machine.changes.wait()).await);

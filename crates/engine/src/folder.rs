@@ -7,9 +7,12 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use gantry_model::id::GatewayId;
 use gantry_sandbox::Hidden;
+use gantry_store::Gateway;
 
 use crate::error::EngineError;
+use crate::random::random;
 
 /// A data folder that is ours until this is dropped.
 pub(crate) struct DataFolder {
@@ -72,11 +75,26 @@ impl DataFolder {
         Ok(path)
     }
 
-    /// Returns what no server's process may see: all of it but the server's own folder, and these others.
-    pub(crate) fn hidden(&self, others: &[PathBuf]) -> Hidden {
-        let own = [self.path.clone()];
+    /// Returns the gateway of this folder; its id is made at its first start.
+    pub(crate) fn gateway(&self) -> Result<Gateway, EngineError> {
+        let path = self.path.join(GATEWAY_ID);
+        let id = gateway_id(&path).map_err(|source| EngineError::Folder {
+            folder: self.path.clone(),
+            source,
+        })?;
+        Ok(Gateway {
+            id,
+            folder: self.path.clone(),
+        })
+    }
+
+    /// Returns what no server's process may see: all of it but the server's own folder, the folder of the
+    /// database, and these others.
+    pub(crate) fn hidden(&self, others: &[PathBuf], database: Option<&Path>) -> Hidden {
+        let own = [Some(self.path.as_path()), database.and_then(Path::parent)];
+        let own = own.into_iter().flatten().map(Path::to_owned);
         Hidden {
-            folders: others.iter().chain(&own).cloned().collect(),
+            folders: others.iter().cloned().chain(own).collect(),
             shared: Some(self.path.clone()),
             private: ["keys", "journal"]
                 .map(|name| self.path.join(name))
@@ -87,6 +105,34 @@ impl DataFolder {
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// The file that holds the gateway's id.
+const GATEWAY_ID: &str = "gateway_id";
+
+/// Reads the gateway's id, or makes it. The file is there whole or not at all, after a power cut too:
+/// with another id the gateway would not know its own rows.
+fn gateway_id(path: &Path) -> io::Result<GatewayId> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => {
+            let id = text.trim().parse();
+            return id.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error));
+        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Err(_) => {}
+    }
+    let id = GatewayId::from_random(u128::from_le_bytes(random()));
+    let unfinished = path.with_extension("new");
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = options.open(&unfinished)?;
+    writeln!(file, "{id}")?;
+    file.sync_all()?;
+    std::fs::rename(&unfinished, path)?;
+    if let Some(folder) = path.parent() {
+        File::open(folder)?.sync_all()?;
+    }
+    Ok(id)
 }
 
 /// How many bytes the holder of a lock writes, so that nothing of a former one is left.
@@ -120,9 +166,39 @@ fn is_alive(pid: &str) -> bool {
         .is_ok_and(|pid| Path::new(&format!("/proc/{pid}")).exists())
 }
 
+/// Opens the store of a data folder for the gateway of a test.
+#[cfg(test)]
+pub(crate) async fn store_in(folder: &Path) -> gantry_store::Store {
+    let gateway = Gateway {
+        id: GatewayId::from_random(1),
+        folder: folder.to_owned(),
+    };
+    let config = gantry_store::StoreConfig::in_folder(folder);
+    gantry_store::Store::open(&config, &gateway)
+        .await
+        .expect("the store opens")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_keeps_the_id_of_its_gateway() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("data");
+        let id = |path: &Path| DataFolder::take(path).unwrap().gateway().unwrap().id;
+        let first = id(&path);
+        assert_eq!(id(&path), first);
+        assert_ne!(id(&temp.path().join("other")), first);
+        let mode = std::fs::metadata(path.join(GATEWAY_ID)).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        std::fs::write(path.join(GATEWAY_ID), "nonsense").unwrap();
+        assert!(matches!(
+            DataFolder::take(&path).unwrap().gateway(),
+            Err(EngineError::Folder { .. })
+        ));
+    }
 
     #[test]
     fn a_folder_has_one_holder_who_is_named() {

@@ -26,6 +26,7 @@ mod folder;
 mod guard;
 mod http_client;
 mod known_secrets;
+mod leases;
 mod library;
 mod machine;
 mod native;
@@ -57,7 +58,7 @@ pub use gantry_model as model;
 pub use gantry_sandbox::{HostReport, Promise, Report, Usage};
 pub use gantry_store::{
     ActFilter, ActOutcome, ActRow, CallFilter, CallRow, CallStatus, CallUsage, DamageKind,
-    JournalDamage,
+    JournalDamage, StoreConfig, StoreConfigError,
 };
 pub use library::{CallOptions, MessageError, ModelAnswer, ModelAnswers};
 pub use native::{NativeCall, NativeOutput, NativeTool};

@@ -81,7 +81,9 @@ impl Machine {
 
     /// Makes the driver of a project's servers.
     pub(crate) fn driver(&self, project: &ProjectName) -> Result<ProcessDriver, EngineError> {
-        let hidden = self.folder.hidden(&self.config.hidden_folders);
+        let hidden = self
+            .folder
+            .hidden(&self.config.hidden_folders, self.store.file());
         Ok(ProcessDriver::new(
             (!self.is_default(project)).then(|| project.clone()),
             self.sandbox.clone().hiding(hidden),

@@ -4,11 +4,13 @@
 //!
 //! Callers reach it through `Engine`, which picks the project that a caller carries. What
 //! administrators do is here: `changes` and `files` (servers), `agents` (agents and keys), `sign_in`,
-//! `record` (events and administrative acts), `shown` (views).
+//! `record` (events and administrative acts), `shown` (views). `follow` takes over what other gateways
+//! that share the store have changed.
 
 mod agents;
 mod changes;
 mod files;
+mod follow;
 mod record;
 mod shown;
 mod sign_in;

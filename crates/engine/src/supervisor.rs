@@ -5,6 +5,7 @@
 //! gone, and only its own name waits for that.
 
 mod files;
+mod registered;
 mod spawn;
 mod test_run;
 
@@ -24,6 +25,7 @@ use tracing::warn;
 use crate::catalog::{Catalog, CatalogEntry};
 use crate::clock::unix_ms;
 use crate::error::EngineError;
+use crate::leases::Leases;
 use crate::random::random;
 use crate::server::handle::{Live, Order, ServerHandle};
 use crate::server::runner::Surroundings;
@@ -37,6 +39,7 @@ const AFTER_KILL: Duration = Duration::from_secs(2);
 pub(crate) struct Supervisor {
     project: ProjectName,
     store: Store,
+    leases: Leases,
     around: Arc<Surroundings>,
     catalog: Arc<Catalog>,
     /// In configuration order.
@@ -58,6 +61,7 @@ impl Supervisor {
         servers: Arc<Mutex<Vec<ServerHandle>>>,
     ) -> Self {
         Self {
+            leases: Leases::new(store.clone(), project.clone()),
             project,
             store,
             around,
@@ -162,6 +166,19 @@ impl Supervisor {
 
     /// Starts the runner of a stored server, at its old place in the order if it had one.
     async fn add(&self, row: &ServerRow, spec: ServerSpec, place: Option<usize>) -> ServerHandle {
+        let handle = self.insert(row, spec, place).await;
+        self.around
+            .events
+            .report(&handle.name, EventKind::Registered, "registered");
+        handle
+    }
+
+    async fn insert(
+        &self,
+        row: &ServerRow,
+        spec: ServerSpec,
+        place: Option<usize>,
+    ) -> ServerHandle {
         let handle = self.launch(row.id, spec, row.created_ms).await;
         {
             let mut servers = self.lock();
@@ -169,9 +186,6 @@ impl Supervisor {
             servers.insert(place.map_or(end, |place| place.min(end)), handle.clone());
         }
         refresh(&self.catalog, &self.servers);
-        self.around
-            .events
-            .report(&handle.name, EventKind::Registered, "registered");
         handle
     }
 
@@ -304,8 +318,9 @@ impl Supervisor {
         }
     }
 
-    /// Stops every server and waits for all of them, but hardly longer than they are killed.
-    pub(crate) async fn stop_all(&self) {
+    /// Stops every server and waits for all of them, but hardly longer than they are killed; tells
+    /// whether all have ended.
+    pub(crate) async fn stop_all(&self) -> bool {
         self.stopping.cancel();
         let kill_at = *self.around.kill_at.borrow();
         let until = kill_at.unwrap_or_else(Instant::now) + AFTER_KILL;
@@ -320,7 +335,9 @@ impl Supervisor {
         };
         if timeout_at(until, stopped).await.is_err() {
             warn!("some servers are still there and are left to the kernel");
+            return false;
         }
+        true
     }
 }
 

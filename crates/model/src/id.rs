@@ -205,6 +205,10 @@ fn parse_id(kind: &'static str, prefix: &'static str, text: &str) -> Result<u128
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServerId(u128);
 
+/// The identity of a gateway: the same at every start, kept in its data folder.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GatewayId(u128);
+
 /// The identity of a key, which may be shown; the key itself never is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyId(u128);
@@ -214,6 +218,18 @@ pub struct KeyId(u128);
 pub struct CallId(u128);
 
 impl ServerId {
+    /// Makes an id of random bits that the caller brings.
+    pub const fn from_random(bits: u128) -> Self {
+        Self(bits)
+    }
+
+    /// Returns the bits, for the journal.
+    pub const fn to_bits(self) -> u128 {
+        self.0
+    }
+}
+
+impl GatewayId {
     /// Makes an id of random bits that the caller brings.
     pub const fn from_random(bits: u128) -> Self {
         Self(bits)
@@ -255,6 +271,12 @@ impl fmt::Display for ServerId {
     }
 }
 
+impl fmt::Display for GatewayId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "gw_{:032x}", self.0)
+    }
+}
+
 impl fmt::Display for KeyId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "key_{:032x}", self.0)
@@ -272,6 +294,14 @@ impl FromStr for ServerId {
 
     fn from_str(text: &str) -> Result<Self, IdError> {
         parse_id("server", "srv_", text).map(Self)
+    }
+}
+
+impl FromStr for GatewayId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        parse_id("gateway", "gw_", text).map(Self)
     }
 }
 
@@ -328,6 +358,12 @@ impl fmt::Debug for ProjectName {
 }
 
 impl fmt::Debug for ServerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Debug for GatewayId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

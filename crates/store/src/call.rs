@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use gantry_model::caller::UserTrust;
-use gantry_model::id::CallId;
+use gantry_model::id::{CallId, ServerId};
 
 /// One call, running or ended, with texts of its own or, as `CallRow<&str>`, somebody else's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,8 +37,10 @@ pub struct CallRow<T = String> {
     pub trace: Option<T>,
     /// Where it came in: `mcp`, `rest` or `library`; `cli` in rows of former versions.
     pub surface: T,
-    /// The server it was for.
+    /// The name of the server it was for; the server itself may be gone.
     pub server: T,
+    /// Its id; none if there was no server of that name.
+    pub server_id: Option<ServerId>,
     /// The MCP method.
     pub method: T,
     /// The tool, the prompt's name or the resource's URI; may be empty.
@@ -86,6 +88,7 @@ impl<T> CallRow<T> {
             trace: self.trace.as_ref().map(&text),
             surface: text(&self.surface),
             server: text(&self.server),
+            server_id: self.server_id,
             method: text(&self.method),
             tool: text(&self.tool),
             schema_version: self.schema_version.as_ref().map(&text),

@@ -85,6 +85,12 @@ pub enum StoreError {
         #[source]
         source: sqlx::Error,
     },
+    /// The store is one that this build cannot use.
+    #[error("PostgreSQL is not available in this build yet: `{url}` cannot be opened")]
+    NotAvailable {
+        /// Which store, without its password.
+        url: String,
+    },
     /// It is there already.
     #[error("{what} exists already")]
     Conflict {
@@ -143,6 +149,7 @@ impl StoreError {
             Self::Open { .. }
             | Self::Newer { .. }
             | Self::Corrupt { .. }
+            | Self::NotAvailable { .. }
             | Self::Query { .. }
             | Self::Conflict { .. }
             | Self::NotFound { .. } => false,
@@ -170,6 +177,7 @@ impl Diagnose for StoreError {
             Self::Gone { .. } => "store.gone",
             Self::Busy { .. } => "store.busy",
             Self::Query { .. } => "store.query",
+            Self::NotAvailable { .. } => "store.not_available",
             Self::Conflict { .. } => "store.conflict",
             Self::NotFound { .. } => "store.not_found",
         }
@@ -186,6 +194,7 @@ impl Diagnose for StoreError {
             | Self::Disk { .. }
             | Self::Gone { .. }
             | Self::Busy { .. }
+            | Self::NotAvailable { .. }
             | Self::Query { .. } => Fault::Gateway,
         }
     }
@@ -216,6 +225,9 @@ impl Diagnose for StoreError {
                 "put `{}` back, or stop the gateway and start it again",
                 path.display()
             )),
+            Self::NotAvailable { .. } => {
+                Some("use a SQLite file: leave `--store` out, or give it a path".to_owned())
+            }
             Self::Busy { .. } | Self::Query { .. } => None,
             Self::Conflict { .. } | Self::NotFound { .. } => None,
         }

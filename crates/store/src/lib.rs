@@ -8,7 +8,9 @@
 
 mod act;
 mod call;
+mod config;
 mod error;
+mod gateway;
 mod journal;
 mod row;
 mod sql;
@@ -17,7 +19,9 @@ mod store;
 
 pub use act::{ActEnd, ActFilter, ActOutcome, ActRow, OutcomeError};
 pub use call::{CallFilter, CallRow, CallStatus, CallUsage, FoldPosition, StatusError};
+pub use config::{PostgresUrl, StoreConfig, StoreConfigError};
 pub use error::StoreError;
+pub use gateway::{Changes, Gateway, Lease};
 pub use journal::{DamageKind, DamageKindError, JournalDamage, JournalRun, JournalState};
 pub use row::{
     AgentRow, AgentTools, CatalogRow, GrantRow, KeyRow, Principal, SealedRow, ServerRow,

@@ -10,6 +10,7 @@ pub(crate) mod calls;
 pub(crate) mod catalog;
 pub(crate) mod clock;
 pub(crate) mod events;
+pub(crate) mod gateways;
 pub(crate) mod grants;
 pub(crate) mod journal;
 pub(crate) mod keys;

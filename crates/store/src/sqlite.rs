@@ -12,6 +12,7 @@ mod connection;
 mod events;
 mod file;
 mod fold;
+mod gateways;
 mod grants;
 mod journal;
 mod keys;
@@ -36,9 +37,11 @@ use sqlx::{AssertSqlSafe, Sqlite, Transaction};
 
 use self::connection::Connector;
 pub(crate) use self::file::newest_backup;
+use self::gateways::Registered;
 use self::readers::Readers;
 use self::writer::{Durability, Turn, Writer};
 use crate::error::StoreError;
+use crate::gateway::Gateway;
 
 /// How long opening waits for another process that holds the file: one that is closing it, say.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -54,17 +57,20 @@ pub(crate) struct SqliteStore {
     busy_timeout: Duration,
     /// Whether the write-ahead log may still have what was removed.
     unscrubbed: AtomicBool,
+    /// Who writes.
+    gateway: Registered,
 }
 
 impl SqliteStore {
     /// Opens the file at `path`, making or migrating it first if needed.
-    pub(crate) async fn open(path: &Path) -> Result<Self, StoreError> {
-        Self::open_with(path, &migrate::known(), OPEN_TIMEOUT).await
+    pub(crate) async fn open(path: &Path, gateway: &Gateway) -> Result<Self, StoreError> {
+        Self::open_with(path, gateway, &migrate::known(), OPEN_TIMEOUT).await
     }
 
     /// Opens with migrations and a patience that tests choose.
     async fn open_with(
         path: &Path,
+        gateway: &Gateway,
         migrator: &Migrator,
         open_timeout: Duration,
     ) -> Result<Self, StoreError> {
@@ -81,6 +87,7 @@ impl SqliteStore {
         migrate::check(&mut connection, &path).await?;
         let connector = connector.with_busy_timeout(open_timeout.min(BUSY_TIMEOUT));
         connector.settle(&mut connection).await?;
+        let gateway = gateways::register(&mut connection, &path, gateway).await?;
         let writer = Writer::new(connector.clone(), connection);
         Ok(Self {
             path,
@@ -88,6 +95,7 @@ impl SqliteStore {
             readers: Readers::new(connector),
             busy_timeout: open_timeout.min(BUSY_TIMEOUT),
             unscrubbed: AtomicBool::new(false),
+            gateway,
         })
     }
 
@@ -100,23 +108,6 @@ impl SqliteStore {
     pub(crate) async fn close(&self) -> Result<(), StoreError> {
         self.readers.close().await?;
         self.writer.close().await
-    }
-
-    /// Reads something and takes the right to write.
-    pub(crate) async fn health(&self) -> Result<(), StoreError> {
-        const WHAT: &str = "answer a health check";
-        let mut reader = self.readers.take(WHAT).await?;
-        let answer = sqlx::query(crate::sql::calls::POSITION).fetch_optional(reader.connection());
-        answer.await.map_err(|error| self.failed(WHAT, error))?;
-        drop(reader);
-        let mut turn = self.writer.turn(WHAT, Durability::Process).await?;
-        let transaction = turn.begin().await?;
-        transaction
-            .rollback()
-            .await
-            .map_err(|error| self.failed(WHAT, error))?;
-        turn.done();
-        Ok(())
     }
 
     /// Forces the write-ahead log to the disk.

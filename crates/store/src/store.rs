@@ -5,15 +5,18 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gantry_model::event::ServerEvent;
-use gantry_model::id::{AgentName, CallId, KeyId, ProjectName, ServerId, ServerName};
+use gantry_model::id::{AgentName, CallId, GatewayId, KeyId, ProjectName, ServerId, ServerName};
 
 use crate::act::{ActEnd, ActFilter, ActRow};
 use crate::call::{CallFilter, CallRow, CallStatus, CallUsage, FoldPosition};
+use crate::config::StoreConfig;
 use crate::error::StoreError;
+use crate::gateway::{Changes, Gateway, Lease};
 use crate::journal::{JournalDamage, JournalRun, JournalState};
-use crate::row::{AgentRow, CatalogRow, GrantRow, KeyRow, Principal, SealedRow, ServerRow};
+use crate::row::{AgentRow, CatalogRow, GrantRow, KeyRow, SealedRow, ServerRow};
 use crate::sqlite::SqliteStore;
 
 /// A handle on everything that Gantry remembers.
@@ -29,15 +32,22 @@ enum Engine {
 }
 
 impl Store {
-    /// Opens the SQLite file at `path`, making or migrating it first if needed.
+    /// Opens the store for a gateway, making or migrating it first if needed.
     ///
-    /// The file and its folder are made for their owner only. A copy is made before an older file
+    /// A SQLite file and its folder are made for their owner only. A copy is made before an older file
     /// is migrated. A damaged file is refused and left as it is.
-    pub async fn open(path: &Path) -> Result<Self, StoreError> {
-        let store = SqliteStore::open(path).await?;
-        Ok(Self {
-            engine: Engine::Sqlite(Arc::new(store)),
-        })
+    pub async fn open(config: &StoreConfig, gateway: &Gateway) -> Result<Self, StoreError> {
+        match config {
+            StoreConfig::Sqlite(path) => {
+                let store = SqliteStore::open(path, gateway).await?;
+                Ok(Self {
+                    engine: Engine::Sqlite(Arc::new(store)),
+                })
+            }
+            StoreConfig::Postgres(url) => Err(StoreError::NotAvailable {
+                url: url.to_string(),
+            }),
+        }
     }
 
     /// Finishes what is under way, writes everything into the file and lets go of it.
@@ -48,12 +58,6 @@ impl Store {
         store.close().await
     }
 
-    /// Tells whether the store can be read and written now.
-    pub async fn health(&self) -> Result<(), StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
-        store.health().await
-    }
-
     /// Makes everything written so far survive the loss of power.
     ///
     /// Servers, keys, grants and administrators' acts do so already when their method returns;
@@ -61,28 +65,6 @@ impl Store {
     pub async fn sync(&self) -> Result<(), StoreError> {
         let Engine::Sqlite(store) = &self.engine;
         store.sync().await
-    }
-
-    /// Makes the project known, if it is not.
-    pub async fn ensure_project(&self, project: &ProjectName) -> Result<(), StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
-        store.ensure_project(project).await
-    }
-
-    /// Returns the names of all projects.
-    pub async fn projects(&self) -> Result<Vec<ProjectName>, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
-        store.projects().await
-    }
-
-    /// Makes the agent known, and its project, if they are not.
-    pub async fn ensure_agent(
-        &self,
-        project: &ProjectName,
-        agent: &AgentName,
-    ) -> Result<(), StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
-        store.ensure_agent(project, agent).await
     }
 
     /// Returns all agents of a project, by name.
@@ -142,7 +124,8 @@ impl Store {
         store.remove_server(project, id).await
     }
 
-    /// Returns a project's servers in the order of their configuration.
+    /// Returns a project's servers in the order of their configuration: those that are registered, and
+    /// those of this gateway's files.
     ///
     /// A row that cannot be read any more is logged and left out, so that it hurts no other.
     pub async fn servers(&self, project: &ProjectName) -> Result<Vec<ServerRow>, StoreError> {
@@ -190,6 +173,18 @@ impl Store {
         store.put_first(grant, keys).await
     }
 
+    /// Makes the project known, if it is not.
+    pub async fn ensure_project(&self, project: &ProjectName) -> Result<(), StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.ensure_project(project).await
+    }
+
+    /// Returns the names of all projects.
+    pub async fn projects(&self) -> Result<Vec<ProjectName>, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.projects().await
+    }
+
     /// Returns the keys of all projects that are not revoked, oldest first.
     pub async fn keys(&self) -> Result<Vec<KeyRow>, StoreError> {
         let Engine::Sqlite(store) = &self.engine;
@@ -202,26 +197,10 @@ impl Store {
         store.revoke_key(id, at_ms).await
     }
 
-    /// Stores a grant; one for the same principal, server and item gets its alias.
-    pub async fn put_grant(&self, row: &GrantRow) -> Result<(), StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
-        store.put_grant(row).await
-    }
-
     /// Returns all grants of a project.
     pub async fn grants(&self, project: &ProjectName) -> Result<Vec<GrantRow>, StoreError> {
         let Engine::Sqlite(store) = &self.engine;
         store.grants(project).await
-    }
-
-    /// Removes every grant of a principal and tells how many there were.
-    pub async fn remove_grants(
-        &self,
-        project: &ProjectName,
-        principal: &Principal,
-    ) -> Result<u64, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
-        store.remove_grants(project, principal).await
     }
 
     /// Remembers a server's catalog as a whole and returns its rows with their versions.
@@ -261,12 +240,6 @@ impl Store {
     ) -> Result<(), StoreError> {
         let Engine::Sqlite(store) = &self.engine;
         store.fold(rows, position).await
-    }
-
-    /// Returns how far the journal is folded, or `None` if it never was.
-    pub async fn fold_position(&self) -> Result<Option<FoldPosition>, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
-        store.fold_position().await
     }
 
     /// Returns what is known of the journal.
@@ -332,13 +305,19 @@ impl Store {
         store.set_gone(gone);
     }
 
-    /// Returns the database's file.
-    pub fn path(&self) -> &Path {
+    /// Returns the gateway that opened the store.
+    pub fn gateway(&self) -> GatewayId {
         let Engine::Sqlite(store) = &self.engine;
-        store.path()
+        store.id()
     }
 
-    /// Ends every call that a dead gateway left running and tells how many there were.
+    /// Returns the database's file; a server has none.
+    pub fn file(&self) -> Option<&Path> {
+        let Engine::Sqlite(store) = &self.engine;
+        Some(store.path())
+    }
+
+    /// Ends every call that a former start of this gateway left running and tells how many there were.
     pub async fn settle_running(
         &self,
         as_status: CallStatus,
@@ -383,17 +362,6 @@ impl Store {
         store.put_events(events).await
     }
 
-    /// Returns the newest events of a project or of one of its servers, newest last.
-    pub async fn events(
-        &self,
-        project: &ProjectName,
-        server: Option<&ServerName>,
-        limit: u32,
-    ) -> Result<Vec<ServerEvent>, StoreError> {
-        let events = self.events_before(project, server, None, limit).await?;
-        Ok(events.into_iter().map(|(_, event)| event).collect())
-    }
-
     /// Returns the newest events before one, newest last, each with its number.
     pub async fn events_before(
         &self,
@@ -418,22 +386,42 @@ impl Store {
         store.events_after(project, server, after, limit).await
     }
 
-    /// Takes or renews the lease on a server; `false` if somebody else holds it.
+    /// Takes the leases on the registered servers of a project that no other gateway holds, and returns
+    /// the leases on all of them.
     ///
-    /// The same holder renews with the same generation or a later one; anybody takes it when its
-    /// time is over. The server must be registered.
-    pub async fn take_lease(
+    /// A lease that this start of the gateway holds stays as it is. One of another gateway is taken when
+    /// it has ended, and not before this gateway was registered for as long as `lasts`.
+    pub async fn take_leases(
         &self,
         project: &ProjectName,
-        server: ServerId,
-        holder: &str,
-        generation: u64,
-        until_ms: u64,
-    ) -> Result<bool, StoreError> {
+        lasts: Duration,
+    ) -> Result<Vec<Lease>, StoreError> {
         let Engine::Sqlite(store) = &self.engine;
-        store
-            .take_lease(project, server, holder, generation, until_ms)
-            .await
+        store.take_leases(project, lasts).await
+    }
+
+    /// Returns the leases on the registered servers of a project.
+    pub async fn leases(&self, project: &ProjectName) -> Result<Vec<Lease>, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.leases(project).await
+    }
+
+    /// Renews the leases that this start of the gateway holds.
+    pub async fn renew_leases(&self, lasts: Duration) -> Result<(), StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.renew_leases(lasts).await
+    }
+
+    /// Releases the leases that this start of the gateway holds; their generations stay.
+    pub async fn release_leases(&self) -> Result<(), StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.release_leases().await
+    }
+
+    /// Returns what tells whether anything of a project changed since it was read.
+    pub async fn changes(&self, project: &ProjectName) -> Result<Changes, StoreError> {
+        let Engine::Sqlite(store) = &self.engine;
+        store.changes(project).await
     }
 
     /// Writes down an administrative act, begun or whole, and returns its number.

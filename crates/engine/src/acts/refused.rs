@@ -168,7 +168,7 @@ mod tests {
     #[tokio::test]
     async fn a_flood_of_refused_attempts_is_a_row_with_a_count() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("gantry.db")).await.unwrap();
+        let store = crate::folder::store_in(folder.path()).await;
         let refused = Refused::new(store.clone());
         for number in 0..2_500 {
             let row = ActRow {
@@ -206,7 +206,7 @@ mod tests {
     #[tokio::test]
     async fn a_minute_later_it_is_another_row() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("gantry.db")).await.unwrap();
+        let store = crate::folder::store_in(folder.path()).await;
         let refused = Refused::new(store.clone());
         let kind = || ("k".to_owned(), "a".to_owned(), "c".to_owned());
         let now = Instant::now();

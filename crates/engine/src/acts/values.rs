@@ -164,7 +164,6 @@ pub(crate) fn difference(before: &Value, after: &Value) -> (Value, Value) {
 #[cfg(test)]
 mod tests {
     use gantry_model::id::ProjectName;
-    use gantry_store::Store;
 
     use super::*;
 
@@ -176,7 +175,7 @@ mod tests {
     #[tokio::test]
     async fn secrets_are_fingerprints_and_their_changes_are_seen() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("gantry.db")).await.unwrap();
+        let store = crate::folder::store_in(folder.path()).await;
         let vault = || Vault::open(folder.path(), ProjectName::local(), store.clone());
         let values = Values::new(vault());
         let process = |secret: &str| {

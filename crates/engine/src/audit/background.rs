@@ -186,7 +186,7 @@ impl Audit {
         if let Err(error) = store.probe_write().await {
             return Some(chain(&error));
         }
-        let disk = rustix::fs::statvfs(store.path()).ok()?;
+        let disk = rustix::fs::statvfs(store.file()?).ok()?;
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
         (free < LITTLE_SPACE).then(|| {
             let kib = free >> 10;

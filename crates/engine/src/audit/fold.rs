@@ -465,6 +465,7 @@ fn nameless(id: CallId, at: Position) -> CallRow<&'static str> {
         trace: None,
         surface: "",
         server: "",
+        server_id: None,
         method: "",
         tool: "",
         schema_version: None,

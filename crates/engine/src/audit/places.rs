@@ -25,13 +25,13 @@ struct Place {
 
 impl Places {
     /// Remembers what is there now.
-    pub(super) fn of(journal: &Path, database: &Path) -> io::Result<Self> {
+    pub(super) fn of(journal: &Path, database: Option<&Path>) -> io::Result<Self> {
         let mut places = Vec::new();
         let folder = journal
             .parent()
             .filter(|parent| !parent.as_os_str().is_empty());
         let lock = folder.map(|folder| folder.join("lock"));
-        let wanted = folder.into_iter().chain([journal, database]);
+        let wanted = folder.into_iter().chain([journal]).chain(database);
         for path in wanted {
             places.push(Place::of(path)?);
         }
@@ -85,7 +85,7 @@ mod tests {
         fs::create_dir_all(&journal).unwrap();
         fs::write(&database, "x").unwrap();
         fs::write(data.join("lock"), "1").unwrap();
-        let places = Places::of(&journal, &database).unwrap();
+        let places = Places::of(&journal, Some(&database)).unwrap();
         assert_eq!(places.gone(), None);
         fs::rename(&data, home.path().join("elsewhere")).unwrap();
         assert_eq!(places.gone(), Some(data.as_path()));

@@ -5,7 +5,7 @@
 //! to look like a record passes for one. Never does I/O; entry points `encode_*`, `seal`, `read`, `decode`.
 
 use gantry_model::caller::UserTrust;
-use gantry_model::id::CallId;
+use gantry_model::id::{CallId, ServerId};
 use gantry_store::{CallRow, CallStatus};
 
 mod fields;
@@ -20,7 +20,8 @@ pub(super) const HEADER: usize = 32;
 pub(super) const LONGEST_BODY: usize = 64 << 10;
 /// The largest record that any policy allows: a former gateway may have had another.
 const LARGEST: usize = largest_record(LONGEST_BODY) as usize;
-const VERSION: u8 = 1;
+/// Version 1 had no id of the server.
+const VERSION: u8 = 2;
 
 /// What a record tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +50,7 @@ pub(super) struct IntentFields<'a> {
     pub(super) step: Option<&'a str>,
     pub(super) trace: Option<&'a str>,
     pub(super) server: &'a str,
+    pub(super) server_id: Option<ServerId>,
     pub(super) method: &'a str,
     pub(super) tool: &'a str,
     pub(super) schema_version: Option<&'a str>,
@@ -230,17 +232,17 @@ pub(super) fn read(bytes: &[u8], salt: Salt, offset: u64) -> Found {
 pub(super) fn decode(bytes: &[u8]) -> Option<Entry<'_>> {
     let record = bytes.get(..word(bytes, 4) as usize)?;
     let (kind, version, status, surface) = (record[12], record[13], record[14], record[15]);
-    if version != VERSION {
+    if !matches!(version, 1 | VERSION) {
         return None;
     }
     let (id, status) = (id_of(record), status_of(status)?);
     let mut fields = Fields(&record[HEADER..]);
     Some(match Kind::of(kind)? {
-        Kind::Intent => Entry::Intent(fields.row(id, surface)?),
+        Kind::Intent => Entry::Intent(fields.row(id, surface, version)?),
         Kind::Outcome => Entry::Outcome(fields.ending(status)?),
         Kind::Whole => {
             let repeats = fields.number()?;
-            let mut row = fields.row(id, surface)?;
+            let mut row = fields.row(id, surface, version)?;
             row.repeats = repeats;
             fields.ending(status)?.complete(&mut row);
             Entry::Whole(row)

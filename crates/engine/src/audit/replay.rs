@@ -51,8 +51,11 @@ pub(super) async fn open(
         .findings
         .into_iter()
         .for_each(|finding| damage.add(finding));
-    let places = Places::of(path, store.path()).map_err(failed)?;
-    let shares_disk = shares_disk(&directory, store.path()).map_err(failed)?;
+    let places = Places::of(path, store.file()).map_err(failed)?;
+    let shares_disk = store
+        .file()
+        .map_or(Ok(false), |file| shares_disk(&directory, file))
+        .map_err(failed)?;
     let own = survey.newest.max(position.segment) + 1;
     let beginning = Beginning {
         first: own,

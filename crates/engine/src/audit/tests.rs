@@ -36,7 +36,7 @@ impl Rig {
 
     /// Starts a gateway's audit over what is in the folder.
     pub(super) async fn over(folder: TempDir, policy: AuditPolicy) -> Self {
-        let store = Store::open(&folder.path().join("gantry.db")).await.unwrap();
+        let store = crate::folder::store_in(folder.path()).await;
         let audit = Audit::open(&folder.path().join("journal"), store, policy)
             .await
             .unwrap();
@@ -119,6 +119,7 @@ pub(super) fn intent<'a>(id: CallId, context: &'a Context) -> Intent<'a> {
         users: UserTrust::Trusted,
         surface: Surface::Mcp,
         server: "files",
+        server_id: Some(gantry_model::id::ServerId::from_random(7)),
         method: "tools/call",
         tool: "read",
         schema_version: Some("3"),
@@ -184,6 +185,7 @@ async fn a_row_says_everything_about_its_call() {
         trace: text("00-aa-bb-01"),
         surface: "mcp".to_owned(),
         server: "files".to_owned(),
+        server_id: Some(gantry_model::id::ServerId::from_random(7)),
         method: "tools/call".to_owned(),
         tool: "read".to_owned(),
         schema_version: text("3"),

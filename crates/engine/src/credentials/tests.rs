@@ -27,7 +27,7 @@ struct Place {
 impl Place {
     async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("gantry.db")).await.unwrap();
+        let store = crate::folder::store_in(folder.path()).await;
         Self {
             folder,
             store,

@@ -261,7 +261,7 @@ mod tests {
     }
 
     async fn vault(folder: &Path) -> (Vault, Store) {
-        let store = Store::open(&folder.join("gantry.db")).await.unwrap();
+        let store = crate::folder::store_in(folder).await;
         let vault = Vault::open(folder, ProjectName::local(), store.clone());
         (vault, store)
     }

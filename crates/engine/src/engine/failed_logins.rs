@@ -49,6 +49,7 @@ impl Engine {
             users: UserTrust::Asserted,
             surface,
             server: "",
+            server_id: None,
             method: "",
             tool: "",
             schema_version: None,

@@ -32,6 +32,7 @@ pub(super) fn intent<'a>(
         users: caller.users,
         surface: request.surface,
         server: target.map_or("", |target| target.server_str()),
+        server_id: target.and_then(Target::server_id),
         method: request.method,
         tool: target.map_or("", |target| &target.item),
         schema_version,

@@ -7,7 +7,7 @@ use gantry_model::caller::{Caller, Context, KeyKind, UserTrust};
 use gantry_model::era::headers::name_of;
 use gantry_model::era::meta;
 use gantry_model::grant::{MethodClass, class_of};
-use gantry_model::id::ServerName;
+use gantry_model::id::{ServerId, ServerName};
 use gantry_model::jsonrpc::{Edit, Raw, RawBuf};
 use gantry_model::mcp::Method;
 use gantry_model::secret::Redactor;
@@ -299,6 +299,13 @@ impl Target<'_> {
         match &self.place {
             Place::Server(server) => server.name.as_str(),
             Place::Native(_) => ServerName::NATIVE,
+        }
+    }
+
+    pub(super) fn server_id(&self) -> Option<ServerId> {
+        match &self.place {
+            Place::Server(server) => Some(server.id),
+            Place::Native(_) => None,
         }
     }
 

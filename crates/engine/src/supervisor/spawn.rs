@@ -29,7 +29,7 @@ impl Supervisor {
         spec: ServerSpec,
         created_ms: u64,
     ) -> ServerHandle {
-        let spec = Arc::new(spec);
+        let spec = Arc::new(self.held_elsewhere(id, spec).await);
         let lazy = spec.start == Start::Lazy;
         let known = Arc::new(KnownSecrets::new(secrets(&spec)));
         let (first, live, remembered) = match spec.held() {

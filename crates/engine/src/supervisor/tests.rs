@@ -28,8 +28,7 @@ const LONG: Duration = Duration::from_secs(20);
 /// Makes a supervisor whose runners panic when they next show a change, if `armed` says so.
 async fn supervisor(folder: &Path, armed: &Arc<AtomicBool>) -> Supervisor {
     let project = ProjectName::local();
-    let store = Store::open(&folder.join("gantry.db")).await.unwrap();
-    store.ensure_project(&project).await.unwrap();
+    let store = crate::folder::store_in(folder).await;
     let instance = format!("test-{}", std::process::id());
     let sandbox = Sandbox::probe(SandboxOptions { instance }).unwrap();
     // Nobody writes the events down here; what does not fit the queue is dropped.

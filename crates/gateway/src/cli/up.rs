@@ -64,6 +64,10 @@ pub(super) fn run(options: Options, surroundings: &Surroundings) -> Result<ExitC
     config.environment = surroundings.environment.for_servers();
     config.hidden_folders = others(surroundings).into_iter().collect();
     options.settle(settings, &mut config);
+    let store = options.store(settings, &surroundings.environment);
+    let store =
+        store.map_err(|error| Failure::plain(Exit::Usage, "invalid `GANTRY_STORE`", &error))?;
+    config.store = store.unwrap_or(config.store);
     config.dropped_log_lines = surroundings.screen.output().dropped();
     // Questions have been answered; from here on no reader is waited for.
     surroundings.screen.output().serve();

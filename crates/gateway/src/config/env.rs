@@ -10,6 +10,8 @@ use std::path::PathBuf;
 pub const GANTRY_LOG: &str = "GANTRY_LOG";
 /// The data folder, if `--data` is not given.
 pub const GANTRY_DATA: &str = "GANTRY_DATA";
+/// The store, a file or a URL, if `--store` is not given.
+pub const GANTRY_STORE: &str = "GANTRY_STORE";
 /// The URL of the gateway that the verbs talk to, if `--url` is not given.
 pub const GANTRY_URL: &str = "GANTRY_URL";
 /// The file with the key that the verbs use, if `--key-file` is not given.

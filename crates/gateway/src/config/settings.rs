@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use gantry_engine::{Durability, OnStartFailure, Startup};
+use gantry_engine::{Durability, OnStartFailure, Startup, StoreConfig, StoreConfigError};
 use gantry_model::naming::{EXPOSED_LENGTHS, Expose, OnCollision};
 
 use crate::http::{CONNECTIONS, NoOrigin, Origin};
@@ -50,6 +50,8 @@ pub struct Settings {
     pub connections_per_address: Option<usize>,
     /// What answers may take together until their clients have read them.
     pub answer_memory: Option<usize>,
+    /// Where rows are kept; a file is sought beside the configuration file.
+    pub store: Option<StoreConfig>,
     /// Where each key stands, as `file:line`, and what is written there.
     pub origins: BTreeMap<&'static str, (String, String)>,
 }
@@ -66,7 +68,7 @@ impl Settings {
 }
 
 /// The keys of `[gateway]`.
-pub const KEYS: [&str; 15] = [
+pub const KEYS: [&str; 16] = [
     "listen",
     "insecure_bind",
     "hosts",
@@ -82,6 +84,7 @@ pub const KEYS: [&str; 15] = [
     "kill_after",
     "connections_per_address",
     "answer_memory",
+    "store",
 ];
 
 /// Reads `[gateway]`; everything that is wrong is told at once.
@@ -168,7 +171,31 @@ fn settle(gateway: &mut Fields<'_, '_>) -> Settings {
         answer_memory: gateway
             .bytes("answer_memory", "4M and more")
             .and_then(|bytes| usize::try_from(bytes).ok()),
+        store: store(gateway),
         origins: BTreeMap::new(),
+    }
+}
+
+/// Reads where the store is.
+fn store(gateway: &mut Fields<'_, '_>) -> Option<StoreConfig> {
+    let text = gateway.plain("store")?;
+    let node = gateway.node("store")?;
+    match text.parse() {
+        Ok(StoreConfig::Sqlite(path)) => {
+            let folder = gateway.told.document.path.parent();
+            let path = folder.map_or_else(|| path.clone(), |folder| folder.join(&path));
+            Some(StoreConfig::Sqlite(path))
+        }
+        Ok(config @ StoreConfig::Postgres(_)) => Some(config),
+        Err(error) => {
+            let mistake = gateway.told.mistake(&node.span, Kind::Value);
+            let mistake = mistake
+                .say("`gateway.store` does not name a store")
+                .label("neither a file nor a `postgres://` URL")
+                .help(StoreConfigError::to_string(&error));
+            gateway.told.push(mistake);
+            None
+        }
     }
 }
 

@@ -29,5 +29,6 @@ mod rest;
 mod rows_calls;
 mod rows_lifecycle;
 mod shapes;
+mod shared_store;
 mod tidy;
 mod upstream;

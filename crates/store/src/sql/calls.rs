@@ -4,12 +4,13 @@
 //! conditions of a filter.
 
 /// How many columns a row has, in the order of `FOLD_HEAD` and `SELECT`.
-pub(crate) const COLUMNS: usize = 27;
+pub(crate) const COLUMNS: usize = 30;
 
 pub(crate) const FOLD_HEAD: &str = "INSERT INTO kb.mcp_tool_call_log AS old \
      (id, seq, project_id, agent_id, key_id, user_id, session_id, run_id, step, trace_id, surface, \
-     server_id, method, tool_name, schema_version, started_at, ended_at, duration_us, status, \
-     code, error, input, input_bytes, output, output_bytes, repeats, user_trusted) ";
+     server_name, method, tool_name, schema_version, started_at, ended_at, duration_us, status, \
+     code, error, input, input_bytes, output, output_bytes, repeats, user_trusted, server_id, \
+     gateway, boot) ";
 
 /// How many columns a row has of its own where rows are alike.
 pub(crate) const OWN: usize = 9;
@@ -17,7 +18,8 @@ pub(crate) const OWN: usize = 9;
 /// The columns of rows that are alike: `?` is the same in all of them, `columnN` is a row's own.
 pub(crate) const ALIKE_COLUMNS: &str = "own.column1, own.column2, ?, ?, ?, ?, ?, ?, ?, ?, ?, \
      ?, ?, ?, ?, own.column3, own.column4, own.column5, ?, \
-     ?, ?, own.column6, own.column7, own.column8, own.column9, ?, ?";
+     ?, ?, own.column6, own.column7, own.column8, own.column9, ?, ?, ?, \
+     ?, ?";
 
 /// An end replaces what is there, `unknown` replaces only `running`, and `running` replaces nothing.
 /// What the end does not know (the arguments, the context) stays as the beginning said it.
@@ -29,6 +31,7 @@ pub(crate) const FOLD_TAIL: &str = " ON CONFLICT (id) DO UPDATE SET seq = exclud
      run_id = coalesce(excluded.run_id, old.run_id), step = coalesce(excluded.step, old.step), \
      trace_id = coalesce(excluded.trace_id, old.trace_id), \
      schema_version = coalesce(excluded.schema_version, old.schema_version), \
+     server_id = coalesce(excluded.server_id, old.server_id), \
      ended_at = excluded.ended_at, duration_us = excluded.duration_us, status = excluded.status, \
      code = excluded.code, error = excluded.error, \
      input = coalesce(excluded.input, old.input), input_bytes = excluded.input_bytes, \
@@ -37,9 +40,9 @@ pub(crate) const FOLD_TAIL: &str = " ON CONFLICT (id) DO UPDATE SET seq = exclud
      OR (excluded.status = 'unknown' AND old.status = 'running')";
 
 pub(crate) const SELECT: &str = "SELECT id, seq, project_id, agent_id, key_id, user_id, session_id, run_id, step, trace_id, \
-     surface, server_id, method, tool_name, schema_version, started_at, ended_at, duration_us, \
-     status, code, error, input, input_bytes, output, output_bytes, repeats, user_trusted \
-     FROM kb.mcp_tool_call_log";
+     surface, server_name, method, tool_name, schema_version, started_at, ended_at, duration_us, \
+     status, code, error, input, input_bytes, output, output_bytes, repeats, user_trusted, \
+     server_id FROM kb.mcp_tool_call_log";
 
 /// Rows are numbered as they come and dropped from the oldest on, so that the first and the last number
 /// tell how many there are, without a walk over them.
@@ -48,25 +51,20 @@ pub(crate) const USAGE: &str = "SELECT coalesce((SELECT max(rowid) FROM kb.mcp_t
      (SELECT started_at FROM kb.mcp_tool_call_log ORDER BY id LIMIT 1), \
      (SELECT started_at FROM kb.mcp_tool_call_log ORDER BY id DESC LIMIT 1)";
 
-pub(crate) const PUT_POSITION: &str = "INSERT INTO kb.mcp_journal_position \
-     (journal, segment, byte_offset) VALUES ('local', $1, $2) ON CONFLICT (journal) \
-     DO UPDATE SET segment = excluded.segment, byte_offset = excluded.byte_offset";
+/// A former start of the gateway never moves the position of a later one.
+pub(crate) const PUT_POSITION: &str = "INSERT INTO kb.mcp_journal_position AS old \
+     (gateway, boot, segment, byte_offset) VALUES ($1, $2, $3, $4) ON CONFLICT (gateway) \
+     DO UPDATE SET boot = excluded.boot, segment = excluded.segment, \
+     byte_offset = excluded.byte_offset WHERE old.boot <= excluded.boot";
 
-pub(crate) const POSITION: &str =
-    "SELECT segment, byte_offset FROM kb.mcp_journal_position WHERE journal = 'local'";
-
-pub(crate) const SETTLE_RUNNING: &str = "UPDATE kb.mcp_tool_call_log SET status = $1, code = $2, ended_at = $3 WHERE status = 'running'";
+/// Ends what former starts of this gateway left running, and nothing of other gateways.
+pub(crate) const SETTLE_RUNNING: &str = "UPDATE kb.mcp_tool_call_log \
+     SET status = $1, code = $2, ended_at = $3 \
+     WHERE status = 'running' AND gateway = $4 AND boot < $5";
 
 /// `$1` bounds the ids, which begin with their time, so that old rows are found by the primary key.
 pub(crate) const DROP_BEFORE: &str = "DELETE FROM kb.mcp_tool_call_log WHERE id IN \
      (SELECT id FROM kb.mcp_tool_call_log WHERE id < $1 AND started_at < $2 ORDER BY id LIMIT $3)";
 
 #[cfg(test)]
-pub(crate) const ALL: &[&str] = &[
-    SELECT,
-    USAGE,
-    PUT_POSITION,
-    POSITION,
-    SETTLE_RUNNING,
-    DROP_BEFORE,
-];
+pub(crate) const ALL: &[&str] = &[SELECT, USAGE, PUT_POSITION, SETTLE_RUNNING, DROP_BEFORE];

@@ -1,7 +1,12 @@
 //! Statements over what happened to servers. Run by the engine's `events`.
 
+/// `$6` is the gateway. What happens to a server after it was removed has the id of what happened before.
 pub(crate) const PUT: &str = "INSERT INTO kb.mcp_server_events \
-     (project_id, server_name, at, kind, detail) VALUES ($1, $2, $3, $4, $5)";
+     (project_id, server_name, at, kind, detail, server_id) VALUES ($1, $2, $3, $4, $5, coalesce(\
+     (SELECT id FROM kb.project_mcp_servers WHERE project_id = $1 AND name = $2 \
+     AND coalesce(gateway, $6) = $6 ORDER BY gateway DESC LIMIT 1), \
+     (SELECT server_id FROM kb.mcp_server_events WHERE project_id = $1 AND server_name = $2 \
+     ORDER BY id DESC LIMIT 1)))";
 
 /// Keeps the newest thousand events of one server.
 pub(crate) const PRUNE: &str = "DELETE FROM kb.mcp_server_events \

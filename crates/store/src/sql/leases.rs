@@ -1,12 +1,27 @@
-//! Statements over leases. Run by the engine's `leases`.
+//! Statements over leases. Run by `sqlite::leases`.
 
-/// Changes a row only for its own holder with no older generation, or when it has run out (`$6`).
+/// Takes every registered server of a project that is free, that a former start of this gateway held,
+/// or whose lease ended before `$5`. The generation counts up by one, whoever had it before.
 pub(crate) const TAKE: &str = "INSERT INTO kb.mcp_server_leases AS old \
-     (project_id, server_id, holder, generation, until_at) VALUES ($1, $2, $3, $4, $5) \
-     ON CONFLICT (project_id, server_id) DO UPDATE SET holder = excluded.holder, \
-     generation = excluded.generation, until_at = excluded.until_at \
-     WHERE (old.holder = excluded.holder AND old.generation <= excluded.generation) \
-     OR old.until_at <= $6";
+     (project_id, server_id, gateway, boot, generation, until_at) \
+     SELECT project_id, id, $2, $3, 1, $4 FROM kb.project_mcp_servers \
+     WHERE project_id = $1 AND gateway IS NULL \
+     ON CONFLICT (project_id, server_id) DO UPDATE SET gateway = excluded.gateway, \
+     boot = excluded.boot, generation = old.generation + 1, until_at = excluded.until_at \
+     WHERE old.gateway IS NULL OR (old.gateway = excluded.gateway AND old.boot <> excluded.boot) \
+     OR (old.gateway <> excluded.gateway AND old.until_at <= $5)";
+
+pub(crate) const OF_PROJECT: &str = "SELECT lease.server_id, gateway.id, lease.generation, \
+     lease.until_at FROM kb.mcp_server_leases AS lease \
+     LEFT JOIN kb.mcp_gateways AS gateway ON gateway.number = lease.gateway \
+     WHERE lease.project_id = $1 ORDER BY lease.server_id";
+
+pub(crate) const RENEW: &str =
+    "UPDATE kb.mcp_server_leases SET until_at = $3 WHERE gateway = $1 AND boot = $2";
+
+/// Keeps the row and with it the generation.
+pub(crate) const RELEASE: &str = "UPDATE kb.mcp_server_leases SET gateway = NULL, until_at = 0 \
+     WHERE gateway = $1 AND boot = $2";
 
 #[cfg(test)]
-pub(crate) const ALL: &[&str] = &[TAKE];
+pub(crate) const ALL: &[&str] = &[TAKE, OF_PROJECT, RENEW, RELEASE];

@@ -10,16 +10,16 @@ pub(crate) const ENSURE_AGENT: &str = "INSERT INTO kb.agents (project_id, id, cr
 
 pub(crate) const PUT: &str = "INSERT INTO kb.project_mcp_servers \
      (id, project_id, name, description, transport, config, enabled, created_at, updated_at, \
-     position) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, \
+     gateway, position) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
      (SELECT coalesce(max(position), 0) + 1 FROM kb.project_mcp_servers WHERE project_id = $2))";
 
 /// Writes nothing at all when id, spec and switch are as they were. An id that is taken by another
 /// name is a conflict, never a rename.
 pub(crate) const REPLACE: &str = "INSERT INTO kb.project_mcp_servers AS old \
      (id, project_id, name, description, transport, config, enabled, created_at, updated_at, \
-     position) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, \
+     gateway, position) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
      (SELECT coalesce(max(position), 0) + 1 FROM kb.project_mcp_servers WHERE project_id = $2)) \
-     ON CONFLICT (project_id, name) DO UPDATE SET id = excluded.id, \
+     ON CONFLICT (project_id, name, coalesce(gateway, 0)) DO UPDATE SET id = excluded.id, \
      description = excluded.description, transport = excluded.transport, \
      config = excluded.config, enabled = excluded.enabled, updated_at = excluded.updated_at \
      WHERE old.id <> excluded.id OR old.config <> excluded.config OR old.enabled <> excluded.enabled";
@@ -27,8 +27,9 @@ pub(crate) const REPLACE: &str = "INSERT INTO kb.project_mcp_servers AS old \
 pub(crate) const REMOVE: &str =
     "DELETE FROM kb.project_mcp_servers WHERE project_id = $1 AND id = $2";
 
+/// The registered servers, and those of the files of the gateway `$2`.
 pub(crate) const OF_PROJECT: &str = "SELECT id, name, config, enabled, created_at, updated_at \
-     FROM kb.project_mcp_servers WHERE project_id = $1 ORDER BY created_at, position";
+     FROM kb.project_mcp_servers WHERE project_id = $1 AND coalesce(gateway, $2) = $2 ORDER BY created_at, position";
 
 #[cfg(test)]
 pub(crate) const ALL: &[&str] = &[

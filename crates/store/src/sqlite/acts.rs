@@ -188,7 +188,7 @@ mod tests {
     async fn refused_attempts_push_out_only_their_like() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gantry.db");
-        let store = SqliteStore::open(&path).await.unwrap();
+        let store = crate::sqlite::tests::opened(&path).await.unwrap();
         for number in 0..20 {
             let outcome = match number % 4 {
                 0 => ActOutcome::Done,

@@ -9,7 +9,7 @@ use super::SqliteStore;
 use super::file::beside;
 use super::value::{column, parsed, signed, unsigned, unsigned_option};
 use super::writer::Durability;
-use crate::call::{CallFilter, CallRow, CallStatus, CallUsage, FoldPosition};
+use crate::call::{CallFilter, CallRow, CallStatus, CallUsage};
 use crate::error::StoreError;
 use crate::sql::{calls as sql, clock};
 
@@ -18,21 +18,6 @@ use crate::sql::{calls as sql, clock};
 const SLACK_MS: u64 = 600_000;
 
 impl SqliteStore {
-    pub(crate) async fn fold_position(&self) -> Result<Option<FoldPosition>, StoreError> {
-        const WHAT: &str = "read the journal's position";
-        let failed = |error| self.failed(WHAT, error);
-        let mut reader = self.readers.take(WHAT).await?;
-        let row = sqlx::query(sql::POSITION)
-            .fetch_optional(reader.connection())
-            .await;
-        let Some(row) = row.map_err(failed)? else {
-            return Ok(None);
-        };
-        let segment = unsigned(&row, 0).map_err(failed)?;
-        let offset = unsigned(&row, 1).map_err(failed)?;
-        Ok(Some(FoldPosition { segment, offset }))
-    }
-
     pub(crate) async fn settle_running(
         &self,
         as_status: CallStatus,
@@ -45,6 +30,8 @@ impl SqliteStore {
         let settled = settle
             .bind(code)
             .bind(signed(ended_ms))
+            .bind(self.number())
+            .bind(self.boot())
             .execute(turn.connection()?)
             .await;
         let settled = settled.map_err(|error| self.failed(WHAT, error))?;
@@ -162,21 +149,17 @@ pub(super) fn page(filter: &CallFilter) -> QueryBuilder<Sqlite> {
 
 /// Adds the table with the index that answers the filter, and the filter's conditions.
 pub(super) fn push_filtered(builder: &mut QueryBuilder<Sqlite>, filter: &CallFilter) {
-    // The calls of a run are few, whatever else they are asked for.
-    let index = match &filter.run {
-        Some(_) => "mcp_tool_call_log_run",
-        None => "mcp_tool_call_log_filters",
-    };
-    builder
-        .push(" FROM kb.mcp_tool_call_log INDEXED BY ")
-        .push(index)
-        .push(" WHERE id < ");
+    builder.push(" FROM kb.mcp_tool_call_log");
+    if let Some(index) = index_for(filter) {
+        builder.push(" INDEXED BY ").push(index);
+    }
+    builder.push(" WHERE id < ");
     builder.push_bind(filter.before.map_or_else(last, |id| id.to_string()));
     let separator = " AND ";
     let equal = [
         ("project_id = ", filter.project.as_deref()),
         ("agent_id = ", filter.agent.as_deref()),
-        ("server_id = ", filter.server.as_deref()),
+        ("server_name = ", filter.server.as_deref()),
         ("tool_name = ", filter.tool.as_deref()),
         ("status = ", filter.status.map(CallStatus::as_str)),
         ("code = ", filter.code.as_deref()),
@@ -206,6 +189,18 @@ pub(super) fn push_filtered(builder: &mut QueryBuilder<Sqlite>, filter: &CallFil
                 .push_bind(signed(ms));
             builder.push(and_id).push_bind(bound(ms));
         }
+    }
+}
+
+/// Returns the index that has the fewest calls beside those that are asked for. Without a project the
+/// primary key is used, which has the order of time but not the filters.
+pub(super) fn index_for(filter: &CallFilter) -> Option<&'static str> {
+    match (&filter.run, &filter.project, &filter.server) {
+        // The calls of a run are few, whatever else they are asked for.
+        (Some(_), _, _) => Some("mcp_tool_call_log_run"),
+        (None, Some(_), Some(_)) => Some("mcp_tool_call_log_server"),
+        (None, Some(_), None) => Some("mcp_tool_call_log_project"),
+        (None, None, _) => None,
     }
 }
 
@@ -240,6 +235,9 @@ fn call(row: &SqliteRow) -> Result<CallRow, sqlx::Error> {
         trace: column(row, 9)?,
         surface: column(row, 10)?,
         server: column(row, 11)?,
+        server_id: column::<Option<&str>, _>(row, 27)?
+            .map(|_| parsed(row, 27))
+            .transpose()?,
         method: column(row, 12)?,
         tool: column(row, 13)?,
         schema_version: column(row, 14)?,

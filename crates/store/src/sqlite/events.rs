@@ -26,7 +26,7 @@ impl SqliteStore {
         }
         let mut turn = self.writer.turn(WHAT, Durability::Process).await?;
         let mut transaction = turn.begin().await?;
-        let put = put_events(&mut transaction, events).await;
+        let put = put_events(&mut transaction, events, self.number()).await;
         put.map_err(|error| self.failed(WHAT, error))?;
         self.commit(WHAT, transaction).await?;
         turn.done();
@@ -90,6 +90,7 @@ impl SqliteStore {
 async fn put_events(
     connection: &mut SqliteConnection,
     events: &[(ProjectName, ServerEvent)],
+    gateway: i64,
 ) -> Result<(), sqlx::Error> {
     let mut touched = HashSet::new();
     for (project, event) in events {
@@ -98,7 +99,8 @@ async fn put_events(
             .bind(event.server.as_str())
             .bind(signed(event.at_ms))
             .bind(event.kind.as_str())
-            .bind(event.detail.as_str());
+            .bind(event.detail.as_str())
+            .bind(gateway);
         insert.execute(&mut *connection).await?;
         touched.insert((project, &event.server));
     }

@@ -41,11 +41,99 @@ impl SqliteStore {
         const WHAT: &str = "fold the journal";
         let mut turn = self.writer.turn(WHAT, Durability::Process).await?;
         let mut transaction = turn.begin().await?;
-        let folded = fold(&mut transaction, rows, position).await;
+        let folded = self.fold_rows(&mut transaction, rows, position).await;
         folded.map_err(|error| self.failed(WHAT, error))?;
         self.commit(WHAT, transaction).await?;
         turn.done();
         Ok(())
+    }
+
+    async fn fold_rows<T: AsRef<str> + Sync>(
+        &self,
+        connection: &mut SqliteConnection,
+        rows: &[CallRow<T>],
+        position: FoldPosition,
+    ) -> Result<(), sqlx::Error> {
+        let Kinds { kinds, mut others } = Kinds::of(rows);
+        for kind in &kinds {
+            let (alike, rest) = kind.as_chunks::<ALIKE>();
+            for chunk in alike {
+                self.bind_alike(&FOLD_ALIKE, chunk)
+                    .execute(&mut *connection)
+                    .await?;
+            }
+            let (few, rest) = rest.as_chunks::<FEW>();
+            for chunk in few {
+                self.bind_alike(&FOLD_FEW, chunk)
+                    .execute(&mut *connection)
+                    .await?;
+            }
+            others.extend(rest);
+        }
+        let (many, rest) = others.as_chunks::<MANY>();
+        for chunk in many {
+            let statement = sqlx::query(FOLD_MANY.as_str());
+            let statement = chunk
+                .iter()
+                .copied()
+                .fold(statement, |statement, row| self.bind_whole(statement, row));
+            statement.execute(&mut *connection).await?;
+        }
+        for row in rest {
+            let statement = self.bind_whole(sqlx::query(FOLD_ONE.as_str()), row);
+            statement.execute(&mut *connection).await?;
+        }
+        let put = sqlx::query(sql::PUT_POSITION)
+            .bind(self.number())
+            .bind(self.boot())
+            .bind(signed(position.segment));
+        put.bind(signed(position.offset))
+            .execute(connection)
+            .await
+            .map(drop)
+    }
+
+    /// Binds all columns in the order of `sql::FOLD_HEAD`.
+    fn bind_whole<'q, T: AsRef<str>>(&self, query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
+        let query = query.bind(row.id.to_string()).bind(signed(row.seq));
+        let query = bind_asked(query, row)
+            .bind(signed(row.started_ms))
+            .bind(signed_option(row.ended_ms))
+            .bind(signed_option(row.duration_us));
+        let query = bind_ended(query, row)
+            .bind(row.input.as_ref().map(copied))
+            .bind(signed(row.input_bytes))
+            .bind(row.output.as_ref().map(copied))
+            .bind(signed(row.output_bytes))
+            .bind(signed(row.repeats))
+            .bind(row.user_trust.is_trusted());
+        self.bind_writer(query, row)
+    }
+
+    /// Binds rows of one kind to a statement for so many.
+    fn bind_alike<'q, T: AsRef<str>>(
+        &self,
+        statement: &'static str,
+        rows: &[&CallRow<T>],
+    ) -> Bound<'q> {
+        let common = self.bind_common(sqlx::query(statement), rows[0]);
+        rows.iter().copied().fold(common, bind_own)
+    }
+
+    /// Binds what rows of a kind have in common, in the order of `sql::ALIKE_COLUMNS`.
+    fn bind_common<'q, T: AsRef<str>>(&self, query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
+        let query = bind_ended(bind_asked(query, row), row)
+            .bind(signed(row.repeats))
+            .bind(row.user_trust.is_trusted());
+        self.bind_writer(query, row)
+    }
+
+    /// Binds the server's id and which gateway writes.
+    fn bind_writer<'q, T>(&self, query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
+        query
+            .bind(row.server_id.map(|id| id.to_string()))
+            .bind(self.number())
+            .bind(self.boot())
     }
 }
 
@@ -69,44 +157,6 @@ pub(super) fn alike_statement(rows: usize) -> String {
 
 fn placeholders(count: usize) -> String {
     format!("({})", vec!["?"; count].join(", "))
-}
-
-async fn fold<T: AsRef<str> + Sync>(
-    connection: &mut SqliteConnection,
-    rows: &[CallRow<T>],
-    position: FoldPosition,
-) -> Result<(), sqlx::Error> {
-    let Kinds { kinds, mut others } = Kinds::of(rows);
-    for kind in &kinds {
-        let (alike, rest) = kind.as_chunks::<ALIKE>();
-        for chunk in alike {
-            bind_alike(&FOLD_ALIKE, chunk)
-                .execute(&mut *connection)
-                .await?;
-        }
-        let (few, rest) = rest.as_chunks::<FEW>();
-        for chunk in few {
-            bind_alike(&FOLD_FEW, chunk)
-                .execute(&mut *connection)
-                .await?;
-        }
-        others.extend(rest);
-    }
-    let (many, rest) = others.as_chunks::<MANY>();
-    for chunk in many {
-        let statement = sqlx::query(FOLD_MANY.as_str());
-        let statement = chunk.iter().copied().fold(statement, bind_whole);
-        statement.execute(&mut *connection).await?;
-    }
-    for row in rest {
-        let statement = bind_whole(sqlx::query(FOLD_ONE.as_str()), row);
-        statement.execute(&mut *connection).await?;
-    }
-    let put = sqlx::query(sql::PUT_POSITION).bind(signed(position.segment));
-    put.bind(signed(position.offset))
-        .execute(connection)
-        .await
-        .map(drop)
 }
 
 /// The rows of a batch, those that are alike together.
@@ -139,6 +189,7 @@ fn are_alike<T: AsRef<str>>(one: &CallRow<T>, other: &CallRow<T>) -> bool {
         && agree(&a.step, &b.step)
         && agree(&a.trace, &b.trace)
         && same(&a.server, &b.server)
+        && a.server_id == b.server_id
         && a.status == b.status
         && same(&a.agent, &b.agent)
         && same(&a.key, &b.key)
@@ -156,22 +207,6 @@ fn are_alike<T: AsRef<str>>(one: &CallRow<T>, other: &CallRow<T>) -> bool {
 }
 
 type Bound<'q> = Query<'q, Sqlite, SqliteArguments>;
-
-/// Binds all columns in the order of `sql::FOLD_HEAD`.
-fn bind_whole<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
-    let query = query.bind(row.id.to_string()).bind(signed(row.seq));
-    let query = bind_asked(query, row)
-        .bind(signed(row.started_ms))
-        .bind(signed_option(row.ended_ms))
-        .bind(signed_option(row.duration_us));
-    bind_ended(query, row)
-        .bind(row.input.as_ref().map(copied))
-        .bind(signed(row.input_bytes))
-        .bind(row.output.as_ref().map(copied))
-        .bind(signed(row.output_bytes))
-        .bind(signed(row.repeats))
-        .bind(row.user_trust.is_trusted())
-}
 
 /// Binds who asked whom for what.
 fn bind_asked<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
@@ -197,19 +232,6 @@ fn bind_ended<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q
         .bind(row.status.as_str())
         .bind(row.code.as_ref().map(copied))
         .bind(row.error.as_ref().map(copied))
-}
-
-/// Binds rows of one kind to a statement for so many.
-fn bind_alike<'q, T: AsRef<str>>(statement: &'static str, rows: &[&CallRow<T>]) -> Bound<'q> {
-    let common = bind_common(sqlx::query(statement), rows[0]);
-    rows.iter().copied().fold(common, bind_own)
-}
-
-/// Binds what rows of a kind have in common, in the order of `sql::ALIKE_COLUMNS`.
-fn bind_common<'q, T: AsRef<str>>(query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
-    bind_ended(bind_asked(query, row), row)
-        .bind(signed(row.repeats))
-        .bind(row.user_trust.is_trusted())
 }
 
 /// Binds what a row has of its own, in the order of the columns in `sql::ALIKE_COLUMNS`.

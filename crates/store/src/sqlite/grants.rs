@@ -5,23 +5,12 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::servers::ensure_project;
 use super::value::{column, parsed, unexpected};
-use super::writer::Durability;
 use super::{SqliteStore, now_ms};
 use crate::error::StoreError;
 use crate::row::{GrantRow, Principal};
 use crate::sql::grants as sql;
 
 impl SqliteStore {
-    pub(crate) async fn put_grant(&self, row: &GrantRow) -> Result<(), StoreError> {
-        const WHAT: &str = "store a grant";
-        let mut turn = self.writer.turn(WHAT, Durability::Power).await?;
-        let mut transaction = turn.begin().await?;
-        self.insert_grant(&mut transaction, row).await?;
-        self.commit(WHAT, transaction).await?;
-        turn.done();
-        Ok(())
-    }
-
     pub(super) async fn insert_grant(
         &self,
         connection: &mut SqliteConnection,
@@ -52,24 +41,6 @@ impl SqliteStore {
         let query = sqlx::query(sql::OF_PROJECT).bind(project.as_str());
         let rows = query.fetch_all(reader.connection()).await;
         self.decoded(WHAT, rows, |row| grant(project, row))
-    }
-
-    pub(crate) async fn remove_grants(
-        &self,
-        project: &ProjectName,
-        principal: &Principal,
-    ) -> Result<u64, StoreError> {
-        const WHAT: &str = "remove grants";
-        let mut turn = self.writer.turn(WHAT, Durability::Power).await?;
-        let (kind, principal) = principal_text(principal);
-        let remove = sqlx::query(sql::REMOVE)
-            .bind(project.as_str())
-            .bind(kind)
-            .bind(principal);
-        let removed = remove.execute(turn.connection()?).await;
-        let removed = removed.map_err(|error| self.failed(WHAT, error))?;
-        turn.done();
-        Ok(removed.rows_affected())
     }
 }
 

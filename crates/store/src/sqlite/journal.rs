@@ -15,6 +15,7 @@ impl SqliteStore {
         const WHAT: &str = "read the journal's state";
         let mut reader = self.readers.take(WHAT).await?;
         let row = sqlx::query(sql::STATE)
+            .bind(self.number())
             .fetch_optional(reader.connection())
             .await;
         let state = row.and_then(|row| row.as_ref().map(state).transpose());
@@ -31,6 +32,8 @@ impl SqliteStore {
         const WHAT: &str = "begin a run of the journal";
         let mut turn = self.writer.turn(WHAT, Durability::Process).await?;
         let begin = sqlx::query(sql::BEGIN_RUN)
+            .bind(self.number())
+            .bind(self.boot())
             .bind(signed(position.segment))
             .bind(signed(position.offset))
             .bind(i64::from(identity))
@@ -47,6 +50,8 @@ impl SqliteStore {
         const WHAT: &str = "end a run of the journal";
         let mut turn = self.writer.turn(WHAT, Durability::Process).await?;
         let end = sqlx::query(sql::END_RUN)
+            .bind(self.number())
+            .bind(self.boot())
             .bind(signed(position.segment))
             .bind(signed(position.offset))
             .execute(turn.connection()?)
@@ -65,6 +70,7 @@ impl SqliteStore {
         let mut transaction = turn.begin().await?;
         for one in damage {
             let put = sqlx::query(sql::PUT_DAMAGE)
+                .bind(self.number())
                 .bind(signed(one.segment))
                 .bind(one.kind.as_str())
                 .bind(signed(one.at_ms))
@@ -83,6 +89,7 @@ impl SqliteStore {
         const WHAT: &str = "list damage of the journal";
         let mut reader = self.readers.take(WHAT).await?;
         let rows = sqlx::query(sql::OPEN_DAMAGE)
+            .bind(self.number())
             .fetch_all(reader.connection())
             .await;
         self.decoded(WHAT, rows, damage)
@@ -95,7 +102,10 @@ impl SqliteStore {
     ) -> Result<u64, StoreError> {
         const WHAT: &str = "acknowledge damage of the journal";
         let mut turn = self.writer.turn(WHAT, Durability::Power).await?;
-        let acknowledge = sqlx::query(sql::ACKNOWLEDGE).bind(signed(at_ms)).bind(by);
+        let acknowledge = sqlx::query(sql::ACKNOWLEDGE)
+            .bind(self.number())
+            .bind(signed(at_ms))
+            .bind(by);
         let done = acknowledge.execute(turn.connection()?).await;
         let done = done.map_err(|error| self.failed(WHAT, error))?;
         turn.done();
@@ -106,6 +116,7 @@ impl SqliteStore {
         const WHAT: &str = "count the rows of a segment";
         let mut reader = self.readers.take(WHAT).await?;
         let count = sqlx::query(sql::ROWS_BETWEEN)
+            .bind(self.number())
             .bind(signed(first))
             .bind(signed(end));
         let row = count.fetch_one(reader.connection()).await;

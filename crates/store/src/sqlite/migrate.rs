@@ -21,7 +21,7 @@ use crate::error::StoreError;
 
 /// Version, name and statements of each migration. Written out: the macro that reads the folder would
 /// have SQLite compiled a second time, for the compiler itself.
-const MIGRATIONS: [(i64, &str, &str); 6] = [
+const MIGRATIONS: [(i64, &str, &str); 7] = [
     (
         1,
         "first",
@@ -48,6 +48,11 @@ const MIGRATIONS: [(i64, &str, &str); 6] = [
         include_str!("../../migrations/sqlite/0005_acts.sql"),
     ),
     (
+        6,
+        "gateways",
+        include_str!("../../migrations/sqlite/0006_gateways.sql"),
+    ),
+    (
         7,
         "act project",
         include_str!("../../migrations/sqlite/0007_act_project.sql"),
@@ -71,6 +76,7 @@ const CHECK: &str = "SELECT quick_check FROM pragma_quick_check('projects', 'kb'
      UNION ALL SELECT quick_check FROM pragma_quick_check('mcp_bindings', 'kb') \
      UNION ALL SELECT quick_check FROM pragma_quick_check('mcp_api_keys', 'kb') \
      UNION ALL SELECT quick_check FROM pragma_quick_check('mcp_secrets', 'kb') \
+     UNION ALL SELECT quick_check FROM pragma_quick_check('mcp_gateways', 'kb') \
      UNION ALL SELECT quick_check FROM pragma_quick_check('mcp_journal_position', 'kb') \
      UNION ALL SELECT quick_check FROM pragma_quick_check('mcp_journal_damage', 'kb')";
 
@@ -197,11 +203,19 @@ async fn run(
     path: &Path,
     migrator: &Migrator,
 ) -> Result<(), StoreError> {
-    match migrator.run_direct(None, connection, false).await {
+    let failed = |error| StoreError::from_sqlite(path, "bring its schema forward", error);
+    // A table that others refer to is rebuilt by dropping it, which must not remove their rows.
+    // https://www.sqlite.org/lang_altertable.html#otheralter
+    let off = sqlx::query("PRAGMA foreign_keys = OFF");
+    off.execute(&mut *connection).await.map_err(failed)?;
+    let ran = migrator.run_direct(None, &mut *connection, false).await;
+    let on = sqlx::query("PRAGMA foreign_keys = ON");
+    on.execute(connection).await.map_err(failed)?;
+    match ran {
         Ok(()) => Ok(()),
-        Err(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => Err(
-            StoreError::from_sqlite(path, "bring its schema forward", error),
-        ),
+        Err(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
+            Err(failed(error))
+        }
         Err(error) => Err(StoreError::open(path, error)),
     }
 }

@@ -28,26 +28,7 @@ impl SqliteStore {
         let rows = sqlx::query(sql::PROJECTS)
             .fetch_all(reader.connection())
             .await;
-        let rows = rows.map_err(|error| self.failed(WHAT, error))?;
-        let names = rows.iter().map(|row| parsed(row, 0));
-        names
-            .collect::<Result<_, _>>()
-            .map_err(|error| self.failed(WHAT, error))
-    }
-
-    pub(crate) async fn ensure_agent(
-        &self,
-        project: &ProjectName,
-        agent: &AgentName,
-    ) -> Result<(), StoreError> {
-        const WHAT: &str = "make an agent known";
-        let mut turn = self.writer.turn(WHAT, Durability::Power).await?;
-        let mut transaction = turn.begin().await?;
-        let done = ensure_agent(&mut transaction, project, agent).await;
-        done.map_err(|error| self.failed(WHAT, error))?;
-        self.commit(WHAT, transaction).await?;
-        turn.done();
-        Ok(())
+        self.decoded(WHAT, rows, |row| parsed(row, 0))
     }
 
     pub(crate) async fn put_server(&self, row: &ServerRow) -> Result<(), StoreError> {
@@ -87,6 +68,7 @@ impl SqliteStore {
             .bind(row.enabled)
             .bind(signed(row.created_ms))
             .bind(signed(row.updated_ms))
+            .bind((row.spec.source != Source::Api).then_some(self.number()))
             .execute(&mut *transaction);
         let written = write
             .await
@@ -135,7 +117,9 @@ impl SqliteStore {
     ) -> Result<Vec<ServerRow>, StoreError> {
         const WHAT: &str = "list servers";
         let mut reader = self.readers.take(WHAT).await?;
-        let query = sqlx::query(sql::OF_PROJECT).bind(project.as_str());
+        let query = sqlx::query(sql::OF_PROJECT)
+            .bind(project.as_str())
+            .bind(self.number());
         let rows = query.fetch_all(reader.connection()).await;
         let rows = rows.map_err(|error| self.failed(WHAT, error))?;
         Ok(rows

@@ -1,12 +1,12 @@
 //! Stores to test on, and rows to fill them with.
 //!
-//! An engine joins the suite by one more constructor in `stores`.
+//! A kind of store joins the suite by one more line in `configs`.
 
 use std::future::Future;
 
-use gantry_model::id::{CallId, ProjectName, ServerId};
+use gantry_model::id::{CallId, GatewayId, ProjectName, ServerId};
 use gantry_model::spec::ServerSpec;
-use gantry_store::{CallRow, CallStatus, FoldPosition, ServerRow, Store};
+use gantry_store::{CallRow, CallStatus, FoldPosition, Gateway, ServerRow, Store, StoreConfig};
 use tempfile::TempDir;
 
 /// The time of the first call of every test.
@@ -18,22 +18,47 @@ pub(crate) const ANYWHERE: FoldPosition = FoldPosition {
     offset: 1,
 };
 
-/// Opens an empty store of each engine; the folder goes with the pair.
-async fn stores() -> Vec<(Store, TempDir)> {
+/// Returns where an empty store of each kind may be; the folder goes with the pair.
+fn configs() -> Vec<(StoreConfig, TempDir)> {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(&folder.path().join("gantry.db")).await.unwrap();
-    vec![(store, folder)]
+    let config = StoreConfig::in_folder(folder.path());
+    vec![(config, folder)]
 }
 
-/// Runs a test on an empty store of each engine and closes it.
+/// Returns a gateway with a data folder of its own.
+pub(crate) fn gateway(number: u128) -> Gateway {
+    Gateway {
+        id: GatewayId::from_random(number),
+        folder: format!("/data/{number}").into(),
+    }
+}
+
+/// Opens a store for a gateway.
+pub(crate) async fn open(config: &StoreConfig, number: u128) -> Store {
+    Store::open(config, &gateway(number)).await.unwrap()
+}
+
+/// Runs a test on an empty store of each kind, for one gateway, and closes it.
 pub(crate) async fn on_each<F, R>(test: F)
 where
     F: Fn(Store) -> R,
     R: Future<Output = ()>,
 {
-    for (store, _folder) in stores().await {
+    for (config, _folder) in configs() {
+        let store = open(&config, 1).await;
         test(store.clone()).await;
         store.close().await.unwrap();
+    }
+}
+
+/// Runs a test of several gateways on an empty store of each kind.
+pub(crate) async fn on_each_config<F, R>(test: F)
+where
+    F: Fn(StoreConfig) -> R,
+    R: Future<Output = ()>,
+{
+    for (config, _folder) in configs() {
+        test(config).await;
     }
 }
 
@@ -73,6 +98,7 @@ pub(crate) fn call(number: u64, status: CallStatus) -> CallRow {
         trace: text("trace"),
         surface: "mcp".into(),
         server: "example".into(),
+        server_id: (number % 3 > 0).then(|| ServerId::from_random(7)),
         method: "tools/call".into(),
         tool: "echo".into(),
         schema_version: Some("1".into()),

@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use gantry_model::caller::UserTrust;
 use gantry_model::diagnose::Diagnose;
 use gantry_store::{
-    ActFilter, ActOutcome, CallFilter, CallRow, CallStatus, SealedRow, Store, StoreError,
+    ActFilter, ActOutcome, CallFilter, CallRow, CallStatus, Gateway, SealedRow, Store, StoreConfig,
+    StoreError,
 };
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor};
 use tempfile::TempDir;
 
-use crate::harness::{ANYWHERE, call, local, server};
+use crate::harness::{ANYWHERE, call, gateway, local, server};
 
 /// What is done to a file's bytes.
 type Harm = fn(&mut Vec<u8>);
@@ -28,8 +29,17 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
+/// Opens a file for the gateway of its folder.
+async fn opened(path: &Path) -> Result<Store, StoreError> {
+    let gateway = Gateway {
+        folder: path.parent().unwrap().to_owned(),
+        ..gateway(1)
+    };
+    Store::open(&StoreConfig::Sqlite(path.to_owned()), &gateway).await
+}
+
 async fn filled(path: &Path) {
-    let store = Store::open(path).await.unwrap();
+    let store = opened(&path).await.unwrap();
     store.put_server(&server(1, "files", "npx")).await.unwrap();
     let rows: Vec<_> = (0..500).map(|n| call(n, CallStatus::Ok)).collect();
     store.fold(&rows, ANYWHERE).await.unwrap();
@@ -39,7 +49,7 @@ async fn filled(path: &Path) {
 /// Opens a file that must be refused, and proves that it was left as it is.
 async fn refused(path: &Path) -> StoreError {
     let before = fs::read(path).unwrap();
-    let error = Store::open(path).await.unwrap_err();
+    let error = opened(&path).await.unwrap_err();
     assert_eq!(fs::read(path).unwrap(), before, "the file was touched");
     error
 }
@@ -50,7 +60,7 @@ async fn what_was_written_is_there_after_reopening() {
     filled(&path).await;
     assert!(!path.with_file_name("gantry.db-wal").exists());
     for _ in 0..2 {
-        let store = Store::open(&path).await.unwrap();
+        let store = opened(&path).await.unwrap();
         assert_eq!(
             store.servers(&local()).await.unwrap(),
             [server(1, "files", "npx")]
@@ -59,7 +69,10 @@ async fn what_was_written_is_there_after_reopening() {
             store.count_calls(&CallFilter::default()).await.unwrap(),
             500
         );
-        assert_eq!(store.fold_position().await.unwrap(), Some(ANYWHERE));
+        assert_eq!(
+            store.journal_state().await.unwrap().position,
+            Some(ANYWHERE)
+        );
         // Not closed: the next opening finds the write-ahead log and goes on from it.
         store
             .fold(&[call(499, CallStatus::Ok)], ANYWHERE)
@@ -75,7 +88,7 @@ async fn a_warm_opening_says_how_long_it_takes() {
     let mut times = Vec::new();
     for _ in 0..20 {
         let start = tokio::time::Instant::now();
-        let store = Store::open(&path).await.unwrap();
+        let store = opened(&path).await.unwrap();
         times.push(start.elapsed());
         assert_eq!(store.keys().await.unwrap(), []);
         store.close().await.unwrap();
@@ -90,7 +103,7 @@ async fn a_warm_opening_says_how_long_it_takes() {
 #[tokio::test]
 async fn a_closed_store_refuses_and_does_not_hang() {
     let (_folder, path) = place();
-    let store = Store::open(&path).await.unwrap();
+    let store = opened(&path).await.unwrap();
     let clone = store.clone();
     store.close().await.unwrap();
     store.close().await.unwrap();
@@ -100,13 +113,16 @@ async fn a_closed_store_refuses_and_does_not_hang() {
         error.to_string(),
         "the database has no room to fold the journal"
     );
-    assert!(matches!(clone.health().await, Err(StoreError::Busy { .. })));
+    assert!(matches!(
+        clone.probe_write().await,
+        Err(StoreError::Busy { .. })
+    ));
 }
 
 #[tokio::test]
 async fn two_open_the_same_new_file_at_once() {
     let (_folder, path) = place();
-    let (first, second) = tokio::join!(Store::open(&path), Store::open(&path));
+    let (first, second) = tokio::join!(opened(&path), opened(&path));
     let (first, second) = (first.unwrap(), second.unwrap());
     let (one, two) = (server(1, "one", "x"), server(2, "two", "x"));
     let (a, b) = tokio::join!(first.put_server(&one), second.put_server(&two));
@@ -121,8 +137,8 @@ async fn two_open_the_same_new_file_at_once() {
 #[tokio::test]
 async fn only_the_owner_can_read_it() {
     let (_folder, path) = place();
-    let store = Store::open(&path).await.unwrap();
-    store.ensure_project(&local()).await.unwrap();
+    let store = opened(&path).await.unwrap();
+    store.put_server(&server(1, "files", "npx")).await.unwrap();
     assert_eq!(mode(path.parent().unwrap()), 0o700);
     for entry in fs::read_dir(path.parent().unwrap()).unwrap() {
         let entry = entry.unwrap().path();
@@ -130,7 +146,7 @@ async fn only_the_owner_can_read_it() {
     }
     store.close().await.unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-    Store::open(&path).await.unwrap().close().await.unwrap();
+    opened(&path).await.unwrap().close().await.unwrap();
     assert_eq!(mode(&path), 0o600);
 }
 
@@ -141,26 +157,23 @@ async fn a_link_or_a_folder_in_its_place_is_refused() {
     filled(&path).await;
     let link = folder.path().join("link.db");
     symlink(&path, &link).unwrap();
-    let error = Store::open(&link).await.unwrap_err();
+    let error = opened(&link).await.unwrap_err();
     assert!(matches!(error, StoreError::Open { .. }), "{error:?}");
     let reason = std::error::Error::source(&error).unwrap().to_string();
     assert_eq!(reason, format!("`{}` is a symbolic link", link.display()));
     let dangling = folder.path().join("dangling.db");
     symlink(folder.path().join("absent"), &dangling).unwrap();
     assert!(matches!(
-        Store::open(&dangling).await,
+        opened(&dangling).await,
         Err(StoreError::Open { .. })
     ));
     assert!(!folder.path().join("absent").exists());
     assert!(matches!(
-        Store::open(folder.path()).await,
+        opened(&folder.path()).await,
         Err(StoreError::Open { .. })
     ));
     symlink(&path, path.with_file_name("gantry.db-wal")).unwrap();
-    assert!(matches!(
-        Store::open(&path).await,
-        Err(StoreError::Open { .. })
-    ));
+    assert!(matches!(opened(&path).await, Err(StoreError::Open { .. })));
 }
 
 // fault D4
@@ -224,7 +237,7 @@ async fn a_lost_file_is_not_made_anew_beside_its_log() {
     filled(&path).await;
     fs::rename(&path, path.with_file_name("moved")).unwrap();
     fs::write(path.with_file_name("gantry.db-wal"), "something").unwrap();
-    let error = Store::open(&path).await.unwrap_err();
+    let error = opened(&path).await.unwrap_err();
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}");
     assert!(!path.exists());
 }
@@ -236,7 +249,7 @@ async fn a_database_of_somebody_else_is_refused() {
     fs::create_dir(path.parent().unwrap()).unwrap();
     load(&path, "CREATE TABLE t (x); INSERT INTO t VALUES (1)").await;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-    let error = Store::open(&path).await.unwrap_err();
+    let error = opened(&path).await.unwrap_err();
     assert!(
         error.to_string().contains("it is no database of Gantry"),
         "{error}"
@@ -278,7 +291,7 @@ async fn the_files_of_the_first_schema_load_for_ever() {
     let (_folder, path) = place();
     fs::create_dir(path.parent().unwrap()).unwrap();
     load(&path, include_str!("../fixtures/schema-0001.sql")).await;
-    let store = Store::open(&path).await.unwrap();
+    let store = opened(&path).await.unwrap();
     let servers = store.servers(&local()).await.unwrap();
     let names: Vec<_> = servers.iter().map(|row| row.spec.name.as_str()).collect();
     assert_eq!(names, ["files", "search"]);
@@ -289,11 +302,15 @@ async fn the_files_of_the_first_schema_load_for_ever() {
     );
     assert_eq!(store.keys().await.unwrap().len(), 2);
     assert_eq!(store.grants(&local()).await.unwrap().len(), 3);
-    assert_eq!(store.events(&local(), None, 10).await.unwrap().len(), 2);
+    let events = store.events_before(&local(), None, None, 10).await.unwrap();
+    assert_eq!(events.len(), 2);
     let acts = store.acts(&ActFilter::default()).await.unwrap();
     let outcomes: Vec<_> = acts.iter().map(|act| act.outcome).collect();
     assert_eq!(outcomes, [ActOutcome::Done]);
-    assert_eq!(store.fold_position().await.unwrap(), Some(ANYWHERE));
+    assert_eq!(
+        store.journal_state().await.unwrap().position,
+        Some(ANYWHERE)
+    );
     let calls = store.calls(&CallFilter::default()).await.unwrap();
     let statuses: Vec<_> = calls.iter().map(|row| row.status.as_str()).collect();
     assert_eq!(
@@ -311,10 +328,60 @@ async fn the_files_of_the_first_schema_load_for_ever() {
     // Nobody was trusted yet to say who its users are.
     let asserted = CallRow {
         user_trust: UserTrust::Asserted,
+        server_id: None,
         ..call(1, CallStatus::Ok)
     };
     assert_eq!(calls[5], asserted);
     store.close().await.unwrap();
+}
+
+// Rows of before gateways had ids belong to the gateway of the folder, names of servers become ids.
+#[tokio::test]
+async fn older_rows_get_the_id_of_their_gateway_and_of_their_server() {
+    let (_folder, path) = place();
+    fs::create_dir(path.parent().unwrap()).unwrap();
+    load(&path, include_str!("../fixtures/schema-0001.sql")).await;
+    load(
+        &path,
+        "UPDATE mcp_tool_call_log SET server_id = 'files' WHERE id LIKE '%1'; \
+         INSERT INTO project_mcp_servers SELECT 'srv_00000000000000000000000000000003', project_id, \
+         NULL, 'mine', NULL, transport, json_set(config, '$.name', 'mine', '$.source', 'file'), 1, \
+         created_at, updated_at, 3 FROM project_mcp_servers WHERE name = 'files'",
+    )
+    .await;
+    let config = StoreConfig::Sqlite(path.clone());
+    let other = Store::open(&config, &gateway(2)).await.unwrap();
+    assert_eq!(other.journal_state().await.unwrap().position, None);
+    let settle = async |store: &Store| {
+        let settled = store.settle_running(CallStatus::Unknown, "gateway.died", 9);
+        settled.await.unwrap()
+    };
+    assert_eq!(settle(&other).await, 0);
+    let names = async |store: &Store| {
+        let rows = store.servers(&local()).await.unwrap();
+        let names = rows.iter().map(|row| row.spec.name.to_string());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(names(&other).await, ["files", "search"]);
+    let own = opened(&path).await.unwrap();
+    let state = own.journal_state().await.unwrap();
+    assert_eq!(state.position, Some(ANYWHERE));
+    assert_eq!(settle(&own).await, 1);
+    assert_eq!(names(&own).await, ["files", "search", "mine"]);
+    let row = own.call(call(1, CallStatus::Ok).id).await.unwrap().unwrap();
+    let files = own.servers(&local()).await.unwrap()[0].id;
+    assert_eq!((row.server.as_str(), row.server_id), ("files", Some(files)));
+    let removed: i64 = events_with_id(&path).await;
+    assert_eq!(removed, 2);
+}
+
+/// Counts the events that have the id of a server.
+async fn events_with_id(path: &Path) -> i64 {
+    let options = SqliteConnectOptions::new().filename(path);
+    let mut connection = options.disable_statement_logging().connect().await.unwrap();
+    let count =
+        sqlx::query_scalar("SELECT count(*) FROM mcp_server_events WHERE server_id IS NOT NULL");
+    count.fetch_one(&mut connection).await.unwrap()
 }
 
 /// Tells which of the database's files have a text in them.
@@ -334,7 +401,7 @@ fn with(path: &Path, text: &str) -> Vec<&'static str> {
 #[tokio::test]
 async fn what_is_removed_leaves_no_bytes() {
     let (_folder, path) = place();
-    let store = Store::open(&path).await.unwrap();
+    let store = opened(&path).await.unwrap();
     let row = |number: u128, secret: &str| {
         // Some fit on a page with others, some alone, some on several.
         let padding = "x".repeat((number as usize * 997) % 9000);
@@ -386,7 +453,7 @@ async fn what_is_removed_leaves_no_bytes() {
 #[tokio::test]
 async fn a_log_that_is_read_is_emptied_later() {
     let (_folder, path) = place();
-    let store = Store::open(&path).await.unwrap();
+    let store = opened(&path).await.unwrap();
     let mut row = server(1, "files", "npx");
     row.spec.description = Some("fiRst".into());
     store.put_server(&row).await.unwrap();
@@ -408,7 +475,7 @@ async fn a_log_that_is_read_is_emptied_later() {
 #[tokio::test]
 async fn the_audit_knows_its_size() {
     let (_folder, path) = place();
-    let store = Store::open(&path).await.unwrap();
+    let store = opened(&path).await.unwrap();
     let usage = store.call_usage().await.unwrap();
     assert_eq!(
         (usage.rows, usage.oldest_ms, usage.newest_ms),

@@ -1,10 +1,11 @@
-//! What every engine must do, one file per noun.
+//! What every kind of store must do, one file per noun.
 
 mod acts;
 mod agents;
 mod calls;
 mod catalog;
 mod events;
+mod gateways;
 mod grants;
 mod keys;
 mod leases;

@@ -64,6 +64,7 @@ fn encoded(intent: bool, text: &str) -> Vec<u8> {
             step: Some(text),
             trace: Some(text),
             server: text,
+            server_id: None,
             method: text,
             tool: text,
             schema_version: Some(text),

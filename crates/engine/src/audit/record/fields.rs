@@ -1,6 +1,6 @@
 //! The fields of a record, one after the other, each text behind its length.
 
-use gantry_model::id::CallId;
+use gantry_model::id::{CallId, ServerId};
 use gantry_store::{CallRow, CallStatus};
 
 use super::{Ending, IntentFields, OutcomeFields, cut};
@@ -14,10 +14,10 @@ const LONGEST_TOOL: usize = 2048;
 const LONGEST_ERROR: usize = 1024;
 /// The longest code.
 const LONGEST_CODE: usize = 64;
-/// The most bytes of an intent's fields, without its body: two numbers, ten names, the tool, the
+/// The most bytes of an intent's fields, without its body: two numbers, an id, ten names, the tool, the
 /// schema's version, their lengths and the body's.
 pub(super) const LONGEST_INTENT: usize =
-    2 * 8 + 10 * (2 + LONGEST_NAME) + (2 + LONGEST_TOOL) + (2 + LONGEST_CODE) + 4;
+    2 * 8 + 16 + 10 * (2 + LONGEST_NAME) + (2 + LONGEST_TOOL) + (2 + LONGEST_CODE) + 4;
 /// The most bytes of an outcome's fields, without its body.
 pub(super) const LONGEST_OUTCOME: usize = 2 * 8 + (2 + LONGEST_CODE) + (2 + LONGEST_ERROR) + 4;
 /// Stands beside the number of the surface where the user id is believed.
@@ -41,6 +41,8 @@ pub(super) fn put_intent(buffer: &mut Vec<u8>, intent: &IntentFields<'_>) {
     put_short(buffer, Some(intent.method), LONGEST_NAME);
     put_short(buffer, Some(intent.tool), LONGEST_TOOL);
     put_short(buffer, intent.schema_version, LONGEST_CODE);
+    let server_id = intent.server_id.map_or(0, ServerId::to_bits);
+    buffer.extend_from_slice(&server_id.to_le_bytes());
     put_long(buffer, intent.input);
 }
 
@@ -87,6 +89,12 @@ impl<'a> Fields<'a> {
         Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
     }
 
+    /// Takes the id of a server, if there is one.
+    fn server_id(&mut self) -> Option<Option<ServerId>> {
+        let bits = u128::from_le_bytes(self.take(16)?.try_into().ok()?);
+        Some((bits != 0).then(|| ServerId::from_random(bits)))
+    }
+
     fn short(&mut self) -> Option<Option<&'a str>> {
         let length = u16::from_le_bytes(self.take(2)?.try_into().ok()?);
         if length == NONE_SHORT {
@@ -108,7 +116,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Takes what is known of a call before it is sent, as the row of a running call.
-    pub(super) fn row(&mut self, id: CallId, surface: u8) -> Option<CallRow<&'a str>> {
+    pub(super) fn row(&mut self, id: CallId, surface: u8, version: u8) -> Option<CallRow<&'a str>> {
         let started_ms = self.number()?;
         let input_bytes = self.number()?;
         Some(CallRow {
@@ -129,6 +137,11 @@ impl<'a> Fields<'a> {
             method: self.short()??,
             tool: self.short()??,
             schema_version: self.short()?,
+            server_id: if version == 1 {
+                None
+            } else {
+                self.server_id()?
+            },
             input: self.long()?,
             surface: Surface::from_number(surface & !USER_TRUSTED)?.as_str(),
             ended_ms: None,

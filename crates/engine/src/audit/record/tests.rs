@@ -22,6 +22,7 @@ fn whole(text: &str, repeats: u64) -> Vec<u8> {
         step: None,
         trace: Some(""),
         server: "server",
+        server_id: Some(gantry_model::id::ServerId::from_random(7)),
         method: "tools/call",
         tool: text,
         schema_version: None,

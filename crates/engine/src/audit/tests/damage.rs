@@ -218,7 +218,7 @@ async fn only_the_owner_sees_the_journal_and_no_link_is_followed() {
         assert_eq!(std::fs::metadata(file).unwrap().mode() & 0o777, 0o600);
     }
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(&folder.path().join("gantry.db")).await.unwrap();
+    let store = crate::folder::store_in(folder.path()).await;
     let link = folder.path().join("link");
     std::os::unix::fs::symlink(&journal, &link).unwrap();
     let refused = Audit::open(&link, store.clone(), small())

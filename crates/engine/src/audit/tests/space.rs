@@ -79,7 +79,7 @@ async fn begin_until_refused(rig: &Rig, most: usize) -> (Vec<Ticket>, AuditError
 
 async fn rig_on(disk: &SmallDisk) -> Rig {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(&folder.path().join("gantry.db")).await.unwrap();
+    let store = crate::folder::store_in(folder.path()).await;
     let journal = disk.folder.path().join("journal");
     let audit = Audit::open(&journal, store, small()).await.unwrap();
     Rig {
@@ -157,9 +157,7 @@ async fn calls_go_on_while_the_database_is_away_and_it_heals() {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(&disk.folder.path().join("gantry.db"))
-        .await
-        .unwrap();
+    let store = crate::folder::store_in(disk.folder.path()).await;
     let policy = AuditPolicy {
         fold_every: Duration::from_millis(10),
         ..small()

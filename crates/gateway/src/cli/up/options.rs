@@ -5,13 +5,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use gantry_engine::{Durability, EngineConfig, OnStartFailure, Startup, StopPolicy};
+use gantry_engine::{
+    Durability, EngineConfig, OnStartFailure, Startup, StopPolicy, StoreConfig, StoreConfigError,
+};
 use gantry_model::naming::{Expose, LONGEST_EXPOSED, OnCollision};
 use gantry_model::spec::period;
 
 use crate::app;
 use crate::app::accept::Bounds;
 use crate::cli::files::Files;
+use crate::config::env::{Environment, GANTRY_STORE};
 use crate::config::settings::Settings;
 use crate::http::Origin;
 
@@ -77,6 +80,9 @@ pub(in crate::cli) struct Flags {
     /// When servers are killed that do not stop, counted from the signal [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     kill_after: Option<Duration>,
+    /// Keep rows in this file or database [default: `gantry.db` in the data folder]
+    #[arg(long, value_name = "URL|PATH")]
+    store: Option<StoreConfig>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -182,12 +188,22 @@ impl Flags {
             ),
             ("connections_per_address", None, "5120"),
             ("answer_memory", None, "96M"),
+            (
+                "store",
+                self.store.as_ref().map(StoreConfig::to_string),
+                "`gantry.db` in the data folder",
+            ),
         ];
         let rows =
             flags.into_iter().map(
                 |(key, flag, default)| match (flag, settings.origins.get(key)) {
                     (Some(value), _) => (key, value, format!("flag --{}", key.replace('_', "-"))),
-                    (None, Some((place, written))) => (key, written.clone(), place.clone()),
+                    (None, Some((place, written))) => {
+                        // A URL is shown without its password.
+                        let shown = settings.store.as_ref().filter(|_| key == "store");
+                        let shown = shown.map_or_else(|| written.clone(), StoreConfig::to_string);
+                        (key, shown, place.clone())
+                    }
                     (None, None) => (key, default.to_owned(), DEFAULT.to_owned()),
                 },
             );
@@ -274,6 +290,22 @@ impl Options {
     /// Puts flags and the file's word into the engine's configuration.
     pub(super) fn settle(&self, settings: &Settings, config: &mut EngineConfig) {
         self.flags.settle(settings, config);
+    }
+
+    /// Returns where rows are kept, if a flag, the environment or the file says so, in this order.
+    pub(super) fn store(
+        &self,
+        settings: &Settings,
+        environment: &Environment,
+    ) -> Result<Option<StoreConfig>, StoreConfigError> {
+        if let Some(store) = &self.flags.store {
+            return Ok(Some(store.clone()));
+        }
+        let variable = environment
+            .filled(GANTRY_STORE)
+            .map(str::parse)
+            .transpose()?;
+        Ok(variable.or_else(|| settings.store.clone()))
     }
 
     /// Returns how connections are served.

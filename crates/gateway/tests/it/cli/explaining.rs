@@ -72,6 +72,7 @@ fn config_explain() {
         kill_after  30s  default
         connections_per_address  5120  default
         answer_memory  96M  default
+        store  `gantry.db` in the data folder  default
 
         a
         KEY  VALUE  FROM

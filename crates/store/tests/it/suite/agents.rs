@@ -91,7 +91,7 @@ async fn an_agent_is_kept_changed_and_removed_with_all_that_is_its_own() {
         };
         store.put_key(&key).await.unwrap();
         store
-            .put_grant(&grant(Principal::Key(key.id), "files"))
+            .put_first(&grant(Principal::Key(key.id), "files"), &[])
             .await
             .unwrap();
         assert!(store.remove_agent(&local(), &one.name).await.unwrap());
@@ -106,10 +106,18 @@ async fn an_agent_is_kept_changed_and_removed_with_all_that_is_its_own() {
 #[tokio::test]
 async fn an_agent_that_a_key_made_known_has_no_filter() {
     on_each(|store| async move {
-        store
-            .ensure_agent(&local(), &"late".parse().unwrap())
-            .await
-            .unwrap();
+        let key = KeyRow {
+            id: KeyId::from_random(7),
+            project: local(),
+            agent: "late".parse().unwrap(),
+            kind: KeyKind::Agent,
+            digest: [7; 32],
+            label: String::new(),
+            created_ms: NOON,
+            revoked_ms: None,
+            expires_ms: None,
+        };
+        store.put_key(&key).await.unwrap();
         let agents = store.agents(&local()).await.unwrap();
         assert_eq!(agents.len(), 1);
         assert_eq!(agents[0].tools, AgentTools::default());

@@ -2,7 +2,7 @@
 
 use gantry_store::{CallFilter, CallRow, CallStatus, FoldPosition, Store};
 
-use crate::harness::{ANYWHERE, NOON, call, on_each};
+use crate::harness::{ANYWHERE, NOON, call, on_each, on_each_config, open};
 
 async fn found(store: &Store, filter: CallFilter) -> Vec<u64> {
     let rows = store.calls(&filter).await.unwrap();
@@ -13,6 +13,10 @@ async fn found(store: &Store, filter: CallFilter) -> Vec<u64> {
     let counted = store.count_calls(&everything).await.unwrap();
     assert!(counted >= rows.len() as u64, "{filter:?}");
     rows.iter().map(|row| row.seq).collect()
+}
+
+async fn position_of(store: &Store) -> Option<FoldPosition> {
+    store.journal_state().await.unwrap().position
 }
 
 // rows 0.9, 3.5
@@ -30,9 +34,9 @@ async fn a_call_comes_back_with_everything_it_carried() {
             segment: 3,
             offset: 4096,
         };
-        assert_eq!(store.fold_position().await.unwrap(), None);
+        assert_eq!(position_of(&store).await, None);
         store.fold(&rows, position).await.unwrap();
-        assert_eq!(store.fold_position().await.unwrap(), Some(position));
+        assert_eq!(position_of(&store).await, Some(position));
         for row in &rows {
             assert_eq!(store.call(row.id).await.unwrap().as_ref(), Some(row));
         }
@@ -44,7 +48,7 @@ async fn a_call_comes_back_with_everything_it_carried() {
             offset: 0,
         };
         store.fold::<&str>(&[], next).await.unwrap();
-        assert_eq!(store.fold_position().await.unwrap(), Some(next));
+        assert_eq!(position_of(&store).await, Some(next));
     })
     .await;
 }
@@ -157,35 +161,32 @@ async fn an_end_keeps_what_only_the_beginning_knew() {
 }
 
 #[tokio::test]
-async fn calls_left_running_are_settled_and_can_still_end() {
-    on_each(|store| async move {
+async fn calls_left_running_are_settled_at_the_next_start_and_can_still_end() {
+    on_each_config(|config| async move {
+        let store = open(&config, 1).await;
         let rows = [
             call(1, CallStatus::Running),
             call(2, CallStatus::Ok),
             call(3, CallStatus::Running),
         ];
         store.fold(&rows, ANYWHERE).await.unwrap();
-        assert_eq!(
-            store
-                .settle_running(CallStatus::Unknown, "gateway.died", NOON + 99)
-                .await
-                .unwrap(),
-            2
-        );
-        assert_eq!(
-            store
-                .settle_running(CallStatus::Unknown, "gateway.died", NOON + 100)
-                .await
-                .unwrap(),
-            0
-        );
+        let settle = async |store: &Store, ended_ms| {
+            let settled = store.settle_running(CallStatus::Unknown, "gateway.died", ended_ms);
+            settled.await.unwrap()
+        };
+        assert_eq!(settle(&store, NOON + 98).await, 0, "they run");
+        let other = open(&config, 2).await;
+        assert_eq!(settle(&other, NOON + 98).await, 0, "of another gateway");
+        let again = open(&config, 1).await;
+        assert_eq!(settle(&again, NOON + 99).await, 2);
+        assert_eq!(settle(&again, NOON + 100).await, 0);
         let settled = store.call(rows[0].id).await.unwrap().unwrap();
         assert_eq!(
             (settled.status, settled.ended_ms),
             (CallStatus::Unknown, Some(NOON + 99))
         );
         assert_eq!(store.call(rows[1].id).await.unwrap().unwrap(), rows[1]);
-        store
+        again
             .fold(&[call(3, CallStatus::Timeout)], ANYWHERE)
             .await
             .unwrap();
@@ -212,7 +213,16 @@ async fn every_filter_filters() {
         store.fold(&rows, ANYWHERE).await.unwrap();
         let all = CallFilter::default;
         let other = || Some("other".to_owned());
-        let cases: [(CallFilter, &[u64]); 14] = [
+        let cases: [(CallFilter, &[u64]); 15] = [
+            (
+                CallFilter {
+                    project: Some("local".into()),
+                    server: other(),
+                    status: Some(CallStatus::Ok),
+                    ..all()
+                },
+                &[22],
+            ),
             (
                 CallFilter {
                     project: other(),

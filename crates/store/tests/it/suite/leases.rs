@@ -1,37 +1,66 @@
 //! Leases.
 
-use gantry_model::id::ServerId;
-use gantry_store::StoreError;
+use std::time::Duration;
 
-use crate::harness::{local, on_each, server};
+use gantry_model::id::GatewayId;
+use gantry_model::spec::Source;
+use gantry_store::{Lease, Store};
 
-const FAR: u64 = 32_503_680_000_000;
-const PAST: u64 = 1_000;
+use crate::harness::{local, on_each_config, open, server};
+
+const LONG: Duration = Duration::from_secs(3600);
+const OVER: Duration = Duration::ZERO;
+
+async fn take(store: &Store, lasts: Duration) -> Lease {
+    let leases = store.take_leases(&local(), lasts).await.unwrap();
+    assert_eq!(leases, store.leases(&local()).await.unwrap());
+    assert_eq!(leases.len(), 1);
+    leases[0]
+}
 
 #[tokio::test]
-async fn a_server_has_one_owner_at_a_time() {
-    on_each(|store| async move {
-        let id = ServerId::from_random(1);
-        let error = store
-            .take_lease(&local(), id, "a", 1, FAR)
-            .await
-            .unwrap_err();
-        assert!(matches!(error, StoreError::NotFound { .. }), "{error:?}");
-        store.put_server(&server(1, "files", "x")).await.unwrap();
-        let project = local();
-        let take =
-            |holder, generation, until| store.take_lease(&project, id, holder, generation, until);
-        assert!(take("a", 1, FAR).await.unwrap());
-        assert!(!take("b", 9, FAR).await.unwrap(), "held by another");
-        assert!(take("a", 1, FAR).await.unwrap(), "renewed");
-        assert!(take("a", 2, FAR).await.unwrap(), "a later generation");
-        assert!(!take("a", 1, FAR).await.unwrap(), "an earlier generation");
-        assert!(take("a", 2, PAST).await.unwrap(), "let go");
-        assert!(take("b", 1, FAR).await.unwrap(), "taken over");
-        assert!(!take("a", 3, FAR).await.unwrap(), "lost");
-        store.remove_server(&local(), id).await.unwrap();
-        store.put_server(&server(1, "files", "x")).await.unwrap();
-        assert!(take("c", 1, FAR).await.unwrap(), "gone with its server");
+async fn a_registered_server_has_one_holder_and_its_generation_only_grows() {
+    on_each_config(|config| async move {
+        let (a, b) = (open(&config, 1).await, open(&config, 2).await);
+        assert_eq!(a.take_leases(&local(), LONG).await.unwrap(), []);
+        a.put_server(&server(1, "files", "x")).await.unwrap();
+        let mut of_file = server(2, "mail", "x");
+        of_file.spec.source = Source::File;
+        a.put_server(&of_file).await.unwrap();
+        let held = |lease: Lease| (lease.holder, lease.generation);
+        let (of_a, of_b) = (
+            Some(GatewayId::from_random(1)),
+            Some(GatewayId::from_random(2)),
+        );
+        assert_eq!(held(take(&a, LONG).await), (of_a, 1));
+        assert_eq!(held(take(&b, LONG).await), (of_a, 1), "held by another");
+        assert_eq!(held(take(&a, LONG).await), (of_a, 1), "it has it already");
+        a.renew_leases(OVER).await.unwrap();
+        // A gateway that came just now waits for as long as a lease lasts.
+        assert_eq!(held(take(&b, LONG).await), (of_a, 1));
+        assert_eq!(held(take(&b, OVER).await), (of_b, 2), "taken over");
+        a.renew_leases(LONG).await.unwrap();
+        assert_eq!(held(take(&a, LONG).await), (of_b, 2), "lost for good");
+        assert_eq!(
+            held(take(&a, OVER).await),
+            (of_a, 3),
+            "ended, and taken back"
+        );
+        a.release_leases().await.unwrap();
+        let released = a.leases(&local()).await.unwrap();
+        assert_eq!(held(released[0]), (None, 3));
+        assert_eq!(held(take(&b, LONG).await), (of_b, 4), "free at once");
+        let again = open(&config, 2).await;
+        assert_eq!(held(take(&again, LONG).await), (of_b, 5), "its next start");
+        b.renew_leases(OVER).await.unwrap();
+        b.release_leases().await.unwrap();
+        assert_eq!(held(take(&again, LONG).await), (of_b, 5), "not of its last");
+        assert!(
+            a.remove_server(&local(), server(1, "files", "x").id)
+                .await
+                .unwrap()
+        );
+        assert_eq!(a.leases(&local()).await.unwrap(), []);
     })
     .await;
 }

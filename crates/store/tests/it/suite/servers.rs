@@ -15,7 +15,6 @@ async fn a_server_comes_back_as_it_was_registered() {
         row.enabled = false;
         store.put_server(&row).await.unwrap();
         assert_eq!(store.servers(&local()).await.unwrap(), [row]);
-        assert_eq!(store.projects().await.unwrap(), [local()]);
         assert_eq!(store.servers(&"other".parse().unwrap()).await.unwrap(), []);
     })
     .await;
@@ -127,26 +126,6 @@ async fn a_server_is_removed_by_its_own_project_only() {
         assert!(!store.remove_server(&local(), row.id).await.unwrap());
         assert_eq!(store.servers(&local()).await.unwrap(), []);
         store.put_server(&row).await.unwrap();
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn projects_and_agents_are_made_known_once() {
-    on_each(|store| async move {
-        for _ in 0..2 {
-            store.ensure_project(&local()).await.unwrap();
-            store
-                .ensure_agent(&"other".parse().unwrap(), &"a".parse().unwrap())
-                .await
-                .unwrap();
-        }
-        assert_eq!(
-            store.projects().await.unwrap(),
-            [local(), "other".parse().unwrap()]
-        );
-        store.health().await.unwrap();
-        store.sync().await.unwrap();
     })
     .await;
 }

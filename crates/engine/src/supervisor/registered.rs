@@ -1,0 +1,133 @@
+//! The registered servers as the store has them now: other gateways register, change and remove them,
+//! and take over the leases on them. Entry point: `Supervisor::follow_registered`.
+
+use gantry_model::event::EventKind;
+use gantry_model::id::ServerId;
+use gantry_model::spec::{Off, ServerSpec, Source};
+use gantry_store::ServerRow;
+use tracing::info;
+
+use super::{Supervisor, files};
+use crate::error::EngineError;
+use crate::leases::Leases;
+use crate::server::handle::ServerHandle;
+
+/// What is to be done about one server.
+enum Step {
+    /// Another gateway has registered it.
+    Add(Box<ServerRow>),
+    /// Its spec or its holder is another.
+    Replace(ServerHandle, Box<ServerRow>),
+    /// Another gateway has removed it.
+    Remove(ServerHandle),
+}
+
+impl Supervisor {
+    /// Returns who runs which registered server.
+    pub(crate) fn leases(&self) -> &Leases {
+        &self.leases
+    }
+
+    /// Makes the registered servers what the store says, touching only those that differ.
+    pub(crate) async fn follow_registered(&self) -> Result<(), EngineError> {
+        let steps = {
+            let _one = self.changing.lock().await;
+            self.steps().await?
+        };
+        for step in steps {
+            match step {
+                Step::Add(row) => self.follow_added(&row).await?,
+                Step::Replace(handle, row) => self.follow_changed(&handle, &row).await?,
+                Step::Remove(handle) => self.follow_removed(&handle).await,
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns what differs between the store and the memory; only by who has the turn to change.
+    async fn steps(&self) -> Result<Vec<Step>, EngineError> {
+        let rows = self.store.servers(&self.project).await?;
+        let is_registered = |row: &ServerRow| row.enabled && row.spec.source == Source::Api;
+        let rows: Vec<_> = rows.into_iter().filter(is_registered).collect();
+        let gone = self.all().into_iter().filter(|handle| {
+            handle.spec.source == Source::Api && !rows.iter().any(|row| row.id == handle.id)
+        });
+        let mut steps: Vec<_> = gone.map(Step::Remove).collect();
+        for row in rows {
+            let running = self.find(row.spec.name.as_str());
+            match running {
+                None => steps.push(Step::Add(Box::new(row))),
+                Some(handle) if handle.id == row.id => {
+                    let wanted = self.held_elsewhere(row.id, row.spec.clone()).await;
+                    if !same(&handle.spec, &wanted) {
+                        steps.push(Step::Replace(handle, Box::new(row)));
+                    }
+                }
+                // A file of this gateway has the name, or the old server is removed first.
+                Some(handle) if handle.spec.source == Source::Api => {
+                    steps.push(Step::Add(Box::new(row)));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(steps)
+    }
+
+    async fn follow_added(&self, row: &ServerRow) -> Result<(), EngineError> {
+        let _turn = self.turn(&row.spec.name).await?;
+        if self.find(row.spec.name.as_str()).is_none() {
+            self.add(row, row.spec.clone(), None).await;
+        }
+        Ok(())
+    }
+
+    async fn follow_changed(
+        &self,
+        handle: &ServerHandle,
+        row: &ServerRow,
+    ) -> Result<(), EngineError> {
+        let turn = self.turn(&row.spec.name).await?;
+        let is_here = self.find(row.spec.name.as_str());
+        if is_here.is_none_or(|here| !std::sync::Arc::ptr_eq(&here.spec, &handle.spec)) {
+            return Ok(());
+        }
+        let place = self.leave(handle);
+        drop(turn);
+        let _turn = self.turn(&row.spec.name).await?;
+        let holder = self.leases.holder(row.id).await;
+        info!(server = %handle.name, elsewhere = ?holder, "changed by another gateway");
+        self.insert(row, row.spec.clone(), place).await;
+        Ok(())
+    }
+
+    async fn follow_removed(&self, handle: &ServerHandle) {
+        let turn = self.changing.lock().await;
+        let is_here = self.find(&handle.id.to_string()).is_some();
+        if is_here {
+            self.leave(handle);
+        }
+        drop(turn);
+        if is_here {
+            let why = "removed on another gateway";
+            self.around
+                .events
+                .report(&handle.name, EventKind::Removed, why);
+        }
+    }
+
+    /// Returns the spec of a server, held if it is registered and another gateway runs it.
+    pub(super) async fn held_elsewhere(&self, id: ServerId, mut spec: ServerSpec) -> ServerSpec {
+        if spec.source == Source::Api
+            && let Some(holder) = self.leases.holder(id).await
+        {
+            spec.off = Some(Off::Disabled(format!("runs on the gateway {holder}")));
+        }
+        spec
+    }
+}
+
+/// Tells whether two specs say the same once they are stored.
+fn same(one: &ServerSpec, other: &ServerSpec) -> bool {
+    let written = |spec: &ServerSpec| serde_json::to_value(files::stored(spec)).ok();
+    written(one) == written(other)
+}

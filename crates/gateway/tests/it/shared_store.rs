@@ -1,0 +1,229 @@
+//! Two gateways with data folders of their own on one store: each keeps to its own calls, a change on
+//! one is seen on the other, and a registered server runs on one of them.
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use gantry_testkit::wait::{Stopwatch, eventually};
+use gantry_testkit::{Evilpeer, procs};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::faults_client::Posted;
+use crate::harness::{Gantry, LONG};
+
+/// Within this time a gateway knows what another has changed.
+const SEEN: Duration = Duration::from_secs(2);
+/// Within this time a gateway takes over the servers of one that died.
+const TAKEN_OVER: Duration = Duration::from_secs(11);
+
+/// Starts the first gateway on the store.
+fn first(store: &Path) -> Gantry {
+    let store = store.to_str().unwrap();
+    let gantry = Gantry::builder()
+        .server("a", &Evilpeer::new().name("first"))
+        .flags(&["--store", store])
+        .start();
+    gantry.wait_state("a", "ready", LONG);
+    gantry
+}
+
+/// Starts another gateway on the store; its administrator brings the keys of the first.
+fn second(store: &Path, first: &Gantry) -> Gantry {
+    let home = tempfile::tempdir().unwrap();
+    let keys = home.path().join("data/keys");
+    let mut folder = fs::DirBuilder::new();
+    folder.recursive(true).mode(0o700).create(&keys).unwrap();
+    for name in ["admin.key", "agent.key"] {
+        fs::copy(first.data().join("keys").join(name), keys.join(name)).unwrap();
+    }
+    let gantry = Gantry::builder()
+        .server("a", &Evilpeer::new().name("second"))
+        .variable("GANTRY_STORE", store.to_str().unwrap())
+        .start_in(home);
+    gantry.wait_state("a", "ready", LONG);
+    gantry
+}
+
+fn slow(key: &str, nonce: &str, ms: u64) -> Posted {
+    let arguments = json!({"ms": ms, "nonce": nonce});
+    let call = json!({"name": "a__slow", "arguments": arguments});
+    Posted::stateless(key, "tools/call", call)
+}
+
+fn row_of(gantry: &Gantry, nonce: &str) -> Value {
+    let rows = gantry.audit_rows("tool=slow");
+    let has = |row: &&Value| row["input"].to_string().contains(nonce);
+    let mut found = rows.iter().filter(has);
+    let row = found.next().cloned().unwrap_or_default();
+    assert!(found.next().is_none(), "one row per call: {rows:#?}");
+    row
+}
+
+// rows 0.9, 3.5
+#[test]
+fn gateways_on_one_store_leave_each_others_calls_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("shared/gantry.db");
+    let mut one = first(&store);
+    let mut two = second(&store, &one);
+    assert!(!one.data().join("gantry.db").exists());
+    for _ in 0..20 {
+        for gantry in [&one, &two] {
+            let answer = gantry.call("a__echo", json!({"text": "x"}));
+            assert_eq!(answer["result"]["content"][0]["text"], "x");
+        }
+    }
+    let of_one = slow(&one.agent, "of-one", 60_000);
+    let _of_one = of_one.open(&one);
+    let _of_two = slow(&two.agent, "of-two", 60_000).open(&two);
+    let runs = |gantry: &Gantry, nonce: &str| row_of(gantry, nonce)["status"] == "running";
+    assert!(eventually(LONG, || runs(&one, "of-one")).is_some());
+    assert!(eventually(LONG, || runs(&two, "of-two")).is_some());
+
+    two.kill();
+    let mut two = two.again();
+    assert_eq!(row_of(&two, "of-two")["status"], "unknown");
+    assert_eq!(row_of(&one, "of-one")["status"], "running");
+    let _again = slow(&two.agent, "again-two", 60_000).open(&two);
+    assert!(eventually(LONG, || runs(&two, "again-two")).is_some());
+    one.kill();
+    let one = one.again();
+    assert_eq!(row_of(&one, "of-one")["status"], "unknown");
+    assert_eq!(row_of(&one, "again-two")["status"], "running");
+    assert_eq!(two.stop(), Some(0));
+    let two = two.again();
+    assert_eq!(row_of(&one, "of-two")["status"], "unknown");
+
+    // One row per call, whoever is asked, and no journal is missed.
+    for gantry in [&one, &two] {
+        assert_eq!(gantry.audit_rows("tool=echo&status=ok").len(), 40);
+        assert_eq!(gantry.audit_rows("tool=slow").len(), 3);
+        let health = gantry.rest("GET", "/api/v1/health", None).json();
+        assert_eq!(health["status"], "ok", "{health:#}");
+    }
+}
+
+// fault U6
+#[test]
+fn a_key_revoked_on_one_gateway_ends_what_it_runs_on_the_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("shared/gantry.db");
+    let one = first(&store);
+    let two = second(&store, &one);
+    let made = one.rest(
+        "POST",
+        "/api/v1/keys",
+        Some(&json!({"kind": "agent", "agent": "default"})),
+    );
+    let made = made.json();
+    let key = made["key"].as_str().unwrap().to_owned();
+    let lists = || two.rest_as(&key, "GET", "/api/v1/tools", None).status == 200;
+    assert!(
+        eventually(SEEN, lists).is_some(),
+        "a new key is known to both"
+    );
+    let mut connection = slow(&key, "ends", 60_000).open(&two);
+    let waiting = thread::spawn(move || connection.answer().unwrap());
+    assert!(eventually(LONG, || row_of(&two, "ends")["status"] == "running").is_some());
+    let path = format!("/api/v1/keys/{}", made["id"].as_str().unwrap());
+    assert_eq!(one.rest("DELETE", &path, None).status, 204);
+    let watch = Stopwatch::start();
+    let answer = waiting.join().unwrap();
+    let took = watch.elapsed();
+    assert!(took <= SEEN, "{took:?}");
+    assert_eq!(answer.status, 401, "{}", answer.text());
+    assert_eq!(two.rest_as(&key, "GET", "/api/v1/tools", None).status, 401);
+    let ended = || row_of(&two, "ends")["code"] == "auth.key_revoked";
+    assert!(eventually(LONG, ended).is_some());
+}
+
+#[test]
+fn a_registered_server_runs_on_one_gateway_and_is_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("shared/gantry.db");
+    let mut one = first(&store);
+    let two = second(&store, &one);
+    let argv = Evilpeer::new().name("both").argv();
+    let body = json!({"name": "both", "command": argv[0], "args": argv[1..], "profile": "local",
+        "start": "eager"});
+    let made = one.rest("POST", "/api/v1/mcp/servers", Some(&body));
+    assert_eq!(made.status, 201, "{}", made.text());
+    one.wait_state("both", "ready", LONG);
+    let elsewhere = |gantry: &Gantry| {
+        let shown = gantry.wait_state("both", "disabled", LONG);
+        assert!(
+            shown.to_string().contains("runs on the gateway gw_"),
+            "{shown:#}"
+        );
+        shown
+    };
+    let shown = elsewhere(&two);
+    assert_eq!(shown["id"], made.json()["id"]);
+    let refused = two.call("both__echo", json!({"text": "x"}));
+    assert!(refused["error"].is_object(), "{refused:#}");
+    let restart = two.rest("POST", "/api/v1/mcp/servers/both/restart", None);
+    assert_eq!(restart.status, 409, "{}", restart.text());
+
+    // What is changed on one gateway holds on the one that runs it.
+    let patch = json!({"description": "changed"});
+    let patched = two.rest("PATCH", "/api/v1/mcp/servers/both", Some(&patch));
+    assert_eq!(patched.status, 200, "{}", patched.text());
+    one.wait_status("both", LONG, |shown| {
+        shown["description"] == "changed" && shown["state"] == "ready"
+    });
+    elsewhere(&two);
+
+    // Released.
+    assert_eq!(one.stop(), Some(0));
+    two.wait_state("both", "ready", SEEN + Duration::from_secs(3));
+    let mut one = one.again();
+    elsewhere(&one);
+
+    // Ended without a word.
+    let mut two = two;
+    let pid = two.status("both")["pid"].as_u64().unwrap();
+    two.kill();
+    one.wait_state("both", "ready", TAKEN_OVER);
+    assert!(!procs::alive(u32::try_from(pid).unwrap()));
+    let two = two.again();
+    elsewhere(&two);
+
+    // Stopped for longer than its lease, and continued: it gives the server up.
+    one.signal(Signal::STOP);
+    two.wait_state("both", "ready", TAKEN_OVER);
+    one.signal(Signal::CONT);
+    elsewhere(&one);
+    let removed = one.rest("DELETE", "/api/v1/mcp/servers/both", None);
+    assert_eq!(removed.status, 204, "{}", removed.text());
+    let gone = || two.rest("GET", "/api/v1/mcp/servers/both", None).status == 404;
+    assert!(eventually(LONG, gone).is_some());
+    one.stop();
+}
+
+#[test]
+fn a_store_that_cannot_be_used_is_told_at_the_start() {
+    let home = tempfile::tempdir().unwrap();
+    let started = |flag: &str| {
+        let builder = Gantry::builder().flags(&["--store", flag]);
+        let status = builder.command(home.path()).status().unwrap();
+        let log = fs::read_to_string(home.path().join("stderr")).unwrap();
+        (status.code(), log)
+    };
+    let (code, log) = started("postgres://me:s3cret@db/gantry");
+    assert_eq!(code, Some(1), "{log}");
+    assert!(
+        log.contains("PostgreSQL is not available in this build yet"),
+        "{log}"
+    );
+    assert!(!log.contains("s3cret"), "{log}");
+    let (code, log) = started("mysql://db");
+    assert_eq!(code, Some(2), "{log}");
+    assert!(
+        log.contains("a file or a `postgres://` URL, not `mysql://`"),
+        "{log}"
+    );
+}

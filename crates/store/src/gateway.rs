@@ -1,0 +1,38 @@
+//! Who opens the store, which servers it runs, and what the others changed.
+
+use std::path::PathBuf;
+
+use gantry_model::id::{GatewayId, ServerId};
+
+/// The gateway that opens the store. Several may share one store, each with its own data folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gateway {
+    /// Its identity, the same at every start.
+    pub id: GatewayId,
+    /// Its data folder.
+    pub folder: PathBuf,
+}
+
+/// Which gateway runs a registered server (`kb.mcp_server_leases`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    /// The server.
+    pub server: ServerId,
+    /// The gateway that runs it; none if the lease was released.
+    pub holder: Option<GatewayId>,
+    /// Counts how often the lease was taken. It only grows.
+    pub generation: u64,
+    /// When it ends unless it is renewed.
+    pub until_ms: u64,
+}
+
+/// What may have changed in a project since it was read (`kb.mcp_revisions`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Changes {
+    /// Counts the changes of keys, agents and grants.
+    pub access: u64,
+    /// Counts the changes of registered servers.
+    pub servers: u64,
+    /// Whether another gateway uses the store.
+    pub others: bool,
+}
