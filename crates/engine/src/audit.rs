@@ -1,7 +1,7 @@
 //! The record of every call: in the journal before it is sent, and again before it is answered.
 //!
 //! `Audit::intent` hands out a `Ticket`, which the call's end turns into an outcome, however it
-//! ends. A background task folds the journal into the database. A slow or absent database stops
+//! ends. A background task imports the journal into the database. A slow or absent database stops
 //! no call; only a journal that cannot be written refuses them. Never keeps a credential, never
 //! waits for another call (but with `disk` for the disk). Entry point `Audit::open`.
 
@@ -26,8 +26,8 @@ mod chain;
 mod codes;
 mod damage;
 mod error;
-mod fold;
 mod ids;
+mod importer;
 mod journal;
 mod mark;
 mod places;
@@ -48,7 +48,7 @@ pub use policy::{AuditPolicy, Bodies, Durability};
 pub(crate) use ticket::Ticket;
 
 use damage::DamageLog;
-use fold::{Folder, Lost, Show};
+use importer::{JournalImporter, Lost, Show};
 use journal::{Claim, Journal};
 use places::Places;
 use record::{IntentFields, OutcomeFields};
@@ -168,7 +168,7 @@ pub struct AuditHealth {
     pub journal_bytes: u64,
     /// How many records are not in the database yet.
     pub folded_lag_records: u64,
-    /// Why the last fold failed; nothing if it did not.
+    /// Why the last import failed; nothing if it did not.
     pub last_fold_error: Option<String>,
     /// Why the database could not be written when that was last tried; nothing if it could.
     pub store_error: Option<String>,
@@ -191,12 +191,12 @@ struct Shared {
     store: Store,
     journal: Arc<Journal>,
     policy: AuditPolicy,
-    folder: tokio::sync::Mutex<Folder>,
+    importer: tokio::sync::Mutex<JournalImporter>,
     refusals: Mutex<Refusals>,
     lost: Lost,
     damage: DamageLog,
     places: Places,
-    fold_error: Mutex<Option<String>>,
+    import_error: Mutex<Option<String>>,
     store_error: Mutex<Option<String>>,
     /// Calls that end from here on were cut off by us.
     cutting_off: AtomicBool,
@@ -268,14 +268,14 @@ impl Audit {
     }
 
     /// Brings everything recorded so far into the database.
-    pub(crate) async fn fold_now(&self) -> Result<(), AuditError> {
+    pub(crate) async fn import_now(&self) -> Result<(), AuditError> {
         self.write_refusals();
-        self.fold(Show::Ended).await
+        self.import(Show::Ended).await
     }
 
     /// Returns the calls that pass the filter, newest first; open ones are `running`.
     pub(crate) async fn calls(&self, filter: &CallFilter) -> Result<Vec<CallRow>, AuditError> {
-        self.fold_for_reading().await?;
+        self.import_for_reading().await?;
         self.shared
             .store
             .calls(filter)
@@ -285,13 +285,13 @@ impl Audit {
 
     /// Returns one call.
     pub(crate) async fn call(&self, id: CallId) -> Result<Option<CallRow>, AuditError> {
-        self.fold_for_reading().await?;
+        self.import_for_reading().await?;
         self.shared.store.call(id).await.map_err(AuditError::Store)
     }
 
     /// Counts the calls that pass the filter, whatever its limit.
     pub(crate) async fn count(&self, filter: &CallFilter) -> Result<u64, AuditError> {
-        self.fold_for_reading().await?;
+        self.import_for_reading().await?;
         self.shared
             .store
             .count_calls(filter)
@@ -307,7 +307,7 @@ impl Audit {
             reason: condition.refusing.map(|error| chain(&error)),
             journal_bytes: condition.bytes,
             folded_lag_records: condition.waiting,
-            last_fold_error: lock(&self.shared.fold_error).clone(),
+            last_fold_error: lock(&self.shared.import_error).clone(),
             store_error: lock(&self.shared.store_error).clone(),
             damage: self.shared.damage.open(),
             retention: self.shared.policy.retention,
@@ -318,7 +318,7 @@ impl Audit {
     /// Tells whether everything is as it should be, beside whether calls can be recorded.
     pub(crate) fn is_sound(&self) -> bool {
         self.shared.damage.is_empty()
-            && lock(&self.shared.fold_error).is_none()
+            && lock(&self.shared.import_error).is_none()
             && lock(&self.shared.store_error).is_none()
     }
 
@@ -369,15 +369,15 @@ impl Audit {
         self.shared.journal.is_writable()
     }
 
-    async fn fold_for_reading(&self) -> Result<(), AuditError> {
+    async fn import_for_reading(&self) -> Result<(), AuditError> {
         self.write_refusals();
-        self.fold(Show::Open).await
+        self.import(Show::Open).await
     }
 
-    async fn fold(&self, show: Show) -> Result<(), AuditError> {
-        let folded = self.shared.folder.lock().await.fold(show).await;
-        *lock(&self.shared.fold_error) = folded.as_ref().err().map(|error| chain(error));
-        folded
+    async fn import(&self, show: Show) -> Result<(), AuditError> {
+        let imported = self.shared.importer.lock().await.import(show).await;
+        *lock(&self.shared.import_error) = imported.as_ref().err().map(|error| chain(error));
+        imported
     }
 
     fn write_intent(&self, intent: &Intent<'_>) -> Result<Arc<Segment>, AuditError> {

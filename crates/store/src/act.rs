@@ -6,6 +6,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use gantry_model::id::GatewayId;
+
 /// One administrative act (`kb.mcp_admin_log`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ActRow {
@@ -125,6 +127,8 @@ pub struct ActFilter {
     pub via: Option<String>,
     /// Only acts that ended so.
     pub outcome: Option<ActOutcome>,
+    /// Only acts that were done on this gateway.
+    pub gateway: Option<GatewayId>,
     /// Only acts that began at this time or later.
     pub since_ms: Option<u64>,
     /// Only acts that began before this time.
@@ -147,6 +151,7 @@ impl Default for ActFilter {
             address: None,
             via: None,
             outcome: None,
+            gateway: None,
             since_ms: None,
             until_ms: None,
             before: None,

@@ -200,12 +200,12 @@ pub struct CallUsage {
     pub database_bytes: u64,
 }
 
-/// How far the journal is folded into the store.
+/// How far the journal is imported into the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct FoldPosition {
+pub struct JournalPosition {
     /// The journal's segment.
     pub segment: u64,
-    /// The first byte of that segment that is not folded.
+    /// The first byte of that segment that is not imported.
     pub offset: u64,
 }
 

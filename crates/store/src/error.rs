@@ -1,6 +1,6 @@
 //! What can go wrong with the store, told apart by what a person or a caller does about it.
 //!
-//! `StoreError::from_sqlite` is the one place that reads the engine's result codes.
+//! `StoreError::from_sqlite` is the one place that reads SQLite's result codes.
 
 use std::path::{Path, PathBuf};
 
@@ -51,7 +51,7 @@ pub enum StoreError {
     Full {
         /// Which file.
         path: PathBuf,
-        /// What the engine said.
+        /// What SQLite reported.
         #[source]
         source: sqlx::Error,
     },
@@ -60,7 +60,7 @@ pub enum StoreError {
     Disk {
         /// Which file.
         path: PathBuf,
-        /// What the engine said.
+        /// What SQLite reported.
         #[source]
         source: sqlx::Error,
     },
@@ -76,7 +76,7 @@ pub enum StoreError {
         /// What was asked.
         what: &'static str,
     },
-    /// The engine could not do it.
+    /// The database could not do it.
     #[error("the database could not {what}")]
     Query {
         /// What was asked.
@@ -106,7 +106,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Tells apart what the engine said while it was asked to do `what` with the file at `path`.
+    /// Classifies what SQLite reported when it was asked to do `what` with the file at `path`.
     pub(crate) fn from_sqlite(path: &Path, what: &'static str, source: sqlx::Error) -> Self {
         let path = path.to_owned();
         let code = source.as_database_error().and_then(|error| error.code());

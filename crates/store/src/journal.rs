@@ -3,13 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::call::FoldPosition;
+use crate::call::JournalPosition;
 
 /// What is known of the journal before it is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct JournalState {
-    /// How far it is folded; `None` if it never was.
-    pub position: Option<FoldPosition>,
+    /// How far it is imported; `None` if it never was.
+    pub position: Option<JournalPosition>,
     /// The random number in the header of its segments; `None` before the first chained one.
     pub identity: Option<u32>,
     /// The run that has not ended cleanly, if one has not.

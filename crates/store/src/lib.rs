@@ -1,9 +1,9 @@
 //! What Gantry remembers: servers, keys, grants, catalogs, the audit, events and leases.
 //!
-//! `Store` is the only door: a cheap handle over SQLite, beside which PostgreSQL will stand behind
-//! the same methods and the same suite of tests. It never decides anything about calls or servers,
-//! and never sees a secret in clear. `row` has the values that go in and out, `sql` the statements
-//! that every engine runs, `sqlite` the engine itself.
+//! `Store` is the only entry point: a cheap handle on a SQLite file, later on a PostgreSQL database
+//! behind the same methods and the same suite of tests. It never decides anything about calls or
+//! servers, and never sees a secret in clear. `row` has the values that go in and out, `sql` the
+//! statements that every database runs, `sqlite` how SQLite runs them.
 #![warn(missing_docs)]
 
 mod act;
@@ -18,7 +18,7 @@ mod sqlite;
 mod store;
 
 pub use act::{ActEnd, ActFilter, ActOutcome, ActRow, OutcomeError};
-pub use call::{CallFilter, CallRow, CallStatus, CallUsage, FoldPosition, StatusError};
+pub use call::{CallFilter, CallRow, CallStatus, CallUsage, JournalPosition, StatusError};
 pub use config::{PostgresUrl, StoreConfig, StoreConfigError};
 pub use error::StoreError;
 pub use gateway::{Changes, Gateway, Lease};

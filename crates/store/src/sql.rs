@@ -1,7 +1,7 @@
 //! The statements, one file per noun, in the text that SQLite and PostgreSQL both take.
 //!
-//! `$1` placeholders, `ON CONFLICT`, `RETURNING`, names qualified with `kb`. What must differ
-//! between engines (placeholders of generated statements, pragmas) stays with the engine. Every
+//! They use `$1` placeholders, `ON CONFLICT`, `RETURNING`, names qualified with `kb`. What must differ
+//! between databases (placeholders of generated statements, pragmas) stays in `sqlite`. Every
 //! file ends with `ALL`, so that a test can prepare each statement.
 
 pub(crate) mod acts;

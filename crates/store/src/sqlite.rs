@@ -1,4 +1,4 @@
-//! The SQLite engine: one file, attached as `kb`, with one writer that all writes queue for and two
+//! The store in a SQLite file, attached as `kb`, with one writer that all writes queue for and two
 //! readers that are opened when first needed.
 //!
 //! Never holds a transaction across a caller's wait, never spawns a task. Entry point:
@@ -11,9 +11,9 @@ mod catalog;
 mod connection;
 mod events;
 mod file;
-mod fold;
 mod gateways;
 mod grants;
+mod import;
 mod journal;
 mod keys;
 mod leases;
@@ -46,7 +46,7 @@ use crate::gateway::Gateway;
 /// How long opening waits for another process that holds the file: one that is closing it, say.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a statement waits for another process that holds the file. Short: an administrator
-/// waits for it, and the journal keeps what the fold could not store.
+/// waits for it, and the journal keeps what the import could not store.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// An open SQLite file.
@@ -104,7 +104,7 @@ impl SqliteStore {
         &self.path
     }
 
-    /// Lets go of the file; the last connection folds the write-ahead log into it.
+    /// Lets go of the file; the last connection imports the write-ahead log into it.
     pub(crate) async fn close(&self) -> Result<(), StoreError> {
         self.readers.close().await?;
         self.writer.close().await
@@ -191,7 +191,7 @@ impl SqliteStore {
             .map_err(|error| self.failed(what, error))
     }
 
-    /// Tells apart what the engine said.
+    /// Classifies what SQLite reported.
     fn failed(&self, what: &'static str, source: sqlx::Error) -> StoreError {
         StoreError::from_sqlite(&self.path, what, source)
     }

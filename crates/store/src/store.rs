@@ -1,7 +1,7 @@
-//! The only door to what is remembered: one method per question, whatever the engine.
+//! The only way to the rows: one method per question, whatever the database.
 //!
 //! `Store` is a cheap clone. Methods either happen as a whole or not at all; none waits without a
-//! bound. The engine's own code is in `sqlite`.
+//! bound. What SQLite does of its own is in `sqlite`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use gantry_model::event::ServerEvent;
 use gantry_model::id::{AgentName, CallId, GatewayId, KeyId, ProjectName, ServerId, ServerName};
 
 use crate::act::{ActEnd, ActFilter, ActRow};
-use crate::call::{CallFilter, CallRow, CallStatus, CallUsage, FoldPosition};
+use crate::call::{CallFilter, CallRow, CallStatus, CallUsage, JournalPosition};
 use crate::config::StoreConfig;
 use crate::error::StoreError;
 use crate::gateway::{Changes, Gateway, Lease};
@@ -22,12 +22,12 @@ use crate::sqlite::SqliteStore;
 /// A handle on everything that Gantry remembers.
 #[derive(Clone, Debug)]
 pub struct Store {
-    engine: Engine,
+    backend: Backend,
 }
 
-/// Which engine stands behind the handle.
+/// Which database is behind the handle.
 #[derive(Clone, Debug)]
-enum Engine {
+enum Backend {
     Sqlite(Arc<SqliteStore>),
 }
 
@@ -41,7 +41,7 @@ impl Store {
             StoreConfig::Sqlite(path) => {
                 let store = SqliteStore::open(path, gateway).await?;
                 Ok(Self {
-                    engine: Engine::Sqlite(Arc::new(store)),
+                    backend: Backend::Sqlite(Arc::new(store)),
                 })
             }
             StoreConfig::Postgres(url) => Err(StoreError::NotAvailable {
@@ -54,7 +54,7 @@ impl Store {
     ///
     /// Every later use of any clone answers `Busy`.
     pub async fn close(&self) -> Result<(), StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.close().await
     }
 
@@ -63,19 +63,19 @@ impl Store {
     /// Servers, keys, grants and administrators' acts do so already when their method returns;
     /// audit rows, events, catalogs and leases survive the end of the process only.
     pub async fn sync(&self) -> Result<(), StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.sync().await
     }
 
     /// Returns all agents of a project, by name.
     pub async fn agents(&self, project: &ProjectName) -> Result<Vec<AgentRow>, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.agents(project).await
     }
 
     /// Stores a new agent and its grants; `Conflict` if its project has one of that name.
     pub async fn put_agent(&self, row: &AgentRow, grants: &[GrantRow]) -> Result<(), StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.put_agent(row, grants).await
     }
 
@@ -85,7 +85,7 @@ impl Store {
         row: &AgentRow,
         grants: &[GrantRow],
     ) -> Result<bool, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.replace_agent(row, grants).await
     }
 
@@ -95,13 +95,13 @@ impl Store {
         project: &ProjectName,
         agent: &AgentName,
     ) -> Result<bool, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.remove_agent(project, agent).await
     }
 
     /// Registers a server; `Conflict` if its project has one of that name.
     pub async fn put_server(&self, row: &ServerRow) -> Result<(), StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.put_server(row).await
     }
 
@@ -110,7 +110,7 @@ impl Store {
     /// The row's id becomes the server's; its place in the order and the time of its creation stay.
     /// When id, spec and switch are as they were, nothing is written.
     pub async fn replace_server(&self, row: &ServerRow) -> Result<(), StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.replace_server(row).await
     }
 
@@ -120,7 +120,7 @@ impl Store {
         project: &ProjectName,
         id: ServerId,
     ) -> Result<bool, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.remove_server(project, id).await
     }
 
@@ -129,13 +129,13 @@ impl Store {
     ///
     /// A row that cannot be read any more is logged and left out, so that it hurts no other.
     pub async fn servers(&self, project: &ProjectName) -> Result<Vec<ServerRow>, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.servers(project).await
     }
 
     /// Keeps a sealed value, in place of the one of the same scope and name.
     pub async fn put_sealed(&self, row: &SealedRow) -> Result<(), StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.put_sealed(row).await
     }
 
@@ -146,7 +146,7 @@ impl Store {
         scope: &str,
         name: &str,
     ) -> Result<Option<SealedRow>, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.sealed(project, scope, name).await
     }
 
@@ -157,19 +157,19 @@ impl Store {
         scope: &str,
         name: &str,
     ) -> Result<bool, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.remove_sealed(project, scope, name).await
     }
 
     /// Stores a key, making its project and agent known.
     pub async fn put_key(&self, row: &KeyRow) -> Result<(), StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.put_key(row).await
     }
 
     /// Stores a data folder's first grant and keys, all of them or none.
     pub async fn put_first(&self, grant: &GrantRow, keys: &[KeyRow]) -> Result<(), StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.put_first(grant, keys).await
     }
 
@@ -187,19 +187,19 @@ impl Store {
 
     /// Returns the keys of all projects that are not revoked, oldest first.
     pub async fn keys(&self) -> Result<Vec<KeyRow>, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.keys().await
     }
 
     /// Revokes a key; tells whether it was there and not revoked before.
     pub async fn revoke_key(&self, id: KeyId, at_ms: u64) -> Result<bool, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.revoke_key(id, at_ms).await
     }
 
     /// Returns all grants of a project.
     pub async fn grants(&self, project: &ProjectName) -> Result<Vec<GrantRow>, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.grants(project).await
     }
 
@@ -214,7 +214,7 @@ impl Store {
         hello: &str,
         rows: &[CatalogRow],
     ) -> Result<Vec<CatalogRow>, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store
             .save_catalog(server, spec_fingerprint, hello, rows)
             .await
@@ -225,26 +225,26 @@ impl Store {
         &self,
         server: ServerId,
     ) -> Result<Option<(String, String, Vec<CatalogRow>)>, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.load_catalog(server).await
     }
 
     /// Writes rows of the audit and the journal's position in one transaction.
     ///
-    /// Rows are merged by id: an end is never replaced by `running` or `unknown`, and folding the
+    /// Rows are merged by id: an end is never replaced by `running` or `unknown`, and importing the
     /// same rows again changes nothing.
-    pub async fn fold<T: AsRef<str> + Sync>(
+    pub async fn import_calls<T: AsRef<str> + Sync>(
         &self,
         rows: &[CallRow<T>],
-        position: FoldPosition,
+        position: JournalPosition,
     ) -> Result<(), StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
-        store.fold(rows, position).await
+        let Backend::Sqlite(store) = &self.backend;
+        store.import_calls(rows, position).await
     }
 
     /// Returns what is known of the journal.
     pub async fn journal_state(&self) -> Result<JournalState, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.journal_state().await
     }
 
@@ -253,27 +253,27 @@ impl Store {
         &self,
         identity: u32,
         run: JournalRun,
-        position: FoldPosition,
+        position: JournalPosition,
     ) -> Result<(), StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.begin_journal_run(identity, run, position).await
     }
 
     /// Remembers that the journal was left empty, and where the next one begins.
-    pub async fn end_journal_run(&self, position: FoldPosition) -> Result<(), StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+    pub async fn end_journal_run(&self, position: JournalPosition) -> Result<(), StoreError> {
+        let Backend::Sqlite(store) = &self.backend;
         store.end_journal_run(position).await
     }
 
     /// Writes damage of the journal down; what was written down before stays as it is.
     pub async fn put_journal_damage(&self, damage: &[JournalDamage]) -> Result<(), StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.put_journal_damage(damage).await
     }
 
     /// Returns the damage of the journal that nobody has acknowledged, oldest first.
     pub async fn journal_damage(&self) -> Result<Vec<JournalDamage>, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.journal_damage().await
     }
 
@@ -283,37 +283,37 @@ impl Store {
         by: &str,
         at_ms: u64,
     ) -> Result<u64, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.acknowledge_journal_damage(by, at_ms).await
     }
 
     /// Counts the rows whose `seq` is at least `first` and below `end`.
     pub async fn count_rows_between(&self, first: u64, end: u64) -> Result<u64, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.count_rows_between(first, end).await
     }
 
     /// Tells whether rows could be written now, as far as locks are concerned.
     pub async fn probe_write(&self) -> Result<(), StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.probe_write().await
     }
 
     /// Refuses every write while the file is not where it was: it would be lost with the process.
     pub fn set_gone(&self, gone: bool) {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.set_gone(gone);
     }
 
     /// Returns the gateway that opened the store.
     pub fn gateway(&self) -> GatewayId {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.id()
     }
 
     /// Returns the database's file; a server has none.
     pub fn file(&self) -> Option<&Path> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         Some(store.path())
     }
 
@@ -324,32 +324,32 @@ impl Store {
         code: &str,
         ended_ms: u64,
     ) -> Result<u64, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.settle_running(as_status, code, ended_ms).await
     }
 
     /// Returns the calls that pass the filter, newest first.
     pub async fn calls(&self, filter: &CallFilter) -> Result<Vec<CallRow>, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.calls(filter).await
     }
 
     /// Returns one call.
     pub async fn call(&self, id: CallId) -> Result<Option<CallRow>, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.call(id).await
     }
 
     /// Counts the calls that pass the filter, whatever its limit.
     pub async fn count_calls(&self, filter: &CallFilter) -> Result<u64, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.count_calls(filter).await
     }
 
     /// Drops calls that came in before `ms`, oldest first, and tells how many; ask again if it is
     /// `at_most`.
     pub async fn drop_calls_before(&self, ms: u64, at_most: u32) -> Result<u64, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.drop_calls_before(ms, at_most).await
     }
 
@@ -358,7 +358,7 @@ impl Store {
         &self,
         events: &[(ProjectName, ServerEvent)],
     ) -> Result<(), StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.put_events(events).await
     }
 
@@ -370,7 +370,7 @@ impl Store {
         before: Option<u64>,
         limit: u32,
     ) -> Result<Vec<(u64, ServerEvent)>, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.events(project, server, before, limit).await
     }
 
@@ -382,7 +382,7 @@ impl Store {
         after: u64,
         limit: u32,
     ) -> Result<Vec<(u64, ServerEvent)>, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.events_after(project, server, after, limit).await
     }
 
@@ -396,31 +396,31 @@ impl Store {
         project: &ProjectName,
         lasts: Duration,
     ) -> Result<Vec<Lease>, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.take_leases(project, lasts).await
     }
 
     /// Returns the leases on the registered servers of a project.
     pub async fn leases(&self, project: &ProjectName) -> Result<Vec<Lease>, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.leases(project).await
     }
 
     /// Renews the leases that this start of the gateway holds.
     pub async fn renew_leases(&self, lasts: Duration) -> Result<(), StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.renew_leases(lasts).await
     }
 
     /// Releases the leases that this start of the gateway holds; their generations stay.
     pub async fn release_leases(&self) -> Result<(), StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.release_leases().await
     }
 
     /// Returns what tells whether anything of a project changed since it was read.
     pub async fn changes(&self, project: &ProjectName) -> Result<Changes, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.changes(project).await
     }
 
@@ -428,25 +428,25 @@ impl Store {
     ///
     /// Of refused attempts the newest ten thousand are kept, of all others the newest hundred thousand.
     pub async fn put_act(&self, row: &ActRow) -> Result<u64, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.put_act(row).await
     }
 
     /// Writes down how an act ended.
     pub async fn end_act(&self, id: u64, end: &ActEnd) -> Result<(), StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.end_act(id, end).await
     }
 
     /// Counts more of the same into an act.
     pub async fn repeat_act(&self, id: u64, more: u64, at_ms: u64) -> Result<(), StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.repeat_act(id, more, at_ms).await
     }
 
     /// Returns the acts that pass the filter, newest first.
     pub async fn acts(&self, filter: &ActFilter) -> Result<Vec<ActRow>, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.acts(filter).await
     }
 
@@ -454,25 +454,25 @@ impl Store {
     ///
     /// Methods that remove secrets do so already, unless somebody reads at that moment.
     pub async fn scrub(&self) -> Result<bool, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.scrub().await
     }
 
     /// Returns how many calls there are, from when, and what the database takes.
     pub async fn call_usage(&self) -> Result<CallUsage, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.call_usage().await
     }
 
     /// Returns up to when the clock was believed, if that was ever written down.
     pub async fn clock(&self) -> Result<Option<u64>, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.clock().await
     }
 
     /// Remembers up to when the clock was believed.
     pub async fn put_clock(&self, at_ms: u64) -> Result<(), StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.put_clock(at_ms).await
     }
 }

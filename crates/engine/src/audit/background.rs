@@ -1,4 +1,4 @@
-//! The audit's own task: folds, allocates ahead, writes counted refusals, drops what is too old, and
+//! The audit's own task: imports, allocates ahead, writes counted refusals, drops what is too old, and
 //! looks whether everything is still there.
 //!
 //! A database that fails is asked again after 250 ms, doubling to 2 s; meanwhile the journal keeps
@@ -15,7 +15,7 @@ use gantry_store::{DamageKind, JournalDamage, StoreError};
 
 use super::chain::{Finding, Held};
 use super::error::AuditError;
-use super::fold::Show;
+use super::importer::Show;
 use super::journal::Claim;
 use super::retention::{Retention, Turned};
 use super::{Audit, chain, lock};
@@ -30,13 +30,13 @@ const GIVE_BACK_AFTER: Duration = Duration::from_secs(10);
 /// With less than this the database soon cannot be written.
 const LITTLE_SPACE: u64 = 1 << 20;
 const RETENTION_EVERY: Duration = Duration::from_mins(10);
-/// Few enough that a fold never waits long for the writer.
+/// Few enough that an import never waits long for the writer.
 const DROPPED_AT_ONCE: u32 = 1000;
 
 /// What the task remembers between two turns.
 pub(super) struct Turn {
     retry_after: Duration,
-    fold_at: Instant,
+    import_at: Instant,
     retention_at: Instant,
     check_at: Instant,
     refusing: bool,
@@ -51,7 +51,7 @@ impl Turn {
         let now = Instant::now();
         Self {
             retry_after: FIRST_RETRY,
-            fold_at: now,
+            import_at: now,
             retention_at: now,
             check_at: now,
             refusing: false,
@@ -61,12 +61,12 @@ impl Turn {
 }
 
 impl Audit {
-    /// Keeps the audit going until `stop`, then folds the rest; tells of damage that it finds.
+    /// Keeps the audit going until `stop`, then imports the rest; tells of damage that it finds.
     pub(crate) async fn run(self, stop: CancellationToken, tell: impl Fn(&JournalDamage)) {
         let now = Instant::now();
         let mut turn = Turn {
             retry_after: FIRST_RETRY,
-            fold_at: now,
+            import_at: now,
             retention_at: now,
             check_at: now,
             refusing: false,
@@ -79,13 +79,13 @@ impl Audit {
                 biased;
                 () = stop.cancelled() => break,
                 () = self.shared.journal.wake.notified() => {}
-                () = sleep(self.shared.policy.fold_every) => {}
+                () = sleep(self.shared.policy.import_every) => {}
             }
             self.check(&mut turn).await;
             self.write_refusals();
             self.provide(&mut turn).await;
             self.shared.journal.mark_now();
-            self.fold_in_turn(&mut turn).await;
+            self.import_in_turn(&mut turn).await;
             self.drop_old(&mut turn).await;
             self.scrub().await;
         }
@@ -98,10 +98,10 @@ impl Audit {
         }
     }
 
-    /// Folds the rest for good.
+    /// Imports the rest for good.
     async fn finish(&self) -> Result<(), AuditError> {
-        self.fold_now().await?;
-        self.shared.folder.lock().await.retire().await
+        self.import_now().await?;
+        self.shared.importer.lock().await.retire().await
     }
 
     /// Writes the refusals that were counted since the last time.
@@ -195,8 +195,8 @@ impl Audit {
     }
 
     /// Remembers since when the database has no space, and gives it some in the end.
-    fn make_space(&self, turn: &mut Turn, folded: &Result<(), AuditError>) {
-        let full = matches!(folded, Err(AuditError::Store(StoreError::Full { .. })));
+    fn make_space(&self, turn: &mut Turn, imported: &Result<(), AuditError>) {
+        let full = matches!(imported, Err(AuditError::Store(StoreError::Full { .. })));
         if !full {
             turn.full_since = None;
             return;
@@ -207,13 +207,13 @@ impl Audit {
         }
     }
 
-    async fn fold_in_turn(&self, turn: &mut Turn) {
-        if Instant::now() < turn.fold_at {
+    async fn import_in_turn(&self, turn: &mut Turn) {
+        if Instant::now() < turn.import_at {
             return;
         }
-        let folded = self.fold(Show::Ended).await;
-        self.make_space(turn, &folded);
-        match folded {
+        let imported = self.import(Show::Ended).await;
+        self.make_space(turn, &imported);
+        match imported {
             Ok(()) if turn.retry_after > FIRST_RETRY => {
                 tracing::info!("the audit's database takes rows again");
                 turn.retry_after = FIRST_RETRY;
@@ -226,7 +226,7 @@ impl Audit {
                     ?retry_after,
                     "the audit journal waits for its database"
                 );
-                turn.fold_at = Instant::now() + retry_after;
+                turn.import_at = Instant::now() + retry_after;
                 turn.retry_after = (retry_after * 2).min(LAST_RETRY);
             }
         }
@@ -240,7 +240,7 @@ impl Audit {
             return;
         }
         match self.drop_some(now).await {
-            // There may be more: go on in the next turn, after the fold.
+            // There may be more: go on in the next turn, after the import.
             Ok(true) => turn.retention_at = now,
             Ok(false) => {
                 turn.retention_at = now + RETENTION_EVERY;

@@ -215,7 +215,7 @@ fn between(state: &JournalState, present: &[Present], last: u64, end: u64) -> He
 
 #[cfg(test)]
 mod tests {
-    use gantry_store::{FoldPosition, JournalRun};
+    use gantry_store::{JournalPosition, JournalRun};
 
     use super::super::journal::Position;
     use super::*;
@@ -239,7 +239,7 @@ mod tests {
 
     fn state(segment: u64, offset: u64) -> JournalState {
         JournalState {
-            position: Some(FoldPosition { segment, offset }),
+            position: Some(JournalPosition { segment, offset }),
             identity: Some(IDENTITY),
             run: Some(JournalRun {
                 segment: 1,

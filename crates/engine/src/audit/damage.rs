@@ -1,6 +1,6 @@
 //! The damage of the journal that nobody has acknowledged: what health and doctor show.
 //!
-//! Found at start or by the fold, counted when the fold has read everything that is left, stored,
+//! Found at start or by the import, counted when the import has read everything that is left, stored,
 //! and told once. Entry point `DamageLog`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use super::chain::Finding;
 use super::journal::Position;
 use crate::clock::unix_ms;
 
-/// The damage that is open; shared by the fold, which finds it, and the health report.
+/// The damage that is open; shared by the import, which finds it, and the health report.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DamageLog {
     shared: Arc<Mutex<Shared>>,
@@ -74,7 +74,7 @@ impl DamageLog {
         std::mem::take(&mut self.lock().news)
     }
 
-    /// Counts and stores what was found. Everything that is left was folded before.
+    /// Counts and stores what was found. Everything that is left was imported before.
     pub(super) async fn settle(&self, store: &Store) -> Result<(), StoreError> {
         let found = self.lock().found.clone();
         if found.is_empty() {

@@ -20,13 +20,13 @@ use super::record;
 use super::segment::{self, ChainLink, Directory, Segment};
 use super::sync::GroupSync;
 
-mod room;
+mod disk_share;
 mod space;
 
-use room::State;
-pub(super) use space::make_room;
+pub(super) use disk_share::make_room;
+use space::State;
 
-/// The fold is woken early when this many records wait for it.
+/// The import is woken early when this many records wait for it.
 const MANY: u64 = 4096;
 /// How much `relaxed` gathers before it writes.
 const GATHERED_BYTES: usize = 64 << 10;
@@ -74,7 +74,7 @@ pub(super) enum Claim {
 pub(super) struct Beginning {
     /// The first segment of this process.
     pub(super) first: u64,
-    /// The segments of a former gateway that are not folded yet.
+    /// The segments of a former gateway that are not imported yet.
     pub(super) left: VecDeque<Arc<Segment>>,
     /// The number that is in the header of every segment.
     pub(super) identity: u32,
@@ -103,7 +103,7 @@ pub(super) struct Journal {
     pub(super) wake: Notify,
     woken: AtomicBool,
     appended: AtomicU64,
-    folded: AtomicU64,
+    imported: AtomicU64,
 }
 
 /// How the journal is, for the health report.
@@ -149,7 +149,7 @@ impl Journal {
             wake: Notify::new(),
             woken: AtomicBool::new(false),
             appended: AtomicU64::new(0),
-            folded: AtomicU64::new(0),
+            imported: AtomicU64::new(0),
             directory,
         };
         if let Err(error) = journal.begin() {
@@ -182,9 +182,9 @@ impl Journal {
             Durability::Os | Durability::Disk => self.write(encoded, claim),
         };
         if appended.is_ok() {
-            // The fold may have counted this record already.
+            // The import may have counted this record already.
             let appended = self.appended.fetch_add(1, Ordering::Relaxed) + 1;
-            let waiting = appended.saturating_sub(self.folded.load(Ordering::Relaxed));
+            let waiting = appended.saturating_sub(self.imported.load(Ordering::Relaxed));
             if waiting >= MANY && !self.woken.swap(true, Ordering::Relaxed) {
                 self.wake.notify_one();
             }
@@ -325,7 +325,7 @@ impl Journal {
         (state.link.previous == segment).then_some(state.link.previous_calls)
     }
 
-    /// Keeps a segment's file when its records are folded; returns the name that it will have.
+    /// Keeps a segment's file when its records are imported; returns the name that it will have.
     pub(super) fn keep_damaged(&self, segment: u64) -> String {
         self.lock().damaged.insert(segment);
         self.directory.name_aside(segment)
@@ -400,14 +400,14 @@ impl Journal {
                 None => self.directory.remove(segment.id),
             };
             if let Err(error) = done {
-                tracing::warn!(segment = segment.id, %error, "cannot clear a folded journal segment");
+                tracing::warn!(segment = segment.id, %error, "cannot clear a imported journal segment");
             }
         }
     }
 
     /// Tells that `count` more records are in the database.
-    pub(super) fn folded(&self, count: u64) {
-        self.folded.fetch_add(count, Ordering::Relaxed);
+    pub(super) fn imported(&self, count: u64) {
+        self.imported.fetch_add(count, Ordering::Relaxed);
         self.woken.store(false, Ordering::Relaxed);
     }
 
@@ -428,7 +428,7 @@ impl Journal {
             None => self.refusing(&state),
         };
         let appended = self.appended.load(Ordering::Relaxed);
-        let waiting = appended.saturating_sub(self.folded.load(Ordering::Relaxed));
+        let waiting = appended.saturating_sub(self.imported.load(Ordering::Relaxed));
         Condition {
             refusing,
             bytes: state.bytes(),

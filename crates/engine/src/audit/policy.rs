@@ -43,8 +43,8 @@ pub struct AuditPolicy {
     pub journal_bytes: u64,
     /// How long rows are kept.
     pub retention: Duration,
-    /// How often the journal is folded into the database.
-    pub fold_every: Duration,
+    /// How often the journal is imported into the database.
+    pub import_every: Duration,
 }
 
 impl Default for AuditPolicy {
@@ -56,7 +56,7 @@ impl Default for AuditPolicy {
             segment_bytes: 8 << 20,
             journal_bytes: 1 << 30,
             retention: Duration::from_hours(90 * 24),
-            fold_every: Duration::from_millis(250),
+            import_every: Duration::from_millis(250),
         }
     }
 }

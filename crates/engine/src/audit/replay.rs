@@ -1,7 +1,7 @@
 //! Opens the journal's folder and finds out where a former gateway ended, and whether anything of
 //! what it wrote is missing.
 //!
-//! Segments that are folded go; those that are not are read by the folder before anything of this
+//! Segments that are imported go; those that are not are read by the importer before anything of this
 //! process. Nothing is repaired in place, and nothing that is damaged is removed. Entry point `open`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -15,8 +15,8 @@ use gantry_store::{DamageKind, JournalState, Store};
 use super::chain::{self, Finding, Held, Limit, Present};
 use super::damage::DamageLog;
 use super::error::AuditError;
-use super::fold::{Folder, Former, Lost, Show};
 use super::ids::random_bits;
+use super::importer::{Former, JournalImporter, Lost, Show};
 use super::journal::{Beginning, Journal, Position};
 use super::mark::{self, Mark};
 use super::places::Places;
@@ -71,7 +71,7 @@ pub(super) async fn open(
         own,
         segments: survey.segments,
     };
-    let folder = Folder::new(
+    let importer = JournalImporter::new(
         store.clone(),
         Arc::clone(&journal),
         policy.durability,
@@ -83,12 +83,12 @@ pub(super) async fn open(
         store,
         journal,
         policy,
-        folder: tokio::sync::Mutex::new(folder),
+        importer: tokio::sync::Mutex::new(importer),
         refusals: Mutex::new(Refusals::default()),
         lost,
         damage,
         places,
-        fold_error: Mutex::new(None),
+        import_error: Mutex::new(None),
         store_error: Mutex::new(None),
         cutting_off: AtomicBool::new(false),
         retention: Mutex::default(),
@@ -96,7 +96,7 @@ pub(super) async fn open(
     let audit = Audit {
         shared: Arc::new(shared),
     };
-    if let Err(error) = audit.fold(Show::Ended).await {
+    if let Err(error) = audit.import(Show::Ended).await {
         let error = super::chain(&error);
         tracing::warn!(error, "the audit journal waits for its database");
     }
@@ -115,18 +115,18 @@ struct Survey {
 }
 
 impl Survey {
-    /// Opens the segments that are not folded yet, removes the others, and compares all of them with
+    /// Opens the segments that are not imported yet, removes the others, and compares all of them with
     /// what the store and the mark know.
     fn of(directory: &Directory, state: &JournalState, mark: Option<Mark>) -> io::Result<Self> {
         directory.remove_unfinished()?;
         let ids = directory.segments()?;
-        let folded_before = state.position.map_or(0, |position| position.segment);
+        let imported_before = state.position.map_or(0, |position| position.segment);
         let known = state.identity.or(mark.map(|mark| mark.journal));
         let mut identity = known;
         let mut left = VecDeque::new();
         let (mut present, mut damaged) = (Vec::new(), Vec::new());
         for &id in &ids {
-            if id < folded_before {
+            if id < imported_before {
                 directory.remove(id)?;
                 continue;
             }
@@ -186,7 +186,7 @@ impl Survey {
 }
 
 /// Tells whether a segment belongs to this journal. One of an earlier release does until the database
-/// knows a chained one: everything before that is folded by then.
+/// knows a chained one: everything before that is imported by then.
 fn is_ours(segment: &Segment, usage: Usage, state: &JournalState, identity: Option<u32>) -> bool {
     match usage {
         Usage::Unchained => state.identity.is_none(),

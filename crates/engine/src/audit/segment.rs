@@ -40,7 +40,7 @@ pub(super) struct Segment {
     pub(super) file: File,
     /// The identity of the journal that it is a part of.
     pub(super) journal: u32,
-    /// Found to be damaged: its file is kept when its records are folded.
+    /// Found to be damaged: its file is kept when its records are imported.
     pub(super) damaged: bool,
 }
 
@@ -232,7 +232,7 @@ impl Segment {
             journal,
             damaged: false,
         };
-        // The header first: under its old name the file is known to be folded.
+        // The header first: under its old name the file is known to be imported.
         segment.write_headers(Usage::Spare)?;
         rustix::fs::renameat(&directory.fd, name_of(self.id), &directory.fd, name_of(id))?;
         Ok(segment)

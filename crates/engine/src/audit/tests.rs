@@ -301,7 +301,7 @@ async fn a_long_call_keeps_no_segment_and_still_gets_its_own_end() {
     for _ in 0..1_000 {
         rig.call().await;
     }
-    rig.audit.fold_now().await.unwrap();
+    rig.audit.import_now().await.unwrap();
     assert!(rig.audit.health().journal_bytes <= 3 * rig.audit.shared.policy.segment_bytes);
     assert_eq!(
         rig.restarted().await.row(id).await.status,
@@ -369,7 +369,7 @@ async fn a_flood_of_refusals_is_counted() {
             own.push(id);
         }
         if count == 50 {
-            rig.audit.fold_now().await.unwrap();
+            rig.audit.import_now().await.unwrap();
         }
     }
     let rows = rig.rows().await;
@@ -385,9 +385,9 @@ async fn a_flood_of_refusals_is_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn many_writers_one_fold_no_row_lost_and_none_twice() {
+async fn many_writers_one_import_no_row_lost_and_none_twice() {
     let rig = Rig::new(AuditPolicy {
-        fold_every: Duration::from_millis(5),
+        import_every: Duration::from_millis(5),
         ..small()
     })
     .await;
@@ -408,7 +408,7 @@ async fn many_writers_one_fold_no_row_lost_and_none_twice() {
                     ticket.outcome(&ok()).await;
                 }
                 if count % 100 == 0 {
-                    rig.audit.fold_now().await.unwrap();
+                    rig.audit.import_now().await.unwrap();
                 }
                 tokio::task::yield_now().await;
             }
@@ -485,7 +485,7 @@ async fn call_at(rig: &Rig, at_ms: u64) -> CallId {
         ..intent(id, &context)
     };
     rig.audit.intent(&begun).await.unwrap().outcome(&ok()).await;
-    rig.audit.fold_now().await.unwrap();
+    rig.audit.import_now().await.unwrap();
     id
 }
 
@@ -529,7 +529,7 @@ async fn old_rows_are_dropped() {
         ..intent(young, &context)
     };
     rig.audit.intent(&begun).await.unwrap().outcome(&ok()).await;
-    rig.audit.fold_now().await.unwrap();
+    rig.audit.import_now().await.unwrap();
     rig.audit.drop_old(&mut background::Turn::due()).await;
     assert_eq!(
         rig.rows()

@@ -132,6 +132,7 @@ impl Project {
     async fn approvals_on_record(&self) -> Result<BTreeMap<String, String>, EngineError> {
         let filter = ActFilter {
             act: Some("file.*".to_owned()),
+            gateway: Some(self.inner.store.gateway()),
             limit: APPROVALS,
             ..ActFilter::default()
         };
@@ -216,6 +217,7 @@ impl Project {
             act: Some("server.re*".to_owned()),
             target: Some(name.to_owned()),
             outcome: Some(ActOutcome::Done),
+            gateway: Some(self.inner.store.gateway()),
             limit: 5,
             ..ActFilter::default()
         };

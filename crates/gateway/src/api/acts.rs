@@ -205,6 +205,7 @@ pub(super) async fn list(
         address: asked.address,
         via: asked.via.map(|via| via.as_str().to_owned()),
         outcome: asked.outcome.map(Into::into),
+        gateway: None,
         since_ms: asked.since.map(|text| time("since", &text)).transpose()?,
         until_ms: asked.until.map(|text| time("until", &text)).transpose()?,
         before: before.transpose()?,

@@ -86,6 +86,9 @@ SELECT project_id, server_id, NULL, 0, generation, 0 FROM kb.mcp_server_leases;
 DROP TABLE kb.mcp_server_leases;
 ALTER TABLE kb.mcp_server_leases_new RENAME TO mcp_server_leases;
 
+-- What a gateway did about its own files is told apart from what others did about theirs.
+ALTER TABLE kb.mcp_admin_log ADD COLUMN gateway INTEGER NOT NULL DEFAULT 1;
+
 -- Calls and events outlive servers: they keep the name beside the id.
 DROP VIEW kb.agent_run_tool_calls;
 DROP INDEX kb.mcp_tool_call_log_filters;

@@ -1,9 +1,9 @@
-//! Statements over administrative acts. Run by the engine's `acts`.
+//! Statements over administrative acts. Run by `sqlite::acts`.
 
 pub(crate) const PUT: &str = "INSERT INTO kb.mcp_admin_log \
      (at, ended_at, key_id, actor, address, via, act, target, detail, old_value, new_value, outcome, \
-     code, repeats, project_id) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) RETURNING id";
+     code, repeats, project_id, gateway) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) RETURNING id";
 
 /// What an end does not know stays as the beginning said it.
 pub(crate) const END: &str = "UPDATE kb.mcp_admin_log SET ended_at = $2, outcome = $3, code = $4, \

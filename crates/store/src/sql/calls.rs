@@ -1,12 +1,12 @@
-//! Statements over the audit. Run by the engine's `calls`.
+//! Statements over the audit. Run by `sqlite::calls`.
 //!
-//! Folding joins `FOLD_HEAD`, the rows as placeholders, and `FOLD_TAIL`; asking joins `SELECT` with the
+//! Importing joins `IMPORT_HEAD`, the rows as placeholders, and `IMPORT_TAIL`; asking joins `SELECT` with the
 //! conditions of a filter.
 
-/// How many columns a row has, in the order of `FOLD_HEAD` and `SELECT`.
+/// How many columns a row has, in the order of `IMPORT_HEAD` and `SELECT`.
 pub(crate) const COLUMNS: usize = 30;
 
-pub(crate) const FOLD_HEAD: &str = "INSERT INTO kb.mcp_tool_call_log AS old \
+pub(crate) const IMPORT_HEAD: &str = "INSERT INTO kb.mcp_tool_call_log AS old \
      (id, seq, project_id, agent_id, key_id, user_id, session_id, run_id, step, trace_id, surface, \
      server_name, method, tool_name, schema_version, started_at, ended_at, duration_us, status, \
      code, error, input, input_bytes, output, output_bytes, repeats, user_trusted, server_id, \
@@ -23,7 +23,7 @@ pub(crate) const ALIKE_COLUMNS: &str = "own.column1, own.column2, ?, ?, ?, ?, ?,
 
 /// An end replaces what is there, `unknown` replaces only `running`, and `running` replaces nothing.
 /// What the end does not know (the arguments, the context) stays as the beginning said it.
-pub(crate) const FOLD_TAIL: &str = " ON CONFLICT (id) DO UPDATE SET seq = excluded.seq, \
+pub(crate) const IMPORT_TAIL: &str = " ON CONFLICT (id) DO UPDATE SET seq = excluded.seq, \
      user_id = coalesce(excluded.user_id, old.user_id), \
      user_trusted = CASE WHEN excluded.user_id IS NULL THEN old.user_trusted \
      ELSE excluded.user_trusted END, \

@@ -1,4 +1,4 @@
-//! Statements over what happened to servers. Run by the engine's `events`.
+//! Statements over what happened to servers. Run by `sqlite::events`.
 
 /// `$6` is the gateway. What happens to a server after it was removed has the id of what happened before.
 pub(crate) const PUT: &str = "INSERT INTO kb.mcp_server_events \

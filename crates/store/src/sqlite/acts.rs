@@ -37,6 +37,7 @@ impl SqliteStore {
             .bind(row.code.as_deref())
             .bind(signed(row.repeats.max(1)))
             .bind(&row.project)
+            .bind(self.number())
             .fetch_one(turn.connection()?)
             .await;
         let id = put.and_then(|row| unsigned(&row, 0));
@@ -129,6 +130,12 @@ fn filtered(filter: &ActFilter) -> QueryBuilder<Sqlite> {
         if let Some(wanted) = wanted {
             builder.push(condition).push_bind(wanted);
         }
+    }
+    if let Some(gateway) = filter.gateway {
+        builder
+            .push(" AND gateway = (SELECT number FROM kb.mcp_gateways WHERE id = ")
+            .push_bind(gateway.to_string())
+            .push(")");
     }
     match filter
         .act

@@ -1,5 +1,5 @@
 //! The audit: asking for its rows, dropping the old. Statements are in `sql::calls`; the journal's
-//! rows come in by `fold`.
+//! rows come in by `import`.
 
 use gantry_model::id::CallId;
 use sqlx::sqlite::SqliteRow;

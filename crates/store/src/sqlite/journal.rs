@@ -5,7 +5,7 @@ use sqlx::sqlite::SqliteRow;
 use super::SqliteStore;
 use super::value::{column, parsed, signed, signed_option, unsigned, unsigned_option};
 use super::writer::Durability;
-use crate::call::FoldPosition;
+use crate::call::JournalPosition;
 use crate::error::StoreError;
 use crate::journal::{JournalDamage, JournalRun, JournalState};
 use crate::sql::journal as sql;
@@ -27,7 +27,7 @@ impl SqliteStore {
         &self,
         identity: u32,
         run: JournalRun,
-        position: FoldPosition,
+        position: JournalPosition,
     ) -> Result<(), StoreError> {
         const WHAT: &str = "begin a run of the journal";
         let mut turn = self.writer.turn(WHAT, Durability::Process).await?;
@@ -46,7 +46,10 @@ impl SqliteStore {
         Ok(())
     }
 
-    pub(crate) async fn end_journal_run(&self, position: FoldPosition) -> Result<(), StoreError> {
+    pub(crate) async fn end_journal_run(
+        &self,
+        position: JournalPosition,
+    ) -> Result<(), StoreError> {
         const WHAT: &str = "end a run of the journal";
         let mut turn = self.writer.turn(WHAT, Durability::Process).await?;
         let end = sqlx::query(sql::END_RUN)
@@ -142,7 +145,7 @@ impl SqliteStore {
 }
 
 fn state(row: &SqliteRow) -> Result<JournalState, sqlx::Error> {
-    let position = FoldPosition {
+    let position = JournalPosition {
         segment: unsigned(row, 0)?,
         offset: unsigned(row, 1)?,
     };

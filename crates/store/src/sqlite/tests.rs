@@ -1,4 +1,4 @@
-//! What only the engine's own code can see: statements, plans, migrations, broken turns.
+//! What only the code of `sqlite` can see: statements, plans, migrations, broken turns.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,10 +12,10 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Row, SqlSafeStr}
 use tempfile::TempDir;
 
 use super::*;
-use crate::call::{CallFilter, CallRow, CallStatus, FoldPosition};
+use crate::call::{CallFilter, CallRow, CallStatus, JournalPosition};
 use crate::sql;
 
-const START: FoldPosition = FoldPosition {
+const START: JournalPosition = JournalPosition {
     segment: 0,
     offset: 0,
 };
@@ -137,10 +137,10 @@ async fn every_statement_can_be_prepared() {
         sql::calls::ALL,
     ];
     let mut statements: Vec<String> = fixed.concat().iter().map(|s| (*s).to_owned()).collect();
-    statements.push(fold::statement(1));
-    statements.push(fold::statement(fold::MANY));
-    statements.push(fold::alike_statement(fold::ALIKE));
-    statements.push(fold::alike_statement(fold::FEW));
+    statements.push(import::statement(1));
+    statements.push(import::statement(import::MANY));
+    statements.push(import::alike_statement(import::ALIKE));
+    statements.push(import::alike_statement(import::FEW));
     statements.push(calls::page(&full_filter()).into_string());
     let mut turn = store
         .writer
@@ -171,7 +171,7 @@ fn every_statement_is_in_its_list() {
         (include_str!("../sql/gateways.rs"), sql::gateways::ALL.len()),
         (include_str!("../sql/leases.rs"), sql::leases::ALL.len()),
         (include_str!("../sql/journal.rs"), sql::journal::ALL.len()),
-        // The two halves of the folding statement are prepared joined.
+        // The two halves of the importing statement are prepared joined.
         (include_str!("../sql/calls.rs"), sql::calls::ALL.len() + 3),
     ];
     for (text, listed) in files {
@@ -307,7 +307,7 @@ async fn every_filter_over_calls_is_answered_by_an_index() {
 async fn an_older_file_is_copied_and_brought_forward() {
     let (_folder, path) = place();
     let store = opened(&path).await.unwrap();
-    store.fold(&[call(1, "kept")], START).await.unwrap();
+    store.import_calls(&[call(1, "kept")], START).await.unwrap();
     store.close().await.unwrap();
     let migrator = later("CREATE TABLE kb.later (id INTEGER PRIMARY KEY) STRICT");
     let (first, second) = tokio::join!(open_with(&path, &migrator), open_with(&path, &migrator));
@@ -346,7 +346,7 @@ async fn an_older_file_is_copied_and_brought_forward() {
 async fn a_migration_that_fails_half_way_leaves_the_old_schema() {
     let (_folder, path) = place();
     let store = opened(&path).await.unwrap();
-    store.fold(&[call(1, "kept")], START).await.unwrap();
+    store.import_calls(&[call(1, "kept")], START).await.unwrap();
     store.close().await.unwrap();
     let broken =
         later("CREATE TABLE kb.later (id INTEGER) STRICT; INSERT INTO kb.absent VALUES (1)");
@@ -374,11 +374,11 @@ async fn a_full_disk_is_said_and_heals() {
     let rows: Vec<_> = (0..200)
         .map(|number| call(number, &"x".repeat(4096)))
         .collect();
-    let end = FoldPosition {
+    let end = JournalPosition {
         segment: 1,
         offset: 2,
     };
-    let error = store.fold(&rows, end).await.unwrap_err();
+    let error = store.import_calls(&rows, end).await.unwrap_err();
     assert!(matches!(error, StoreError::Full { .. }), "{error:?}");
     assert_eq!(store.count_calls(&CallFilter::default()).await.unwrap(), 0);
     assert_eq!(store.journal_state().await.unwrap().position, None);
@@ -390,7 +390,7 @@ async fn a_full_disk_is_said_and_heals() {
     let free = "PRAGMA kb.max_page_count = 1000000";
     turn.connection().unwrap().execute(free).await.unwrap();
     turn.done();
-    store.fold(&rows, end).await.unwrap();
+    store.import_calls(&rows, end).await.unwrap();
     assert_eq!(
         store.count_calls(&CallFilter::default()).await.unwrap(),
         200
@@ -404,7 +404,7 @@ async fn a_locked_file_is_said_and_heals() {
     let (_folder, path) = place();
     let store = open_with(&path, &migrate::known()).await.unwrap();
     let mut other = outside(&path, "BEGIN IMMEDIATE").await;
-    let error = store.fold(&[call(1, "")], START).await.unwrap_err();
+    let error = store.import_calls(&[call(1, "")], START).await.unwrap_err();
     assert!(matches!(error, StoreError::Locked { .. }), "{error:?}");
     assert!(matches!(
         store.probe_write().await,
@@ -413,7 +413,7 @@ async fn a_locked_file_is_said_and_heals() {
     assert_eq!(store.count_calls(&CallFilter::default()).await.unwrap(), 0);
     other.execute("ROLLBACK").await.unwrap();
     store.probe_write().await.unwrap();
-    store.fold(&[call(1, "")], START).await.unwrap();
+    store.import_calls(&[call(1, "")], START).await.unwrap();
     other.close().await.unwrap();
 }
 
@@ -436,7 +436,7 @@ async fn a_caller_that_goes_away_leaves_nothing_open() {
     let projects = projects.fetch_all(reader.connection()).await.unwrap();
     assert!(projects.is_empty());
     drop(reader);
-    store.fold(&[call(1, "")], START).await.unwrap();
+    store.import_calls(&[call(1, "")], START).await.unwrap();
     assert_eq!(store.count_calls(&CallFilter::default()).await.unwrap(), 1);
 }
 
@@ -458,7 +458,7 @@ async fn a_transaction_that_ended_behind_the_drivers_back_is_mended() {
             .await
             .unwrap();
     }
-    store.fold(&[call(1, "")], START).await.unwrap();
+    store.import_calls(&[call(1, "")], START).await.unwrap();
     assert_eq!(store.count_calls(&CallFilter::default()).await.unwrap(), 1);
 }
 
@@ -474,7 +474,7 @@ async fn the_queue_of_writes_is_bounded() {
     let mut writes = tokio::task::JoinSet::new();
     for number in 0..300 {
         let store = store.clone();
-        writes.spawn(async move { store.fold(&[call(number, "")], START).await });
+        writes.spawn(async move { store.import_calls(&[call(number, "")], START).await });
     }
     for _ in 0..45 {
         let refused = writes.join_next().await.unwrap().unwrap();

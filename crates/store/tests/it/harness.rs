@@ -6,14 +6,14 @@ use std::future::Future;
 
 use gantry_model::id::{CallId, GatewayId, ProjectName, ServerId};
 use gantry_model::spec::ServerSpec;
-use gantry_store::{CallRow, CallStatus, FoldPosition, Gateway, ServerRow, Store, StoreConfig};
+use gantry_store::{CallRow, CallStatus, Gateway, JournalPosition, ServerRow, Store, StoreConfig};
 use tempfile::TempDir;
 
 /// The time of the first call of every test.
 pub(crate) const NOON: u64 = 1_789_000_000_000;
 
 /// A position that no test asks about.
-pub(crate) const ANYWHERE: FoldPosition = FoldPosition {
+pub(crate) const ANYWHERE: JournalPosition = JournalPosition {
     segment: 1,
     offset: 1,
 };

@@ -42,7 +42,7 @@ async fn filled(path: &Path) {
     let store = opened(&path).await.unwrap();
     store.put_server(&server(1, "files", "npx")).await.unwrap();
     let rows: Vec<_> = (0..500).map(|n| call(n, CallStatus::Ok)).collect();
-    store.fold(&rows, ANYWHERE).await.unwrap();
+    store.import_calls(&rows, ANYWHERE).await.unwrap();
     store.close().await.unwrap();
 }
 
@@ -75,7 +75,7 @@ async fn what_was_written_is_there_after_reopening() {
         );
         // Not closed: the next opening finds the write-ahead log and goes on from it.
         store
-            .fold(&[call(499, CallStatus::Ok)], ANYWHERE)
+            .import_calls(&[call(499, CallStatus::Ok)], ANYWHERE)
             .await
             .unwrap();
     }
@@ -108,10 +108,10 @@ async fn a_closed_store_refuses_and_does_not_hang() {
     store.close().await.unwrap();
     store.close().await.unwrap();
     assert!(matches!(clone.keys().await, Err(StoreError::Busy { .. })));
-    let error = clone.fold::<&str>(&[], ANYWHERE).await.unwrap_err();
+    let error = clone.import_calls::<&str>(&[], ANYWHERE).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the database has no room to fold the journal"
+        "the database has no room to import the journal"
     );
     assert!(matches!(
         clone.probe_write().await,
@@ -482,7 +482,7 @@ async fn the_audit_knows_its_size() {
         (0, None, None)
     );
     let rows: Vec<_> = (0..500).map(|n| call(n, CallStatus::Ok)).collect();
-    store.fold(&rows, ANYWHERE).await.unwrap();
+    store.import_calls(&rows, ANYWHERE).await.unwrap();
     let before = rows[100].started_ms;
     assert_eq!(store.drop_calls_before(before, 1000).await.unwrap(), 100);
     let usage = store.call_usage().await.unwrap();

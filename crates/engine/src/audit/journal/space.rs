@@ -1,120 +1,515 @@
-//! How the journal shares a small disk with the database: it takes a part of what is free, and gives
-//! back what it has taken ahead of need when the database can no longer write.
+//! Whether the journal has space, and where the next record goes.
 //!
-//! Never touches the room that open calls were promised. Entry points: `Journal::next_size` and
-//! `Journal::give_back`.
+//! Invariant: what is free in the allocated segments, less the waste at the end of each, is never
+//! below what open calls were promised for their outcomes.
 
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::path::Path;
+use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
 
-use super::Journal;
-use crate::audit::record::{self, ALIGNMENT, Found};
-use crate::audit::segment::{self, Directory, Opened, Segment, Usage};
+use tokio::time::Instant;
 
-/// With space for so many segments nobody misses one.
-const AMPLE: u64 = 4;
+use super::{Claim, Journal, Mark, Position};
+use crate::audit::error::AuditError;
+use crate::audit::policy::Durability;
+use crate::audit::segment::{self, ChainLink, Segment};
 
-/// With less, a new segment takes one such part of what is free; the rest is for the database, which
-/// needs about twice the bytes of the rows that it takes, and some for its own log.
-const SHARE: u64 = 8;
+/// How long a failed allocation or write is not tried again.
+const RETRY_AFTER: Duration = Duration::from_millis(250);
 
-/// A start gives back what a former gateway had taken ahead if less than this is free.
-const LITTLE: u64 = 4 << 20;
+/// How many empty segments are kept.
+const SPARES: usize = 2;
 
-/// Longer segments are not searched for the end of their records.
-const LONGEST_SEARCH: u64 = 64 << 20;
+/// What the lock guards.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) current: Arc<Segment>,
+    pub(super) tail: u64,
+    /// Where the room for records ends; before the segment's own end if its space was given back.
+    pub(super) end: u64,
+    /// What the segment in use says of the one before it; of the next one if it is nowhere.
+    pub(super) link: ChainLink,
+    /// How many calls began in the segment in use.
+    pub(super) calls: u64,
+    /// How many bytes of this process's segments could not be written.
+    pub(super) failed: BTreeMap<u64, u64>,
+    /// Where the records of this process's former segments end.
+    pub(super) ends: BTreeMap<u64, u64>,
+    /// Segments whose files are kept when they are imported.
+    pub(super) damaged: BTreeSet<u64>,
+    /// Records since the last mark, and how many marks there were.
+    pub(super) unmarked: u64,
+    pub(super) marks: u64,
+    /// What the calls are recorded in, and is no longer there.
+    pub(super) gone: Option<Arc<Path>>,
+    /// Allocated and empty, in order.
+    pub(super) spares: VecDeque<Arc<Segment>>,
+    /// Full, or left by a former gateway, in order; not all imported yet.
+    pub(super) older: VecDeque<Arc<Segment>>,
+    next_id: u64,
+    /// The room that open calls hold for their outcomes.
+    pub(super) promised: u64,
+    /// Where records are being written at this moment.
+    pub(super) writing: Vec<Position>,
+    /// Sealed records before `tail` that are not written yet; only with `relaxed`.
+    pub(super) gathered: Vec<u8>,
+    trouble: Option<Trouble>,
+    /// The background task was asked for a segment.
+    wanted: bool,
+    /// Nothing is kept for later any more: the gateway stops.
+    pub(super) retired: bool,
+}
+
+/// The last thing that went wrong, until something goes well.
+#[derive(Debug, Clone, Copy)]
+struct Trouble {
+    kind: TroubleKind,
+    retry_at: Instant,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TroubleKind {
+    /// No segment could be allocated: the error number.
+    Space(i32),
+    /// The journal is at its bound.
+    Bound,
+    /// A record could not be written: the error number.
+    Write(i32),
+}
+
+impl State {
+    pub(super) fn new(current: Arc<Segment>, older: VecDeque<Arc<Segment>>) -> Self {
+        Self {
+            tail: segment::HEADER,
+            end: current.end(),
+            link: ChainLink::default(),
+            calls: 0,
+            failed: BTreeMap::new(),
+            ends: BTreeMap::new(),
+            damaged: BTreeSet::new(),
+            unmarked: 0,
+            marks: 0,
+            gone: None,
+            spares: VecDeque::new(),
+            older,
+            // A segment that is nowhere holds its id's place only.
+            next_id: current.id + u64::from(!current.is_nowhere()),
+            promised: 0,
+            writing: Vec::new(),
+            gathered: Vec::new(),
+            trouble: None,
+            wanted: false,
+            retired: false,
+            current,
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        let others = self.older.iter().chain(&self.spares);
+        self.current.size + others.map(|segment| segment.size).sum::<u64>()
+    }
+
+    pub(super) fn write_succeeded(&mut self) {
+        if self
+            .trouble
+            .is_some_and(|trouble| matches!(trouble.kind, TroubleKind::Write(_)))
+        {
+            self.trouble = None;
+        }
+    }
+
+    /// Tells that a segment was removed, so that the bound leaves room again.
+    pub(super) fn segment_went(&mut self) {
+        if self
+            .trouble
+            .is_some_and(|trouble| trouble.kind == TroubleKind::Bound)
+        {
+            self.trouble = None;
+        }
+    }
+
+    pub(super) fn left(&self) -> u64 {
+        self.end - self.tail
+    }
+
+    /// Returns the place before which everything is written.
+    pub(super) fn stable(&self) -> Position {
+        let end = Position {
+            segment: self.current.id,
+            offset: self.tail - self.gathered.len() as u64,
+        };
+        let first = self.writing.iter().copied().min();
+        first.map_or(end, |first| first.min(end))
+    }
+
+    /// Returns what a segment behind the one in use says of it.
+    fn next_link(&self) -> ChainLink {
+        if self.current.is_nowhere() {
+            return self.link;
+        }
+        let id = self.current.id;
+        let unwritten = self.writing.iter().filter(|place| place.segment == id);
+        let end = unwritten.map(|place| place.offset).min();
+        ChainLink {
+            previous: id,
+            previous_end: end.unwrap_or(self.tail),
+            previous_calls: self.calls,
+            previous_failed: self.failed.get(&id).copied().unwrap_or(0),
+            calls_before: self.link.calls_before + self.calls,
+        }
+    }
+
+    /// Returns the mark of this moment, and its number.
+    pub(super) fn next_mark(&mut self, journal: u32) -> (u64, Mark) {
+        self.unmarked = 0;
+        self.marks += 1;
+        let mark = Mark {
+            journal,
+            stable: self.stable(),
+            current: self.current.id,
+            calls: self.calls,
+            calls_before: self.link.calls_before,
+            failed: self.failed.get(&self.current.id).copied().unwrap_or(0),
+        };
+        (self.marks, mark)
+    }
+
+    pub(super) fn gone_error(&self) -> Option<AuditError> {
+        self.gone.as_ref().map(|path| AuditError::Gone {
+            path: path.to_path_buf(),
+        })
+    }
+}
 
 impl Journal {
-    /// Tells whether there is so much space that nobody misses a segment that is made ahead.
-    pub(super) fn is_ample(&self) -> bool {
-        !self.shares_disk
-            || self
-                .directory
-                .available()
-                .is_ok_and(|available| available >= AMPLE * self.segment_bytes)
+    /// Hands out the place of a record of `length` bytes.
+    pub(super) fn place(
+        &self,
+        state: &mut State,
+        length: u64,
+        claim: Claim,
+    ) -> Result<Position, AuditError> {
+        match claim {
+            Claim::Intent => self.admit(state, length, self.promise)?,
+            Claim::Whole => self.admit(state, length, 0)?,
+            Claim::Outcome => state.promised -= self.promise,
+        }
+        if length > state.left() {
+            self.rotate(state)?;
+        }
+        let place = Position {
+            segment: state.current.id,
+            offset: state.tail,
+        };
+        state.tail += length;
+        state.calls += u64::from(claim != Claim::Outcome);
+        if claim == Claim::Intent {
+            state.promised += self.promise;
+        }
+        if state.spares.is_empty() && !state.wanted && state.left() < state.current.size / 2 {
+            state.wanted = true;
+            self.wake.notify_one();
+        }
+        Ok(place)
     }
 
-    /// Returns how big the next segment may be; without space for the smallest, that is an error.
-    pub(super) fn next_size(&self) -> io::Result<u64> {
-        if !self.shares_disk {
-            return Ok(self.segment_bytes);
-        }
-        let available = self.directory.available()?;
-        if available >= AMPLE * self.segment_bytes {
-            return Ok(self.segment_bytes);
-        }
-        let share = (available / SHARE).min(self.segment_bytes);
-        let size = share / ALIGNMENT as u64 * ALIGNMENT as u64;
-        // Four of the largest records are the least that a segment can work with.
-        if size < (4 * self.largest).min(self.segment_bytes) {
-            return Err(rustix::io::Errno::NOSPC.into());
-        }
-        Ok(size)
-    }
-
-    /// Gives back the space that was taken ahead of need, as far as open calls were not promised it.
-    pub(in crate::audit) fn give_back(&self) {
+    /// Takes the first segment into use.
+    pub(super) fn begin(&self) -> Result<(), AuditError> {
         let mut state = self.lock();
-        if !self.shares_disk || state.current.is_nowhere() {
-            return;
+        self.allocate(&mut state)?;
+        self.rotate(&mut state)
+    }
+
+    /// Makes sure that a record fits and that all promises can still be kept.
+    fn admit(&self, state: &mut State, length: u64, promise: u64) -> Result<(), AuditError> {
+        if let Some(error) = state.gone_error() {
+            return Err(error);
         }
-        let enough = self.usable(state.left()) >= state.promised;
-        while enough && let Some(spare) = state.spares.pop_back() {
-            if let Err(error) = self.directory.remove(spare.id) {
-                tracing::warn!(segment = spare.id, %error, "cannot remove an unused journal segment");
-            }
+        if let Some(Trouble {
+            kind: TroubleKind::Write(number),
+            retry_at,
+        }) = state.trouble
+            && Instant::now() < retry_at
+        {
+            let source = io::Error::from_raw_os_error(number);
+            return Err(refusal_of(self.path(), source));
         }
-        let needed =
-            (state.tail + state.promised + 2 * self.largest).next_multiple_of(segment::PAGE);
-        if state.spares.is_empty() && needed < state.end {
-            match state.current.release_from(needed) {
-                Ok(()) => state.end = needed,
-                Err(error) => {
-                    tracing::debug!(%error, "unused space of the journal is not given back")
-                }
+        while !self.fits(state, length, promise) {
+            self.allocate(state)?;
+        }
+        Ok(())
+    }
+
+    fn fits(&self, state: &State, length: u64, promise: u64) -> bool {
+        let whole = |segment: &Arc<Segment>| segment.end() - segment::HEADER;
+        let mut spares = state.spares.iter();
+        let free = if length <= state.left() {
+            state.left() - length
+        } else {
+            match spares.next().map(whole) {
+                Some(whole) if length <= whole => whole - length,
+                _ => return false,
             }
+        };
+        let spares: u64 = spares.map(|spare| self.usable(whole(spare))).sum();
+        state.promised + promise <= self.usable(free) + spares
+    }
+
+    /// Returns how much of a segment's free room can be counted on: it is left when the next record
+    /// does not fit, so that it wastes less than the largest.
+    pub(super) fn usable(&self, free: u64) -> u64 {
+        free.saturating_sub(self.largest)
+    }
+
+    /// Allocates a segment at once, but does not try again and again when that fails.
+    fn allocate(&self, state: &mut State) -> Result<(), AuditError> {
+        if let Some(trouble) = state.trouble
+            && Instant::now() < trouble.retry_at
+        {
+            return Err(self.error_of(trouble.kind));
+        }
+        let id = self.claim_id(state)?;
+        match self.create(id) {
+            Ok(segment) => {
+                state.trouble = None;
+                state.spares.push_back(Arc::new(segment));
+                Ok(())
+            }
+            Err(error) => Err(self.allocation_failed(state, &error)),
+        }
+    }
+
+    /// Tells whether `provide` has something to do.
+    pub(in crate::audit) fn wants_segment(&self) -> bool {
+        let state = self.lock();
+        state.wanted || self.starved(&state)
+    }
+
+    /// Allocates the next segment ahead of need, and tries again when there was no space.
+    ///
+    /// Blocks; the background task calls it where that is allowed.
+    pub(in crate::audit) fn provide(&self) -> Result<(), AuditError> {
+        let id = {
+            let mut state = self.lock();
+            let ahead = state.wanted && self.is_ample();
+            if !ahead && !self.starved(&state) {
+                return Ok(());
+            }
+            self.claim_id(&mut state)?
+        };
+        let created = self.create(id);
+        let mut state = self.lock();
+        let segment = match created {
+            Ok(segment) => segment,
+            Err(error) => return Err(self.allocation_failed(&mut state, &error)),
+        };
+        self.offer(state, segment)
+            .map_err(|source| AuditError::Write {
+                path: self.path().to_owned(),
+                source,
+            })
+    }
+
+    /// Gives up all room if everything before `imported` is all there is, so that the next start has
+    /// nothing to read; returns the segment that a later record would begin, or nothing if calls are
+    /// open. A record that comes after all takes new room.
+    pub(in crate::audit) fn retire(&self, imported: Position) -> io::Result<Option<u64>> {
+        let mut state = self.lock();
+        let end = Position {
+            segment: state.current.id,
+            offset: state.tail,
+        };
+        let busy = state.promised > 0 || !state.writing.is_empty() || !state.gathered.is_empty();
+        if busy || end != imported || state.current.is_nowhere() {
+            return Ok(None);
+        }
+        let nowhere = Arc::new(Segment::nowhere(state.next_id)?);
+        let id = nowhere.id;
+        state.link = state.next_link();
+        state.calls = 0;
+        let last = std::mem::replace(&mut state.current, nowhere);
+        let tail = state.tail;
+        state.ends.insert(last.id, tail);
+        state.older.push_back(last);
+        state.tail = segment::HEADER;
+        state.end = state.current.end();
+        state.retired = true;
+        for spare in std::mem::take(&mut state.spares) {
+            self.directory.remove(spare.id)?;
+        }
+        Ok(Some(id))
+    }
+
+    /// Returns the new id of a imported segment if it is to be used again.
+    pub(super) fn wants_again(&self, state: &mut State, segment: &Segment) -> Option<u64> {
+        let wanted = !state.retired
+            && segment.size == self.segment_bytes
+            && state.spares.len() < SPARES
+            && self.is_ample();
+        wanted.then(|| {
+            let id = state.next_id;
+            state.next_id += 1;
+            id
+        })
+    }
+
+    /// Makes a spare of a imported segment.
+    pub(super) fn reuse(&self, imported: &Segment, id: u64) -> io::Result<()> {
+        let segment = imported.recycle(&self.directory, self.identity, id)?;
+        if self.durability == Durability::Disk {
+            segment.settle(&self.directory)?;
+        }
+        self.offer(self.lock(), segment)
+    }
+
+    /// Puts a segment among the spares, if its turn is not over.
+    fn offer(&self, mut state: MutexGuard<'_, State>, segment: Segment) -> io::Result<()> {
+        if !matches!(
+            state.trouble,
+            Some(Trouble {
+                kind: TroubleKind::Write(_),
+                ..
+            })
+        ) {
+            state.trouble = None;
+        }
+        state.wanted = false;
+        let newest = state
+            .spares
+            .back()
+            .map_or(state.current.id, |spare| spare.id);
+        if newest < segment.id {
+            state.spares.push_back(Arc::new(segment));
+            return Ok(());
+        }
+        // A call could not wait and has allocated one of its own: the order of ids comes first.
+        drop(state);
+        self.directory.remove(segment.id)
+    }
+
+    /// Returns why the next call would be refused, if it would.
+    pub(super) fn refusing(&self, state: &State) -> Option<AuditError> {
+        if let Some(error) = state.gone_error() {
+            return Some(error);
+        }
+        let kind = state.trouble?.kind;
+        let writing = matches!(kind, TroubleKind::Write(_));
+        (writing || self.starved(state)).then(|| self.error_of(kind))
+    }
+
+    /// Tells whether the next call might not fit although a segment was asked for.
+    fn starved(&self, state: &State) -> bool {
+        let asked = |trouble: Trouble| !matches!(trouble.kind, TroubleKind::Write(_));
+        state.trouble.is_some_and(asked)
+            && !self.fits(state, self.largest - self.promise, self.promise)
+    }
+
+    pub(super) fn write_failed(&self, state: &mut State, source: io::Error) -> AuditError {
+        let kind = TroubleKind::Write(source.raw_os_error().unwrap_or(-1));
+        state.trouble = Some(Trouble {
+            kind,
+            retry_at: Instant::now() + RETRY_AFTER,
+        });
+        refusal_of(self.path(), source)
+    }
+
+    pub(super) fn rotate(&self, state: &mut State) -> Result<(), AuditError> {
+        self.write_gathered(state)?;
+        if state.spares.is_empty() {
+            self.allocate(state)?;
+        }
+        let link = state.next_link();
+        let next = Arc::clone(state.spares.front().expect("allocated just above"));
+        if let Err(source) = next.link(link) {
+            return Err(self.write_failed(state, source));
+        }
+        state.spares.pop_front();
+        let full = std::mem::replace(&mut state.current, next);
+        if !full.is_nowhere() {
+            state.ends.insert(full.id, state.tail);
+            state.older.push_back(full);
+        }
+        state.link = link;
+        state.calls = 0;
+        state.tail = segment::HEADER;
+        state.end = state.current.end();
+        state.wanted = false;
+        // Under the lock: no record stands in a segment that the mark does not know.
+        let (number, mark) = state.next_mark(self.identity);
+        self.mark.write(number, &mark);
+        Ok(())
+    }
+
+    /// Goes on in another segment before the one in use is full.
+    pub(super) fn leave_current(&self, state: &mut State) -> Result<(), AuditError> {
+        if state.spares.is_empty() {
+            self.allocate(state)?;
+        }
+        let room = state.spares.iter();
+        let room: u64 = room
+            .map(|spare| self.usable(spare.end() - segment::HEADER))
+            .sum();
+        // Open calls keep the room that they were promised, if only here.
+        if state.promised <= room {
+            self.rotate(state)?;
+        }
+        Ok(())
+    }
+
+    fn claim_id(&self, state: &mut State) -> Result<u64, AuditError> {
+        if state.bytes() + self.segment_bytes > self.journal_bytes {
+            let retry_at = Instant::now() + RETRY_AFTER;
+            state.trouble = Some(Trouble {
+                kind: TroubleKind::Bound,
+                retry_at,
+            });
+            return Err(self.error_of(TroubleKind::Bound));
+        }
+        let id = state.next_id;
+        state.next_id += 1;
+        Ok(id)
+    }
+
+    fn create(&self, id: u64) -> io::Result<Segment> {
+        let size = self.next_size()?;
+        let segment = Segment::create(&self.directory, self.identity, id, size)?;
+        if self.durability == Durability::Disk {
+            segment.settle(&self.directory)?;
+        }
+        Ok(segment)
+    }
+
+    fn allocation_failed(&self, state: &mut State, error: &io::Error) -> AuditError {
+        let kind = TroubleKind::Space(error.raw_os_error().unwrap_or(-1));
+        state.trouble = Some(Trouble {
+            kind,
+            retry_at: Instant::now() + RETRY_AFTER,
+        });
+        self.error_of(kind)
+    }
+
+    fn error_of(&self, kind: TroubleKind) -> AuditError {
+        match kind {
+            TroubleKind::Space(number) | TroubleKind::Write(number) => {
+                refusal_of(self.path(), io::Error::from_raw_os_error(number))
+            }
+            TroubleKind::Bound => AuditError::Behind {
+                path: self.path().to_owned(),
+                limit_bytes: self.journal_bytes,
+            },
         }
     }
 }
 
-/// Gives back what a former gateway had taken ahead of need, if the disk is nearly full.
-///
-/// Changes nothing of what was recorded.
-pub(in crate::audit) fn make_room(path: &Path) -> io::Result<()> {
-    if !path.is_dir() {
-        return Ok(());
+/// Tells a full disk from one that is broken or read-only.
+pub(super) fn refusal_of(path: &Path, source: io::Error) -> AuditError {
+    let path = path.to_owned();
+    let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+    if full.contains(&source.kind()) {
+        AuditError::Full { path, source }
+    } else {
+        AuditError::Write { path, source }
     }
-    let directory = Directory::open(path)?;
-    if directory.available()? >= LITTLE {
-        return Ok(());
-    }
-    directory.remove_unfinished()?;
-    for id in directory.segments()? {
-        match Segment::open(&directory, id)? {
-            Opened::Segment(_, Usage::Spare) => directory.remove(id)?,
-            Opened::Segment(segment, _) if !segment.damaged && segment.size <= LONGEST_SEARCH => {
-                segment.release_from(end_of_records(&segment)?)?;
-            }
-            Opened::Segment(..) | Opened::Foreign | Opened::Unreadable => {}
-        }
-    }
-    Ok(())
-}
-
-/// Returns where the last record of a segment ends.
-fn end_of_records(segment: &Segment) -> io::Result<u64> {
-    let mut bytes = Vec::new();
-    let length = segment.end() - segment::HEADER;
-    segment.read(segment::HEADER, length as usize, &mut bytes)?;
-    let (mut at, mut end) = (0, 0);
-    while at < bytes.len() {
-        match record::read(&bytes[at..], segment.salt, segment::HEADER + at as u64) {
-            Found::Record(_, _, length) => {
-                at += length;
-                end = at;
-            }
-            Found::Incomplete | Found::Nothing => at += ALIGNMENT,
-        }
-    }
-    Ok(segment::HEADER + end as u64)
 }

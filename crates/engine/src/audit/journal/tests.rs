@@ -152,7 +152,7 @@ fn the_next_segment_is_there_before_it_is_needed() {
     }
     let before = journal.lock().current.id;
     assert_eq!(before, 2);
-    // What is folded is used again instead of being allocated anew.
+    // What is imported is used again instead of being allocated anew.
     journal.forget_before(2);
     let state = journal.lock();
     assert_eq!((state.older.len(), state.spares.len()), (0, 1));

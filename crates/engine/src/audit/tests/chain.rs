@@ -12,7 +12,7 @@ use super::*;
 use crate::audit::background::Turn;
 use crate::audit::mark::{self, MARK_EVERY};
 
-/// Records calls until the journal has so many segments in use; nothing of it is folded.
+/// Records calls until the journal has so many segments in use; nothing of it is imported.
 async fn fill(rig: &Rig, segments: u64) -> u64 {
     let journal = &rig.audit.shared.journal;
     let first = journal.stable().segment;
@@ -124,7 +124,7 @@ async fn a_segment_that_is_missing_is_told_whichever_it_is() {
 async fn a_journal_that_is_gone_as_a_whole_is_told() {
     // fault D3
     let rig = Rig::new(small()).await;
-    rig.audit.fold_now().await.unwrap();
+    rig.audit.import_now().await.unwrap();
     let recorded = fill(&rig, 2).await;
     let killed = rig.killed();
     fs::remove_dir_all(killed.path().join("journal")).unwrap();
@@ -303,7 +303,7 @@ async fn rows_that_are_in_the_database_are_not_said_to_be_lost() {
     for _ in 0..60 {
         rig.call().await;
     }
-    rig.audit.fold_now().await.unwrap();
+    rig.audit.import_now().await.unwrap();
     for _ in 0..20 {
         rig.call().await;
     }
@@ -334,7 +334,7 @@ async fn a_segment_that_goes_or_is_cut_while_it_is_in_use_is_told_and_left() {
             false => fs::remove_file(&path).unwrap(),
         }
         rig.audit.check(&mut Turn::due()).await;
-        rig.audit.fold_now().await.unwrap();
+        rig.audit.import_now().await.unwrap();
         let kind = if cut {
             DamageKind::Truncated
         } else {
@@ -391,7 +391,7 @@ fn unchain(folder: &Path) {
         file.write_all_at(&header, 0).unwrap();
         file.write_all_at(&header, length - 64).unwrap();
     }
-    // Nothing was folded yet: a new database knows as little as theirs.
+    // Nothing was imported yet: a new database knows as little as theirs.
     for name in ["gantry.db", "gantry.db-wal"] {
         fs::remove_file(folder.join(name)).unwrap();
     }
@@ -413,7 +413,7 @@ async fn what_calls_are_recorded_in_must_stay_where_it_is() {
             "{what}: {error:?}"
         );
         assert!(!rig.audit.is_writable());
-        assert!(rig.audit.fold_now().await.is_err());
+        assert!(rig.audit.import_now().await.is_err());
         assert!(!path.exists(), "nothing is made in its place");
         fs::rename(&moved, &path).unwrap();
         rig.audit.check(&mut Turn::due()).await;

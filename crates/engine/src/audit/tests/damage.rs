@@ -73,25 +73,25 @@ proptest! {
     #[test]
     fn a_kill_at_any_byte_leaves_exactly_what_was_written(
         calls in proptest::collection::vec(any::<bool>(), 1..40),
-        fold_after in 0..40_usize,
+        import_after in 0..40_usize,
         kill_at in 0..1000_u64,
         torn in 0..200_u64,
     ) {
         block_on(async {
             let rig = Rig::new(small()).await;
-            let split = fold_after.min(calls.len());
+            let split = import_after.min(calls.len());
             let (mut recorded, mut held) = record(&rig, &calls[..split]).await;
-            rig.audit.fold_now().await.unwrap();
-            let folded = rig.audit.shared.journal.stable();
+            rig.audit.import_now().await.unwrap();
+            let imported = rig.audit.shared.journal.stable();
             let (more, more_held) = record(&rig, &calls[split..]).await;
             recorded.extend(more);
             held.extend(more_held);
             let end = rig.audit.shared.journal.stable();
             let killed = rig.killed();
 
-            // The kill came when `kill_at` thousandths of what follows the fold were written, and
+            // The kill came when `kill_at` thousandths of what follows the import were written, and
             // a record that another thread had already written behind a torn one stands.
-            let from = if folded.segment == end.segment { folded.offset } else { 64 };
+            let from = if imported.segment == end.segment { imported.offset } else { 64 };
             let kill = from + (end.offset - from) * kill_at / 1000;
             let file = segment_path(killed.path(), end.segment);
             let file = OpenOptions::new().write(true).open(file).unwrap();

@@ -159,7 +159,7 @@ async fn calls_go_on_while_the_database_is_away_and_it_heals() {
     let folder = tempfile::tempdir().unwrap();
     let store = crate::folder::store_in(disk.folder.path()).await;
     let policy = AuditPolicy {
-        fold_every: Duration::from_millis(10),
+        import_every: Duration::from_millis(10),
         ..small()
     };
     let audit = Audit::open(&folder.path().join("journal"), store, policy)
@@ -222,7 +222,7 @@ async fn the_journal_is_bounded_while_the_database_is_away() {
     for ticket in held {
         ticket.outcome(&ok()).await;
     }
-    assert!(rig.audit.fold_now().await.is_err());
+    assert!(rig.audit.import_now().await.is_err());
     assert!(rig.audit.health().last_fold_error.is_some());
     let next = rig.restarted().await;
     assert_eq!(

@@ -1,6 +1,6 @@
-//! The audit: folding, asking, settling, dropping.
+//! The audit: importing, asking, settling, dropping.
 
-use gantry_store::{CallFilter, CallRow, CallStatus, FoldPosition, Store};
+use gantry_store::{CallFilter, CallRow, CallStatus, JournalPosition, Store};
 
 use crate::harness::{ANYWHERE, NOON, call, on_each, on_each_config, open};
 
@@ -15,7 +15,7 @@ async fn found(store: &Store, filter: CallFilter) -> Vec<u64> {
     rows.iter().map(|row| row.seq).collect()
 }
 
-async fn position_of(store: &Store) -> Option<FoldPosition> {
+async fn position_of(store: &Store) -> Option<JournalPosition> {
     store.journal_state().await.unwrap().position
 }
 
@@ -30,12 +30,12 @@ async fn a_call_comes_back_with_everything_it_carried() {
         (bare.code, bare.error) = (Some("grant.unbound".into()), Some("not «granted»\0".into()));
         (bare.tool, bare.repeats, bare.input_bytes) = (String::new(), 17, 1 << 40);
         rows.push(bare);
-        let position = FoldPosition {
+        let position = JournalPosition {
             segment: 3,
             offset: 4096,
         };
         assert_eq!(position_of(&store).await, None);
-        store.fold(&rows, position).await.unwrap();
+        store.import_calls(&rows, position).await.unwrap();
         assert_eq!(position_of(&store).await, Some(position));
         for row in &rows {
             assert_eq!(store.call(row.id).await.unwrap().as_ref(), Some(row));
@@ -43,11 +43,11 @@ async fn a_call_comes_back_with_everything_it_carried() {
         assert_eq!(store.call(call(9, CallStatus::Ok).id).await.unwrap(), None);
         rows.reverse();
         assert_eq!(store.calls(&CallFilter::default()).await.unwrap(), rows);
-        let next = FoldPosition {
+        let next = JournalPosition {
             segment: 4,
             offset: 0,
         };
-        store.fold::<&str>(&[], next).await.unwrap();
+        store.import_calls::<&str>(&[], next).await.unwrap();
         assert_eq!(position_of(&store).await, Some(next));
     })
     .await;
@@ -69,8 +69,11 @@ async fn rows_that_are_alike_come_back_as_different_as_they_were() {
             })
             .collect();
         let borrowed: Vec<_> = rows.iter().map(CallRow::borrowed).collect();
-        store.fold(&borrowed, ANYWHERE).await.unwrap();
-        store.fold(&borrowed[100..400], ANYWHERE).await.unwrap();
+        store.import_calls(&borrowed, ANYWHERE).await.unwrap();
+        store
+            .import_calls(&borrowed[100..400], ANYWHERE)
+            .await
+            .unwrap();
         let all = CallFilter {
             limit: 1000,
             ..CallFilter::default()
@@ -83,7 +86,7 @@ async fn rows_that_are_alike_come_back_as_different_as_they_were() {
 }
 
 #[tokio::test]
-async fn folding_again_changes_nothing() {
+async fn importing_again_changes_nothing() {
     on_each(|store| async move {
         let statuses = [
             CallStatus::Ok,
@@ -94,15 +97,15 @@ async fn folding_again_changes_nothing() {
         let rows: Vec<_> = (0..200)
             .map(|n| call(n, statuses[n as usize % 4]))
             .collect();
-        store.fold(&rows, ANYWHERE).await.unwrap();
+        store.import_calls(&rows, ANYWHERE).await.unwrap();
         let all = CallFilter {
             limit: 1000,
             ..CallFilter::default()
         };
         let once = store.calls(&all).await.unwrap();
         assert_eq!(once.len(), 200);
-        store.fold(&rows, ANYWHERE).await.unwrap();
-        store.fold(&rows[50..120], ANYWHERE).await.unwrap();
+        store.import_calls(&rows, ANYWHERE).await.unwrap();
+        store.import_calls(&rows[50..120], ANYWHERE).await.unwrap();
         assert_eq!(store.calls(&all).await.unwrap(), once);
     })
     .await;
@@ -116,8 +119,14 @@ async fn an_end_is_never_taken_back() {
         let mut number = 0;
         let mut check = async |first: CallStatus, second: CallStatus, expected: CallStatus| {
             number += 1;
-            store.fold(&[call(number, first)], ANYWHERE).await.unwrap();
-            store.fold(&[call(number, second)], ANYWHERE).await.unwrap();
+            store
+                .import_calls(&[call(number, first)], ANYWHERE)
+                .await
+                .unwrap();
+            store
+                .import_calls(&[call(number, second)], ANYWHERE)
+                .await
+                .unwrap();
             let stored = store.call(call(number, first).id).await.unwrap().unwrap();
             assert_eq!(stored, call(number, expected), "{first} then {second}");
         };
@@ -136,7 +145,7 @@ async fn an_end_is_never_taken_back() {
         rows.extend((1000..1100).map(|n| call(n, Ok)));
         rows.extend((1100..1200).map(|n| call(n, Ok)));
         rows.extend((1100..1200).map(|n| call(n, Running)));
-        store.fold(&rows, ANYWHERE).await.unwrap();
+        store.import_calls(&rows, ANYWHERE).await.unwrap();
         let ended = CallFilter {
             status: Some(Ok),
             since_ms: Some(NOON + 1000),
@@ -153,7 +162,10 @@ async fn an_end_keeps_what_only_the_beginning_knew() {
         let begun = call(1, CallStatus::Running);
         let mut end = call(1, CallStatus::Ok);
         (end.user, end.run, end.trace, end.input) = (None, None, None, None);
-        store.fold(&[begun.clone(), end], ANYWHERE).await.unwrap();
+        store
+            .import_calls(&[begun.clone(), end], ANYWHERE)
+            .await
+            .unwrap();
         let stored = store.call(begun.id).await.unwrap().unwrap();
         assert_eq!(stored, call(1, CallStatus::Ok));
     })
@@ -169,7 +181,7 @@ async fn calls_left_running_are_settled_at_the_next_start_and_can_still_end() {
             call(2, CallStatus::Ok),
             call(3, CallStatus::Running),
         ];
-        store.fold(&rows, ANYWHERE).await.unwrap();
+        store.import_calls(&rows, ANYWHERE).await.unwrap();
         let settle = async |store: &Store, ended_ms| {
             let settled = store.settle_running(CallStatus::Unknown, "gateway.died", ended_ms);
             settled.await.unwrap()
@@ -187,7 +199,7 @@ async fn calls_left_running_are_settled_at_the_next_start_and_can_still_end() {
         );
         assert_eq!(store.call(rows[1].id).await.unwrap().unwrap(), rows[1]);
         again
-            .fold(&[call(3, CallStatus::Timeout)], ANYWHERE)
+            .import_calls(&[call(3, CallStatus::Timeout)], ANYWHERE)
             .await
             .unwrap();
         let late = store.call(rows[2].id).await.unwrap().unwrap();
@@ -210,7 +222,7 @@ async fn every_filter_filters() {
         rows.push(odd(|row| row.server = "other".into(), 22));
         rows.push(odd(|row| row.tool = "other".into(), 23));
         rows.push(call(24, CallStatus::Refused));
-        store.fold(&rows, ANYWHERE).await.unwrap();
+        store.import_calls(&rows, ANYWHERE).await.unwrap();
         let all = CallFilter::default;
         let other = || Some("other".to_owned());
         let cases: [(CallFilter, &[u64]); 15] = [
@@ -331,7 +343,7 @@ async fn every_filter_filters() {
 async fn pages_cover_every_call_once() {
     on_each(|store| async move {
         let rows: Vec<_> = (0..250).map(|n| call(n, CallStatus::Ok)).collect();
-        store.fold(&rows, ANYWHERE).await.unwrap();
+        store.import_calls(&rows, ANYWHERE).await.unwrap();
         let mut seen = Vec::new();
         let mut filter = CallFilter {
             limit: 64,
@@ -352,7 +364,7 @@ async fn pages_cover_every_call_once() {
 async fn old_calls_are_dropped_a_few_at_a_time() {
     on_each(|store| async move {
         let rows: Vec<_> = (0..100).map(|n| call(n, CallStatus::Ok)).collect();
-        store.fold(&rows, ANYWHERE).await.unwrap();
+        store.import_calls(&rows, ANYWHERE).await.unwrap();
         assert_eq!(store.drop_calls_before(NOON + 30, 20).await.unwrap(), 20);
         assert_eq!(store.drop_calls_before(NOON + 30, 20).await.unwrap(), 10);
         assert_eq!(store.drop_calls_before(NOON + 30, 20).await.unwrap(), 0);
@@ -366,16 +378,16 @@ async fn old_calls_are_dropped_a_few_at_a_time() {
 }
 
 #[tokio::test]
-async fn folding_says_how_fast_it_is() {
+async fn importing_says_how_fast_it_is() {
     on_each(|store| async move {
         let rows: Vec<_> = (0..20_000).map(|n| call(n, CallStatus::Ok)).collect();
         let start = tokio::time::Instant::now();
         for batch in rows.chunks(2_000) {
-            store.fold(batch, ANYWHERE).await.unwrap();
+            store.import_calls(batch, ANYWHERE).await.unwrap();
         }
         let took = start.elapsed();
         println!(
-            "folded {:.0} rows/s",
+            "imported {:.0} rows/s",
             rows.len() as f64 / took.as_secs_f64()
         );
         assert_eq!(

@@ -4,8 +4,8 @@ use gantry_model::caller::{KeyKind, UserTrust};
 use gantry_model::id::KeyId;
 use gantry_model::spec::Source;
 use gantry_store::{
-    AgentRow, AgentTools, CallFilter, CallStatus, DamageKind, FoldPosition, GrantRow,
-    JournalDamage, JournalRun, KeyRow, Principal, Store, StoreConfig, StoreError,
+    ActFilter, ActRow, AgentRow, AgentTools, CallFilter, CallStatus, DamageKind, GrantRow,
+    JournalDamage, JournalPosition, JournalRun, KeyRow, Principal, Store, StoreConfig, StoreError,
 };
 
 use crate::harness::{ANYWHERE, NOON, call, gateway, local, on_each, on_each_config, open, server};
@@ -23,11 +23,13 @@ async fn each_gateway_has_a_journal_of_its_own() {
         let of_a = a.journal_state().await.unwrap();
         assert_eq!((of_a.position, of_a.run), (Some(ANYWHERE), Some(RUN)));
         assert_eq!(b.journal_state().await.unwrap(), Default::default());
-        let position = FoldPosition {
+        let position = JournalPosition {
             segment: 9,
             offset: 9,
         };
-        b.fold(&[call(1, CallStatus::Ok)], position).await.unwrap();
+        b.import_calls(&[call(1, CallStatus::Ok)], position)
+            .await
+            .unwrap();
         b.end_journal_run(position).await.unwrap();
         assert_eq!(a.journal_state().await.unwrap(), of_a);
         let damage = JournalDamage {
@@ -53,8 +55,34 @@ async fn each_gateway_has_a_journal_of_its_own() {
         // A former start of a gateway does not move the position of a later one.
         let again = open(&config, 1).await;
         again.begin_journal_run(7, RUN, ANYWHERE).await.unwrap();
-        a.fold::<&str>(&[], position).await.unwrap();
+        a.import_calls::<&str>(&[], position).await.unwrap();
         assert_eq!(again.journal_state().await.unwrap(), of_a);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn acts_are_seen_by_all_and_asked_for_by_gateway() {
+    on_each_config(|config| async move {
+        let (a, b) = (open(&config, 1).await, open(&config, 2).await);
+        for (store, target) in [(&a, "one"), (&b, "two")] {
+            let act = ActRow {
+                act: "file.approve".into(),
+                target: target.into(),
+                ..ActRow::default()
+            };
+            store.put_act(&act).await.unwrap();
+        }
+        let targets = async |filter: ActFilter| {
+            let rows = a.acts(&filter).await.unwrap().into_iter();
+            rows.map(|row| row.target).collect::<Vec<_>>()
+        };
+        assert_eq!(targets(ActFilter::default()).await, ["two", "one"]);
+        let of_b = ActFilter {
+            gateway: Some(b.gateway()),
+            ..ActFilter::default()
+        };
+        assert_eq!(targets(of_b).await, ["two"]);
     })
     .await;
 }

@@ -1,17 +1,17 @@
-//! Folds the journal into the database: joins each intent with its outcome and writes the rows.
+//! Imports the journal into the database: joins each intent with its outcome and writes the rows.
 //!
 //! The position that is stored with the rows never passes an intent whose call is open, unless
 //! that call has a `running` row; so whatever happens, what the journal still holds completes what
-//! the database has. Rows are keyed by call id, hence folding twice changes nothing: what could not
+//! the database has. Rows are keyed by call id, hence importing twice changes nothing: what could not
 //! be stored is read again. Never deletes a segment before its rows are safe. What is missing of
-//! what was written is damage, and told. Entry point `Folder::fold`.
+//! what was written is damage, and told. Entry point `JournalImporter::import`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gantry_model::caller::UserTrust;
 use gantry_model::id::CallId;
-use gantry_store::{CallRow, CallStatus, DamageKind, FoldPosition, JournalRun, Store};
+use gantry_store::{CallRow, CallStatus, DamageKind, JournalPosition, JournalRun, Store};
 
 mod join;
 
@@ -39,7 +39,7 @@ pub(super) type Lost = Arc<Mutex<Vec<CallId>>>;
 
 /// What stands between the journal and the database.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(super) struct JournalImporter {
     journal: Arc<Journal>,
     keeper: Keeper,
     /// Everything before this was read.
@@ -58,10 +58,10 @@ pub(super) struct Folder {
     run: Option<JournalRun>,
 }
 
-/// What the fold begins with.
+/// What the import begins with.
 #[derive(Debug)]
 pub(super) struct Former {
-    /// How far the journal is folded.
+    /// How far the journal is imported.
     pub(super) position: Position,
     /// The first segment of this process.
     pub(super) own: u64,
@@ -87,7 +87,7 @@ struct OpenCall {
     stored: bool,
 }
 
-impl Folder {
+impl JournalImporter {
     /// Makes a folder that goes on where the former gateway's ended.
     pub(super) fn new(
         store: Store,
@@ -123,15 +123,15 @@ impl Folder {
         }
     }
 
-    /// Folds everything that is written by now.
+    /// Imports everything that is written by now.
     ///
     /// May be dropped while it waits: nothing is lost or done twice.
-    pub(super) async fn fold(&mut self, show: Show) -> Result<(), AuditError> {
+    pub(super) async fn import(&mut self, show: Show) -> Result<(), AuditError> {
         if let Some(error) = self.journal.gone() {
             return Err(error);
         }
         if let Some(until) = self.former_until {
-            self.fold_former(until).await?;
+            self.import_former(until).await?;
         }
         self.begin_run().await?;
         let lost = self
@@ -151,7 +151,7 @@ impl Folder {
         }
     }
 
-    /// Leaves an empty journal behind if everything in it is folded and no call is open.
+    /// Leaves an empty journal behind if everything in it is imported and no call is open.
     pub(super) async fn retire(&mut self) -> Result<(), AuditError> {
         if !self.open.is_empty() {
             return Ok(());
@@ -181,8 +181,8 @@ impl Folder {
         Ok(())
     }
 
-    /// Folds what a former gateway left and ends its open calls.
-    async fn fold_former(&mut self, until: Position) -> Result<(), AuditError> {
+    /// Imports what a former gateway left and ends its open calls.
+    async fn import_former(&mut self, until: Position) -> Result<(), AuditError> {
         self.read_until(until).await?;
         let now = unix_ms();
         if !self.open.is_empty() {
@@ -274,7 +274,7 @@ impl Folder {
         });
     }
 
-    /// Fetches the rows of calls that end in the chunk but whose intents were folded long ago.
+    /// Fetches the rows of calls that end in the chunk but whose intents were imported long ago.
     async fn look_up_orphans(
         &self,
         joined: &Joined,
@@ -337,7 +337,7 @@ impl Folder {
         } else {
             0
         };
-        self.journal.folded(own);
+        self.journal.imported(own);
         // An open call must not keep a segment alive: a `running` row stands in for its intent.
         let current = self.at.segment;
         self.store_open(|call| call.at.segment < current).await
@@ -392,7 +392,7 @@ impl Keeper {
             return Ok(());
         }
         self.store
-            .fold(rows, position.stored())
+            .import_calls(rows, position.stored())
             .await
             .map_err(AuditError::Store)?;
         if self.durability == Durability::Disk && position.segment != self.saved.segment {
@@ -403,7 +403,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Stores that everything before the position is folded and that nothing follows.
+    /// Stores that everything before the position is imported and that nothing follows.
     async fn close(&mut self, position: Position) -> Result<(), AuditError> {
         let ended = self.store.end_journal_run(position.stored()).await;
         ended.map_err(AuditError::Store)?;
@@ -417,8 +417,8 @@ impl Keeper {
 }
 
 impl Position {
-    const fn stored(self) -> FoldPosition {
-        FoldPosition {
+    const fn stored(self) -> JournalPosition {
+        JournalPosition {
             segment: self.segment,
             offset: self.offset,
         }

@@ -1,9 +1,9 @@
-//! Folds the journal's rows into the audit, together with the position they were read up to.
+//! Imports the journal's rows into the audit, together with the position they were read up to.
 //!
 //! Binds many rows to one statement, because a round trip to the connection's thread costs more
 //! than a row. Most rows of a burst differ in a few columns only: what they have in common is bound
 //! once for all of them. Placeholders are bare `?`: SQLite looks numbered ones up one by one.
-//! Entry point `SqliteStore::fold`.
+//! Entry point `SqliteStore::import_calls`.
 
 use std::sync::{Arc, LazyLock};
 
@@ -14,7 +14,7 @@ use sqlx::sqlite::{SqliteArguments, SqliteConnection};
 use super::SqliteStore;
 use super::value::{signed, signed_option};
 use super::writer::Durability;
-use crate::call::{CallRow, FoldPosition};
+use crate::call::{CallRow, JournalPosition};
 use crate::error::StoreError;
 use crate::sql::calls as sql;
 
@@ -27,44 +27,44 @@ pub(super) const FEW: usize = 16;
 /// How many kinds of rows are told apart; further ones are bound whole.
 const KINDS: usize = 8;
 
-static FOLD_ONE: LazyLock<String> = LazyLock::new(|| statement(1));
-static FOLD_MANY: LazyLock<String> = LazyLock::new(|| statement(MANY));
-static FOLD_ALIKE: LazyLock<String> = LazyLock::new(|| alike_statement(ALIKE));
-static FOLD_FEW: LazyLock<String> = LazyLock::new(|| alike_statement(FEW));
+static IMPORT_ONE: LazyLock<String> = LazyLock::new(|| statement(1));
+static IMPORT_MANY: LazyLock<String> = LazyLock::new(|| statement(MANY));
+static IMPORT_ALIKE: LazyLock<String> = LazyLock::new(|| alike_statement(ALIKE));
+static IMPORT_FEW: LazyLock<String> = LazyLock::new(|| alike_statement(FEW));
 
 impl SqliteStore {
-    pub(crate) async fn fold<T: AsRef<str> + Sync>(
+    pub(crate) async fn import_calls<T: AsRef<str> + Sync>(
         &self,
         rows: &[CallRow<T>],
-        position: FoldPosition,
+        position: JournalPosition,
     ) -> Result<(), StoreError> {
-        const WHAT: &str = "fold the journal";
+        const WHAT: &str = "import the journal";
         let mut turn = self.writer.turn(WHAT, Durability::Process).await?;
         let mut transaction = turn.begin().await?;
-        let folded = self.fold_rows(&mut transaction, rows, position).await;
-        folded.map_err(|error| self.failed(WHAT, error))?;
+        let imported = self.import_rows(&mut transaction, rows, position).await;
+        imported.map_err(|error| self.failed(WHAT, error))?;
         self.commit(WHAT, transaction).await?;
         turn.done();
         Ok(())
     }
 
-    async fn fold_rows<T: AsRef<str> + Sync>(
+    async fn import_rows<T: AsRef<str> + Sync>(
         &self,
         connection: &mut SqliteConnection,
         rows: &[CallRow<T>],
-        position: FoldPosition,
+        position: JournalPosition,
     ) -> Result<(), sqlx::Error> {
         let Kinds { kinds, mut others } = Kinds::of(rows);
         for kind in &kinds {
             let (alike, rest) = kind.as_chunks::<ALIKE>();
             for chunk in alike {
-                self.bind_alike(&FOLD_ALIKE, chunk)
+                self.bind_alike(&IMPORT_ALIKE, chunk)
                     .execute(&mut *connection)
                     .await?;
             }
             let (few, rest) = rest.as_chunks::<FEW>();
             for chunk in few {
-                self.bind_alike(&FOLD_FEW, chunk)
+                self.bind_alike(&IMPORT_FEW, chunk)
                     .execute(&mut *connection)
                     .await?;
             }
@@ -72,7 +72,7 @@ impl SqliteStore {
         }
         let (many, rest) = others.as_chunks::<MANY>();
         for chunk in many {
-            let statement = sqlx::query(FOLD_MANY.as_str());
+            let statement = sqlx::query(IMPORT_MANY.as_str());
             let statement = chunk
                 .iter()
                 .copied()
@@ -80,7 +80,7 @@ impl SqliteStore {
             statement.execute(&mut *connection).await?;
         }
         for row in rest {
-            let statement = self.bind_whole(sqlx::query(FOLD_ONE.as_str()), row);
+            let statement = self.bind_whole(sqlx::query(IMPORT_ONE.as_str()), row);
             statement.execute(&mut *connection).await?;
         }
         let put = sqlx::query(sql::PUT_POSITION)
@@ -93,7 +93,7 @@ impl SqliteStore {
             .map(drop)
     }
 
-    /// Binds all columns in the order of `sql::FOLD_HEAD`.
+    /// Binds all columns in the order of `sql::IMPORT_HEAD`.
     fn bind_whole<'q, T: AsRef<str>>(&self, query: Bound<'q>, row: &CallRow<T>) -> Bound<'q> {
         let query = query.bind(row.id.to_string()).bind(signed(row.seq));
         let query = bind_asked(query, row)
@@ -137,20 +137,20 @@ impl SqliteStore {
     }
 }
 
-/// Returns the statement that folds so many rows, whatever they are.
+/// Returns the statement that imports so many rows, whatever they are.
 pub(super) fn statement(rows: usize) -> String {
     let group = placeholders(sql::COLUMNS);
     let groups = vec![group.as_str(); rows].join(", ");
-    let (head, tail) = (sql::FOLD_HEAD, sql::FOLD_TAIL);
+    let (head, tail) = (sql::IMPORT_HEAD, sql::IMPORT_TAIL);
     format!("{head}VALUES {groups}{tail}")
 }
 
-/// Returns the statement that folds so many rows of one kind: first what they have in common, then
+/// Returns the statement that imports so many rows of one kind: first what they have in common, then
 /// what each has of its own.
 pub(super) fn alike_statement(rows: usize) -> String {
     let group = placeholders(sql::OWN);
     let groups = vec![group.as_str(); rows].join(", ");
-    let (head, columns, tail) = (sql::FOLD_HEAD, sql::ALIKE_COLUMNS, sql::FOLD_TAIL);
+    let (head, columns, tail) = (sql::IMPORT_HEAD, sql::ALIKE_COLUMNS, sql::IMPORT_TAIL);
     // Without a condition SQLite would take the conflict clause for a join's.
     format!("{head}SELECT {columns} FROM (VALUES {groups}) AS own WHERE true{tail}")
 }
