@@ -616,8 +616,5 @@ fn first_id() -> u64 {
 fn instance_name(folder: &Path) -> String {
     use sha2::{Digest, Sha256};
     let digest = Sha256::digest(folder.as_os_str().as_encoded_bytes());
-    digest[..6]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    gantry_model::hex::hex(&digest[..6])
 }

@@ -8,6 +8,7 @@
 
 mod act;
 mod call;
+mod clock;
 mod error;
 mod journal;
 mod row;
@@ -17,6 +18,7 @@ mod store;
 
 pub use act::{ActEnd, ActFilter, ActOutcome, ActRow, OutcomeError};
 pub use call::{CallFilter, CallRow, CallStatus, CallUsage, FoldPosition, StatusError};
+pub use clock::unix_ms;
 pub use error::StoreError;
 pub use journal::{DamageKind, DamageKindError, JournalDamage, JournalRun, JournalState};
 pub use row::{
