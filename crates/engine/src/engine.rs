@@ -451,8 +451,5 @@ const LAST_TASKS: Duration = Duration::from_secs(5);
 fn instance_name(folder: &Path) -> String {
     use sha2::{Digest, Sha256};
     let digest = Sha256::digest(folder.as_os_str().as_encoded_bytes());
-    digest[..6]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    gantry_model::hex::hex(&digest[..6])
 }

@@ -48,6 +48,7 @@ pub use acts::Actor;
 pub use answers::{AnswerBudget, AnswerPermit, AnswerPool, AnswersFull, SHORT_ANSWER};
 pub use audit::{AuditError, AuditHealth, AuditPolicy, Bodies, Durability};
 pub use catalog::{Capabilities, Collision, ListRevisions, ListedTool};
+pub use clock::unix_ms;
 pub use config::{EngineConfig, EngineLimits, OnStartFailure, Startup, StopPolicy};
 pub use credentials::{
     SignInAnswer, SignInError, SignInLink, SignInState, SignInTrust, SignInView,

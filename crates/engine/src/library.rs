@@ -285,35 +285,21 @@ fn words(call: &ModelCall, error: &CallError) -> String {
 }
 
 fn advice(error: &CallError) -> Option<String> {
-    match error {
+    if matches!(
+        error,
         CallError::Arguments { .. }
-        | CallError::Busy { .. }
-        | CallError::Timeout { .. }
-        | CallError::Exited { .. } => error.hint(),
-        CallError::Remote { .. } => Some("try again later, or go on without it".to_owned()),
-        CallError::Unbound { .. } => Some("use one of the tools that are offered".to_owned()),
-        CallError::Down { .. } | CallError::NotReading { .. } => {
-            Some("try again later, or go on without it".to_owned())
-        }
-        CallError::UnknownTool { .. }
-        | CallError::UnknownItem { .. }
-        | CallError::UnknownServer { .. }
-        | CallError::UnknownMethod { .. }
-        | CallError::Output { .. }
-        | CallError::BadParams { .. }
-        | CallError::Cancelled
-        | CallError::KeyEnded { .. }
-        | CallError::Unanswered { .. }
-        | CallError::Declined { .. }
-        | CallError::TooManyHeld { .. }
-        | CallError::TooMuchHeld { .. }
-        | CallError::TooManySubscriptions { .. }
-        | CallError::Rpc { .. }
-        | CallError::Protocol { .. }
-        | CallError::ResponseTooLarge { .. }
-        | CallError::Undelivered { .. }
-        | CallError::Audit(_)
-        | CallError::Stopping
-        | CallError::Panicked => None,
+            | CallError::Busy { .. }
+            | CallError::Timeout { .. }
+            | CallError::Exited { .. }
+    ) {
+        return error.hint();
     }
+    if matches!(error, CallError::Unbound { .. }) {
+        return Some("use one of the tools that are offered".to_owned());
+    }
+    let passes = matches!(
+        error,
+        CallError::Remote { .. } | CallError::Down { .. } | CallError::NotReading { .. }
+    );
+    passes.then(|| "try again later, or go on without it".to_owned())
 }

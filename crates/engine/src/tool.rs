@@ -7,6 +7,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use gantry_model::hex::hex;
 use gantry_model::jsonrpc::{Edit, Raw, RawBuf, RawKind, minify};
 use gantry_model::mcp::{ListKind as WireList, TaskSupport, ToolDef};
 use gantry_model::naming::is_invisible;
@@ -426,8 +427,7 @@ fn tidy(raw: Raw<'_>) -> RawBuf {
 }
 
 fn hash(raw: Raw<'_>) -> String {
-    let digest = Sha256::digest(raw.text().as_bytes());
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(raw.text().as_bytes()))
 }
 
 #[cfg(test)]

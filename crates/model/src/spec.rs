@@ -401,10 +401,7 @@ impl ServerSpec {
             &self.tools,
         ))
         .expect("a spec is always expressible as JSON");
-        Sha256::digest(&text)[..16]
-            .iter()
-            .map(|b| format!("{b:02x}"))
-            .collect()
+        crate::hex::hex(&Sha256::digest(&text)[..16])
     }
 }
 

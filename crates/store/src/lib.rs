@@ -8,6 +8,7 @@
 
 mod act;
 mod call;
+mod clock;
 mod config;
 mod error;
 mod gateway;
@@ -19,6 +20,7 @@ mod store;
 
 pub use act::{ActEnd, ActFilter, ActOutcome, ActRow, OutcomeError};
 pub use call::{CallFilter, CallRow, CallStatus, CallUsage, JournalPosition, StatusError};
+pub use clock::unix_ms;
 pub use config::{PostgresUrl, StoreConfig, StoreConfigError};
 pub use error::StoreError;
 pub use gateway::{Changes, Gateway, Lease};

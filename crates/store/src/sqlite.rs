@@ -29,7 +29,7 @@ mod writer;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use sqlx::migrate::Migrator;
 use sqlx::sqlite::SqliteRow;
@@ -207,8 +207,5 @@ impl fmt::Debug for SqliteStore {
 
 /// Returns the time of day as rows carry it.
 fn now_ms() -> i64 {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    i64::try_from(crate::unix_ms()).unwrap_or(i64::MAX)
 }

@@ -175,13 +175,13 @@ impl Store {
 
     /// Makes the project known, if it is not.
     pub async fn ensure_project(&self, project: &ProjectName) -> Result<(), StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.ensure_project(project).await
     }
 
     /// Returns the names of all projects.
     pub async fn projects(&self) -> Result<Vec<ProjectName>, StoreError> {
-        let Engine::Sqlite(store) = &self.engine;
+        let Backend::Sqlite(store) = &self.backend;
         store.projects().await
     }
 

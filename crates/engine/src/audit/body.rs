@@ -3,12 +3,12 @@
 //! Works before the write, so that nothing to hide ever reaches the disk. Entry point `keep`.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 
+use gantry_model::hex::hex;
 use gantry_model::secret::{Redactor, mask_members};
 use sha2::{Digest, Sha256};
 
-use super::policy::{AuditPolicy, Bodies, HASH_BYTES};
+use super::policy::{AuditPolicy, Bodies};
 use super::record::cut;
 
 /// How much behind the cut is looked at: a secret must be seen whole to be found.
@@ -57,18 +57,14 @@ fn masked(text: &str, longest: usize) -> Cow<'_, str> {
 }
 
 fn hash(body: &str) -> String {
-    let mut text = String::with_capacity(HASH_BYTES);
-    text.push_str("sha256:");
-    for byte in Sha256::digest(body) {
-        write!(text, "{byte:02x}").expect("writing to a string does not fail");
-    }
-    text
+    format!("sha256:{}", hex(&Sha256::digest(body)))
 }
 
 #[cfg(test)]
 mod tests {
     use gantry_model::secret::SecretText;
 
+    use super::super::policy::HASH_BYTES;
     use super::*;
 
     fn policy(bodies: Bodies, body_bytes: usize) -> AuditPolicy {

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+use gantry_model::hex::hex;
 use gantry_model::id::{ProjectName, ServerId, ServerName};
 use gantry_store::{SealedRow, Store};
 use serde::Serialize;
@@ -92,10 +93,7 @@ impl Vault {
             path: self.inner.file.clone(),
             source,
         })?;
-        let id = Sha256::digest(bytes)[..8]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let id = hex(&Sha256::digest(bytes)[..8]);
         let cipher = XChaCha20Poly1305::new(&bytes.into());
         let prints = hmac(&bytes, b"fingerprints of secrets in administrative acts");
         let key = || Key { cipher, id, prints };
@@ -105,10 +103,7 @@ impl Vault {
     /// Returns what tells a secret from another without telling it.
     pub(crate) fn fingerprint(&self, secret: &str) -> Result<String, SignInError> {
         let print = hmac(&self.key()?.prints, secret.as_bytes());
-        Ok(print[..8]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect())
+        Ok(hex(&print[..8]))
     }
 }
 
@@ -253,10 +248,7 @@ mod tests {
     fn fingerprints_are_made_as_the_standard_says() {
         let mut key = [0; KEY_BYTES];
         key[..20].fill(0x0b);
-        let made: String = hmac(&key, b"Hi There")[..8]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let made = hex(&hmac(&key, b"Hi There")[..8]);
         assert_eq!(made, "b0344c61d8db3853");
     }
 

@@ -132,7 +132,7 @@ impl Project {
     async fn approvals_on_record(&self) -> Result<BTreeMap<String, String>, EngineError> {
         let filter = ActFilter {
             act: Some("file.*".to_owned()),
-            gateway: Some(self.inner.store.gateway()),
+            gateway: Some(self.machine.store.gateway()),
             limit: APPROVALS,
             ..ActFilter::default()
         };
@@ -217,7 +217,7 @@ impl Project {
             act: Some("server.re*".to_owned()),
             target: Some(name.to_owned()),
             outcome: Some(ActOutcome::Done),
-            gateway: Some(self.inner.store.gateway()),
+            gateway: Some(self.machine.store.gateway()),
             limit: 5,
             ..ActFilter::default()
         };

@@ -7,13 +7,13 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use gantry_model::event_stream::Events;
 use reqwest::Response;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use url::Url;
 
-use super::events::Events;
 use super::http::{
     Asking, Content, HttpError, Letter, Out, Remote, Replies, chunk, drained, each_message,
 };
@@ -134,7 +134,7 @@ impl<R: Replies> Session<R> {
     ) -> Result<String, HttpError> {
         let origin = &self.remote.origin;
         loop {
-            match events.next() {
+            match events.next_event() {
                 Ok(Some(event)) if event.name == "endpoint" => {
                     let named = String::from_utf8_lossy(&event.data);
                     return Ok(named.trim().to_owned());
@@ -156,7 +156,7 @@ impl<R: Replies> Session<R> {
         let mut pace = Pace::default();
         loop {
             loop {
-                match events.next() {
+                match events.next_event() {
                     Ok(Some(event)) => {
                         if matches!(event.name.as_str(), "" | "message") {
                             each_message(event.data, |message| self.replies.line(message));

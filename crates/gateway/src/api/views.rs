@@ -9,8 +9,6 @@ mod server;
 mod sign_in;
 mod spec;
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use gantry_engine::{CallRow, ListedTool, LogLine, LogStream};
 use gantry_model::event::ServerEvent;
 use gantry_model::jsonrpc::RawBuf;
@@ -18,17 +16,12 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+pub(super) use gantry_engine::unix_ms as now_ms;
+
 pub(super) use self::health::{AcknowledgedView, HealthView};
 pub(super) use self::server::{ServerStatusView, ServerSummary, command, profile, start, url};
 pub(super) use self::sign_in::{Link, SignInStatus};
 pub(super) use self::spec::SpecView;
-
-/// Returns the time now, in milliseconds since 1970.
-pub(super) fn now_ms() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_millis() as u64)
-}
 
 /// Returns a time as RFC 3339, in UTC, always to the millisecond: times of one length sort as texts.
 pub(super) fn rfc3339(at_ms: u64) -> String {

@@ -9,12 +9,10 @@ use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, RETRY_AFTER};
 use http::{Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::dial::Dialled;
+use super::dial::connect;
 use super::failure::{Exit, Failure};
 use super::trouble::{self, words};
 
@@ -226,14 +224,8 @@ impl Client {
                 .cause(words(error))
                 .hint("`gantry status` tells whether it is there, and its log what happened")
         };
-        let stream = match timeout(CONNECT, Dialled::to(&self.address)).await {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return Err(gone(words(&error))),
-            Err(_) => return Err(gone(trouble::NO_CONNECTION.to_owned())),
-        };
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| broken(&error))?;
+        let connected = connect(&self.address, CONNECT).await;
+        let (mut sender, connection) = connected.map_err(gone)?;
         let exchange = async move {
             let response = sender
                 .send_request(request)

@@ -1,14 +1,39 @@
 //! A connection to a gateway on which nothing is heard before something was said.
 //!
 //! A gateway that has no room answers at once and closes the connection. Read before the request is
-//! written, that answer belongs to no request, and is lost; here it waits. Entry point: [`Dialled`].
+//! written, that answer belongs to no request, and is lost; here it waits. Entry point: [`connect`].
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::client::conn::http1::{self, Connection, SendRequest};
+use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::trouble::{self, words};
+
+/// Sends requests on one connection.
+pub(super) type Sender = SendRequest<Full<Bytes>>;
+
+/// Connects to a gateway; whoever calls drives the connection. Says why there is none.
+pub(super) async fn connect(
+    address: &str,
+    within: Duration,
+) -> Result<(Sender, Connection<TokioIo<Dialled>, Full<Bytes>>), String> {
+    let stream = match timeout(within, Dialled::to(address)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return Err(words(&error)),
+        Err(_) => return Err(trouble::NO_CONNECTION.to_owned()),
+    };
+    let shaken = http1::handshake(TokioIo::new(stream)).await;
+    shaken.map_err(|error| words(&error))
+}
 
 /// A connection whose first word is ours.
 #[derive(Debug)]
@@ -25,8 +50,7 @@ enum First {
 }
 
 impl Dialled {
-    /// Connects to a gateway.
-    pub(super) async fn to(address: &str) -> io::Result<Self> {
+    async fn to(address: &str) -> io::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         // Small requests must not wait for each other's acknowledgement.
         drop(stream.set_nodelay(true));
@@ -115,10 +139,7 @@ mod tests {
         server.write_all(b"full").await.unwrap();
         drop(server);
         let mut heard = [0; 4];
-        let early = tokio::time::timeout(
-            std::time::Duration::from_millis(20),
-            dialled.read_exact(&mut heard),
-        );
+        let early = tokio::time::timeout(Duration::from_millis(20), dialled.read_exact(&mut heard));
         assert!(early.await.is_err());
         dialled.write_all(b"hello").await.unwrap();
         dialled.read_exact(&mut heard).await.unwrap();

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+pub(super) use gantry_engine::unix_ms as now_ms;
 use gantry_model::naming::is_unprintable;
 use gantry_model::spec::period;
 use jiff::Timestamp;
@@ -111,11 +112,6 @@ pub(super) fn moment(text: &str) -> Result<u64, String> {
     let time = text.parse::<Timestamp>().ok();
     let time = time.and_then(|time| u64::try_from(time.as_millisecond()).ok());
     time.ok_or_else(|| "write for example `10m`, `2h` or `2026-01-31T12:00:00Z`".to_owned())
-}
-
-/// Returns the time, in milliseconds since 1970.
-pub(super) fn now_ms() -> u64 {
-    u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default()
 }
 
 /// Shows how long something took or takes, in two figures at most.

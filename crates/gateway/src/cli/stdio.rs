@@ -8,7 +8,6 @@ mod attach;
 mod batch;
 mod bridge;
 mod error;
-mod events;
 mod exchange;
 mod inflight;
 mod lines;

@@ -15,7 +15,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use gantry_engine::{Engine, EngineConfig, EngineError, Project};
 use gantry_model::spec::ServerSpec;
@@ -345,7 +345,7 @@ impl Gateway<'_> {
         let running = Running {
             pid: std::process::id(),
             url: self.options.shown_url(&self.listener).map_err(unknown)?,
-            started_ms: unix_ms(),
+            started_ms: gantry_engine::unix_ms(),
             version: VERSION.to_owned(),
             on_demand: self.options.while_used,
             folder: Some(self.setup.folder.clone()),
@@ -414,11 +414,4 @@ fn clash(error: &EngineError) -> Failure {
             .hint("mend it, or start without it: `gantry up --on-start-failure isolate`");
     }
     failure
-}
-
-fn unix_ms() -> u64 {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

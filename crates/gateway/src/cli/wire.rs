@@ -12,14 +12,12 @@ use http::header::{AUTHORIZATION, HOST};
 use http::{HeaderValue, Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::client::Client;
-use super::dial::Dialled;
-use super::trouble::{self, words};
+use super::dial::{Sender, connect};
+use super::trouble::words;
 
 /// How long a gateway on this machine may take to accept.
 const CONNECT: Duration = Duration::from_millis(800);
@@ -27,8 +25,6 @@ const CONNECT: Duration = Duration::from_millis(800);
 const READY: Duration = Duration::from_millis(100);
 /// Connections that are kept while nobody uses them.
 const IDLE: usize = 32;
-
-type Sender = SendRequest<Full<Bytes>>;
 
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,14 +122,7 @@ impl Wire {
     }
 
     async fn connect(&self) -> Result<Sender, String> {
-        let connected = timeout(CONNECT, Dialled::to(&self.address)).await;
-        let stream = match connected {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return Err(words(&error)),
-            Err(_) => return Err(trouble::NO_CONNECTION.to_owned()),
-        };
-        let shaken = http1::handshake(TokioIo::new(stream)).await;
-        let (sender, connection) = shaken.map_err(|error| words(&error))?;
+        let (sender, connection) = connect(&self.address, CONNECT).await?;
         self.tasks.spawn(async move {
             // How it ended is told to whoever waits for the answer.
             drop(connection.await);

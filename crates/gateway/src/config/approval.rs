@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use gantry_model::hex::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -20,8 +21,7 @@ pub struct Digest(String);
 impl Digest {
     /// Hashes a content.
     pub fn of(content: &[u8]) -> Self {
-        let digest = Sha256::digest(content);
-        Self(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+        Self(hex(&Sha256::digest(content)))
     }
 
     /// Returns the hash of a file together with those that it names; one that is not there counts too.

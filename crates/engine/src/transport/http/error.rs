@@ -290,48 +290,34 @@ impl HttpError {
 
     /// Tells whether nothing more can be sent without reaching for the server anew.
     pub(crate) fn ends_session(&self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::Dns { .. }
-            | Self::Address { .. }
-            | Self::Refused { .. }
-            | Self::Unreachable { .. }
-            | Self::Proxy { .. }
-            | Self::Tls { .. }
-            | Self::Unauthorized { .. }
-            | Self::Session { .. }
-            | Self::Setup { .. } => true,
-            Self::SignIn { only_this, .. } => !only_this,
-            Self::Silent { what, .. } => *what == NO_CONNECTION,
-            Self::Cut { .. }
-            | Self::Forbidden { .. }
-            | Self::Limited { .. }
-            | Self::Failed { .. }
-            | Self::Status { .. }
-            | Self::Content { .. }
-            | Self::Redirect { .. } => false,
-        }
+                | Self::Address { .. }
+                | Self::Refused { .. }
+                | Self::Unreachable { .. }
+                | Self::Proxy { .. }
+                | Self::Tls { .. }
+                | Self::Unauthorized { .. }
+                | Self::Session { .. }
+                | Self::Setup { .. }
+                | Self::SignIn {
+                    only_this: false,
+                    ..
+                }
+                | Self::Silent {
+                    what: NO_CONNECTION,
+                    ..
+                }
+        )
     }
 
     /// Tells whether it may only mean that the server does not know what it was asked in this era.
     pub(crate) fn is_unknowing(&self) -> bool {
-        match self {
-            Self::Status { .. } | Self::Failed { .. } | Self::Content { .. } => true,
-            Self::Dns { .. }
-            | Self::Address { .. }
-            | Self::Refused { .. }
-            | Self::Unreachable { .. }
-            | Self::Proxy { .. }
-            | Self::Tls { .. }
-            | Self::Silent { .. }
-            | Self::Cut { .. }
-            | Self::SignIn { .. }
-            | Self::Unauthorized { .. }
-            | Self::Forbidden { .. }
-            | Self::Limited { .. }
-            | Self::Redirect { .. }
-            | Self::Session { .. }
-            | Self::Setup { .. } => false,
-        }
+        matches!(
+            self,
+            Self::Status { .. } | Self::Failed { .. } | Self::Content { .. }
+        )
     }
 
     /// Tells whether the server takes no messages at this URL, so that it may speak SSE there.
@@ -353,26 +339,13 @@ impl HttpError {
 
     /// Returns for how long the server asks to be left alone.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Limited { retry_after, .. } => Some(*retry_after),
-            Self::Failed { retry_after, .. } => *retry_after,
-            Self::Dns { .. }
-            | Self::Address { .. }
-            | Self::Refused { .. }
-            | Self::Unreachable { .. }
-            | Self::Proxy { .. }
-            | Self::Tls { .. }
-            | Self::Silent { .. }
-            | Self::Cut { .. }
-            | Self::SignIn { .. }
-            | Self::Unauthorized { .. }
-            | Self::Forbidden { .. }
-            | Self::Status { .. }
-            | Self::Content { .. }
-            | Self::Redirect { .. }
-            | Self::Session { .. }
-            | Self::Setup { .. } => None,
+        if let Self::Limited { retry_after, .. } = self {
+            return Some(*retry_after);
         }
+        if let Self::Failed { retry_after, .. } = self {
+            return *retry_after;
+        }
+        None
     }
 }
 

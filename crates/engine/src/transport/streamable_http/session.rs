@@ -6,11 +6,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use gantry_model::era::headers::{METHOD, NAME, PROTOCOL_VERSION, SESSION_ID, encode};
 use gantry_model::era::{Era, ProtocolVersion};
+use gantry_model::event_stream::Events;
 use gantry_model::jsonrpc::{self, Limits, Message, Outcome, Raw};
 use reqwest::header::HeaderValue;
 use reqwest::{Method, Response};
 
-use super::super::events::Events;
 use super::super::http::{
     Asking, Body, Content, HttpError, Letter, Replies, chunk, drained, each_message, whole,
 };
@@ -213,7 +213,7 @@ impl<R: Replies> Session<R> {
                 let mut events = Events::new(LONGEST_EVENT);
                 while let Some(piece) = chunk(origin, &mut response).await? {
                     events.push(&piece);
-                    while let Some(event) = events.next().map_err(|_| none())? {
+                    while let Some(event) = events.next_event().map_err(|_| none())? {
                         let mut found = None;
                         each_message(event.data, |message| {
                             found = found.take().or_else(|| agreed(&message).map(|_| message));

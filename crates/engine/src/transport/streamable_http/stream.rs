@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_model::backoff::Backoff;
+use gantry_model::event_stream::{Event, Events};
 use reqwest::{Response, StatusCode};
 use tokio::sync::oneshot;
 
-use super::super::events::{Event, Events};
 use super::super::http::{Asking, Content, HttpError, Replies, chunk, drained, each_message};
 use super::super::pace::Pace;
 use super::{LONGEST_EVENT, Session, UNAWAITED};
@@ -104,7 +104,7 @@ impl<R: Replies> Session<R> {
             };
             events.push(&piece);
             loop {
-                match events.next() {
+                match events.next_event() {
                     Ok(Some(event)) => {
                         deliver(event, |message| self.replies.line_of(call, message));
                         pace.took(|| self.replies.rest()).await;
@@ -196,7 +196,7 @@ impl<R: Replies> Session<R> {
         while let Ok(Some(piece)) = chunk(&self.remote.origin, response).await {
             events.push(&piece);
             loop {
-                match events.next() {
+                match events.next_event() {
                     Ok(Some(event)) => {
                         heard += 1;
                         deliver(event, |message| self.replies.line(message));

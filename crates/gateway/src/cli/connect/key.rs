@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use gantry_model::hex::hex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -241,10 +242,7 @@ pub(super) fn label(client: &str, name: &str, path: &Path) -> String {
     ];
     // No part can hold the byte between them.
     let digest = Sha256::digest(parts.join(&0));
-    let digest: String = digest[..DIGEST_BYTES]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let digest = hex(&digest[..DIGEST_BYTES]);
     let kept = LABEL - digest.len() - 2;
     let letters = label.chars().filter(|letter| !letter.is_control());
     let begin: String = letters.take(kept).collect();

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gantry_model::era::{headers, meta};
+use gantry_model::event_stream::Events;
 use gantry_model::jsonrpc::{
     self, ErrorBody, Frame, Limits, Message, Payload, Request as Asked, RequestId,
 };
@@ -22,7 +23,6 @@ use super::super::wire::{Down, Used};
 use super::batch::Batch;
 use super::bridge::Bridge;
 use super::error::BridgeError;
-use super::events::Events;
 
 /// Longer than the longest call, with the time that its client may take to answer its server.
 const ANSWER: Duration = Duration::from_secs(1_260);
@@ -239,7 +239,7 @@ impl Bridge {
         id: Option<RequestId<'_>>,
     ) -> Result<(), BridgeError> {
         let mut body = response.into_body();
-        let mut events = Events::default();
+        let mut events = Events::new(LONGEST_BODY);
         let mut is_answered = false;
         let cut = |why: String| BridgeError::Cut(why);
         while let Some(frame) = body.frame().await {
@@ -255,12 +255,11 @@ impl Bridge {
             let Some(piece) = frame.data_ref() else {
                 continue;
             };
-            let complete = events
-                .feed(piece)
-                .map_err(|_| cut("an event is too long".to_owned()))?;
-            for message in complete {
-                is_answered |= id.is_some_and(|id| answers(&message, id));
-                self.say(message).await;
+            events.push(piece);
+            let endless = |_| cut("an event is too long".to_owned());
+            while let Some(event) = events.next_event().map_err(endless)? {
+                is_answered |= id.is_some_and(|id| answers(&event.data, id));
+                self.say(event.data.into()).await;
             }
         }
         match id {

@@ -3,11 +3,11 @@
 //!
 //! Entry points: [`json`], [`toml`] and [`arguments`].
 
-use gantry_model::secret::{hide_arguments, is_credential};
-use jsonc_parser::cst::{CstContainerNode, CstNode, CstRootNode};
-use toml_edit::{DocumentMut, Formatted, Item, TableLike, Value};
+use std::path::Path;
 
-use crate::config::document::json::options;
+use gantry_model::secret::{hide_arguments, is_credential};
+
+use crate::config::document::{Document, Node, Span, Syntax, Value};
 
 /// What stands in the place of something hidden.
 pub const HIDDEN: &str = "…";
@@ -20,27 +20,30 @@ pub(in crate::config) const ADDRESSES: [&str; 3] = ["url", "httpUrl", "serverUrl
 
 /// Hides values in JSON with comments; a text that is none is hidden as a whole.
 pub fn json(text: &str) -> String {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    match CstRootNode::parse(text, &options()) {
-        Ok(root) => {
-            if let Some(value) = root.value() {
-                hide_node(&value, Seen::Shown);
-            }
-            root.to_string()
-        }
-        Err(_) => HIDDEN.to_owned(),
-    }
+    hide(text, Syntax::Json)
 }
 
 /// Hides values in TOML; a text that is none is hidden as a whole.
 pub fn toml(text: &str) -> String {
-    match text.parse::<DocumentMut>() {
-        Ok(mut document) => {
-            hide_table(document.as_table_mut(), Seen::Shown);
-            document.to_string()
-        }
-        Err(_) => HIDDEN.to_owned(),
+    hide(text, Syntax::Toml)
+}
+
+fn hide(text: &str, syntax: Syntax) -> String {
+    if text.trim().is_empty() {
+        return text.to_owned();
     }
+    let Ok(document) = Document::parse(Path::new(""), text.as_bytes(), syntax) else {
+        return HIDDEN.to_owned();
+    };
+    let mut hidden = Vec::new();
+    find(&document.root, Seen::Shown, &mut hidden);
+    // Tables of TOML may stand in another order than they are read in.
+    hidden.sort_by_key(|(span, _)| span.start);
+    let mut shown = document.text.to_string();
+    for (span, word) in hidden.into_iter().rev() {
+        shown.replace_range(span, &serde_json::Value::from(word).to_string());
+    }
+    shown
 }
 
 /// Hides what seems secret among a command's arguments: `--token=x`, `--api-key x`.
@@ -96,107 +99,36 @@ impl Seen {
     }
 }
 
-fn hide_node(node: &CstNode, seen: Seen) {
-    if let Some(text) = node.as_string_lit() {
-        let word = text.decoded_value().unwrap_or_default();
-        let shown = seen.replaced(std::slice::from_ref(&word)).concat();
-        if shown != word {
-            text.set_raw_value(serde_json::Value::from(shown).to_string());
-        }
-        return;
-    }
-    let Some(container) = node
-        .as_object()
-        .map(CstContainerNode::Object)
-        .or_else(|| node.as_array().map(CstContainerNode::Array))
-    else {
-        return;
-    };
-    match container {
-        CstContainerNode::Object(object) => {
-            for member in object.properties() {
-                let name = member.decoded_name().unwrap_or_default();
-                if let Some(value) = member.value() {
-                    hide_node(&value, seen.under(&name));
-                }
-            }
-        }
-        CstContainerNode::Array(array) => {
-            let elements = array.elements();
-            let texts: Vec<_> = elements.iter().filter_map(CstNode::as_string_lit).collect();
-            let words: Vec<String> = texts
-                .iter()
-                .map(|text| text.decoded_value().unwrap_or_default())
-                .collect();
-            for (text, (word, shown)) in texts.iter().zip(words.iter().zip(seen.replaced(&words))) {
-                if *word != shown {
-                    text.set_raw_value(format!("{}", serde_json::Value::from(shown)));
-                }
-            }
-            let nested = elements
-                .iter()
-                .filter(|element| element.as_string_lit().is_none());
-            nested.for_each(|element| hide_node(element, seen));
-        }
-        CstContainerNode::Root(_) | CstContainerNode::ObjectProp(_) => {}
-    }
-}
-
-fn hide_table(table: &mut dyn TableLike, seen: Seen) {
-    for (name, item) in table.iter_mut() {
-        // What was kept as JSON text is as private as anything in it could be.
-        let seen = if name.get().ends_with("#json") {
-            Seen::Hidden
-        } else {
-            seen.under(name.get())
-        };
-        match item {
-            Item::Value(value) => hide_value(value, seen),
-            Item::Table(table) => hide_table(table, seen),
-            Item::ArrayOfTables(tables) => {
-                tables.iter_mut().for_each(|table| hide_table(table, seen))
-            }
-            Item::None => {}
-        }
-    }
-}
-
-fn hide_value(value: &mut Value, seen: Seen) {
-    match value {
-        Value::String(text) => {
-            let word = text.value().clone();
-            let shown = seen.replaced(std::slice::from_ref(&word)).concat();
-            if shown != word {
-                put(text, shown);
-            }
-        }
-        Value::Array(array) => {
-            let words: Vec<String> = array
-                .iter()
-                .filter_map(|value| value.as_str().map(str::to_owned))
-                .collect();
-            let mut shown = seen.replaced(&words).into_iter();
-            for value in array.iter_mut() {
-                let Value::String(text) = value else {
-                    hide_value(value, seen);
-                    continue;
+/// Finds the texts that are not shown as they are, each with what stands in its place.
+fn find(node: &Node, seen: Seen, hidden: &mut Vec<(Span, String)>) {
+    let nodes = match &node.value {
+        Value::Table(table) => {
+            for member in &table.members {
+                // What was kept as JSON text is as private as anything in it could be.
+                let seen = match member.key.ends_with("#json") {
+                    true => Seen::Hidden,
+                    false => seen.under(&member.key),
                 };
-                let word = shown.next().unwrap_or_else(|| HIDDEN.to_owned());
-                if *text.value() != word {
-                    put(text, word);
-                }
+                find(&member.node, seen, hidden);
             }
+            return;
         }
-        Value::InlineTable(table) => hide_table(table, seen),
-        Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Datetime(_) => {}
+        Value::List(nodes) => nodes.as_slice(),
+        Value::Text(_) => std::slice::from_ref(node),
+        Value::Null | Value::Bool(_) | Value::Number(_) => return,
+    };
+    let texts = nodes
+        .iter()
+        .filter_map(|node| Some((node, node.as_text()?.to_owned())));
+    let (texts, words): (Vec<&Node>, Vec<String>) = texts.unzip();
+    for ((text, word), shown) in texts.iter().zip(&words).zip(seen.replaced(&words)) {
+        if *word != shown {
+            hidden.push((text.span.clone(), shown));
+        }
     }
-}
-
-/// Replaces a text and leaves what stands around it.
-fn put(text: &mut Formatted<String>, shown: String) {
-    let decor = text.decor().clone();
-    *text = Formatted::new(shown);
-    *text.decor_mut() = decor;
+    for nested in nodes.iter().filter(|node| node.as_text().is_none()) {
+        find(nested, seen, hidden);
+    }
 }
 
 #[cfg(test)]

@@ -20,14 +20,13 @@ struct Module {
 
 /// The top-level modules of a crate.
 struct Graph {
-    krate: &'static str,
     modules: BTreeMap<String, Module>,
     /// Imports of what is no module: a name that the root of the crate only passes on.
     through_root: Vec<String>,
 }
 
 impl Graph {
-    fn read(krate: &'static str) -> Self {
+    fn read(krate: &str) -> Self {
         let folder = format!("crates/{krate}/src/");
         let files: Vec<_> = sources(&folder)
             .into_iter()
@@ -38,7 +37,6 @@ impl Graph {
         let name = |path: &str| path.split(['/', '.']).next().unwrap_or_default().to_owned();
         let names: BTreeSet<String> = files.iter().map(|(path, _)| name(path)).collect();
         let mut graph = Self {
-            krate,
             modules: BTreeMap::new(),
             through_root: Vec::new(),
         };

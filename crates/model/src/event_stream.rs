@@ -1,7 +1,7 @@
 //! The framing of `text/event-stream`, byte by byte as it arrives, within a bound per event.
 //!
 //! Never interprets what an event carries, and never waits: whoever reads the stream pushes bytes
-//! in and takes whole events out. Entry points: [`Events::push`] and [`Events::next`].
+//! in and takes whole events out. Entry points: [`Events::push`] and [`Events::next_event`].
 
 use std::time::Duration;
 
@@ -14,20 +14,20 @@ const LONGEST_ID: usize = 1024;
 
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Event {
+pub struct Event {
     /// Its name; empty is `message`.
-    pub(crate) name: String,
+    pub name: String,
     /// What it carries, its lines joined by line feeds.
-    pub(crate) data: Bytes,
+    pub data: Bytes,
 }
 
 /// An event or a line without an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Endless;
+pub struct Endless;
 
 /// A stream of events that is being read.
 #[derive(Debug)]
-pub(crate) struct Events {
+pub struct Events {
     buffer: BytesMut,
     /// How much of `buffer` is known to hold no end of a line.
     scanned: usize,
@@ -46,7 +46,7 @@ pub(crate) struct Events {
 
 impl Events {
     /// Makes a reader that keeps at most so many bytes of one event.
-    pub(crate) fn new(limit: usize) -> Self {
+    pub fn new(limit: usize) -> Self {
         Self {
             buffer: BytesMut::new(),
             scanned: 0,
@@ -63,17 +63,17 @@ impl Events {
     }
 
     /// Keeps at most so many bytes of each event from now on.
-    pub(crate) fn bound(&mut self, limit: usize) {
+    pub fn bound(&mut self, limit: usize) {
         self.limit = limit;
     }
 
     /// Takes what has arrived.
-    pub(crate) fn push(&mut self, bytes: &[u8]) {
+    pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
     /// Forgets what a cut left half, before the bytes of a stream that was opened anew.
-    pub(crate) fn resume(&mut self) {
+    pub fn resume(&mut self) {
         self.buffer.clear();
         self.scanned = 0;
         (self.after_return, self.begun) = (false, false);
@@ -84,17 +84,17 @@ impl Events {
     }
 
     /// Returns the last id that a whole event had, for resuming after it.
-    pub(crate) fn last_id(&self) -> Option<&str> {
+    pub fn last_id(&self) -> Option<&str> {
         self.last_id.as_deref()
     }
 
     /// Returns how long the server wants to be left alone before a stream is resumed.
-    pub(crate) fn retry(&self) -> Option<Duration> {
+    pub fn retry(&self) -> Option<Duration> {
         self.retry
     }
 
     /// Returns the next whole event, or nothing until more has arrived.
-    pub(crate) fn next(&mut self) -> Result<Option<Event>, Endless> {
+    pub fn next_event(&mut self) -> Result<Option<Event>, Endless> {
         while let Some(line) = self.line() {
             if line.is_empty() {
                 if let Some(event) = self.dispatch() {
@@ -206,7 +206,7 @@ mod tests {
         let mut found = Vec::new();
         for piece in text.chunks(piece.max(1)) {
             events.push(piece);
-            while let Some(event) = events.next()? {
+            while let Some(event) = events.next_event()? {
                 let data = String::from_utf8_lossy(&event.data).into_owned();
                 found.push((event.name, data));
             }
@@ -233,12 +233,12 @@ mod tests {
             name: String::new(),
             data: Bytes::new(),
         };
-        assert_eq!(events.next(), Ok(Some(empty)));
-        assert_eq!(events.next(), Ok(None));
+        assert_eq!(events.next_event(), Ok(Some(empty)));
+        assert_eq!(events.next_event(), Ok(None));
         assert_eq!(events.last_id(), Some("7"));
         assert_eq!(events.retry(), Some(Duration::from_millis(250)));
         events.push(b"retry: 99999999\n");
-        assert_eq!(events.next(), Ok(None));
+        assert_eq!(events.next_event(), Ok(None));
         assert_eq!(events.retry(), Some(LONGEST_RETRY));
     }
 
@@ -251,14 +251,14 @@ mod tests {
             name: String::new(),
             data: Bytes::from_static(data),
         };
-        assert_eq!(events.next(), Ok(Some(event(b"a"))));
-        assert_eq!(events.next(), Ok(None));
+        assert_eq!(events.next_event(), Ok(Some(event(b"a"))));
+        assert_eq!(events.next_event(), Ok(None));
         assert_eq!(events.last_id(), Some("7"));
         events.resume();
         events.push(b"\xef\xbb\xbfdata: c\n\nid: 9\n\n");
-        assert_eq!(events.next(), Ok(Some(event(b"c"))));
+        assert_eq!(events.next_event(), Ok(Some(event(b"c"))));
         assert_eq!(events.last_id(), Some("7"));
-        assert_eq!(events.next(), Ok(None));
+        assert_eq!(events.next_event(), Ok(None));
         assert_eq!(events.last_id(), Some("9"));
     }
 

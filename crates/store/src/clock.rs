@@ -1,0 +1,11 @@
+//! The time of day, which rows carry: the one place that reads it.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Returns milliseconds since 1970.
+pub fn unix_ms() -> u64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
