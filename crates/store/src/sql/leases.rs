@@ -1,11 +1,14 @@
 //! Statements over leases. Run by `sqlite::leases`.
 
 /// Takes every registered server of a project that is free, that a former start of this gateway held,
-/// or whose lease ended before `$5`. The generation counts up by one, whoever had it before.
+/// or whose lease ended before `$5`. The generation counts up by one, whoever had it before. A server
+/// whose name a file of this gateway has is left to the others.
 pub(crate) const TAKE: &str = "INSERT INTO kb.mcp_server_leases AS old \
      (project_id, server_id, gateway, boot, generation, until_at) \
-     SELECT project_id, id, $2, $3, 1, $4 FROM kb.project_mcp_servers \
-     WHERE project_id = $1 AND gateway IS NULL \
+     SELECT project_id, id, $2, $3, 1, $4 FROM kb.project_mcp_servers AS server \
+     WHERE project_id = $1 AND gateway IS NULL AND enabled AND NOT EXISTS \
+     (SELECT 1 FROM kb.project_mcp_servers AS own \
+     WHERE own.project_id = $1 AND own.name = server.name AND own.gateway = $2) \
      ON CONFLICT (project_id, server_id) DO UPDATE SET gateway = excluded.gateway, \
      boot = excluded.boot, generation = old.generation + 1, until_at = excluded.until_at \
      WHERE old.gateway IS NULL OR (old.gateway = excluded.gateway AND old.boot <> excluded.boot) \

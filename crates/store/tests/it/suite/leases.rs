@@ -19,6 +19,23 @@ async fn take(store: &Store, lasts: Duration) -> Lease {
 }
 
 #[tokio::test]
+async fn a_gateway_takes_no_server_whose_name_its_file_has() {
+    on_each_config(|config| async move {
+        let (a, b) = (open(&config, 1).await, open(&config, 2).await);
+        let mut of_file = server(2, "files", "x");
+        of_file.spec.source = Source::File;
+        a.put_server(&of_file).await.unwrap();
+        b.put_server(&server(1, "files", "x")).await.unwrap();
+        let mut off = server(3, "off", "x");
+        off.enabled = false;
+        b.put_server(&off).await.unwrap();
+        assert_eq!(a.take_leases(&local(), LONG).await.unwrap(), []);
+        assert_eq!(take(&b, LONG).await.server, server(1, "files", "x").id);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_registered_server_has_one_holder_and_its_generation_only_grows() {
     on_each_config(|config| async move {
         let (a, b) = (open(&config, 1).await, open(&config, 2).await);
