@@ -2,6 +2,7 @@
 
 mod agents;
 mod changes;
+pub(crate) mod feed;
 mod files;
 mod guesses;
 mod record;
@@ -137,6 +138,9 @@ impl Engine {
                 .clone()
                 .write(queue, store.clone(), stop_tasks.clone()),
         );
+        let stored = events.clone();
+        let hook = move |rows: &[CallRow<&str>]| stored.calls_stored(rows);
+        audit.on_saved(Box::new(hook)).await;
         let told = events.clone();
         tracker.spawn(audit.clone().run(stop_tasks.clone(), move |damage| {
             let native = ServerName::native();
@@ -466,7 +470,7 @@ impl Engine {
     }
 
     /// Returns the project whose servers run.
-    pub(crate) fn project(&self) -> &ProjectName {
+    pub fn project(&self) -> &ProjectName {
         &self.inner.project
     }
 

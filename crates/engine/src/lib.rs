@@ -44,7 +44,9 @@ pub use credentials::{
     SignInAnswer, SignInError, SignInLink, SignInState, SignInTrust, SignInView,
 };
 pub use engine::Engine;
+pub use engine::feed::{LogFollower, ServerLoad};
 pub use error::{CallError, CallFailure, EngineError, Full, Issue};
+pub use events::{Batch, CallTotals, Change, FeedPosition, Listener, UnknownPosition};
 pub use gantry_model as model;
 pub use gantry_sandbox::{HostReport, Promise, Report, Usage};
 pub use gantry_store::{

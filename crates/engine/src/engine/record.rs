@@ -1,5 +1,5 @@
 //! What is on record beside calls: administrative acts, refused attempts at them, the gateway's own
-//! start and stop, the events of servers as they come, and how much of everything is kept. Entry points:
+//! start and stop, the stored events of servers, and how much of everything is kept. Entry points:
 //! `Engine::acts`, `Engine::refuse_act` and `Engine::events_after`.
 
 use std::time::Duration;
@@ -8,7 +8,6 @@ use gantry_model::event::ServerEvent;
 use gantry_model::id::ServerName;
 use gantry_store::{ActFilter, ActRow, CallUsage};
 use serde_json::json;
-use tokio::sync::watch;
 
 use super::Engine;
 use crate::acts::{Actor, Begun, Draft};
@@ -28,11 +27,6 @@ impl Engine {
         let store = &self.inner.store;
         let project = &self.inner.project;
         Ok(store.events_after(project, server, after, limit).await?)
-    }
-
-    /// Returns a counter that moves whenever there are more events.
-    pub fn events_written(&self) -> watch::Receiver<u64> {
-        self.inner.router.events.written()
     }
 
     /// Returns administrative acts, newest first.
@@ -55,6 +49,13 @@ impl Engine {
         });
         // The answer does not wait for a database that is away; the record goes on.
         async move { drop(tokio::time::timeout(PATIENCE, noting).await) }
+    }
+
+    /// Records that a browser signed in or out, or got a code to do so.
+    pub async fn record_session(&self, by: &Actor, act: &'static str) {
+        let acts = &self.inner.acts;
+        let act = acts.begin_anyway(by, Draft::new(act, "browser")).await;
+        act.end(&Ok::<_, EngineError>(())).await;
     }
 
     /// Returns how many calls are kept, from when, and what they take.
