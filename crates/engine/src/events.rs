@@ -298,6 +298,12 @@ impl Listener {
     }
 }
 
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.feed.calls.leave();
+    }
+}
+
 /// The position was given out by another process, or never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnknownPosition;

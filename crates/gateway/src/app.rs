@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::http::{self, AppState, HostPolicy, Origin};
+use crate::http::{self, AppState, BrowserSessions, HostPolicy, Origin};
 use crate::mcp;
 
 /// The version that every surface shows.
@@ -41,6 +41,8 @@ pub struct Options {
     pub hosts: Vec<String>,
     /// The origins whose web pages may use the MCP endpoint.
     pub origins: Vec<Origin>,
+    /// The browsers that are signed in; whoever serves can make codes for sign-in links.
+    pub browsers: BrowserSessions,
     /// Whether clients are told what servers want models to know, all servers' joined.
     pub instructions: mcp::Instructions,
 }
@@ -60,6 +62,7 @@ pub async fn serve(
         engine: engine.clone(),
         hosts: Arc::new(HostPolicy::new(&[bound], &options.hosts).with_origins(&options.origins)),
         sessions: Arc::new(mcp::Sessions::default()),
+        browsers: options.browsers,
         version: VERSION,
         instructions: options.instructions,
     };

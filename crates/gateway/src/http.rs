@@ -14,6 +14,7 @@ mod framing;
 mod hosts;
 pub(crate) mod limits;
 pub(crate) mod media;
+pub(crate) mod session;
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -33,6 +34,7 @@ use tower::Service as _;
 
 pub use self::cors::{NoOrigin, Origin};
 pub use self::hosts::HostPolicy;
+pub use self::session::BrowserSessions;
 
 use self::auth::Gate;
 use self::error::Problem;
@@ -47,6 +49,8 @@ pub struct AppState {
     pub hosts: Arc<HostPolicy>,
     /// The MCP sessions of older protocol generations.
     pub sessions: Arc<mcp::Sessions>,
+    /// The browsers that are signed in.
+    pub browsers: BrowserSessions,
     /// The version that is shown to clients.
     pub version: &'static str,
     /// Whether clients are told what servers want models to know, all servers' joined.
@@ -63,7 +67,7 @@ pub(crate) type Service = Arc<dyn Fn(Request) -> Answering + Send + Sync>;
 ///
 /// The peer's address is taken from the request extension `ConnectInfo<SocketAddr>`.
 pub(crate) fn service(state: AppState) -> Service {
-    let gate = Gate::new(state.engine, state.hosts);
+    let gate = Gate::new(state.engine, state.hosts, state.browsers);
     let api = api::router(gate.clone(), state.version)
         .fallback(no_route)
         .layer(from_fn_with_state(gate.clone(), guard));
@@ -120,7 +124,7 @@ pub(crate) fn seal(headers: &mut HeaderMap) {
 }
 
 async fn no_route() -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, "http.route").with_detail("there is nothing at this path")
+    error::no_route()
 }
 
 /// Answers a method that a path does not take.

@@ -2,13 +2,17 @@
 //! come from the audit once their rows are in the database, so that a call pays nothing for them.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use gantry_store::{CallRow, CallStatus};
+use tokio::time::Instant;
 
 use super::ring::Ring;
 
 /// Calls that are kept for listeners.
 const KEPT: usize = 2048;
+/// How long calls are kept after the last listener left: one that was cut comes back soon.
+const LINGER: Duration = Duration::from_secs(60);
 /// Four buckets for every doubling, from 1 µs to about 18 minutes.
 const BUCKETS: usize = 4 * 31;
 
@@ -16,6 +20,8 @@ const BUCKETS: usize = 4 * 31;
 pub(crate) struct CallFeed {
     pub(super) ring: Ring<Arc<CallRow>>,
     totals: Mutex<CallTotals>,
+    /// When a listener left.
+    left: Mutex<Option<Instant>>,
 }
 
 /// How many calls ended since the start, and how long they took.
@@ -108,7 +114,19 @@ impl CallFeed {
         Self {
             ring: Ring::new(KEPT),
             totals: Mutex::default(),
+            left: Mutex::default(),
         }
+    }
+
+    /// Notes that a listener has left.
+    pub(super) fn leave(&self) {
+        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// Tells whether anybody listens, or may come back for what is stored now.
+    fn is_wanted(&self) -> bool {
+        let left = *self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        self.ring.has_listeners() || left.is_some_and(|left| left.elapsed() < LINGER)
     }
 
     /// Takes rows that were stored, without their bodies.
@@ -116,6 +134,10 @@ impl CallFeed {
         {
             let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
             rows.iter().for_each(|row| totals.count(row));
+        }
+        // Without listeners, nothing is copied.
+        if !self.is_wanted() {
+            return self.ring.pass(rows.len() as u64);
         }
         // Older ones would be dropped at once.
         let last = &rows[rows.len().saturating_sub(KEPT)..];

@@ -54,6 +54,22 @@ impl<T: Clone> Ring<T> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Tells whether anybody listens.
+    pub(crate) fn has_listeners(&self) -> bool {
+        self.end.receiver_count() > 0
+    }
+
+    /// Counts entries that are not kept; whoever comes back later has missed them, and all before them.
+    pub(crate) fn pass(&self, count: u64) {
+        let end = {
+            let mut entries = self.lock();
+            entries.first += entries.kept.len() as u64 + count;
+            entries.kept = VecDeque::new();
+            entries.first
+        };
+        self.announce(end);
+    }
+
     /// Adds entries and wakes the listeners.
     pub(crate) fn push(&self, new: impl IntoIterator<Item = T>) {
         let end = {
@@ -67,6 +83,10 @@ impl<T: Clone> Ring<T> {
             }
             entries.first + entries.kept.len() as u64
         };
+        self.announce(end);
+    }
+
+    fn announce(&self, end: u64) {
         self.end.send_if_modified(|known| {
             // Another may have added more meanwhile.
             let grows = end > *known;
@@ -115,9 +135,12 @@ mod tests {
         let read = ring.read(&mut at, 9);
         assert_eq!((read.items, read.skipped, at), (vec![4, 5, 6], 2, 6));
         assert_eq!(ring.read(&mut at, 9), Batch::default());
+        ring.pass(4);
+        let read = ring.read(&mut at, 9);
+        assert_eq!((read.items, read.skipped, at), (vec![], 4, 10));
         // A number that was never given out is one of the present.
         let mut ahead = 99;
         assert_eq!(ring.read(&mut ahead, 9), Batch::default());
-        assert_eq!(ahead, 6);
+        assert_eq!(ahead, 10);
     }
 }

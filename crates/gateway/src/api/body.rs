@@ -9,9 +9,10 @@ use axum::extract::{FromRequest, Request};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use gantry_model::caller::Caller;
+use gantry_model::id::AgentName;
 use gantry_model::jsonrpc::{self, Limits, Raw, WireError};
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -30,16 +31,25 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
         let (parts, body) = request.into_parts();
         let caller = parts.extensions.get::<Caller>();
         let caller = caller.ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, "auth.no_key"))?;
-        let (bytes, room) = limits::read_body(&parts.headers, body, &caller.agent).await?;
+        Self::read_for(&caller.agent, &parts.headers, body).await
+    }
+}
+
+impl JsonBody {
+    /// Reads a body on the account of an agent.
+    pub(super) async fn read_for(
+        agent: &AgentName,
+        headers: &HeaderMap,
+        body: Body,
+    ) -> Result<Self, Problem> {
+        let (bytes, room) = limits::read_body(headers, body, agent).await?;
         let text = std::str::from_utf8(&bytes).map_err(|error| WireError::NotUtf8 {
             at: error.valid_up_to(),
         })?;
         jsonrpc::validate(text, &Limits::default())?;
         Ok(Self(bytes, room))
     }
-}
 
-impl JsonBody {
     /// Returns the room that the body takes, to be kept as long as what was read of it.
     pub(super) fn room(&self) -> Room {
         self.1.clone()

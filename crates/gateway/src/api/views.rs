@@ -19,7 +19,9 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 pub(super) use self::health::{AcknowledgedView, HealthView};
-pub(super) use self::server::{ServerStatusView, ServerSummary, command, profile, start, url};
+pub(super) use self::server::{
+    ServerStatusView, ServerSummary, UsageEvent, command, profile, start, url,
+};
 pub(super) use self::sign_in::{Link, SignInStatus};
 pub(super) use self::spec::SpecView;
 
@@ -177,6 +179,8 @@ impl ToolView {
 /// A line that a server wrote.
 #[derive(Serialize, ToSchema)]
 pub(super) struct LogLineView {
+    /// Its number, which only grows; a line that has not ended yet has none.
+    number: Option<u64>,
     at: String,
     at_ms: u64,
     stream: &'static str,
@@ -187,6 +191,7 @@ impl LogLineView {
     /// Shows a line.
     pub(super) fn of(line: &LogLine) -> Self {
         Self {
+            number: line.number,
             at: rfc3339(line.at_ms),
             at_ms: line.at_ms,
             stream: match line.stream {

@@ -8,7 +8,7 @@ mod attach;
 mod batch;
 mod bridge;
 mod error;
-mod events;
+pub(super) mod events;
 mod exchange;
 mod inflight;
 mod lines;

@@ -1,6 +1,7 @@
-//! Server-sent events, as much of them as MCP uses: the data of each event.
+//! Server-sent events, as much of them as a gateway uses: the kind and the data of each event.
 //!
-//! Fed with pieces of a body as they come; a piece may end anywhere. Entry point: [`Events::feed`].
+//! Fed with pieces of a body as they come; a piece may end anywhere. Entry points: [`Events::feed`] and
+//! [`Events::feed_named`].
 
 use bytes::Bytes;
 
@@ -9,12 +10,13 @@ const LONGEST: usize = 64 << 20;
 
 /// An event is longer than any message may be.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooLong;
+pub(in crate::cli) struct TooLong;
 
 /// What has come of an event so far.
 #[derive(Debug, Default)]
-pub(super) struct Events {
+pub(in crate::cli) struct Events {
     line: Vec<u8>,
+    kind: String,
     data: Vec<u8>,
     has_data: bool,
 }
@@ -22,6 +24,15 @@ pub(super) struct Events {
 impl Events {
     /// Takes a piece and returns the data of the events that it completes.
     pub(super) fn feed(&mut self, piece: &Bytes) -> Result<Vec<Vec<u8>>, TooLong> {
+        let complete = self.feed_named(piece)?;
+        Ok(complete.into_iter().map(|(_, data)| data).collect())
+    }
+
+    /// Takes a piece and returns the events that it completes, each with its kind.
+    pub(in crate::cli) fn feed_named(
+        &mut self,
+        piece: &Bytes,
+    ) -> Result<Vec<(String, Vec<u8>)>, TooLong> {
         let mut complete = Vec::new();
         for part in piece.split_inclusive(|byte| *byte == b'\n') {
             if self.line.len() + self.data.len() + part.len() > LONGEST {
@@ -36,10 +47,14 @@ impl Events {
         Ok(complete)
     }
 
-    fn take(&mut self, line: &[u8]) -> Option<Vec<u8>> {
+    fn take(&mut self, line: &[u8]) -> Option<(String, Vec<u8>)> {
         if line.is_empty() {
             let has_data = std::mem::take(&mut self.has_data);
-            return has_data.then(|| std::mem::take(&mut self.data));
+            let kind = std::mem::take(&mut self.kind);
+            return has_data.then(|| (kind, std::mem::take(&mut self.data)));
+        }
+        if let Some(kind) = line.strip_prefix(b"event:") {
+            self.kind = String::from_utf8_lossy(kind.trim_ascii()).into_owned();
         }
         if let Some(data) = line.strip_prefix(b"data:") {
             if self.has_data {

@@ -136,7 +136,7 @@ fn who_is_awaited_is_shown_on_a_terminal_and_nowhere_else() {
     folder.write("a.json", &text);
     let terminal = open(&folder, "up --port 0 --config a.json");
     terminal.sees("quick   ready");
-    terminal.sees("1 of 2 servers have come, waiting for sleepy (");
+    terminal.sees("1 of 2 servers ready, waiting for sleepy (");
     terminal.sees("Stop with Ctrl-C.");
     let shown = terminal.shown();
     let rows = ["quick   ready", "sleepy  still starting", "endpoint "];
