@@ -376,6 +376,22 @@ mod tests {
         assert_eq!((read.skipped, read.items), (5, vec![started("s5")]));
     }
 
+    #[tokio::test]
+    async fn a_changed_status_is_told_and_so_is_the_end_of_the_runner() {
+        let (events, _queue) = Events::new(ProjectName::local());
+        let mut listener = events.listen();
+        let (status, watched) = watch::channel(0);
+        let watching = events.clone().watch_status("a".parse().unwrap(), watched);
+        let changing = async {
+            status.send_replace(1);
+            listener.changed().await;
+            assert_eq!(listener.read_changes(9).items, [started("a")]);
+            drop(status);
+        };
+        tokio::join!(watching, changing);
+        assert_eq!(listener.read_changes(9).items, [started("a")]);
+    }
+
     // fault T1
     #[tokio::test]
     async fn a_project_hears_nothing_of_anothers_calls() {

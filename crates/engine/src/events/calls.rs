@@ -145,7 +145,7 @@ impl CallFeed {
             let bare = CallRow {
                 input: None,
                 output: None,
-                ..(*row).clone()
+                ..**row
             };
             Arc::new(bare.owned())
         }));

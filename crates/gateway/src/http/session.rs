@@ -117,7 +117,7 @@ impl BrowserSessions {
 
     /// Makes a code that opens one session of the caller's key.
     pub fn new_code(&self, caller: &Caller) -> String {
-        let code = random_text();
+        let code = random_text::<16>();
         let mut registry = self.lock();
         registry.forget_codes(Instant::now());
         if registry.codes.len() >= CODES {
@@ -149,7 +149,7 @@ impl BrowserSessions {
 
     /// Opens a session for a caller.
     pub(crate) fn open(&self, caller: Caller) -> NewSession {
-        let (cookie, token) = (random_text(), random_text());
+        let (cookie, token) = (random_text::<32>(), random_text::<32>());
         let now = Instant::now();
         let session = Arc::new(Session {
             cookie: digest(&cookie),
@@ -255,11 +255,11 @@ fn digest(text: &str) -> Sha256Digest {
     Sha256::digest(text.as_bytes()).into()
 }
 
-/// Returns 256 random bits as text.
-fn random_text() -> String {
-    let mut bits = [0; 32];
-    getrandom::fill(&mut bits).expect("the operating system gives random bytes");
-    URL_SAFE_NO_PAD.encode(bits)
+/// Returns so many random bytes as text.
+fn random_text<const BYTES: usize>() -> String {
+    let mut bytes = [0; BYTES];
+    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+    URL_SAFE_NO_PAD.encode(bytes)
 }
 
 #[cfg(test)]

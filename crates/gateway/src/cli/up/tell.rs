@@ -295,9 +295,8 @@ impl StartupReport<'_> {
         screen.line(&format!("  {} {}  for you", label(""), admin.display()));
         screen.line(&format!("  {} {}", label("isolation"), isolation(engine)));
         if let Some(link) = &self.link {
-            screen.line(&format!("  {} {link}", label("browser")));
-            let note = "works once, within five minutes; `gantry open` makes another";
-            screen.line(&format!("  {} {}", label(""), screen.faint(note)));
+            let note = screen.faint("works once; `gantry open` makes another");
+            screen.line(&format!("  {} {link}  {note}", label("browser")));
         }
         screen.line("");
         screen.line("Try it:");

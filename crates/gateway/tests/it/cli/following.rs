@@ -115,6 +115,19 @@ fn events_go_on_as_they_happen_each_once() {
 }
 
 #[test]
+fn the_status_is_shown_again_when_it_changes() {
+    let gantry = Gantry::start(&["a"]);
+    let following = Following::start(&gantry, &["status", "--watch"]);
+    let shows = |wanted: &str| {
+        while !following.next().contains(wanted) {}
+    };
+    shows("on record: ");
+    run(&gantry, &["restart", "a"]);
+    shows("SERVER");
+    shows("on record: ");
+}
+
+#[test]
 fn a_link_is_printed_and_signs_in() {
     let gantry = Gantry::start(&["a"]);
     let printed = run(&gantry, &["open", "--print"]);

@@ -205,7 +205,7 @@ fn logs() {
 fn open() {
     let gantry = Gantry::start(&["a"]);
     let mut settings = settings();
-    settings.add_filter(r"#code=[A-Za-z0-9_-]{43}", "#code=[code]");
+    settings.add_filter(r"#code=[A-Za-z0-9_-]{22}", "#code=[code]");
     settings.bind(|| {
         assert_snapshot!(run(&gantry, &["open", "--print"]), @"
         http://[address]/#code=[code]

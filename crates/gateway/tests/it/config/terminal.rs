@@ -36,6 +36,7 @@ fn up_asks_once_and_a_yes_lets_it_run() {
     terminal.types("y\n");
     terminal.sees("theirs  ready");
     terminal.sees("Stop with Ctrl-C.");
+    assert!(terminal.shown().contains("/#code="), "a sign-in link");
     terminal.stops();
     assert_eq!(starts(&journal), 1);
     // Its hash is remembered.
