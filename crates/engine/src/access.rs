@@ -80,6 +80,8 @@ pub(crate) struct Access {
     revision: AtomicU64,
     /// Moves whenever keys are others than before, or one has ended.
     changed: watch::Sender<u64>,
+    /// The same of all projects.
+    any_changed: watch::Sender<u64>,
     /// One change at a time, from the store to the memory: an older picture never replaces a newer.
     changing: AsyncMutex<()>,
     /// One at a time makes new keys of those in memory: who changes them, or renews one.
@@ -87,18 +89,19 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// Loads a project's keys; `changed` moves whenever any of them changes.
+    /// Loads a project's keys; `any_changed` moves whenever any of them changes.
     pub(crate) async fn load(
         store: Store,
         project: ProjectName,
-        changed: watch::Sender<u64>,
+        any_changed: watch::Sender<u64>,
     ) -> Result<Self, EngineError> {
         let access = Self {
             store,
             project,
             keys: ArcSwap::default(),
             revision: AtomicU64::new(0),
-            changed,
+            changed: watch::Sender::new(0),
+            any_changed,
             changing: AsyncMutex::new(()),
             replacing: Mutex::new(()),
         };
@@ -167,7 +170,7 @@ impl Access {
         for entry in gone {
             entry.caller.validity.end(KeyEnd::Revoked);
         }
-        self.changed.send_modify(|count| *count += 1);
+        self.note_change();
     }
 
     /// Returns who the key of a digest speaks for; nobody for anything that is not a valid key.
@@ -211,6 +214,11 @@ impl Access {
         let is_same = entry.caller.validity.is_same(&caller.validity);
         let is_valid = entry.has_time() && caller.validity.end_reason().is_none();
         (is_same && is_valid).then(|| entry.caller.clone())
+    }
+
+    fn note_change(&self) {
+        self.changed.send_modify(|count| *count += 1);
+        self.any_changed.send_modify(|count| *count += 1);
     }
 
     /// Returns a counter that moves whenever keys have changed or ended.

@@ -216,6 +216,11 @@ impl Audit {
         replay::open(dir, store, policy.bounded()).await
     }
 
+    /// Has every call that gets or changes its row from now on told to `hook`, once the row is stored.
+    pub(crate) async fn on_saved(&self, hook: Box<importer::SavedHook>) {
+        self.shared.importer.lock().await.on_saved(hook);
+    }
+
     /// Records that a call is about to be sent; without that record it must not be.
     pub(crate) async fn intent(&self, intent: &Intent<'_>) -> Result<Ticket, AuditError> {
         let begun = Instant::now();

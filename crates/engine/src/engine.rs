@@ -15,7 +15,7 @@ use gantry_model::caller::{Caller, KeyEnd};
 use gantry_model::event::EventKind;
 use gantry_model::id::{ProjectName, ServerName};
 use gantry_sandbox::{HostReport, Sandbox, SandboxOptions};
-use gantry_store::{CallFilter, Store};
+use gantry_store::{CallFilter, CallRow, Store};
 use tokio::sync::{Mutex, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -136,6 +136,7 @@ impl Engine {
                 opening: Mutex::default(),
             }),
         };
+        engine.feed_stored_calls().await;
         let booted = engine.boot(known).await;
         engine.note_start(&booted).await;
         if let Err(error) = booted {
@@ -155,6 +156,19 @@ impl Engine {
             self.open_project(name).await?;
         }
         Ok(())
+    }
+
+    /// Has every call that is stored from now on broadcast to the listeners of its project.
+    async fn feed_stored_calls(&self) {
+        // Weak: the engine holds the audit.
+        let inner = Arc::downgrade(&self.inner);
+        let hook = move |rows: &[CallRow<&str>]| {
+            let projects = inner.upgrade().map(|inner| inner.projects.load_full());
+            for project in projects.iter().flat_map(|projects| projects.values()) {
+                project.router.events.calls_stored(rows);
+            }
+        };
+        self.inner.machine.audit.on_saved(Box::new(hook)).await;
     }
 
     // ---- projects ----

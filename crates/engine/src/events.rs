@@ -1,29 +1,59 @@
-//! The lifecycle events of servers on their way to the store: queued without waiting, written in
-//! batches. What a full queue has no room for is logged and not stored; nobody waits for it. Whoever
-//! follows them is told when more were written (`written`) and reads them from the store.
+//! The event feed of one project. What happens is broadcast to whoever listens, and lifecycle events are
+//! written to the store in batches.
+//!
+//! Nobody waits for a listener or for the store: a listener that falls behind is told how much it missed
+//! (`ring`), and what a full queue has no room for is logged and not stored. Entry points:
+//! [`Events::report`], [`Events::listen`].
+
+mod calls;
+mod ring;
 
 use std::sync::Arc;
 
 use gantry_model::event::{EventKind, ServerEvent};
 use gantry_model::id::{ProjectName, ServerName};
 use gantry_model::naming::is_unprintable;
-use gantry_store::Store;
+use gantry_store::{CallRow, Store};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use self::calls::CallFeed;
+pub use self::calls::CallTotals;
+pub use self::ring::Batch;
+pub(crate) use self::ring::Ring;
 use crate::clock::unix_ms;
 
 const QUEUE: usize = 1024;
 const BATCH: usize = 256;
+/// Changes that are kept for listeners.
+const KEPT: usize = 4096;
 
-/// Where runners report what happened.
+/// Something that changed in a project.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// Something happened to a server; written to the store as well.
+    Lifecycle(Arc<ServerEvent>),
+    /// What is observed of a server is different now.
+    Server(ServerName),
+}
+
+/// Where runners report what happened, and listeners hear of it. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Events {
-    project: ProjectName,
+    feed: Arc<Feed>,
     queue: mpsc::Sender<ServerEvent>,
     /// Begins every detail.
     note: Arc<str>,
+}
+
+/// What the listeners of one project read.
+struct Feed {
+    project: ProjectName,
+    /// Tells this process apart from an earlier one: numbers of entries begin again with each.
+    boot: u32,
+    changes: Ring<Change>,
+    calls: CallFeed,
     /// Moves whenever events were written to the store.
     written: watch::Sender<u64>,
 }
@@ -31,12 +61,19 @@ pub(crate) struct Events {
 impl Events {
     pub(crate) fn new(project: ProjectName) -> (Self, mpsc::Receiver<ServerEvent>) {
         let (queue, receiver) = mpsc::channel(QUEUE);
-        let note = Arc::from("");
-        let events = Self {
+        let mut boot = [0; 4];
+        getrandom::fill(&mut boot).expect("the operating system gives random bytes");
+        let feed = Feed {
             project,
-            queue,
-            note,
+            boot: u32::from_le_bytes(boot),
+            changes: Ring::new(KEPT),
+            calls: CallFeed::new(),
             written: watch::Sender::new(0),
+        };
+        let events = Self {
+            feed: Arc::new(feed),
+            queue,
+            note: Arc::from(""),
         };
         (events, receiver)
     }
@@ -51,7 +88,45 @@ impl Events {
 
     /// Returns a counter that moves whenever events were written to the store.
     pub(crate) fn written(&self) -> watch::Receiver<u64> {
-        self.written.subscribe()
+        self.feed.written.subscribe()
+    }
+
+    /// Starts to listen at this moment.
+    pub(crate) fn listen(&self) -> Listener {
+        let feed = Arc::clone(&self.feed);
+        let mut listener = Listener {
+            changes: feed.changes.subscribe(),
+            calls: feed.calls.ring.subscribe(),
+            at: FeedPosition::default(),
+            feed,
+        };
+        listener.at = listener.newest();
+        listener
+    }
+
+    /// Returns how many calls ended since the start.
+    pub(crate) fn call_totals(&self) -> CallTotals {
+        self.feed.calls.totals()
+    }
+
+    /// Takes calls whose rows were stored; those of other projects are none of its business.
+    pub(crate) fn calls_stored(&self, rows: &[CallRow<&str>]) {
+        let project = self.feed.project.as_str();
+        let own: Vec<_> = rows.iter().filter(|row| row.project == project).collect();
+        if !own.is_empty() {
+            self.feed.calls.stored(&own);
+        }
+    }
+
+    /// Tells listeners whenever the status of a server changes, until its runner is gone.
+    pub(crate) async fn watch_status<T>(self, server: ServerName, mut status: watch::Receiver<T>) {
+        loop {
+            let changed = status.changed().await;
+            self.feed.changes.push([Change::Server(server.clone())]);
+            if changed.is_err() {
+                return;
+            }
+        }
     }
 
     /// Reports one thing that happened.
@@ -94,6 +169,8 @@ impl Events {
             kind,
             detail,
         };
+        let change = Change::Lifecycle(Arc::new(event.clone()));
+        self.feed.changes.push([change]);
         if self.queue.try_send(event).is_err() {
             warn!(server = %server, "too many lifecycle events, one is not stored");
         }
@@ -106,7 +183,8 @@ impl Events {
         store: Store,
         stop: CancellationToken,
     ) {
-        let (project, written) = (self.project.clone(), self.written.clone());
+        // Only the feed is kept: the queue ends with the last who can report.
+        let feed = Arc::clone(&self.feed);
         drop(self);
         let mut batch = Vec::new();
         loop {
@@ -122,10 +200,12 @@ impl Events {
             }
             let rows: Vec<_> = batch
                 .drain(..)
-                .map(|event| (project.clone(), event))
+                .map(|event| (feed.project.clone(), event))
                 .collect();
             match store.put_events(&rows).await {
-                Ok(()) => written.send_modify(|count| *count = count.wrapping_add(1)),
+                Ok(()) => feed
+                    .written
+                    .send_modify(|count| *count = count.wrapping_add(1)),
                 Err(error) => warn!(
                     error = &error as &dyn std::error::Error,
                     "lifecycle events were not stored"
@@ -134,6 +214,99 @@ impl Events {
         }
     }
 }
+
+/// How far a listener has read, in the words of `Last-Event-ID`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FeedPosition {
+    /// The process that the numbers belong to.
+    pub boot: u32,
+    /// The number of the next change.
+    pub changes: u64,
+    /// The number of the next call.
+    pub calls: u64,
+}
+
+/// Someone who listens to the feed of one project, at their own pace.
+pub struct Listener {
+    feed: Arc<Feed>,
+    changes: watch::Receiver<u64>,
+    calls: watch::Receiver<u64>,
+    at: FeedPosition,
+}
+
+impl Listener {
+    /// Returns the project that is listened to.
+    pub fn project(&self) -> &ProjectName {
+        &self.feed.project
+    }
+
+    /// Returns how far it has read.
+    pub fn position(&self) -> FeedPosition {
+        self.at
+    }
+
+    /// Goes on from an earlier position. A position of another process cannot be resumed, and nothing
+    /// is changed.
+    pub fn resume(&mut self, from: FeedPosition) -> Result<(), UnknownPosition> {
+        let newest = self.newest();
+        let is_known = from.boot == newest.boot
+            && from.changes <= newest.changes
+            && from.calls <= newest.calls;
+        if !is_known {
+            return Err(UnknownPosition);
+        }
+        self.at = from;
+        Ok(())
+    }
+
+    fn newest(&self) -> FeedPosition {
+        FeedPosition {
+            boot: self.feed.boot,
+            changes: self.feed.changes.end(),
+            calls: self.feed.calls.ring.end(),
+        }
+    }
+
+    /// Waits until there is more to read, of changes or of calls. Safe to drop while it waits.
+    pub async fn changed(&mut self) {
+        let at = self.at;
+        // Both senders live as long as the feed, which this listener holds.
+        tokio::select! {
+            _ = self.changes.wait_for(|end| *end > at.changes) => {}
+            _ = self.calls.wait_for(|end| *end > at.calls) => {}
+        }
+    }
+
+    /// Returns the next changes, so many at most.
+    pub fn read_changes(&mut self, most: usize) -> Batch<Change> {
+        self.feed.changes.read(&mut self.at.changes, most)
+    }
+
+    /// Returns the next calls, so many at most, without their bodies.
+    pub fn read_calls(&mut self, most: usize) -> Batch<Arc<CallRow>> {
+        self.feed.calls.ring.read(&mut self.at.calls, most)
+    }
+
+    /// Passes over everything up to now, for a listener that only wants to be woken.
+    pub fn skip(&mut self) {
+        self.at = self.newest();
+    }
+
+    /// Passes over the calls up to now, for a listener that does not want them.
+    pub fn skip_calls(&mut self) {
+        self.at.calls = self.feed.calls.ring.end();
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.feed.calls.leave();
+    }
+}
+
+/// The position was given out by another process, or never.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnknownPosition;
 
 /// Escapes what a log or a terminal must not get of what a server said.
 fn printable(detail: String) -> String {
@@ -153,7 +326,117 @@ fn printable(detail: String) -> String {
 
 #[cfg(test)]
 mod tests {
+    use gantry_model::caller::UserTrust;
+    use gantry_model::id::CallId;
+    use gantry_store::CallStatus;
+
     use super::*;
+
+    fn started(name: &str) -> Change {
+        Change::Server(name.parse().unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_listener_hears_what_happens_from_then_on_and_resumes_where_it_was() {
+        let (events, mut queue) = Events::new(ProjectName::local());
+        let server: ServerName = "a".parse().unwrap();
+        events.report(&server, EventKind::Starting, "before");
+        let mut listener = events.listen();
+        events
+            .noted("note: ")
+            .report(&server, EventKind::Ready, "ready");
+        listener.changed().await;
+        let before = listener.position();
+        let heard = listener.read_changes(9).items;
+        let [Change::Lifecycle(event)] = heard.as_slice() else {
+            panic!("{heard:?}");
+        };
+        assert_eq!(
+            (event.kind, event.detail.as_str()),
+            (EventKind::Ready, "note: ready")
+        );
+        // The same goes to the store.
+        assert_eq!(queue.recv().await.unwrap().detail, "before");
+        assert_eq!(queue.recv().await.unwrap(), **event);
+        let mut again = events.listen();
+        again.resume(before).unwrap();
+        assert_eq!(again.read_changes(9).items, heard);
+        let boot = before.boot.wrapping_add(1);
+        let foreign = FeedPosition { boot, ..before };
+        assert_eq!(again.resume(foreign), Err(UnknownPosition));
+    }
+
+    #[tokio::test]
+    async fn a_listener_that_falls_behind_is_told_how_much_it_missed() {
+        let (events, _queue) = Events::new(ProjectName::local());
+        let mut slow = events.listen();
+        let many = (0..KEPT as u64 + 5).map(|n| started(&format!("s{n}")));
+        events.feed.changes.push(many);
+        let read = slow.read_changes(1);
+        assert_eq!((read.skipped, read.items), (5, vec![started("s5")]));
+    }
+
+    #[tokio::test]
+    async fn a_changed_status_is_told_and_so_is_the_end_of_the_runner() {
+        let (events, _queue) = Events::new(ProjectName::local());
+        let mut listener = events.listen();
+        let (status, watched) = watch::channel(0);
+        let watching = events.clone().watch_status("a".parse().unwrap(), watched);
+        let changing = async {
+            status.send_replace(1);
+            listener.changed().await;
+            assert_eq!(listener.read_changes(9).items, [started("a")]);
+            drop(status);
+        };
+        tokio::join!(watching, changing);
+        assert_eq!(listener.read_changes(9).items, [started("a")]);
+    }
+
+    // fault T1
+    #[tokio::test]
+    async fn a_project_hears_nothing_of_anothers_calls() {
+        let (events, _queue) = Events::new(ProjectName::local());
+        let mut listener = events.listen();
+        let row = |project| CallRow::<&str> {
+            id: CallId::new(0, 1),
+            seq: 0,
+            project,
+            agent: "",
+            key: "",
+            user: None,
+            user_trust: UserTrust::Asserted,
+            session: None,
+            run: None,
+            step: None,
+            trace: None,
+            surface: "mcp",
+            server_id: None,
+            server: "a",
+            method: "tools/call",
+            tool: "t",
+            schema_version: None,
+            started_ms: 1,
+            ended_ms: Some(2),
+            duration_us: Some(1000),
+            status: CallStatus::Ok,
+            code: None,
+            error: None,
+            input: Some("kept out"),
+            input_bytes: 8,
+            output: None,
+            output_bytes: 0,
+            repeats: 1,
+        };
+        events.calls_stored(&[row("other")]);
+        events.calls_stored(&[row("local"), row("other")]);
+        let heard = listener.read_calls(9).items;
+        assert_eq!(heard.len(), 1);
+        assert_eq!(
+            (heard[0].project.as_str(), &heard[0].input),
+            ("local", &None)
+        );
+        assert_eq!(events.call_totals().calls, 1);
+    }
 
     #[test]
     fn a_server_cannot_steer_the_log() {

@@ -55,6 +55,7 @@ pub use credentials::{
 };
 pub use engine::Engine;
 pub use error::{CallError, CallFailure, EngineError, Full, Issue};
+pub use events::{Batch, CallTotals, Change, FeedPosition, Listener, UnknownPosition};
 pub use gantry_model as model;
 pub use gantry_sandbox::{HostReport, Promise, Report, Usage};
 pub use gantry_store::{
@@ -64,6 +65,7 @@ pub use gantry_store::{
 pub use library::{CallOptions, MessageError, ModelAnswer, ModelAnswers};
 pub use native::{NativeCall, NativeOutput, NativeTool};
 pub use project::Project;
+pub use project::feed::{LogFollower, ServerLoad};
 pub use quota::{Quota, QuotaExceeded, QuotaLimits, QuotaPermit};
 pub use request::{
     Announced, Ask, AskAnswer, AskedFor, Client, HeldBytes, Lasts, Lists, Reply, Request, Said,

@@ -9,6 +9,7 @@
 
 mod agents;
 mod changes;
+pub(crate) mod feed;
 mod files;
 mod follow;
 mod record;

@@ -1,7 +1,7 @@
 //! The REST API under `/api/v1`, one file per noun, beside `/healthz` and `/metrics`.
 //!
-//! Every route stands in one of three lists, and the list decides who may come in: the public one,
-//! the one for any key, the one for administrators. What goes out is in `views`, never an engine's
+//! Every route stands in one of four lists, and the list decides who may come in: the public one, the
+//! one for any key, the one for administrators, and the one for signing in (`session`). What goes out is in `views`, never an engine's
 //! own type. Each route is described beside its handler; `openapi` joins the descriptions, and a test
 //! compares them with the routes. Never names the store. Entry point: `router`.
 
@@ -13,6 +13,7 @@ mod body;
 mod call;
 mod calls;
 mod errors;
+mod events;
 mod form;
 mod health;
 mod history;
@@ -24,6 +25,7 @@ mod query;
 mod reference;
 mod register;
 mod servers;
+pub(crate) mod session;
 mod tools;
 mod views;
 mod welcome;
@@ -41,8 +43,8 @@ use http::request::Parts;
 use self::attempt::Attempt;
 use self::history::stream::Streams;
 use self::jobs::Jobs;
-use crate::http::auth::{Gate, actor};
-use crate::http::error::Problem;
+use crate::http::auth::{Authenticated, Gate, actor};
+use crate::http::error::{Problem, no_route};
 use crate::http::limits::Bodies;
 use crate::http::wrong_method;
 
@@ -74,7 +76,7 @@ impl Api {
     fn gateway_only(&self, project: &Project) -> Result<(), Problem> {
         match project.is_default() {
             true => Ok(()),
-            false => Err(Problem::new("http.route").with_detail("there is nothing at this path")),
+            false => Err(no_route()),
         }
     }
 }
@@ -91,6 +93,7 @@ pub(crate) fn router(gate: Gate, version: &'static str) -> Router {
         .merge(servers::routes())
         .merge(auth::routes())
         .merge(history::routes())
+        .merge(events::routes())
         .merge(acts::routes())
         .merge(agents::routes())
         .merge(keys::routes())
@@ -110,7 +113,12 @@ pub(crate) fn router(gate: Gate, version: &'static str) -> Router {
         .merge(welcome::routes())
         .merge(auth::public_routes())
         .method_not_allowed_fallback(wrong_method);
-    public.merge(any_key).merge(admin).with_state(api)
+    let session = session::routes(&api);
+    public
+        .merge(any_key)
+        .merge(admin)
+        .merge(session)
+        .with_state(api)
 }
 
 /// Lets an administrator's request in, and no other; what is refused is on record. fault U3
@@ -118,10 +126,9 @@ async fn admins_only(State(api): State<Api>, request: Request, next: Next) -> Re
     let (mut parts, body) = request.into_parts();
     let attempt = Attempt::of(&parts);
     match api.gate.admin(&parts) {
-        Ok(caller) => {
-            let by = actor(&caller, &parts);
-            parts.extensions.insert(by.clone());
-            parts.extensions.insert(caller.clone());
+        Ok(authenticated) => {
+            let caller = authenticated.caller.clone();
+            let by = enter(&mut parts, authenticated);
             let response = next.run(Request::from_parts(parts, body)).await;
             let refusal = attempt.refusal(&by, &response);
             if let (Some(code), Ok(project)) = (refusal, api.project(&caller)) {
@@ -131,10 +138,10 @@ async fn admins_only(State(api): State<Api>, request: Request, next: Next) -> Re
         }
         Err(problem) => {
             if problem.code() == AGENT_KEY
-                && let Ok(caller) = api.gate.anyone(&parts)
-                && let Ok(project) = api.project(&caller)
+                && let Ok(authenticated) = api.gate.anyone(&parts)
+                && let Ok(project) = api.project(&authenticated.caller)
             {
-                let by = actor(&caller, &parts);
+                let by = actor(&authenticated.caller, &parts);
                 attempt.refuse(&project, &by, AGENT_KEY).await;
             }
             problem.into_response()
@@ -142,12 +149,23 @@ async fn admins_only(State(api): State<Api>, request: Request, next: Next) -> Re
     }
 }
 
-/// Lets a request in whose key is known, whichever it is. fault U3
+/// Notes who was let in, for the handlers; returns who acts.
+fn enter(parts: &mut Parts, authenticated: Authenticated) -> Actor {
+    let by = actor(&authenticated.caller, parts);
+    parts.extensions.insert(by.clone());
+    parts.extensions.insert(authenticated.caller);
+    if let Some(session) = authenticated.session {
+        parts.extensions.insert(session);
+    }
+    by
+}
+
+/// Lets a request in whose key or session is known, whichever it is. fault U3
 async fn any_key(State(api): State<Api>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     match api.gate.anyone(&parts) {
-        Ok(caller) => {
-            parts.extensions.insert(caller);
+        Ok(authenticated) => {
+            enter(&mut parts, authenticated);
             next.run(Request::from_parts(parts, body)).await
         }
         Err(problem) => problem.into_response(),
@@ -162,8 +180,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let path = Path::<String>::from_request_parts(parts, state).await;
-        path.map(|Path(name)| Self(name))
-            .map_err(|_| Problem::new("http.route").with_detail("there is nothing at this path"))
+        path.map(|Path(name)| Self(name)).map_err(|_| no_route())
     }
 }
 

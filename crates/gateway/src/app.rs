@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::routes::AppState;
-use crate::http::{HostPolicy, Origin};
+use crate::http::{BrowserSessions, HostPolicy, Origin};
 use crate::{api, mcp};
 
 /// The version that every surface shows.
@@ -42,6 +42,8 @@ pub struct Options {
     pub hosts: Vec<String>,
     /// The origins whose web pages may use the MCP endpoint.
     pub origins: Vec<Origin>,
+    /// The browsers that are signed in; whoever serves can make codes for sign-in links.
+    pub browsers: BrowserSessions,
     /// Whether clients are told what servers want models to know, all servers' joined.
     pub instructions: mcp::Instructions,
 }
@@ -61,6 +63,7 @@ pub async fn serve(
         engine: engine.clone(),
         hosts: Arc::new(HostPolicy::new(&[bound], &options.hosts).with_origins(&options.origins)),
         sessions: Arc::new(mcp::Sessions::default()),
+        browsers: options.browsers,
         version: VERSION,
         instructions: options.instructions,
     };

@@ -21,9 +21,11 @@ mod dial;
 mod diff;
 mod doctor;
 mod doubts;
+mod events;
 mod failure;
 mod files;
 mod find;
+mod follow;
 mod format;
 mod hardening;
 mod import;
@@ -31,6 +33,7 @@ mod key;
 mod logging;
 mod logs;
 mod ls;
+mod open;
 mod output;
 mod progress;
 mod prompt;
@@ -112,8 +115,12 @@ enum Verb {
     Rm(rm::Options),
     /// Show the gateway's servers, or everything about one
     Status(status::Options),
+    /// Sign a browser in to the gateway
+    Open(open::Options),
     /// Show what a server wrote to stderr
     Logs(logs::Options),
+    /// Show what happened to servers
+    Events(events::Options),
     /// Stop a server and start it again
     Restart(restart::Options),
     /// List the tools that an agent sees
@@ -241,7 +248,9 @@ fn run(verb: Verb, surroundings: Surroundings) -> Result<ExitCode, Failure> {
         Verb::Approve(options) => approve::run(&options, surroundings),
         Verb::Config(options) => config::run(&options, surroundings),
         Verb::Status(options) => client::block_on(status::run(&options, surroundings)),
+        Verb::Open(options) => client::block_on(open::run(&options, surroundings)),
         Verb::Logs(options) => client::block_on(logs::run(&options, surroundings)),
+        Verb::Events(options) => client::block_on(events::run(&options, surroundings)),
         Verb::Restart(options) => client::block_on(restart::run(&options, surroundings)),
         Verb::Tools(options) => client::block_on(tools::run(&options, surroundings)),
         Verb::Call(options) => client::block_on(call::run(&options, surroundings)),

@@ -13,6 +13,7 @@ pub(crate) mod framing;
 mod hosts;
 pub(crate) mod limits;
 pub(crate) mod media;
+pub(crate) mod session;
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -28,6 +29,7 @@ use http::{HeaderMap, HeaderValue};
 
 pub use self::cors::{NoOrigin, Origin};
 pub use self::hosts::HostPolicy;
+pub use self::session::BrowserSessions;
 
 use self::error::Problem;
 

@@ -51,7 +51,7 @@ impl Access {
             }
         }
         if ended {
-            self.changed.send_modify(|count| *count += 1);
+            self.note_change();
         }
         next
     }

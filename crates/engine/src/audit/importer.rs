@@ -77,6 +77,20 @@ struct Keeper {
     durability: Durability,
     /// The position that the database has.
     saved: Position,
+    on_saved: OnSaved,
+}
+
+/// Hears of rows that are in the database now.
+#[derive(Default)]
+pub(super) struct OnSaved(Option<Box<SavedHook>>);
+
+/// What is done with rows that are in the database now.
+pub(crate) type SavedHook = dyn Fn(&[CallRow<&str>]) + Send + Sync;
+
+impl std::fmt::Debug for OnSaved {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("OnSaved").field(&self.0.is_some()).finish()
+    }
 }
 
 #[derive(Debug)]
@@ -107,6 +121,7 @@ impl JournalImporter {
             journal: Arc::clone(&journal),
             durability,
             saved: position,
+            on_saved: OnSaved::default(),
         };
         Self {
             journal,
@@ -121,6 +136,11 @@ impl JournalImporter {
             holes: BTreeMap::new(),
             run: Some(run),
         }
+    }
+
+    /// Has every row that is stored from now on told to `hook`.
+    pub(super) fn on_saved(&mut self, hook: Box<SavedHook>) {
+        self.keeper.on_saved = OnSaved(Some(hook));
     }
 
     /// Imports everything that is written by now.
@@ -395,6 +415,9 @@ impl Keeper {
             .import_calls(rows, position.stored())
             .await
             .map_err(AuditError::Store)?;
+        if let Some(hook) = self.on_saved.0.as_ref().filter(|_| !rows.is_empty()) {
+            hook(rows);
+        }
         if self.durability == Durability::Disk && position.segment != self.saved.segment {
             self.store.sync().await.map_err(AuditError::Store)?;
         }

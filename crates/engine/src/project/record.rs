@@ -11,7 +11,7 @@ use gantry_store::{ActFilter, ActRow};
 use tokio::sync::watch;
 
 use super::Project;
-use crate::acts::Actor;
+use crate::acts::{Actor, Draft};
 use crate::error::EngineError;
 
 /// How long a refusal waits for its record.
@@ -55,5 +55,12 @@ impl Project {
         });
         // The answer does not wait for a database that is away; the record goes on.
         async move { drop(tokio::time::timeout(PATIENCE, noting).await) }
+    }
+
+    /// Records that a browser signed in or out, or got a code to do so.
+    pub async fn record_session(&self, by: &Actor, act: &'static str) {
+        let acts = &self.acts;
+        let act = acts.begin_anyway(by, Draft::new(act, "browser")).await;
+        act.end(&Ok::<_, EngineError>(())).await;
     }
 }

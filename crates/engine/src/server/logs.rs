@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::Guard;
 use gantry_model::naming::is_invisible;
 use gantry_model::secret::Redactor;
+use tokio::sync::watch;
 
 use crate::clock::unix_ms;
+use crate::events::Batch;
 use crate::known_secrets::KnownSecrets;
 
 const RING_BYTES: usize = 64 * 1024;
@@ -35,6 +37,9 @@ pub enum LogStream {
 /// One line that a server wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
+    /// Its number, which only grows, also when the server is replaced by another of its name. A line
+    /// that has not ended yet has none.
+    pub number: Option<u64>,
     /// When, in milliseconds since 1970.
     pub at_ms: u64,
     /// Where.
@@ -47,11 +52,17 @@ pub struct LogLine {
 pub(crate) struct Logs {
     state: Mutex<State>,
     known: Arc<KnownSecrets>,
+    /// The number that the next line gets.
+    end: watch::Sender<u64>,
 }
 
 #[derive(Default)]
 struct State {
     lines: VecDeque<LogLine>,
+    /// The number that the next line gets.
+    end: u64,
+    /// The number of the first line of all.
+    begun: u64,
     bytes: usize,
     /// A line of stderr that has not ended yet, escaped.
     partial: String,
@@ -61,10 +72,44 @@ struct State {
 
 impl Logs {
     pub(crate) fn new(known: Arc<KnownSecrets>) -> Self {
+        // The time, so that numbers are higher than those of a server that it replaces.
+        let end = unix_ms();
         Self {
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                end,
+                begun: end,
+                ..State::default()
+            }),
             known,
+            end: watch::Sender::new(end),
         }
+    }
+
+    /// Returns a receiver that is notified of every new line, and holds the number of the next.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.end.subscribe()
+    }
+
+    /// Returns at most so many lines from a number on, and moves the number behind them.
+    pub(crate) fn read(&self, from: &mut u64, most: usize) -> Batch<LogLine> {
+        let state = self.lock();
+        let first = state.end - state.lines.len() as u64;
+        let start = (*from).clamp(first, state.end);
+        // Whatever came before this log was of another server.
+        let skipped = start.saturating_sub(*from).min(start - state.begun);
+        let lines = state.lines.iter().skip((start - first) as usize);
+        let items: Vec<LogLine> = lines.take(most).cloned().collect();
+        *from = start + items.len() as u64;
+        Batch { items, skipped }
+    }
+
+    /// Tells whoever follows the log of the lines that were added.
+    fn announce(&self, end: u64) {
+        self.end.send_if_modified(|known| {
+            let grows = end > *known;
+            *known = end.max(*known);
+            grows
+        });
     }
 
     /// Returns what takes the server's secrets out of what it says.
@@ -86,6 +131,9 @@ impl Logs {
         let mut state = self.lock();
         state.end_line(&self.redactor());
         state.earlier = state.lines.len();
+        let end = state.end;
+        drop(state);
+        self.announce(end);
     }
 
     /// Takes bytes of stderr as they come; a line without an end is cut.
@@ -99,6 +147,9 @@ impl Logs {
                 state.end_line(&redactor);
             }
         }
+        let end = state.end;
+        drop(state);
+        self.announce(end);
     }
 
     /// Takes one whole line.
@@ -125,7 +176,11 @@ impl Logs {
             false => text.len().saturating_sub(overlap),
         };
         text.truncate(text.floor_char_boundary(most.min(safe)));
-        self.lock().push(stream, text);
+        let mut state = self.lock();
+        state.push(stream, text);
+        let end = state.end;
+        drop(state);
+        self.announce(end);
     }
 
     /// Returns the last lines, oldest first.
@@ -154,6 +209,7 @@ impl State {
     /// Returns the line that has not ended yet as if it had.
     fn partial_line(&self, redactor: &Redactor) -> Option<LogLine> {
         (!self.partial.is_empty()).then(|| LogLine {
+            number: None,
             at_ms: unix_ms(),
             stream: LogStream::Stderr,
             text: redactor.redact(&self.partial).into_owned(),
@@ -193,10 +249,12 @@ impl State {
     fn push(&mut self, stream: LogStream, text: String) {
         self.bytes += text.len() + size_of::<LogLine>();
         self.lines.push_back(LogLine {
+            number: Some(self.end),
             at_ms: unix_ms(),
             stream,
             text,
         });
+        self.end += 1;
         while self.bytes > RING_BYTES
             && let Some(gone) = self.lines.pop_front()
         {
@@ -258,6 +316,31 @@ mod tests {
         assert!(kept <= RING_BYTES);
         let tail = logs.stderr_tail();
         assert!(tail.ends_with("\\u{1b}[31mred\\u{1b}[0m\nlast"), "{tail}");
+    }
+
+    #[tokio::test]
+    async fn lines_are_followed_by_number_and_what_went_is_counted() {
+        let logs = Logs::new(Arc::default());
+        let mut news = logs.subscribe();
+        let mut at = *news.borrow();
+        logs.stderr(b"one\ntwo\nhalf");
+        news.changed().await.unwrap();
+        let read = logs.read(&mut at, 1);
+        assert_eq!((read.items[0].text.as_str(), read.skipped), ("one", 0));
+        let texts = |lines: &[LogLine]| lines.iter().map(|line| line.text.clone()).collect();
+        let rest: Vec<String> = texts(&logs.read(&mut at, 9).items);
+        assert_eq!(rest, ["two"], "a line that has not ended is not followed");
+        assert_eq!(logs.last(1)[0].number, None);
+        logs.stderr(b"\n");
+        for _ in 0..RING_BYTES {
+            logs.line(LogStream::Gantry, b"x");
+        }
+        let read = logs.read(&mut at, 1);
+        let gone = read.items[0].number.unwrap() - rest.len() as u64 - logs.lock().begun;
+        assert_eq!(read.skipped, gone - 1);
+        // Who comes from a server of the same name that was replaced missed nothing of this one.
+        let mut before = 5;
+        assert!(logs.read(&mut before, 1).skipped < RING_BYTES as u64);
     }
 
     #[test]

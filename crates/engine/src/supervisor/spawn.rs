@@ -66,6 +66,9 @@ impl Supervisor {
         runner
             .status
             .send_modify(|status| status.count(&remembered));
+        let events = self.around.events.clone();
+        let watching = events.watch_status(handle.name.clone(), handle.status.clone());
+        self.around.tracker.spawn(watching);
         let stopped = handle.stopped.clone();
         let profiles = Arc::clone(&handle.profiles);
         self.around.tracker.spawn(async move {

@@ -43,17 +43,17 @@ pub(super) fn public_routes() -> Router<Api> {
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Beginning {
+pub(super) struct SignInQuery {
     /// Signs in at whichever authorization server the server names now, even if the configured
     /// client was used at another before.
     #[serde(default)]
     again: bool,
 }
 
-/// Makes a link at which a person signs in to a remote server. Its answer comes to
-/// `/oauth/callback` under the name that this request was addressed to.
+/// Creates a link at which a person signs in to a remote server. The authorization server redirects to
+/// `/oauth/callback` on the host that this request was sent to.
 #[utoipa::path(post, path = "/api/v1/mcp/servers/{server}/auth", tag = "servers", operation_id = "sign_in",
-    params(("server" = String, Path, description = "Its name or id."), Beginning), responses(
+    params(("server" = String, Path, description = "Its name or id."), SignInQuery), responses(
     (status = 201, description = "The link.", body = Link),
     (status = 404, description = "`server.unknown`: there is none.", body = ProblemDocument<'static>,
         content_type = "application/problem+json"),
@@ -67,7 +67,7 @@ pub(super) async fn begin(
     In(project): In,
     By(actor): By,
     Named(server): Named,
-    Asked(beginning): Asked<Beginning>,
+    Asked(beginning): Asked<SignInQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let redirect_uri = redirect_uri(&headers);
@@ -82,10 +82,10 @@ pub(super) async fn begin(
     Ok(json(StatusCode::CREATED, &Link::of(begun)))
 }
 
-/// Shows where a server's sign-in stands.
+/// Shows a server's sign-in status.
 #[utoipa::path(get, path = "/api/v1/mcp/servers/{server}/auth", tag = "servers", operation_id = "sign_in_status",
     params(("server" = String, Path, description = "Its name or id.")), responses(
-    (status = 200, description = "Where it stands.", body = SignInStatus),
+    (status = 200, description = "The status.", body = SignInStatus),
     (status = 404, description = "`server.unknown`: there is none.", body = ProblemDocument<'static>,
         content_type = "application/problem+json"),
 ))]
@@ -94,10 +94,10 @@ pub(super) async fn show(In(project): In, Named(server): Named) -> Result<Respon
     Ok(json(StatusCode::OK, &SignInStatus::of(view)))
 }
 
-/// Forgets a server's tokens, and has them revoked if its authorization server can do that.
+/// Deletes a server's tokens, and revokes them if its authorization server supports that.
 #[utoipa::path(delete, path = "/api/v1/mcp/servers/{server}/auth", tag = "servers", operation_id = "sign_out",
     params(("server" = String, Path, description = "Its name or id.")), responses(
-    (status = 204, description = "Nothing is kept any more."),
+    (status = 204, description = "No tokens are left."),
     (status = 404, description = "`server.unknown`: there is none.", body = ProblemDocument<'static>,
         content_type = "application/problem+json"),
     (status = 409, description = "`sign_in.not_taken`: the server takes no sign-in.",
@@ -113,10 +113,10 @@ pub(super) async fn end(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// What an authorization server sends a browser back with (RFC 6749, 9207).
+/// The parameters of the redirect from an authorization server (RFC 6749, 9207).
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Brought {
+pub(super) struct CallbackQuery {
     /// Which sign-in it belongs to.
     #[serde(default)]
     state: String,
@@ -130,9 +130,9 @@ pub(super) struct Brought {
     error_description: Option<String>,
 }
 
-/// Takes what a browser brings back from an authorization server, once, and shows what came of it.
-/// Needs no key: its `state` was given to nobody but who asked for the link.
-#[utoipa::path(get, path = "/oauth/callback", tag = "about", operation_id = "sign_in_callback", params(Brought),
+/// Handles the redirect from an authorization server, once, and shows the result. Needs no key: only
+/// whoever requested the link knows its `state`.
+#[utoipa::path(get, path = "/oauth/callback", tag = "about", operation_id = "sign_in_callback", params(CallbackQuery),
     responses(
     (status = 200, description = "Signed in: a page that says so.", body = String, content_type = "text/html"),
     (status = 400, description = "Not signed in: a page that says why.", body = String, content_type = "text/html"),
@@ -140,7 +140,7 @@ pub(super) struct Brought {
 pub(super) async fn callback(
     State(api): State<Api>,
     peer: Option<Extension<ConnectInfo<SocketAddr>>>,
-    brought: Result<Query<Brought>, axum::extract::rejection::QueryRejection>,
+    brought: Result<Query<CallbackQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Response {
     let finished = match brought {
         Ok(Query(brought)) => {

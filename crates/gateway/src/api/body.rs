@@ -11,14 +11,14 @@ use bytes::Bytes;
 use gantry_model::caller::Caller;
 use gantry_model::jsonrpc::{self, Limits, Raw, WireError};
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
 
 use crate::http::error::{FieldIssue, Problem};
-use crate::http::limits::{Bodies, BodyPermit, read_body};
+use crate::http::limits::{Account, Bodies, BodyPermit, read_body};
 
 /// A body that was read and is valid JSON, and its room.
 pub(super) struct JsonBody(Bytes, BodyPermit);
@@ -33,17 +33,27 @@ where
         let (parts, body) = request.into_parts();
         let caller = parts.extensions.get::<Caller>();
         let caller = caller.ok_or_else(|| Problem::new("auth.no_key"))?;
-        let (bytes, room) =
-            read_body(&Bodies::from_ref(state), &parts.headers, body, caller).await?;
+        let account = (&caller.project, &caller.agent);
+        Self::read_for(&Bodies::from_ref(state), account, &parts.headers, body).await
+    }
+}
+
+impl JsonBody {
+    /// Reads a body on the account of an agent.
+    pub(super) async fn read_for(
+        bodies: &Bodies,
+        account: Account<'_>,
+        headers: &HeaderMap,
+        body: Body,
+    ) -> Result<Self, Problem> {
+        let (bytes, room) = read_body(bodies, headers, body, account).await?;
         let text = std::str::from_utf8(&bytes).map_err(|error| WireError::NotUtf8 {
             at: error.valid_up_to(),
         })?;
         jsonrpc::validate(text, &Limits::default())?;
         Ok(Self(bytes, room))
     }
-}
 
-impl JsonBody {
     /// Returns the room that the body takes, to be kept as long as what was read of it.
     pub(super) fn room(&self) -> BodyPermit {
         self.1.clone()

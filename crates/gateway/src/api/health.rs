@@ -1,4 +1,4 @@
-//! Health and figures: `/healthz` for anyone, `/api/v1/health` and `/metrics` for administrators, who
+//! Health and metrics: `/healthz` for anyone, `/api/v1/health` and `/metrics` for administrators, who
 //! acknowledge damage of the journal at `/api/v1/health/acknowledge`.
 
 use std::time::Duration;
@@ -16,10 +16,10 @@ use super::views::{AcknowledgedView, HealthView};
 use super::{Api, By, In};
 use crate::http::error::Problem;
 
-/// How long the database may take to say how big it is.
+/// How long the database may take to tell its size.
 const MEASURE: Duration = Duration::from_millis(500);
 
-/// Returns the route that needs no key and tells no detail.
+/// Returns the public route, which tells no detail.
 pub(super) fn public_routes() -> Router<Api> {
     Router::new().route("/healthz", get(alive))
 }
@@ -32,9 +32,9 @@ pub(super) fn admin_routes() -> Router<Api> {
         .route("/metrics", get(metrics))
 }
 
-/// Tells whether calls are taken. Needs no key and tells no detail.
+/// Tells whether calls are accepted. Needs no key and tells no detail.
 #[utoipa::path(get, path = "/healthz", tag = "health", responses(
-    (status = 200, description = "`ok`, or `degraded`: calls are taken, but an administrator should \
+    (status = 200, description = "`ok`, or `degraded`: calls are accepted, but an administrator should \
         look at `/api/v1/health`.", body = String, content_type = "text/plain"),
     (status = 503, description = "`stopping` or `failing`", body = String, content_type = "text/plain"),
 ))]
@@ -57,18 +57,18 @@ pub(super) async fn alive(State(api): State<Api>) -> Response {
         .into_response()
 }
 
-/// Shows how the gateway is: servers by state, the audit, warnings, and what its host can enforce.
+/// Shows the gateway's health: servers by state, the audit, warnings, and what its host can enforce.
 #[utoipa::path(get, path = "/api/v1/health", tag = "health", responses(
-    (status = 200, description = "How the gateway is.", body = HealthView),
+    (status = 200, description = "The health.", body = HealthView),
 ))]
 pub(super) async fn health(State(api): State<Api>, In(project): In) -> Response {
     let engine = api.engine();
-    // How the gateway is can be told without a database that does not answer.
+    // The rest of the health does not depend on the database.
     let usage = match api.gateway_only(&project) {
         Ok(()) => tokio::time::timeout(MEASURE, engine.call_usage())
             .await
             .ok(),
-        // How much others have on record is not told.
+        // How much other projects have on record is not shown.
         Err(_) => None,
     };
     let usage = usage.and_then(Result::ok);
@@ -76,10 +76,10 @@ pub(super) async fn health(State(api): State<Api>, In(project): In) -> Response 
     json(StatusCode::OK, &view)
 }
 
-/// Acknowledges all damage of the journal that `audit.damage` of the health shows, so that it no longer
-/// degrades the health. The files that were kept stay.
+/// Acknowledges all damage of the journal that `audit.damage` lists, so that it no longer degrades the
+/// health. The kept files stay.
 #[utoipa::path(post, path = "/api/v1/health/acknowledge", tag = "health", responses(
-    (status = 200, description = "How much there was.", body = AcknowledgedView),
+    (status = 200, description = "How many were acknowledged.", body = AcknowledgedView),
 ))]
 pub(super) async fn acknowledge(
     State(api): State<Api>,
@@ -91,9 +91,9 @@ pub(super) async fn acknowledge(
     Ok(json(StatusCode::OK, &AcknowledgedView { acknowledged }))
 }
 
-/// Returns figures in the text format of OpenMetrics.
+/// Returns metrics in the OpenMetrics text format.
 #[utoipa::path(get, path = "/metrics", tag = "health", responses(
-    (status = 200, description = "The figures.", body = String, content_type = "application/openmetrics-text"),
+    (status = 200, description = "The metrics.", body = String, content_type = "application/openmetrics-text"),
 ))]
 pub(super) async fn metrics(In(project): In) -> Response {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -6,7 +6,7 @@ pub(super) mod stream;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::response::Response;
 use axum::routing::get;
 use gantry_engine::Project;
@@ -20,6 +20,7 @@ use super::servers::unknown;
 use super::views::{EventView, LogLineView};
 use super::{Api, In, Named, Who};
 use crate::http::error::{Problem, ProblemDocument};
+use crate::http::session::Session;
 
 /// Returns the routes, for administrators only.
 pub(super) fn routes() -> Router<Api> {
@@ -29,15 +30,15 @@ pub(super) fn routes() -> Router<Api> {
         .route("/api/v1/events", get(all_events))
 }
 
-/// Lines of a log that are kept, and so the most that can be asked for.
+/// The most lines of a log that are kept.
 const LONGEST_LOG: u32 = 10_000;
 
-/// How much of a log is asked for.
+/// Which lines of a log are listed.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct LogsAsked {
-    /// How many of the last lines; at most 10,000 are kept. `lines`, its old name, is still taken.
+pub(super) struct LogsQuery {
+    /// The number of last lines; at most 10,000 are kept. `lines`, its old name, still works.
     #[param(minimum = 0, maximum = 10_000, default = 200, format = "uint32")]
     limit: Option<u32>,
     /// The old name of `limit`; more than 10,000 count as that many.
@@ -45,7 +46,7 @@ pub(super) struct LogsAsked {
     lines: Option<u32>,
 }
 
-impl LogsAsked {
+impl LogsQuery {
     fn count(&self) -> Result<usize, Problem> {
         let most = |count: u32| match count <= LONGEST_LOG {
             true => Ok(count),
@@ -65,11 +66,11 @@ impl LogsAsked {
     }
 }
 
-/// Which events are asked for.
+/// Which events are listed.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct EventsAsked {
+pub(super) struct EventsQuery {
     /// How many items at most.
     #[param(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<u32>,
@@ -80,7 +81,7 @@ pub(super) struct EventsAsked {
 /// Returns the last lines that a server wrote beside the protocol, oldest first, its secrets
 /// redacted.
 #[utoipa::path(get, path = "/api/v1/mcp/servers/{server}/logs", tag = "servers",
-    params(("server" = String, Path, description = "Its name or id."), LogsAsked), responses(
+    params(("server" = String, Path, description = "Its name or id."), LogsQuery), responses(
     (status = 200, description = "The lines.", body = Page<LogLineView>),
     (status = 404, description = "`server.unknown`: there is none.", body = ProblemDocument<'static>,
         content_type = "application/problem+json"),
@@ -88,7 +89,7 @@ pub(super) struct EventsAsked {
 pub(super) async fn logs(
     In(project): In,
     Named(server): Named,
-    Asked(asked): Asked<LogsAsked>,
+    Asked(asked): Asked<LogsQuery>,
 ) -> Result<Response, Problem> {
     let lines = project
         .logs(&server, asked.count()?)
@@ -99,10 +100,10 @@ pub(super) async fn logs(
 }
 
 /// Returns what happened to a server last: oldest first within a page, newer pages first. With
-/// `Accept: text/event-stream` it is a stream that begins with the same page and goes on as things
-/// happen; `Last-Event-ID` takes it up again.
+/// `Accept: text/event-stream` it is a stream that begins with the same page and follows what is
+/// stored; `Last-Event-ID` resumes it.
 #[utoipa::path(get, path = "/api/v1/mcp/servers/{server}/events", tag = "servers",
-    params(("server" = String, Path, description = "Its name or id."), EventsAsked), responses(
+    params(("server" = String, Path, description = "Its name or id."), EventsQuery), responses(
     (status = 200, description = "The events.", content(
         (Page<EventView> = "application/json"), (EventView = "text/event-stream"))),
     (status = 404, description = "`server.unknown`: there is none.", body = ProblemDocument<'static>,
@@ -112,9 +113,10 @@ pub(super) async fn events(
     State(api): State<Api>,
     In(project): In,
     Who(caller): Who,
+    session: Option<Extension<Arc<Session>>>,
     Named(server): Named,
     headers: HeaderMap,
-    Asked(asked): Asked<EventsAsked>,
+    Asked(asked): Asked<EventsQuery>,
 ) -> Result<Response, Problem> {
     let known = project.server(&server);
     let known = known.ok_or_else(|| unknown(&project, &server))?;
@@ -122,13 +124,14 @@ pub(super) async fn events(
         return show_events(&project, Some(&server), &asked).await;
     }
     let name = known.spec.name.clone();
-    stream::open((&api, &project), &caller, Some(name), &headers, &asked).await
+    let by = (&caller, session.map(|Extension(session)| session));
+    stream::open((&api, &project), by, Some(name), &headers, &asked).await
 }
 
 /// Returns what happened to all servers last: oldest first within a page, newer pages first. With
-/// `Accept: text/event-stream` it is a stream that begins with the same page and goes on as things
-/// happen; `Last-Event-ID` takes it up again.
-#[utoipa::path(get, path = "/api/v1/events", tag = "servers", params(EventsAsked), responses(
+/// `Accept: text/event-stream` it is a stream that begins with the same page and follows what is
+/// stored; `Last-Event-ID` resumes it.
+#[utoipa::path(get, path = "/api/v1/events", tag = "servers", params(EventsQuery), responses(
     (status = 200, description = "The events.", content(
         (Page<EventView> = "application/json"), (EventView = "text/event-stream"))),
 ))]
@@ -136,11 +139,13 @@ pub(super) async fn all_events(
     State(api): State<Api>,
     In(project): In,
     Who(caller): Who,
+    session: Option<Extension<Arc<Session>>>,
     headers: HeaderMap,
-    Asked(asked): Asked<EventsAsked>,
+    Asked(asked): Asked<EventsQuery>,
 ) -> Result<Response, Problem> {
+    let by = (&caller, session.map(|Extension(session)| session));
     match stream::is_wanted(&headers) {
-        true => stream::open((&api, &project), &caller, None, &headers, &asked).await,
+        true => stream::open((&api, &project), by, None, &headers, &asked).await,
         false => show_events(&project, None, &asked).await,
     }
 }
@@ -148,7 +153,7 @@ pub(super) async fn all_events(
 async fn show_events(
     project: &Arc<Project>,
     server: Option<&str>,
-    asked: &EventsAsked,
+    asked: &EventsQuery,
 ) -> Result<Response, Problem> {
     let limit = limit(asked.limit, 100)?;
     let before = asked.cursor.as_deref();

@@ -1,4 +1,4 @@
-//! Keys: `/api/v1/keys`, for administrators. A key's text is shown once, when it is made.
+//! Keys: `/api/v1/keys`, for administrators. A key's text is shown once, when it is created.
 
 use axum::Router;
 use axum::response::{IntoResponse, Response};
@@ -24,25 +24,25 @@ pub(super) fn routes() -> Router<Api> {
         .route("/api/v1/keys/{key}", delete(revoke))
 }
 
-/// A key that is to be made.
+/// A key to create.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct KeyBody {
     kind: Kind,
-    /// Who it speaks for; `default` for an agent's key, `admin` for an admin's, if this is left
-    /// out. An agent that is not known is made, and may use nothing.
+    /// The agent it identifies; by default `default` for an agent's key, `admin` for an admin's. An
+    /// unknown agent is created without grants.
     #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", example = "reviewer")]
     agent: Option<String>,
-    /// What a person calls it.
+    /// A label for people.
     #[serde(default)]
     #[schema(max_length = 128, example = "laptop")]
     label: String,
-    /// How long it opens doors, such as `12h`; until it is revoked, if this is left out.
+    /// How long it is valid, such as `12h`; by default until it is revoked.
     #[schema(example = "12h")]
     expires_in: Option<Period>,
 }
 
-/// Which doors a key opens.
+/// What a key may do.
 #[derive(Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Kind {
@@ -68,15 +68,15 @@ pub(super) struct KeyView {
     #[schema(example = "key_0123456789abcdef0123456789abcdef")]
     id: String,
     kind: Kind,
-    /// Who it speaks for.
+    /// The agent it identifies.
     agent: String,
-    /// What a person calls it.
+    /// A label for people.
     label: String,
-    /// When it was made.
+    /// When it was created.
     created: String,
     /// The same, in milliseconds since 1970.
     created_ms: u64,
-    /// When it ends by itself.
+    /// When it expires.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     expires: Option<String>,
@@ -102,27 +102,27 @@ impl KeyView {
     }
 }
 
-/// A key that was just made; the only time its text is shown.
+/// A new key; its text is shown only here.
 #[derive(Serialize, ToSchema)]
-pub(super) struct KeyMade {
+pub(super) struct NewKeyView {
     /// Its identity.
     id: String,
     /// Its text.
     #[schema(example = "gantry_agent_…")]
     key: String,
-    /// Who it speaks for.
+    /// The agent it identifies.
     agent: String,
-    /// When it ends by itself.
+    /// When it expires.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     expires: Option<String>,
 }
 
-/// Which keys are asked for.
+/// Which keys are listed.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct KeysAsked {
+pub(super) struct KeysQuery {
     /// Only keys of this agent.
     agent: Option<String>,
     /// How many items at most.
@@ -133,12 +133,12 @@ pub(super) struct KeysAsked {
 }
 
 /// Lists the valid keys, oldest first, never their text.
-#[utoipa::path(get, path = "/api/v1/keys", tag = "keys", params(KeysAsked), responses(
+#[utoipa::path(get, path = "/api/v1/keys", tag = "keys", params(KeysQuery), responses(
     (status = 200, description = "The keys.", body = Page<KeyView>),
 ))]
 pub(super) async fn list(
     In(project): In,
-    Asked(asked): Asked<KeysAsked>,
+    Asked(asked): Asked<KeysQuery>,
 ) -> Result<Response, Problem> {
     let mut keys = project.keys().await?;
     if let Some(agent) = &asked.agent {
@@ -154,9 +154,9 @@ pub(super) async fn list(
     Ok(json(StatusCode::OK, &Page { items, next_cursor }))
 }
 
-/// Makes a key. Its text is in this answer and nowhere else, ever.
+/// Creates a key. Its text is in this response and nowhere else.
 #[utoipa::path(post, path = "/api/v1/keys", tag = "keys", request_body = KeyBody, responses(
-    (status = 201, description = "The key, with its text.", body = KeyMade),
+    (status = 201, description = "The key, with its text.", body = NewKeyView),
 ))]
 pub(super) async fn create(
     In(project): In,
@@ -180,7 +180,7 @@ pub(super) async fn create(
     };
     let expires = new.expires_ms.map(rfc3339);
     let (id, key) = project.make_key(&actor, new).await?;
-    let made = KeyMade {
+    let made = NewKeyView {
         id: id.to_string(),
         key,
         agent: agent.to_string(),
@@ -189,12 +189,12 @@ pub(super) async fn create(
     Ok(json(StatusCode::CREATED, &made))
 }
 
-/// Revokes a key at once; streams that it opened end within a second. One that is not there is as
-/// good as revoked.
+/// Revokes a key immediately; its streams and sessions end within a second. Succeeds for an unknown
+/// key.
 #[utoipa::path(delete, path = "/api/v1/keys/{key}", tag = "keys",
     params(("key" = String, Path, description = "Its id.")), responses(
-    (status = 204, description = "The key opens nothing."),
-    (status = 409, description = "`key.last_admin`: nobody could administer the gateway any more.",
+    (status = 204, description = "The key is revoked."),
+    (status = 409, description = "`key.last_admin`: it is the last non-expiring admin key.",
         body = ProblemDocument<'static>, content_type = "application/problem+json"),
 ))]
 pub(super) async fn revoke(
@@ -208,7 +208,7 @@ pub(super) async fn revoke(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Returns a label as it is kept, without control characters; at most 128 characters are taken.
+/// Returns a label without control characters; at most 128 characters are accepted.
 pub(super) fn label(text: &str) -> Result<String, Problem> {
     if text.chars().count() > 128 {
         let message = "is longer than 128 characters".to_owned();

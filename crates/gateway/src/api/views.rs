@@ -19,7 +19,9 @@ use utoipa::ToSchema;
 pub(super) use gantry_engine::unix_ms as now_ms;
 
 pub(super) use self::health::{AcknowledgedView, HealthView};
-pub(super) use self::server::{ServerStatusView, ServerSummary, command, profile, start, url};
+pub(super) use self::server::{
+    ServerStatusView, ServerSummary, UsageEvent, command, profile, start, url,
+};
 pub(super) use self::sign_in::{Link, SignInStatus};
 pub(super) use self::spec::SpecView;
 
@@ -170,6 +172,8 @@ impl ToolView {
 /// A line that a server wrote.
 #[derive(Serialize, ToSchema)]
 pub(super) struct LogLineView {
+    /// Its number, which only grows; a line that has not ended yet has none.
+    number: Option<u64>,
     at: String,
     at_ms: u64,
     stream: &'static str,
@@ -180,6 +184,7 @@ impl LogLineView {
     /// Shows a line.
     pub(super) fn of(line: &LogLine) -> Self {
         Self {
+            number: line.number,
             at: rfc3339(line.at_ms),
             at_ms: line.at_ms,
             stream: match line.stream {

@@ -1,12 +1,13 @@
 //! `GET /`: what this is and where to go on, for whoever opens the gateway's address in a browser.
 //!
-//! Public, so that it names no server, no key and nothing of this machine. Entry point: [`routes`].
+//! Public, so that it names no server, no key and nothing of this machine. The page's script signs in
+//! with the code of a sign-in link, and then shows the servers. Entry point: [`routes`].
 
 use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use http::header::{ACCEPT, CONTENT_TYPE, VARY};
+use http::header::{ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE, VARY};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -16,7 +17,21 @@ use super::{Api, html};
 
 /// Returns the route, which needs no key.
 pub(super) fn routes() -> Router<Api> {
-    Router::new().route("/", get(welcome))
+    Router::new()
+        .route("/", get(welcome))
+        .route("/sign-in.js", get(script))
+}
+
+const SCRIPT: &str = include_str!("welcome/sign_in.js");
+
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+     base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
+     trusted-types 'none'";
+
+/// Returns the script of the page.
+async fn script() -> Response {
+    let kind = HeaderValue::from_static("text/javascript; charset=utf-8");
+    ([(CONTENT_TYPE, kind)], SCRIPT).into_response()
 }
 
 const WHAT: &str = "Gantry runs, connects and guards MCP servers for AI agents.";
@@ -34,7 +49,8 @@ const PLACES: [(&str, &str); 5] = [
 ];
 
 const NEXT: &str = "On the command line, in the folder of this gateway: `gantry status` shows its servers, \
-                    `gantry connect CLIENT` connects a client, `gantry --help` has the rest.";
+                    `gantry open` signs this browser in, `gantry connect CLIENT` connects a client, \
+                    `gantry --help` has the rest.";
 
 /// What this is, and where to go on.
 #[derive(Serialize, ToSchema)]
@@ -70,7 +86,10 @@ pub(super) async fn welcome(State(api): State<Api>, headers: HeaderMap) -> Respo
     let accepted: Vec<&str> = accepted.filter_map(|value| value.to_str().ok()).collect();
     let accepts = |kind: &str| accepted.iter().any(|value| value.contains(kind));
     let mut response = if accepts("text/html") {
-        html::page(StatusCode::OK, "Gantry", &page(status))
+        let mut page = html::page(StatusCode::OK, "Gantry", &page(status));
+        let headers = page.headers_mut();
+        headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+        page
     } else if accepts("application/json") {
         let welcome = Welcome {
             name: "gantry",
@@ -101,7 +120,8 @@ fn page(status: &str) -> String {
         .collect();
     format!(
         "<h1>Gantry</h1>\n<p>{WHAT} This gateway is running; its status is <strong>{}</strong>.</p>\n\
-         <table>{rows}</table>\n<p>{}</p>",
+         <div id=\"session\"></div>\n<table>{rows}</table>\n<p>{}</p>\n\
+         <script src=\"/sign-in.js\"></script>",
         html::escaped(status),
         html::prose(NEXT)
     )

@@ -14,8 +14,8 @@ use http::Method;
 use tower::Service as _;
 
 use crate::http::auth::Gate;
-use crate::http::error::Problem;
-use crate::http::{Answering, HostPolicy, Service, framing, seal, unpanicked};
+use crate::http::error::{self, Problem};
+use crate::http::{Answering, BrowserSessions, HostPolicy, Service, framing, seal, unpanicked};
 use crate::{api, mcp};
 
 /// What the routes work with.
@@ -27,6 +27,8 @@ pub(crate) struct AppState {
     pub(crate) hosts: Arc<HostPolicy>,
     /// The MCP sessions of older protocol generations.
     pub(crate) sessions: Arc<mcp::Sessions>,
+    /// The browsers that are signed in.
+    pub(crate) browsers: BrowserSessions,
     /// The version that is shown to clients.
     pub(crate) version: &'static str,
     /// Whether clients are told what servers want models to know, all servers' joined.
@@ -37,7 +39,7 @@ pub(crate) struct AppState {
 ///
 /// The peer's address is taken from the request extension `ConnectInfo<SocketAddr>`.
 pub(crate) fn service(state: AppState) -> Service {
-    let gate = Gate::new(state.engine, state.hosts);
+    let gate = Gate::new(state.engine, state.hosts, state.browsers);
     let api = api::router(gate.clone(), state.version)
         .fallback(no_route)
         .layer(from_fn_with_state(gate.clone(), guard));
@@ -74,5 +76,5 @@ async fn guard(State(gate): State<Gate>, request: Request, next: Next) -> Respon
 }
 
 async fn no_route() -> Problem {
-    Problem::new("http.route").with_detail("there is nothing at this path")
+    error::no_route()
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-/// How often is looked whether somebody is there.
+/// How often is looked whether somebody is there: a lock that is let go tells nobody.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Enters as a user; nothing while a gateway is going. The file is the place: dropping it leaves.

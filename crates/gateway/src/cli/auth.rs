@@ -1,24 +1,23 @@
 //! `gantry auth SERVER`: signs in to a remote server, or out of it.
 //!
 //! The gateway makes the link and takes the answer; this verb shows the link, opens a browser if a
-//! person is there, and waits for what comes of it. No shell ever sees the link (CVE-2025-6514).
+//! person is there, and waits for what comes of it.
 
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, timeout_at};
 
 use super::Surroundings;
 use super::client::{Client, segment};
 use super::failure::{Exit, Failure};
 use super::find::Role;
+use super::follow::Follow;
 use super::format::{compact, list, number, text, time_span};
+use super::open;
 use super::screen::Screen;
-
-/// How often the gateway is asked.
-const LOOK: Duration = Duration::from_millis(250);
 
 /// What `gantry auth` takes.
 #[derive(Debug, Args)]
@@ -94,8 +93,8 @@ fn show(link: &str, begun: &Value, options: &Options, screen: &Screen) {
         Screen::safe(&options.server)
     ));
     screen.line(&Screen::safe(link));
-    if screen.is_terminal() && !options.no_browser && is_page(link) {
-        open(link);
+    if screen.is_terminal() && !options.no_browser {
+        open::browser(link);
     }
 }
 
@@ -108,6 +107,8 @@ async fn signed_in(
 ) -> Result<Value, Failure> {
     let deadline = Instant::now() + options.wait;
     let server = &options.server;
+    // A sign-in that fails is no change of the server; what it uses is told every second anyway.
+    let mut following = Follow::open(client, &format!("server:{server}")).await?;
     loop {
         let status = client.get(path).await?;
         let since = number(&status, "/signed_in_ms");
@@ -127,46 +128,8 @@ async fn signed_in(
             let hint = "the link stays good for ten minutes; `gantry status` tells what came of it";
             return Err(Failure::new(Exit::Failed, message).hint(hint));
         }
-        sleep(LOOK).await;
-    }
-}
-
-/// Tells whether a link leads to a page and holds nothing that is no link.
-fn is_page(link: &str) -> bool {
-    let scheme = link.starts_with("https://") || link.starts_with("http://");
-    scheme && link.bytes().all(|byte| byte.is_ascii_graphic())
-}
-
-/// Opens a browser, if there is a program for that; the link is its one argument.
-fn open(link: &str) {
-    let program = if cfg!(target_os = "macos") {
-        "open"
-    } else {
-        "xdg-open"
-    };
-    let mut command = Command::new(program);
-    command.arg(link).stdin(Stdio::null());
-    let started = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    // Who has no browser here opens the link elsewhere.
-    drop(started);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_pages_are_opened() {
-        // fault U9
-        assert!(is_page("https://auth.example/authorize?state=a%20b"));
-        for link in [
-            "file:///etc/passwd",
-            "javascript:x",
-            "https://a/$(x) y",
-            "-x",
-            "",
-        ] {
-            assert!(!is_page(link), "{link}");
+        if let Ok(changed) = timeout_at(deadline, following.changed()).await {
+            changed?;
         }
     }
 }

@@ -6,16 +6,17 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, timeout};
 
 use super::client::{Client, segment};
 use super::failure::{Exit, Failure};
+use super::follow::Follow;
 use super::format::text;
 use super::progress::Progress;
 use super::screen::Screen;
 
-/// How often the gateway is asked.
-const LOOK: Duration = Duration::from_millis(100);
+/// How often the line turns that says who is awaited. The gateway is asked only when the server changed.
+const TURN: Duration = Duration::from_millis(100);
 
 /// Returns the server's status when it is ready; says why if it does not become so.
 pub(super) async fn settled(
@@ -27,6 +28,7 @@ pub(super) async fn settled(
     let deadline = Instant::now() + within;
     let path = format!("/api/v1/mcp/servers/{}", segment(server));
     let mut progress = Progress::new(screen);
+    let mut following = Follow::open(client, &format!("server:{server}")).await?;
     loop {
         let status = client.get(&path).await?;
         let (name, mut state) = (text(&status, "/name"), text(&status, "/state"));
@@ -59,7 +61,13 @@ pub(super) async fn settled(
                 ));
             }
         }
-        sleep(LOOK).await;
+        loop {
+            match timeout(TURN, following.changed()).await {
+                Ok(changed) => break changed?,
+                Err(_) if Instant::now() >= deadline => break,
+                Err(_) => progress.tell(&format!("{name} is {state}")),
+            }
+        }
     }
 }
 

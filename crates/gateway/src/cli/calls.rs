@@ -2,21 +2,18 @@
 
 use std::collections::HashSet;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Args;
 use serde_json::Value;
-use tokio::time::sleep;
 
 use super::Surroundings;
 use super::client::{Client, segment};
 use super::failure::Failure;
 use super::find::Role;
+use super::follow::Follow;
 use super::format::{compact, duration, list, moment, now_ms, number, pretty, text, time};
 use super::screen::Screen;
 
-/// How often new calls are looked for.
-const LOOK: Duration = Duration::from_millis(400);
 /// Longer than the longest call: a call is shown when it has ended.
 const WINDOW_MS: u64 = 15 * 60_000;
 /// Calls that are asked for while following.
@@ -42,7 +39,7 @@ const HEADING: [&str; 8] = [
 pub(super) struct Options {
     /// Everything about one call, by its id
     call: Option<String>,
-    /// How many
+    /// Number of calls
     #[arg(long, short = 'n', default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
     /// Only calls to this server
@@ -51,7 +48,7 @@ pub(super) struct Options {
     /// Only calls of this tool
     #[arg(long)]
     tool: Option<String>,
-    /// Only calls that ended so
+    /// Only calls with this status
     #[arg(long, value_parser = STATES)]
     status: Option<String>,
     /// Only calls that ended with this code, such as `schema.input`
@@ -75,7 +72,7 @@ pub(super) struct Options {
     /// Only calls until a time
     #[arg(long, value_name = "TIME", value_parser = moment)]
     until: Option<u64>,
-    /// Go on as calls end, until Ctrl-C
+    /// Follow calls as they end, until Ctrl-C
     #[arg(short, long)]
     follow: bool,
     /// Print JSON; with `-f` one line each
@@ -155,6 +152,7 @@ fn path(options: &Options, limit: u32, since: Option<u64>) -> String {
 
 /// Shows calls as they end. What ended before is shown first, as much as without `-f`.
 async fn follow(options: &Options, client: &Client, screen: &Screen) -> Result<ExitCode, Failure> {
+    let mut following = Follow::open(client, &topic(options)).await?;
     let mut shown: HashSet<String> = HashSet::new();
     let mut limit = options.limit;
     let began = now_ms().saturating_sub(WINDOW_MS);
@@ -198,8 +196,23 @@ async fn follow(options: &Options, client: &Client, screen: &Screen) -> Result<E
                 .saturating_sub(WINDOW_MS)
                 .max(options.since.unwrap_or_default()),
         );
-        sleep(LOOK).await;
+        // Whichever call it was, the record has it by now.
+        following.changed().await?;
     }
+}
+
+/// Returns the topic of calls that may pass the filter; the rest is left to the record.
+fn topic(options: &Options) -> String {
+    let wanted = [
+        ("agent", &options.agent),
+        ("server", &options.server),
+        ("tool", &options.tool),
+    ];
+    let wanted = wanted.into_iter().filter_map(|(name, text)| {
+        let text = text.as_ref()?;
+        Some(format!("{name}={}", segment(text)))
+    });
+    format!("calls:{}", wanted.collect::<Vec<_>>().join(";"))
 }
 
 fn row(call: &Value) -> Vec<String> {

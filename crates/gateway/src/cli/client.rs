@@ -266,7 +266,7 @@ pub(super) fn segment(text: &str) -> String {
 }
 
 /// Reads an `application/problem+json`.
-fn refusal(status: StatusCode, problem: &Value) -> Option<Failure> {
+pub(super) fn refusal(status: StatusCode, problem: &Value) -> Option<Failure> {
     if status.is_success() {
         return None;
     }

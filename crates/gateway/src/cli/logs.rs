@@ -1,33 +1,30 @@
 //! `gantry logs SERVER`: what a server wrote to stderr, and stray lines of its stdout.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Args;
 use serde_json::Value;
-use tokio::time::sleep;
 
 use super::Surroundings;
 use super::client::segment;
 use super::failure::Failure;
 use super::find::Role;
+use super::follow::Follow;
 use super::format::{compact, list, moment, number, pretty, text, time};
 use super::screen::Screen;
 
-/// How often new lines are looked for.
-const LOOK: Duration = Duration::from_millis(300);
-/// Lines that are kept, and asked for while following.
-const FOLLOWED: u32 = 10_000;
+/// Lines that are kept at most.
+const KEPT: u32 = 10_000;
 
 /// What `gantry logs` takes.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// The server, by name or id
     server: String,
-    /// How many lines, counted from the end
+    /// Number of last lines
     #[arg(short = 'n', long, alias = "lines", default_value_t = 200)]
     limit: u32,
-    /// Go on as lines come, until Ctrl-C
+    /// Follow the log until Ctrl-C
     #[arg(short, long)]
     follow: bool,
     /// Only lines since a time (`2026-01-31T12:00:00Z`) or for a while (`10m`)
@@ -45,38 +42,84 @@ pub(super) async fn run(
 ) -> Result<ExitCode, Failure> {
     let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
     let path = |limit: u32| {
+        let server = segment(&options.server);
         format!(
-            "/api/v1/mcp/servers/{}/logs?limit={}",
-            segment(&options.server),
-            limit.min(FOLLOWED)
+            "/api/v1/mcp/servers/{server}/logs?limit={}",
+            limit.min(KEPT)
         )
     };
-    let mut answer = client.get(&path(options.limit)).await?;
     let since = options.since.unwrap_or_default();
-    if let Some(items) = answer.get_mut("items").and_then(Value::as_array_mut) {
-        items.retain(|line| number(line, "/at_ms").is_none_or(|at| at >= since));
+    let is_late = |line: &Value| number(line, "/at_ms").is_none_or(|at| at >= since);
+    if options.follow {
+        // Before the page is read, so that no line is missed in between.
+        let mut following = Follow::open(&client, &format!("log:{}", options.server)).await?;
+        let mut shown = Shown::default();
+        let mut limit = options.limit;
+        loop {
+            let page = client.get(&path(limit)).await?;
+            let lines = list(&page, "/items").iter();
+            for line in lines.filter(|line| is_late(line)) {
+                if !shown.print(line, options, screen) {
+                    return Ok(ExitCode::SUCCESS);
+                }
+            }
+            loop {
+                let event = following.next().await?;
+                match event.kind.as_str() {
+                    "log" if is_late(&event.data) => {
+                        if !shown.print(&event.data, options, screen) {
+                            return Ok(ExitCode::SUCCESS);
+                        }
+                    }
+                    "gap" => break,
+                    _ => {}
+                }
+            }
+            limit = KEPT;
+        }
     }
-    if options.json && !options.follow {
+    let mut answer = client.get(&path(options.limit)).await?;
+    if let Some(items) = answer.get_mut("items").and_then(Value::as_array_mut) {
+        items.retain(is_late);
+    }
+    if options.json {
         screen.line(&pretty(&answer));
         return Ok(ExitCode::SUCCESS);
     }
-    let mut seen = Seen::default();
-    loop {
-        for line in seen.new_of(list(&answer, "/items")) {
-            let shown = match options.json {
-                true => compact(line),
-                false => show(line, screen),
-            };
-            if !screen.is_seen(&shown) {
-                return Ok(ExitCode::SUCCESS);
-            }
+    for line in list(&answer, "/items") {
+        if !screen.is_seen(&show(line, screen)) {
+            break;
         }
-        if !options.follow {
-            return Ok(ExitCode::SUCCESS);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Up to which number lines were shown.
+#[derive(Debug, Default)]
+struct Shown(Option<u64>);
+
+impl Shown {
+    /// Prints a line that was not shown yet; tells whether anybody still reads.
+    fn print(&mut self, line: &Value, options: &Options, screen: &Screen) -> bool {
+        if !self.is_new(line) {
+            return true;
         }
-        sleep(LOOK).await;
-        answer = client.get(&path(FOLLOWED)).await?;
-        seen.since = seen.since.max(since);
+        let shown = match options.json {
+            true => compact(line),
+            false => show(line, screen),
+        };
+        screen.is_seen(&shown)
+    }
+
+    /// Tells whether a line is new, and remembers it. One without a number has not ended yet, and comes
+    /// again when it has.
+    fn is_new(&mut self, line: &Value) -> bool {
+        let number = number(line, "/number");
+        let is_new = number.is_some_and(|number| self.0.is_none_or(|last| number > last));
+        if is_new {
+            self.0 = number;
+        }
+        is_new
     }
 }
 
@@ -90,31 +133,6 @@ fn show(line: &Value, screen: &Screen) -> String {
     format!("{} {stream}{said}", screen.faint(&at))
 }
 
-/// Up to where lines were shown.
-#[derive(Debug, Default)]
-struct Seen {
-    since: u64,
-    /// How many lines of that very moment.
-    count: usize,
-}
-
-impl Seen {
-    /// Returns the lines that were not shown yet, oldest first.
-    fn new_of<'a>(&mut self, lines: &'a [Value]) -> Vec<&'a Value> {
-        let at = |line: &Value| number(line, "/at_ms").unwrap_or_default();
-        let (since, count) = (self.since, self.count);
-        let now = lines.iter().filter(|line| at(line) == since).skip(count);
-        let new: Vec<&Value> = now
-            .chain(lines.iter().filter(|line| at(line) > since))
-            .collect();
-        if let Some(last) = new.last() {
-            self.since = at(last);
-            self.count = lines.iter().filter(|line| at(line) == self.since).count();
-        }
-        new
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -122,25 +140,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_followed_once_even_within_one_moment() {
-        let line = |at: u64, text: &str| json!({"at_ms": at, "text": text});
-        let all = [
-            line(1, "a"),
-            line(2, "b"),
-            line(2, "c"),
-            line(2, "d"),
-            line(3, "e"),
-        ];
-        let mut seen = Seen::default();
-        let shown: Vec<String> = [0, 2, 3, 3, 4, 5]
+    fn a_line_is_followed_once_when_it_has_ended() {
+        let line = |number: Option<u64>| json!({"number": number, "text": "x"});
+        let mut shown = Shown::default();
+        let told: Vec<bool> = [Some(0), Some(1), None, Some(1), Some(2), Some(0), Some(7)]
             .into_iter()
-            .flat_map(|end| {
-                let new = seen.new_of(&all[..end]);
-                new.into_iter()
-                    .map(|line| text(line, "/text"))
-                    .collect::<Vec<_>>()
-            })
+            .map(|number| shown.is_new(&line(number)))
             .collect();
-        assert_eq!(shown, ["a", "b", "c", "d", "e"]);
+        assert_eq!(told, [true, true, false, false, true, false, true]);
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::timeout;
 
 use crate::config::clients::disk::{Opened, Readers};
 use crate::config::clients::{ClientError, hide};
@@ -21,14 +21,13 @@ use super::client::{Client, segment};
 use super::failure::{Exit, Failure};
 use super::files::{Files, Setup, home};
 use super::find::{Role, working_folder};
+use super::follow::Follow;
 use super::format::text;
 use super::screen::Screen;
 use super::{Surroundings, diff, prompt};
 
 /// How long the gateway may take to apply the changed file.
 const APPLIED: Duration = Duration::from_secs(15);
-/// How often is looked meanwhile.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// What `gantry rm` takes.
 #[derive(Debug, Args)]
@@ -156,16 +155,18 @@ impl Edit<'_> {
 
     /// Waits until the gateway has applied the file; tells whether it has.
     async fn applied(&self, client: &Client, path: &str, next: Option<&Path>) -> bool {
-        let until = Instant::now() + APPLIED;
         let file = self.file.display().to_string();
-        loop {
-            match (client.get(path).await, next) {
-                (Err(_), None) => return true,
-                (Ok(server), _) if text(&server, "/file") != file => return true,
-                (Ok(_) | Err(_), _) if Instant::now() > until => return false,
-                (Ok(_) | Err(_), _) => sleep(LOOK).await,
+        let applied = async {
+            let mut following = Follow::open(client, "servers").await.ok()?;
+            loop {
+                match (client.get(path).await, next) {
+                    (Err(_), None) => return Some(()),
+                    (Ok(server), _) if text(&server, "/file") != file => return Some(()),
+                    (Ok(_) | Err(_), _) => following.changed().await.ok()?,
+                }
             }
-        }
+        };
+        matches!(timeout(APPLIED, applied).await, Ok(Some(())))
     }
 
     fn tell(&self, copy: Option<&Path>, next: Option<&Path>, is_applied: bool) {

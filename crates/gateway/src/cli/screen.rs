@@ -71,6 +71,14 @@ impl Screen {
         }
     }
 
+    /// Clears the terminal, or sets what follows apart where there is none; tells whether anybody reads.
+    pub(super) fn clear(&self) -> bool {
+        match self.terminal {
+            true => self.output.write(Stream::Stdout, "\x1b[H\x1b[2J"),
+            false => self.is_seen(""),
+        }
+    }
+
     /// Tells whether a person is looking.
     pub(super) fn is_terminal(&self) -> bool {
         self.terminal

@@ -1,23 +1,33 @@
 //! `gantry status [SERVER]`: all servers in a table, or everything about one.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::Value;
+use tokio::time::sleep;
 
 use super::Surroundings;
+use super::client::Client;
 use super::doubts;
 use super::failure::Failure;
 use super::find::Role;
+use super::follow::Follow;
 use super::format::{bytes, duration, list, number, pretty, text, time};
 use super::screen::Screen;
 use super::up::NOTICE;
+
+/// The least time between two pictures of `--watch`.
+const APART: Duration = Duration::from_millis(250);
 
 /// What `gantry status` takes.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// The server, by name or id
     server: Option<String>,
+    /// Show it again whenever something changes, until Ctrl-C
+    #[arg(short, long)]
+    watch: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -28,8 +38,24 @@ pub(super) async fn run(
     options: &Options,
     surroundings: &Surroundings,
 ) -> Result<ExitCode, Failure> {
-    let client = surroundings.client(Role::Admin)?;
-    let screen = &surroundings.screen;
+    let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
+    if !options.watch {
+        show(options, &client, screen).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let server = options.server.as_ref();
+    let topic = server.map_or_else(|| "servers".to_owned(), |server| format!("server:{server}"));
+    let mut following = Follow::open(&client, &topic).await?;
+    while screen.clear() {
+        show(options, &client, screen).await?;
+        // What changes faster is shown together.
+        sleep(APART).await;
+        following.changed().await?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn show(options: &Options, client: &Client, screen: &Screen) -> Result<(), Failure> {
     let path = match &options.server {
         Some(server) => format!("/api/v1/mcp/servers/{}", super::client::segment(server)),
         None => "/api/v1/mcp/servers".to_owned(),
@@ -41,7 +67,7 @@ pub(super) async fn run(
         one(&answer, screen);
     } else {
         all(&answer, screen);
-        doubts::explain(&client, list(&answer, "/items"), screen).await?;
+        doubts::explain(client, list(&answer, "/items"), screen).await?;
         hidden(&answer, screen);
         let health = client.get("/api/v1/health").await?;
         condition(&health, screen);
@@ -50,7 +76,7 @@ pub(super) async fn run(
         let line = format!("on record: {}", Screen::safe(&kept(&health)));
         screen.line(&screen.faint(&line));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn all(answer: &Value, screen: &Screen) {
@@ -288,7 +314,7 @@ fn one(server: &Value, screen: &Screen) {
     field(
         "calls",
         format!(
-            "{} in flight on {} lanes ({} closed), {} of {} waiting, {} late answers",
+            "{} in flight, concurrency {} ({} paused), {} of {} waiting, {} late responses",
             text(server, "/queue/in_flight"),
             text(server, "/queue/lanes"),
             text(server, "/queue/closed_lanes"),

@@ -22,6 +22,7 @@ use gantry_model::spec::ServerSpec;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use crate::api::session::link_path;
 use crate::app::listen::{self, ListenError, Place};
 use crate::app::signals::{Hangup, SignalRequest, Signals};
 use crate::app::users;
@@ -29,6 +30,7 @@ use crate::app::{self, VERSION};
 use crate::config::approval::Approvals;
 use crate::config::plan::Plan;
 use crate::data_folder::{DataFolder, Running};
+use crate::http::BrowserSessions;
 
 use super::Surroundings;
 use super::failure::{Exit, Failure};
@@ -284,25 +286,33 @@ impl Gateway<'_> {
             true => (surroundings.screen.beside_stdout(), tell::Form::Json),
             false => (surroundings.screen, tell::Form::Words),
         };
-        let teller = tell::Teller {
+        let browsers = BrowserSessions::default();
+        let report = tell::StartupReport {
             screen,
             form,
             url: &url,
             folder: &folder,
             plan: &plan,
+            link: match screen.is_terminal() {
+                true => link(&folder, &engine, &browsers, &url),
+                false => None,
+            },
             began,
         };
         let serving = app::serve(
             listener,
             engine.clone(),
-            options.serving(&plan.settings),
+            app::Options {
+                browsers,
+                ..options.serving(&plan.settings)
+            },
             stop.cancelled(),
         );
         let telling = async {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
-                () = teller.tell(&engine) => {}
+                () = report.tell(&engine) => {}
             }
         };
         let mut live = live::Live::new(setup, &plan, options.wants_example(), screen);
@@ -363,6 +373,19 @@ impl Gateway<'_> {
             Failure::plain(Exit::Failed, "cannot tell this program's path", &error)
         })
     }
+}
+
+/// Returns a link that signs a browser in, once, with the admin key that is on file.
+fn link(
+    folder: &DataFolder,
+    engine: &Engine,
+    browsers: &BrowserSessions,
+    url: &str,
+) -> Option<String> {
+    let key = std::fs::read_to_string(folder.admin_key()).ok()?;
+    let admin = engine.authenticate(key.trim())?;
+    let code = browsers.new_code(&admin);
+    Some(format!("{url}{}", link_path(&code)))
 }
 
 /// Returns what SIGHUP means: at a terminal, and wherever no service manager is, that it was closed.

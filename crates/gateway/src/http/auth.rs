@@ -1,9 +1,10 @@
-//! Who sends a request: exactly one `Authorization: Bearer` key, or nothing.
+//! Who sends a request: one `Authorization: Bearer` key, or on the REST API a browser session, which
+//! yields the same [`Caller`] as the key it came from.
 //!
-//! Every way to fail is a denial; there is no branch that lets a request through without a key. A
-//! key that is right is never held up by others' wrong ones; wrong ones are counted, per address
-//! too, and beyond a bound answered 429. The first of an address and window is an event and a row of
-//! the audit, and so is every tenfold more.
+//! Every way to fail is a denial; there is no branch that lets a request through without a credential.
+//! A key that is right is never held up by others' wrong ones; wrong keys and sign-in codes are
+//! counted, per address too, and beyond a bound answered 429. The first of an address and window is an
+//! event and a row of the audit, and so is every tenfold more.
 //!
 //! Whoever is let in is entered into the [`Admission`] of its connection, so that what a key has
 //! running ends with the key on every route, without the route's doing. Entry points: the methods of
@@ -26,8 +27,9 @@ use tokio::time::Instant;
 use super::error::Problem;
 use super::hosts::HostPolicy;
 use super::limits::{Bodies, bodies};
+use super::session::{self, BrowserSessions, Session, TOKEN_HEADER};
 
-/// Wrong keys that one address may try within [`WINDOW`].
+/// Wrong keys and codes that one address may try within [`WINDOW`].
 const ATTEMPTS: u32 = 20;
 /// The time over which wrong keys are counted.
 const WINDOW: Duration = Duration::from_secs(10);
@@ -43,45 +45,104 @@ pub(crate) struct Gate {
     pub(crate) hosts: Arc<HostPolicy>,
     /// What long bodies may take.
     pub(crate) bodies: Bodies,
-    attempts: Arc<Attempts>,
+    /// The browsers that are signed in.
+    pub(crate) sessions: BrowserSessions,
+    failed: Arc<FailedLogins>,
+}
+
+/// Who was let in, and by which browser session, if by any.
+pub(crate) struct Authenticated {
+    pub(crate) caller: Caller,
+    pub(crate) session: Option<Arc<Session>>,
 }
 
 impl Gate {
     /// Makes the gate of one gateway.
-    pub(crate) fn new(engine: Engine, hosts: Arc<HostPolicy>) -> Self {
+    pub(crate) fn new(engine: Engine, hosts: Arc<HostPolicy>, sessions: BrowserSessions) -> Self {
         Self {
             engine,
             hosts,
             bodies: bodies(),
-            attempts: Arc::default(),
+            sessions,
+            failed: Arc::default(),
         }
     }
 
-    /// Returns whose key the request carries, of whichever kind.
-    pub(crate) fn anyone(&self, parts: &Parts) -> Result<Caller, Problem> {
-        self.known(parts, Surface::Rest)
+    /// Returns whom the request's key or browser session identifies, of whichever kind.
+    pub(crate) fn anyone(&self, parts: &Parts) -> Result<Authenticated, Problem> {
+        // A cookie counts only beside its token: browsers send it to every port of this machine.
+        let Some(token) = parts.headers.get(TOKEN_HEADER) else {
+            let caller = self.known(parts, Surface::Rest)?;
+            let session = None;
+            return Ok(Authenticated { caller, session });
+        };
+        if parts.headers.contains_key(AUTHORIZATION) {
+            return Err(unauthorized(
+                "auth.two_keys",
+                "a key and a browser session were sent: send one of them",
+            ));
+        }
+        self.hosts.check_own_page(parts)?;
+        let cookie = session::cookie(&parts.headers);
+        let found = cookie.zip(token.to_str().ok());
+        let found = found.and_then(|(cookie, token)| self.sessions.find(cookie, token));
+        let session = found.ok_or_else(no_session)?;
+        let Some(caller) = self.engine.current(session.caller()) else {
+            self.sessions.end(&session);
+            return Err(no_session());
+        };
+        admit(parts, &caller);
+        let session = Some(session);
+        Ok(Authenticated { caller, session })
     }
 
     fn known(&self, parts: &Parts, surface: Surface) -> Result<Caller, Problem> {
         let key = bearer(&parts.headers, parts.uri.query())?;
+        self.judge(parts, key, surface)
+    }
+
+    /// Returns the holder of a key that came in the body of a sign-in.
+    pub(crate) fn holder(&self, parts: &Parts, key: &str) -> Result<Caller, Problem> {
+        self.judge(parts, key, Surface::Rest)
+    }
+
+    fn judge(&self, parts: &Parts, key: &str, surface: Surface) -> Result<Caller, Problem> {
         #[cfg(test)]
         super::tests::judge(key);
         match self.engine.authenticate(key) {
             Some(caller) => {
-                if let Some(admission) = parts.extensions.get::<Admission>() {
-                    admission.enter(&caller);
-                }
+                admit(parts, &caller);
                 Ok(caller)
             }
-            None => {
-                self.engine.count_wrong_key();
-                let (problem, news) = self.attempts.refuse(peer(parts));
-                if let Some(news) = news {
-                    self.engine.report_wrong_keys(surface, news);
-                }
-                Err(problem)
-            }
+            None => Err(self.refuse(parts, surface).unwrap_or_else(|| {
+                Problem::new("auth.wrong_key")
+                    .with_detail("this key is not known, or was revoked")
+                    .with_challenge(CHALLENGE_WRONG)
+            })),
         }
+    }
+
+    /// Returns whose sign-in code it is; the code is used up.
+    pub(crate) fn redeem(&self, parts: &Parts, code: &str) -> Result<Caller, Problem> {
+        let caller = self.sessions.redeem(code);
+        let caller = caller.and_then(|caller| self.engine.current(&caller));
+        caller.ok_or_else(|| {
+            self.refuse(parts, Surface::Rest).unwrap_or_else(|| {
+                Problem::new("auth.wrong_code")
+                    .with_detail("this sign-in code is unknown, was used, or has expired")
+                    .with_hint("a link works once, for five minutes; `gantry open` makes another")
+            })
+        })
+    }
+
+    /// Counts a wrong key or code; returns the refusal if there were too many.
+    fn refuse(&self, parts: &Parts, surface: Surface) -> Option<Problem> {
+        self.engine.count_wrong_key();
+        let (too_many, report) = self.failed.refuse(peer(parts));
+        if let Some(report) = report {
+            self.engine.report_wrong_keys(surface, report);
+        }
+        too_many
     }
 
     /// Returns the agent behind a request to `/mcp`; an admin key is refused (403). fault U4
@@ -103,15 +164,30 @@ impl Gate {
     }
 
     /// Returns the administrator behind the request; an agent key is refused (403). fault U4
-    pub(crate) fn admin(&self, parts: &Parts) -> Result<Caller, Problem> {
-        let caller = self.anyone(parts)?;
-        match caller.kind {
-            KeyKind::Admin => Ok(caller),
+    pub(crate) fn admin(&self, parts: &Parts) -> Result<Authenticated, Problem> {
+        let authenticated = self.anyone(parts)?;
+        match authenticated.caller.kind {
+            KeyKind::Admin => Ok(authenticated),
             KeyKind::Agent => {
                 Err(Problem::new("auth.agent_key").with_detail("this route needs an admin key"))
             }
         }
     }
+}
+
+/// Notes on the connection who was let in.
+fn admit(parts: &Parts, caller: &Caller) {
+    if let Some(admission) = parts.extensions.get::<Admission>() {
+        admission.enter(caller);
+    }
+}
+
+fn no_session() -> Problem {
+    unauthorized(
+        "auth.session",
+        "unknown or expired session: the cookie and `X-Gantry-Session` must belong to one that lasts",
+    )
+    .with_hint("`gantry open` makes a sign-in link")
 }
 
 /// Who the request of a connection was let in as. One per connection, since its requests come one
@@ -258,7 +334,7 @@ fn peer(parts: &Parts) -> IpAddr {
 
 /// Wrong keys per address. fault U5
 #[derive(Debug, Default)]
-struct Attempts(Mutex<HashMap<IpAddr, Window>>);
+struct FailedLogins(Mutex<HashMap<IpAddr, Window>>);
 
 #[derive(Debug, Clone, Copy)]
 struct Window {
@@ -266,12 +342,13 @@ struct Window {
     failures: u32,
 }
 
-impl Attempts {
-    /// Returns how a wrong key is answered, and what is to be recorded, if that is worth a word.
-    fn refuse(&self, peer: IpAddr) -> (Problem, Option<String>) {
+impl FailedLogins {
+    /// Counts a wrong key or code. Returns the refusal if there were too many, and what is to be
+    /// recorded, if anything.
+    fn refuse(&self, peer: IpAddr) -> (Option<Problem>, Option<String>) {
         let now = Instant::now();
         let window = self.count(peer, now);
-        let news = is_news(window.failures).then(|| match window.failures {
+        let report = is_reported(window.failures).then(|| match window.failures {
             1 => format!("a wrong key from {peer}"),
             count => format!("{count} wrong keys from {peer} within {WINDOW:?}"),
         });
@@ -280,12 +357,9 @@ impl Attempts {
             let problem = Problem::new("auth.attempts")
                 .with_detail("too many wrong keys from this address")
                 .with_retry_after(rest);
-            return (problem, news);
+            return (Some(problem), report);
         }
-        let problem = Problem::new("auth.wrong_key")
-            .with_detail("this key is not known, or was revoked")
-            .with_challenge(CHALLENGE_WRONG);
-        (problem, news)
+        (None, report)
     }
 
     fn count(&self, peer: IpAddr, now: Instant) -> Window {
@@ -314,8 +388,9 @@ impl Attempts {
     }
 }
 
-/// Tells the first failure, the last before 429, and every tenfold more; the figures count them all.
-fn is_news(failures: u32) -> bool {
+/// Tells whether a failure is reported: the first, the last before 429, and every tenfold more. The
+/// metrics count them all.
+fn is_reported(failures: u32) -> bool {
     let mut rest = failures;
     while rest > ATTEMPTS && rest.is_multiple_of(10) {
         rest /= 10;
@@ -370,19 +445,19 @@ mod tests {
     // fault U5
     #[tokio::test]
     async fn wrong_keys_are_counted_per_address_within_a_bound() {
-        let attempts = Attempts::default();
+        let attempts = FailedLogins::default();
         let (one, other) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
         let now = Instant::now();
         for _ in 0..ATTEMPTS {
-            assert_eq!(attempts.refuse(one).0.status(), StatusCode::UNAUTHORIZED);
+            assert!(attempts.refuse(one).0.is_none());
         }
         let (problem, news) = attempts.refuse(one);
-        assert_eq!(problem.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(problem.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
         assert_eq!(news, None);
         let (problem, news) = attempts.refuse(other);
-        assert_eq!(problem.status(), StatusCode::UNAUTHORIZED);
+        assert!(problem.is_none());
         assert_eq!(news.as_deref(), Some("a wrong key from 192.0.2.2"));
-        let told: Vec<u32> = (1..=30_000).filter(|count| is_news(*count)).collect();
+        let told: Vec<u32> = (1..=30_000).filter(|count| is_reported(*count)).collect();
         assert_eq!(told, [1, 20, 200, 2_000, 20_000]);
         assert_eq!(attempts.count(one, now + WINDOW * 2).failures, 1);
         for n in 0..20_000_u32 {

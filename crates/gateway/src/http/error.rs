@@ -299,6 +299,11 @@ impl Problem {
     }
 }
 
+/// Says that there is nothing at a path.
+pub(crate) fn no_route() -> Problem {
+    Problem::new("http.route").with_detail("there is nothing at this path")
+}
+
 fn title(status: StatusCode) -> &'static str {
     status.canonical_reason().unwrap_or("Error")
 }

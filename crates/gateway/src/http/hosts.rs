@@ -8,7 +8,8 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use http::header::{HOST, ORIGIN};
-use http::{HeaderMap, Uri};
+use http::request::Parts;
+use http::{HeaderMap, Method, Uri};
 
 use super::cors::Origin;
 use super::error::Problem;
@@ -107,6 +108,22 @@ impl HostPolicy {
                 "send no Origin header unless the page was served by this gateway, or allow its \
                  origin on the MCP endpoint with `gantry up --origin`",
             ))
+    }
+
+    /// Refuses what no page of ours sent: a request that changes something names its origin, and a
+    /// browser that says where a request comes from says that it is ours. Whether the origin is the
+    /// right one, `check` has judged.
+    pub(crate) fn check_own_page(&self, parts: &Parts) -> Result<(), Problem> {
+        let is_reading = matches!(parts.method, Method::GET | Method::HEAD);
+        let has_origin = parts.headers.contains_key(ORIGIN);
+        let site = parts.headers.get("sec-fetch-site");
+        let is_ours = site.is_none_or(|site| site == "same-origin");
+        match is_ours && (is_reading || has_origin) {
+            true => Ok(()),
+            false => Err(Problem::new("http.origin")
+                .with_detail("a browser session is only for pages of this gateway")
+                .with_hint("send `Origin`, the gateway's own address; programs use a key")),
+        }
     }
 
     fn judge(&self, authority: &str) -> Result<(), Problem> {

@@ -11,8 +11,7 @@ use std::time::Duration;
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use gantry_engine::{Quota, QuotaExceeded, QuotaLimits, QuotaPermit};
-use gantry_model::caller::Caller;
-use gantry_model::id::AgentName;
+use gantry_model::id::{AgentName, ProjectName};
 use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, EXPECT};
 use http_body_util::BodyExt;
@@ -45,6 +44,9 @@ const BODY_CUT: &str = "http.body_cut";
 /// What long bodies take, in KiB, by project and agent.
 pub(crate) type Bodies = Quota<AgentName>;
 
+/// Whose bodies they are.
+pub(crate) type Account<'a> = (&'a ProjectName, &'a AgentName);
+
 /// Makes the budget of a gateway.
 pub(crate) fn bodies() -> Bodies {
     Quota::new(QuotaLimits::shared(BUDGET_KIB, BUDGET_KIB / 2))
@@ -59,12 +61,12 @@ pub(crate) struct BodyPermit {
 
 impl BodyPermit {
     /// Takes room for a body of this length. fault A3
-    fn take(bodies: &Bodies, caller: &Caller, length: usize) -> Result<Self, Problem> {
+    fn take(bodies: &Bodies, account: Account<'_>, length: usize) -> Result<Self, Problem> {
         if length <= SMALL {
             return Ok(Self::default());
         }
         let kib = length.div_ceil(1024);
-        let taken = bodies.take(&caller.project, &caller.agent, kib);
+        let taken = bodies.take(account.0, account.1, kib);
         let taken = taken.map_err(|exceeded| {
             let problem = match exceeded {
                 QuotaExceeded::Key(limit) => {
@@ -85,13 +87,13 @@ impl BodyPermit {
     }
 }
 
-/// Reads a body of at most [`BODY_BYTES`] that this caller sends as JSON; its permit must be kept until
+/// Reads a body of at most [`BODY_BYTES`] that is sent as JSON on this account; its permit must be kept until
 /// it is answered. fault A3
 pub(crate) async fn read_body(
     bodies: &Bodies,
     headers: &HeaderMap,
     mut body: Body,
-    caller: &Caller,
+    account: Account<'_>,
 ) -> Result<(Bytes, BodyPermit), Problem> {
     let declared = headers
         .get(CONTENT_LENGTH)
@@ -99,7 +101,7 @@ pub(crate) async fn read_body(
     let room = match declared {
         Some(length) if length > BODY_BYTES as u64 => Err(too_large()),
         Some(length) => {
-            json_only(headers).and_then(|()| BodyPermit::take(bodies, caller, length as usize))
+            json_only(headers).and_then(|()| BodyPermit::take(bodies, account, length as usize))
         }
         None => json_only(headers).map(|()| BodyPermit::default()),
     };
@@ -122,7 +124,7 @@ pub(crate) async fn read_body(
                 // It may become as long as any, and most do not.
                 covered = (covered * GROWTH).min(BODY_BYTES);
                 drop(std::mem::take(&mut room));
-                room = BodyPermit::take(bodies, caller, covered)?;
+                room = BodyPermit::take(bodies, account, covered)?;
             }
             match next(&mut body).await? {
                 Some(more) => whole.extend_from_slice(&more),
@@ -197,6 +199,8 @@ mod tests {
 
     use http::StatusCode;
 
+    use gantry_model::caller::Caller;
+
     use super::*;
 
     fn caller(project: &str, agent: &str) -> Caller {
@@ -225,7 +229,13 @@ mod tests {
         if let Some(length) = length {
             headers.insert(CONTENT_LENGTH, length.parse().unwrap());
         }
-        let read = read_body(&bodies(), &headers, body, &caller("local", "a")).await;
+        let read = read_body(
+            &bodies(),
+            &headers,
+            body,
+            (&"local".parse().unwrap(), &"a".parse().unwrap()),
+        )
+        .await;
         read.map(|(bytes, _)| bytes.len())
             .map_err(|problem| problem.status().as_u16())
     }

@@ -41,6 +41,7 @@ impl Served {
             engine: engine.clone(),
             hosts: Arc::new(HostPolicy::new(&[bound], &[])),
             sessions: Arc::default(),
+            browsers: BrowserSessions::default(),
             version: "test",
             instructions: crate::mcp::Instructions::default(),
         };

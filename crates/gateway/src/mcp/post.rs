@@ -45,7 +45,8 @@ impl Endpoint {
             Ok(accepts) => accepts,
             Err(problem) => return Err(unread(headers, body, problem).await),
         };
-        let (bytes, room) = read_body(&self.gate.bodies, headers, body, &visit.caller).await?;
+        let account = (&visit.caller.project, &visit.caller.agent);
+        let (bytes, room) = read_body(&self.gate.bodies, headers, body, account).await?;
         let read = jsonrpc::parse(&bytes, &Limits::default());
         let answer = self.posted(visit, (&bytes, read), accepts, &room).await?;
         match accepts.json {

@@ -206,7 +206,8 @@ impl Endpoint {
         };
         visit.scope = line.scope.clone();
         let headers = &visit.parts.headers;
-        let (bytes, room) = read_body(&self.gate.bodies, headers, body, &visit.caller).await?;
+        let account = (&visit.caller.project, &visit.caller.agent);
+        let (bytes, room) = read_body(&self.gate.bodies, headers, body, account).await?;
         let headers = &mut visit.parts.headers;
         headers.insert(ACCEPT, HeaderValue::from_static(BOTH));
         headers.remove(SESSION_HEADER);

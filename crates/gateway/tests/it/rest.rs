@@ -13,6 +13,8 @@ mod later;
 mod origins;
 mod queries;
 mod servers;
+mod session;
+mod stream;
 mod times;
 mod welcome;
 mod why;

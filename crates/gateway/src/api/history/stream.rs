@@ -1,37 +1,39 @@
-//! Events as they happen: `text/event-stream` of `/api/v1/events` and of one server's events.
+//! Stored events as they are written: `text/event-stream` of `/api/v1/events` and of one server's events.
 //!
 //! A stream begins with the newest page, or behind `Last-Event-ID`, and reads on from the store
-//! whenever more was written, so that it never misses one and holds no queue of its own. It ends when
-//! its client goes, its key ends or the gateway stops. Entry points: [`is_wanted`] and [`open`].
+//! whenever the feed says that more was written, so that it never misses one, also over a restart, and
+//! holds no queue of its own. It ends when its client goes, its key or session ends or the gateway
+//! stops. Entry points: [`is_wanted`] and [`open`].
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use futures_util::stream;
-use gantry_engine::{Engine, EngineError, Project};
-use gantry_model::caller::Caller;
+use futures_util::future::pending;
+use futures_util::{Stream, stream};
+use gantry_engine::{EngineError, Project};
+use gantry_model::caller::{Caller, Ended};
 use gantry_model::event::ServerEvent;
 use gantry_model::id::{KeyId, ServerName};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
-use super::EventsAsked;
+use super::EventsQuery;
 use crate::api::Api;
 use crate::api::query::{bad, limit};
 use crate::api::views::EventView;
 use crate::http::error::Problem;
+use crate::http::session::Session;
 
 /// Streams that one key may have open.
 const PER_KEY: usize = 16;
-/// How often a stream looks whether the gateway stops, and whether it was quiet for long.
-const LOOK: Duration = Duration::from_millis(500);
 /// How long a stream may be quiet.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Events that are read at once.
@@ -59,14 +61,17 @@ pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
 pub(in crate::api) struct Streams(Arc<Mutex<HashMap<KeyId, usize>>>);
 
 impl Streams {
-    fn open(&self, key: KeyId) -> Option<Place> {
+    /// Takes a place for one stream; refused if the key has too many.
+    pub(in crate::api) fn open(&self, key: KeyId) -> Result<Place, Problem> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = open.entry(key).or_default();
         if *count >= PER_KEY {
-            return None;
+            return Err(Problem::new("listen.too_many")
+                .with_detail(format!("this key has {PER_KEY} streams of events already"))
+                .with_retry_after(Duration::from_secs(1)));
         }
         *count += 1;
-        Some(Place {
+        Ok(Place {
             key,
             streams: self.clone(),
         })
@@ -75,7 +80,7 @@ impl Streams {
 
 /// One stream's place among those of its key.
 #[derive(Debug)]
-struct Place {
+pub(in crate::api) struct Place {
     key: KeyId,
     streams: Streams,
 }
@@ -99,34 +104,29 @@ impl Drop for Place {
 /// Opens a stream of the events of all servers, or of one.
 pub(super) async fn open(
     (api, project): (&Api, &Arc<Project>),
-    caller: &Caller,
+    (caller, session): (&Caller, Option<Arc<Session>>),
     server: Option<ServerName>,
     headers: &HeaderMap,
-    asked: &EventsAsked,
+    asked: &EventsQuery,
 ) -> Result<Response, Problem> {
     if let Some(cursor) = &asked.cursor {
         return Err(bad("cursor", cursor)
             .with_hint("a stream goes forward: leave `cursor` out, or send `Last-Event-ID`"));
     }
     let limit = limit(asked.limit, 100)?;
-    let place = api.streams.open(caller.key).ok_or_else(|| {
-        Problem::new("listen.too_many")
-            .with_detail(format!("this key has {PER_KEY} streams of events already"))
-            .with_retry_after(Duration::from_secs(1))
-    })?;
+    let place = api.streams.open(caller.key)?;
     // Before the first look, so that nothing that comes meanwhile is missed.
     let written = project.events_written();
     let heard = headers.get("last-event-id");
     let heard: Option<u64> = heard.and_then(|id| id.to_str().ok()?.trim().parse().ok());
     let mut following = Following {
-        engine: api.engine().clone(),
-        project: Arc::clone(project),
         server,
         after: heard.unwrap_or(0),
         // A client that was cut comes again soon; and whoever waits for the first byte has it.
         waiting: VecDeque::from([Bytes::from_static(b"retry: 2000\n\n")]),
         written,
-        spoke: Instant::now(),
+        end: StreamEnd::new(project, caller, session),
+        project: Arc::clone(project),
         _place: place,
     };
     if heard.is_none() {
@@ -138,25 +138,72 @@ pub(super) async fn open(
         let next = following.next().await?;
         Some((Ok::<_, Infallible>(next), following))
     });
-    let mut response = Response::new(Body::from_stream(body));
+    Ok(event_stream(body))
+}
+
+/// Answers with server-sent events.
+pub(in crate::api) fn event_stream(
+    events: impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static,
+) -> Response {
+    let mut response = Response::new(Body::from_stream(events));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     let unbuffered = HeaderName::from_static("x-accel-buffering");
     headers.insert(unbuffered, HeaderValue::from_static("no"));
-    Ok(response)
+    response
+}
+
+/// What ends a stream: the gateway stops, or the key or the browser session that opened it ends.
+pub(in crate::api) struct StreamEnd {
+    stopping: Pin<Box<dyn Future<Output = ()> + Send>>,
+    key: Ended,
+    session: Option<Arc<Session>>,
+}
+
+impl StreamEnd {
+    /// Joins what ends a stream of this caller.
+    pub(in crate::api) fn new(
+        project: &Project,
+        caller: &Caller,
+        session: Option<Arc<Session>>,
+    ) -> Self {
+        Self {
+            stopping: Box::pin(project.stopping()),
+            key: caller.validity.ended(),
+            session,
+        }
+    }
+
+    /// Waits for the end.
+    pub(in crate::api) async fn comes(&mut self) {
+        let session = async {
+            match &self.session {
+                Some(session) => session.ended().await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            () = &mut self.stopping => {}
+            _ = &mut self.key => {}
+            () = session => {}
+        }
+    }
+
+    /// Tells whether the session has time left; an open stream is a use of it.
+    pub(in crate::api) fn touch(&self) -> bool {
+        self.session.as_ref().is_none_or(|session| session.touch())
+    }
 }
 
 /// A stream that is open.
 struct Following {
-    engine: Engine,
     project: Arc<Project>,
     server: Option<ServerName>,
     /// The number of the last event that was taken.
     after: u64,
     waiting: VecDeque<Bytes>,
     written: watch::Receiver<u64>,
-    /// When something was last said.
-    spoke: Instant,
+    end: StreamEnd,
     _place: Place,
 }
 
@@ -165,25 +212,24 @@ impl Following {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some(event) = self.waiting.pop_front() {
-                self.spoke = Instant::now();
                 return Some(event);
             }
             self.written.mark_unchanged();
             match self.more().await {
                 Ok(()) if !self.waiting.is_empty() => continue,
                 Ok(()) => {}
-                // A database that fails for a moment is asked again with the next look.
+                // A database that fails for a moment is asked again with the next write.
                 Err(error) => tracing::debug!(%error, "events cannot be followed for a moment"),
             }
-            match timeout(LOOK, self.written.changed()).await {
-                Ok(Ok(())) => {}
-                Ok(Err(_gone)) => return None,
-                Err(_elapsed) if self.engine.is_draining() => return None,
-                Err(_elapsed) if self.spoke.elapsed() >= KEEP_ALIVE => {
-                    self.spoke = Instant::now();
-                    return Some(Bytes::from_static(b":\n\n"));
-                }
-                Err(_elapsed) => {}
+            tokio::select! {
+                biased; // Its end first.
+                () = self.end.comes() => return None,
+                more = timeout(KEEP_ALIVE, self.written.changed()) => match more {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_gone)) => return None,
+                    Err(_quiet) if !self.end.touch() => return None,
+                    Err(_quiet) => return Some(Bytes::from_static(b":\n\n")),
+                },
             }
         }
     }
@@ -231,8 +277,8 @@ mod tests {
         let streams = Streams::default();
         let key = KeyId::from_random(1);
         let open: Vec<_> = (0..PER_KEY).map(|_| streams.open(key).unwrap()).collect();
-        assert!(streams.open(key).is_none());
-        assert!(streams.open(KeyId::from_random(2)).is_some());
+        assert_eq!(streams.open(key).unwrap_err().code(), "listen.too_many");
+        assert!(streams.open(KeyId::from_random(2)).is_ok());
         drop(open);
         assert!(streams.0.lock().unwrap().is_empty());
     }

@@ -12,7 +12,8 @@ use utoipa::openapi::{
 use utoipa::{Modify, OpenApi};
 
 use super::super::{
-    acts, agents, auth, call, calls, errors, health, history, keys, servers, tools, welcome,
+    acts, agents, auth, call, calls, errors, events, health, history, keys, servers, session,
+    tools, welcome,
 };
 
 /// Returns the document as the handlers describe it.
@@ -26,7 +27,8 @@ pub(super) fn generated() -> String {
     info(
         title = "Gantry",
         description = "Runs, connects and guards MCP servers for AI agents.\n\nEvery route but the \
-            public ones takes a key as `Authorization: Bearer KEY`. Refusals and failures are problem \
+            public ones takes a key as `Authorization: Bearer KEY`, or of a page of the gateway a session \
+            cookie and `X-Gantry-Session`. Refusals and failures are problem \
             documents (RFC 9457) with a stable `code`; `type` leads to the page about it. Lists come \
             in pages: `next_cursor` of one page is `cursor` of the next."
     ),
@@ -34,7 +36,8 @@ pub(super) fn generated() -> String {
         servers::list, servers::register, servers::status, servers::replace, servers::change,
         servers::remove, servers::restart, servers::preview, servers::test,
         auth::begin, auth::show, auth::end, auth::callback,
-        history::logs, history::events, history::all_events,
+        history::logs, history::events, history::all_events, events::stream,
+        session::sign_in, session::show, session::sign_out, session::new_code,
         acts::list, acts::confirm_clock,
         tools::list, tools::call::call, tools::why::why, call::call_server,
         calls::list, calls::export::export, calls::one, calls::take_back,
@@ -51,6 +54,7 @@ pub(super) fn generated() -> String {
         (name = "calls", description = "The record of every call. An agent sees its own."),
         (name = "agents", description = "Who keys speak for, and what they may use. Admin keys only."),
         (name = "keys", description = "Who may come in. Admin keys only."),
+        (name = "session", description = "Browser sessions: a sign-in code or a key becomes a cookie and a token."),
         (name = "acts", description = "What was administered, by whom, and what was refused. Admin keys only."),
         (name = "health", description = "How the gateway is."),
         (name = "about", description = "About this API itself. Public."),
@@ -70,7 +74,9 @@ pub(super) const PUBLIC: [&str; 7] = [
 ];
 
 /// Routes that take any key; all that are neither here nor public take admin keys only.
-const ANY_KEY: [&str; 6] = [
+const ANY_KEY: [&str; 8] = [
+    "/api/v1/session",
+    "/api/v1/session/codes",
     "/api/v1/tools",
     "/api/v1/tools/call",
     "/api/v1/mcp/servers/{server}/call",
@@ -148,7 +154,7 @@ fn complete(path: &str, operation: &mut Operation) {
         operation.security = Some(vec![SecurityRequirement::new("key", none)]);
         refusals.insert(
             "401",
-            "`auth.no_key`, `auth.wrong_key` and others: no valid key.",
+            "`auth.no_key`, `auth.wrong_key`, `auth.session` and others: no valid key or session.",
         );
         refusals.insert(
             "429",

@@ -73,6 +73,7 @@ fn every_route_is_described_and_nothing_else() {
     routed.insert("post /api/v1/mcp/servers/preview".to_owned());
     routed.insert("post /api/v1/mcp/servers/test".to_owned());
     assert!(routed.remove("get /api/v1/docs/style.css"));
+    assert!(routed.remove("get /sign-in.js"));
     assert_eq!(described, routed);
 }
 

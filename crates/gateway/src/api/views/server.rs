@@ -289,6 +289,28 @@ impl UsageView {
     }
 }
 
+/// What a server uses at a moment, as the event stream tells it.
+#[derive(Serialize)]
+pub(in crate::api) struct UsageEvent {
+    server: String,
+    #[serde(flatten)]
+    usage: UsageView,
+    in_flight: usize,
+    waiting: usize,
+}
+
+impl UsageEvent {
+    /// Shows what a server uses now.
+    pub(in crate::api) fn of(server: &ServerView) -> Self {
+        Self {
+            server: server.spec.name.to_string(),
+            usage: UsageView::of(server.usage, &server.spec),
+            in_flight: server.queue.in_flight,
+            waiting: server.queue.waiting,
+        }
+    }
+}
+
 #[derive(Serialize, ToSchema)]
 struct PromiseView {
     name: &'static str,

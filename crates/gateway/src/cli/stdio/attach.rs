@@ -25,6 +25,7 @@ use super::super::Surroundings;
 use super::super::client::Client;
 use super::super::failure::{Exit, Failure};
 use super::super::find::Role;
+use super::super::follow::Follow;
 use super::super::format::{list, text};
 use super::super::wire::Wire;
 use super::tries::{self, Tries};
@@ -32,9 +33,10 @@ use super::waiting;
 
 /// How long a gateway may take to come up, or to go away before another comes.
 const START: Duration = Duration::from_secs(45);
-/// How often is looked meanwhile.
+/// How often is looked meanwhile: other processes start, stop and hold locks, and none of them tells.
 const LOOK: Duration = Duration::from_millis(20);
-/// How often is looked whether a gateway that was started on demand is still there.
+/// How often is looked whether a gateway that was started on demand is still there: one that was killed
+/// says nothing.
 const WATCH: Duration = Duration::from_millis(500);
 
 /// A gateway that is used, and how it is found again.
@@ -371,6 +373,9 @@ async fn settled(surroundings: &Surroundings, folder: &DataFolder, within: Durat
         return;
     };
     let waiting = async {
+        let Ok(mut following) = Follow::open(&client, "servers").await else {
+            return;
+        };
         loop {
             let Ok(servers) = client.get("/api/v1/mcp/servers").await else {
                 return;
@@ -383,7 +388,9 @@ async fn settled(surroundings: &Surroundings, folder: &DataFolder, within: Durat
             {
                 return;
             }
-            sleep(LOOK).await;
+            if following.changed().await.is_err() {
+                return;
+            }
         }
     };
     if timeout(within, waiting).await.is_err() {

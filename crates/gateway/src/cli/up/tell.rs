@@ -1,20 +1,20 @@
-//! What `gantry up` tells the person: a row for each server, then how to use the gateway.
+//! What `gantry up` prints: a row for each server, then how to use the gateway.
 //!
 //! Rows come first, one for each server, with the cause and what to do if it failed; log lines wait
 //! until the screen is whole. A server that takes long does not hold the rest back: after a while it has
 //! a row as one that is starting, the endpoint is shown, and what became of it follows. On a terminal a
 //! line that turns says who is awaited. Never prints a key, only where it is. With `--json` the gateway is told in one line on stdout, and the rest on stderr. Entry point:
-//! [`Teller::tell`].
+//! [`StartupReport::tell`].
 
 use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
-use gantry_engine::{Engine, HostReport, Report, ServerStatus, ServerView};
+use gantry_engine::{Engine, HostReport, Listener, Report, ServerStatus, ServerView};
 use gantry_model::id::ServerName;
 use gantry_model::status::State;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, timeout_at};
 
 use crate::app::VERSION;
 use crate::config::mistake::Mistake;
@@ -32,29 +32,28 @@ const MOMENT: Duration = Duration::from_millis(1500);
 /// The same where a person looks, who would rather see the rows whole.
 const WHILE: Duration = Duration::from_secs(5);
 
-/// How often the servers are looked at while some are starting.
-const LOOK: Duration = Duration::from_millis(20);
-
 /// How long servers may start before the line turns that says who is awaited.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// The line turns with every so many looks.
-const TURN: u32 = 5;
+/// How often the line turns; the servers are looked at only when one changed.
+const TURN: Duration = Duration::from_millis(100);
 
 /// How many of those who are awaited are named.
 const NAMED: usize = 3;
 
-/// What is told, and to whom.
-pub(super) struct Teller<'a> {
+/// What is printed, and where.
+pub(super) struct StartupReport<'a> {
     pub(super) screen: Screen,
     pub(super) url: &'a str,
     pub(super) folder: &'a DataFolder,
     pub(super) plan: &'a Plan,
     pub(super) began: Instant,
     pub(super) form: Form,
+    /// Signs a browser in, once. Only a terminal shows it: logs are read by others.
+    pub(super) link: Option<String>,
 }
 
-/// How the gateway is told.
+/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// In words, with something to try.
@@ -63,7 +62,7 @@ pub(super) enum Form {
     Json,
 }
 
-impl Teller<'_> {
+impl StartupReport<'_> {
     /// Tells everything; ends when no server is starting any more.
     pub(super) async fn tell(&self, engine: &Engine) {
         self.screen
@@ -98,8 +97,9 @@ impl Teller<'_> {
             (Form::Words, Some(_)) => WHILE,
             (Form::Words | Form::Json, _) => MOMENT,
         };
-        let mut looks = 0_u32;
         let mut late = false;
+        // Before the first look, so that nothing that happens meanwhile is missed.
+        let mut feed = engine.default_project().listen();
         loop {
             let (mut lines, waiting) = self.servers(engine, &mut told);
             let is_time = waiting.is_empty() || self.began.elapsed() >= patience;
@@ -131,12 +131,13 @@ impl Teller<'_> {
             }
             if let Some(progress) = &mut progress
                 && self.began.elapsed() >= PATIENCE
-                && looks.is_multiple_of(TURN)
             {
                 progress.tell(&awaited(told.len(), &waiting, self.began.elapsed()));
             }
-            looks = looks.wrapping_add(1);
-            sleep(LOOK).await;
+            let turn = progress.is_some().then(|| Instant::now() + TURN);
+            let patience = (!shown).then(|| self.began + patience);
+            let until = turn.into_iter().chain(patience).min();
+            wait(&mut feed, until).await;
         }
     }
 
@@ -292,6 +293,10 @@ impl Teller<'_> {
         ));
         screen.line(&format!("  {} {}  for you", label(""), admin.display()));
         screen.line(&format!("  {} {}", label("isolation"), isolation(engine)));
+        if let Some(link) = &self.link {
+            let note = screen.faint("works once; `gantry open` makes another");
+            screen.line(&format!("  {} {link}  {note}", label("browser")));
+        }
         screen.line("");
         screen.line("Try it:");
         screen.line("");
@@ -309,6 +314,19 @@ impl Teller<'_> {
         screen.line(&format!("  {}", snippet(url)));
         screen.line("");
         screen.line(&screen.faint("Stop with Ctrl-C."));
+    }
+}
+
+/// Waits until something happened to a server, or until a time.
+async fn wait(feed: &mut Listener, until: Option<Instant>) {
+    let changed = async {
+        feed.changed().await;
+        // What happened is seen by looking.
+        feed.skip();
+    };
+    match until {
+        Some(until) => drop(timeout_at(until, changed).await),
+        None => changed.await,
     }
 }
 
@@ -341,8 +359,8 @@ fn failure(server: &ServerView) -> String {
     format!(": {}; {advice}", safe_line(&cause))
 }
 
-/// Says how many servers have come, and who is awaited for how long.
-fn awaited(come: usize, waiting: &[ServerName], elapsed: Duration) -> String {
+/// Says how many servers are ready, and who is awaited for how long.
+fn awaited(ready: usize, waiting: &[ServerName], elapsed: Duration) -> String {
     let mut names: Vec<&str> = waiting.iter().map(ServerName::as_str).collect();
     names.truncate(NAMED);
     let more = match waiting.len().saturating_sub(NAMED) {
@@ -350,8 +368,8 @@ fn awaited(come: usize, waiting: &[ServerName], elapsed: Duration) -> String {
         more => format!(" and {more} more"),
     };
     format!(
-        "{come} of {} servers have come, waiting for {}{more} ({} s)",
-        come + waiting.len(),
+        "{ready} of {} servers ready, waiting for {}{more} ({} s)",
+        ready + waiting.len(),
         names.join(", "),
         elapsed.as_secs()
     )
@@ -468,11 +486,11 @@ mod tests {
         let names = ["a", "b", "c", "d", "e"].map(|name| name.parse().unwrap());
         assert_eq!(
             awaited(2, &names[..1], Duration::from_millis(12_900)),
-            "2 of 3 servers have come, waiting for a (12 s)"
+            "2 of 3 servers ready, waiting for a (12 s)"
         );
         assert_eq!(
             awaited(0, &names, Duration::ZERO),
-            "0 of 5 servers have come, waiting for a, b, c and 2 more (0 s)"
+            "0 of 5 servers ready, waiting for a, b, c and 2 more (0 s)"
         );
     }
 

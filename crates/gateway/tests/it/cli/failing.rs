@@ -275,9 +275,17 @@ fn a_wrong_key_exits_with_1() {
           because: code `auth.wrong_key`
         --- exit 1
         ");
+        assert_snapshot!(run(&gantry, &["open", "--key-file", wrong.to_str().unwrap()]), @"
+        --- stderr
+        error: this key is not known, or was revoked
+          because: code `auth.wrong_key`
+        --- exit 1
+        ");
         insta::allow_duplicates! {
             for verb in [
                 &["restart", "a"][..],
+                &["events"],
+                &["events", "-f"],
                 &["ls"],
                 &["rm", "a"],
                 &["add", "b", "--", "true"],
@@ -288,6 +296,7 @@ fn a_wrong_key_exits_with_1() {
                 &["agent", "rm", "b"],
                 &["why", "default", "a__echo"],
                 &["logs", "a"],
+                &["logs", "a", "-f"],
                 &["auth", "a"],
             ] {
                 let words = [&["--key-file", agent.to_str().unwrap()], verb].concat();

@@ -90,6 +90,56 @@ fn calls_go_on_as_they_end_each_once() {
 }
 
 #[test]
+fn events_go_on_as_they_happen_each_once() {
+    let gantry = Gantry::start(&["a", "b"]);
+    let following = Following::start(&gantry, &["events", "a", "-f", "--json"]);
+    let mut seen = Vec::new();
+    let mut restarts = 0;
+    loop {
+        let line = following.next();
+        assert!(!seen.contains(&line), "{line}");
+        let event: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(event["server"], "a");
+        seen.push(line);
+        if event["kind"] == "ready" {
+            if restarts == 2 {
+                break;
+            }
+            restarts += 1;
+            run(&gantry, &["restart", "b"]);
+            run(&gantry, &["restart", "a"]);
+        }
+    }
+    let told = run(&gantry, &["events", "a", "-n", "1"]);
+    assert!(told.contains("a  ready"), "{told}");
+}
+
+#[test]
+fn the_status_is_shown_again_when_it_changes() {
+    let gantry = Gantry::start(&["a"]);
+    let following = Following::start(&gantry, &["status", "--watch"]);
+    let shows = |wanted: &str| {
+        while !following.next().contains(wanted) {}
+    };
+    shows("on record: ");
+    run(&gantry, &["restart", "a"]);
+    shows("SERVER");
+    shows("on record: ");
+}
+
+#[test]
+fn a_link_is_printed_and_signs_in() {
+    let gantry = Gantry::start(&["a"]);
+    let printed = run(&gantry, &["open", "--print"]);
+    let begins = format!("http://{}/#code=", gantry.authority);
+    assert!(printed.starts_with(&begins), "{printed}");
+    let json = run(&gantry, &["open", "--json"]);
+    let json: Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
+    assert!(json["link"].as_str().unwrap().starts_with(&begins));
+    assert!(json["expires_ms"].is_u64());
+}
+
+#[test]
 fn a_reader_that_goes_ends_the_verb_quietly() {
     let gantry = Gantry::start(&["a"]);
     run(&gantry, &["call", "a__stderr", "--text", "one"]);

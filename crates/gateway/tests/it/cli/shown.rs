@@ -9,7 +9,7 @@ use std::path::Path;
 use super::reference::verbs;
 
 /// Each verb, the test with a snapshot of its success, and the one with a snapshot of its failure.
-const SHOWN: [(&str, &str, &str); 24] = [
+const SHOWN: [(&str, &str, &str); 26] = [
     (
         "up",
         "cli::starting::up_serves_and_says_how_to_use_it",
@@ -61,9 +61,19 @@ const SHOWN: [(&str, &str, &str); 24] = [
         "cli::failing::what_the_gateway_refuses_exits_with_1_and_names_the_reason",
     ),
     (
+        "open",
+        "cli::verbs::open",
+        "cli::failing::a_wrong_key_exits_with_1",
+    ),
+    (
         "logs",
         "cli::verbs::logs",
         "cli::failing::what_the_gateway_refuses_exits_with_1_and_names_the_reason",
+    ),
+    (
+        "events",
+        "cli::verbs::events",
+        "cli::failing::a_wrong_key_exits_with_1",
     ),
     (
         "restart",

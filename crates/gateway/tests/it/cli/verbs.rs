@@ -47,7 +47,7 @@ fn status() {
         process [pid]
         speaks  2026-07-28, good
         offers  19 tools, 2 prompts, 3 resources
-        calls  0 in flight on 32 lanes (0 closed), 0 of 256 waiting, 0 late answers
+        calls  0 in flight, concurrency 32 (0 paused), 0 of 256 waiting, 0 late responses
         restarts  0
         --- exit 0
         ");
@@ -58,7 +58,7 @@ fn status() {
         command  [evilpeer] --fault crash-start=3
         profile  local, eager, from file
         offers  0 tools, 0 prompts, 0 resources
-        calls  0 in flight on 32 lanes (0 closed), 0 of 256 waiting, 0 late answers
+        calls  0 in flight, concurrency 32 (0 paused), 0 of 256 waiting, 0 late responses
         restarts  1
         last crash  ended during the handshake: exit code 3 at [time]
           boom
@@ -199,6 +199,35 @@ fn logs() {
     });
     let last = run(&gantry, &["logs", "a", "-n", "1"]);
     assert_eq!(last.lines().count(), 2, "{last}");
+}
+
+#[test]
+fn open() {
+    let gantry = Gantry::start(&["a"]);
+    let mut settings = settings();
+    settings.add_filter(r"#code=[A-Za-z0-9_-]{22}", "#code=[code]");
+    settings.bind(|| {
+        assert_snapshot!(run(&gantry, &["open", "--print"]), @"
+        http://[address]/#code=[code]
+        --- exit 0
+        ");
+    });
+}
+
+#[test]
+fn events() {
+    let gantry = Gantry::start(&["a"]);
+    let told = run(&gantry, &["events", "a", "-n", "1000"]);
+    let lines = told.lines();
+    let lines = lines.filter(|line| line.contains("  ready  ") || line.starts_with("---"));
+    let mut settings = settings();
+    settings.add_filter(r"with \d+ tools", "with [count] tools");
+    settings.bind(|| {
+        assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @"
+        [time] a  ready  ready with [count] tools after [duration]
+        --- exit 0
+        ");
+    });
 }
 
 #[test]

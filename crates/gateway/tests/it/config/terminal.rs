@@ -36,6 +36,7 @@ fn up_asks_once_and_a_yes_lets_it_run() {
     terminal.types("y\n");
     terminal.sees("theirs  ready");
     terminal.sees("Stop with Ctrl-C.");
+    assert!(terminal.shown().contains("/#code="), "a sign-in link");
     terminal.stops();
     assert_eq!(starts(&journal), 1);
     // Its hash is remembered.
@@ -136,7 +137,7 @@ fn who_is_awaited_is_shown_on_a_terminal_and_nowhere_else() {
     folder.write("a.json", &text);
     let terminal = open(&folder, "up --port 0 --config a.json");
     terminal.sees("quick   ready");
-    terminal.sees("1 of 2 servers have come, waiting for sleepy (");
+    terminal.sees("1 of 2 servers ready, waiting for sleepy (");
     terminal.sees("Stop with Ctrl-C.");
     let shown = terminal.shown();
     let rows = ["quick   ready", "sleepy  still starting", "endpoint "];

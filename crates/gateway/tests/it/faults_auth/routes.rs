@@ -14,18 +14,21 @@ use crate::harness::{Answer, Gantry};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum For {
     Everyone,
+    /// Pages of the gateway itself, with or without a key.
+    OwnPages,
     AnyKey,
     Admins,
     Agents,
 }
 
 /// Method, path, who may, and what those who may get for an empty object or nothing.
-const ROUTES: [(&str, &str, For, u16); 67] = [
+const ROUTES: [(&str, &str, For, u16); 73] = [
     ("GET", "/", For::Everyone, 200),
     ("GET", "/healthz", For::Everyone, 200),
     ("GET", "/api/v1/openapi.json", For::Everyone, 200),
     ("GET", "/api/v1/docs", For::Everyone, 200),
     ("GET", "/api/v1/docs/style.css", For::Everyone, 200),
+    ("GET", "/sign-in.js", For::Everyone, 200),
     ("GET", "/errors", For::Everyone, 200),
     ("GET", "/errors/{code}", For::Everyone, 200),
     // No sign-in waits for an empty answer.
@@ -76,6 +79,11 @@ const ROUTES: [(&str, &str, For, u16); 67] = [
         422,
     ),
     ("GET", "/api/v1/events", For::Admins, 200),
+    ("GET", "/api/v1/events/stream", For::Admins, 200),
+    ("POST", "/api/v1/session", For::OwnPages, 403),
+    ("GET", "/api/v1/session", For::AnyKey, 200),
+    ("DELETE", "/api/v1/session", For::AnyKey, 204),
+    ("POST", "/api/v1/session/codes", For::AnyKey, 201),
     ("GET", "/api/v1/acts", For::Admins, 200),
     ("POST", "/api/v1/audit/confirm-clock", For::Admins, 204),
     ("GET", "/api/v1/agents", For::Admins, 200),
@@ -183,6 +191,7 @@ fn ask(gantry: &Gantry, key: Option<&str>, method: &str, path: &str) -> Answer {
         "/sse" | "/sse/" | "/sse/servers/a" | "/sse/servers/a/" if key == Some(&gantry.agent) => {
             connection.head().unwrap()
         }
+        "/api/v1/events/stream" if key == Some(&gantry.admin) => connection.head().unwrap(),
         _ => connection.answer().unwrap(),
     }
 }
@@ -200,9 +209,16 @@ fn without_a_valid_key_every_route_that_tells_anything_is_closed() {
     let mut guesses = 0;
     for (method, path, who, status) in ROUTES {
         let answer = ask(&gantry, None, method, path);
-        if who == For::Everyone {
-            assert_eq!(answer.status, status, "{method} {path}");
-            continue;
+        match who {
+            For::Everyone => {
+                assert_eq!(answer.status, status, "{method} {path}");
+                continue;
+            }
+            For::OwnPages => {
+                refused(path, &answer, status, "http.origin");
+                continue;
+            }
+            For::AnyKey | For::Admins | For::Agents => {}
         }
         refused(path, &answer, 401, "auth.no_key");
         let answer = ask(&gantry, Some(revoked), method, path);
@@ -254,6 +270,7 @@ fn agent_keys_open_no_admin_route_and_admin_keys_no_mcp() {
                 let admin = ask(&gantry, Some(&gantry.admin), method, path);
                 refused(path, &admin, 403, "auth.admin_key");
             }
+            For::OwnPages => refused(path, &agent, 403, "http.origin"),
             For::Everyone | For::AnyKey => assert_ne!(agent.status, 403, "{method} {path}"),
         }
     }
@@ -298,7 +315,7 @@ fn who_may_is_let_in() {
         .partition(|(method, path, ..)| *method == "DELETE" && path.contains("{server}"));
     for (method, path, who, status) in others.into_iter().chain(last) {
         let keys: &[&String] = match who {
-            For::Everyone | For::AnyKey => &[&gantry.admin, &gantry.agent],
+            For::Everyone | For::OwnPages | For::AnyKey => &[&gantry.admin, &gantry.agent],
             For::Admins => &[&gantry.admin],
             For::Agents => &[&gantry.agent],
         };

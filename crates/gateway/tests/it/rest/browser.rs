@@ -36,11 +36,16 @@ fn attacker(page: String) -> (u16, std::sync::mpsc::Receiver<Value>) {
 
 fn serve(stream: &TcpStream, page: &str, reports: &Sender<Value>) -> Option<()> {
     let mut reader = BufReader::new(stream);
-    let (mut first, mut length) = (String::new(), 0);
+    let (mut first, mut length, mut cookie) = (String::new(), 0, String::new());
     reader.read_line(&mut first).ok()?;
     loop {
         let mut line = String::new();
         reader.read_line(&mut line).ok()?;
+        if let Some((name, value)) = line.split_once(": ")
+            && name.eq_ignore_ascii_case("cookie")
+        {
+            value.trim().clone_into(&mut cookie);
+        }
         let line = line.trim().to_ascii_lowercase();
         if line.is_empty() {
             break;
@@ -54,6 +59,10 @@ fn serve(stream: &TcpStream, page: &str, reports: &Sender<Value>) -> Option<()> 
     let text = match first.starts_with("POST /report") {
         true => {
             reports.send(serde_json::from_slice(&body).ok()?).ok()?;
+            "thanks"
+        }
+        false if first.starts_with("GET /look") => {
+            reports.send(json!({"cookie": cookie})).ok()?;
             "thanks"
         }
         false if first.starts_with("GET / ") => page,
@@ -70,6 +79,22 @@ struct Browser(Child);
 
 impl Browser {
     fn open(folder: &Path, url: &str) -> Self {
+        let mut command = Self::command(folder);
+        // Keeps it open until it has reported.
+        command.args(["--remote-debugging-port=0", url]);
+        command.stdout(Stdio::null());
+        Self(command.spawn().expect("`.ci/needs` installs chromium"))
+    }
+
+    /// Opens a page, lets its script run, and returns what the page is then.
+    fn page_after(folder: &Path, url: &str) -> String {
+        let mut command = Self::command(folder);
+        command.args(["--virtual-time-budget=20000", "--dump-dom", url]);
+        let output = command.output().expect("`.ci/needs` installs chromium");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    fn command(folder: &Path) -> Command {
         let profile = format!("--user-data-dir={}", folder.display());
         let mut command = Command::new("chromium");
         command
@@ -86,13 +111,11 @@ impl Browser {
                 "--disable-dev-shm-usage",
             ])
             .args(["--host-resolver-rules=MAP evil.example 127.0.0.1"])
-            // Keeps it open until it has reported.
-            .args(["--remote-debugging-port=0", &profile, url])
+            .args(["--disable-popup-blocking", &profile])
             .env("HOME", folder)
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
             .stderr(Stdio::null());
-        Self(command.spawn().expect("`.ci/needs` installs chromium"))
+        command
     }
 }
 
@@ -161,6 +184,69 @@ fn a_foreign_page_in_a_browser_reaches_no_server() {
     let answer = gantry.call("a__echo", json!({"text": "x"}));
     assert!(answer["error"].is_null(), "{answer}");
     assert_eq!(Journal::read(&journal).unwrap().calls(), 1);
+}
+
+/// A page of another port of this machine that opens a link and then asks its own server something, with
+/// whatever cookies the browser has for the machine.
+const NEIGHBOUR: &str = "<!doctype html><script>window.open(LINK);\
+    setInterval(() => fetch('/look'), 200);</script>";
+
+// fault U9
+#[test]
+fn a_link_signs_a_browser_in_and_its_cookie_alone_opens_nothing() {
+    let gantry = Gantry::start(&["a"]);
+    let link = || {
+        let made = gantry.rest("POST", "/api/v1/session/codes", None).json();
+        format!(
+            "http://{}{}",
+            gantry.authority,
+            made["path"].as_str().unwrap()
+        )
+    };
+    let profile = tempfile::tempdir().unwrap();
+    let page = Browser::page_after(profile.path(), &link());
+    assert!(page.contains("Signed in as operator (admin)"), "{page}");
+    assert!(page.contains("a: ready"), "{page}");
+    // The page of another port gets the cookie of a browser that follows the link.
+    let link = link();
+    let (neighbour, reports) = attacker(NEIGHBOUR.replace("LINK", &json!(link).to_string()));
+    let profile = tempfile::tempdir().unwrap();
+    let url = format!("http://127.0.0.1:{neighbour}/");
+    let _browser = Browser::open(profile.path(), &url);
+    let port = gantry.authority.rsplit(':').next().unwrap();
+    let name = format!("gantry_{port}=");
+    let cookie = loop {
+        let report = reports.recv_timeout(PATIENCE).expect("the page reports");
+        let cookie = report["cookie"].as_str().unwrap().to_owned();
+        if cookie.contains(&name) {
+            break cookie;
+        }
+    };
+    // It opens nothing, whatever stands in the place of the token.
+    let ask = |headers: &[(&str, &str)]| {
+        let mut connection = gantry.connect();
+        let answer = connection.request("GET", "/api/v1/mcp/servers", headers, b"");
+        let answer = answer.unwrap();
+        (answer.status, answer.json()["code"].clone())
+    };
+    let alone = ask(&[("Cookie", &cookie)]);
+    assert_eq!(alone, (401, json!("auth.no_key")));
+    let value = cookie.split(&name).nth(1).unwrap();
+    for guess in ["", "guess", value] {
+        let refused = ask(&[("Cookie", &cookie), ("X-Gantry-Session", guess)]);
+        assert_eq!(refused, (401, json!("auth.session")), "{guess}");
+    }
+    // And the link is used up.
+    let code = link.split("#code=").nth(1).unwrap();
+    let origin = format!("http://{}", gantry.authority);
+    let headers = [
+        ("Origin", origin.as_str()),
+        ("Content-Type", "application/json"),
+    ];
+    let body = json!({"code": code}).to_string();
+    let mut connection = gantry.connect();
+    let again = connection.request("POST", "/api/v1/session", &headers, body.as_bytes());
+    assert_eq!(again.unwrap().json()["code"], "auth.wrong_code");
 }
 
 /// A name, the headers that a browser adds, and the status and code of the refusal.

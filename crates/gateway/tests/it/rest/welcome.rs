@@ -47,7 +47,15 @@ fn the_address_itself_says_what_it_is_and_where_to_go_on() {
             assert!(!said.contains(secret), "{said}");
         }
     }
-    assert!(!page.text().contains("<script") && !page.text().contains("href=\"http"));
+    assert!(!page.text().contains("href=\"http"));
+    // Its one script is a file of the gateway's, and no other may run.
+    assert_eq!(page.text().matches("<script").count(), 1);
+    assert!(
+        page.text()
+            .contains("<script src=\"/sign-in.js\"></script>")
+    );
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(policy.contains("script-src 'self';"), "{policy}");
     assert_eq!(json.json()["mcp"], json!("/mcp"));
     // Every place that it names is there.
     for place in [

@@ -1,0 +1,388 @@
+//! One listener of the event feed: reads the feed at its own pace and renders what its topics want.
+//!
+//! It holds at most one batch of each kind. While its client does not read, nothing is collected, and
+//! what is gone from the feed by then becomes a `gap`. Entry point: [`EventStream::next`].
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::{pending, select_all};
+use gantry_engine::{
+    Batch, CallTotals, Change, FeedPosition, Listener, LogFollower, LogLine, Project,
+};
+use gantry_model::id::ServerName;
+use serde::Serialize;
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
+
+use super::topics::Topics;
+use crate::api::history::stream::{Place, StreamEnd};
+use crate::api::views::{CallView, EventView, LogLineView, ServerSummary, UsageEvent, now_ms};
+
+/// Entries of one kind that are read at once.
+const BATCH: usize = 64;
+/// The least time between two `server` events of one server.
+const APART: Duration = Duration::from_millis(250);
+/// Calls that are told in one second; the rest is counted.
+const CALLS: u32 = 50;
+/// How long a stream may be quiet.
+const HEARTBEAT: Duration = Duration::from_secs(2);
+
+/// An open stream.
+pub(super) struct EventStream {
+    project: Arc<Project>,
+    topics: Topics,
+    feed: Listener,
+    logs: Vec<LogFollower>,
+    catalog: watch::Receiver<u64>,
+    access: watch::Receiver<u64>,
+    /// Servers that changed since they were told.
+    dirty: BTreeSet<ServerName>,
+    told_servers: Instant,
+    calls_told: u32,
+    calls_skipped: u64,
+    totals: CallTotals,
+    loads: BTreeMap<ServerName, (usize, usize)>,
+    /// The rhythm of `tick` and `usage`, which are told every second.
+    second: Interval,
+    waiting: VecDeque<Bytes>,
+    spoke: Instant,
+    end: StreamEnd,
+    _place: Place,
+}
+
+impl EventStream {
+    /// Opens a stream at this moment.
+    pub(super) fn open(
+        project: &Arc<Project>,
+        topics: Topics,
+        feed: Listener,
+        end: StreamEnd,
+        place: Place,
+    ) -> Self {
+        let mut second = interval(Duration::from_secs(1));
+        second.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        second.reset();
+        let logs = topics.logs.iter();
+        let logs = logs.filter_map(|server| project.follow_log(server.as_str()));
+        let mut stream = Self {
+            logs: logs.collect(),
+            catalog: project.changes(),
+            access: project.key_changes(),
+            dirty: BTreeSet::new(),
+            told_servers: Instant::now() - APART,
+            calls_told: 0,
+            calls_skipped: 0,
+            totals: project.call_totals(),
+            loads: BTreeMap::new(),
+            second,
+            waiting: VecDeque::new(),
+            spoke: Instant::now(),
+            end,
+            project: Arc::clone(project),
+            topics,
+            feed,
+            _place: place,
+        };
+        stream.catalog.mark_unchanged();
+        stream.access.mark_unchanged();
+        stream
+    }
+
+    /// Begins with who speaks, so that a client notices a new version or a restart.
+    pub(super) fn greet(&mut self, version: &str) {
+        let boot = format!("{:08x}", self.feed.position().boot);
+        let hello = json!({
+            "version": version, "build": version, "boot": boot, "now_ms": now_ms(),
+            "project": self.feed.project().as_str(),
+        });
+        // A client that was cut comes again soon.
+        self.waiting
+            .push_back(Bytes::from_static(b"retry: 2000\n\n"));
+        self.tell("hello", &hello);
+    }
+
+    /// Goes on behind the last event that the client heard; a gap, if that is not possible.
+    pub(super) fn resume(&mut self, last: &str) {
+        let resumed = self.read_id(last).and_then(|(position, logs)| {
+            self.feed.resume(position).ok()?;
+            for (log, at) in self.logs.iter_mut().zip(logs) {
+                log.resume(at);
+            }
+            Some(())
+        });
+        if resumed.is_none() {
+            self.tell("gap", &json!({"skipped": null}));
+        }
+        // Whether these changed meanwhile is not kept: the client looks again.
+        self.catalog.mark_changed();
+        self.access.mark_changed();
+    }
+
+    /// Returns the next piece of the stream; nothing at its end.
+    pub(super) async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(event) = self.waiting.pop_front() {
+                self.spoke = Instant::now();
+                return Some(event);
+            }
+            self.collect();
+            if !self.waiting.is_empty() {
+                continue;
+            }
+            let due = (!self.dirty.is_empty()).then(|| self.told_servers + APART);
+            // Its end first, then what happened, then the clock.
+            tokio::select! {
+                biased;
+                () = self.end.comes() => return None,
+                () = self.feed.changed() => {}
+                () = more_lines(&mut self.logs) => {}
+                Ok(()) = self.catalog.changed() => self.changed_catalog(),
+                Ok(()) = self.access.changed() => self.changed_access(),
+                () = at(due) => {}
+                _ = self.second.tick() => {
+                    if !self.end.touch() {
+                        return None;
+                    }
+                    self.every_second();
+                }
+            }
+        }
+    }
+
+    /// Renders what has happened since the last time.
+    fn collect(&mut self) {
+        let Batch { items, skipped } = self.feed.read_changes(BATCH);
+        if skipped > 0 {
+            self.tell("gap", &json!({"topic": "servers", "skipped": skipped}));
+        }
+        for change in items {
+            let server = match &change {
+                Change::Lifecycle(event) => {
+                    if self.topics.overview || self.topics.wants_server(&event.server) {
+                        self.tell("lifecycle", &EventView::of(event));
+                    }
+                    &event.server
+                }
+                Change::Server(server) => server,
+            };
+            let mut logs = self.logs.iter_mut();
+            if let Some(log) = logs.find(|log| log.server() == server) {
+                log.look_again();
+            }
+            if self.topics.wants_server(server) {
+                self.dirty.insert(server.clone());
+            }
+        }
+        self.collect_calls();
+        self.collect_lines();
+        if !self.dirty.is_empty() && self.told_servers.elapsed() >= APART {
+            self.told_servers = Instant::now();
+            for server in std::mem::take(&mut self.dirty) {
+                self.tell_server(&server);
+            }
+        }
+    }
+
+    fn collect_calls(&mut self) {
+        if self.topics.calls.is_empty() {
+            return self.feed.skip_calls();
+        }
+        let Batch { items, skipped } = self.feed.read_calls(BATCH);
+        if skipped > 0 {
+            self.tell("gap", &json!({"topic": "calls", "skipped": skipped}));
+        }
+        for call in items {
+            if !self.topics.wants_call(&call) {
+                continue;
+            }
+            if self.calls_told >= CALLS {
+                self.calls_skipped += 1;
+                continue;
+            }
+            self.calls_told += 1;
+            self.tell("call", &CallView::of(Arc::unwrap_or_clone(call)));
+        }
+    }
+
+    fn collect_lines(&mut self) {
+        let read = self.logs.iter_mut().map(|log| {
+            let Batch { items, skipped } = log.read(BATCH);
+            (log.server().to_string(), items, skipped)
+        });
+        for (server, lines, skipped) in read.collect::<Vec<_>>() {
+            if skipped > 0 {
+                let topic = format!("log:{server}");
+                self.tell("gap", &json!({"topic": topic, "skipped": skipped}));
+            }
+            for line in &lines {
+                self.tell("log", &LogEvent::of(&server, line));
+            }
+        }
+    }
+
+    fn tell_server(&mut self, server: &ServerName) {
+        match self.project.server(server.as_str()) {
+            Some(view) => self.tell("server", &ServerSummary::of(&view, now_ms())),
+            None => self.tell("server", &json!({"name": server.as_str(), "removed": true})),
+        }
+    }
+
+    fn changed_catalog(&mut self) {
+        if self.topics.catalog || self.topics.overview || self.topics.servers {
+            let revision = *self.catalog.borrow_and_update();
+            self.tell("catalog", &json!({"revision": revision}));
+        }
+    }
+
+    fn changed_access(&mut self) {
+        if self.topics.access || self.topics.overview {
+            let revision = *self.access.borrow_and_update();
+            self.tell("access", &json!({"revision": revision}));
+        }
+    }
+
+    /// Tells what is told every second, and that the stream is alive.
+    fn every_second(&mut self) {
+        self.calls_told = 0;
+        match std::mem::take(&mut self.calls_skipped) {
+            0 => {}
+            skipped => self.tell("skipped", &json!({"topic": "calls", "n": skipped})),
+        }
+        if self.topics.overview {
+            self.tell_tick();
+        }
+        if self.topics.servers {
+            self.look_at_loads();
+        }
+        let servers: Vec<_> = self.topics.server.iter().cloned().collect();
+        for server in servers {
+            if let Some(view) = self.project.server(server.as_str()) {
+                self.tell("usage", &UsageEvent::of(&view));
+            }
+        }
+        if self.waiting.is_empty() && self.spoke.elapsed() >= HEARTBEAT {
+            self.waiting.push_back(Bytes::from_static(b":\n\n"));
+        }
+    }
+
+    fn tell_tick(&mut self) {
+        let totals = self.project.call_totals();
+        let new = totals.since(&self.totals);
+        self.totals = totals;
+        let loads = self.project.loads();
+        let tick = Tick {
+            at_ms: now_ms(),
+            calls: new.calls,
+            errors: new.errors,
+            refused: new.refused,
+            p50_us: new.quantile_us(0.5),
+            p95_us: new.quantile_us(0.95),
+            p99_us: new.quantile_us(0.99),
+            in_flight: loads.iter().map(|load| load.in_flight).sum(),
+            waiting: loads.iter().map(|load| load.waiting).sum(),
+            journal_lag: self.project.journal_lag(),
+        };
+        self.tell("tick", &tick);
+    }
+
+    /// Marks servers whose queue is another than a second ago. Queues change with every call, so that
+    /// they are looked at and not told.
+    fn look_at_loads(&mut self) {
+        let loads: BTreeMap<_, _> = self
+            .project
+            .loads()
+            .into_iter()
+            .map(|load| (load.server, (load.in_flight, load.waiting)))
+            .collect();
+        for (server, load) in &loads {
+            if self.loads.get(server).copied().unwrap_or_default() != *load {
+                self.dirty.insert(server.clone());
+            }
+        }
+        self.loads = loads;
+    }
+
+    fn tell(&mut self, kind: &str, data: &impl Serialize) {
+        let data = serde_json::to_string(data).expect("views are always JSON");
+        let id = self.id();
+        let text = format!("id: {id}\nevent: {kind}\ndata: {data}\n\n");
+        self.waiting.push_back(Bytes::from(text));
+    }
+
+    /// Returns the place behind everything that was read, for `Last-Event-ID`.
+    fn id(&self) -> String {
+        let FeedPosition {
+            boot,
+            changes,
+            calls,
+        } = self.feed.position();
+        let mut id = format!("{boot:08x}-{changes}-{calls}");
+        for log in &self.logs {
+            id.push_str(&format!("-{}", log.position()));
+        }
+        id
+    }
+
+    fn read_id(&self, id: &str) -> Option<(FeedPosition, Vec<u64>)> {
+        let mut parts = id.trim().split('-');
+        let position = FeedPosition {
+            boot: u32::from_str_radix(parts.next()?, 16).ok()?,
+            changes: parts.next()?.parse().ok()?,
+            calls: parts.next()?.parse().ok()?,
+        };
+        let logs: Vec<u64> = parts.map_while(|part| part.parse().ok()).collect();
+        (logs.len() == self.logs.len()).then_some((position, logs))
+    }
+}
+
+/// What is counted in a second.
+#[derive(Serialize)]
+struct Tick {
+    at_ms: u64,
+    calls: u64,
+    errors: u64,
+    refused: u64,
+    p50_us: Option<u64>,
+    p95_us: Option<u64>,
+    p99_us: Option<u64>,
+    in_flight: usize,
+    waiting: usize,
+    journal_lag: u64,
+}
+
+/// A line of a server's log.
+#[derive(Serialize)]
+struct LogEvent<'a> {
+    server: &'a str,
+    #[serde(flatten)]
+    line: LogLineView,
+}
+
+impl<'a> LogEvent<'a> {
+    fn of(server: &'a str, line: &LogLine) -> Self {
+        let line = LogLineView::of(line);
+        Self { server, line }
+    }
+}
+
+/// Waits until one of the logs has more lines.
+async fn more_lines(logs: &mut [LogFollower]) {
+    match logs.is_empty() {
+        true => pending().await,
+        false => {
+            let waiting = logs.iter_mut().map(|log| Box::pin(log.changed()));
+            select_all(waiting).await;
+        }
+    }
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => pending().await,
+    }
+}

@@ -1,0 +1,119 @@
+//! `gantry events [SERVER]`: what happened to servers, newest last, and with `-f` what happens.
+
+use std::collections::HashSet;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::Value;
+
+use super::Surroundings;
+use super::client::{Client, segment};
+use super::failure::Failure;
+use super::find::Role;
+use super::follow::Follow;
+use super::format::{compact, list, number, pretty, text, time};
+use super::screen::Screen;
+
+/// Events that are looked at again after some may have been missed.
+const AGAIN: u32 = 1000;
+
+/// What `gantry events` takes.
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// Only events of this server, by name or id
+    server: Option<String>,
+    /// Number of last events
+    #[arg(short = 'n', long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    limit: u32,
+    /// Follow the events until Ctrl-C
+    #[arg(short, long)]
+    follow: bool,
+    /// Print JSON; with `-f` one line each
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows the events.
+pub(super) async fn run(
+    options: &Options,
+    surroundings: &Surroundings,
+) -> Result<ExitCode, Failure> {
+    let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
+    if options.follow {
+        return follow(options, &client, screen).await;
+    }
+    let answer = client.get(&path(options, options.limit)).await?;
+    if options.json {
+        screen.line(&pretty(&answer));
+        return Ok(ExitCode::SUCCESS);
+    }
+    for event in list(&answer, "/items") {
+        screen.line(&show(event, screen));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn path(options: &Options, limit: u32) -> String {
+    match &options.server {
+        Some(server) => {
+            let server = segment(server);
+            format!("/api/v1/mcp/servers/{server}/events?limit={limit}")
+        }
+        None => format!("/api/v1/events?limit={limit}"),
+    }
+}
+
+async fn follow(options: &Options, client: &Client, screen: &Screen) -> Result<ExitCode, Failure> {
+    let topic = options.server.as_ref();
+    let topic = topic.map_or_else(|| "servers".to_owned(), |server| format!("server:{server}"));
+    let mut following = Follow::open(client, &topic).await?;
+    let mut answer = client.get(&path(options, options.limit)).await?;
+    // Events of the last page: one that is told by the stream as well is shown once.
+    let mut known: HashSet<String> = HashSet::new();
+    loop {
+        let items = list(&answer, "/items");
+        let new = items
+            .iter()
+            .filter(|event| !known.contains(&compact(event)));
+        for event in new {
+            if !print(event, options, screen) {
+                return Ok(ExitCode::SUCCESS);
+            }
+        }
+        known = items.iter().map(compact).collect();
+        loop {
+            let event = following.next().await?;
+            match event.kind.as_str() {
+                "lifecycle" if known.insert(compact(&event.data)) => {
+                    if !print(&event.data, options, screen) {
+                        return Ok(ExitCode::SUCCESS);
+                    }
+                }
+                "gap" => break,
+                _ => {}
+            }
+            if known.len() > 2 * AGAIN as usize {
+                // Only what may come again from the store is worth remembering.
+                break;
+            }
+        }
+        answer = client.get(&path(options, AGAIN)).await?;
+    }
+}
+
+/// Prints an event; tells whether anybody still reads.
+fn print(event: &Value, options: &Options, screen: &Screen) -> bool {
+    let line = match options.json {
+        true => compact(event),
+        false => show(event, screen),
+    };
+    screen.is_seen(&line)
+}
+
+fn show(event: &Value, screen: &Screen) -> String {
+    let at = number(event, "/at_ms").map_or_else(String::new, time);
+    let (server, kind) = (text(event, "/server"), text(event, "/kind"));
+    let detail = Screen::safe(&text(event, "/detail")).replace('\n', " ");
+    let what = Screen::safe(&format!("{server}  {kind}"));
+    format!("{} {what}  {detail}", screen.faint(&at))
+}

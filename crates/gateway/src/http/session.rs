@@ -1,0 +1,374 @@
+//! Browser sessions, and the single-use codes that open them.
+//!
+//! A session is two secrets: a cookie and a token that the page sends as a header. Either alone opens
+//! nothing, since browsers send a cookie of 127.0.0.1 to every port there. A session ends with the key
+//! it came from, by request, when it is idle or when its time is over. Only digests are kept, and
+//! compared in constant time; nothing is written to disk. Entry points: [`BrowserSessions::new_code`],
+//! [`BrowserSessions::redeem`] and [`BrowserSessions::find`].
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use gantry_model::caller::Caller;
+use gantry_model::id::KeyId;
+use http::HeaderMap;
+use http::header::{COOKIE, HOST};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// The header in which a page sends its token.
+pub(crate) const TOKEN_HEADER: &str = "x-gantry-session";
+
+/// How long a code can be used.
+pub(crate) const CODE_LIFETIME: Duration = Duration::from_secs(5 * 60);
+/// Codes that wait to be used; a new one replaces the oldest.
+const CODES: usize = 16;
+/// How long a session lasts.
+const LIFETIME: Duration = Duration::from_secs(12 * 3600);
+/// How long a session may be idle.
+const IDLE: Duration = Duration::from_secs(3600);
+/// Sessions in all; a new one ends the one that was idle longest.
+const SESSIONS: usize = 256;
+/// Sessions of one key.
+const PER_KEY: usize = 16;
+
+type Sha256Digest = [u8; 32];
+
+/// The browser sessions of a gateway. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct BrowserSessions(Arc<Mutex<Registry>>);
+
+#[derive(Debug, Default)]
+struct Registry {
+    /// Oldest first.
+    codes: VecDeque<Code>,
+    sessions: Vec<Arc<Session>>,
+}
+
+#[derive(Debug)]
+struct Code {
+    digest: Sha256Digest,
+    caller: Caller,
+    until: Instant,
+}
+
+/// A browser that is signed in.
+#[derive(Debug)]
+pub(crate) struct Session {
+    cookie: Sha256Digest,
+    token: Sha256Digest,
+    /// Whoever the key it came from identifies.
+    caller: Caller,
+    until: Instant,
+    last_used: Mutex<Instant>,
+    ended: CancellationToken,
+}
+
+/// What a browser gets when it signs in; shown once.
+pub(crate) struct NewSession {
+    pub(crate) cookie: String,
+    pub(crate) token: String,
+    pub(crate) session: Arc<Session>,
+}
+
+impl Session {
+    /// Returns whom it identifies, as of when it was opened.
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    /// Notes that it is in use; tells whether it has time left.
+    pub(crate) fn touch(&self) -> bool {
+        let now = Instant::now();
+        let mut last_used = self.last_used();
+        let is_open = !self.ended.is_cancelled() && now < self.until && now < *last_used + IDLE;
+        if is_open {
+            *last_used = now;
+        }
+        is_open
+    }
+
+    /// Returns how long it lasts at most.
+    pub(crate) fn time_left(&self) -> Duration {
+        self.until.saturating_duration_since(Instant::now())
+    }
+
+    /// Waits until it is ended by request or replaced.
+    pub(crate) async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+
+    fn last_used(&self) -> MutexGuard<'_, Instant> {
+        self.last_used
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl BrowserSessions {
+    fn lock(&self) -> MutexGuard<'_, Registry> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a code that opens one session of the caller's key.
+    pub fn new_code(&self, caller: &Caller) -> String {
+        let code = random_text::<16>();
+        let mut registry = self.lock();
+        registry.forget_codes(Instant::now());
+        if registry.codes.len() >= CODES {
+            registry.codes.pop_front();
+        }
+        registry.codes.push_back(Code {
+            digest: digest(&code),
+            caller: caller.clone(),
+            until: Instant::now() + CODE_LIFETIME,
+        });
+        code
+    }
+
+    /// Takes a code, once, and returns whose it was; the key may have ended since.
+    pub(crate) fn redeem(&self, code: &str) -> Option<Caller> {
+        let wanted = digest(code);
+        let mut registry = self.lock();
+        registry.forget_codes(Instant::now());
+        let mut found = None;
+        // Every code is compared, so that the time tells nothing.
+        for (index, known) in registry.codes.iter().enumerate() {
+            if bool::from(known.digest.ct_eq(&wanted)) {
+                found = Some(index);
+            }
+        }
+        let code = registry.codes.remove(found?)?;
+        Some(code.caller)
+    }
+
+    /// Opens a session for a caller.
+    pub(crate) fn open(&self, caller: Caller) -> NewSession {
+        let (cookie, token) = (random_text::<32>(), random_text::<32>());
+        let now = Instant::now();
+        let session = Arc::new(Session {
+            cookie: digest(&cookie),
+            token: digest(&token),
+            until: now + LIFETIME,
+            last_used: Mutex::new(now),
+            ended: CancellationToken::new(),
+            caller,
+        });
+        let mut registry = self.lock();
+        registry.forget_ended(now);
+        let key = session.caller.key;
+        if registry.of(key).count() >= PER_KEY {
+            registry.end_least_used(|session| session.caller.key == key);
+        } else if registry.sessions.len() >= SESSIONS {
+            registry.end_least_used(|_| true);
+        }
+        registry.sessions.push(Arc::clone(&session));
+        NewSession {
+            cookie,
+            token,
+            session,
+        }
+    }
+
+    /// Returns the session that both secrets belong to, and notes its use.
+    pub(crate) fn find(&self, cookie: &str, token: &str) -> Option<Arc<Session>> {
+        let (cookie, token) = (digest(cookie), digest(token));
+        let registry = self.lock();
+        let mut found = None;
+        for session in &registry.sessions {
+            let is_it = session.cookie.ct_eq(&cookie) & session.token.ct_eq(&token);
+            if bool::from(is_it) {
+                found = Some(session);
+            }
+        }
+        let session = found.filter(|session| session.touch())?;
+        Some(Arc::clone(session))
+    }
+
+    /// Ends a session, and what runs in it.
+    pub(crate) fn end(&self, session: &Arc<Session>) {
+        session.ended.cancel();
+        let mut registry = self.lock();
+        registry.sessions.retain(|one| !Arc::ptr_eq(one, session));
+    }
+}
+
+impl Registry {
+    fn forget_codes(&mut self, now: Instant) {
+        self.codes.retain(|code| now < code.until);
+    }
+
+    fn forget_ended(&mut self, now: Instant) {
+        self.sessions.retain(|session| {
+            let is_idle = now >= *session.last_used() + IDLE;
+            let has_key = session.caller.validity.end_reason().is_none();
+            let stays = has_key && !is_idle && now < session.until;
+            if !stays {
+                session.ended.cancel();
+            }
+            stays
+        });
+    }
+
+    fn of(&self, key: KeyId) -> impl Iterator<Item = &Arc<Session>> {
+        let sessions = self.sessions.iter();
+        sessions.filter(move |session| session.caller.key == key)
+    }
+
+    fn end_least_used(&mut self, among: impl Fn(&Session) -> bool) {
+        let sessions = self.sessions.iter().enumerate();
+        let candidates = sessions.filter(|(_, session)| among(session));
+        let oldest = candidates.min_by_key(|(_, session)| *session.last_used());
+        if let Some(index) = oldest.map(|(index, _)| index) {
+            self.sessions.swap_remove(index).ended.cancel();
+        }
+    }
+}
+
+/// Returns the name of the cookie. Cookies of a host go to all its ports, so that the name tells which
+/// gateway it is for.
+pub(crate) fn cookie_name(headers: &HeaderMap) -> String {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let port = host.and_then(|host| host.rsplit_once(':'));
+    let port = port.and_then(|(_, port)| port.parse::<u16>().ok());
+    format!("gantry_{}", port.unwrap_or(80))
+}
+
+/// Returns the session cookie of a request.
+pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
+    let name = cookie_name(headers);
+    let values = headers.get_all(COOKIE).iter();
+    let values = values.filter_map(|value| value.to_str().ok());
+    let mut pairs = values.flat_map(|value| value.split(';'));
+    pairs.find_map(|pair| {
+        let (found, value) = pair.trim().split_once('=')?;
+        (found == name).then_some(value)
+    })
+}
+
+fn digest(text: &str) -> Sha256Digest {
+    Sha256::digest(text.as_bytes()).into()
+}
+
+/// Returns so many random bytes as text.
+fn random_text<const BYTES: usize>() -> String {
+    let mut bytes = [0; BYTES];
+    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use gantry_model::caller::{KeyEnd, KeyKind, KeyValidity, UserTrust};
+    use gantry_model::grant::GrantSet;
+    use gantry_model::id::ProjectName;
+
+    use super::*;
+
+    fn caller(key: u128) -> Caller {
+        Caller {
+            project: ProjectName::local(),
+            agent: "operator".parse().unwrap(),
+            key: KeyId::from_random(key),
+            kind: KeyKind::Admin,
+            grants: Arc::new(GrantSet::everything()),
+            users: UserTrust::Trusted,
+            validity: KeyValidity::default(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_code_works_once_and_for_minutes() {
+        let sessions = BrowserSessions::default();
+        let code = sessions.new_code(&caller(1));
+        assert!(sessions.redeem("another").is_none());
+        assert_eq!(sessions.redeem(&code).unwrap().key, caller(1).key);
+        assert!(sessions.redeem(&code).is_none(), "it was used");
+        let late = sessions.new_code(&caller(1));
+        tokio::time::advance(CODE_LIFETIME).await;
+        assert!(sessions.redeem(&late).is_none(), "it has expired");
+        let all: Vec<String> = (0..=CODES).map(|_| sessions.new_code(&caller(1))).collect();
+        assert!(
+            sessions.redeem(&all[0]).is_none(),
+            "a newer one replaced it"
+        );
+        assert!(sessions.redeem(&all[1]).is_some());
+        assert!(sessions.lock().codes.len() < CODES);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_takes_both_secrets_and_ends_in_time() {
+        let sessions = BrowserSessions::default();
+        let new = sessions.open(caller(1));
+        let other = sessions.open(caller(1));
+        let (cookie, token) = (new.cookie.as_str(), new.token.as_str());
+        assert!(sessions.find(cookie, token).is_some());
+        for (cookie, token) in [
+            (cookie, ""),
+            ("", token),
+            (token, cookie),
+            (cookie, other.token.as_str()),
+            (cookie, cookie),
+        ] {
+            assert!(sessions.find(cookie, token).is_none());
+        }
+        // Idle for too long, then used all the time but too old.
+        tokio::time::advance(IDLE).await;
+        assert!(sessions.find(cookie, token).is_none());
+        let used = sessions.open(caller(1));
+        assert_eq!(
+            sessions.lock().sessions.len(),
+            1,
+            "the others are forgotten"
+        );
+        let mut alive = Duration::ZERO;
+        while sessions.find(&used.cookie, &used.token).is_some() {
+            tokio::time::advance(IDLE / 2).await;
+            alive += IDLE / 2;
+        }
+        assert_eq!(alive, LIFETIME);
+        let ended = sessions.open(caller(1));
+        sessions.end(&ended.session);
+        assert!(sessions.find(&ended.cookie, &ended.token).is_none());
+        ended.session.ended().await;
+    }
+
+    #[tokio::test]
+    async fn sessions_are_bounded_and_go_with_their_key() {
+        let sessions = BrowserSessions::default();
+        let first = sessions.open(caller(1));
+        for _ in 0..PER_KEY {
+            sessions.open(caller(1));
+        }
+        assert!(sessions.find(&first.cookie, &first.token).is_none());
+        assert_eq!(sessions.lock().sessions.len(), PER_KEY);
+        for key in 2..2 * SESSIONS as u128 {
+            sessions.open(caller(key));
+        }
+        assert_eq!(sessions.lock().sessions.len(), SESSIONS);
+        let with_key = sessions.open(caller(9999));
+        with_key.session.caller.validity.end(KeyEnd::Revoked);
+        sessions.open(caller(1));
+        with_key.session.ended().await;
+    }
+
+    #[test]
+    fn the_cookie_is_the_one_of_this_port() {
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, "127.0.0.1:4180".parse().unwrap());
+        headers.append(
+            COOKIE,
+            "a=b; gantry_4181=other; xgantry_4180=x".parse().unwrap(),
+        );
+        assert_eq!(cookie(&headers), None);
+        headers.append(COOKIE, "gantry_4180=mine".parse().unwrap());
+        assert_eq!(cookie(&headers), Some("mine"));
+    }
+}
