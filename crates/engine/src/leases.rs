@@ -94,7 +94,7 @@ impl Leases {
 
     /// Lets other gateways run the servers; only when none of them runs here any more.
     pub(crate) async fn release(&self) {
-        if let Err(error) = self.store.release_leases().await {
+        if let Err(error) = self.store.release_leases(&self.project).await {
             debug!(%error, "leases on servers are not released and end by themselves");
         }
     }

@@ -3,6 +3,8 @@
 pub(crate) const ENSURE_PROJECT: &str =
     "INSERT INTO kb.projects (id, created_at) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING";
 
+pub(crate) const PROJECTS: &str = "SELECT id FROM kb.projects ORDER BY id";
+
 pub(crate) const ENSURE_AGENT: &str = "INSERT INTO kb.agents (project_id, id, created_at) \
      VALUES ($1, $2, $3) ON CONFLICT (project_id, id) DO NOTHING";
 
@@ -32,6 +34,7 @@ pub(crate) const OF_PROJECT: &str = "SELECT id, name, config, enabled, created_a
 #[cfg(test)]
 pub(crate) const ALL: &[&str] = &[
     ENSURE_PROJECT,
+    PROJECTS,
     ENSURE_AGENT,
     PUT,
     REPLACE,

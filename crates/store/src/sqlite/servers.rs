@@ -13,6 +13,24 @@ use crate::row::ServerRow;
 use crate::sql::{secrets, servers as sql};
 
 impl SqliteStore {
+    pub(crate) async fn ensure_project(&self, project: &ProjectName) -> Result<(), StoreError> {
+        const WHAT: &str = "make a project known";
+        let mut turn = self.writer.turn(WHAT, Durability::Power).await?;
+        let done = ensure_project(turn.connection()?, project).await;
+        done.map_err(|error| self.failed(WHAT, error))?;
+        turn.done();
+        Ok(())
+    }
+
+    pub(crate) async fn projects(&self) -> Result<Vec<ProjectName>, StoreError> {
+        const WHAT: &str = "list projects";
+        let mut reader = self.readers.take(WHAT).await?;
+        let rows = sqlx::query(sql::PROJECTS)
+            .fetch_all(reader.connection())
+            .await;
+        self.decoded(WHAT, rows, |row| parsed(row, 0))
+    }
+
     pub(crate) async fn put_server(&self, row: &ServerRow) -> Result<(), StoreError> {
         self.write_server("register a server", sql::PUT, row)
             .await
