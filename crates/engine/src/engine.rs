@@ -20,7 +20,7 @@ use tokio::sync::{Mutex, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use crate::access::digest;
 use crate::acts::Actor;
@@ -265,13 +265,7 @@ impl Engine {
         let stopping = projects
             .values()
             .map(|project| project.supervisor.stop_all());
-        let stopped = join_all(stopping).await;
-        // Other gateways may run the servers once none of them runs here.
-        if stopped.into_iter().all(|all_ended| all_ended)
-            && let Err(error) = machine.store.release_leases().await
-        {
-            debug!(%error, "leases on servers are not released and end by themselves");
-        }
+        join_all(stopping).await;
         // Changes end with the servers that they wait for, and are recorded before the rest ends.
         machine.changes.close();
         drop(tokio::time::timeout(LAST_TASKS, machine.changes.wait()).await);

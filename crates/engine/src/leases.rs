@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use gantry_model::id::{GatewayId, ProjectName, ServerId};
 use gantry_store::{Lease, Store, StoreError};
-use tracing::warn;
+use tracing::{debug, warn};
 
 /// How long a lease lasts. A gateway that dies is replaced after at most this long and one look.
 const LASTS: Duration = Duration::from_secs(8);
@@ -81,6 +81,13 @@ impl Leases {
     /// Renews the leases that this gateway holds.
     pub(crate) async fn renew(&self) -> Result<(), StoreError> {
         self.store.renew_leases(LASTS).await
+    }
+
+    /// Lets other gateways run the servers; only when none of them runs here any more.
+    pub(crate) async fn release(&self) {
+        if let Err(error) = self.store.release_leases(&self.project).await {
+            debug!(%error, "leases on servers are not released and end by themselves");
+        }
     }
 
     fn learn(&self, leases: &[Lease]) -> bool {

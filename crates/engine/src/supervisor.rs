@@ -318,9 +318,8 @@ impl Supervisor {
         }
     }
 
-    /// Stops every server and waits for all of them, but hardly longer than they are killed; tells
-    /// whether all have ended.
-    pub(crate) async fn stop_all(&self) -> bool {
+    /// Stops every server and waits for all of them, but hardly longer than they are killed.
+    pub(crate) async fn stop_all(&self) {
         self.stopping.cancel();
         let kill_at = *self.around.kill_at.borrow();
         let until = kill_at.unwrap_or_else(Instant::now) + AFTER_KILL;
@@ -335,9 +334,9 @@ impl Supervisor {
         };
         if timeout_at(until, stopped).await.is_err() {
             warn!("some servers are still there and are left to the kernel");
-            return false;
+        } else {
+            self.leases.release().await;
         }
-        true
     }
 }
 

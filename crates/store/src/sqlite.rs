@@ -106,6 +106,7 @@ impl SqliteStore {
 
     /// Lets go of the file; the last connection imports the write-ahead log into it.
     pub(crate) async fn close(&self) -> Result<(), StoreError> {
+        self.stopped().await;
         self.readers.close().await?;
         self.writer.close().await
     }

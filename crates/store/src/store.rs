@@ -50,7 +50,8 @@ impl Store {
         }
     }
 
-    /// Finishes what is under way, writes everything into the file and lets go of it.
+    /// Finishes what is under way, tells other gateways that this one stopped, writes everything
+    /// into the file and lets go of it.
     ///
     /// Every later use of any clone answers `Busy`.
     pub async fn close(&self) -> Result<(), StoreError> {
@@ -65,6 +66,18 @@ impl Store {
     pub async fn sync(&self) -> Result<(), StoreError> {
         let Backend::Sqlite(store) = &self.backend;
         store.sync().await
+    }
+
+    /// Makes the project known, if it is not.
+    pub async fn ensure_project(&self, project: &ProjectName) -> Result<(), StoreError> {
+        let Backend::Sqlite(store) = &self.backend;
+        store.ensure_project(project).await
+    }
+
+    /// Returns the names of all projects.
+    pub async fn projects(&self) -> Result<Vec<ProjectName>, StoreError> {
+        let Backend::Sqlite(store) = &self.backend;
+        store.projects().await
     }
 
     /// Returns all agents of a project, by name.
@@ -171,18 +184,6 @@ impl Store {
     pub async fn put_first(&self, grant: &GrantRow, keys: &[KeyRow]) -> Result<(), StoreError> {
         let Backend::Sqlite(store) = &self.backend;
         store.put_first(grant, keys).await
-    }
-
-    /// Makes the project known, if it is not.
-    pub async fn ensure_project(&self, project: &ProjectName) -> Result<(), StoreError> {
-        let Backend::Sqlite(store) = &self.backend;
-        store.ensure_project(project).await
-    }
-
-    /// Returns the names of all projects.
-    pub async fn projects(&self) -> Result<Vec<ProjectName>, StoreError> {
-        let Backend::Sqlite(store) = &self.backend;
-        store.projects().await
     }
 
     /// Returns the keys of all projects that are not revoked, oldest first.
@@ -412,10 +413,10 @@ impl Store {
         store.renew_leases(lasts).await
     }
 
-    /// Releases the leases that this start of the gateway holds; their generations stay.
-    pub async fn release_leases(&self) -> Result<(), StoreError> {
+    /// Releases the leases of a project that this start of the gateway holds; their generations stay.
+    pub async fn release_leases(&self, project: &ProjectName) -> Result<(), StoreError> {
         let Backend::Sqlite(store) = &self.backend;
-        store.release_leases().await
+        store.release_leases(project).await
     }
 
     /// Returns what tells whether anything of a project changed since it was read.

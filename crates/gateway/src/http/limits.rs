@@ -199,21 +199,7 @@ mod tests {
 
     use http::StatusCode;
 
-    use gantry_model::caller::Caller;
-
     use super::*;
-
-    fn caller(project: &str, agent: &str) -> Caller {
-        Caller {
-            project: project.parse().unwrap(),
-            agent: agent.parse().unwrap(),
-            key: gantry_model::id::KeyId::from_random(1),
-            kind: gantry_model::caller::KeyKind::Agent,
-            grants: Default::default(),
-            users: Default::default(),
-            validity: Default::default(),
-        }
-    }
 
     fn chunks(sizes: &[usize]) -> Body {
         let chunks: Vec<_> = sizes
@@ -269,7 +255,8 @@ mod tests {
             per_key: 8,
         });
         let take = |project: &str, agent: &str, length| {
-            BodyPermit::take(&bodies, &caller(project, agent), length)
+            let (project, agent) = (project.parse().unwrap(), agent.parse().unwrap());
+            BodyPermit::take(&bodies, (&project, &agent), length)
         };
         let first = take("one", "a", SMALL + 1).unwrap();
         let over = take("one", "a", SMALL + 1).err().unwrap();

@@ -24,7 +24,7 @@ pub(crate) const RENEW: &str =
 
 /// Keeps the row and with it the generation.
 pub(crate) const RELEASE: &str = "UPDATE kb.mcp_server_leases SET gateway = NULL, until_at = 0 \
-     WHERE gateway = $1 AND boot = $2";
+     WHERE project_id = $1 AND gateway = $2 AND boot = $3";
 
 #[cfg(test)]
 pub(crate) const ALL: &[&str] = &[TAKE, OF_PROJECT, RENEW, RELEASE];

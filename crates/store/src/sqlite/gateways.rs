@@ -12,7 +12,7 @@ use super::writer::Durability;
 use super::{SqliteStore, now_ms};
 use crate::error::StoreError;
 use crate::gateway::{Changes, Gateway};
-use crate::sql::{gateways as sql, leases};
+use crate::sql::gateways as sql;
 
 /// A gateway that has not been seen for this long, and did not stop, has died.
 const PRESENT_FOR: Duration = Duration::from_secs(60);
@@ -100,25 +100,23 @@ impl SqliteStore {
         })
     }
 
-    /// Releases every lease of this gateway and tells the others that it has stopped.
-    pub(crate) async fn release_leases(&self) -> Result<(), StoreError> {
-        const WHAT: &str = "release leases";
-        let mut turn = self.writer.turn(WHAT, Durability::Process).await?;
-        let mut transaction = turn.begin().await?;
-        let release = sqlx::query(leases::RELEASE)
-            .bind(self.gateway.number)
-            .bind(self.gateway.boot);
-        let released = release.execute(&mut *transaction).await;
-        released.map_err(|error| self.failed(WHAT, error))?;
+    /// Tells the other gateways that this one has stopped. One that cannot is missed after a while.
+    pub(super) async fn stopped(&self) {
+        const WHAT: &str = "record that the gateway stopped";
+        let Ok(mut turn) = self.writer.turn(WHAT, Durability::Process).await else {
+            return;
+        };
+        let Ok(connection) = turn.connection() else {
+            return;
+        };
         let stopped = sqlx::query(sql::STOPPED)
-            .bind(self.gateway.number)
+            .bind(self.number())
             .bind(now_ms())
-            .bind(self.gateway.boot);
-        let stopped = stopped.execute(&mut *transaction).await;
-        stopped.map_err(|error| self.failed(WHAT, error))?;
-        self.commit(WHAT, transaction).await?;
-        turn.done();
-        Ok(())
+            .bind(self.boot());
+        match stopped.execute(connection).await {
+            Ok(_) => turn.done(),
+            Err(error) => tracing::debug!(%error, "not recorded that the gateway stopped"),
+        }
     }
 
     pub(crate) const fn id(&self) -> GatewayId {

@@ -49,6 +49,19 @@ impl SqliteStore {
         self.decoded(WHAT, rows, lease)
     }
 
+    pub(crate) async fn release_leases(&self, project: &ProjectName) -> Result<(), StoreError> {
+        const WHAT: &str = "release leases";
+        let mut turn = self.writer.turn(WHAT, Durability::Process).await?;
+        let release = sqlx::query(sql::RELEASE)
+            .bind(project.as_str())
+            .bind(self.number())
+            .bind(self.boot());
+        let released = release.execute(turn.connection()?).await;
+        released.map_err(|error| self.failed(WHAT, error))?;
+        turn.done();
+        Ok(())
+    }
+
     pub(crate) async fn renew_leases(&self, lasts: Duration) -> Result<(), StoreError> {
         const WHAT: &str = "renew leases";
         let mut turn = self.writer.turn(WHAT, Durability::Process).await?;

@@ -196,7 +196,7 @@ async fn a_gateway_sees_whether_it_is_alone() {
         assert!(!others(&a).await);
         let b = open(&config, 2).await;
         assert!(others(&a).await && others(&b).await);
-        b.release_leases().await.unwrap();
+        b.close().await.unwrap();
         assert!(!others(&a).await);
         open(&config, 2).await;
         assert!(others(&a).await);

@@ -63,14 +63,14 @@ async fn a_registered_server_has_one_holder_and_its_generation_only_grows() {
             (of_a, 3),
             "ended, and taken back"
         );
-        a.release_leases().await.unwrap();
+        a.release_leases(&local()).await.unwrap();
         let released = a.leases(&local()).await.unwrap();
         assert_eq!(held(released[0]), (None, 3));
         assert_eq!(held(take(&b, LONG).await), (of_b, 4), "free at once");
         let again = open(&config, 2).await;
         assert_eq!(held(take(&again, LONG).await), (of_b, 5), "its next start");
         b.renew_leases(OVER).await.unwrap();
-        b.release_leases().await.unwrap();
+        b.release_leases(&local()).await.unwrap();
         assert_eq!(held(take(&again, LONG).await), (of_b, 5), "not of its last");
         assert!(
             a.remove_server(&local(), server(1, "files", "x").id)

@@ -129,3 +129,16 @@ async fn a_server_is_removed_by_its_own_project_only() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_project_is_made_known_once() {
+    on_each(|store| async move {
+        for name in ["other", "local", "other"] {
+            store.ensure_project(&name.parse().unwrap()).await.unwrap();
+        }
+        let known = store.projects().await.unwrap();
+        assert_eq!(known, [local(), "other".parse().unwrap()]);
+        store.sync().await.unwrap();
+    })
+    .await;
+}
