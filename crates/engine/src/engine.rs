@@ -370,12 +370,12 @@ impl Engine {
 
     /// Answers one request. Dropping the future takes the call back: the server is told, its lane
     /// is freed, and the audit says `cancelled`.
-    pub async fn request(
+    pub fn request(
         &self,
         caller: &Caller,
         request: Request<'_>,
-    ) -> Result<Reply, CallFailure> {
-        self.request_announced(caller, request, None).await
+    ) -> impl Future<Output = Result<Reply, CallFailure>> {
+        self.request_announced(caller, request, None)
     }
 
     /// Gives out the id of a call that is to be made. What is returned beside it resolves when the
@@ -393,7 +393,7 @@ impl Engine {
     pub async fn request_announced(
         &self,
         caller: &Caller,
-        request: Request<'_>,
+        mut request: Request<'_>,
         announced: Option<Announced>,
     ) -> Result<Reply, CallFailure> {
         if self.inner.draining.is_cancelled() {
@@ -407,7 +407,7 @@ impl Engine {
         }
         let _under_way = self.inner.requests.token();
         let router = &self.inner.router;
-        router.request(caller, request, announced).await
+        router.request(caller, &mut request, announced).await
     }
 
     /// Tells a caller of changes of the resource that the params name, as long as the returned value

@@ -24,7 +24,7 @@ use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
-use gantry_engine::Engine;
+use gantry_engine::{Engine, Scope};
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
@@ -61,7 +61,7 @@ pub(crate) type Service = Arc<dyn Fn(Request) -> Answering + Send + Sync>;
 
 /// Joins all routes.
 ///
-/// The peer's address is taken from the request extension `ConnectInfo<SocketAddr>`.
+/// The peer's address is taken from the request extension [`auth::Admission`].
 pub(crate) fn service(state: AppState) -> Service {
     let gate = Gate::new(state.engine, state.hosts);
     let api = api::router(gate.clone(), state.version)
@@ -74,7 +74,7 @@ pub(crate) fn service(state: AppState) -> Service {
         // Messages to the endpoint are by far the most, and need no router to tell.
         if request.method() == Method::POST && request.uri().path() == mcp::PATH {
             let endpoint = Arc::clone(&endpoint);
-            return Box::pin(async move { endpoint.everything(request).await });
+            return Box::pin(async move { endpoint.serve(Ok(Scope::All), request).await });
         }
         ask(&router, request)
     };
@@ -90,7 +90,7 @@ pub(crate) fn ask(router: &Router, request: Request) -> Answering {
 /// Checks the names, catches panics and seals the answer of every route but `/mcp`, which does so itself.
 async fn guard(State(gate): State<Gate>, request: Request, next: Next) -> Response {
     let mut response = match gate.hosts.check(request.uri(), request.headers()) {
-        Ok(()) => unpanicked(next.run(request))
+        Ok(()) => catch_panic(next.run(request))
             .await
             .unwrap_or_else(Problem::into_response),
         Err(problem) => problem.into_response(),
@@ -100,11 +100,11 @@ async fn guard(State(gate): State<Gate>, request: Request, next: Next) -> Respon
 }
 
 /// Waits for an answer; a panic on the way becomes a problem. fault P12
-pub(crate) async fn unpanicked<T>(work: impl Future<Output = T>) -> Result<T, Problem> {
-    AssertUnwindSafe(work)
-        .catch_unwind()
-        .await
-        .map_err(|_| Problem::panic())
+pub(crate) fn catch_panic<T>(
+    work: impl Future<Output = T>,
+) -> impl Future<Output = Result<T, Problem>> {
+    let caught = AssertUnwindSafe(work).catch_unwind();
+    caught.map(|done| done.map_err(|_| Problem::panic()))
 }
 
 /// Sets the headers that every answer carries.

@@ -33,13 +33,16 @@ use crate::view::Capabilities;
 pub(crate) enum Resolution {
     /// A tool of a server's.
     Bound {
-        server: ServerHandle,
+        server: Arc<ServerHandle>,
         tool: Arc<Tool>,
     },
     /// A tool that runs inside the gateway.
     Native(Arc<Native>),
     /// A prompt or a resource; or a tool of a server whose tools are not known, or that is down.
-    Named { server: ServerHandle, item: String },
+    Named {
+        server: Arc<ServerHandle>,
+        item: String,
+    },
     /// It exists, and no grant names it.
     Unbound { server: ServerName, item: String },
     /// There is no such thing.
@@ -291,8 +294,8 @@ impl View {
         }
     }
 
-    fn handle(&self, server: usize) -> ServerHandle {
-        self.snapshot.servers[server].handle.clone()
+    fn handle(&self, server: usize) -> Arc<ServerHandle> {
+        Arc::clone(&self.snapshot.servers[server].handle)
     }
 
     fn allows(&self, class: MethodClass, server: usize, item: Option<&str>) -> bool {

@@ -69,7 +69,7 @@ impl Engine {
                 .await?;
             let handle = engine.inner.supervisor.register(spec).await;
             act.end(&handle).await;
-            Ok(ServerView::of(&handle?))
+            handle.map(|handle| ServerView::of(&handle))
         })
         .await
     }
@@ -97,7 +97,7 @@ impl Engine {
             let act = acts.begin(&by, draft).await?;
             let handle = engine.inner.supervisor.replace(spec).await;
             act.end(&handle).await;
-            Ok(ServerView::of(&handle?))
+            handle.map(|handle| ServerView::of(&handle))
         })
         .await
     }
@@ -196,7 +196,7 @@ impl Engine {
             let act = engine.inner.acts.begin_anyway(&by, draft).await;
             let handle = engine.inner.supervisor.restart(&server).await;
             act.end_with(&handle, None, state(&server)).await;
-            Ok(ServerView::of(&handle?))
+            handle.map(|handle| ServerView::of(&handle))
         })
         .await
     }

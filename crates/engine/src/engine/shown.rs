@@ -13,7 +13,7 @@ impl Engine {
         let catalog = &self.inner.catalog;
         let (nameless, collisions) = (catalog.nameless(), catalog.collisions());
         let servers = self.inner.supervisor.all();
-        let views = servers.iter().map(ServerView::of);
+        let views = servers.iter().map(|handle| ServerView::of(handle));
         views
             .map(|view| view.without(&nameless).beside(&collisions))
             .collect()

@@ -2,6 +2,8 @@
 //! kept and sent is the business of `credentials`. Entry points: `Engine::begin_sign_in` and
 //! `Engine::finish_sign_in`.
 
+use std::sync::Arc;
+
 use gantry_model::event::EventKind;
 use gantry_model::id::ServerName;
 use gantry_model::status::State;
@@ -55,7 +57,7 @@ impl Engine {
         let by = by.into();
         self.admit()?;
         let all = self.inner.supervisor.all();
-        let awaits = |handle: &&ServerHandle| {
+        let awaits = |handle: &&Arc<ServerHandle>| {
             let credentials = handle.credentials.as_ref();
             credentials.is_some_and(|credentials| credentials.awaits(&answer.state))
         };
@@ -109,7 +111,7 @@ impl Engine {
         Ok(())
     }
 
-    fn of_sign_in(&self, server: &str) -> Result<ServerHandle, EngineError> {
+    fn of_sign_in(&self, server: &str) -> Result<Arc<ServerHandle>, EngineError> {
         let found = self.inner.supervisor.find(server);
         found.ok_or_else(|| EngineError::UnknownServer {
             name: server.to_owned(),

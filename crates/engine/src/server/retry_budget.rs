@@ -1,11 +1,7 @@
-//! Whether a call that was cut off is made once more: only for tools that an administrator declared
-//! idempotent, and only within a budget, so that a server in trouble gets at most a fifth more calls
-//! than it would without. row 3.4, fault H13
+//! How many calls to a server may be made once more: at most a fifth more than without, so that a server
+//! in trouble is not called into the ground. fault H13
 
 use std::sync::atomic::{AtomicU32, Ordering};
-
-use crate::error::CallError;
-use crate::server::handle::ServerHandle;
 
 /// What one call adds to the budget, in hundredths of a call.
 const EACH: u32 = 20;
@@ -26,7 +22,7 @@ impl Default for RetryBudget {
 
 impl RetryBudget {
     /// Notes a call that is made for the first time.
-    fn earn(&self) {
+    pub(crate) fn earn(&self) {
         let add = |saved: u32| Some((saved + EACH).min(MOST));
         // It always succeeds.
         self.0
@@ -35,33 +31,12 @@ impl RetryBudget {
     }
 
     /// Takes one more call out of the budget, if it is in there.
-    fn spend(&self) -> bool {
+    pub(crate) fn spend(&self) -> bool {
         let take = |saved: u32| saved.checked_sub(COST);
         self.0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
             .is_ok()
     }
-}
-
-/// Notes a call to a server.
-pub(super) fn begun(server: &ServerHandle) {
-    server.retries.earn();
-}
-
-/// Tells whether a call that ended like this is made once more.
-pub(super) fn is_made_again(server: &ServerHandle, tool: &str, error: &CallError) -> bool {
-    let settings = server.spec.tools.settings.get(tool);
-    settings.is_some_and(|settings| settings.idempotent)
-        && was_cut_off(error)
-        && server.retries.spend()
-}
-
-/// Tells whether nothing is known of what became of a call, or the server failed before it.
-fn was_cut_off(error: &CallError) -> bool {
-    if let CallError::Remote { error, .. } = error {
-        return error.is_worth_a_retry();
-    }
-    matches!(error, CallError::Exited { .. })
 }
 
 #[cfg(test)]
