@@ -150,7 +150,7 @@ pub(crate) struct Outcome<'a> {
     /// The text of its error.
     pub(crate) error: Option<&'a str>,
     /// Its result, as JSON.
-    pub(crate) output: Option<&'a str>,
+    pub(crate) output: Option<&'a [u8]>,
     /// How long it took.
     pub(crate) duration: Duration,
     /// What to hide in error and result.
@@ -426,7 +426,11 @@ impl Audit {
         intent: &Intent<'_>,
         use_fields: impl FnOnce(&IntentFields<'_>) -> T,
     ) -> T {
-        let input = body::keep(&self.shared.policy, intent.redactor, intent.input);
+        let input = body::keep(
+            &self.shared.policy,
+            intent.redactor,
+            intent.input.map(str::as_bytes),
+        );
         let tool = intent.redactor.redact(intent.tool);
         // What a client says of itself is nobody's secret, unless it is a key of ours.
         let own_keys = Redactor::own_keys();
@@ -479,7 +483,7 @@ impl Audit {
             code: outcome.code,
             error: error.as_deref(),
             output: output.as_deref(),
-            output_bytes: outcome.output.map_or(0, str::len) as u64,
+            output_bytes: outcome.output.map_or(0, <[u8]>::len) as u64,
         })
     }
 

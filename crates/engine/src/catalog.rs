@@ -66,7 +66,7 @@ impl ListKind {
 /// A server as the catalog knows it.
 #[derive(Clone)]
 pub(crate) struct CatalogEntry {
-    pub(crate) handle: ServerHandle,
+    pub(crate) handle: Arc<ServerHandle>,
     /// Whether its tools are listed now; those of a server that is down are not.
     pub(crate) listed: bool,
     pub(crate) catalog: Arc<ServerCatalog>,
@@ -77,7 +77,11 @@ pub(crate) struct CatalogEntry {
 }
 
 impl CatalogEntry {
-    pub(crate) fn new(handle: ServerHandle, listed: bool, catalog: Arc<ServerCatalog>) -> Self {
+    pub(crate) fn new(
+        handle: Arc<ServerHandle>,
+        listed: bool,
+        catalog: Arc<ServerCatalog>,
+    ) -> Self {
         Self {
             handle,
             listed,
@@ -330,7 +334,7 @@ impl Catalog {
     }
 
     /// Returns the caller's servers whose lists are not known and may be known soon.
-    pub(crate) fn cold(&self, caller: &Caller, scope: &Scope) -> Vec<ServerHandle> {
+    pub(crate) fn cold(&self, caller: &Caller, scope: &Scope) -> Vec<Arc<ServerHandle>> {
         let state = self.state.load();
         let servers = state.snapshot.servers.iter().filter(|entry| {
             entry.catalog.hello.is_none()
@@ -338,7 +342,7 @@ impl Catalog {
                 && view::may_use(&caller.grants, &entry.handle.name)
                 && matches!(&*entry.handle.live.borrow(), Live::Cold | Live::Starting)
         });
-        servers.map(|entry| entry.handle.clone()).collect()
+        servers.map(|entry| Arc::clone(&entry.handle)).collect()
     }
 
     /// Returns a counter that moves whenever somebody's lists may have changed.

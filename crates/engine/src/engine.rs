@@ -311,12 +311,12 @@ impl Engine {
 
     /// Answers one request. Dropping the future takes the call back: the server is told, its lane
     /// is freed, and the audit says `cancelled`.
-    pub async fn request(
+    pub fn request(
         &self,
         caller: &Caller,
         request: Request<'_>,
-    ) -> Result<Reply, CallFailure> {
-        self.request_announced(caller, request, None).await
+    ) -> impl Future<Output = Result<Reply, CallFailure>> {
+        self.request_announced(caller, request, None)
     }
 
     /// Gives out the id of a call that is to be made. What is returned beside it resolves when the
@@ -334,12 +334,13 @@ impl Engine {
     pub async fn request_announced(
         &self,
         caller: &Caller,
-        request: Request<'_>,
+        mut request: Request<'_>,
         announced: Option<Announced>,
     ) -> Result<Reply, CallFailure> {
         let project = self.admitted(caller)?;
         let _under_way = self.inner.machine.requests.token();
-        project.router.request(caller, request, announced).await
+        let router = &project.router;
+        router.request(caller, &mut request, announced).await
     }
 
     /// Tells a caller of changes of the resource that the params name, as long as the returned value

@@ -222,7 +222,7 @@ impl Engine {
             surface: options.surface,
             scope: options.scope.clone(),
             method: "tools/call",
-            params: Some(params.as_raw()),
+            params: Some(params.as_raw()).into(),
             context: options.context.clone(),
             client: None,
             timeout: options.timeout,

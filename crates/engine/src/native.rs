@@ -23,7 +23,7 @@ use gantry_model::spec::CallPolicy;
 use serde_json::{Value, json};
 
 use crate::error::{CallError, EngineError};
-use crate::request::{Answered, Request};
+use crate::request::{Reply, Request};
 use crate::schema::Permits;
 use crate::tool::Tool;
 
@@ -177,7 +177,7 @@ impl Native {
         caller: &Caller,
         request: &Request<'_>,
         arguments: Option<Raw<'_>>,
-    ) -> Result<Answered, CallError> {
+    ) -> Result<Reply, CallError> {
         let arguments = arguments.unwrap_or(Raw::EMPTY_OBJECT).deserialize();
         let arguments = arguments.map_err(|_| CallError::BadParams {
             method: request.method.to_owned(),
@@ -199,7 +199,7 @@ impl Native {
         .await
     }
 
-    async fn run(&self, call: NativeCall, within: Duration) -> Result<Answered, CallError> {
+    async fn run(&self, call: NativeCall, within: Duration) -> Result<Reply, CallError> {
         // The handler itself may panic before there is a future.
         let answer = AssertUnwindSafe(async { (self.handler)(call).await }).catch_unwind();
         match tokio::time::timeout(within, answer).await {
@@ -214,7 +214,7 @@ impl Native {
 }
 
 /// Renders an answer as the result of `tools/call`.
-fn render(answer: Result<NativeOutput, String>) -> Result<Answered, CallError> {
+fn render(answer: Result<NativeOutput, String>) -> Result<Reply, CallError> {
     let is_error = answer.is_err();
     let output = answer.unwrap_or_else(NativeOutput::text);
     let text = match (output.text, &output.structured) {
@@ -233,7 +233,8 @@ fn render(answer: Result<NativeOutput, String>) -> Result<Answered, CallError> {
     }
     // A JSON value is always written.
     let result = RawBuf::serialize(&result).map_err(|_| CallError::Panicked)?;
-    Ok(Answered {
+    Ok(Reply {
+        call: None,
         result: Bytes::from(result.into_text()),
         upstream: None,
         is_error,

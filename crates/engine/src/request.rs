@@ -8,8 +8,8 @@ use bytes::Bytes;
 use gantry_model::caller::Context;
 use gantry_model::era::Era;
 use gantry_model::id::{CallId, ServerName};
-use gantry_model::jsonrpc::{Raw, RawBuf};
-use gantry_model::mcp::{ClientCan, LogLevel, Method};
+use gantry_model::jsonrpc::RawBuf;
+use gantry_model::mcp::{ClientCan, LogLevel, Method, Params};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -59,7 +59,7 @@ pub struct Request<'a> {
     /// The MCP method.
     pub method: &'a str,
     /// Its params, a valid JSON object.
-    pub params: Option<Raw<'a>>,
+    pub params: Params<'a>,
     /// What it belongs to in the caller's world.
     pub context: Context,
     /// How the caller hears of the call while it runs, and can be asked, if it can at all.
@@ -272,15 +272,4 @@ pub struct Reply {
     pub is_odd: bool,
     /// What the result takes of the budget for answers; to be kept as long as anything of it is.
     pub permit: AnswerPermit,
-}
-
-/// A result and what we had to know about it.
-pub(crate) struct Answered {
-    pub(crate) result: Bytes,
-    pub(crate) upstream: Option<Era>,
-    pub(crate) is_error: bool,
-    /// It has parts that clients of the handshake era reject.
-    pub(crate) is_odd: bool,
-    /// What it takes of the budget for answers.
-    pub(crate) permit: AnswerPermit,
 }

@@ -1,39 +1,37 @@
-//! The way of a request: resolved in the caller's view, judged, recorded, sent, answered, recorded
-//! again. A tool of a server that was never listed is judged only after the server is up, and hence
-//! after it was recorded. Lists are served from memory and need none of that.
+//! The request pipeline: a request is resolved in the caller's view, judged, recorded, sent, answered
+//! and recorded again. A tool of a server that was never listed is judged only after the server is up,
+//! and hence after it was recorded. Lists are served from memory and need none of that. Entry point:
+//! [`Router::request`].
 
-mod again;
 mod answer;
 mod asks;
+mod dispatch;
 mod limit;
 mod links;
 mod record;
+pub(crate) mod retry;
 mod subscribe;
 mod target;
-mod trip;
 mod urls;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_model::caller::{Caller, KeyKind};
 use gantry_model::era::meta::Identity;
 use gantry_model::event::EventKind;
-use gantry_model::id::{CallId, ServerName};
+use gantry_model::id::ServerName;
 use gantry_model::mcp::Method;
-use gantry_model::secret::Redactor;
-use gantry_store::CallStatus;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::answers::{AnswerBudget, AnswerPermit};
-use crate::audit::{Audit, CallIds, Outcome, RowCode};
+use crate::answers::AnswerBudget;
+use crate::audit::{Audit, CallIds};
 use crate::catalog::{Catalog, ListKind};
-use crate::clock::unix_ms;
 use crate::error::{CallError, CallFailure};
 use crate::events::Events;
 use crate::guard;
-use crate::request::{Announced, Answered, Lists, Reply, Request, Scope};
+use crate::request::{Announced, Client, Lists, Reply, Request, Scope};
 use crate::server::handle::ServerHandle;
 use crate::server::link::Link;
 use crate::server::profiles::{Lease, Wanted};
@@ -41,13 +39,13 @@ use crate::server::topics::TopicTable;
 use crate::supervisor::Supervisor;
 use crate::telemetry::Metrics;
 use asks::Asking;
+use dispatch::Dispatch;
 use limit::Limit;
 pub(crate) use links::Links;
-use record::{describe, intent};
+use record::Record;
 use target::{Place, Target};
-use trip::Trip;
 
-/// What a request meets on its way.
+/// What requests are answered with.
 pub(crate) struct Router {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) supervisor: Arc<Supervisor>,
@@ -66,172 +64,123 @@ pub(crate) struct Router {
     pub(crate) draining: CancellationToken,
 }
 
+/// A call that is made: who asks for what, and how long it may take.
+struct Call<'a> {
+    caller: &'a Caller,
+    request: &'a Request<'a>,
+    method: Option<Method>,
+    /// How the caller hears of the call while it runs.
+    client: Option<Arc<Client>>,
+    limit: Limit,
+}
+
 impl Router {
     /// Answers one request of a caller, under the id that was given out for it, if there is one.
     pub(crate) async fn request(
         &self,
         caller: &Caller,
-        request: Request<'_>,
+        request: &mut Request<'_>,
         announced: Option<Announced>,
     ) -> Result<Reply, CallFailure> {
-        let announced = announced.unwrap_or_else(|| Announced::unheard(self.ids.next(unix_ms())));
-        let (id, call) = (announced.id, announced);
-        let told = |call: Announced, refused: CallFailure| {
-            if refused.call.is_some() {
-                call.record();
-            }
-            refused
-        };
+        let client = request.client.take().map(Arc::new);
+        let request = &*request;
+        let record = Record::open(self, caller, announced);
         let method = Method::parse(request.method);
-        let begun = Instant::now();
-        if let Scope::Server(name) = &request.scope
-            && name.as_str() != ServerName::NATIVE
-            && self.supervisor.find(name.as_str()).is_none()
-        {
-            let error = CallError::UnknownServer {
-                name: name.to_string(),
-            };
-            let refused = self.refuse((id, caller), &request, None, begun, error);
-            return Err(told(call, refused.await));
+        if let Err(error) = self.has_server(&request.scope) {
+            return Err(Box::pin(record.refuse(request, None, error)).await);
         }
         if let Some(list) = ListKind::of(request.method)
-            && is_from_memory(caller, &request)
+            && is_from_memory(caller, request)
         {
-            let warming = async {
-                self.warm_up(caller, &request.scope).await;
-                Ok(())
-            };
-            let warmed = until_key_ends(caller, warming).await;
-            warmed.map_err(|error| CallFailure { call: None, error })?;
-            let view = self
-                .catalog
-                .view_for(caller, &request.scope, request.speaker);
-            let result = view.asked_page(list, &request);
-            let result = result.map_err(|error| CallFailure { call: None, error })?;
-            return Ok(Reply {
-                call: None,
-                result,
-                upstream: None,
-                is_error: false,
-                is_odd: false,
-                permit: AnswerPermit::default(),
-            });
+            let listed = Box::pin(self.list(caller, list, request)).await;
+            return listed.map_err(|error| CallFailure { call: None, error });
         }
-        let target = match self.target(caller, &request, method) {
+        let target = match self.target(caller, request, method) {
             Ok(target) => target,
-            Err(error) => {
-                let refused = self.refuse((id, caller), &request, None, begun, error);
-                return Err(told(call, refused.await));
-            }
+            Err(error) => return Err(Box::pin(record.refuse(request, None, error)).await),
         };
-        if let Err(error) = admitted(caller, &target).await {
-            let refused = self.refuse((id, caller), &request, Some(&target), begun, error);
-            return Err(told(call, refused.await));
+        if let Err(error) = admit(caller, &target).await {
+            let refused = record.refuse(request, Some(&target), error);
+            return Err(Box::pin(refused).await);
         }
-        self.carry_out((call, caller), request, method, target, begun)
-            .await
-    }
-
-    /// Records the call, makes it, and records how it ended.
-    async fn carry_out<'a>(
-        &self,
-        (call, caller): (Announced, &Caller),
-        request: Request<'a>,
-        method: Option<Method>,
-        mut target: Target<'a>,
-        begun: Instant,
-    ) -> Result<Reply, CallFailure> {
-        let id = call.id;
-        let key = caller.key.to_string();
-        let redactor = target.redactor();
-        let version = target.schema_version();
-        let intent = intent(
-            id,
+        let limit = Limit::of(record.begun, request.timeout);
+        let call = Call {
             caller,
-            &key,
-            &request,
-            Some(&target),
-            version,
-            &redactor,
-        );
-        let mut ticket = match self.audit.intent(&intent).await {
-            Ok(ticket) => ticket,
-            Err(error) => {
-                return Err(CallFailure {
-                    call: None,
-                    error: CallError::Audit(error),
-                });
-            }
+            request,
+            method,
+            client,
+            limit,
         };
-        ticket.on_drop(CallStatus::Cancelled, RowCode::Cancelled);
-        ticket.made_with(&caller.validity);
-        call.record();
-        let counted = self.metrics.begin(begun);
-        let limit = Limit::of(begun, request.timeout);
-        let making = self.make(caller, request, method, &mut target, limit);
-        let made = until_key_ends(caller, making).await;
-        let redactor = target.redactor();
-        let ended = made.map_err(|error| answer::hide(error, &redactor));
-        let (status, code, error) = describe(&ended);
-        if matches!(ended, Err(CallError::Panicked)) {
-            self.metrics.panicked();
-        }
-        let duration = counted.end(status);
-        let output = ended.as_ref().ok().map(Answered::text);
-        ticket
-            .outcome(&Outcome {
-                status,
-                code: code.as_deref(),
-                error: error.as_deref(),
-                output,
-                duration,
-                redactor: &redactor,
-            })
-            .await;
-        match ended {
-            Ok(answered) => Ok(Reply {
-                call: Some(id),
-                upstream: answered.upstream,
-                is_error: answered.is_error,
-                is_odd: answered.is_odd,
-                permit: answered.permit,
-                result: answered.result,
-            }),
-            Err(error) => Err(CallFailure {
-                call: Some(id),
-                error,
-            }),
-        }
+        // Held here once: whoever waits for it does not move it.
+        let work = pin!(self.call(&call, &target));
+        let (id, mut reply) = record
+            .carry_out(request, &target, Reply::output, work)
+            .await?;
+        reply.call = Some(id);
+        Ok(reply)
     }
 
-    /// Makes a call that was recorded; `target` is found anew if it was only guessed.
-    async fn make<'a>(
+    /// Answers a list from memory.
+    async fn list(
         &self,
         caller: &Caller,
-        request: Request<'a>,
-        method: Option<Method>,
-        target: &mut Target<'a>,
-        limit: Limit,
-    ) -> Result<Answered, CallError> {
-        if let Some(server) = target.guessed() {
-            self.link(caller, server, limit).await?;
-            *target = self.learned(caller, &request, method)?;
-            judge(caller, target).await?;
-        }
-        let answered = match &target.place {
-            Place::Server(server) => {
-                let place = (&*target, server);
-                let trip = Trip::new(self, caller, request, method, place, limit);
-                trip.make().await?
-            }
-            Place::Native(native) => native.call(caller, &request, target.arguments).await?,
+        list: ListKind,
+        request: &Request<'_>,
+    ) -> Result<Reply, CallError> {
+        let warming = async {
+            self.warm_up(caller, &request.scope).await;
+            Ok(())
         };
-        let answered = answered.settle(target).await?;
+        until_key_ends(caller, warming).await?;
+        let view = self
+            .catalog
+            .view_for(caller, &request.scope, request.speaker);
+        view.asked_page(list, request).map(Reply::of_ours)
+    }
+
+    /// Makes a call that was recorded. A tool that was only guessed is looked for again once its
+    /// server is up.
+    async fn call(&self, call: &Call<'_>, target: &Target<'_>) -> Result<Reply, CallError> {
+        let learned;
+        let target = match target.guessed() {
+            None => target,
+            Some(server) => {
+                Box::pin(self.link(call.caller, server, call.limit)).await?;
+                learned = self.learned(call.caller, call.request, call.method)?;
+                Box::pin(judge(call.caller, &learned)).await?;
+                &learned
+            }
+        };
+        let reply = match &target.place {
+            Place::Server(server) => Dispatch::new(self, call, target, server).run().await?,
+            Place::Native(native) => {
+                let answer = native.call(call.caller, call.request, target.arguments);
+                Box::pin(answer).await?
+            }
+        };
+        reply.check(target).await?;
+        let reply = reply.redact(target);
         if let Place::Server(server) = &target.place {
-            let named = (answered.raw(), target.item.as_ref());
-            self.links.note(&caller.agent, &server.name, method, named);
+            let named = (&*reply.result, target.item.as_ref());
+            self.links
+                .note(&call.caller.agent, &server.name, call.method, named);
         }
-        answered.charged(&self.answers, &caller.agent, target)
+        reply.charge(&self.answers, &call.caller.agent, target)
+    }
+
+    /// Refuses a request for a server that is not there.
+    fn has_server(&self, scope: &Scope) -> Result<(), CallError> {
+        match scope {
+            Scope::Server(name)
+                if name.as_str() != ServerName::NATIVE
+                    && self.supervisor.find(name.as_str()).is_none() =>
+            {
+                Err(CallError::UnknownServer {
+                    name: name.to_string(),
+                })
+            }
+            Scope::Server(_) | Scope::All => Ok(()),
+        }
     }
 
     /// Returns a server's link, waiting for one that is on its way up.
@@ -253,7 +202,7 @@ impl Router {
     /// the server knows no handshake, in which it would be told so.
     async fn own_link(
         &self,
-        server: &ServerHandle,
+        server: &Arc<ServerHandle>,
         wanted: Wanted<'_>,
         limit: Limit,
     ) -> Result<Option<Lease>, CallError> {
@@ -269,7 +218,7 @@ impl Router {
             && let Some(asked) = lease.link.take_questions()
         {
             let asking = Asking {
-                server: server.clone(),
+                server: Arc::clone(server),
                 link: Arc::clone(&lease.link),
                 draining: self.draining.clone(),
             };
@@ -288,42 +237,6 @@ impl Router {
         }
     }
 
-    /// Records a refusal, which is an answer too.
-    async fn refuse(
-        &self,
-        (id, caller): (CallId, &Caller),
-        request: &Request<'_>,
-        target: Option<&Target<'_>>,
-        begun: Instant,
-        error: CallError,
-    ) -> CallFailure {
-        use gantry_model::diagnose::Diagnose;
-        let key = caller.key.to_string();
-        let redactor = target.map_or_else(|| Arc::clone(Redactor::own_keys()), Target::redactor);
-        let intent = intent(id, caller, &key, request, target, None, &redactor);
-        let text = error.to_string();
-        let duration = self.metrics.begin(begun).end(CallStatus::Refused);
-        let outcome = Outcome {
-            status: CallStatus::Refused,
-            code: Some(error.code()),
-            error: Some(&text),
-            output: None,
-            duration,
-            redactor: &redactor,
-        };
-        match self.audit.refusal(&intent, &outcome).await {
-            // One that was only counted cannot be asked for.
-            Ok(has_row) => CallFailure {
-                call: has_row.then_some(id),
-                error,
-            },
-            Err(audit) => CallFailure {
-                call: None,
-                error: CallError::Audit(audit),
-            },
-        }
-    }
-
     /// Wakes lazy servers of the caller's that were never listed, and waits a moment for them.
     pub(crate) async fn warm_up(&self, caller: &Caller, scope: &Scope) {
         let cold = self.catalog.cold(caller, scope);
@@ -333,8 +246,8 @@ impl Router {
     }
 }
 
-/// Does something for a caller, unless its key ends first: then it is dropped, which tells a server
-/// that was asked. fault U6
+/// Does something for a caller, unless its key ends first: then it is dropped, which cancels it at the
+/// server. fault U6
 async fn until_key_ends<T>(
     caller: &Caller,
     work: impl Future<Output = Result<T, CallError>>,
@@ -355,7 +268,7 @@ fn is_from_memory(caller: &Caller, request: &Request<'_>) -> bool {
 }
 
 /// Decides whether a call may be made now.
-async fn admitted(caller: &Caller, target: &Target<'_>) -> Result<(), CallError> {
+async fn admit(caller: &Caller, target: &Target<'_>) -> Result<(), CallError> {
     judge(caller, target).await?;
     match &target.place {
         // Known before the record, so that a flood is counted and not recorded one by one.

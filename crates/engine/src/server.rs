@@ -12,7 +12,7 @@ pub(crate) mod listing;
 pub(crate) mod logs;
 pub(crate) mod pending;
 pub(crate) mod profiles;
-mod retry_budget;
+pub(crate) mod retry_budget;
 pub(crate) mod runner;
 pub(crate) mod status;
 pub(crate) mod topics;

@@ -43,9 +43,9 @@ pub(crate) struct Supervisor {
     around: Arc<Surroundings>,
     catalog: Arc<Catalog>,
     /// In configuration order.
-    servers: Arc<Mutex<Vec<ServerHandle>>>,
+    servers: Arc<Mutex<Vec<Arc<ServerHandle>>>>,
     /// In no list any more, but their processes may still be in their grace.
-    leaving: Mutex<Vec<ServerHandle>>,
+    leaving: Mutex<Vec<Arc<ServerHandle>>>,
     /// One change at a time, so that store and memory agree; never held while a process ends.
     changing: AsyncMutex<()>,
     /// Every server stops with it, and none is started after it.
@@ -58,7 +58,7 @@ impl Supervisor {
         store: Store,
         around: Arc<Surroundings>,
         catalog: Arc<Catalog>,
-        servers: Arc<Mutex<Vec<ServerHandle>>>,
+        servers: Arc<Mutex<Vec<Arc<ServerHandle>>>>,
     ) -> Self {
         Self {
             leases: Leases::new(store.clone(), project.clone()),
@@ -73,11 +73,11 @@ impl Supervisor {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<ServerHandle>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<ServerHandle>>> {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock_leaving(&self) -> MutexGuard<'_, Vec<ServerHandle>> {
+    fn lock_leaving(&self) -> MutexGuard<'_, Vec<Arc<ServerHandle>>> {
         self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -96,7 +96,10 @@ impl Supervisor {
     }
 
     /// Registers a server and starts its runner.
-    pub(crate) async fn register(&self, spec: ServerSpec) -> Result<ServerHandle, EngineError> {
+    pub(crate) async fn register(
+        &self,
+        spec: ServerSpec,
+    ) -> Result<Arc<ServerHandle>, EngineError> {
         spec.check()?;
         let _one = self.turn_to_register(&spec.name).await?;
         let row = self.new_row(&spec);
@@ -165,7 +168,12 @@ impl Supervisor {
     }
 
     /// Starts the runner of a stored server, at its old place in the order if it had one.
-    async fn add(&self, row: &ServerRow, spec: ServerSpec, place: Option<usize>) -> ServerHandle {
+    async fn add(
+        &self,
+        row: &ServerRow,
+        spec: ServerSpec,
+        place: Option<usize>,
+    ) -> Arc<ServerHandle> {
         let handle = self.insert(row, spec, place).await;
         self.around
             .events
@@ -178,7 +186,7 @@ impl Supervisor {
         row: &ServerRow,
         spec: ServerSpec,
         place: Option<usize>,
-    ) -> ServerHandle {
+    ) -> Arc<ServerHandle> {
         let handle = self.launch(row.id, spec, row.created_ms).await;
         {
             let mut servers = self.lock();
@@ -212,7 +220,7 @@ impl Supervisor {
     }
 
     /// Takes a server out of every list and stops its runner; returns the place that it had.
-    fn leave(&self, handle: &ServerHandle) -> Option<usize> {
+    fn leave(&self, handle: &Arc<ServerHandle>) -> Option<usize> {
         let place = {
             let mut servers = self.lock();
             let place = servers.iter().position(|known| known.id == handle.id);
@@ -228,14 +236,14 @@ impl Supervisor {
     }
 
     /// Finds a server by name or id among those whose process may not be gone yet.
-    fn leaving(&self, server: &str) -> Option<ServerHandle> {
+    fn leaving(&self, server: &str) -> Option<Arc<ServerHandle>> {
         let mut leaving = self.lock_leaving();
         leaving.retain(|handle| !handle.stopped.is_cancelled());
         named(&leaving, server)
     }
 
     /// Orders a restart; it has begun when this returns, unless the old process is slow to end.
-    pub(crate) async fn restart(&self, server: &str) -> Result<ServerHandle, EngineError> {
+    pub(crate) async fn restart(&self, server: &str) -> Result<Arc<ServerHandle>, EngineError> {
         let unknown = || EngineError::UnknownServer {
             name: server.to_owned(),
         };
@@ -281,11 +289,11 @@ impl Supervisor {
     }
 
     /// Finds a server by name or id.
-    pub(crate) fn find(&self, server: &str) -> Option<ServerHandle> {
+    pub(crate) fn find(&self, server: &str) -> Option<Arc<ServerHandle>> {
         named(&self.lock(), server)
     }
 
-    pub(crate) fn all(&self) -> Vec<ServerHandle> {
+    pub(crate) fn all(&self) -> Vec<Arc<ServerHandle>> {
         self.lock().clone()
     }
 
@@ -304,7 +312,7 @@ impl Supervisor {
     }
 
     /// Waits until lazy servers that nobody has listed yet are up, but not longer than `within`.
-    pub(crate) async fn warm(&self, handles: &[ServerHandle], within: Duration) {
+    pub(crate) async fn warm(&self, handles: &[Arc<ServerHandle>], within: Duration) {
         let now = Instant::now();
         for handle in handles {
             handle.wake.notify_one();
@@ -341,7 +349,7 @@ impl Supervisor {
 }
 
 /// Finds a server by name or id.
-fn named(servers: &[ServerHandle], server: &str) -> Option<ServerHandle> {
+fn named(servers: &[Arc<ServerHandle>], server: &str) -> Option<Arc<ServerHandle>> {
     let by_name = servers.iter().find(|handle| handle.name.as_str() == server);
     let found = by_name.or_else(|| {
         let id: ServerId = server.parse().ok()?;
@@ -351,7 +359,7 @@ fn named(servers: &[ServerHandle], server: &str) -> Option<ServerHandle> {
 }
 
 /// Tells the catalog which servers there are and whether their tools can be had now.
-pub(crate) fn refresh(catalog: &Catalog, servers: &Mutex<Vec<ServerHandle>>) {
+pub(crate) fn refresh(catalog: &Catalog, servers: &Mutex<Vec<Arc<ServerHandle>>>) {
     // Held until the catalog has it, so that an older picture never replaces a newer one.
     let servers = servers.lock().unwrap_or_else(PoisonError::into_inner);
     let entries = servers.iter().map(|handle| {

@@ -43,11 +43,11 @@ pub(crate) type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
 pub(crate) type Service = Arc<dyn Fn(Request) -> Answering + Send + Sync>;
 
 /// Waits for an answer; a panic on the way becomes a problem. fault P12
-pub(crate) async fn unpanicked<T>(work: impl Future<Output = T>) -> Result<T, Problem> {
-    AssertUnwindSafe(work)
-        .catch_unwind()
-        .await
-        .map_err(|_| Problem::panic())
+pub(crate) fn catch_panic<T>(
+    work: impl Future<Output = T>,
+) -> impl Future<Output = Result<T, Problem>> {
+    let caught = AssertUnwindSafe(work).catch_unwind();
+    caught.map(|done| done.map_err(|_| Problem::panic()))
 }
 
 /// Sets the headers that every answer carries.

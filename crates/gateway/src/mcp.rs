@@ -3,8 +3,8 @@
 //! version.
 //!
 //! One URL speaks every protocol generation; `era` of the model tells them apart. A call lives in
-//! its request: when the client goes away, the call is taken back. Never imports `api`. Entry
-//! points: `router`, `Endpoint::everything`.
+//! its request: when the client goes away, the call is cancelled. Never imports `api`. Entry
+//! points: `router`, `Endpoint::serve`.
 
 mod answer;
 mod asks;
@@ -24,7 +24,7 @@ mod stream;
 mod subscribe;
 mod turn;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::body::Body;
@@ -32,12 +32,14 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
+use bytes::Bytes;
 use gantry_engine::{Engine, Scope, ServerView};
 use gantry_model::caller::Caller;
 use gantry_model::era::meta::Identity;
 use gantry_model::era::{Era, ProtocolVersion};
 use gantry_model::grant::{MethodClass, Verdict};
 use gantry_model::id::ServerName;
+use gantry_model::jsonrpc;
 use http::header::ALLOW;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -53,7 +55,7 @@ use crate::http::auth::Gate;
 use crate::http::error::Problem;
 use crate::http::limits::unread;
 use crate::http::media::Accepts;
-use crate::http::{Origin, cors, seal, unpanicked};
+use crate::http::{Origin, catch_panic, cors, seal};
 
 /// What the endpoint works with.
 pub(crate) struct Endpoint {
@@ -95,7 +97,7 @@ pub(crate) fn router(endpoint: Arc<Endpoint>) -> Router {
 }
 
 async fn everything(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
-    endpoint.everything(request).await
+    endpoint.serve(Ok(Scope::All), request).await
 }
 
 async fn one_server(
@@ -164,11 +166,6 @@ impl Endpoint {
         })
     }
 
-    /// Answers a request to [`PATH`].
-    pub(crate) async fn everything(self: &Arc<Self>, request: Request) -> Response {
-        self.serve(Ok(Scope::All), request).await
-    }
-
     fn engine(&self) -> &Engine {
         &self.gate.engine
     }
@@ -177,15 +174,28 @@ impl Endpoint {
         &self.desk.tasks
     }
 
-    async fn serve(self: &Arc<Self>, scope: Result<Scope, Problem>, request: Request) -> Response {
-        self.guarded(request, |request| self.answer(scope, request))
-            .await
+    /// Answers a request to a door that leads to all servers or to one.
+    pub(crate) async fn serve(
+        self: &Arc<Self>,
+        scope: Result<Scope, Problem>,
+        request: Request,
+    ) -> Response {
+        let posted = OnceLock::new();
+        self.guarded(request, &posted, |request| {
+            self.answer(scope, request, &posted)
+        })
+        .await
     }
 
     /// Judges the names that a request is addressed to and comes from, and waits for its answer;
-    /// whatever happens on the way, there is one, and it is sealed. A page of an allowed origin may
-    /// read it.
-    async fn guarded<A>(&self, request: Request, answer: impl FnOnce(Request) -> A) -> Response
+    /// whatever happens on the way, there is one, with the headers that every answer has. A page of
+    /// an allowed origin may read it. What was posted says whose answer a panic is.
+    async fn guarded<A>(
+        &self,
+        request: Request,
+        posted: &OnceLock<Bytes>,
+        answer: impl FnOnce(Request) -> A,
+    ) -> Response
     where
         A: Future<Output = Result<Response, Problem>>,
     {
@@ -201,7 +211,12 @@ impl Endpoint {
         if page.is_some() && cors::is_preflight(request.method(), request.headers()) {
             return self.sealed(Ok(cors::preflight(request.headers())), page);
         }
-        let served = unpanicked(answer(request)).await.and_then(|answer| answer);
+        let served = catch_panic(answer(request))
+            .await
+            .unwrap_or_else(|problem| {
+                let id = posted.get().and_then(|bytes| jsonrpc::salvage_id(bytes));
+                Ok(Answer::problem(id, problem).into_response())
+            });
         self.sealed(served, page)
     }
 
@@ -226,10 +241,11 @@ impl Endpoint {
         self: &Arc<Self>,
         scope: Result<Scope, Problem>,
         request: Request,
+        posted: &OnceLock<Bytes>,
     ) -> Result<Response, Problem> {
         let (visit, body) = self.admitted(scope, request).await?;
         match visit.parts.method {
-            Method::POST => self.post(&visit, body).await,
+            Method::POST => self.post(&visit, body, posted).await,
             Method::GET if !visit.is_stateless() => self.get(&visit),
             Method::DELETE if !visit.is_stateless() => self.delete(&visit),
             _ => Ok(wrong_method("POST")),

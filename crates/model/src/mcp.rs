@@ -10,6 +10,7 @@ mod links;
 mod list;
 mod method;
 mod notification;
+mod params;
 mod tool;
 
 pub use call::{CallParams, CallResult, ResultType};
@@ -18,6 +19,7 @@ pub use links::linked;
 pub use list::{ListKind, Page, next_cursor_params};
 pub use method::Method;
 pub use notification::{Cancelled, Progress};
+pub use params::Params;
 pub use tool::{LONGEST_TOOL_NAME, TaskSupport, ToolDef, ToolNameFault, check_tool_name};
 
 use crate::diagnose::{Diagnose, Fault};

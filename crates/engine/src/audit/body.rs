@@ -18,7 +18,7 @@ const MARGIN: usize = 8 << 10;
 pub(super) fn keep<'a>(
     policy: &AuditPolicy,
     redactor: &Redactor,
-    body: Option<&'a str>,
+    body: Option<&'a [u8]>,
 ) -> Option<Cow<'a, str>> {
     let body = body?;
     match policy.bodies {
@@ -28,9 +28,9 @@ pub(super) fn keep<'a>(
     }
 }
 
-fn redacted<'a>(redactor: &Redactor, body: &'a str, longest: usize) -> Cow<'a, str> {
+fn redacted<'a>(redactor: &Redactor, body: &'a [u8], longest: usize) -> Cow<'a, str> {
     let margin = MARGIN.max(redactor.longest());
-    let window = cut(body, longest + margin);
+    let window = beginning(body, longest + margin);
     let cleaned = redactor.redact_json(window);
     // The end of the window may be the beginning of a secret, and what was redacted before it may
     // have brought it nearer: as much as a secret can take goes, however short the rest is.
@@ -46,6 +46,16 @@ fn redacted<'a>(redactor: &Redactor, body: &'a str, longest: usize) -> Cow<'a, s
     }
 }
 
+/// Returns as much of a body as is looked at; the rest of a long one is not even read.
+fn beginning(body: &[u8], longest: usize) -> &str {
+    let window = &body[..body.len().min(longest)];
+    match std::str::from_utf8(window) {
+        Ok(text) => text,
+        // It was cut inside of a character.
+        Err(error) => std::str::from_utf8(&window[..error.valid_up_to()]).unwrap_or_default(),
+    }
+}
+
 fn masked(text: &str, longest: usize) -> Cow<'_, str> {
     match mask_members(text) {
         Cow::Borrowed(text) => Cow::Borrowed(text),
@@ -56,7 +66,7 @@ fn masked(text: &str, longest: usize) -> Cow<'_, str> {
     }
 }
 
-fn hash(body: &str) -> String {
+fn hash(body: &[u8]) -> String {
     format!("sha256:{}", hex(&Sha256::digest(body)))
 }
 
@@ -85,7 +95,7 @@ mod tests {
             keep(
                 &policy(bodies, 4096),
                 &Redactor::default(),
-                Some(r#"{"a":1}"#),
+                Some(br#"{"a":1}"#),
             )
         };
         assert_eq!(kept(Bodies::Off), None);
@@ -103,7 +113,12 @@ mod tests {
     fn hides_secrets_and_members_before_it_cuts() {
         let body = r#"{"password":"hunter2hunter2","note":"s3cr3t-value-of-the-server","b":"ä"}"#;
         for longest in 0..body.len() + 40 {
-            let kept = keep(&policy(Bodies::Redacted, longest), &redactor(), Some(body)).unwrap();
+            let kept = keep(
+                &policy(Bodies::Redacted, longest),
+                &redactor(),
+                Some(body.as_bytes()),
+            );
+            let kept = kept.unwrap();
             assert!(kept.len() <= longest.max(body.len()));
             assert!(
                 !kept.contains("s3c") && !kept.contains("hunt"),
@@ -118,7 +133,12 @@ mod tests {
         let secret = "s3cr3t-value-of-the-server";
         for filler in 0..secret.len() {
             let body = format!("\"{}{}\"", "x".repeat(filler), secret.repeat(800));
-            let kept = keep(&policy(Bodies::Redacted, 4096), &redactor(), Some(&body)).unwrap();
+            let kept = keep(
+                &policy(Bodies::Redacted, 4096),
+                &redactor(),
+                Some(body.as_bytes()),
+            );
+            let kept = kept.unwrap();
             assert!(kept.len() <= 4096);
             assert!(!kept.contains("s3"), "{filler}");
         }

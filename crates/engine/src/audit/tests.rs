@@ -134,7 +134,7 @@ pub(super) fn ok<'a>() -> Outcome<'a> {
         status: CallStatus::Ok,
         code: None,
         error: None,
-        output: Some(r#"{"content":[]}"#),
+        output: Some(br#"{"content":[]}"#),
         duration: Duration::from_micros(1_500),
         redactor: &NOTHING,
     }

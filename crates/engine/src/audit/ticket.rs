@@ -94,7 +94,7 @@ impl Drop for Ticket {
             error: None,
             output: None,
             duration: self.begun.elapsed(),
-            redactor: &Redactor::default(),
+            redactor: Redactor::own_keys(),
         };
         if let Some(segment) = self.audit.write_outcome(self.id, &outcome) {
             self.audit.shared.journal.settle_soon(segment);

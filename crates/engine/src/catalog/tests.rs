@@ -20,14 +20,15 @@ use crate::schema::Permits;
 use crate::server::handshake::Hello;
 use crate::server::link::Counters;
 use crate::server::logs::Logs;
+use crate::server::retry_budget::RetryBudget;
 use crate::server::status::ServerStatus;
 use crate::server::waiting::Waiting;
 use crate::tool::{Item, Tool};
 
-fn handle(name: &str, live: Live) -> ServerHandle {
+fn handle(name: &str, live: Live) -> Arc<ServerHandle> {
     let launch: ProcessLaunch = serde_json::from_value(json!({"command": "true"})).unwrap();
     let spec = Arc::new(ServerSpec::process(name.parse().unwrap(), launch));
-    ServerHandle {
+    Arc::new(ServerHandle {
         id: ServerId::from_random(1),
         name: spec.name.clone(),
         spec,
@@ -43,12 +44,12 @@ fn handle(name: &str, live: Live) -> ServerHandle {
         counters: Arc::new(Counters::default()),
         usage: Arc::new(|| None),
         known: Arc::default(),
-        waiting: Arc::new(Waiting::new(1)),
-        retries: Arc::default(),
+        waiting: Waiting::new(1),
+        retries: RetryBudget::default(),
         permits: Permits::default(),
         profiles: Arc::default(),
         credentials: None,
-    }
+    })
 }
 
 fn tool(name: &str) -> Arc<Tool> {

@@ -32,13 +32,16 @@ use crate::tool::Tool;
 pub(crate) enum Resolution {
     /// A tool of a server's.
     Bound {
-        server: ServerHandle,
+        server: Arc<ServerHandle>,
         tool: Arc<Tool>,
     },
     /// A tool that runs inside the gateway.
     Native(Arc<Native>),
     /// A prompt or a resource; or a tool of a server whose tools are not known, or that is down.
-    Named { server: ServerHandle, item: String },
+    Named {
+        server: Arc<ServerHandle>,
+        item: String,
+    },
     /// It exists, and no grant names it.
     Unbound { server: ServerName, item: String },
     /// There is no such thing.
@@ -307,8 +310,8 @@ impl View {
         }
     }
 
-    fn handle(&self, server: usize) -> ServerHandle {
-        self.snapshot.servers[server].handle.clone()
+    fn handle(&self, server: usize) -> Arc<ServerHandle> {
+        Arc::clone(&self.snapshot.servers[server].handle)
     }
 
     fn allows(&self, class: MethodClass, server: usize, item: Option<&str>) -> bool {

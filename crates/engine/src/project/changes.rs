@@ -70,7 +70,7 @@ impl Project {
                 .await?;
             let handle = project.supervisor.register(spec).await;
             act.end(&handle).await;
-            Ok(ServerView::of(&handle?))
+            handle.map(|handle| ServerView::of(&handle))
         })
         .await
     }
@@ -98,7 +98,7 @@ impl Project {
             let act = acts.begin(&by, draft).await?;
             let handle = project.supervisor.replace(spec).await;
             act.end(&handle).await;
-            Ok(ServerView::of(&handle?))
+            handle.map(|handle| ServerView::of(&handle))
         })
         .await
     }
@@ -201,7 +201,7 @@ impl Project {
             let act = project.acts.begin_anyway(&by, draft).await;
             let handle = project.supervisor.restart(&server).await;
             act.end_with(&handle, None, state(&server)).await;
-            Ok(ServerView::of(&handle?))
+            handle.map(|handle| ServerView::of(&handle))
         })
         .await
     }

@@ -65,7 +65,7 @@ impl Project {
         Some(LogFollower {
             project: Arc::clone(self),
             server: handle.name.clone(),
-            logs: handle.logs,
+            logs: Arc::clone(&handle.logs),
             news,
             at,
         })
@@ -121,7 +121,7 @@ impl LogFollower {
             && !Arc::ptr_eq(&handle.logs, &self.logs)
         {
             self.news = handle.logs.subscribe();
-            self.logs = handle.logs;
+            self.logs = Arc::clone(&handle.logs);
         }
     }
 }

@@ -9,7 +9,7 @@ impl Project {
         let catalog = &self.catalog;
         let (nameless, collisions) = (catalog.nameless(), catalog.collisions());
         let servers = self.supervisor.all();
-        let views = servers.iter().map(ServerView::of);
+        let views = servers.iter().map(|handle| ServerView::of(handle));
         views
             .map(|view| view.without(&nameless).beside(&collisions))
             .collect()

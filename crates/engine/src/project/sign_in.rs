@@ -2,6 +2,8 @@
 //! kept and sent is the business of `credentials`. Entry points: `Project::begin_sign_in` and
 //! `Project::finish_sign_in`.
 
+use std::sync::Arc;
+
 use gantry_model::event::EventKind;
 use gantry_model::id::ServerName;
 use gantry_model::status::State;
@@ -78,8 +80,8 @@ impl Project {
         self.awaiting(state).is_some()
     }
 
-    fn awaiting(&self, state: &str) -> Option<ServerHandle> {
-        let awaits = |handle: &ServerHandle| {
+    fn awaiting(&self, state: &str) -> Option<Arc<ServerHandle>> {
+        let awaits = |handle: &Arc<ServerHandle>| {
             let credentials = handle.credentials.as_ref();
             credentials.is_some_and(|credentials| credentials.awaits(state))
         };
@@ -110,7 +112,7 @@ impl Project {
         Ok(())
     }
 
-    fn of_sign_in(&self, server: &str) -> Result<ServerHandle, EngineError> {
+    fn of_sign_in(&self, server: &str) -> Result<Arc<ServerHandle>, EngineError> {
         let found = self.supervisor.find(server);
         found.ok_or_else(|| EngineError::UnknownServer {
             name: server.to_owned(),

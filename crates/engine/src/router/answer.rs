@@ -1,26 +1,39 @@
-//! What came back from a server, read as far as we must: is it an answer, does it fit, does it
-//! carry a secret of the server's own.
+//! A server's answer on its way back: read as far as we must, checked against the output schema, and
+//! cleared of the server's own secrets. Entry point: [`Reply::read`].
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
 use gantry_model::era::{Era, shape};
 use gantry_model::id::AgentName;
-use gantry_model::jsonrpc::{ErrorBody, Raw};
+use gantry_model::jsonrpc::ErrorBody;
 use gantry_model::mcp::Method;
 use gantry_model::secret::Redactor;
 
+use super::record::Output;
 use super::target::Target;
-use crate::answers::AnswerBudget;
+use crate::answers::{AnswerBudget, AnswerPermit};
 use crate::error::CallError;
 use crate::guard;
-use crate::request::Answered;
+use crate::request::Reply;
 use crate::server::handle::ServerHandle;
-use crate::server::handshake::trusted;
+use crate::server::handshake::{readable, trusted};
 use crate::server::pending::{Answer, Failure};
 use crate::transport::http::HttpError;
 
-impl Answered {
+impl Reply {
+    /// Makes one of a result of our own, which is in memory anyway.
+    pub(super) fn of_ours(result: Bytes) -> Self {
+        Self {
+            call: None,
+            result,
+            upstream: None,
+            is_error: false,
+            is_odd: false,
+            permit: AnswerPermit::default(),
+        }
+    }
+
     /// Reads a server's answer.
     pub(super) fn read(
         answer: Answer,
@@ -40,7 +53,7 @@ impl Answered {
             server: server.name.clone(),
             detail,
         };
-        let raw = trusted(&result);
+        let raw = readable(&result);
         if !raw.is_object() {
             return Err(protocol("its result is no object".into()));
         }
@@ -61,6 +74,7 @@ impl Answered {
             }
         }
         Ok(Self {
+            call: None,
             result,
             upstream: era,
             is_error,
@@ -69,25 +83,34 @@ impl Answered {
         })
     }
 
-    /// Checks the result against the tool's output schema and takes out the server's secrets.
-    pub(super) async fn settle(mut self, target: &Target<'_>) -> Result<Self, CallError> {
-        if let Some(tool) = target.tool() {
-            let checked =
-                guard::check_output((tool, target.permits()), self.raw(), self.is_error).await;
-            checked.map_err(|issues| CallError::Output {
-                server: target.server_name(),
-                tool: target.item.to_string(),
-                issues,
-            })?;
-        }
-        if let Cow::Owned(clean) = target.redactor().redact_json(self.text()) {
-            self.result = Bytes::from(clean);
-        }
-        Ok(self)
+    /// Checks the result against the tool's output schema.
+    pub(super) async fn check(&self, target: &Target<'_>) -> Result<(), CallError> {
+        let Some(tool) = target.tool().filter(|tool| tool.has_output()) else {
+            return Ok(());
+        };
+        let result = readable(&self.result);
+        let checked = guard::check_output((tool, target.permits()), result, self.is_error);
+        Box::pin(checked).await.map_err(|issues| CallError::Output {
+            server: target.server_name(),
+            tool: target.item.to_string(),
+            issues,
+        })
     }
 
-    /// Finds room for a result that has none yet: a native tool's.
-    pub(super) fn charged(
+    /// Takes out the server's secrets.
+    pub(super) fn redact(mut self, target: &Target<'_>) -> Self {
+        let redactor = target.redactor();
+        if redactor.may_hide(&self.result)
+            && let Ok(text) = std::str::from_utf8(&self.result)
+            && let Cow::Owned(clean) = redactor.redact_json(text)
+        {
+            self.result = Bytes::from(clean);
+        }
+        self
+    }
+
+    /// Takes room of the budget for a result that has none yet: a native tool's.
+    pub(super) fn charge(
         mut self,
         budget: &AnswerBudget,
         agent: &AgentName,
@@ -103,13 +126,12 @@ impl Answered {
         Ok(self)
     }
 
-    pub(super) fn raw(&self) -> Raw<'_> {
-        trusted(&self.result)
-    }
-
-    /// Returns the result as text, for the record.
-    pub(super) fn text(&self) -> &str {
-        std::str::from_utf8(&self.result).unwrap_or("null")
+    /// Returns what the record keeps.
+    pub(super) fn output(&self) -> Output<'_> {
+        Output {
+            result: Some(&self.result),
+            is_error: self.is_error,
+        }
     }
 }
 
@@ -196,7 +218,7 @@ fn rpc_error(server: &ServerHandle, method: Option<Method>, error: &Bytes) -> Ca
     }
 }
 
-/// Says why there is no answer of the server's.
+/// Returns why there is no response from the server.
 pub(super) fn failed(handle: &ServerHandle, failure: Failure) -> CallError {
     let server = handle.name.clone();
     match failure {

@@ -13,7 +13,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use gantry_model::era::Era;
 use gantry_model::jsonrpc::{Edit, ErrorBody, OwnedRequestId, Raw, RawBuf};
-use gantry_model::mcp::{Method, asking_method};
+use gantry_model::mcp::{Method, Params, asking_method};
 use gantry_model::secret::Redactor;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -106,7 +106,7 @@ pub(super) fn clean(params: Raw<'_>, redactor: &Redactor) -> RawBuf {
 pub(super) fn resume<'a>(
     params: &mut Edit<'a>,
     era: Era,
-    original: Option<Raw<'a>>,
+    original: &Params<'a>,
     again: Option<&'a Again>,
 ) {
     if let Some(again) = again {
@@ -120,13 +120,11 @@ pub(super) fn resume<'a>(
     if era == Era::Stateless {
         return;
     }
-    for member in original.into_iter().flat_map(Raw::members) {
-        if let Some(key) = [INPUT_RESPONSES, REQUEST_STATE]
-            .into_iter()
-            .find(|key| member.is(key))
-        {
-            params.remove(key);
-        }
+    if original.input_responses.is_some() {
+        params.remove(INPUT_RESPONSES);
+    }
+    if original.request_state.is_some() {
+        params.remove(REQUEST_STATE);
     }
 }
 

@@ -10,10 +10,10 @@ use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use gantry_model::id::{AgentName, ServerName};
-use gantry_model::jsonrpc::Raw;
 use gantry_model::mcp::{Method, linked};
 use memchr::memmem::Finder;
 
+use crate::server::handshake::readable;
 use crate::server::topics::LONGEST_URI;
 
 /// URIs that are remembered for one agent.
@@ -57,18 +57,18 @@ impl Links {
         agent: &AgentName,
         server: &ServerName,
         method: Option<Method>,
-        (result, asked): (Raw<'_>, &str),
+        (result, asked): (&[u8], &str),
     ) {
         let Some(method) = method else { return };
         // Most results name none, and are not read for it.
         let is_read = method == Method::ResourcesRead;
-        let may_name = matches!(method, Method::ToolsCall | Method::PromptsGet)
-            && MARK.find(result.text().as_bytes()).is_some();
+        let may_name =
+            matches!(method, Method::ToolsCall | Method::PromptsGet) && MARK.find(result).is_some();
         if !is_read && !may_name {
             return;
         }
         let mut uris = Vec::new();
-        linked(method, result, |uri| {
+        linked(method, readable(result), |uri| {
             if uri.len() <= LONGEST_URI && uri != asked && uris.len() < MOST {
                 uris.push(uri.into_owned());
             }
@@ -141,7 +141,7 @@ mod tests {
         let blocks: Vec<String> = blocks.collect();
         let result = format!(r#"{{"content":[{}]}}"#, blocks.join(","));
         let (agent, server) = (agent.parse().unwrap(), server.parse().unwrap());
-        let result = (Raw::trusted(&result), "");
+        let result = (result.as_bytes(), "");
         links.note(&agent, &server, Some(Method::ToolsCall), result);
     }
 

@@ -1,4 +1,9 @@
-//! A call in the words of the audit: what it was to be, and how it ended.
+//! The record of a request: an intent before it is sent and an outcome when it has ended, or both at once
+//! if it is refused. Written here and nowhere else. Entry points: [`Record::carry_out`] and
+//! [`Record::refuse`].
+
+use std::pin::Pin;
+use std::sync::Arc;
 
 use gantry_model::caller::Caller;
 use gantry_model::diagnose::Diagnose;
@@ -6,61 +11,179 @@ use gantry_model::id::CallId;
 use gantry_model::jsonrpc::Raw;
 use gantry_model::secret::Redactor;
 use gantry_store::CallStatus;
+use tokio::time::Instant;
 
 use super::target::Target;
-use crate::audit::{Intent, RowCode};
+use super::{Router, answer, until_key_ends};
+use crate::audit::{Intent, Outcome, RowCode};
 use crate::clock::unix_ms;
-use crate::error::CallError;
-use crate::request::{Answered, Request};
+use crate::error::{CallError, CallFailure};
+use crate::request::{Announced, Request};
 
-/// Says what a call is to be; without a target it is one that nobody could be found for.
-pub(super) fn intent<'a>(
-    id: CallId,
+/// A request that is not on record yet.
+pub(super) struct Record<'a> {
+    router: &'a Router,
     caller: &'a Caller,
-    key: &'a str,
-    request: &'a Request<'_>,
-    target: Option<&'a Target<'_>>,
-    schema_version: Option<&'a str>,
-    redactor: &'a Redactor,
-) -> Intent<'a> {
-    Intent {
-        id,
-        project: caller.project.as_str(),
-        agent: caller.agent.as_str(),
-        key,
-        context: &request.context,
-        users: caller.users,
-        surface: request.surface,
-        server: target.map_or("", |target| target.server_str()),
-        server_id: target.and_then(Target::server_id),
-        method: request.method,
-        tool: target.map_or("", |target| &target.item),
-        schema_version,
-        started_ms: unix_ms(),
-        input: target
-            .map_or(request.params, |target| target.arguments.or(request.params))
-            .map(Raw::text),
-        redactor,
+    announced: Announced,
+    /// When the request came.
+    pub(super) begun: Instant,
+}
+
+/// What the record of a request that succeeded keeps of it.
+#[derive(Default)]
+pub(super) struct Output<'a> {
+    pub(super) result: Option<&'a [u8]>,
+    /// The tool says that it failed.
+    pub(super) is_error: bool,
+}
+
+impl<'a> Record<'a> {
+    /// Begins with a request that has just come, under the id that was given out for it.
+    pub(super) fn open(
+        router: &'a Router,
+        caller: &'a Caller,
+        announced: Option<Announced>,
+    ) -> Self {
+        let announce = || Announced::unheard(router.ids.next(unix_ms()));
+        Self {
+            router,
+            caller,
+            announced: announced.unwrap_or_else(announce),
+            begun: Instant::now(),
+        }
+    }
+
+    /// Records a request, does its work unless the caller's key ends first, and records how it ended.
+    pub(super) async fn carry_out<T>(
+        self,
+        request: &Request<'_>,
+        target: &Target<'_>,
+        output: impl FnOnce(&T) -> Output<'_>,
+        work: Pin<&mut impl Future<Output = Result<T, CallError>>>,
+    ) -> Result<(CallId, T), CallFailure> {
+        let (id, router, caller) = (self.announced.id, self.router, self.caller);
+        let key = caller.key.to_string();
+        let redactor = target.redactor();
+        let intent = Intent {
+            schema_version: target.schema_version(),
+            ..self.intent(&key, request, Some(target), &redactor)
+        };
+        let ticket = router.audit.intent(&intent).await;
+        let mut ticket = ticket.map_err(|error| CallFailure {
+            call: None,
+            error: CallError::Audit(error),
+        })?;
+        drop(redactor);
+        ticket.on_drop(CallStatus::Cancelled, RowCode::Cancelled);
+        ticket.made_with(&caller.validity);
+        self.announced.record();
+        let counted = router.metrics.begin(self.begun);
+        let ended = until_key_ends(caller, work).await;
+        // Fetched again: the server may have signed in meanwhile.
+        let redactor = target.redactor();
+        let ended = ended.map_err(|error| answer::hide(error, &redactor));
+        let (status, code, error) = match &ended {
+            Ok(_) => (CallStatus::Ok, None, None),
+            Err(error) => describe(error),
+        };
+        let output = ended.as_ref().map(output).unwrap_or_default();
+        let (status, code) = match output.is_error {
+            true => (CallStatus::Error, Some(RowCode::ToolError.code().into())),
+            false => (status, code),
+        };
+        if matches!(ended, Err(CallError::Panicked)) {
+            router.metrics.panicked();
+        }
+        let outcome = Outcome {
+            status,
+            code: code.as_deref(),
+            error: error.as_deref(),
+            output: output.result,
+            duration: counted.end(status),
+            redactor: &redactor,
+        };
+        ticket.outcome(&outcome).await;
+        match ended {
+            Ok(done) => Ok((id, done)),
+            Err(error) => Err(CallFailure {
+                call: Some(id),
+                error,
+            }),
+        }
+    }
+
+    /// Records a request that is refused before it is sent; without a target nobody could be found for
+    /// it.
+    pub(super) async fn refuse(
+        self,
+        request: &Request<'_>,
+        target: Option<&Target<'_>>,
+        error: CallError,
+    ) -> CallFailure {
+        let key = self.caller.key.to_string();
+        let redactor = target.map_or_else(|| Arc::clone(Redactor::own_keys()), Target::redactor);
+        let intent = self.intent(&key, request, target, &redactor);
+        let text = error.to_string();
+        let outcome = Outcome {
+            status: CallStatus::Refused,
+            code: Some(error.code()),
+            error: Some(&text),
+            output: None,
+            duration: self
+                .router
+                .metrics
+                .begin(self.begun)
+                .end(CallStatus::Refused),
+            redactor: &redactor,
+        };
+        match self.router.audit.refusal(&intent, &outcome).await {
+            Ok(true) => {
+                let call = Some(self.announced.id);
+                self.announced.record();
+                CallFailure { call, error }
+            }
+            // One that was only counted cannot be asked for.
+            Ok(false) => CallFailure { call: None, error },
+            Err(audit) => CallFailure {
+                call: None,
+                error: CallError::Audit(audit),
+            },
+        }
+    }
+
+    fn intent<'i>(
+        &'i self,
+        key: &'i str,
+        request: &'i Request<'_>,
+        target: Option<&'i Target<'_>>,
+        redactor: &'i Redactor,
+    ) -> Intent<'i> {
+        let caller = self.caller;
+        Intent {
+            id: self.announced.id,
+            project: caller.project.as_str(),
+            agent: caller.agent.as_str(),
+            key,
+            context: &request.context,
+            users: caller.users,
+            surface: request.surface,
+            server: target.map_or("", |target| target.server_str()),
+            server_id: target.and_then(Target::server_id),
+            method: request.method,
+            tool: target.map_or("", |target| &target.item),
+            schema_version: None,
+            started_ms: unix_ms(),
+            input: target
+                .and_then(|target| target.arguments)
+                .or(request.params.whole)
+                .map(Raw::text),
+            redactor,
+        }
     }
 }
 
-/// Says how a call ended in the words of the audit.
-pub(super) fn describe(
-    ended: &Result<Answered, CallError>,
-) -> (CallStatus, Option<String>, Option<String>) {
-    match ended {
-        Ok(answered) if answered.is_error => (
-            CallStatus::Error,
-            Some(RowCode::ToolError.code().into()),
-            None,
-        ),
-        Ok(_) => (CallStatus::Ok, None, None),
-        Err(error) => failed(error),
-    }
-}
-
-/// Says what a call failed of in the words of the audit.
-pub(super) fn failed(error: &CallError) -> (CallStatus, Option<String>, Option<String>) {
+/// Describes why a request failed as the audit stores it.
+fn describe(error: &CallError) -> (CallStatus, Option<String>, Option<String>) {
     let status = if matches!(
         error,
         CallError::Timeout { .. } | CallError::Unanswered { .. }

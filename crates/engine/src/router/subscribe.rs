@@ -2,20 +2,17 @@
 //!
 //! The server is told once for all who listen, by `server::topics`; here it is only waited for.
 
+use std::pin::pin;
+
 use gantry_model::caller::Caller;
-use gantry_model::id::ServerName;
 use gantry_model::mcp::Method;
-use gantry_store::CallStatus;
 use tokio::time::{Instant, timeout};
 
-use super::answer;
 use super::limit::Limit;
-use super::record::{failed, intent};
+use super::record::{Output, Record};
 use super::target::{Place, Target};
-use super::{Router, admitted, until_key_ends};
-use crate::audit::{Outcome, RowCode};
+use super::{Router, admit};
 use crate::catalog::Resolution;
-use crate::clock::unix_ms;
 use crate::error::{CallError, CallFailure};
 use crate::request::{Request, Scope};
 use crate::server::handle::ServerHandle;
@@ -29,66 +26,24 @@ impl Router {
         request: Request<'_>,
         callback: UpdateCallback,
     ) -> Result<Subscription, CallFailure> {
-        let begun = Instant::now();
-        let id = self.ids.next(unix_ms());
-        if let Scope::Server(name) = &request.scope
-            && name.as_str() != ServerName::NATIVE
-            && self.supervisor.find(name.as_str()).is_none()
-        {
-            let error = CallError::UnknownServer {
-                name: name.to_string(),
-            };
-            let refused = self.refuse((id, caller), &request, None, begun, error);
-            return Err(refused.await);
+        let record = Record::open(self, caller, None);
+        if let Err(error) = self.has_server(&request.scope) {
+            return Err(record.refuse(&request, None, error).await);
         }
         // A subscription is found as what is read is found, and has a grant class of its own.
         let target = match self.target(caller, &request, Some(Method::ResourcesRead)) {
             Ok(target) => target,
-            Err(error) => {
-                let refused = self.refuse((id, caller), &request, None, begun, error);
-                return Err(refused.await);
-            }
+            Err(error) => return Err(record.refuse(&request, None, error).await),
         };
-        if let Err(error) = admitted(caller, &target).await {
-            let refused = self.refuse((id, caller), &request, Some(&target), begun, error);
-            return Err(refused.await);
+        let admitted = admit(caller, &target).await;
+        if let Err(error) = admitted.and_then(|()| self.has_room(caller, &target)) {
+            return Err(record.refuse(&request, Some(&target), error).await);
         }
-        if let Err(error) = self.has_room(caller, &target) {
-            let refused = self.refuse((id, caller), &request, Some(&target), begun, error);
-            return Err(refused.await);
-        }
-        let key = caller.key.to_string();
-        let redactor = target.redactor();
-        let intent = intent(id, caller, &key, &request, Some(&target), None, &redactor);
-        let ticket = self.audit.intent(&intent).await;
-        let mut ticket = ticket.map_err(|error| CallFailure {
-            call: None,
-            error: CallError::Audit(error),
-        })?;
-        ticket.on_drop(CallStatus::Cancelled, RowCode::Cancelled);
-        ticket.made_with(&caller.validity);
-        let counted = self.metrics.begin(begun);
-        let joining = self.join((caller, &request), &target, callback, begun);
-        let joined = until_key_ends(caller, joining).await;
-        let redactor = target.redactor();
-        let joined = joined.map_err(|error| answer::hide(error, &redactor));
-        let (status, code, error) = match &joined {
-            Ok(_) => (CallStatus::Ok, None, None),
-            Err(error) => failed(error),
-        };
-        let outcome = Outcome {
-            status,
-            code: code.as_deref(),
-            error: error.as_deref(),
-            output: None,
-            duration: counted.end(status),
-            redactor: &redactor,
-        };
-        ticket.outcome(&outcome).await;
-        joined.map_err(|error| CallFailure {
-            call: Some(id),
-            error,
-        })
+        let joining = pin!(self.join((caller, &request), &target, callback, record.begun));
+        let joined = record
+            .carry_out(&request, &target, no_output, joining)
+            .await;
+        joined.map(|(_, subscription)| subscription)
     }
 
     /// Known before the record, so that a flood is counted and not recorded one by one.
@@ -144,6 +99,10 @@ impl Router {
         let found = view.resolve_linked(named_by.as_ref(), uri);
         matches!(found, Resolution::Named { .. })
     }
+}
+
+fn no_output(_: &Subscription) -> Output<'_> {
+    Output::default()
 }
 
 fn too_many(server: &ServerHandle, caller: &Caller, full: Full) -> CallError {

@@ -24,7 +24,7 @@ use crate::transport::http::Head;
 
 /// Where a call is carried out.
 pub(super) enum Place {
-    Server(ServerHandle),
+    Server(Arc<ServerHandle>),
     Native(Arc<Native>),
 }
 
@@ -61,9 +61,9 @@ impl Router {
         request: &Request<'a>,
         method: Option<Method>,
     ) -> Result<Target<'a>, CallError> {
-        let params = request.params.unwrap_or(Raw::EMPTY_OBJECT);
-        let member = |name: &'static str| {
-            let text = params.get(name).and_then(Raw::string);
+        let params = &request.params;
+        let member = |name: &'static str, value: Option<Raw<'a>>| {
+            let text = value.and_then(Raw::string);
             text.ok_or_else(|| CallError::BadParams {
                 method: request.method.to_owned(),
                 why: format!("`{name}` is missing or no string"),
@@ -74,12 +74,12 @@ impl Router {
             .view_for(caller, &request.scope, request.speaker);
         match method {
             Some(Method::ToolsCall) => {
-                let name = member("name")?;
-                let arguments = params.get("arguments");
-                self.tool(caller, &name, view.resolve_tool(&name), arguments)
+                let name = member("name", params.name)?;
+                let found = view.resolve_tool(&name);
+                self.tool(caller, &name, found, params.arguments)
             }
             Some(Method::PromptsGet) => {
-                let name = member("name")?;
+                let name = member("name", params.name)?;
                 let found = view.resolve_prompt(&name);
                 let mut target = self.item(caller, request, found, "prompt", &name)?;
                 target.renamed = Renamed::Name;
@@ -90,7 +90,7 @@ impl Router {
                 Err(unknown_method(request))
             }
             Some(Method::ResourcesRead) => {
-                let uri = member("uri")?;
+                let uri = member("uri", params.uri)?;
                 let named_by = self.links.server_of(&caller.agent, &uri);
                 let found = view.resolve_linked(named_by.as_ref(), &uri);
                 let mut target = self.item(caller, request, found, "resource", &uri)?;
@@ -99,7 +99,7 @@ impl Router {
                 }
                 Ok(target)
             }
-            Some(Method::CompletionComplete) => self.completion(caller, request, params),
+            Some(Method::CompletionComplete) => self.completion(caller, request),
             _ => self.direct(caller, request),
         }
     }
@@ -116,7 +116,7 @@ impl Router {
             // A server is up a moment before the catalog hears of it.
             let offered = server.catalog.load();
             let tool = offered.tools.iter().find(|tool| *tool.name == *target.item);
-            let asked = || request.params?.get("name")?.string();
+            let asked = || request.params.name?.string();
             let tool = tool.cloned().ok_or_else(|| CallError::UnknownTool {
                 name: asked().map_or_else(|| target.item.to_string(), Cow::into_owned),
             })?;
@@ -183,7 +183,7 @@ impl Router {
                 item: Cow::Owned(item),
                 tool: None,
                 renamed: Renamed::Nowhere,
-                arguments: request.params,
+                arguments: request.params.whole,
             }),
             Resolution::Unbound { server, item } => Err(CallError::Unbound {
                 agent: caller.agent.to_string(),
@@ -205,12 +205,11 @@ impl Router {
         &self,
         caller: &Caller,
         request: &Request<'a>,
-        params: Raw<'a>,
     ) -> Result<Target<'a>, CallError> {
         let view = self
             .catalog
             .view_for(caller, &request.scope, request.speaker);
-        let member = |name| params.get("ref").and_then(|reference| reference.get(name));
+        let member = |name| request.params.reference?.get(name);
         let bad = |why: &str| CallError::BadParams {
             method: request.method.to_owned(),
             why: why.to_owned(),
@@ -270,7 +269,7 @@ impl Router {
             item,
             tool: None,
             renamed: Renamed::Nowhere,
-            arguments: request.params,
+            arguments: request.params.whole,
         })
     }
 }
@@ -342,7 +341,8 @@ impl Target<'_> {
 
     /// Returns what the head of a request over HTTP repeats of it.
     pub(super) fn head(&self, request: &Request<'_>) -> Box<Head> {
-        let name = name_of(request.method, request.params).map(|own| match self.renamed {
+        let name = name_of(Method::parse(request.method), &request.params);
+        let name = name.map(|own| match self.renamed {
             Renamed::Name | Renamed::Uri => Box::from(self.item.as_ref()),
             Renamed::Nowhere | Renamed::PromptReference | Renamed::ResourceReference => {
                 Box::from(own.as_ref())
@@ -360,7 +360,7 @@ impl Target<'_> {
     }
 
     /// Returns the server of a tool that is not known, which must not be called like that.
-    pub(super) fn guessed(&self) -> Option<&ServerHandle> {
+    pub(super) fn guessed(&self) -> Option<&Arc<ServerHandle>> {
         let is_tool = self.class == MethodClass::Tool && !self.item.is_empty();
         match &self.place {
             Place::Server(server) if is_tool && self.tool.is_none() => Some(server),

@@ -5,9 +5,10 @@ use gantry_model::grant::{Grant, GrantSet};
 use gantry_model::id::{KeyId, ProjectName};
 use gantry_model::jsonrpc::Raw;
 use gantry_model::spec::{ProcessLaunch, ServerSpec};
-use gantry_store::{CallFilter, CallRow};
+use gantry_store::{CallFilter, CallRow, CallStatus};
 use gantry_testkit::Evilpeer;
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::audit::Surface;
 use crate::config::EngineConfig;
@@ -68,7 +69,7 @@ fn request<'a>(scope: &str, method: &'a str, params: &'a str) -> Request<'a> {
             name => Scope::Server(name.parse().unwrap()),
         },
         method,
-        params: Some(Raw::trusted(params)),
+        params: Some(Raw::trusted(params)).into(),
         context: Context::default(),
         client: None,
         timeout: Some(Duration::from_secs(20)),

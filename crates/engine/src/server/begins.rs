@@ -24,6 +24,7 @@ use super::handle::{Live, ServerHandle};
 use super::link::Counters;
 use super::logs::Logs;
 use super::profiles::Profiles;
+use super::retry_budget::RetryBudget;
 use super::runner::remote::Far;
 use super::runner::{ServerRunner, Surroundings, UsageCell};
 use super::status::ServerStatus;
@@ -62,7 +63,7 @@ impl Begins {
         self,
         around: &Arc<Surroundings>,
         spec: Arc<ServerSpec>,
-    ) -> (ServerHandle, ServerRunner) {
+    ) -> (Arc<ServerHandle>, ServerRunner) {
         let (live_tx, live) = watch::channel(self.live);
         let mut status = ServerStatus::new(self.first);
         status.reason = spec.held().map(|(_, why)| why.to_owned());
@@ -90,9 +91,9 @@ impl Begins {
                 cell.as_ref().map(Meter::read)
             }),
             known: self.known,
-            waiting: Arc::new(Waiting::new(spec.calls.queue)),
+            waiting: Waiting::new(spec.calls.queue),
             credentials: self.credentials.clone(),
-            retries: Arc::default(),
+            retries: RetryBudget::default(),
             permits: Permits::new(&around.checks),
             profiles: Arc::new(Profiles::new(around)),
         };
@@ -122,7 +123,7 @@ impl Begins {
             far,
             credentials: self.credentials,
         };
-        (handle, runner)
+        (Arc::new(handle), runner)
     }
 }
 

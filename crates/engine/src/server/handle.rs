@@ -1,5 +1,5 @@
-//! What callers hold of a server: its live link, or why there is none. Cheap to clone; every wait
-//! here has a deadline of the caller's, and no more callers wait than may queue.
+//! What callers hold of a server: its live link, or why there is none. Shared behind one `Arc`; every
+//! wait here has a deadline of the caller's, and no more callers wait than may queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +47,6 @@ pub(crate) enum Order {
 }
 
 /// A server, as seen by everyone but its runner.
-#[derive(Clone)]
 pub(crate) struct ServerHandle {
     pub(crate) id: ServerId,
     pub(crate) name: ServerName,
@@ -69,9 +68,9 @@ pub(crate) struct ServerHandle {
     /// What a remote server is shown of us, unless its spec says that itself.
     pub(crate) credentials: Option<Credentials>,
     /// Callers that wait for the server to come up.
-    pub(crate) waiting: Arc<Waiting>,
+    pub(crate) waiting: Waiting,
     /// How many calls may be made once more after they were cut off.
-    pub(crate) retries: Arc<RetryBudget>,
+    pub(crate) retries: RetryBudget,
     /// How many heavy checks of arguments and results run at once.
     pub(crate) permits: Permits,
     /// Its further lives, each for one client that can be asked.
@@ -86,14 +85,22 @@ pub(crate) const UNANSWERED: &str =
     "the last three calls in a row got no answer and no sign of life";
 
 impl ServerHandle {
+    /// Returns the live link if there is one now.
+    pub(crate) fn ready(&self) -> Option<Arc<Link>> {
+        match &*self.live.borrow() {
+            Live::Ready(link) => Some(Arc::clone(link)),
+            Live::Cold | Live::Starting | Live::Down(..) => None,
+        }
+    }
+
     /// Returns the live link at once if there is one; wakes or waits for a server that is coming.
     pub(crate) async fn link(
         &self,
         agent: &AgentName,
         within: Duration,
     ) -> Result<Arc<Link>, CallError> {
-        if let Live::Ready(link) = &*self.live.borrow() {
-            return Ok(Arc::clone(link));
+        if let Some(link) = self.ready() {
+            return Ok(link);
         }
         let seat = self.seat(agent)?;
         let come_up = seat.wait_for(self.come_up(within)).await;

@@ -251,3 +251,8 @@ pub(crate) fn health_question(era: Era) -> (&'static str, Option<RawBuf>) {
 pub(crate) fn trusted(raw: &[u8]) -> Raw<'_> {
     Raw::trusted(std::str::from_utf8(raw).unwrap_or("null"))
 }
+
+/// The same, to be read and not kept: long ones are not looked through for line breaks.
+pub(crate) fn readable(raw: &[u8]) -> Raw<'_> {
+    Raw::known(std::str::from_utf8(raw).unwrap_or("null"))
+}

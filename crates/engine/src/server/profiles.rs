@@ -45,7 +45,7 @@ const IDLE: Duration = Duration::from_secs(300);
 #[derive(Default)]
 pub(crate) struct Profiles {
     around: Weak<Surroundings>,
-    pool: Mutex<Pool<ServerHandle>>,
+    pool: Mutex<Pool<Arc<ServerHandle>>>,
     /// Rings when a life has a place.
     changed: Notify,
     tasks: TaskTracker,
@@ -91,7 +91,7 @@ impl Lease {
 }
 
 /// A place on a life, or why there is none.
-type Taken = Result<(Place, ServerHandle), Full>;
+type Taken = Result<(Place, Arc<ServerHandle>), Full>;
 
 impl Profiles {
     pub(crate) fn new(around: &Arc<Surroundings>) -> Self {
@@ -101,7 +101,7 @@ impl Profiles {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Pool<ServerHandle>> {
+    fn lock(&self) -> MutexGuard<'_, Pool<Arc<ServerHandle>>> {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -168,10 +168,10 @@ impl Profiles {
         };
         let mut pool = self.lock();
         // Where all list the same it is not looked for.
-        let is_own = |life: &ServerHandle| life.catalog.load().is_own;
+        let is_own = |life: &Arc<ServerHandle>| life.catalog.load().is_own;
         let tool = tool.filter(|_| pool.all().any(|(_, life)| is_own(life)));
         let common = server.catalog.load();
-        let offers = |life: &ServerHandle| {
+        let offers = |life: &Arc<ServerHandle>| {
             tool.is_none_or(|tool| own::lists(&life.catalog.load(), &common).has_tool(tool))
         };
         let concurrency = server.spec.concurrency();
@@ -212,7 +212,7 @@ impl Profiles {
         server: &ServerHandle,
         (can, number): (ClientCan, u64),
         is_stateless: bool,
-    ) -> ServerHandle {
+    ) -> Arc<ServerHandle> {
         let note = format!("for clients with {}: ", can.capabilities().text());
         let around = Arc::new(Surroundings {
             events: around.events.noted(&note),
@@ -257,7 +257,8 @@ impl Profiles {
 
     /// Returns how many calls of all lives are in flight, and how many wait for a lane of theirs.
     pub(crate) fn calls(&self) -> (usize, usize) {
-        let lives: Vec<ServerHandle> = self.lock().all().map(|(_, life)| life.clone()).collect();
+        let lives: Vec<Arc<ServerHandle>> =
+            self.lock().all().map(|(_, life)| life.clone()).collect();
         lives.iter().fold((0, 0), |(in_flight, waiting), life| {
             let queue = life.own_queue();
             (in_flight + queue.in_flight, waiting + queue.waiting)
@@ -266,7 +267,7 @@ impl Profiles {
 
     /// Ends all lives; they begin anew when they are needed.
     pub(crate) fn end_all(&self) {
-        let ended: Vec<ServerHandle> = self.lock().drain().collect();
+        let ended: Vec<Arc<ServerHandle>> = self.lock().drain().collect();
         for life in &ended {
             life.stop.cancel();
             self.left(life);

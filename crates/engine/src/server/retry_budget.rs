@@ -1,5 +1,5 @@
-//! How many calls to one server may be made once more: at most a fifth more than were asked for, so
-//! that a server in trouble is not asked twice as often. fault H13
+//! How many calls to a server may be made once more: at most a fifth more than without, so that a server
+//! in trouble is not called into the ground. fault H13
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -113,7 +113,14 @@ impl Supervisor {
                 }
                 (row.id, row.created_ms) = (known.id, known.created_ms);
             }
-            self.store.replace_server(&row).await?;
+            // What is stored already costs no write, of which each waits for the disk.
+            let is_stored = |known: &ServerRow| known.spec == row.spec && known.enabled;
+            if !stored
+                .iter()
+                .any(|known| known.id == row.id && is_stored(known))
+            {
+                self.store.replace_server(&row).await?;
+            }
             applied.added.push(name);
         }
         self.add(&row, spec, place).await;

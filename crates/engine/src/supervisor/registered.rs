@@ -1,6 +1,8 @@
 //! The registered servers as the store has them now: other gateways register, change and remove them,
 //! and take over the leases on them. Entry point: `Supervisor::follow_registered`.
 
+use std::sync::Arc;
+
 use gantry_model::event::EventKind;
 use gantry_model::id::ServerId;
 use gantry_model::spec::{Off, ServerSpec, Source};
@@ -17,9 +19,9 @@ enum Step {
     /// Another gateway has registered it.
     Add(Box<ServerRow>),
     /// Its spec or its holder is another.
-    Replace(ServerHandle, Box<ServerRow>),
+    Replace(Arc<ServerHandle>, Box<ServerRow>),
     /// Another gateway has removed it.
-    Remove(ServerHandle),
+    Remove(Arc<ServerHandle>),
 }
 
 impl Supervisor {
@@ -83,12 +85,12 @@ impl Supervisor {
 
     async fn follow_changed(
         &self,
-        handle: &ServerHandle,
+        handle: &Arc<ServerHandle>,
         row: &ServerRow,
     ) -> Result<(), EngineError> {
         let turn = self.turn(&row.spec.name).await?;
         let is_here = self.find(row.spec.name.as_str());
-        if is_here.is_none_or(|here| !std::sync::Arc::ptr_eq(&here.spec, &handle.spec)) {
+        if is_here.is_none_or(|here| !Arc::ptr_eq(&here.spec, &handle.spec)) {
             return Ok(());
         }
         let place = self.leave(handle);
@@ -100,7 +102,7 @@ impl Supervisor {
         Ok(())
     }
 
-    async fn follow_removed(&self, handle: &ServerHandle) {
+    async fn follow_removed(&self, handle: &Arc<ServerHandle>) {
         let turn = self.changing.lock().await;
         let is_here = self.find(&handle.id.to_string()).is_some();
         if is_here {

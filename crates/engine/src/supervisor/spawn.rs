@@ -28,7 +28,7 @@ impl Supervisor {
         id: ServerId,
         spec: ServerSpec,
         created_ms: u64,
-    ) -> ServerHandle {
+    ) -> Arc<ServerHandle> {
         let spec = Arc::new(self.held_elsewhere(id, spec).await);
         let lazy = spec.start == Start::Lazy;
         let known = Arc::new(KnownSecrets::new(secrets(&spec)));

@@ -3,6 +3,7 @@
 //! A test run is in no list: it is started, waited for and stopped, and holds its name meanwhile like
 //! a server that leaves. Entry points: `Supervisor::replace` and `Supervisor::try_out`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_model::event::EventKind;
@@ -37,7 +38,7 @@ pub(crate) fn of_api(spec: &ServerSpec) -> Result<(), EngineError> {
 
 impl Supervisor {
     /// Gives a server that was registered by API another spec, under its old name, id and place.
-    pub(crate) async fn replace(&self, spec: ServerSpec) -> Result<ServerHandle, EngineError> {
+    pub(crate) async fn replace(&self, spec: ServerSpec) -> Result<Arc<ServerHandle>, EngineError> {
         spec.check()?;
         let name = spec.name.clone();
         let turn = self.turn(&name).await?;

@@ -66,7 +66,7 @@ impl Rig {
             surface: Surface::Library,
             scope: Scope::All,
             method: "tools/call",
-            params: Some(params.as_raw()),
+            params: Some(params.as_raw()).into(),
             context: Context::default(),
             client: None,
             timeout: None,

@@ -4,9 +4,7 @@
 //! The callback is public: what lets an answer in is its `state`, which was given to nobody but who
 //! asked for the link, is good once and for ten minutes. Shows no token, ever.
 
-use std::net::SocketAddr;
-
-use axum::extract::{ConnectInfo, Query, State};
+use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
@@ -21,6 +19,7 @@ use super::query::Asked;
 use super::servers::done;
 use super::views::{Link, SignInStatus};
 use super::{Api, By, In, Named, html};
+use crate::http::auth::Admission;
 use crate::http::error::{Problem, ProblemDocument};
 
 /// Where browsers bring the answers of authorization servers.
@@ -139,7 +138,7 @@ pub(super) struct CallbackQuery {
 ))]
 pub(super) async fn callback(
     State(api): State<Api>,
-    peer: Option<Extension<ConnectInfo<SocketAddr>>>,
+    peer: Option<Extension<Admission>>,
     brought: Result<Query<CallbackQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Response {
     let finished = match brought {
@@ -151,7 +150,7 @@ pub(super) async fn callback(
                 error: brought.error,
                 error_description: brought.error_description,
             };
-            let address = peer.map(|Extension(ConnectInfo(peer))| peer.ip().to_canonical());
+            let address = peer.map(|Extension(admission)| admission.peer());
             let browser = Actor::browser(address);
             api.engine().finish_sign_in(browser, answer).await
         }

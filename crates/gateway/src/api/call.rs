@@ -315,7 +315,7 @@ async fn run(
         surface: Surface::Rest,
         scope: wanted.scope.clone(),
         method: &wanted.method,
-        params: wanted.params.as_ref().map(RawBuf::as_raw),
+        params: wanted.params.as_ref().map(RawBuf::as_raw).into(),
         context: wanted.context.clone(),
         client: None,
         timeout: wanted.timeout,

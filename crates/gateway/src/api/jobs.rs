@@ -23,8 +23,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::http::catch_panic;
 use crate::http::error::Problem;
-use crate::http::unpanicked;
 
 /// Calls of one project that run at once.
 const RUNNING: usize = 1024;
@@ -146,7 +146,7 @@ impl Jobs {
                 biased;
                 // Dropping the work takes the call back.
                 () = stop.cancelled() => Err(cancelled()),
-                outcome = unpanicked(work) => outcome,
+                outcome = catch_panic(work) => outcome,
             };
             let (status, body) = match outcome {
                 Ok(outcome) => outcome,

@@ -14,7 +14,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::ConnectInfo;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use gantry_engine::AnswerPool;
@@ -79,11 +78,10 @@ pub(super) async fn run(
         stream,
         watch: Arc::clone(watch),
     });
-    let admission = Admission::default();
+    let admission = Admission::new(from);
     let counted = Counted {
         service,
         answers,
-        from,
         watch: Arc::clone(watch),
         admission: admission.clone(),
     };
@@ -341,7 +339,6 @@ impl Deadline {
 struct Counted {
     service: Service,
     answers: AnswerPool,
-    from: SocketAddr,
     watch: Arc<Watch>,
     admission: Admission,
 }
@@ -353,7 +350,6 @@ impl hyper::service::Service<Request<Incoming>> for Counted {
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let mut request = request.map(Body::new);
-        request.extensions_mut().insert(ConnectInfo(self.from));
         self.admission.reset();
         request.extensions_mut().insert(self.admission.clone());
         self.watch.enter(BUSY);

@@ -9,13 +9,13 @@ use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
-use gantry_engine::Engine;
+use gantry_engine::{Engine, Scope};
 use http::Method;
 use tower::Service as _;
 
 use crate::http::auth::Gate;
 use crate::http::error::{self, Problem};
-use crate::http::{Answering, BrowserSessions, HostPolicy, Service, framing, seal, unpanicked};
+use crate::http::{Answering, BrowserSessions, HostPolicy, Service, catch_panic, framing, seal};
 use crate::{api, mcp};
 
 /// What the routes work with.
@@ -37,7 +37,7 @@ pub(crate) struct AppState {
 
 /// Joins all routes.
 ///
-/// The peer's address is taken from the request extension `ConnectInfo<SocketAddr>`.
+/// The peer's address is taken from the request extension `Admission`.
 pub(crate) fn service(state: AppState) -> Service {
     let gate = Gate::new(state.engine, state.hosts, state.browsers);
     let api = api::router(gate.clone(), state.version)
@@ -50,7 +50,7 @@ pub(crate) fn service(state: AppState) -> Service {
         // Messages to the endpoint are by far the most, and need no router to tell.
         if request.method() == Method::POST && request.uri().path() == mcp::PATH {
             let endpoint = Arc::clone(&endpoint);
-            return Box::pin(async move { endpoint.everything(request).await });
+            return Box::pin(async move { endpoint.serve(Ok(Scope::All), request).await });
         }
         ask(&router, request)
     };
@@ -66,7 +66,7 @@ pub(crate) fn ask(router: &Router, request: Request) -> Answering {
 /// Checks the names, catches panics and seals the answer of every route but `/mcp`, which does so itself.
 async fn guard(State(gate): State<Gate>, request: Request, next: Next) -> Response {
     let mut response = match gate.hosts.check(request.uri(), request.headers()) {
-        Ok(()) => unpanicked(next.run(request))
+        Ok(()) => catch_panic(next.run(request))
             .await
             .unwrap_or_else(Problem::into_response),
         Err(problem) => problem.into_response(),

@@ -16,7 +16,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::extract::ConnectInfo;
 use gantry_engine::{Actor, Engine, Surface};
 use gantry_model::caller::{Caller, KeyKind};
 use http::HeaderMap;
@@ -192,11 +191,13 @@ fn no_session() -> Problem {
 
 /// Who the request of a connection was let in as. One per connection, since its requests come one
 /// after the other.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Admission(Arc<Admitted>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Admitted {
+    /// Where the connection comes from.
+    peer: SocketAddr,
     /// The request at hand has been let in.
     is_current: AtomicBool,
     /// Moves when somebody else was let in than before.
@@ -205,6 +206,21 @@ struct Admitted {
 }
 
 impl Admission {
+    /// Belongs to a connection from this address.
+    pub(crate) fn new(peer: SocketAddr) -> Self {
+        Self(Arc::new(Admitted {
+            peer,
+            is_current: AtomicBool::default(),
+            version: AtomicU64::default(),
+            caller: Mutex::default(),
+        }))
+    }
+
+    /// Returns where the connection comes from.
+    pub(crate) fn peer(&self) -> IpAddr {
+        self.0.peer.ip().to_canonical()
+    }
+
     /// Begins with a request of which nothing is known yet.
     pub(crate) fn reset(&self) {
         self.0.is_current.store(false, Ordering::Relaxed);
@@ -317,15 +333,11 @@ pub(crate) fn actor(caller: &Caller, parts: &Parts) -> Actor {
 
 /// Returns the address that a request came from.
 pub(crate) fn address(parts: &Parts) -> Option<IpAddr> {
-    let address = parts.extensions.get::<ConnectInfo<SocketAddr>>();
-    address.map(|info| info.0.ip().to_canonical())
+    parts.extensions.get().map(Admission::peer)
 }
 
 fn peer(parts: &Parts) -> IpAddr {
-    let address = parts.extensions.get::<ConnectInfo<SocketAddr>>();
-    match address.map_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED), |info| {
-        info.0.ip().to_canonical()
-    }) {
+    match address(parts).unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED)) {
         IpAddr::V4(address) => IpAddr::V4(address),
         // One subscriber holds a whole /64.
         IpAddr::V6(address) => IpAddr::V6((u128::from(address) & (u128::MAX << 64)).into()),

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use gantry_model::caller::Context;
 use gantry_model::era::meta::{RUN_ID, SESSION_ID, STEP, USER_ID};
 use gantry_model::jsonrpc::{Raw, RawKind};
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 
 use super::error::Problem;
 
@@ -18,13 +18,14 @@ use super::error::Problem;
 const LONGEST: usize = 256;
 
 /// Header and `_meta` key of each text, in the order of [`Found`].
-const KEYS: [(&str, &str); 4] = [
-    ("x-gantry-user-id", USER_ID),
-    ("x-gantry-session-id", SESSION_ID),
-    ("x-gantry-run-id", RUN_ID),
-    ("x-gantry-step", STEP),
+static KEYS: [(HeaderName, &str); 4] = [
+    (HeaderName::from_static("x-gantry-user-id"), USER_ID),
+    (HeaderName::from_static("x-gantry-session-id"), SESSION_ID),
+    (HeaderName::from_static("x-gantry-run-id"), RUN_ID),
+    (HeaderName::from_static("x-gantry-step"), STEP),
 ];
 const TRACE: &str = "traceparent";
+static TRACE_HEADER: HeaderName = HeaderName::from_static(TRACE);
 
 type Found = [Option<Box<str>>; 4];
 
@@ -32,13 +33,13 @@ type Found = [Option<Box<str>>; 4];
 pub(crate) fn read(headers: &HeaderMap, meta: Option<Raw<'_>>) -> Result<Context, Problem> {
     let mut found = Found::default();
     for ((header, _), slot) in KEYS.iter().zip(&mut found) {
-        if let Some(value) = headers.get(*header) {
-            let text = value.to_str().map_err(|_| unfit(header))?;
-            *slot = Some(fit(text, header)?);
+        if let Some(value) = headers.get(header) {
+            let text = value.to_str().map_err(|_| unfit(header.as_str()))?;
+            *slot = Some(fit(text, header.as_str())?);
         }
     }
     let mut trace = headers
-        .get(TRACE)
+        .get(&TRACE_HEADER)
         .and_then(|value| trace_of(value.to_str().ok()?));
     for member in meta.into_iter().flat_map(Raw::members) {
         if member.is(TRACE) {

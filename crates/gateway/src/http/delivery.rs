@@ -118,7 +118,8 @@ mod tests {
             if is_shared {
                 response.extensions_mut().insert(Shared);
             }
-            counted(&pool, &Admission::default(), response)
+            let admission = Admission::new(([127, 0, 0, 1], 0).into());
+            counted(&pool, &admission, response)
         };
         let full = StatusCode::TOO_MANY_REQUESTS;
         // An eighth of what is free is left to shorter ones.

@@ -1,4 +1,4 @@
-//! Panics on the way to an answer: one of any work, and one of whoever judges a key.
+//! Panics on the way to an answer, of any work and of whoever judges a key, and the size of futures.
 
 use gantry_engine::{Engine, EngineConfig, FirstKeys};
 use gantry_model::caller::Caller;
@@ -77,7 +77,7 @@ impl Served {
 // fault P12
 #[tokio::test]
 async fn a_panic_becomes_an_answer() {
-    let outcome: Result<(), Problem> = unpanicked(async { panic!("boom") }).await;
+    let outcome: Result<(), Problem> = catch_panic(async { panic!("boom") }).await;
     let problem = outcome.unwrap_err();
     assert_eq!(problem.status(), StatusCode::INTERNAL_SERVER_ERROR);
     assert_eq!(problem.code(), "gateway.panic");
@@ -126,4 +126,36 @@ async fn a_panic_while_a_key_is_judged_answers_500_and_lets_nobody_in() {
     let (status, _) = served.ask(admin, "POST", "/api/v1/keys", &made).await;
     assert_eq!((status, served.key_count().await), (StatusCode::CREATED, 3));
     served.engine.drain().await;
+}
+
+/// The most bytes of a request's future, and of the engine's part of it, which is boxed apart. They are
+/// allocated, zeroed and moved for every call: what a call needs rarely has its own box.
+const FUTURE_BYTES: [usize; 2] = [3584, 4096];
+
+#[tokio::test]
+async fn the_futures_of_a_call_stay_small() {
+    let served = Served::start().await;
+    let request = Request::builder().method("POST").uri(mcp::PATH);
+    let request = request.body(axum::body::Body::empty()).unwrap();
+    let answering = (served.service)(request);
+    let request = gantry_engine::Request {
+        surface: gantry_engine::Surface::Mcp,
+        scope: Scope::All,
+        method: "tools/call",
+        params: None.into(),
+        context: Default::default(),
+        client: None,
+        timeout: None,
+        lists: Default::default(),
+        speaker: Default::default(),
+        reason: None,
+    };
+    let call = served.engine.request(&served.admin, request);
+    let sizes = [size_of_val(&*answering), size_of_val(&call)];
+    let fits = sizes
+        .iter()
+        .zip(FUTURE_BYTES)
+        .all(|(size, most)| *size <= most);
+    assert!(fits, "{sizes:?} bytes, at most {FUTURE_BYTES:?}");
+    drop((answering, call));
 }

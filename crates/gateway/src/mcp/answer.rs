@@ -10,12 +10,13 @@ use std::task::{Context, Poll};
 use axum::body::{Body, HttpBody as _};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use gantry_engine::{AnswerPermit, Reply, SHORT_ANSWER};
+use gantry_engine::{AnswerPermit, CallError, CallFailure, Reply, SHORT_ANSWER};
+use gantry_model::era::meta::Identity;
 use gantry_model::era::{Era, shape};
 use gantry_model::jsonrpc::{self, Edit, Payload, Raw, RawBuf, RequestId};
 use gantry_model::mcp::Method;
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body::{Frame, SizeHint};
 
 use crate::http::delivery::Shared;
@@ -23,6 +24,8 @@ use crate::http::error::Problem;
 
 /// Results beyond this size are sent without being copied.
 const BIG: usize = 16 << 10;
+/// How many headers an answer has room for.
+const HEADERS: usize = 12;
 /// How long a client of the stateless era may keep what is served from the catalog.
 pub(super) const TTL_MS: i64 = 5_000;
 
@@ -72,8 +75,26 @@ impl Answer {
         }
     }
 
-    /// Answers with what the engine replied, in the shape of the client's era.
-    pub(super) fn reply(
+    /// Answers with what became of a request, in the shape of the client's era.
+    pub(super) fn outcome(
+        id: RequestId<'_>,
+        (method, era): (&str, Era),
+        outcome: Result<Reply, CallFailure>,
+        identity: &Identity,
+    ) -> Self {
+        match outcome {
+            Ok(reply) => Self::reply(id, (method, era), reply, identity.info()),
+            // Its client cancelled it, and waits for nothing.
+            Err(CallFailure {
+                call: None,
+                error: CallError::Cancelled,
+            }) => Self::nothing(),
+            Err(failure) => Self::failure(id, era, Problem::from(failure)),
+        }
+    }
+
+    /// Answers with what the engine replied.
+    fn reply(
         id: RequestId<'_>,
         (method, era): (&str, Era),
         reply: Reply,
@@ -268,6 +289,8 @@ impl IntoResponse for Answer {
             }
         };
         let mut response = Response::new(body);
+        // With room for all that comes, so that it never grows and hyper keeps it for the next request.
+        *response.headers_mut() = HeaderMap::with_capacity(HEADERS);
         *response.status_mut() = self.status;
         if self.status != StatusCode::ACCEPTED {
             let kind = HeaderValue::from_static("application/json");

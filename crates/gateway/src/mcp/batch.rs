@@ -18,8 +18,8 @@ use super::post::{own_answer, owner};
 use super::sessions::Session;
 use super::subscribe::is_subscription;
 use super::{Endpoint, Visit};
-use crate::http::delivery;
 use crate::http::error::Problem;
+use crate::http::{context, delivery};
 
 /// Messages of one batch.
 const MESSAGES: usize = 32;
@@ -109,9 +109,14 @@ impl Endpoint {
             let answer = Box::pin(self.subscription(visit, &request, session)).await;
             return answer.unwrap_or_else(|problem| Answer::problem(Some(request.id), problem));
         }
-        let meta = request.params.and_then(|params| params.get("_meta"));
-        let asked = Asked::of(&request, meta, Era::Handshake, Some(owner));
-        let answered = self.forward(visit, &asked).await;
-        answered.unwrap_or_else(|problem| Answer::problem(Some(request.id), problem))
+        let asked = Asked::of(&request, request.params.into(), Era::Handshake, Some(owner));
+        match context::read(&visit.parts.headers, asked.params.meta) {
+            Ok(context) => {
+                let who = (&visit.caller, &visit.scope);
+                let outcome = self.forward(who, &asked, context, None).await;
+                Answer::outcome(asked.id, (asked.method, asked.era), outcome, &self.identity)
+            }
+            Err(problem) => Answer::problem(Some(request.id), problem),
+        }
     }
 }

@@ -1,28 +1,21 @@
-//! A request that the engine answers.
-//!
-//! Entry points: `Endpoint::forward` for an answer in one piece, [`Asked::forward`] for any other.
+//! A request that the engine answers. Entry point: `Endpoint::forward`.
 
 use futures_util::future::Abortable;
 use gantry_engine::{
-    CallFailure, Client, Lists, Reply, Request as EngineRequest, Scope, Speaker, Surface,
+    CallError, CallFailure, Client, Lists, Reply, Request as EngineRequest, Scope, Speaker, Surface,
 };
 use gantry_model::caller::{Caller, Context};
 use gantry_model::era::Era;
-use gantry_model::era::meta::Identity;
-use gantry_model::id::ServerName;
-use gantry_model::jsonrpc::{Raw, Request, RequestId};
-use gantry_model::mcp::{ClientCan, LogLevel};
+use gantry_model::jsonrpc::{Request, RequestId};
+use gantry_model::mcp::{ClientCan, LogLevel, Params};
 
-use super::answer::Answer;
+use super::Endpoint;
 use super::inflight::Owner;
-use super::{Endpoint, Visit, unknown_server};
-use crate::http::context;
-use crate::http::error::Problem;
 
 /// A list shorter than this has no entry.
 const EMPTY_LIST: usize = 48;
 
-/// A request as it was read, and who may take it back.
+/// A request as it was read, and who may cancel it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked<'a> {
     /// The client's id, echoed as it is.
@@ -30,12 +23,10 @@ pub(super) struct Asked<'a> {
     /// The method.
     pub(super) method: &'a str,
     /// Its params.
-    pub(super) params: Option<Raw<'a>>,
-    /// The `_meta` of its params.
-    pub(super) meta: Option<Raw<'a>>,
+    pub(super) params: Params<'a>,
     /// The era of the client.
     pub(super) era: Era,
-    /// Who may take it back by notification; in the stateless era nobody.
+    /// Who may cancel it by notification; in the stateless era nobody.
     pub(super) owner: Option<Owner>,
     /// What the client can do for the server while it is answered.
     pub(super) can: ClientCan,
@@ -45,53 +36,19 @@ pub(super) struct Asked<'a> {
     pub(super) speaker: Speaker,
 }
 
-/// What became of a request, to be answered under whatever id it is waited for now.
-#[derive(Debug)]
-pub(super) enum Outcome {
-    /// The engine replied.
-    Reply(Reply),
-    /// The engine failed.
-    Failed(CallFailure),
-    /// There is no such server for this caller.
-    NoServer(ServerName),
-    /// The client took it back.
-    TakenBack,
-    /// It failed inside the gateway.
-    Problem(Problem),
-}
-
-impl Outcome {
-    /// Makes the answer to a request.
-    pub(super) fn answer(
-        self,
-        id: RequestId<'_>,
-        (method, era): (&str, Era),
-        identity: &Identity,
-    ) -> Answer {
-        match self {
-            Self::Reply(reply) => Answer::reply(id, (method, era), reply, identity.info()),
-            Self::Failed(failure) => Answer::failure(id, era, Problem::from(failure)),
-            Self::NoServer(name) => Answer::problem(Some(id), unknown_server(name.as_str())),
-            Self::TakenBack => Answer::nothing(),
-            Self::Problem(problem) => Answer::problem(Some(id), problem),
-        }
-    }
-}
-
 impl<'a> Asked<'a> {
     /// Takes what a request says; its client can do nothing.
     pub(super) fn of(
         request: &'a Request<'a>,
-        meta: Option<Raw<'a>>,
+        params: Params<'a>,
         era: Era,
         owner: Option<Owner>,
     ) -> Self {
-        let (id, method, params) = (request.id, &*request.method, request.params);
+        let (id, method) = (request.id, &*request.method);
         Self {
             id,
             method,
             params,
-            meta,
             era,
             owner,
             can: ClientCan::NOTHING,
@@ -99,68 +56,56 @@ impl<'a> Asked<'a> {
             speaker: Speaker::Anyone,
         }
     }
+}
 
-    /// Lets the engine answer; dropping the future takes the call back.
+impl Endpoint {
+    /// Has the engine answer a request; dropping the future cancels the call.
     pub(super) async fn forward(
         &self,
-        endpoint: &Endpoint,
-        (caller, scope): (&Caller, Scope),
+        (caller, scope): (&Caller, &Scope),
+        asked: &Asked<'_>,
         context: Context,
         client: Option<Client>,
-    ) -> Outcome {
-        let server = match &scope {
-            Scope::All => None,
-            Scope::Server(name) => Some(name.clone()),
-        };
-        // Lists come from memory: there is nothing to take back.
-        let owner = self.owner.filter(|_| !self.method.ends_with("/list"));
-        let inflight = endpoint.sessions.inflight();
-        let entered = owner.map(|owner| inflight.enter(owner, self.id.raw()));
+    ) -> Result<Reply, CallFailure> {
+        // Lists come from memory: there is nothing to cancel.
+        let owner = asked.owner.filter(|_| !asked.method.ends_with("/list"));
+        let inflight = self.sessions.inflight();
+        let entered = owner.map(|owner| inflight.enter(owner, asked.id.raw()));
         let request = EngineRequest {
             surface: Surface::Mcp,
-            scope,
-            method: self.method,
-            params: self.params,
+            scope: scope.clone(),
+            method: asked.method,
+            params: asked.params,
             context,
             client,
             timeout: None,
             lists: Lists::FromCatalog,
-            speaker: self.speaker,
+            speaker: asked.speaker,
             reason: entered.as_ref().map(|(entered, _)| entered.reason()),
         };
         // On the heap once, so that the futures around it stay small and cheap to move.
-        let work = Box::pin(endpoint.engine().request(caller, request));
-        let outcome = match entered {
-            None => work.await,
+        let work = Box::pin(self.engine().request(caller, request));
+        let reply = match entered {
+            None => work.await?,
             Some((_entered, registration)) => match Abortable::new(work, registration).await {
-                Ok(outcome) => outcome,
-                Err(_) => return Outcome::TakenBack,
+                Ok(outcome) => outcome?,
+                Err(_) => return Err(not_made(CallError::Cancelled)),
             },
         };
-        match outcome {
-            // An empty list is also what a server that is not there has.
-            Ok(reply) if reply.call.is_none() && reply.result.len() < EMPTY_LIST => {
-                match server.filter(|name| endpoint.server_of(caller, name).is_none()) {
-                    Some(name) => Outcome::NoServer(name),
-                    None => Outcome::Reply(reply),
-                }
-            }
-            Ok(reply) => Outcome::Reply(reply),
-            Err(failure) => Outcome::Failed(failure),
+        // An empty list is also what a server has that the caller may not use.
+        if reply.call.is_none()
+            && reply.result.len() < EMPTY_LIST
+            && let Scope::Server(name) = scope
+            && self.server_of(caller, name).is_none()
+        {
+            let name = name.to_string();
+            return Err(not_made(CallError::UnknownServer { name }));
         }
+        Ok(reply)
     }
 }
 
-impl Endpoint {
-    /// Lets the engine answer in one piece.
-    pub(super) async fn forward(
-        &self,
-        visit: &Visit,
-        asked: &Asked<'_>,
-    ) -> Result<Answer, Problem> {
-        let context = context::read(&visit.parts.headers, asked.meta)?;
-        let who = (&visit.caller, visit.scope.clone());
-        let outcome = asked.forward(self, who, context, None).await;
-        Ok(outcome.answer(asked.id, (asked.method, asked.era), &self.identity))
-    }
+/// Fails a request of which nothing is on record.
+pub(super) fn not_made(error: CallError) -> CallFailure {
+    CallFailure { call: None, error }
 }

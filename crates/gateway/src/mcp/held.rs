@@ -102,7 +102,14 @@ impl Held {
     ) -> Result<Taken, Problem> {
         let state = state.string().and_then(|text| self.seal.open(&text));
         let state = state.ok_or_else(|| refused("is not one of this gateway's, or was changed"))?;
-        if state.binding != binding(visit.caller.key, &visit.scope, call.method, call.params) {
+        if state.binding
+            != binding(
+                visit.caller.key,
+                &visit.scope,
+                call.method,
+                call.params.whole,
+            )
+        {
             return Err(refused("belongs to another request, or to another key"));
         }
         let mut table = self.lock();
@@ -255,7 +262,7 @@ impl Endpoint {
     ) -> Result<Response, Problem> {
         let turn = Turn {
             id: asked.id.to_owned(),
-            token: Token::Own(token(asked.meta).filter(|_| accepts.events)),
+            token: Token::Own(token(asked.params.meta).filter(|_| accepts.events)),
         };
         match self.desk.held.take(asked, visit, said)? {
             Taken::Again(missing) => Ok(answer(&turn, &missing, &self.desk).into_response()),

@@ -1,11 +1,9 @@
-//! Requests in flight that a client may take back with `notifications/cancelled`.
+//! Requests in flight that a client may cancel with `notifications/cancelled`.
 //!
 //! Only a request of the same owner is ever found: of the same session, or, without one, of the
 //! same key (fault A10). Where an owner uses one id for several requests at once, nobody can say
-//! which is meant, and none is taken back. Entry points: [`Inflight::enter`], [`Inflight::cancel`].
+//! which is meant, and none is cancelled. Entry points: [`Inflight::enter`], [`Inflight::cancel`].
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::{AbortHandle, AbortRegistration};
@@ -15,7 +13,7 @@ use gantry_model::id::KeyId;
 use super::sessions::SessionId;
 
 /// Whose request it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
     /// A session's.
     Session(SessionId),
@@ -33,65 +31,70 @@ impl Owner {
     }
 }
 
-type Place = (Owner, Box<str>);
-
 #[derive(Debug)]
 struct Entry {
-    ticket: u64,
+    owner: Owner,
+    id: Box<str>,
     handle: AbortHandle,
     reason: CancelReason,
 }
 
-/// The requests in flight.
+/// The requests in flight. Each has a slot, so that entering and leaving cost the same however many
+/// there are; only a cancellation, which is rare, looks through them.
 #[derive(Debug, Default)]
-pub(super) struct Inflight {
-    next: AtomicU64,
-    table: Mutex<HashMap<Place, Vec<Entry>>>,
+pub(super) struct Inflight(Mutex<Slots>);
+
+#[derive(Debug, Default)]
+struct Slots {
+    entries: Vec<Option<Entry>>,
+    free: Vec<usize>,
 }
 
 impl Inflight {
     /// Enters a request by the raw text of its id; it leaves when the guard is dropped.
     pub(super) fn enter(&self, owner: Owner, id: &str) -> (Entered<'_>, AbortRegistration) {
         let (handle, registration) = AbortHandle::new_pair();
-        let ticket = self.next.fetch_add(1, Ordering::Relaxed);
-        let (place, reason) = ((owner, Box::from(id)), CancelReason::default());
-        let entry = Entry {
-            ticket,
+        let reason = CancelReason::default();
+        let entry = Some(Entry {
+            owner,
+            id: id.into(),
             handle,
             reason: reason.clone(),
+        });
+        let mut slots = self.lock();
+        let slot = slots.free.pop().unwrap_or(slots.entries.len());
+        match slots.entries.get_mut(slot) {
+            Some(free) => *free = entry,
+            None => slots.entries.push(entry),
+        }
+        drop(slots);
+        let entered = Entered {
+            inflight: self,
+            slot,
+            reason,
         };
-        self.lock()
-            .entry((owner, id.into()))
-            .or_default()
-            .push(entry);
-        (
-            Entered {
-                inflight: self,
-                place,
-                ticket,
-                reason,
-            },
-            registration,
-        )
+        (entered, registration)
     }
 
-    /// Takes back the one request of this owner with this id, for a reason if one is given; tells
+    /// Cancels the one request of this owner with this id, for a reason if one is given; tells
     /// whether there was such a request.
     pub(super) fn cancel(&self, owner: Owner, id: &str, reason: Option<&str>) -> bool {
-        let table = self.lock();
-        match table.get(&(owner, Box::from(id))).map(Vec::as_slice) {
-            Some([only]) => {
+        let slots = self.lock();
+        let entries = slots.entries.iter().flatten();
+        let mut found = entries.filter(|entry| entry.owner == owner && *entry.id == *id);
+        match (found.next(), found.next()) {
+            (Some(only), None) => {
                 // Said first: whoever drops the call looks for it.
                 reason.into_iter().for_each(|why| only.reason.say(why));
                 only.handle.abort();
                 true
             }
-            Some(_) | None => false,
+            _ => false,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Place, Vec<Entry>>> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Slots> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -99,13 +102,12 @@ impl Inflight {
 #[derive(Debug)]
 pub(super) struct Entered<'a> {
     inflight: &'a Inflight,
-    place: Place,
-    ticket: u64,
+    slot: usize,
     reason: CancelReason,
 }
 
 impl Entered<'_> {
-    /// Returns why the request is taken back, once it is.
+    /// Returns why the request is cancelled, once it is.
     pub(super) fn reason(&self) -> CancelReason {
         self.reason.clone()
     }
@@ -113,13 +115,11 @@ impl Entered<'_> {
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        let mut table = self.inflight.lock();
-        if let Some(entries) = table.get_mut(&self.place) {
-            entries.retain(|entry| entry.ticket != self.ticket);
-            if entries.is_empty() {
-                table.remove(&self.place);
-            }
-        }
+        let mut slots = self.inflight.lock();
+        let entry = slots.entries.get_mut(self.slot).and_then(Option::take);
+        slots.free.push(self.slot);
+        drop(slots);
+        drop(entry);
     }
 }
 
@@ -148,7 +148,10 @@ mod tests {
         );
         drop(entered);
         assert!(!inflight.cancel(owner(1), "7", None));
-        assert!(inflight.lock().is_empty());
+        assert!(inflight.lock().entries.iter().all(Option::is_none));
+        // A slot is used again.
+        drop(inflight.enter(owner(1), "8"));
+        assert_eq!(inflight.lock().entries.len(), 1);
     }
 
     // fault S10

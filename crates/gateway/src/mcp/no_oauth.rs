@@ -5,7 +5,7 @@
 //! sent as a bearer token, and how to get one, since that is the text that clients show to people.
 //! Entry point: `routes`.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::body::Body;
@@ -92,5 +92,5 @@ async fn refused(
         response.headers_mut().insert(CONTENT_TYPE, kind);
         Ok(response)
     };
-    endpoint.guarded(request, refuse).await
+    endpoint.guarded(request, &OnceLock::new(), refuse).await
 }

@@ -3,19 +3,20 @@
 //! The body is parsed once and judged alone; headers that say something else are refused (fault
 //! H12). Entry point: `Endpoint::post`.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response as HttpResponse};
+use bytes::Bytes;
 use gantry_engine::Speaker;
 use gantry_model::era::headers::Mirrored;
 use gantry_model::era::opening::{self, Opening};
-use gantry_model::era::{Era, EraError, meta};
+use gantry_model::era::{Era, EraError};
 use gantry_model::jsonrpc::{
     self, Incoming, Limits, Members, Message, Notification, Raw, Request, RequestId, Response,
     WireError,
 };
-use gantry_model::mcp::{ClientCan, LogLevel, may_ask_back};
+use gantry_model::mcp::{ClientCan, LogLevel, Params, may_ask_back};
 use http::{HeaderMap, HeaderName};
 
 use super::answer::Answer;
@@ -25,20 +26,21 @@ use super::sessions::Session;
 use super::stream::{as_events, token};
 use super::subscribe::is_subscription;
 use super::{Endpoint, VERSION_HEADER, Visit, values};
+use crate::http::context;
 use crate::http::error::Problem;
 use crate::http::limits::{BodyPermit, read_body, unread};
 use crate::http::media::Accepts;
-use crate::http::unpanicked;
 
 const METHOD_HEADER: HeaderName = HeaderName::from_static("mcp-method");
 const NAME_HEADER: HeaderName = HeaderName::from_static("mcp-name");
 
 impl Endpoint {
-    /// Answers what a client posted.
+    /// Answers what a client posted, which is put into `posted` as soon as it is there.
     pub(super) async fn post(
         self: &Arc<Self>,
         visit: &Visit,
         body: Body,
+        posted: &OnceLock<Bytes>,
     ) -> Result<HttpResponse, Problem> {
         let headers = &visit.parts.headers;
         let accepts = match Accepts::of(headers).any() {
@@ -47,8 +49,9 @@ impl Endpoint {
         };
         let account = (&visit.caller.project, &visit.caller.agent);
         let (bytes, room) = read_body(&self.gate.bodies, headers, body, account).await?;
-        let read = jsonrpc::parse(&bytes, &Limits::default());
-        let answer = self.posted(visit, (&bytes, read), accepts, &room).await?;
+        let bytes = posted.get_or_init(|| bytes);
+        let read = jsonrpc::parse(bytes, &Limits::default());
+        let answer = self.message(visit, (bytes, read), accepts, &room).await?;
         match accepts.json {
             true => Ok(answer),
             // What was not answered by a stream anyway is short.
@@ -57,7 +60,7 @@ impl Endpoint {
     }
 
     /// Answers a message that was read; `room` is what its bytes take of the budget.
-    pub(super) async fn posted(
+    pub(super) async fn message(
         self: &Arc<Self>,
         visit: &Visit,
         (bytes, read): (&[u8], Result<Incoming<'_>, WireError>),
@@ -67,12 +70,10 @@ impl Endpoint {
         match read {
             Ok(incoming) => match incoming.message {
                 Message::Request(request) => {
-                    let answered = unpanicked(self.request(visit, &request, accepts, room)).await;
-                    Ok(answered
-                        .and_then(|answer| answer)
-                        .unwrap_or_else(|problem| {
-                            Answer::problem(Some(request.id), problem).into_response()
-                        }))
+                    let answered = self.request(visit, &request, accepts, room).await;
+                    Ok(answered.unwrap_or_else(|problem| {
+                        Answer::problem(Some(request.id), problem).into_response()
+                    }))
                 }
                 Message::Notification(notification) => {
                     let session = self.session(visit)?;
@@ -100,13 +101,9 @@ impl Endpoint {
         accepts: Accepts,
         room: &BodyPermit,
     ) -> Result<HttpResponse, Problem> {
-        let Parts {
-            meta,
-            state,
-            responses,
-        } = Parts::of(request.params);
+        let params = Params::from(request.params);
         let asks_back = may_ask_back(&request.method);
-        let mut asked = match open(request, meta, &visit.parts.headers)? {
+        let mut asked = match open(request, &params, &visit.parts.headers)? {
             Opening::Handshake(_) if request.method == "initialize" => {
                 return self.initialize(visit, request);
             }
@@ -120,7 +117,7 @@ impl Endpoint {
                     return Ok(Box::pin(answer).await?.into_response());
                 }
                 let owner = Some(owner(visit, session.as_deref()));
-                let mut asked = Asked::of(request, meta, Era::Handshake, owner);
+                let mut asked = Asked::of(request, params, Era::Handshake, owner);
                 // What the client is asked stands on the stream of its request.
                 if let Some(session) = session.as_deref().filter(|one| one.can.anything()) {
                     asked.speaker = Speaker::Session(session.id.bits());
@@ -137,16 +134,17 @@ impl Endpoint {
                     return Box::pin(self.listen_on_request(visit, request)).await;
                 }
                 _ => {
-                    let mut asked = Asked::of(request, meta, Era::Stateless, None);
+                    let mut asked = Asked::of(request, params, Era::Stateless, None);
                     asked.can = ClientCan::read(sender.capabilities);
                     if asked.can.anything() {
                         asked.speaker = Speaker::Key;
                     }
                     asked.level = sender.log_level.and_then(|level| level.parse().ok());
-                    if let Some(responses) = responses.filter(|_| asks_back) {
+                    let responses = params.input_responses.filter(|_| asks_back);
+                    if let Some(responses) = responses {
                         are_answers(responses)?;
                     }
-                    if let Some(state) = state.filter(|_| asks_back) {
+                    if let Some(state) = params.request_state.filter(|_| asks_back) {
                         let resumed = self.resume(visit, &asked, accepts, (state, responses));
                         return Box::pin(resumed).await;
                     }
@@ -157,11 +155,15 @@ impl Endpoint {
         if !asks_back {
             asked.can = ClientCan::NOTHING;
         }
-        let wants_words = accepts.events && (token(meta).is_some() || asked.level.is_some());
+        let wants_words = accepts.events && (token(params.meta).is_some() || asked.level.is_some());
         if wants_words || asked.can.anything() || !accepts.json {
             return Box::pin(self.stream(visit, &asked, accepts, room.clone())).await;
         }
-        Ok(self.forward(visit, &asked).await?.into_response())
+        let context = context::read(&visit.parts.headers, params.meta)?;
+        let who = (&visit.caller, &visit.scope);
+        let outcome = self.forward(who, &asked, context, None).await;
+        let about = (asked.method, asked.era);
+        Ok(Answer::outcome(asked.id, about, outcome, &self.identity).into_response())
     }
 
     /// Takes a client's answer in, to what it was asked. fault T4
@@ -185,32 +187,6 @@ impl Endpoint {
             let found = inflight.cancel(owner, id.raw(), why.as_deref());
             tracing::debug!(found, "a client took a request back");
         }
-    }
-}
-
-/// What we look at in the params of a request, found in one pass.
-#[derive(Default)]
-struct Parts<'a> {
-    meta: Option<Raw<'a>>,
-    /// The state of a call that waits for its client.
-    state: Option<Raw<'a>>,
-    /// What the client says to what it was asked.
-    responses: Option<Raw<'a>>,
-}
-
-impl<'a> Parts<'a> {
-    fn of(params: Option<Raw<'a>>) -> Self {
-        let mut parts = Self::default();
-        for member in params.into_iter().flat_map(Raw::members) {
-            if member.is("_meta") {
-                parts.meta = Some(member.value);
-            } else if member.is("requestState") {
-                parts.state = Some(member.value);
-            } else if member.is("inputResponses") {
-                parts.responses = Some(member.value);
-            }
-        }
-        parts
     }
 }
 
@@ -260,7 +236,7 @@ pub(super) fn own_answer(request: &Request<'_>, session: Option<&Session>) -> Op
 /// Tells the era of a request, and refuses one whose headers and body disagree.
 fn open<'a>(
     request: &Request<'a>,
-    meta: Option<Raw<'a>>,
+    params: &Params<'a>,
     map: &HeaderMap,
 ) -> Result<Opening<'a>, EraError> {
     let (version, versions) = values(map, &VERSION_HEADER);
@@ -271,23 +247,7 @@ fn open<'a>(
         method: &method[..methods],
         name: &name[..names],
     };
-    match meta {
-        Some(_) => opening::open(request, mirrored),
-        // Without `_meta` the params say nothing about the era; big ones are not searched twice.
-        None => {
-            let bare = Request {
-                id: request.id,
-                method: request.method.clone(),
-                params: None,
-            };
-            match opening::open(&bare, mirrored)? {
-                Opening::Handshake(version) => Ok(Opening::Handshake(version)),
-                Opening::Stateless(_) => Err(EraError::MissingMeta {
-                    key: meta::PROTOCOL_VERSION,
-                }),
-            }
-        }
-    }
+    opening::open(request, params, mirrored)
 }
 
 #[cfg(test)]
@@ -308,8 +268,7 @@ mod tests {
         let Message::Request(request) = incoming.message else {
             panic!("a request")
         };
-        let meta = request.params.and_then(|params| params.get("_meta"));
-        match open(&request, meta, &map) {
+        match open(&request, &request.params.into(), &map) {
             Ok(Opening::Handshake(_)) => Ok(Era::Handshake),
             Ok(Opening::Stateless(_)) => Ok(Era::Stateless),
             Err(error) => {

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody as _};
@@ -32,11 +32,11 @@ use super::listen::{LOOK, StreamPermit, stream_permit};
 use super::sessions::{Session, SessionId};
 use super::stream::{KEEP_ALIVE, event, event_stream};
 use super::{Endpoint, SESSION_HEADER, Visit, unknown_server, wrong_method};
+use crate::http::catch_panic;
 use crate::http::delivery;
 use crate::http::error::Problem;
 use crate::http::limits::{BodyPermit, read_body, unread};
 use crate::http::media::Accepts;
-use crate::http::unpanicked;
 
 /// Events that wait for a client.
 const WAITING: usize = 16;
@@ -132,13 +132,16 @@ impl Endpoint {
         scope: Result<Scope, Problem>,
         request: Request,
     ) -> Response {
-        self.guarded(request, |request| self.opened(scope, request))
-            .await
+        self.guarded(request, &OnceLock::new(), |request| {
+            self.opened(scope, request)
+        })
+        .await
     }
 
     /// Answers a request to `/messages`.
     pub(super) async fn take_message(self: &Arc<Self>, request: Request) -> Response {
-        self.guarded(request, |request| self.taken(request)).await
+        self.guarded(request, &OnceLock::new(), |request| self.taken(request))
+            .await
     }
 
     async fn opened(
@@ -255,8 +258,8 @@ impl Endpoint {
         };
         tell(told, Answer::nothing());
         let accepts = Accepts::of(&visit.parts.headers);
-        let work = self.posted(&visit, (&bytes, read), accepts, &room);
-        let answered = Box::pin(unpanicked(work)).await.and_then(|answer| answer);
+        let work = self.message(&visit, (&bytes, read), accepts, &room);
+        let answered = Box::pin(catch_panic(work)).await.and_then(|answer| answer);
         drop((bytes, room));
         let answer = match answered {
             Ok(answer) => answer,

@@ -14,7 +14,9 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use gantry_engine::{AnswerBudget, AnswerPermit, AnswerPool, Ask, AskAnswer, Client, Later, Word};
+use gantry_engine::{
+    AnswerBudget, AnswerPermit, AnswerPool, Ask, AskAnswer, CallError, Client, Later, Word,
+};
 use gantry_model::era::Era;
 use gantry_model::era::meta::{Identity, PROGRESS_TOKEN};
 use gantry_model::jsonrpc::{Edit, Raw, RawBuf, RequestId};
@@ -26,7 +28,7 @@ use tokio_util::task::TaskTracker;
 
 use super::answer::Answer;
 use super::asks::{Asks, Entered};
-use super::forward::{Asked, Outcome};
+use super::forward::{Asked, not_made};
 use super::held::Held;
 use super::inflight::Owner;
 use super::notification_log::{ELICITED, Notification};
@@ -34,12 +36,12 @@ use super::quota::SuspendedQuota;
 use super::sessions::{Session, SessionId, Sessions};
 use super::turn::{Called, Token, Turn, UnderWay};
 use super::{Endpoint, Visit};
+use crate::http::catch_panic;
 use crate::http::context;
 use crate::http::delivery;
 use crate::http::error::Problem;
 use crate::http::limits::BodyPermit;
 use crate::http::media::Accepts;
-use crate::http::unpanicked;
 
 /// How often a quiet stream shows that it lives.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -75,7 +77,7 @@ impl Endpoint {
         accepts: Accepts,
         room: BodyPermit,
     ) -> Result<Response, Problem> {
-        let context = context::read(&visit.parts.headers, asked.meta)?;
+        let context = context::read(&visit.parts.headers, asked.params.meta)?;
         let (words, heard) = mpsc::channel(WAITING);
         let later = asked.owner.and_then(Owner::session);
         let later =
@@ -84,7 +86,7 @@ impl Endpoint {
             era: asked.era,
             can: asked.can,
             session: asked.owner.and_then(Owner::session).map(SessionId::bits),
-            progress_token: token(asked.meta).filter(|_| accepts.events),
+            progress_token: token(asked.params.meta).filter(|_| accepts.events),
             log_level: asked.level,
             words,
             later: later.map(|session| {
@@ -101,11 +103,11 @@ impl Endpoint {
         let (endpoint, caller) = (Arc::clone(self), visit.caller.clone());
         let called = Arc::clone(&call);
         let work = Box::pin(async move {
-            let asked = called.asked();
-            let who = (&caller, called.scope.clone());
-            let work = asked.forward(&endpoint, who, context, Some(client));
+            let (asked, who) = (called.asked(), (&caller, &called.scope));
+            let work = endpoint.forward(who, &asked, context, Some(client));
             // Its own place, since the task that may run it must not die of it.
-            unpanicked(work).await.unwrap_or_else(Outcome::Problem)
+            let done = catch_panic(work).await;
+            done.unwrap_or_else(|_| Err(not_made(CallError::Panicked)))
         });
         let under_way = UnderWay {
             call,

@@ -161,7 +161,7 @@ impl Endpoint {
             surface: Surface::Mcp,
             scope: visit.scope.clone(),
             method: "resources/subscribe",
-            params: Some(params.as_raw()),
+            params: Some(params.as_raw()).into(),
             context: context::read(&visit.parts.headers, meta).unwrap_or_default(),
             client: None,
             timeout,

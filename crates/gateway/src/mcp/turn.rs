@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gantry_engine::{Ask, AskAnswer, Scope, Speaker, Word};
+use gantry_engine::{Ask, AskAnswer, CallFailure, Reply, Scope, Speaker, Word};
 use gantry_model::caller::KeyValidity;
 use gantry_model::era::Era;
 use gantry_model::era::meta::Identity;
@@ -15,7 +15,7 @@ use gantry_model::jsonrpc::{Edit, OwnedRequestId, Raw, RawBuf};
 use gantry_model::mcp::{ClientCan, LogLevel};
 
 use super::answer::Answer;
-use super::forward::{Asked, Outcome};
+use super::forward::Asked;
 use super::inflight::Owner;
 use super::quota::{CallPermit, SuspendedPermit, SuspendedQuota};
 use super::sessions::SessionId;
@@ -25,8 +25,8 @@ use crate::http::limits::BodyPermit;
 /// The longest progress or log message that is passed on.
 const EVENT_BYTES: usize = 64 << 10;
 
-/// The work on a call; dropping it takes the call back.
-pub(super) type Work = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+/// The work on a call; dropping it cancels the call.
+pub(super) type Work = Pin<Box<dyn Future<Output = Result<Reply, CallFailure>> + Send>>;
 
 /// A call, the work on it, and what is said of it meanwhile.
 pub(super) struct UnderWay {
@@ -87,7 +87,7 @@ impl Called {
         Self {
             id: asked.id.to_owned(),
             method: asked.method.to_owned(),
-            params: asked.params.map(Raw::to_buf),
+            params: asked.params.whole.map(Raw::to_buf),
             era: asked.era,
             owner: asked.owner,
             can: asked.can,
@@ -105,8 +105,7 @@ impl Called {
         Asked {
             id: self.id.as_id(),
             method: &self.method,
-            params: self.params.as_ref().map(RawBuf::as_raw),
-            meta: None,
+            params: self.params.as_ref().map(RawBuf::as_raw).into(),
             era: self.era,
             owner: self.owner,
             can: self.can,
@@ -161,8 +160,13 @@ pub(super) enum Token {
 
 impl Turn {
     /// Makes the answer to this request.
-    pub(super) fn answer(&self, call: &Called, outcome: Outcome, identity: &Identity) -> Answer {
-        outcome.answer(self.id.as_id(), (&call.method, call.era), identity)
+    pub(super) fn answer(
+        &self,
+        call: &Called,
+        outcome: Result<Reply, CallFailure>,
+        identity: &Identity,
+    ) -> Answer {
+        Answer::outcome(self.id.as_id(), (&call.method, call.era), outcome, identity)
     }
 
     /// Returns the event for progress.

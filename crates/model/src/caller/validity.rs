@@ -53,11 +53,7 @@ const EXPIRED: u8 = 2;
 impl KeyValidity {
     /// Returns how the key ended, if it has.
     pub fn end_reason(&self) -> Option<KeyEnd> {
-        match self.0.state.load(Ordering::Acquire) {
-            VALID => None,
-            EXPIRED => Some(KeyEnd::Expired),
-            _ => Some(KeyEnd::Revoked),
-        }
+        self.0.end_reason()
     }
 
     /// Ends the validity and wakes all who wait for that; only the first end counts.
@@ -94,6 +90,14 @@ impl KeyValidity {
 }
 
 impl Signal {
+    fn end_reason(&self) -> Option<KeyEnd> {
+        match self.state.load(Ordering::Acquire) {
+            VALID => None,
+            EXPIRED => Some(KeyEnd::Expired),
+            _ => Some(KeyEnd::Revoked),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -110,7 +114,7 @@ pub struct Ended {
 
 impl Ended {
     fn reason(&self) -> Option<KeyEnd> {
-        KeyValidity(Arc::clone(&self.signal)).end_reason()
+        self.signal.end_reason()
     }
 }
 

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::error::EraError;
 use crate::jsonrpc::{Raw, Request};
-use crate::mcp::Method;
+use crate::mcp::{Method, Params};
 
 /// The header that names the protocol version.
 pub const PROTOCOL_VERSION: &str = "MCP-Protocol-Version";
@@ -37,7 +37,11 @@ pub struct Mirrored<'a> {
 
 /// Checks that the headers of a stateless request say what its body says; `version` is the
 /// version the body names.
-pub fn check(headers: Mirrored<'_>, request: &Request<'_>, version: &str) -> Result<(), EraError> {
+pub fn check(
+    headers: Mirrored<'_>,
+    (request, params): (&Request<'_>, &Params<'_>),
+    version: &str,
+) -> Result<(), EraError> {
     if single(PROTOCOL_VERSION, headers.protocol_version)? != version {
         return Err(EraError::HeaderMismatch {
             header: PROTOCOL_VERSION,
@@ -46,11 +50,9 @@ pub fn check(headers: Mirrored<'_>, request: &Request<'_>, version: &str) -> Res
     if single(METHOD, headers.method)? != request.method {
         return Err(EraError::HeaderMismatch { header: METHOD });
     }
-    if let Some(member) = Method::parse(&request.method).and_then(name_member) {
-        let in_body = request
-            .params
-            .and_then(|params| params.get(member))
-            .and_then(Raw::string);
+    let method = Method::parse(&request.method);
+    if let Some(in_body) = method.and_then(|method| name_member(method, params)) {
+        let in_body = in_body.and_then(Raw::string);
         let in_header = match headers.name {
             [] if in_body.is_none() => None,
             values => Some(decode(NAME, single(NAME, values)?)?),
@@ -63,16 +65,16 @@ pub fn check(headers: Mirrored<'_>, request: &Request<'_>, version: &str) -> Res
 }
 
 /// Returns what `Mcp-Name` must repeat for a request, if anything.
-pub fn name_of<'a>(method: &str, params: Option<Raw<'a>>) -> Option<Cow<'a, str>> {
-    params?.get(name_member(Method::parse(method)?)?)?.string()
+pub fn name_of<'a>(method: Option<Method>, params: &Params<'a>) -> Option<Cow<'a, str>> {
+    name_member(method?, params)??.string()
 }
 
-/// Returns the member of the params that `Mcp-Name` repeats.
-fn name_member(method: Method) -> Option<&'static str> {
+/// Returns the member of the params that `Mcp-Name` repeats, if the method has one.
+fn name_member<'a>(method: Method, params: &Params<'a>) -> Option<Option<Raw<'a>>> {
     if matches!(method, Method::ToolsCall | Method::PromptsGet) {
-        Some("name")
+        Some(params.name)
     } else if method == Method::ResourcesRead {
-        Some("uri")
+        Some(params.uri)
     } else {
         None
     }

@@ -6,6 +6,7 @@
 
 use super::{Era, ProtocolVersion};
 use crate::jsonrpc::{Edit, Raw, RawBuf};
+use crate::mcp::Params;
 
 /// The version of a request (stateless era, required).
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
@@ -84,20 +85,18 @@ pub fn upstream_params<'a>(
     params: Option<Raw<'a>>,
     identity: &'a Identity,
 ) -> Edit<'a> {
-    let meta = params.and_then(|params| params.get("_meta"));
-    upstream_params_with(version, (params, meta), identity)
+    upstream_params_with(version, &params.into(), identity)
 }
 
-/// Does the same with the `_meta` of the params, for who has looked for it already: big ones are not
-/// searched twice.
+/// Does the same with params that were walked already.
 pub fn upstream_params_with<'a>(
     version: ProtocolVersion,
-    (params, meta): (Option<Raw<'a>>, Option<Raw<'a>>),
+    params: &Params<'a>,
     identity: &'a Identity,
 ) -> Edit<'a> {
-    let mut edit = Edit::new(params.unwrap_or(Raw::EMPTY_OBJECT));
+    let mut edit = Edit::new(params.whole.unwrap_or(Raw::EMPTY_OBJECT));
     // Most params carry none of them, and then nothing needs to be rebuilt.
-    for member in meta.into_iter().flat_map(Raw::members) {
+    for member in params.meta.into_iter().flat_map(Raw::members) {
         let Some(key) = member.key.string() else {
             continue;
         };

@@ -11,7 +11,7 @@ use super::headers::{self, Mirrored};
 use super::meta::{CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION};
 use super::{Era, ProtocolVersion, has_method};
 use crate::jsonrpc::{Raw, Request};
-use crate::mcp::Method;
+use crate::mcp::{Method, Params};
 
 /// How a client opened.
 #[derive(Debug, Clone)]
@@ -37,8 +37,12 @@ pub struct Stateless<'a> {
 }
 
 /// Judges a request that came over HTTP.
-pub fn open<'a>(request: &Request<'a>, headers: Mirrored<'_>) -> Result<Opening<'a>, EraError> {
-    let meta = request.params.and_then(|params| params.get("_meta"));
+pub fn open<'a>(
+    request: &Request<'a>,
+    params: &Params<'a>,
+    headers: Mirrored<'_>,
+) -> Result<Opening<'a>, EraError> {
+    let meta = params.meta;
     let in_body = meta.and_then(|meta| meta.get(PROTOCOL_VERSION));
     let in_header = match headers.protocol_version {
         [] => None,
@@ -47,7 +51,7 @@ pub fn open<'a>(request: &Request<'a>, headers: Mirrored<'_>) -> Result<Opening<
     let version_in_header = in_header.map(str::parse::<ProtocolVersion>);
     if let Some(raw) = in_body {
         let requested = version_text(raw)?;
-        headers::check(headers, request, &requested)?;
+        headers::check(headers, (request, params), &requested)?;
         return stateless(request, meta, &requested);
     }
     match version_in_header {

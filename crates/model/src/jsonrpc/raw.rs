@@ -73,6 +73,15 @@ impl<'a> Raw<'a> {
         }
     }
 
+    /// Takes text that is known to be one valid JSON value, to be read: it is not looked through for
+    /// line breaks.
+    pub fn known(text: &'a str) -> Self {
+        Self {
+            text: text.trim_ascii(),
+            one_line: false,
+        }
+    }
+
     pub(super) fn scanned(text: &'a str, line_breaks: bool) -> Self {
         Self {
             text,

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use memchr::{memchr2, memmem};
+use memchr::memchr2;
 
 use super::names::mentions_credential;
 use super::{REDACTED, is_credential};
@@ -54,8 +54,9 @@ fn mask(json: &str, nesting: u32) -> Cow<'_, str> {
             }
             b',' => named = false,
             b'"' => {
-                let content = place..string_end(bytes, place);
-                place = (content.end + 1).min(bytes.len());
+                let (end, has_quotes) = string_end(bytes, place);
+                let content = place..end;
+                place = (end + 1).min(bytes.len());
                 let text = &json[content.clone()];
                 if let Some(colon) = colon_after(bytes, place) {
                     named = names_credential(text);
@@ -63,7 +64,7 @@ fn mask(json: &str, nesting: u32) -> Cow<'_, str> {
                 } else if named || within.is_some() {
                     edits.put(content, REDACTED);
                     named = false;
-                } else if let Some(masked) = mask_inside(text, nesting) {
+                } else if has_quotes && let Some(masked) = mask_inside(text, nesting) {
                     edits.put(content, &masked);
                 }
             }
@@ -99,20 +100,22 @@ impl<'a> Edits<'a> {
     }
 }
 
-/// Returns where the string that starts here ends: at its quote, or where the text was cut off.
-fn string_end(bytes: &[u8], start: usize) -> usize {
-    let mut place = start;
+/// Returns where the string that starts here ends, at its quote or where the text was cut off, and
+/// whether there are quotes inside of it.
+fn string_end(bytes: &[u8], start: usize) -> (usize, bool) {
+    let (mut place, mut has_quotes) = (start, false);
     while let Some(step) = bytes
         .get(place..)
         .and_then(|rest| memchr2(b'"', b'\\', rest))
     {
         place += step;
         if bytes[place] == b'"' {
-            return place;
+            return (place, has_quotes);
         }
+        has_quotes |= bytes.get(place + 1) == Some(&b'"');
         place += 2;
     }
-    bytes.len()
+    (bytes.len(), has_quotes)
 }
 
 fn colon_after(bytes: &[u8], place: usize) -> Option<usize> {
@@ -133,8 +136,7 @@ fn names_credential(name: &str) -> bool {
 
 /// Masks JSON that is itself the content of a string, and escapes it again.
 fn mask_inside(content: &str, nesting: u32) -> Option<String> {
-    let quoted = nesting < DEEPEST && memmem::find(content.as_bytes(), b"\\\"").is_some();
-    if !quoted || !mentions_credential(content.as_bytes()) {
+    if nesting >= DEEPEST || !mentions_credential(content.as_bytes()) {
         return None;
     }
     let plain = unescape(content)?;

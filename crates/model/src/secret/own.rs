@@ -2,7 +2,7 @@
 //!
 //! A key is a prefix and 32 random bytes in base64. It is found as it is, and inside of base64, as a file
 //! that holds one comes back as a blob: there the prefix has three spellings, by where it begins. One
-//! search for each, no more. Entry point: [`find`].
+//! search for each, no more. Entry points: [`find`] and, for a first look, [`beginnings`].
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -74,6 +74,12 @@ impl Encoded {
         let padding = padding.take_while(|byte| *byte == b'=').count();
         Some(start - before..start + end + after + padding)
     }
+}
+
+/// Returns what every text with a key in it has in it one of.
+pub(super) fn beginnings<'a>() -> impl Iterator<Item = &'a [u8]> {
+    let encoded = IN_BASE64.iter().map(|form| form.middle.needle());
+    std::iter::once(PLAIN.needle()).chain(encoded)
 }
 
 /// Returns where keys are in a text.
@@ -281,10 +287,9 @@ mod tests {
 
     #[test]
     fn a_text_made_of_beginnings_takes_linear_time() {
-        let encoded = IN_BASE64.iter().map(|form| form.middle.needle());
-        let encoded = encoded.map(|middle| std::str::from_utf8(middle).unwrap());
-        let beginnings = ["gantry_admin_", "gantry_admin_x ", "Z2FudHJ5X2\n\n\n\n"];
-        for beginning in encoded.chain(beginnings) {
+        let each = beginnings().map(|form| std::str::from_utf8(form).unwrap());
+        let repeated = ["gantry_admin_", "gantry_admin_x ", "Z2FudHJ5X2\n\n\n\n"];
+        for beginning in each.chain(repeated) {
             let text = beginning.repeat(400_000);
             assert!(find(&text).count() <= text.len() / LETTERS);
         }

@@ -9,6 +9,7 @@ use std::fmt::Write;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
+use aho_corasick::AhoCorasick;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use memchr::{memchr_iter, memmem};
@@ -28,12 +29,18 @@ const LONGEST_ESCAPE: usize = 5;
 /// finds a member under another name.
 const SHORTEST_IN_NAMES: usize = 16;
 
-static OWN_KEYS: LazyLock<Arc<Redactor>> = LazyLock::new(Arc::default);
+static OWN_KEYS: LazyLock<Arc<Redactor>> = LazyLock::new(|| Arc::new(Redactor::new([])));
+
+/// How much of each form the first look compares: enough to be rare, little enough to be small.
+const FIRST_LOOK: usize = 8;
 
 /// Finds and replaces the values of one server's secrets, and keys of our own.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Redactor {
     forms: Vec<memmem::Finder<'static>>,
+    /// Finds the beginning of any of them, or of a key of our own, in one pass. Most texts have
+    /// none, and are not searched for each form by itself.
+    beginnings: Option<AhoCorasick>,
 }
 
 impl Redactor {
@@ -51,9 +58,17 @@ impl Redactor {
         }
         forms.sort_unstable();
         forms.dedup();
+        let known = forms.iter().map(String::as_bytes);
+        let beginnings = known.chain(own::beginnings()).map(|form| {
+            let end = form.len().min(FIRST_LOOK);
+            &form[..end]
+        });
+        // Without one every text is searched closely.
+        let beginnings = AhoCorasick::new(beginnings).ok();
         let finder = |form: String| memmem::Finder::new(form.as_bytes()).into_owned();
         Self {
             forms: forms.into_iter().map(finder).collect(),
+            beginnings,
         }
     }
 
@@ -74,6 +89,9 @@ impl Redactor {
     /// The text may be plain or the inside of a JSON string, whose escapes stay whole. Use
     /// `redact_json` for a JSON document.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        if !self.may_hide(text) {
+            return Cow::Borrowed(text);
+        }
         let found: Vec<Range<usize>> = self.find(text).collect();
         if found.is_empty() {
             return Cow::Borrowed(text);
@@ -86,6 +104,9 @@ impl Redactor {
     /// Only strings are touched: a number stays the number that it is, and what only looks like a
     /// secret because it reaches from one string into the next stays, since no value does that.
     pub fn redact_json<'a>(&self, json: &'a str) -> Cow<'a, str> {
+        if !self.may_hide(json) {
+            return Cow::Borrowed(json);
+        }
         let found: Vec<Range<usize>> = self.find(json).collect();
         if found.is_empty() {
             return Cow::Borrowed(json);
@@ -103,6 +124,12 @@ impl Redactor {
         replace(json, merged(found))
     }
 
+    /// Tells whether there may be something to hide in a text: a quick look before a close one.
+    pub fn may_hide(&self, text: impl AsRef<[u8]>) -> bool {
+        let beginnings = self.beginnings.as_ref();
+        beginnings.is_none_or(|beginnings| beginnings.is_match(text.as_ref()))
+    }
+
     /// Returns where secrets are, in no order, widened to whole escapes.
     fn find(&self, text: &str) -> impl Iterator<Item = Range<usize>> {
         let known = self.forms.iter().flat_map(move |form| {
@@ -111,6 +138,12 @@ impl Redactor {
                 .map(move |start| widen(text, start..start + length))
         });
         known.chain(own::find(text).map(|range| widen(text, range)))
+    }
+}
+
+impl Default for Redactor {
+    fn default() -> Self {
+        Self::own_keys().as_ref().clone()
     }
 }
 

@@ -114,7 +114,7 @@ proptest! {
                     None => prop_assert!(intent_gone && !ended),
                     Some(row) if row.status == CallStatus::Ok => {
                         prop_assert!(call.outcome_end.is_some());
-                        prop_assert_eq!(row.output.as_deref(), ok().output);
+                        prop_assert_eq!(row.output.as_deref().map(str::as_bytes), ok().output);
                         prop_assert!(row.tool == "read" || intent_gone);
                     }
                     Some(row) => {

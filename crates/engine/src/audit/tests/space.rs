@@ -118,7 +118,7 @@ async fn a_full_disk_refuses_calls_loses_no_outcome_and_resumes() {
             status: CallStatus::Error,
             code: Some(&long),
             error: Some(&long),
-            output: Some(&long),
+            output: Some(long.as_bytes()),
             ..ok()
         };
         ticket.outcome(&outcome).await;

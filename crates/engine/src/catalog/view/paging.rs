@@ -64,8 +64,7 @@ impl View {
         list: ListKind,
         request: &Request<'_>,
     ) -> Result<Bytes, CallError> {
-        let cursor = request.params.and_then(|params| params.get("cursor"));
-        let page = match cursor.filter(|cursor| !cursor.is_null()) {
+        let page = match request.params.cursor.filter(|cursor| !cursor.is_null()) {
             None => self.page(list, None),
             Some(cursor) => cursor
                 .string()

@@ -22,7 +22,7 @@ const AT_ONCE: usize = 16;
 
 /// Asks the client of a link.
 pub(in crate::router) struct Asking {
-    pub(in crate::router) server: ServerHandle,
+    pub(in crate::router) server: Arc<ServerHandle>,
     pub(in crate::router) link: Arc<Link>,
     /// Nobody can answer any more.
     pub(in crate::router) draining: CancellationToken,

@@ -16,7 +16,7 @@ async fn ask(rig: &Rig, caller: &Caller, method: &str, params: Value) -> Result<
         surface: Surface::Library,
         scope: Scope::All,
         method,
-        params: Some(params.as_raw()),
+        params: Some(params.as_raw()).into(),
         context: Context::default(),
         client: None,
         timeout: None,

@@ -12,6 +12,7 @@ use gantry_model::event_stream::Events;
 use gantry_model::jsonrpc::{
     self, ErrorBody, Frame, Limits, Message, Payload, Request as Asked, RequestId,
 };
+use gantry_model::mcp::{Method as McpMethod, Params};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -285,8 +286,10 @@ fn answers(message: &[u8], id: RequestId<'_>) -> bool {
 /// Returns the headers that repeat the body of a request of the stateless era.
 fn mirrored(request: &Asked<'_>) -> HeaderMap {
     let mut map = HeaderMap::new();
-    let meta = request.params.and_then(|params| params.get("_meta"));
-    let version = meta.and_then(|meta| meta.get(meta::PROTOCOL_VERSION)?.string());
+    let params = Params::from(request.params);
+    let version = params
+        .meta
+        .and_then(|meta| meta.get(meta::PROTOCOL_VERSION)?.string());
     let Some(version) = version else {
         return map;
     };
@@ -299,7 +302,7 @@ fn mirrored(request: &Asked<'_>) -> HeaderMap {
     };
     put(headers::PROTOCOL_VERSION, &version);
     put(headers::METHOD, &request.method);
-    if let Some(name) = headers::name_of(&request.method, request.params) {
+    if let Some(name) = headers::name_of(McpMethod::parse(&request.method), &params) {
         put(headers::NAME, &headers::encode(&name));
     }
     map

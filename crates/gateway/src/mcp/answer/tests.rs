@@ -1,6 +1,6 @@
 //! Results in the shape of each era, byte for byte.
 
-use gantry_engine::{CallError, CallFailure, Issue};
+use gantry_engine::Issue;
 use http_body_util::BodyExt;
 
 use super::*;

@@ -1,6 +1,6 @@
 //! What a client hears of its call, and what becomes of the call when it does not.
 
-use gantry_engine::{AskedFor, Lasts, Reply, Scope};
+use gantry_engine::{AskedFor, CallFailure, Lasts, Reply, Scope};
 use gantry_model::era::ProtocolVersion;
 use gantry_model::id::{KeyId, ProjectName};
 use gantry_model::mcp::{ClientCan, Method};
@@ -53,8 +53,8 @@ async fn pumped(words: mpsc::Receiver<Word>, work: Work, tx: mpsc::Sender<Bytes>
     pump(desk, under_way, turn, None, tx).await;
 }
 
-fn done() -> Outcome {
-    Outcome::Reply(Reply {
+fn done() -> Result<Reply, CallFailure> {
+    Ok(Reply {
         call: None,
         result: Bytes::from_static(b"{}"),
         upstream: None,
@@ -132,7 +132,7 @@ async fn a_list_on_a_stream_takes_its_room() {
             let progress = Word::Progress("{\"progress\":1}".into());
             words.try_send(progress).unwrap();
             let mut list = done();
-            if let Outcome::Reply(reply) = &mut list {
+            if let Ok(reply) = &mut list {
                 reply.result = format!("{{\"tools\":[\"{}\"]}}", "x".repeat(1 << 20)).into();
             }
             list
@@ -243,7 +243,7 @@ async fn a_quiet_stream_shows_that_it_lives() {
     let (tx, mut rx) = mpsc::channel(4);
     let work: Work = Box::pin(async {
         sleep(KEEP_ALIVE * 2 + Duration::from_secs(1)).await;
-        Outcome::TakenBack
+        Err(not_made(CallError::Cancelled))
     });
     pumped(heard, work, tx).await;
     let mut comments = 0;

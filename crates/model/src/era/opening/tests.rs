@@ -277,7 +277,8 @@ fn openings_by_table() {
             method,
             name: header_name,
         };
-        let outcome = match open(&request(name, params), headers) {
+        let asked = request(name, params);
+        let outcome = match open(&asked, &asked.params.into(), headers) {
             Ok(Opening::Handshake(version)) => format!("handshake {version:?}"),
             Ok(Opening::Stateless(_)) => "stateless".to_owned(),
             Err(error) => format!("{}/{} {error}", error.rpc_code(), error.http_status()),

@@ -1,11 +1,11 @@
-//! A call on its way to a server and back: which link it takes, what is sent, and the rounds in
-//! which a server of the stateless era needs something of the client first. Entry point:
-//! [`Trip::make`].
+//! Sends a call to its server: chooses the link, writes the params, waits for the answer, and goes
+//! through the rounds in which a server of the stateless era needs something of the client first. Entry
+//! point: [`Dispatch::run`].
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use gantry_model::caller::{Caller, KeyKind};
+use gantry_model::caller::KeyKind;
 use gantry_model::era::meta::{
     CLIENT_CAPABILITIES, LOG_LEVEL, PROGRESS_TOKEN, upstream_params_with,
 };
@@ -15,14 +15,12 @@ use gantry_model::mcp::{ClientCan, LogLevel, Method, may_ask_back};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::answer;
 use super::asks::{Again, Asker, input_required};
-use super::limit::Limit;
 use super::target::{self, Target};
 use super::urls::{Visits, url_required};
-use super::{Router, again, asks};
+use super::{Call, Router, answer, asks, retry};
 use crate::error::CallError;
-use crate::request::{Answered, Client, Request};
+use crate::request::{Client, Reply};
 use crate::server::handle::ServerHandle;
 use crate::server::link::{Addressed, Deadline, InFlight, Link, Refusal, Voice};
 use crate::server::pending::Answer;
@@ -33,118 +31,86 @@ const ROUNDS: u32 = 10;
 /// Requests of a server's that may wait for one call's client.
 const ASKS: usize = 8;
 
-/// A call, its server, and who made it.
-pub(super) struct Trip<'a> {
+/// A call and the server it is for.
+pub(super) struct Dispatch<'a> {
     router: &'a Router,
-    caller: &'a Caller,
-    request: Request<'a>,
-    method: Option<Method>,
+    call: &'a Call<'a>,
     target: &'a Target<'a>,
-    server: &'a ServerHandle,
-    client: Option<Arc<Client>>,
-    limit: Limit,
+    server: &'a Arc<ServerHandle>,
 }
 
-/// The road that a trip takes.
-struct Road {
-    way: Way,
+/// The link that a call takes, and what is known of the server behind it.
+struct Route {
+    link: Arc<Link>,
+    /// Set if the link is one of the client's own, which declared what the client can do.
+    lease: Option<Lease>,
     version: ProtocolVersion,
-    /// The era of the server there, if it has said so.
+    /// The era of the server, if it has said so.
     era: Option<Era>,
-    /// Its server must be told once from which level on it is to log.
+    /// The server must be told once from which level on it is to log.
     logs: bool,
 }
 
-impl Road {
-    fn link(&self) -> &Arc<Link> {
-        match &self.way {
-            Way::Shared(link) => link,
-            Way::Own(lease) => &lease.link,
-        }
-    }
-}
-
-/// Which link it is.
-enum Way {
-    Shared(Arc<Link>),
-    /// One that declared what the client can do.
-    Own(Lease),
-}
-
-impl<'a> Trip<'a> {
+impl<'a> Dispatch<'a> {
     pub(super) fn new(
         router: &'a Router,
-        caller: &'a Caller,
-        mut request: Request<'a>,
-        method: Option<Method>,
-        (target, server): (&'a Target<'a>, &'a ServerHandle),
-        limit: Limit,
+        call: &'a Call<'a>,
+        target: &'a Target<'a>,
+        server: &'a Arc<ServerHandle>,
     ) -> Self {
-        let client = request.client.take().map(Arc::new);
         Self {
             router,
-            caller,
-            request,
-            method,
+            call,
             target,
             server,
-            client,
-            limit,
         }
     }
 
-    /// Sends the call to its server and waits for the answer; one that was cut off is sent once more
-    /// if its tool allows that.
-    pub(super) async fn make(self) -> Result<Answered, CallError> {
-        again::begun(self.server);
-        match self.once().await {
-            Err(error) if again::is_made_again(self.server, &self.target.item, &error) => {
+    /// Sends the call and waits for the answer; one that was cut off is retried if its tool allows
+    /// that.
+    pub(super) async fn run(self) -> Result<Reply, CallError> {
+        self.server.retries.earn();
+        match self.attempt().await {
+            Err(error) if retry::is_retried(self.server, &self.target.item, &error) => {
                 // That it is down by now says less than how the call ended.
                 let is_down = |later: &CallError| matches!(later, CallError::Down { .. });
-                let later = Box::pin(self.once()).await;
+                let later = Box::pin(self.attempt()).await;
                 later.map_err(|later| if is_down(&later) { error } else { later })
             }
             made => made,
         }
     }
 
-    async fn once(&self) -> Result<Answered, CallError> {
-        let shared = self
-            .router
-            .link(self.caller, self.server, self.limit)
-            .await?;
-        if let Some(limited) = self.server.limited() {
-            return Err(limited);
-        }
-        let road = self.road(shared).await?;
-        let era = road.era;
+    async fn attempt(&self) -> Result<Reply, CallError> {
+        let route = self.route().await?;
         let mut again = None;
         let mut visits = Visits::default();
         let mut left = self.server.spec.calls.timeout_max;
         for round in 0..=ROUNDS {
             let begun = Instant::now();
-            let answer = self.send(&road, again.as_ref(), left).await?;
+            let answer = self.send(&route, again.as_ref(), left).await?;
+            let Some(client) = self.client() else {
+                return Reply::read(answer, self.server, self.call.method, route.era);
+            };
             left = left.saturating_sub(begun.elapsed());
-            if let (Answer::Error(error), Some(client)) = (&answer, &self.client)
+            if let Answer::Error(error) = &answer
                 && client.era == Era::Stateless
                 && self.can().elicit_url
                 && let Some(urls) = url_required(error, self.server)
             {
                 let asker = self.asker(client);
-                let visit = asker.visit(urls, &mut visits, (road.link(), client));
+                let visit = asker.visit(urls, &mut visits, (&route.link, client));
                 Box::pin(visit).await?;
                 continue;
             }
-            let needed = match (&answer, era, &self.client) {
-                (Answer::Result(result), Some(Era::Stateless), Some(client))
-                    if self.can().anything() =>
-                {
-                    input_required(result, self.server)?.map(|needed| (needed, client))
+            let needed = match (&answer, route.era) {
+                (Answer::Result(result), Some(Era::Stateless)) if self.can().anything() => {
+                    input_required(result, self.server)?
                 }
                 _ => None,
             };
-            let Some((needed, client)) = needed else {
-                return Answered::read(answer, self.server, self.method, era);
+            let Some(needed) = needed else {
+                return Reply::read(answer, self.server, self.call.method, route.era);
             };
             again = Some(Box::pin(self.asker(client).inputs(needed, round)).await?);
         }
@@ -152,6 +118,10 @@ impl<'a> Trip<'a> {
             server: self.server.name.clone(),
             detail: format!("it needed something of the client more than {ROUNDS} times"),
         })
+    }
+
+    fn client(&self) -> Option<&'a Arc<Client>> {
+        self.call.client.as_ref()
     }
 
     fn asker<'c>(&'c self, client: &'c Client) -> Asker<'c> {
@@ -164,21 +134,21 @@ impl<'a> Trip<'a> {
 
     /// Returns from which level on the client wants to hear what the server logs.
     fn log_level(&self) -> Option<LogLevel> {
-        self.client.as_ref().and_then(|client| client.log_level)
+        self.client().and_then(|client| client.log_level)
     }
 
     /// Returns what the client can do, as far as this request may be answered with a question.
     fn can(&self) -> ClientCan {
-        let client = self.client.as_ref();
-        let client = client.filter(|_| may_ask_back(self.request.method));
+        let client = self.client();
+        let client = client.filter(|_| may_ask_back(self.call.request.method));
         client.map_or(ClientCan::NOTHING, |client| client.can)
     }
 
     /// Returns for whom the call is made.
     fn party(&self) -> Party {
         Party {
-            agent: self.caller.agent.clone(),
-            key: self.caller.key,
+            agent: self.call.caller.agent.clone(),
+            key: self.call.caller.key,
             session: self.session(),
         }
     }
@@ -186,36 +156,40 @@ impl<'a> Trip<'a> {
     /// Chooses the link: a server of the handshake era is told what its client can do when the link
     /// is opened, so that a client has its own. A server of both eras asks clients of the handshake
     /// era only in that.
-    async fn road(&self, shared: Arc<Link>) -> Result<Road, CallError> {
+    async fn route(&self) -> Result<Route, CallError> {
+        let call = self.call;
+        let shared = match self.server.ready() {
+            Some(link) => link,
+            None => Box::pin(self.router.link(call.caller, self.server, call.limit)).await?,
+        };
+        if let Some(limited) = self.server.limited() {
+            return Err(limited);
+        }
         let hello = self.server.catalog.load().hello.clone();
         let can = self.can();
         let is_of_handshake = hello
             .as_deref()
             .is_none_or(|hello| hello.era == Era::Handshake);
-        let has_session = self.session().is_some();
-        let lease = match can.anything() && (is_of_handshake || has_session) {
+        let lease = match can.anything() && (is_of_handshake || self.session().is_some()) {
             true => {
-                let (party, is_tool) = (self.party(), self.method == Some(Method::ToolsCall));
+                let (party, is_tool) = (self.party(), call.method == Some(Method::ToolsCall));
                 let tool = is_tool.then_some(&*self.target.item);
                 let party = &party;
                 let wanted = Wanted { can, party, tool };
-                self.router
-                    .own_link(self.server, wanted, self.limit)
-                    .await?
+                let leased = self.router.own_link(self.server, wanted, call.limit);
+                Box::pin(leased).await?
             }
             false => None,
         };
-        let (way, hello) = match lease {
-            Some(lease) => {
-                let hello = lease.hello.clone();
-                (Way::Own(lease), hello)
-            }
-            None => (Way::Shared(shared), hello),
+        let (link, hello) = match &lease {
+            Some(lease) => (Arc::clone(&lease.link), lease.hello.clone()),
+            None => (shared, hello),
         };
         let hello = hello.as_deref();
         let era = hello.map(|hello| hello.era);
-        Ok(Road {
-            way,
+        Ok(Route {
+            link,
+            lease,
             version: hello.map_or(ProtocolVersion::LATEST_HANDSHAKE, |hello| hello.version),
             era,
             logs: era == Some(Era::Handshake) && hello.is_some_and(|hello| hello.has("logging")),
@@ -224,58 +198,57 @@ impl<'a> Trip<'a> {
 
     /// Returns the session of the client, which only those of the handshake era have.
     fn session(&self) -> Option<u128> {
-        self.client.as_ref().and_then(|client| client.session)
+        self.client().and_then(|client| client.session)
     }
 
     /// Sends the call, or what answers its server's last question, and waits for the answer.
     async fn send(
         &self,
-        road: &Road,
+        route: &Route,
         again: Option<&Again>,
         longest: Duration,
     ) -> Result<Answer, CallError> {
-        let link = road.link();
+        let (link, request) = (&route.link, self.call.request);
         if let Some(level) = self.log_level()
-            && road.logs
+            && route.logs
         {
-            link.log_from(level).await;
+            Box::pin(link.log_from(level)).await;
         }
         let id = link.new_id();
-        let params = self.params(road.version, id, again);
-        let line = OneLine::request(id, self.request.method, Some(Payload::Edit(&params)));
-        let head = link.has_heads().then(|| self.target.head(&self.request));
-        let method = self.method;
-        let reason = self.request.reason.clone();
+        let line = {
+            let params = self.params(route.version, id, again);
+            OneLine::request(id, request.method, Some(Payload::Edit(&params)))
+        };
         let line = Addressed {
             line,
-            head,
-            method,
-            reason,
+            head: link.has_heads().then(|| self.target.head(request)),
+            method: self.call.method,
+            reason: request.reason.clone(),
         };
-        let (asks, served) = match &road.way {
-            Way::Own(lease) => {
+        let (asks, asked) = match &route.lease {
+            Some(lease) => {
                 let (tx, asked) = mpsc::channel(ASKS);
                 (Some(tx), Some((lease, asked)))
             }
-            Way::Shared(_) => (None, None),
+            None => (None, None),
         };
-        let voice = self.client.as_ref().map(|client| Voice {
+        let voice = self.client().map(|client| Voice {
             client: Arc::clone(client),
             asks,
         });
-        let called = link.call(&self.caller.agent, id, line, voice);
-        let call = called.map_err(|refusal| refused(self.server, refusal))?;
-        let waiting = self.wait(call, longest);
-        match (&self.client, served) {
+        let sent = link.call(&self.call.caller.agent, id, line, voice);
+        let sent = sent.map_err(|refusal| refused(self.server, refusal))?;
+        match (self.client(), asked) {
             (Some(client), Some((lease, asked))) => {
                 let asker = self.asker(client);
+                let waiting = Box::pin(self.wait(sent, longest));
                 tokio::select! {
                     biased; // What is answered needs nothing any more.
                     answer = waiting => answer,
                     error = Box::pin(asker.serve(lease, id, asked)) => Err(error),
                 }
             }
-            _ => waiting.await,
+            _ => self.wait(sent, longest).await,
         }
     }
 
@@ -285,17 +258,15 @@ impl<'a> Trip<'a> {
         id: u64,
         again: Option<&'s Again>,
     ) -> Edit<'s> {
-        let request = &self.request;
-        let meta = request.params.and_then(|params| params.get("_meta"));
-        let params = (request.params, meta);
-        let mut params = upstream_params_with(version, params, &self.router.identity);
+        let (call, request) = (self.call, self.call.request);
+        let mut params = upstream_params_with(version, &request.params, &self.router.identity);
         self.target.rename(&mut params);
-        if self.method == Some(Method::ToolsCall) && self.caller.kind == KeyKind::Agent {
+        if call.method == Some(Method::ToolsCall) && call.caller.kind == KeyKind::Agent {
             // Nobody could ask for the task: agents do not reach what is kept for the gateway.
             params.remove("task");
         }
-        if meta.is_some_and(asks_for_progress) {
-            let token = self.client.as_ref();
+        if request.params.meta.is_some_and(asks_for_progress) {
+            let token = self.client();
             // Without a way back for progress the server need not report any.
             match token.and_then(|client| client.progress_token.as_ref()) {
                 Some(_) => params.set_meta_buf(PROGRESS_TOKEN, own_token(id)),
@@ -303,7 +274,7 @@ impl<'a> Trip<'a> {
             };
         }
         if self.server.spec.calls.pass_context {
-            target::pass_context(&mut params, &request.context, self.caller.users);
+            target::pass_context(&mut params, &request.context, call.caller.users);
         }
         if let (Some(level), Era::Stateless) = (self.log_level(), version.era()) {
             params.set_meta_buf(LOG_LEVEL, RawBuf::string(level.as_str()));
@@ -313,7 +284,7 @@ impl<'a> Trip<'a> {
             if version.era() == Era::Stateless {
                 params.set_meta_buf(CLIENT_CAPABILITIES, can.capabilities());
             }
-            asks::resume(&mut params, version.era(), request.params, again);
+            asks::resume(&mut params, version.era(), &request.params, again);
         }
         params
     }
@@ -324,8 +295,8 @@ impl<'a> Trip<'a> {
         let settings = spec.tools.settings.get(self.target.item.as_ref());
         let own = settings.and_then(|settings| settings.timeout);
         let timeout = own.unwrap_or(spec.calls.timeout);
-        let quiet = self.limit.within(timeout);
-        let whole = self.limit.within(longest.max(timeout));
+        let quiet = self.call.limit.within(timeout);
+        let whole = self.call.limit.within(longest.max(timeout));
         let answered = call
             .answer_within(Deadline {
                 quiet,
@@ -336,7 +307,7 @@ impl<'a> Trip<'a> {
         answered.map_err(|waited| {
             let own = if waited < whole { quiet } else { whole };
             self.router
-                .timed_out(self.server, self.limit.passed().unwrap_or(own))
+                .timed_out(self.server, self.call.limit.passed().unwrap_or(own))
         })
     }
 }

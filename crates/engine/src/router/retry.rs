@@ -1,17 +1,11 @@
 //! Whether a call that was cut off is made once more: only for tools that an administrator declared
-//! idempotent, and only within a budget, so that a server in trouble gets at most a fifth more calls
-//! than it would without. row 3.4, fault H13
+//! idempotent, and only within the server's budget. row 3.4, fault H13
 
 use crate::error::CallError;
 use crate::server::handle::ServerHandle;
 
-/// Notes a call to a server.
-pub(super) fn begun(server: &ServerHandle) {
-    server.retries.earn();
-}
-
-/// Tells whether a call that ended like this is made once more.
-pub(super) fn is_made_again(server: &ServerHandle, tool: &str, error: &CallError) -> bool {
+/// Tells whether a call that ended like this is retried.
+pub(super) fn is_retried(server: &ServerHandle, tool: &str, error: &CallError) -> bool {
     let settings = server.spec.tools.settings.get(tool);
     settings.is_some_and(|settings| settings.idempotent)
         && was_cut_off(error)
