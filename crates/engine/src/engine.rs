@@ -18,7 +18,6 @@ use gantry_model::era::meta::Identity;
 use gantry_model::event::{EventKind, ServerEvent};
 use gantry_model::id::{CallId, ProjectName, ServerName};
 use gantry_model::status::State;
-use gantry_sandbox::{HostReport, Sandbox, SandboxOptions};
 use gantry_store::{CallFilter, CallRow, Store};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
@@ -34,7 +33,8 @@ use crate::catalog::{Catalog, ListedTool};
 use crate::clock::unix_ms;
 use crate::config::{EngineConfig, OnStartFailure, Startup, StopPolicy};
 use crate::credentials::Vault;
-use crate::driver::process::ProcessDriver;
+use crate::driver::process::{FOLDERS, ProcessDriver, ProcessOptions};
+use crate::driver::{Drivers, HostReport};
 use crate::error::{CallError, CallFailure, EngineError};
 use crate::events::Events;
 use crate::folder::DataFolder;
@@ -79,7 +79,7 @@ struct Inner {
     project: ProjectName,
     folder: DataFolder,
     store: Store,
-    sandbox: Sandbox,
+    drivers: Drivers,
     access: Arc<Access>,
     catalog: Arc<Catalog>,
     supervisor: Arc<Supervisor>,
@@ -107,9 +107,14 @@ impl Engine {
     /// Takes the data folder, replays the audit, and starts what is registered.
     pub async fn start(config: EngineConfig) -> Result<Self, EngineError> {
         let folder = DataFolder::take(&config.data_dir)?;
-        let instance = instance_name(folder.path());
-        // What the host allows is found out while the database and the journal are opened.
-        let probing = tokio::task::spawn_blocking(|| Sandbox::probe(SandboxOptions { instance }));
+        let options = ProcessOptions {
+            gateway: instance_name(folder.path()),
+            environment: config.environment.clone(),
+            data_folder: folder.path().to_owned(),
+            hidden: config.hidden_folders.clone(),
+        };
+        // What the host offers is found out while the database and the journal are opened.
+        let probing = tokio::task::spawn_blocking(|| ProcessDriver::open(options));
         Audit::make_room(&folder.path().join("journal"));
         let store = Store::open(&folder.path().join("gantry.db")).await?;
         let audit = Audit::open(
@@ -123,11 +128,14 @@ impl Engine {
             ..CallFilter::default()
         };
         let newest = store.calls(&newest).await?.first().map(|row| row.id);
-        let sandbox = probing.await.map_err(|_| EngineError::Stopping)??;
+        let process = probing.await.map_err(|_| EngineError::Stopping)??;
+        let drivers = Drivers::new(Arc::new(process));
+        for labels in drivers.recover().await? {
+            info!(server = %labels.server, "ended an instance of an earlier gateway process");
+        }
         let access = Access::load(store.clone(), config.project.clone()).await?;
         let access = Arc::new(access);
-        let folders = folder.inner("servers")?;
-        let hidden = folder.hidden(&config.hidden_folders);
+        folder.inner(FOLDERS)?;
         // From here on tasks run; nothing below fails before `finish` can end them.
         let tracker = TaskTracker::new();
         let stop_tasks = CancellationToken::new();
@@ -165,11 +173,9 @@ impl Engine {
         let vault = Vault::open(folder.path(), config.project.clone(), store.clone());
         let acts = Acts::new(store.clone(), Values::new(vault.clone()));
         let around = Arc::new(Surroundings {
-            driver: Arc::new(ProcessDriver::new(
-                sandbox.clone().hiding(hidden),
-                config.environment.clone(),
-                folders,
-            )),
+            project: config.project.clone(),
+            drivers: drivers.clone(),
+            generations: Arc::default(),
             clients: Arc::default(),
             store: store.clone(),
             vault,
@@ -211,7 +217,7 @@ impl Engine {
                 project: config.project,
                 folder,
                 store,
-                sandbox,
+                drivers,
                 access,
                 catalog,
                 supervisor,
@@ -571,8 +577,8 @@ impl Engine {
     }
 
     /// Returns what this host can enforce.
-    pub fn host(&self) -> &HostReport {
-        self.inner.sandbox.host()
+    pub fn host(&self) -> HostReport {
+        self.inner.drivers.host()
     }
 }
 

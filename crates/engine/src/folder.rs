@@ -7,8 +7,6 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use gantry_sandbox::Hidden;
-
 use crate::error::EngineError;
 
 /// A data folder that is ours until this is dropped.
@@ -70,18 +68,6 @@ impl DataFolder {
             source,
         })?;
         Ok(path)
-    }
-
-    /// Returns what no server's process may see: all of it but the server's own folder, and these others.
-    pub(crate) fn hidden(&self, others: &[PathBuf]) -> Hidden {
-        let own = [self.path.clone()];
-        Hidden {
-            folders: others.iter().chain(&own).cloned().collect(),
-            shared: Some(self.path.clone()),
-            private: ["keys", "journal"]
-                .map(|name| self.path.join(name))
-                .to_vec(),
-        }
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! Engine ─ router ─ catalog (views, schemas) ─ guard ─ audit ─ server::handle ─ link ─ transport
-//!             └ supervisor ─ server::runner ─ driver (process)
+//!             └ supervisor ─ server::runner ─ driver (process, remote)
 //! ```
 //!
 //! A call goes along the upper line. The lower line owns lifecycles; no call passes through it.
@@ -43,10 +43,12 @@ pub use config::{EngineConfig, EngineLimits, OnStartFailure, Startup, StopPolicy
 pub use credentials::{
     SignInAnswer, SignInError, SignInLink, SignInState, SignInTrust, SignInView,
 };
+pub use driver::{
+    DriverError, HostFact, HostReport, IsolationReport, Promise, PromiseState, Usage, probe_host,
+};
 pub use engine::Engine;
 pub use error::{CallError, CallFailure, EngineError, Full, Issue};
 pub use gantry_model as model;
-pub use gantry_sandbox::{HostReport, Promise, Report, Usage};
 pub use gantry_store::{
     ActFilter, ActOutcome, ActRow, CallFilter, CallRow, CallStatus, CallUsage, DamageKind,
     JournalDamage,

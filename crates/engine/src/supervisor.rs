@@ -6,7 +6,7 @@
 
 mod files;
 mod spawn;
-mod trial;
+mod test_run;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -29,7 +29,7 @@ use crate::server::handle::{Live, Order, ServerHandle};
 use crate::server::runner::Surroundings;
 
 pub use files::Applied;
-pub(crate) use trial::of_api;
+pub(crate) use test_run::of_api;
 
 /// How much longer than the last kill is waited for processes that do not die.
 const AFTER_KILL: Duration = Duration::from_secs(2);

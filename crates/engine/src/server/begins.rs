@@ -12,9 +12,8 @@ use gantry_model::event::EventKind;
 use gantry_model::id::ServerId;
 use gantry_model::mcp::ClientCan;
 use gantry_model::restart::History;
-use gantry_model::spec::{Launch, ServerSpec};
+use gantry_model::spec::ServerSpec;
 use gantry_model::status::State;
-use gantry_sandbox::Meter;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
@@ -24,7 +23,7 @@ use super::known::KnownSecrets;
 use super::link::Counters;
 use super::logs::Logs;
 use super::profiles::Profiles;
-use super::runner::remote::Far;
+use super::runner::remote::RemoteState;
 use super::runner::{ServerRunner, Surroundings, UsageCell};
 use super::status::ServerStatus;
 use super::waiting::Waiting;
@@ -86,7 +85,7 @@ impl Begins {
             counters: self.counters,
             usage: Arc::new(move || {
                 let cell = shown_usage.lock().ok()?;
-                cell.as_ref().map(Meter::read)
+                cell.as_ref().and_then(|read| read())
             }),
             known: self.known,
             waiting: Arc::new(Waiting::new(spec.calls.queue)),
@@ -95,10 +94,7 @@ impl Begins {
             permits: Permits::default(),
             profiles: Arc::new(Profiles::new(around)),
         };
-        let far = match &spec.launch {
-            Launch::Process(_) => None,
-            Launch::Remote(remote) => Some(Far::new(remote)),
-        };
+        let remote = spec.launch.remote().map(RemoteState::new);
         let runner = ServerRunner {
             id: self.id,
             policy: spec.life.restart.policy().unwrap_or_default(),
@@ -118,7 +114,7 @@ impl Begins {
             era_hint: handle.catalog.load().hello.as_ref().map(|hello| hello.era),
             declares: self.declares,
             refuses: self.refuses,
-            far,
+            remote,
             credentials: self.credentials,
         };
         (handle, runner)

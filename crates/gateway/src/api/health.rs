@@ -66,7 +66,7 @@ pub(super) async fn health(State(api): State<Api>) -> Response {
     // How the gateway is can be told without a database that does not answer.
     let usage = tokio::time::timeout(MEASURE, engine.call_usage()).await;
     let usage = usage.ok().and_then(Result::ok);
-    let view = HealthView::of(&engine.health(), usage, engine.host(), api.version);
+    let view = HealthView::of(&engine.health(), usage, &engine.host(), api.version);
     json(StatusCode::OK, &view)
 }
 
