@@ -5,7 +5,7 @@ mod failed_logins;
 mod record;
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,8 +14,7 @@ use futures_util::future::join_all;
 use gantry_model::caller::{Caller, KeyEnd};
 use gantry_model::event::EventKind;
 use gantry_model::id::{ProjectName, ServerName};
-use gantry_sandbox::{HostReport, Sandbox, SandboxOptions};
-use gantry_store::{CallFilter, CallRow, Store};
+use gantry_store::{CallFilter, CallRow, Store, StoreConfig};
 use tokio::sync::{Mutex, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -30,6 +29,8 @@ use crate::catalog::{Capabilities, ListRevisions, ListedTool};
 use crate::clock::unix_ms;
 use crate::config::EngineConfig;
 use crate::credentials::{SignInAnswer, SignInError, Vault};
+use crate::driver::process::{ProcessDriver, ProcessOptions};
+use crate::driver::{Drivers, HostReport};
 use crate::error::{CallError, CallFailure, EngineError};
 use crate::folder::DataFolder;
 use crate::machine::{Machine, first_id};
@@ -83,9 +84,15 @@ impl Engine {
     /// Takes the data folder, replays the audit, opens the projects, and starts what is registered.
     pub async fn start(config: EngineConfig) -> Result<Self, EngineError> {
         let folder = DataFolder::take(&config.data_dir)?;
-        let instance = instance_name(folder.path());
-        // What the host allows is found out while the database and the journal are opened.
-        let probing = tokio::task::spawn_blocking(|| Sandbox::probe(SandboxOptions { instance }));
+        let options = ProcessOptions {
+            project: config.project.clone(),
+            gateway: instance_name(folder.path()),
+            environment: config.environment.clone(),
+            data_folder: folder.path().to_owned(),
+            hidden: hidden_folders(&config),
+        };
+        // What the host offers is found out while the database and the journal are opened.
+        let probing = tokio::task::spawn_blocking(|| ProcessDriver::open(options));
         Audit::make_room(&folder.path().join("journal"));
         let store = Store::open(&config.store, &folder.gateway()?).await?;
         let journal = folder.inner("journal")?;
@@ -95,7 +102,11 @@ impl Engine {
             ..CallFilter::default()
         };
         let newest = store.calls(&newest).await?.first().map(|row| row.id);
-        let sandbox = probing.await.map_err(|_| EngineError::Stopping)??;
+        let process = probing.await.map_err(|_| EngineError::Stopping)??;
+        let drivers = Drivers::new(Arc::new(process));
+        for labels in drivers.recover().await? {
+            info!(server = %labels.server, "ended an instance of an earlier gateway process");
+        }
         let known = store.projects().await?;
         let machine = Arc::new(Machine {
             answers: AnswerPool::new(config.limits.answer_bytes),
@@ -104,12 +115,13 @@ impl Engine {
             metrics: GatewayMetrics::new(Arc::clone(&config.dropped_log_lines)),
             folder,
             store,
-            sandbox,
+            drivers,
             audit,
             ids: Arc::new(CallIds::after(newest)),
             clients: Arc::default(),
             callback: watch::Sender::new(None),
             keys_changed: watch::Sender::new(0),
+            generations: Arc::default(),
             first_id: first_id(),
             requests: TaskTracker::new(),
             draining: CancellationToken::new(),
@@ -448,13 +460,24 @@ impl Engine {
     }
 
     /// Returns what this host can enforce.
-    pub fn host(&self) -> &HostReport {
-        self.inner.machine.sandbox.host()
+    pub fn host(&self) -> HostReport {
+        self.inner.machine.drivers.host()
     }
 }
 
 /// How long tasks that have nothing left to do are waited for.
 const LAST_TASKS: Duration = Duration::from_secs(5);
+
+/// Returns the folders that are hidden from servers besides the data folder: what the configuration
+/// names, and that of the database.
+fn hidden_folders(config: &EngineConfig) -> Vec<PathBuf> {
+    let database = match &config.store {
+        StoreConfig::Sqlite(path) => path.parent().map(Path::to_owned),
+        StoreConfig::Postgres(_) => None,
+    };
+    let hidden = config.hidden_folders.iter().cloned();
+    hidden.chain(database).collect()
+}
 
 /// Names the gateway's own cgroup: the same for the same folder, another for another.
 fn instance_name(folder: &Path) -> String {

@@ -11,13 +11,13 @@ use gantry_model::diagnose::{Diagnose, Fault};
 use gantry_model::grant::GrantError;
 use gantry_model::id::{AgentName, CallId, NameError, ServerName};
 use gantry_model::spec::{SpecError, period};
-use gantry_sandbox::SandboxError;
 use gantry_store::StoreError;
 
 pub use self::full::Full;
 use crate::answers::AnswersFull;
 use crate::audit::AuditError;
 use crate::credentials::SignInError;
+use crate::driver::DriverError;
 use crate::request::HeldBytes;
 use crate::transport::http::HttpError;
 
@@ -415,7 +415,7 @@ pub enum EngineError {
     Audit(#[from] AuditError),
     /// Processes cannot be started here.
     #[error("processes cannot be started on this host")]
-    Sandbox(#[from] SandboxError),
+    Driver(#[from] DriverError),
     /// A sign-in to a remote server failed.
     #[error(transparent)]
     SignIn(#[from] SignInError),
@@ -522,7 +522,7 @@ impl Diagnose for EngineError {
             Self::Open { .. } => "data.open",
             Self::Store(error) => error.code(),
             Self::Audit(error) => error.code(),
-            Self::Sandbox(_) => "sandbox.unavailable",
+            Self::Driver(_) => "sandbox.unavailable",
             Self::Spec(_) => "server.spec",
             Self::Name(_) => "name.invalid",
             Self::Conflict { .. } => "server.exists",
@@ -566,7 +566,7 @@ impl Diagnose for EngineError {
             | Self::Folder { .. }
             | Self::Open { .. }
             | Self::Audit(_)
-            | Self::Sandbox(_)
+            | Self::Driver(_)
             | Self::Stopping => Fault::Gateway,
         }
     }
@@ -611,7 +611,7 @@ impl Diagnose for EngineError {
             Self::Store(error) => error.hint(),
             Self::SignIn(error) => error.hint(),
             Self::Audit(error) => error.hint(),
-            Self::Sandbox(_)
+            Self::Driver(_)
             | Self::Name(_)
             | Self::UnknownServer { .. }
             | Self::UnknownAgent { .. }

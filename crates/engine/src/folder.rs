@@ -8,7 +8,6 @@ use std::thread;
 use std::time::Duration;
 
 use gantry_model::id::GatewayId;
-use gantry_sandbox::Hidden;
 use gantry_store::Gateway;
 
 use crate::error::EngineError;
@@ -86,20 +85,6 @@ impl DataFolder {
             id,
             folder: self.path.clone(),
         })
-    }
-
-    /// Returns what no server's process may see: all of it but the server's own folder, the folder of the
-    /// database, and these others.
-    pub(crate) fn hidden(&self, others: &[PathBuf], database: Option<&Path>) -> Hidden {
-        let own = [Some(self.path.as_path()), database.and_then(Path::parent)];
-        let own = own.into_iter().flatten().map(Path::to_owned);
-        Hidden {
-            folders: others.iter().cloned().chain(own).collect(),
-            shared: Some(self.path.clone()),
-            private: ["keys", "journal"]
-                .map(|name| self.path.join(name))
-                .to_vec(),
-        }
     }
 
     pub(crate) fn path(&self) -> &Path {

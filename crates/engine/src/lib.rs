@@ -2,8 +2,8 @@
 //! may use what, and the record of every call. This file is the library's only door.
 //!
 //! ```text
-//! Engine ─ Project ─ router ─ catalog (views, schemas) ─ guard ─ audit ─ server::handle ─ link ─ transport
-//!                       └ supervisor ─ server::runner ─ driver (process)
+//! Engine â Project â router â catalog (views, schemas) â guard â audit â server::handle â link â transport
+//!                       â supervisor â server::runner â driver (process, remote)
 //! ```
 //!
 //! A call goes along the upper line. The lower line owns lifecycles; no call passes through it.
@@ -53,11 +53,13 @@ pub use config::{EngineConfig, EngineLimits, OnStartFailure, Startup, StopPolicy
 pub use credentials::{
     SignInAnswer, SignInError, SignInLink, SignInState, SignInTrust, SignInView,
 };
+pub use driver::{
+    DriverError, HostFact, HostReport, IsolationReport, Promise, PromiseState, Usage, probe_host,
+};
 pub use engine::Engine;
 pub use error::{CallError, CallFailure, EngineError, Full, Issue};
 pub use events::{Batch, CallTotals, Change, FeedPosition, Listener, UnknownPosition};
 pub use gantry_model as model;
-pub use gantry_sandbox::{HostReport, Promise, Report, Usage};
 pub use gantry_store::{
     ActFilter, ActOutcome, ActRow, CallFilter, CallRow, CallStatus, CallUsage, DamageKind,
     JournalDamage, StoreConfig, StoreConfigError,

@@ -1,13 +1,12 @@
 //! What belongs to the machine and is shared by all projects: the data folder, the store, the audit
-//! journal, the sandbox, HTTP clients, the memory for answers, and what is under way.
+//! journal, the drivers, HTTP clients, the memory for answers, and what is under way.
 //!
 //! Nothing here names a server, an agent or a session: those belong to a project.
 
-use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use gantry_model::id::ProjectName;
-use gantry_sandbox::Sandbox;
 use gantry_store::Store;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -18,7 +17,8 @@ use crate::answers::AnswerPool;
 use crate::audit::{Audit, CallIds};
 use crate::config::EngineConfig;
 use crate::credentials::Vault;
-use crate::driver::process::ProcessDriver;
+use crate::driver::Drivers;
+use crate::driver::process::folders;
 use crate::error::EngineError;
 use crate::folder::DataFolder;
 use crate::http_client::Clients;
@@ -32,7 +32,7 @@ pub(crate) struct Machine {
     pub(crate) config: EngineConfig,
     pub(crate) folder: DataFolder,
     pub(crate) store: Store,
-    pub(crate) sandbox: Sandbox,
+    pub(crate) drivers: Drivers,
     pub(crate) audit: Audit,
     pub(crate) ids: Arc<CallIds>,
     pub(crate) clients: Arc<Clients>,
@@ -45,6 +45,8 @@ pub(crate) struct Machine {
     pub(crate) callback: watch::Sender<Option<String>>,
     /// Moves whenever keys of any project have changed or ended.
     pub(crate) keys_changed: watch::Sender<u64>,
+    /// How many instances were started.
+    pub(crate) generations: Arc<AtomicU64>,
     /// Upstream ids of this boot begin here.
     pub(crate) first_id: u64,
     /// Requests under way; closed when the engine drains.
@@ -79,26 +81,11 @@ impl Machine {
         }
     }
 
-    /// Makes the driver of a project's servers.
-    pub(crate) fn driver(&self, project: &ProjectName) -> Result<ProcessDriver, EngineError> {
-        let hidden = self
-            .folder
-            .hidden(&self.config.hidden_folders, self.store.file());
-        Ok(ProcessDriver::new(
-            (!self.is_default(project)).then(|| project.clone()),
-            self.sandbox.clone().hiding(hidden),
-            self.config.environment.clone(),
-            self.working_folders(project)?,
-        ))
-    }
-
-    /// Returns where a project's servers have their working folders: `servers` for the folder's own
-    /// project, `projects/NAME/servers` for others. A server's name cannot lead into another's.
-    fn working_folders(&self, project: &ProjectName) -> Result<PathBuf, EngineError> {
-        if self.is_default(project) {
-            return self.folder.inner("servers");
-        }
-        self.folder.inner(&format!("projects/{project}/servers"))
+    /// Makes the folder in which a project's servers have their working folders.
+    pub(crate) fn make_folders(&self, project: &ProjectName) -> Result<(), EngineError> {
+        let project = (!self.is_default(project)).then_some(project);
+        let folders = folders(project);
+        self.folder.inner(&folders.to_string_lossy()).map(drop)
     }
 }
 

@@ -69,7 +69,7 @@ impl Project {
         let store = machine.store.clone();
         let changed = machine.keys_changed.clone();
         let access = Arc::new(Access::load(store.clone(), name.clone(), changed).await?);
-        let driver = Arc::new(machine.driver(&name)?);
+        machine.make_folders(&name)?;
         // From here on tasks run; nothing below fails before they can be ended.
         let (tracker, stop) = (&machine.tracker, &machine.stop_tasks);
         let (events, queue) = Events::new(name.clone());
@@ -99,7 +99,9 @@ impl Project {
         let vault = machine.vault.of(&name);
         let acts = Acts::new(store.clone(), name.clone(), Values::new(vault.clone()));
         let around = Arc::new(Surroundings {
-            driver,
+            project: name.clone(),
+            drivers: machine.drivers.clone(),
+            generations: Arc::clone(&machine.generations),
             clients: Arc::clone(&machine.clients),
             store: store.clone(),
             vault,

@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering;
 use gantry_model::id::ServerId;
 use gantry_model::naming::ToolId;
 use gantry_model::spec::ServerSpec;
-use gantry_sandbox::Usage;
 
 use crate::audit::AuditHealth;
 use crate::catalog::Collision;
 use crate::credentials::{Credentials, SignInView};
+use crate::driver::Usage;
 use crate::server::handle::ServerHandle;
 use crate::server::link::BreakerView;
 use crate::server::logs::{LogLine, LogStream};

@@ -105,6 +105,36 @@ pub enum Launch {
     Remote(RemoteLaunch),
 }
 
+impl Launch {
+    /// Returns the command, if the server is one.
+    pub const fn process(&self) -> Option<&ProcessLaunch> {
+        match self {
+            Self::Process(process) => Some(process),
+            Self::Remote(_) => None,
+        }
+    }
+
+    /// Returns the URL and how it is reached, if the server is somewhere else.
+    pub const fn remote(&self) -> Option<&RemoteLaunch> {
+        match self {
+            Self::Process(_) => None,
+            Self::Remote(remote) => Some(remote),
+        }
+    }
+
+    /// Returns the transport: `stdio`, or what is wanted of a remote server.
+    pub fn transport(&self) -> &'static str {
+        self.remote()
+            .map_or("stdio", |remote| remote.transport.as_str())
+    }
+
+    /// Returns the limits in force: as set, else the profile's; a remote server has none.
+    pub fn limits(&self) -> ResourceLimits {
+        let process = self.process();
+        process.map_or_else(ResourceLimits::default, ProcessLaunch::limits_in_force)
+    }
+}
+
 /// A command and what it is given.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -140,6 +170,44 @@ pub enum Profile {
     /// A server hosted for others: strict.
     #[default]
     Hosted,
+}
+
+impl Profile {
+    /// Returns the name as it is written everywhere.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Hosted => "hosted",
+        }
+    }
+
+    /// Returns the limits of a server that sets none of its own.
+    pub const fn limits(self) -> ResourceLimits {
+        match self {
+            Self::Local => ResourceLimits {
+                cpu: None,
+                memory_bytes: None,
+                pids: Some(1024),
+            },
+            Self::Hosted => ResourceLimits {
+                cpu: Some(0.5),
+                memory_bytes: Some(512 << 20),
+                pids: Some(128),
+            },
+        }
+    }
+}
+
+impl ProcessLaunch {
+    /// Returns the limits in force: as set, else the profile's.
+    pub fn limits_in_force(&self) -> ResourceLimits {
+        let default = self.profile.limits();
+        ResourceLimits {
+            cpu: self.limits.cpu.or(default.cpu),
+            memory_bytes: self.limits.memory_bytes.or(default.memory_bytes),
+            pids: self.limits.pids.or(default.pids),
+        }
+    }
 }
 
 /// Limits of one server; `None` leaves the profile's default.
@@ -305,14 +373,11 @@ impl LifePolicy {
     /// Returns the defaults for a server of this kind: one that is somewhere else runs already, and
     /// nothing has to be fetched before it can answer.
     pub fn of(launch: &Launch) -> Self {
-        let handshake = match launch {
-            Launch::Process(_) => Duration::from_secs(60),
-            Launch::Remote(_) => Duration::from_secs(10),
-        };
-        Self {
-            handshake,
-            ..Self::default()
+        let mut life = Self::default();
+        if launch.remote().is_some() {
+            life.handshake = Duration::from_secs(10);
         }
+        life
     }
 }
 
@@ -367,10 +432,7 @@ impl ServerSpec {
 
     /// Returns how strictly the server is held; nothing for one that is somewhere else.
     pub fn profile(&self) -> Option<Profile> {
-        match &self.launch {
-            Launch::Process(process) => Some(process.profile),
-            Launch::Remote(_) => None,
-        }
+        self.launch.process().map(|process| process.profile)
     }
 
     /// Returns how many calls may be in flight: as set, else 1 for hosted servers and 32 for others.

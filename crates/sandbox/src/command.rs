@@ -3,8 +3,6 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
-
 /// What any program may need to read to run at all.
 pub(crate) const SYSTEM: [&str; 13] = [
     "/usr",
@@ -46,8 +44,7 @@ pub struct Command {
 }
 
 /// How strictly a tree is held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
     /// A person's own server: owned tree, limits, no new privileges; files and home stay open.
     Local,
@@ -56,8 +53,7 @@ pub enum Profile {
 }
 
 /// Whether a tree may use the network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
     /// As the gateway itself.
     Allowed,
@@ -66,7 +62,7 @@ pub enum Network {
 }
 
 /// What a tree may use, all its processes together; `nofile` is per process.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// Processors, as a fraction.
     pub cpu: Option<f64>,
@@ -78,31 +74,14 @@ pub struct Limits {
     pub nofile: u64,
 }
 
-impl Limits {
-    /// Returns the bounds of a person's own server: no cap on processor and memory.
-    pub fn local() -> Self {
+impl Default for Limits {
+    fn default() -> Self {
         Self {
             cpu: None,
             memory_bytes: None,
-            pids: Some(1024),
+            pids: None,
             nofile: 4096,
         }
-    }
-
-    /// Returns the bounds of a hosted server: half a processor, 512 MiB, 128 processes.
-    pub fn hosted() -> Self {
-        Self {
-            cpu: Some(0.5),
-            memory_bytes: Some(512 << 20),
-            pids: Some(128),
-            nofile: 1024,
-        }
-    }
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self::local()
     }
 }
 

@@ -1,12 +1,9 @@
 //! How a tree ended and what it used.
 
-use std::fmt;
 use std::time::Duration;
 
-use serde::Serialize;
-
 /// How a server ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exit {
     /// Its exit code, if it ended by itself.
     pub code: Option<i32>,
@@ -39,50 +36,8 @@ impl Exit {
     }
 }
 
-impl fmt::Display for Exit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.oom_killed {
-            return f.write_str("killed: out of memory");
-        }
-        match (self.code, self.signal) {
-            (Some(code), _) => write!(f, "exit code {code}")?,
-            (None, Some(signal)) => match signal_name(signal) {
-                Some(name) => write!(f, "signal {signal} ({name})")?,
-                None => write!(f, "signal {signal}")?,
-            },
-            (None, None) => f.write_str("ended")?,
-        }
-        if self.pids_limit_hit {
-            f.write_str(", process limit reached")?;
-        }
-        Ok(())
-    }
-}
-
-fn signal_name(signal: i32) -> Option<&'static str> {
-    Some(match signal {
-        1 => "SIGHUP",
-        2 => "SIGINT",
-        3 => "SIGQUIT",
-        4 => "SIGILL",
-        5 => "SIGTRAP",
-        6 => "SIGABRT",
-        7 => "SIGBUS",
-        8 => "SIGFPE",
-        9 => "SIGKILL",
-        11 => "SIGSEGV",
-        13 => "SIGPIPE",
-        14 => "SIGALRM",
-        15 => "SIGTERM",
-        24 => "SIGXCPU",
-        25 => "SIGXFSZ",
-        31 => "SIGSYS",
-        _ => return None,
-    })
-}
-
 /// What a tree uses at a moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Processor time since the start, of all its processes.
     pub cpu: Duration,
@@ -97,24 +52,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn says_how_it_ended() {
-        let shown = |status| Exit::from_wait_status(status).to_string();
-        assert_eq!(shown(0), "exit code 0");
-        assert_eq!(shown(1 << 8), "exit code 1");
-        assert_eq!(shown(9), "signal 9 (SIGKILL)");
-        assert_eq!(shown(0x80 | 11), "signal 11 (SIGSEGV)");
-        assert_eq!(shown(40), "signal 40");
-        let exit = Exit {
-            signal: Some(9),
-            oom_killed: true,
-            ..Exit::default()
+    fn a_wait_status_is_read() {
+        let read = |status| {
+            let exit = Exit::from_wait_status(status);
+            (exit.code, exit.signal)
         };
-        assert_eq!(exit.to_string(), "killed: out of memory");
-        let exit = Exit {
-            code: Some(2),
-            pids_limit_hit: true,
-            ..Exit::default()
-        };
-        assert_eq!(exit.to_string(), "exit code 2, process limit reached");
+        assert_eq!(read(0), (Some(0), None));
+        assert_eq!(read(1 << 8), (Some(1), None));
+        assert_eq!(read(9), (None, Some(9)));
+        assert_eq!(read(0x80 | 11), (None, Some(11)));
     }
 }

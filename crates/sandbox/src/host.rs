@@ -1,10 +1,7 @@
 //! What this host allows, found by trying: throw-away trees are started with all that might work.
 
-use std::fmt;
 use std::fs;
 use std::io;
-
-use serde::Serialize;
 
 use crate::cgroup::{Cgroups, Controller, Group};
 use crate::command::Profile;
@@ -18,6 +15,7 @@ use crate::protocol::{
     STAGE_PROC, STAGE_SECCOMP, STAGE_UNSHARE,
 };
 use crate::reaper::Reaper;
+use crate::report::HostReport;
 use crate::seccomp::{self, Sockets};
 
 pub(crate) const NEW_MOUNT: u32 = 0x0002_0000;
@@ -35,24 +33,6 @@ const NAMESPACES: [(u32, &str); 4] = [
 
 const CAP_SETGID: u32 = 6;
 const CAP_SETUID: u32 = 7;
-
-/// What the host allows, one fact per means.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct HostReport {
-    /// The facts in a fixed order.
-    pub facts: Vec<HostFact>,
-}
-
-/// One means of isolation and whether this host gives it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct HostFact {
-    /// The name of the means.
-    pub name: &'static str,
-    /// Whether it works here.
-    pub available: bool,
-    /// How it is had, or why it is not.
-    pub detail: String,
-}
 
 /// The facts as the plan of a tree needs them.
 #[derive(Debug)]
@@ -74,36 +54,6 @@ pub(crate) struct Mode {
     pub(crate) namespaces: u32,
     /// Whether they need a user namespace around them.
     pub(crate) user: bool,
-}
-
-impl HostReport {
-    /// Returns the fact of that name.
-    pub fn fact(&self, name: &str) -> Option<&HostFact> {
-        self.facts.iter().find(|fact| fact.name == name)
-    }
-
-    fn add(&mut self, name: &'static str, outcome: Result<impl Into<String>, String>) {
-        let (available, detail) = match outcome {
-            Ok(how) => (true, how.into()),
-            Err(why) => (false, why),
-        };
-        self.facts.push(HostFact {
-            name,
-            available,
-            detail,
-        });
-    }
-}
-
-impl fmt::Display for HostReport {
-    /// Writes one line per fact.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for fact in &self.facts {
-            let mark = if fact.available { "yes" } else { "no" };
-            writeln!(f, "{:<18} {mark:<4} {}", fact.name, fact.detail)?;
-        }
-        Ok(())
-    }
 }
 
 impl Mode {

@@ -66,12 +66,10 @@ pub use error::{SandboxError, SpawnError};
 pub use exit::{Exit, Usage};
 pub use hidden::Hidden;
 #[cfg(gantry_init)]
-pub use host::{HostFact, HostReport};
-#[cfg(gantry_init)]
 pub use meter::Meter;
 #[cfg(not(gantry_init))]
-pub use plain::{HostFact, HostReport, Meter, Sandbox, Tree};
-pub use report::{Promise, PromiseState, Report};
+pub use plain::{Meter, Sandbox, Tree};
+pub use report::{HostFact, HostReport, Promise, PromiseState, Report};
 #[cfg(gantry_init)]
 pub use sandbox::Sandbox;
 #[cfg(gantry_init)]

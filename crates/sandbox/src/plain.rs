@@ -2,7 +2,6 @@
 //!
 //! Only the server's own process group is held. Entry point: [`Sandbox::spawn`].
 
-use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -10,7 +9,6 @@ use std::process::{Command as Process, Stdio};
 use std::sync::Arc;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use serde::Serialize;
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::watch;
 
@@ -19,6 +17,7 @@ use crate::error::{SandboxError, SpawnError};
 use crate::exit::{Exit, Usage};
 use crate::hidden::Hidden;
 use crate::report::{
+    HostReport,
     PromiseState::{Enforced, NotAsked, NotEnforced},
     Report,
 };
@@ -32,24 +31,6 @@ pub struct Sandbox {
     host: Arc<HostReport>,
     /// Whether there are folders that no process should see.
     hides: bool,
-}
-
-/// What the host allows, one fact per means.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct HostReport {
-    /// The facts in a fixed order.
-    pub facts: Vec<HostFact>,
-}
-
-/// One means of isolation and whether this host gives it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct HostFact {
-    /// The name of the means.
-    pub name: &'static str,
-    /// Whether it works here.
-    pub available: bool,
-    /// How it is had, or why it is not.
-    pub detail: String,
 }
 
 /// The process group of one command. Dropping it ends the group.
@@ -71,22 +52,6 @@ impl Meter {
     }
 }
 
-impl HostReport {
-    /// Returns the fact of that name.
-    pub fn fact(&self, name: &str) -> Option<&HostFact> {
-        self.facts.iter().find(|fact| fact.name == name)
-    }
-}
-
-impl fmt::Display for HostReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for fact in &self.facts {
-            writeln!(f, "{:<18} {}", fact.name, fact.detail)?;
-        }
-        Ok(())
-    }
-}
-
 impl Sandbox {
     /// Notes that this platform has no means of isolation that we use.
     pub fn probe(_options: SandboxOptions) -> Result<Self, SandboxError> {
@@ -98,14 +63,10 @@ impl Sandbox {
             "landlock",
             "seccomp",
         ];
-        let fact = |name| HostFact {
-            name,
-            available: false,
-            detail: WHY.to_owned(),
-        };
-        let host = HostReport {
-            facts: means.map(fact).into(),
-        };
+        let mut host = HostReport::default();
+        for name in means {
+            host.add(name, Err::<&str, _>(WHY.to_owned()));
+        }
         Ok(Self {
             host: Arc::new(host),
             hides: false,

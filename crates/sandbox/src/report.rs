@@ -1,18 +1,15 @@
 //! What was enforced for a tree, what was not, and why: one promise per protection, never silence.
-
-use std::fmt;
-
-use serde::Serialize;
+//! And what the host allows at all.
 
 /// Every protection of one tree and what became of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// One entry per protection, in a fixed order.
     pub promises: Vec<Promise>,
 }
 
 /// One protection: whether it holds and how, or why not.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Promise {
     /// The protection's name: `tree`, `memory`, `cpu`, `pids`, `filesystem`, `data_folder`, `syscalls`,
     /// `network`, `user`, `environment`, `descriptors` or `privileges`.
@@ -24,8 +21,7 @@ pub struct Promise {
 }
 
 /// Whether a protection holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PromiseState {
     /// The kernel holds it.
     Enforced,
@@ -47,27 +43,6 @@ impl Report {
             .is_some_and(|promise| promise.state == PromiseState::Enforced)
     }
 
-    /// Returns one line: what is enforced, what is not and why.
-    pub fn summary(&self) -> String {
-        let of_state = |state| {
-            self.promises
-                .iter()
-                .filter(move |promise| promise.state == state)
-        };
-        let enforced: Vec<&str> = of_state(PromiseState::Enforced)
-            .map(|promise| promise.name)
-            .collect();
-        let mut summary = format!("enforced: {}", enforced.join(", "));
-        let missing: Vec<String> = of_state(PromiseState::NotEnforced)
-            .map(|promise| format!("{} ({})", promise.name, promise.detail))
-            .collect();
-        if !missing.is_empty() {
-            summary.push_str("; not enforced: ");
-            summary.push_str(&missing.join(", "));
-        }
-        summary
-    }
-
     pub(crate) fn add(
         &mut self,
         name: &'static str,
@@ -82,36 +57,39 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
-    /// Writes one line per protection.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for promise in &self.promises {
-            let state = match promise.state {
-                PromiseState::Enforced => "enforced",
-                PromiseState::NotEnforced => "not enforced",
-                PromiseState::NotAsked => "not asked",
-            };
-            writeln!(f, "{:<12} {state:<13} {}", promise.name, promise.detail)?;
-        }
-        Ok(())
-    }
+/// What the host allows, one fact per means.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostReport {
+    /// The facts in a fixed order.
+    pub facts: Vec<HostFact>,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// One means of isolation and whether this host gives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostFact {
+    /// The name of the means.
+    pub name: &'static str,
+    /// Whether it works here.
+    pub available: bool,
+    /// How it is had, or why it is not.
+    pub detail: String,
+}
 
-    #[test]
-    fn summary_names_what_is_missing_and_why() {
-        let mut report = Report::default();
-        report.add("tree", PromiseState::Enforced, "PID namespace");
-        report.add("memory", PromiseState::NotEnforced, "no writable cgroup");
-        report.add("network", PromiseState::NotAsked, "allowed");
-        assert!(report.enforced("tree"));
-        assert!(!report.enforced("memory") && !report.enforced("network"));
-        assert_eq!(
-            report.summary(),
-            "enforced: tree; not enforced: memory (no writable cgroup)"
-        );
+impl HostReport {
+    /// Returns the fact of that name.
+    pub fn fact(&self, name: &str) -> Option<&HostFact> {
+        self.facts.iter().find(|fact| fact.name == name)
+    }
+
+    pub(crate) fn add(&mut self, name: &'static str, outcome: Result<impl Into<String>, String>) {
+        let (available, detail) = match outcome {
+            Ok(how) => (true, how.into()),
+            Err(why) => (false, why),
+        };
+        self.facts.push(HostFact {
+            name,
+            available,
+            detail,
+        });
     }
 }

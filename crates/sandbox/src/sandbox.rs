@@ -10,14 +10,14 @@ use crate::cgroup::Cgroups;
 use crate::command::Command;
 use crate::error::{SandboxError, SpawnError};
 use crate::hidden::Hidden;
-use crate::host::{Host, HostReport, Mode, NEW_PID};
+use crate::host::{Host, Mode, NEW_PID};
 use crate::image::Image;
 use crate::launch::{LaunchError, launch};
 use crate::plan::{Plan, failure};
 use crate::promises::Given;
 use crate::protocol::{STAGE_CGROUP, STAGE_ID_MAP, STAGE_UNSHARE};
 use crate::reaper::Reaper;
-use crate::report::Report;
+use crate::report::{HostReport, Report};
 use crate::tree::{Parts, Tree};
 use crate::{SandboxOptions, Spawned};
 

@@ -5,7 +5,7 @@
 use gantry_model::caller::{KeyKind, UserTrust};
 use gantry_model::grant::{Grant, ToolFilter};
 use gantry_model::secret::REDACTED;
-use gantry_model::spec::{Launch, ServerSpec};
+use gantry_model::spec::ServerSpec;
 use serde_json::{Map, Value, json};
 
 use crate::access::{AgentChange, AgentView, KeyView, NewAgent, NewKey};
@@ -34,23 +34,7 @@ impl Values {
     pub(crate) fn spec(&self, spec: &ServerSpec) -> Value {
         let whole = serde_json::to_string(spec).expect("a spec is always expressible as JSON");
         let mut shown = spec.clone();
-        match &mut shown.launch {
-            Launch::Process(process) => {
-                let env = process.env.values_mut();
-                env.for_each(|value| *value = self.fingerprint(value));
-                (process.command, process.args) = (process.shown_command(), process.shown_args());
-                process.cwd = process.shown_cwd().map(Into::into);
-            }
-            Launch::Remote(remote) => {
-                let headers = remote.headers.values_mut();
-                headers.for_each(|value| *value = self.fingerprint(value));
-                (remote.url, remote.proxy) = (remote.shown_url(), remote.shown_proxy());
-                let secret = remote.auth.client_secret.as_mut();
-                if let Some(secret) = secret {
-                    *secret = self.fingerprint(secret);
-                }
-            }
-        }
+        shown.launch.mask(|secret| self.fingerprint(secret));
         let mut value = serde_json::to_value(&shown).expect("a spec is always expressible as JSON");
         // Tells of a change in what is not shown.
         value["fingerprint"] = self.fingerprint(&whole).into();
@@ -168,7 +152,7 @@ mod tests {
     use super::*;
 
     fn spec(launch: Value) -> ServerSpec {
-        let launch: Launch = serde_json::from_value(launch).unwrap();
+        let launch: gantry_model::spec::Launch = serde_json::from_value(launch).unwrap();
         ServerSpec::new("files".parse().unwrap(), launch)
     }
 

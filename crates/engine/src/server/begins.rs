@@ -12,9 +12,8 @@ use gantry_model::event::EventKind;
 use gantry_model::id::ServerId;
 use gantry_model::mcp::ClientCan;
 use gantry_model::restart::History;
-use gantry_model::spec::{Launch, ServerSpec};
+use gantry_model::spec::ServerSpec;
 use gantry_model::status::State;
-use gantry_sandbox::Meter;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
@@ -25,7 +24,7 @@ use super::link::Counters;
 use super::logs::Logs;
 use super::profiles::Profiles;
 use super::retry_budget::RetryBudget;
-use super::runner::remote::Far;
+use super::runner::remote::RemoteState;
 use super::runner::{ServerRunner, Surroundings, UsageCell};
 use super::status::ServerStatus;
 use super::waiting::Waiting;
@@ -88,7 +87,7 @@ impl Begins {
             counters: self.counters,
             usage: Arc::new(move || {
                 let cell = shown_usage.lock().ok()?;
-                cell.as_ref().map(Meter::read)
+                cell.as_ref().and_then(|read| read())
             }),
             known: self.known,
             waiting: Waiting::new(spec.calls.queue),
@@ -97,10 +96,7 @@ impl Begins {
             permits: Permits::new(&around.checks),
             profiles: Arc::new(Profiles::new(around)),
         };
-        let far = match &spec.launch {
-            Launch::Process(_) => None,
-            Launch::Remote(remote) => Some(Far::new(remote)),
-        };
+        let remote = spec.launch.remote().map(RemoteState::new);
         let runner = ServerRunner {
             id: self.id,
             policy: spec.life.restart.policy().unwrap_or_default(),
@@ -120,7 +116,7 @@ impl Begins {
             era_hint: handle.catalog.load().hello.as_ref().map(|hello| hello.era),
             declares: self.declares,
             refuses: self.refuses,
-            far,
+            remote,
             credentials: self.credentials,
         };
         (Arc::new(handle), runner)

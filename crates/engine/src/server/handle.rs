@@ -8,7 +8,6 @@ use arc_swap::ArcSwap;
 use gantry_model::id::{AgentName, ServerId, ServerName};
 use gantry_model::spec::ServerSpec;
 use gantry_model::status::State;
-use gantry_sandbox::Usage;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -22,6 +21,7 @@ use super::retry_budget::RetryBudget;
 use super::status::ServerStatus;
 use super::waiting::{Seat, Waiting};
 use crate::credentials::Credentials;
+use crate::driver::ReadUsage;
 use crate::error::{CallError, Full};
 use crate::known_secrets::KnownSecrets;
 use crate::schema::Permits;
@@ -62,7 +62,7 @@ pub(crate) struct ServerHandle {
     pub(crate) catalog: Arc<ArcSwap<ServerCatalog>>,
     pub(crate) logs: Arc<Logs>,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) usage: Arc<dyn Fn() -> Option<Usage> + Send + Sync>,
+    pub(crate) usage: ReadUsage,
     /// What is taken out of all that it says.
     pub(crate) known: Arc<KnownSecrets>,
     /// What a remote server is shown of us, unless its spec says that itself.

@@ -1,5 +1,5 @@
-//! What a server says beside the protocol: its stderr and stray lines on its stdout. Kept in a
-//! bounded ring, its secrets taken out and control characters escaped, for `gantry logs` and for the reason of a crash.
+//! Log lines of a server: its stderr and the lines on its stdout that are not messages. Kept in a
+//! bounded ring, secrets redacted and control characters escaped, for `gantry logs` and crash reports.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,9 +15,9 @@ use crate::known_secrets::KnownSecrets;
 
 const RING_BYTES: usize = 64 * 1024;
 const LINE_BYTES: usize = 2 * 1024;
-/// How much is kept of a stray line.
+/// How much is kept of a line on stdout that is not a message.
 const STRAY_BYTES: usize = 400;
-/// How much beyond a cut is looked at, so that a secret that lies across it is found.
+/// How much is read beyond a cut, to find a secret that lies across it.
 const OVERLAP: usize = 2 * 1024;
 const TAIL_LINES: usize = 20;
 
@@ -26,7 +26,7 @@ const TAIL_LINES: usize = 20;
 pub enum LogStream {
     /// The server's stderr.
     Stderr,
-    /// A line on its stdout that is no message.
+    /// A line on its stdout that is not a message.
     Stdout,
     /// A log message of the protocol.
     Message,
@@ -48,25 +48,25 @@ pub struct LogLine {
     pub text: String,
 }
 
-/// The last 64 KiB of what a server said.
+/// The last 64 KiB of a server's log.
 pub(crate) struct Logs {
-    state: Mutex<State>,
+    ring: Mutex<Ring>,
     known: Arc<KnownSecrets>,
     /// The number that the next line gets.
     end: watch::Sender<u64>,
 }
 
 #[derive(Default)]
-struct State {
+struct Ring {
     lines: VecDeque<LogLine>,
     /// The number that the next line gets.
     end: u64,
     /// The number of the first line of all.
     begun: u64,
     bytes: usize,
-    /// A line of stderr that has not ended yet, escaped.
+    /// The unfinished last line of stderr, escaped.
     partial: String,
-    /// How many of the lines are of the server's earlier lives.
+    /// How many of the lines are of earlier instances.
     earlier: usize,
 }
 
@@ -75,10 +75,10 @@ impl Logs {
         // The time, so that numbers are higher than those of a server that it replaces.
         let end = unix_ms();
         Self {
-            state: Mutex::new(State {
+            ring: Mutex::new(Ring {
                 end,
                 begun: end,
-                ..State::default()
+                ..Ring::default()
             }),
             known,
             end: watch::Sender::new(end),
@@ -112,22 +112,22 @@ impl Logs {
         });
     }
 
-    /// Returns what takes the server's secrets out of what it says.
+    /// Returns the redactor of the server's secrets.
     pub(crate) fn redactor(&self) -> Guard<Arc<Redactor>> {
         self.known.redactor()
     }
 
-    /// Returns the secrets that are known of the server.
+    /// Returns the known secrets of the server.
     pub(crate) fn known(&self) -> Arc<KnownSecrets> {
         Arc::clone(&self.known)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Ring> {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that what comes now is of a new life of the server.
-    pub(crate) fn begin_life(&self) {
+    /// Marks the start of a new instance.
+    pub(crate) fn begin_instance(&self) {
         let mut state = self.lock();
         state.end_line(&self.redactor());
         state.earlier = state.lines.len();
@@ -136,7 +136,7 @@ impl Logs {
         self.announce(end);
     }
 
-    /// Takes bytes of stderr as they come; a line without an end is cut.
+    /// Takes bytes of stderr as they come; an endless line is cut.
     pub(crate) fn stderr(&self, bytes: &[u8]) {
         let (mut state, redactor) = (self.lock(), self.redactor());
         for chunk in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -157,7 +157,7 @@ impl Logs {
         self.take(stream, bytes, LINE_BYTES);
     }
 
-    /// Takes the beginning of a line on stdout that is no message.
+    /// Takes the beginning of a line on stdout that is not a message.
     pub(crate) fn stray(&self, bytes: &[u8]) {
         self.take(LogStream::Stdout, bytes, STRAY_BYTES);
     }
@@ -192,7 +192,7 @@ impl Logs {
         lines.skip(skip).collect()
     }
 
-    /// Returns the last lines of stderr of this life as one text, for the reason of a crash.
+    /// Returns the last lines of this instance's stderr as one text, for crash reports.
     pub(crate) fn stderr_tail(&self) -> String {
         let state = self.lock();
         let partial = state.partial_line(&self.redactor());
@@ -205,8 +205,8 @@ impl Logs {
     }
 }
 
-impl State {
-    /// Returns the line that has not ended yet as if it had.
+impl Ring {
+    /// Returns the unfinished line as if it had ended.
     fn partial_line(&self, redactor: &Redactor) -> Option<LogLine> {
         (!self.partial.is_empty()).then(|| LogLine {
             number: None,
@@ -216,7 +216,7 @@ impl State {
         })
     }
 
-    /// Ends the line that has not ended yet.
+    /// Ends the unfinished line.
     fn end_line(&mut self, redactor: &Redactor) {
         if !self.partial.is_empty() {
             let text = redactor.redact(&self.partial).into_owned();

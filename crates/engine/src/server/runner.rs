@@ -1,32 +1,31 @@
-//! The owner of one server's life. Each state is one async method that publishes its status first
-//! and returns the next; stop overtakes everything. Calls do not pass through here.
+//! The lifecycle of one server. Each state is one async method that publishes its status first and
+//! returns the next state; stop overtakes everything. Calls do not pass through here.
 
-mod care;
+mod health;
 pub(crate) mod remote;
 mod running;
 mod serving;
 mod starting;
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use gantry_model::era::Era;
 use gantry_model::event::EventKind;
-use gantry_model::id::ServerId;
+use gantry_model::id::{ProjectName, ServerId};
 use gantry_model::mcp::ClientCan;
 use gantry_model::restart::{History, RestartPolicy};
 use gantry_model::spec::ServerSpec;
 use gantry_model::status::{Crash, State};
-use gantry_sandbox::Meter;
 use gantry_store::Store;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::remote::Far;
+use self::remote::RemoteState;
 use self::running::Running;
 use super::catalog::ServerCatalog;
 use super::handle::{Live, Order};
@@ -39,41 +38,44 @@ use crate::answers::AnswerBudget;
 use crate::clock::{Stopwatch, unix_ms};
 use crate::config::EngineLimits;
 use crate::credentials::{Credentials, Vault};
-use crate::driver::process::ProcessDriver;
+use crate::driver::{Drivers, ReadUsage};
 use crate::events::Events;
 use crate::http_client::Clients;
 use crate::random::jitter;
 use crate::schema::CheckPermits;
 
-/// The name of a server whose runner panics when it is ordered to start it anew. fault P12
+/// The name of a server whose runner panics on a restart. fault P12
 #[cfg(test)]
 pub(crate) const TRIPS: &str = "trips";
 
 /// What all runners of an engine share.
 #[derive(Clone)]
 pub(crate) struct Surroundings {
-    pub(crate) driver: Arc<ProcessDriver>,
-    /// The way to remote servers.
+    pub(crate) project: ProjectName,
+    pub(crate) drivers: Drivers,
+    /// The generation of the newest instance.
+    pub(crate) generations: Arc<AtomicU64>,
+    /// HTTP clients for remote servers.
     pub(crate) clients: Arc<Clients>,
     pub(crate) store: Store,
-    /// Where the tokens of remote servers are kept.
+    /// Stores the tokens of remote servers.
     pub(crate) vault: Vault,
-    /// Where browsers bring the answers of sign-ins, once the gateway listens.
+    /// The redirect URI of sign-ins, once the gateway listens.
     pub(crate) callback: watch::Sender<Option<String>>,
     pub(crate) events: Events,
     pub(crate) tracker: TaskTracker,
     pub(crate) limits: EngineLimits,
     /// Upstream ids of this boot begin here.
     pub(crate) first_id: u64,
-    /// Tells the catalog that a server's tools or availability changed.
+    /// Notifies the catalog that a server's tools or availability changed.
     pub(crate) changed: Arc<dyn Fn() + Send + Sync>,
     /// What heavy checks of values need.
     pub(crate) checks: CheckPermits,
-    /// What clients want to hear of.
+    /// Resources that clients subscribe to.
     pub(crate) topics: Arc<TopicTable>,
-    /// What answers may take until they are read.
+    /// The memory budget of unread responses.
     pub(crate) answers: AnswerBudget,
-    /// When what is being stopped is killed at the latest; set when the engine drains.
+    /// The deadline for SIGKILL; set when the engine drains.
     pub(crate) kill_at: watch::Receiver<Option<Instant>>,
 }
 
@@ -93,21 +95,21 @@ pub(crate) struct ServerRunner {
     pub(crate) policy: RestartPolicy,
     pub(crate) history: History,
     pub(crate) watch: Stopwatch,
-    /// What was learnt of the server's era; only a hint, a mismatch drops it.
+    /// The era that worked last; only a hint, a mismatch drops it.
     pub(crate) era_hint: Option<Era>,
-    /// What a remote server is shown of us.
+    /// The sign-in to a remote server.
     pub(crate) credentials: Option<Credentials>,
     /// What is remembered of a remote server between connections.
-    pub(crate) far: Option<Far>,
-    /// What the server is told that its client can do; what such a life lists is looked at when it
-    /// says that this changed, and only its client sees that.
+    pub(crate) remote: Option<RemoteState>,
+    /// Declared client capabilities. With any, the first lists are not fetched, and only this client
+    /// sees the lists after `list_changed`.
     pub(crate) declares: ClientCan,
-    /// Notes that the server, which is of the stateless era, knows no handshake.
+    /// Set once a server of the stateless era turns out not to support the handshake.
     pub(crate) refuses: Option<Arc<AtomicBool>>,
 }
 
-/// How the process can be asked for its usage while it runs.
-pub(crate) type UsageCell = Arc<Mutex<Option<Meter>>>;
+/// Reads the usage of the instance that runs, if one does.
+pub(crate) type UsageCell = Arc<Mutex<Option<ReadUsage>>>;
 
 /// What comes after a state.
 enum Next {
@@ -122,21 +124,21 @@ enum Next {
     Done,
 }
 
-/// How a start or a life ended without being asked to.
+/// How a start or a run failed.
 struct Ended {
     how: String,
     kind: EndKind,
-    /// For how long a remote server asks to be left alone.
+    /// The `Retry-After` of a remote server.
     retry_after: Option<Duration>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EndKind {
-    /// It could not be started, or did not get through the handshake.
+    /// It could not be started, or failed the handshake.
     Start,
     /// It ran and ended.
     Exit,
-    /// It ran and no longer answered, so that it was ended.
+    /// It ran, stopped answering, and was ended.
     Silence,
 }
 
@@ -154,7 +156,7 @@ impl ServerRunner {
                 Next::Rest => self.resting().await,
                 Next::Start => self.starting().await,
                 Next::Serve(running) => self.serving(*running).await,
-                Next::Crashed(ended) if self.far.is_some() => self.reaching_again(ended).await,
+                Next::Crashed(ended) if self.remote.is_some() => self.reaching_again(ended).await,
                 Next::Crashed(ended) => self.backing_off(ended).await,
                 Next::SignIn(why) => self.awaiting_sign_in(why).await,
                 Next::Restart(running) => self.restarting(*running).await,
@@ -164,9 +166,8 @@ impl ServerRunner {
         }
     }
 
-    /// Waits to be stopped: nobody has approved the file it comes from, or the file switches it off, so
-    /// that nothing wakes it. Another word of a person brings another spec, and with it another runner.
-    /// fault G5
+    /// Waits to be stopped: its file is not approved or disables it. A changed file brings a new spec,
+    /// and with it a new runner. fault G5
     async fn holding(&mut self) -> Next {
         if let Some((state, why)) = self.spec.held() {
             self.publish(state, Some(why.to_owned()));
@@ -176,7 +177,7 @@ impl ServerRunner {
         Next::Stop(None)
     }
 
-    /// Waits for the first call or listing that needs the server.
+    /// Waits for the first call or listing that needs the server (lazy start).
     async fn resting(&mut self) -> Next {
         self.publish(State::Idle, None);
         self.show(Live::Cold);
@@ -191,7 +192,7 @@ impl ServerRunner {
         }
     }
 
-    /// Waits as long as the policy says, and says why and how long.
+    /// Waits as long as the restart policy says, and reports why and how long.
     async fn backing_off(&mut self, mut ended: Ended) -> Next {
         ended.how = self.logs.redactor().redact(&ended.how).into_owned();
         self.history.record_exit(&self.policy, self.watch.now());
@@ -250,10 +251,10 @@ impl ServerRunner {
         self.next_try(next_try).await
     }
 
-    /// Waits for the next try, unless a person orders it now.
+    /// Waits for the next try, or for a requested restart.
     async fn next_try(&mut self, at: Instant) -> Next {
         tokio::select! {
-            biased; // Stop, then a person's order, then the wait.
+            biased; // Stop, then a requested restart, then the wait.
             () = self.stop.cancelled() => Next::Stop(None),
             order = self.orders.recv() => match order {
                 Some(Order::Restart) => {
@@ -266,11 +267,11 @@ impl ServerRunner {
         }
     }
 
-    /// Ends the running process by order and starts it anew.
+    /// Ends the instance for a requested restart.
     async fn restarting(&mut self, running: Running) -> Next {
         #[cfg(test)]
         assert_ne!(self.spec.name.as_str(), TRIPS, "a runner that panics");
-        let why = "restarted by order";
+        let why = "restart requested";
         self.around
             .events
             .report(&self.spec.name, EventKind::RestartRequested, why);
@@ -319,7 +320,7 @@ impl ServerRunner {
         running.close(failure).await;
     }
 
-    /// Says that a panic of ours has cut a life short; process and calls ended with it.
+    /// Reports that a panic of ours ended the instance and its calls.
     pub(crate) fn cut_short(&self, why: &str) {
         self.forget_usage();
         self.publish(State::Restarting, Some(why.into()));
@@ -328,8 +329,8 @@ impl ServerRunner {
 
     fn forgive(&mut self) {
         self.history.reset();
-        if let Some(far) = &mut self.far {
-            far.reconnect.forgive();
+        if let Some(remote) = &mut self.remote {
+            remote.reconnect.forgive();
         }
         self.counters.rate_limit.forget();
         self.status.send_modify(|status| {
@@ -355,7 +356,7 @@ impl ServerRunner {
     }
 }
 
-/// Waits as long as a server may take to end, or until the stopping gateway kills everything.
+/// Waits for the grace period, or until the stopping gateway kills everything.
 async fn grace_over(grace: Duration, mut kill_at: watch::Receiver<Option<Instant>>) {
     let over = Instant::now() + grace;
     let all_killed = async {

@@ -1,50 +1,50 @@
-//! What is observed of a server, as its runner publishes it.
+//! The observed status of a server, as its runner publishes it.
 
 use std::time::Duration;
 
 use gantry_model::status::{Crash, State};
-use gantry_sandbox::Report;
 use tokio::time::Instant;
 
 use super::catalog::{ServerCatalog, UncheckedPart};
 use crate::clock::unix_ms;
+use crate::driver::IsolationReport;
 
-/// What is observed of a server.
+/// The observed status of a server.
 #[derive(Debug, Clone)]
 pub struct ServerStatus {
-    /// Where it is in its life.
+    /// Its lifecycle state.
     pub state: State,
     /// Since when, in milliseconds since 1970.
     pub since_ms: u64,
-    /// Why it is there, in a sentence.
+    /// Why it is in this state, in a sentence.
     pub reason: Option<String>,
-    /// The same by the clock that nobody sets.
+    /// The same by the monotonic clock.
     pub(crate) since: Instant,
     /// When it is tried again.
     pub(crate) next_try: Option<Instant>,
-    /// How often a start was begun, whatever came of it; never reset.
+    /// How often it entered the state `starting`; never reset.
     pub(crate) starts: u64,
-    /// How often it was started again since it was registered or restarted by hand.
+    /// Restarts since it was registered or restarted by hand.
     pub restarts: u32,
-    /// The last time it ended by itself.
+    /// Its last failure.
     pub last_crash: Option<Crash>,
-    /// Since when it answers.
+    /// Since when it is ready.
     pub(crate) ready_since: Option<Instant>,
-    /// The process id of its command, as the host counts.
+    /// The process id of its command on this host.
     pub pid: Option<u32>,
-    /// The protocol version spoken with it.
+    /// The negotiated protocol version.
     pub protocol_version: Option<String>,
-    /// What it says of itself, raw JSON.
+    /// Its `serverInfo`, raw JSON.
     pub server_info: Option<String>,
-    /// What it wants clients to know.
+    /// Its `instructions`.
     pub instructions: Option<String>,
     /// How many tools it offers.
     pub tools: usize,
-    /// How many of them have parts that no value is checked against.
+    /// How many of them have schema parts that are not checked.
     pub unchecked_tools: usize,
-    /// How many tools it listed that cannot be offered; `excluded` says why.
+    /// How many listed tools are not offered; `excluded` says why.
     pub refused_tools: usize,
-    /// Parts of tools' schemas that no value is checked against, the first of them if there are many.
+    /// The first schema parts that are not checked.
     pub unchecked: Vec<UncheckedPart>,
     /// How many prompts it offers.
     pub prompts: usize,
@@ -52,15 +52,17 @@ pub struct ServerStatus {
     pub resources: usize,
     /// Tools that are not offered, and why.
     pub excluded: Vec<(String, String)>,
-    /// Which isolation it was given, and which not.
-    pub isolation: Option<Report>,
-    /// It crashes again and again.
+    /// What isolates it, and which protections are enforced.
+    pub isolation: Option<IsolationReport>,
+    /// Which instance this is: grows with every start.
+    pub generation: u64,
+    /// It crashes repeatedly.
     pub health_warning: bool,
-    /// How its messages travel: `stdio`, `sse` or `streamable-http`; nothing before that is known.
+    /// `stdio`, `sse` or `streamable-http`, once known.
     pub transport: Option<&'static str>,
-    /// How many connects to a remote server have failed in a row.
+    /// Failed connections to a remote server in a row.
     pub failed_connects: u32,
-    /// So many did that nobody tries before the next try is due.
+    /// The circuit is open: nobody connects before the next try is due.
     pub(crate) is_away: bool,
 }
 
@@ -88,6 +90,7 @@ impl ServerStatus {
             resources: 0,
             excluded: Vec::new(),
             isolation: None,
+            generation: 0,
             health_warning: false,
             transport: None,
             failed_connects: 0,
@@ -95,7 +98,7 @@ impl ServerStatus {
         }
     }
 
-    /// Takes over what the server offers.
+    /// Takes the counts of a catalog.
     pub(crate) fn count(&mut self, catalog: &ServerCatalog) {
         self.tools = catalog.tools.len();
         self.unchecked_tools = catalog.unchecked_tools;
@@ -106,7 +109,7 @@ impl ServerStatus {
         self.excluded.clone_from(&catalog.excluded);
     }
 
-    /// Returns for how long it has answered, whatever became of the wall clock meanwhile.
+    /// Returns for how long it has been ready, by the monotonic clock.
     pub fn uptime(&self) -> Option<Duration> {
         self.ready_since.map(|since| since.elapsed())
     }
@@ -117,7 +120,7 @@ impl ServerStatus {
         Some(at.saturating_duration_since(Instant::now()))
     }
 
-    /// Enters a state; what belonged to the one before is cleared.
+    /// Enters a state; what belongs to the previous one is cleared.
     pub(crate) fn enter(&mut self, state: State, reason: Option<String>) {
         self.state = state;
         if state == State::Starting {

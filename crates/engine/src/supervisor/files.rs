@@ -3,10 +3,9 @@
 //! reads them anew from their files. Entry points: `begin`, then `place` for each.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 
 use gantry_model::id::ServerName;
-use gantry_model::spec::{Launch, ServerSpec, Source};
+use gantry_model::spec::{ServerSpec, Source};
 use gantry_store::ServerRow;
 
 use super::Supervisor;
@@ -139,18 +138,7 @@ pub(super) fn waits(spec: &ServerSpec) -> bool {
 pub(super) fn stored(spec: &ServerSpec) -> ServerSpec {
     let mut spec = spec.clone();
     if spec.source != Source::Api {
-        match &mut spec.launch {
-            Launch::Process(process) => {
-                process.env.values_mut().for_each(String::clear);
-                (process.command, process.args) = (process.shown_command(), process.shown_args());
-                process.cwd = process.shown_cwd().map(PathBuf::from);
-            }
-            Launch::Remote(remote) => {
-                remote.headers.values_mut().for_each(String::clear);
-                (remote.url, remote.proxy) = (remote.shown_url(), remote.shown_proxy());
-                remote.auth.client_secret.iter_mut().for_each(String::clear);
-            }
-        }
+        spec.launch.mask(|_| String::new());
     }
     spec
 }

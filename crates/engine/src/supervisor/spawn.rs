@@ -1,13 +1,12 @@
-//! Puts one server's runner on its way: remembers its catalog, has handle and runner made, and
-//! tracks the task in which it runs.
+//! Starts the runner of one server: loads its saved catalog and credentials, makes handle and runner,
+//! and tracks the task.
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use gantry_model::id::ServerId;
 use gantry_model::mcp::ClientCan;
-use gantry_model::secret::SecretText;
-use gantry_model::spec::{AuthKind, Launch, ServerSpec, Start};
+use gantry_model::spec::{AuthKind, ServerSpec, Start};
 use gantry_model::status::State;
 use tracing::warn;
 
@@ -31,7 +30,7 @@ impl Supervisor {
     ) -> Arc<ServerHandle> {
         let spec = Arc::new(self.held_elsewhere(id, spec).await);
         let lazy = spec.start == Start::Lazy;
-        let known = Arc::new(KnownSecrets::new(secrets(&spec)));
+        let known = Arc::new(KnownSecrets::new(spec.launch.secrets()));
         let (first, live, remembered) = match spec.held() {
             Some((state, why)) => {
                 let live = Live::Down(Arc::from(why), None);
@@ -79,17 +78,14 @@ impl Supervisor {
         handle
     }
 
-    /// Takes up what was kept of the sign-in to a remote server, unless a person's own header or the
-    /// spec says that there is none.
+    /// Loads the stored sign-in to a remote server, unless the spec turns it off or sets the header.
     async fn credentials(
         &self,
         id: ServerId,
         spec: &ServerSpec,
         known: &Arc<KnownSecrets>,
     ) -> Option<Credentials> {
-        let Launch::Remote(remote) = &spec.launch else {
-            return None;
-        };
+        let remote = spec.launch.remote()?;
         let is_own = |name: &String| name.eq_ignore_ascii_case("authorization");
         let is_off = remote.auth.kind == AuthKind::None || remote.headers.keys().any(is_own);
         if is_off || spec.held().is_some() {
@@ -115,7 +111,7 @@ impl Supervisor {
         Some(Credentials::open(target, drawer, tracker).await)
     }
 
-    /// Returns what the server offered when it last ran, if its spec is unchanged.
+    /// Returns the saved catalog, if the spec is unchanged.
     async fn remembered(
         &self,
         id: ServerId,
@@ -126,7 +122,7 @@ impl Supervisor {
             Ok(Some((fingerprint, hello, rows))) if fingerprint == spec.fingerprint() => {
                 let hello = crate::server::handshake::Hello::from_json(&hello).map(Arc::new);
                 let (redactor, filter) = (known.shared(), spec.tools.clone());
-                // Schemas are looked at, which takes time.
+                // Schemas are compiled, which takes time.
                 let recalling = tokio::task::spawn_blocking(move || {
                     let listing = Listing::from_rows(&rows, &redactor).filtered(&filter);
                     ServerCatalog::new(listing, hello)
@@ -141,13 +137,5 @@ impl Supervisor {
                 ServerCatalog::empty()
             }
         }
-    }
-}
-
-/// What a server is given may be a secret of its own.
-fn secrets(spec: &ServerSpec) -> Vec<SecretText> {
-    match &spec.launch {
-        Launch::Process(process) => process.secrets(),
-        Launch::Remote(remote) => remote.secrets(),
     }
 }

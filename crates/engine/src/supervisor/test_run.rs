@@ -1,7 +1,7 @@
-//! Specs that are replaced, and specs that are only tried.
+//! Replaces the spec of a server, and tests one without registering it.
 //!
-//! A test run is in no list: it is started, waited for and stopped, and holds its name meanwhile like
-//! a server that leaves. Entry points: `Supervisor::replace` and `Supervisor::try_out`.
+//! A test run is in no list, and reserves its name until it has stopped. Entry points:
+//! `Supervisor::replace` and `Supervisor::try_out`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,12 +18,12 @@ use crate::server::handle::{Live, ServerHandle};
 use crate::server::logs::LogLine;
 use crate::view::ServerView;
 
-/// Lines of its log that are shown.
+/// How many log lines are returned.
 const LINES: usize = 50;
-/// How much longer than its handshake a test run may take, for the process and the first lists.
+/// How much longer than the handshake a test run may take, to start the instance and list its tools.
 const BESIDE_HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// Refuses a server that was not registered over the API: its file brings it back with the next start.
+/// Refuses a server that was not registered over the API: the next start would load it again.
 pub(crate) fn of_api(spec: &ServerSpec) -> Result<(), EngineError> {
     let name = spec.name.clone();
     match spec.source {
@@ -37,7 +37,7 @@ pub(crate) fn of_api(spec: &ServerSpec) -> Result<(), EngineError> {
 }
 
 impl Supervisor {
-    /// Gives a server that was registered by API another spec, under its old name, id and place.
+    /// Replaces the spec of a server that was registered over the API; name, id and position stay.
     pub(crate) async fn replace(&self, spec: ServerSpec) -> Result<Arc<ServerHandle>, EngineError> {
         spec.check()?;
         let name = spec.name.clone();
@@ -55,12 +55,12 @@ impl Supervisor {
         self.store.replace_server(&row).await?;
         let place = self.leave(&handle);
         drop(turn);
-        // Its row keeps the name from others until its process is gone.
+        // Its row reserves the name until its process has ended.
         let _turn = self.turn(&name).await?;
         Ok(self.add(&row, spec, place).await)
     }
 
-    /// Starts a server that is not registered, shakes hands, lists, and stops it again.
+    /// Starts a server that is not registered, lists its tools, and stops it.
     pub(crate) async fn try_out(
         &self,
         mut spec: ServerSpec,
@@ -78,7 +78,7 @@ impl Supervisor {
         drop(turn);
         let mut live = handle.live.clone();
         let is_told = |state: &Live| matches!(state, Live::Ready(_) | Live::Down(..));
-        // What is not there in time is shown as it is.
+        // A server that is not ready in time is shown as it is.
         drop(tokio::time::timeout(bound, live.wait_for(is_told)).await);
         let view = ServerView::of(&handle);
         handle.stop.cancel();
@@ -90,7 +90,7 @@ impl Supervisor {
         Ok((view, handle.logs.last(LINES)))
     }
 
-    /// Tells that a spec was looked at, of which nothing was started.
+    /// Reports that a spec was previewed; nothing was started.
     pub(crate) fn previewed(&self, name: &ServerName) {
         let detail = "previewed: nothing was started".to_owned();
         self.around

@@ -1,6 +1,7 @@
 //! A runner that panics: its calls are answered, its process is gone, and it starts anew. Orders that
 //! cross each other are in `orders`.
 
+mod driver;
 mod orders;
 
 use std::path::Path;
@@ -11,14 +12,14 @@ use gantry_model::jsonrpc::{OneLine, Payload, RawBuf};
 use gantry_model::naming::{Expose, LONGEST_EXPOSED, OnCollision};
 use gantry_model::spec::ProcessLaunch;
 use gantry_model::status::State;
-use gantry_sandbox::{Sandbox, SandboxOptions};
 use gantry_testkit::{Era, Evilpeer, procs};
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
 use super::*;
 use crate::config::EngineLimits;
-use crate::driver::process::ProcessDriver;
+use crate::driver::process::{ProcessDriver, ProcessOptions};
+use crate::driver::{Driver, Drivers};
 use crate::events::Events;
 use crate::server::link::InFlight;
 use crate::server::pending::{Answer, Failure};
@@ -27,21 +28,33 @@ const LONG: Duration = Duration::from_secs(20);
 
 /// Makes a supervisor whose runners panic when they next show a change, if `armed` says so.
 async fn supervisor(folder: &Path, armed: &Arc<AtomicBool>) -> Supervisor {
+    let options = ProcessOptions {
+        project: ProjectName::local(),
+        gateway: format!("test-{}", std::process::id()),
+        environment: Vec::new(),
+        data_folder: folder.to_owned(),
+        hidden: Vec::new(),
+    };
+    let driver = ProcessDriver::open(options).unwrap();
+    supervisor_on(Arc::new(driver), folder, armed).await
+}
+
+async fn supervisor_on(
+    driver: Arc<dyn Driver>,
+    folder: &Path,
+    armed: &Arc<AtomicBool>,
+) -> Supervisor {
     let project = ProjectName::local();
     let store = crate::folder::store_in(folder).await;
-    let instance = format!("test-{}", std::process::id());
-    let sandbox = Sandbox::probe(SandboxOptions { instance }).unwrap();
+    store.ensure_project(&project).await.unwrap();
     // Nobody writes the events down here; what does not fit the queue is dropped.
     let (events, _queue) = Events::new(project.clone());
     let (_kill_at, kill_at) = watch::channel(None);
     let armed = Arc::clone(armed);
     let around = Surroundings {
-        driver: Arc::new(ProcessDriver::new(
-            None,
-            sandbox,
-            Vec::new(),
-            folder.to_owned(),
-        )),
+        project: project.clone(),
+        drivers: Drivers::new(driver),
+        generations: Arc::default(),
         clients: Arc::default(),
         vault: crate::credentials::Vault::open(folder, project.clone(), store.clone()),
         callback: watch::Sender::new(None),

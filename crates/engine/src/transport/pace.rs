@@ -1,11 +1,11 @@
-//! How fast what a server says is taken from it: other tasks get a turn now and then, and a server that
-//! says too much unasked waits, so that a flood costs its own server and no other. fault S14
+//! Paces the reading of a server's messages: other tasks get a turn now and then, and a server that
+//! floods waits, so that a flood costs its own server and no other. fault S14
 //!
-//! The same for every transport; what is too much is the link's to say. Entry point: [`Pace::took`].
+//! The same for every transport; the link decides what a flood is. Entry point: [`Pace::took`].
 
 use std::time::Duration;
 
-/// Messages that are taken before other tasks get a turn.
+/// Messages that are read before other tasks get a turn.
 const PER_TURN: usize = 128;
 
 /// The pace of one reader.

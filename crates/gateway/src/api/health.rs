@@ -72,7 +72,7 @@ pub(super) async fn health(State(api): State<Api>, In(project): In) -> Response 
         Err(_) => None,
     };
     let usage = usage.and_then(Result::ok);
-    let view = HealthView::of(&project.health(), usage, engine.host(), api.version);
+    let view = HealthView::of(&project.health(), usage, &engine.host(), api.version);
     json(StatusCode::OK, &view)
 }
 

@@ -223,11 +223,11 @@ impl Register {
                 written: Written::default(),
             }),
         };
-        let start = match (self.start, &launch, profile) {
-            (Some(StartName::Eager), ..) => Start::Eager,
-            (Some(StartName::Lazy), ..) => Start::Lazy,
-            (None, Launch::Process(_), Profile::Hosted) => Start::Eager, // row 1.8
-            (None, Launch::Remote(_), _) | (None, _, Profile::Local) => Start::Lazy, // row 0.10
+        let start = match (self.start, launch.process().map(|process| process.profile)) {
+            (Some(StartName::Eager), _) => Start::Eager,
+            (Some(StartName::Lazy), _) => Start::Lazy,
+            (None, Some(Profile::Hosted)) => Start::Eager, // row 1.8
+            (None, Some(Profile::Local) | None) => Start::Lazy, // row 0.10
         };
         let (calls, life) = (CallPolicy::default(), LifePolicy::of(&launch));
         let settings = self.tools.settings.into_iter();
@@ -276,10 +276,7 @@ impl Register {
 
     /// Returns the body that makes a spec, its secrets included: for patching, never for showing.
     pub(super) fn of(spec: &ServerSpec) -> Self {
-        let (process, remote) = match &spec.launch {
-            Launch::Process(process) => (Some(process), None),
-            Launch::Remote(remote) => (None, Some(remote)),
-        };
+        let (process, remote) = (spec.launch.process(), spec.launch.remote());
         let (calls, life) = (&spec.calls, &spec.life);
         let some = |period: Duration| Some(Period(period));
         let limits = process.map(|process| process.limits).unwrap_or_default();
@@ -422,9 +419,7 @@ mod tests {
             "limits": { "cpu": 0.25, "memory": "64M", "pids": 32 },
         });
         let spec = spec(body).unwrap();
-        let Launch::Process(process) = &spec.launch else {
-            panic!("a command")
-        };
+        let process = spec.launch.process().unwrap();
         assert_eq!(
             (process.limits.memory_bytes, process.limits.pids),
             (Some(64 << 20), Some(32))

@@ -11,7 +11,7 @@ mod needs;
 use std::process::ExitCode;
 
 use clap::Args;
-use gantry_sandbox::{Sandbox, SandboxOptions};
+use gantry_engine::probe_host;
 use serde_json::{Value, json};
 
 use super::Surroundings;
@@ -104,13 +104,10 @@ pub(super) async fn run(
     options: &Options,
     surroundings: &Surroundings,
 ) -> Result<ExitCode, Failure> {
-    let sandbox = Sandbox::probe(SandboxOptions {
-        instance: format!("doctor-{}", std::process::id()),
-    });
-    let sandbox = sandbox.map_err(|error| {
+    let host = probe_host().map_err(|error| {
         Failure::plain(Exit::Failed, "processes cannot be started here", &error)
     })?;
-    let facts = sandbox.host().facts.iter();
+    let facts = host.facts.iter();
     let machine: Vec<Finding> = facts
         .map(|fact| {
             let grade = if fact.available {
@@ -152,7 +149,7 @@ pub(super) async fn run(
         let shown = |findings: &[Finding]| findings.iter().map(Finding::json).collect::<Vec<_>>();
         screen.line(&pretty(&json!({
             "ok": well,
-            "host": sandbox.host(),
+            "host": host,
             "folder": shown(&folder),
             "clients": shown(&clients),
             "servers": shown(&servers),

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gantry_model::diagnose::chain;
-use gantry_model::spec::{Launch, ServerSpec};
+use gantry_model::spec::ServerSpec;
 
 use super::approval::{Approvals, Digest, FileApproval};
 use super::clients::ours;
@@ -428,7 +428,7 @@ impl Plan {
             ));
         }
         let works_elsewhere = matches!(workplace, Workplace::Neutral(_))
-            && matches!(&spec.launch, Launch::Process(_))
+            && spec.launch.process().is_some()
             && claim.entry.node.find("cwd").is_none();
         let is_kept_out = works_elsewhere || reading.leads_into_folder.is_some();
         if is_kept_out {

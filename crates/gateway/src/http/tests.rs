@@ -135,12 +135,12 @@ const FUTURE_BYTES: [usize; 2] = [3584, 4096];
 #[tokio::test]
 async fn the_futures_of_a_call_stay_small() {
     let served = Served::start().await;
-    let request = Request::builder().method("POST").uri(mcp::PATH);
+    let request = Request::builder().method("POST").uri("/mcp");
     let request = request.body(axum::body::Body::empty()).unwrap();
     let answering = (served.service)(request);
     let request = gantry_engine::Request {
         surface: gantry_engine::Surface::Mcp,
-        scope: Scope::All,
+        scope: gantry_engine::Scope::All,
         method: "tools/call",
         params: None.into(),
         context: Default::default(),

@@ -92,10 +92,7 @@ fn imports_between_crates_go_one_way() {
             "engine",
             &["gantry-model", "gantry-store", "gantry-sandbox"],
         ),
-        (
-            "gateway",
-            &["gantry-model", "gantry-sandbox", "gantry-engine"],
-        ),
+        ("gateway", &["gantry-model", "gantry-engine"]),
     ];
     let mut found = Vec::new();
     for (name, allowed) in allowed {
@@ -165,6 +162,16 @@ fn drivers_and_transports_do_not_know_each_other() {
         "the runner joins driver and transport",
         &[driver, transport].concat(),
     );
+}
+
+#[test]
+fn only_the_process_driver_names_the_sandbox() {
+    let is_driver = |path: &str| path.starts_with("crates/engine/src/driver/process");
+    let mut files = sources("crates/engine");
+    files.extend(sources("crates/gateway/src"));
+    files.retain(|(path, _)| !is_driver(path));
+    let found = naming(&files, &["gantry_sandbox::"]);
+    assert_none("the sandbox's types stay in `driver/process`", &found);
 }
 
 #[test]

@@ -8,7 +8,7 @@ mod shell;
 
 use std::time::Duration;
 
-use super::{Launch, ProcessLaunch, RemoteError, ResourceLimits, ServerSpec, period};
+use super::{Launch, ProcessLaunch, RemoteError, ServerSpec, period};
 use crate::id::ServerName;
 use crate::restart::PolicyError;
 use crate::secret::{REDACTED, hide_arguments};
@@ -235,10 +235,8 @@ impl ServerSpec {
                 range,
             })
         };
-        let limits = match &self.launch {
-            Launch::Process(process) => process.limits,
-            Launch::Remote(_) => ResourceLimits::default(),
-        };
+        let process = self.launch.process();
+        let limits = process.map(|process| process.limits).unwrap_or_default();
         if let Some(cpu) = limits.cpu
             && !(cpu.is_finite() && (0.01..=1024.0).contains(&cpu))
         {

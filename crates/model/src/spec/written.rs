@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{ProcessLaunch, RemoteLaunch};
+use super::{Launch, ProcessLaunch, RemoteLaunch};
 use crate::secret::{
     Hint, REDACTED, SecretText, hide_arguments, hint_of, is_given_secret, is_plausible,
     looks_secret, secret_arguments, userinfo,
@@ -26,6 +26,34 @@ pub struct Written {
     pub variables: BTreeMap<String, SecretText>,
     /// What a person was asked for, by id.
     pub inputs: BTreeMap<String, SecretText>,
+}
+
+impl Launch {
+    /// Returns everything that the server is given and that seems to be a secret.
+    pub fn secrets(&self) -> Vec<SecretText> {
+        match self {
+            Self::Process(process) => process.secrets(),
+            Self::Remote(remote) => remote.secrets(),
+        }
+    }
+
+    /// Replaces each secret by what `mask` makes of it, and every other text by how it may be shown.
+    pub fn mask(&mut self, mask: impl Fn(&str) -> String) {
+        match self {
+            Self::Process(process) => {
+                let values = process.env.values_mut();
+                values.for_each(|value| *value = mask(value));
+                (process.command, process.args) = (process.shown_command(), process.shown_args());
+                process.cwd = process.shown_cwd().map(Into::into);
+            }
+            Self::Remote(remote) => {
+                let secrets = remote.headers.values_mut();
+                let secrets = secrets.chain(remote.auth.client_secret.as_mut());
+                secrets.for_each(|value| *value = mask(value));
+                (remote.url, remote.proxy) = (remote.shown_url(), remote.shown_proxy());
+            }
+        }
+    }
 }
 
 impl ProcessLaunch {

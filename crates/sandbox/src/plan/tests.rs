@@ -14,7 +14,7 @@ fn command(program: &str, path: Option<&str>) -> Command {
             .collect(),
         cwd: PathBuf::from("/"),
         profile: Profile::Local,
-        limits: Limits::local(),
+        limits: Limits::default(),
         writable: Vec::new(),
         network: Network::Allowed,
     }

@@ -53,6 +53,22 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// The limits of a person's own server.
+pub(crate) const LOCAL: Limits = Limits {
+    cpu: None,
+    memory_bytes: None,
+    pids: Some(1024),
+    nofile: 4096,
+};
+
+/// The limits of a hosted server.
+pub(crate) const HOSTED: Limits = Limits {
+    cpu: Some(0.5),
+    memory_bytes: Some(512 << 20),
+    pids: Some(128),
+    nofile: 1024,
+};
+
 /// A shell script under the local profile.
 pub(crate) fn script(script: &str) -> Command {
     Command {
@@ -65,7 +81,7 @@ pub(crate) fn script(script: &str) -> Command {
         ],
         cwd: PathBuf::from("/"),
         profile: Profile::Local,
-        limits: Limits::local(),
+        limits: LOCAL,
         writable: Vec::new(),
         network: Network::Allowed,
     }
@@ -76,7 +92,7 @@ pub(crate) fn hosted(text: &str) -> Command {
     Command {
         cwd: PathBuf::from("/usr"),
         profile: Profile::Hosted,
-        limits: Limits::hosted(),
+        limits: HOSTED,
         network: Network::None,
         ..script(text)
     }

@@ -146,7 +146,12 @@ async fn the_report_says_whether_the_folder_is_hidden() {
     let command = at(script("true"), home.path());
     let spawned = hiding.spawn(&command).await.unwrap();
     let promise = spawned.report.promise("data_folder").unwrap();
-    assert_eq!(promise.state, PromiseState::Enforced, "{}", spawned.report);
+    assert_eq!(
+        promise.state,
+        PromiseState::Enforced,
+        "{:?}",
+        spawned.report
+    );
     let spawned = sandbox().spawn(&command).await.unwrap();
     assert_eq!(spawned.report.promise("data_folder"), None);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gantry_sandbox::{Command, Limits, PromiseState};
 
-use crate::harness::{eventually, line, output, sandbox, script};
+use crate::harness::{LOCAL, eventually, line, output, sandbox, script};
 use crate::owner::{Owner, Rights};
 
 fn limited(text: &str, limits: Limits) -> Command {
@@ -22,17 +22,16 @@ async fn memory_is_limited() {
     let sandbox = sandbox();
     let limits = Limits {
         memory_bytes: Some(32 << 20),
-        ..Limits::local()
+        ..LOCAL
     };
     // A shell variable that doubles without end.
     let command = limited("x=0123456789abcdef; while :; do x=$x$x; done", limits);
     let mut spawned = sandbox.spawn(&command).await.unwrap();
     let exit = spawned.tree.wait().await;
     if spawned.report.enforced("memory") {
-        assert!(exit.oom_killed, "{exit:?} {}", spawned.report);
-        assert_eq!(exit.to_string(), "killed: out of memory");
+        assert!(exit.oom_killed, "{exit:?} {:?}", spawned.report);
     } else {
-        assert!(!exit.success(), "{exit}");
+        assert!(!exit.success(), "{exit:?}");
     }
 }
 
@@ -42,7 +41,7 @@ async fn processes_are_limited() {
     let sandbox = sandbox();
     let limits = Limits {
         pids: Some(20),
-        ..Limits::local()
+        ..LOCAL
     };
     let command = limited(
         "i=0; while [ $i -lt 60 ]; do sleep 1000 & i=$((i+1)); done; echo made $i",
@@ -51,7 +50,7 @@ async fn processes_are_limited() {
     let mut spawned = sandbox.spawn(&command).await.unwrap();
     let exit = spawned.tree.wait().await;
     if spawned.report.enforced("pids") {
-        assert!(!exit.success(), "{exit}");
+        assert!(!exit.success(), "{exit:?}");
         assert!(
             exit.pids_limit_hit
                 || spawned
@@ -70,7 +69,7 @@ async fn processor_time_is_limited() {
     let sandbox = sandbox();
     let limits = Limits {
         cpu: Some(0.2),
-        ..Limits::local()
+        ..LOCAL
     };
     let mut spawned = sandbox
         .spawn(&limited("echo up; while :; do :; done", limits))
@@ -94,7 +93,7 @@ async fn descriptors_are_limited() {
     let sandbox = sandbox();
     let limits = Limits {
         nofile: 64,
-        ..Limits::local()
+        ..LOCAL
     };
     let (out, ..) = output(&sandbox, &limited("ulimit -n; ulimit -c", limits))
         .await
@@ -115,7 +114,7 @@ async fn usage_is_told() {
     eventually("usage", Duration::from_secs(5), told).await;
     spawned.tree.kill();
     spawned.tree.wait().await;
-    assert_eq!(spawned.tree.limits(), &Limits::local());
+    assert_eq!(spawned.tree.limits(), &LOCAL);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Projects, agents and servers. Statements are in `sql::servers`.
 
 use gantry_model::id::{AgentName, ProjectName, ServerId};
-use gantry_model::spec::{Launch, ServerSpec, Source, TransportWish};
+use gantry_model::spec::{ServerSpec, Source, TransportWish};
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::types::Json;
 
@@ -153,16 +153,11 @@ pub(crate) async fn ensure_agent(
     insert.bind(now_ms()).execute(connection).await.map(drop)
 }
 
-const fn transport(spec: &ServerSpec) -> &'static str {
-    match &spec.launch {
-        Launch::Process(_) => "stdio",
-        Launch::Remote(remote) => match remote.transport {
-            TransportWish::Sse => TransportWish::Sse.as_str(),
-            // What the server turns out to speak is in its status.
-            TransportWish::Auto | TransportWish::StreamableHttp => {
-                TransportWish::StreamableHttp.as_str()
-            }
-        },
+fn transport(spec: &ServerSpec) -> &'static str {
+    match spec.launch.transport() {
+        // What the server turns out to speak is in its status.
+        "auto" => TransportWish::StreamableHttp.as_str(),
+        transport => transport,
     }
 }
 

@@ -1,5 +1,5 @@
-//! The life of a server that is somewhere else: how its link is opened, which transport it is tried
-//! with, and how long it is left alone when it cannot be reached. rows 0.7 and 0.12
+//! Servers over HTTP: how a session is opened, with which transport, and when a server that cannot be
+//! reached is tried again. rows 0.7 and 0.12
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::debug;
 
-use super::running::{Body, Running, Task};
+use super::running::{Running, Task};
 use super::{EndKind, Ended, Next, ServerRunner};
 use crate::credentials::{Credentials, SignInTrust};
 use crate::random::jitter;
@@ -22,37 +22,46 @@ use crate::server::pending::Failure;
 use crate::transport::http::{HttpError, HttpOutbox, Remote};
 use crate::transport::{sse, streamable_http};
 
-/// A link is good for ten minutes; the next one is there before that.
+/// A sign-in link is valid for ten minutes; the next one is made before that.
 const NEXT_LINK: Duration = Duration::from_secs(540);
-/// How long after a link could not be made the next is tried.
+/// The wait after a sign-in link could not be made.
 const AFTER_NO_LINK: Duration = Duration::from_secs(60);
 
-/// How the messages of a remote server travel.
+/// How messages travel over HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Streamable,
+pub(crate) enum Transport {
+    StreamableHttp,
     Sse,
 }
 
-impl Kind {
+impl Transport {
     pub(super) const fn as_str(self) -> &'static str {
         match self {
-            Self::Streamable => "streamable-http",
+            Self::StreamableHttp => "streamable-http",
             Self::Sse => "sse",
         }
+    }
+
+    /// Returns the transport to try after this one failed so, if there is another.
+    pub(super) fn other(self, wish: TransportWish, why: &Failure) -> Option<Self> {
+        let Failure::Remote(error) = why else {
+            return None;
+        };
+        let has_other = (wish, self) == (TransportWish::Auto, Self::StreamableHttp);
+        (has_other && error.is_not_streamable()).then_some(Self::Sse)
     }
 }
 
 /// What a runner remembers of its remote server between connections.
-pub(crate) struct Far {
+pub(crate) struct RemoteState {
     pub(crate) reconnect: Reconnect,
-    /// What was learnt of the server's transport; only a hint, a mismatch drops it.
-    learnt: Option<Kind>,
-    /// How often somebody had signed in when this life began.
+    /// The transport that worked last; only a hint, a mismatch drops it.
+    pub(super) learnt: Option<Transport>,
+    /// How often somebody had signed in when this instance was started.
     sign_ins: u64,
 }
 
-impl Far {
+impl RemoteState {
     pub(crate) fn new(launch: &RemoteLaunch) -> Self {
         Self {
             reconnect: Reconnect::new(&launch.reconnect),
@@ -60,62 +69,43 @@ impl Far {
             sign_ins: 0,
         }
     }
-
-    /// Returns the transport to try first.
-    pub(super) fn first(&self, wish: TransportWish) -> Kind {
-        match wish {
-            TransportWish::StreamableHttp => Kind::Streamable,
-            TransportWish::Sse => Kind::Sse,
-            TransportWish::Auto => self.learnt.unwrap_or(Kind::Streamable),
-        }
-    }
-
-    /// Returns the transport to try after one that failed so, if there is another.
-    pub(super) fn other(&self, wish: TransportWish, tried: Kind, why: &Failure) -> Option<Kind> {
-        let Failure::Remote(error) = why else {
-            return None;
-        };
-        match (wish, tried) {
-            (TransportWish::Auto, Kind::Streamable) if error.is_not_streamable() => Some(Kind::Sse),
-            _ => None,
-        }
-    }
-
-    pub(super) fn learn(&mut self, kind: Option<Kind>) {
-        self.learnt = kind;
-    }
 }
 
 impl ServerRunner {
-    /// Opens a link to a remote server; nothing is sent before something is asked.
-    pub(super) async fn open_remote(
+    /// Returns the transport to try first.
+    pub(super) fn first_transport(&self, wish: TransportWish) -> Transport {
+        match wish {
+            TransportWish::StreamableHttp => Transport::StreamableHttp,
+            TransportWish::Sse => Transport::Sse,
+            TransportWish::Auto => {
+                let learnt = self.remote.as_ref().and_then(|remote| remote.learnt);
+                learnt.unwrap_or(Transport::StreamableHttp)
+            }
+        }
+    }
+
+    /// Opens a session over HTTP; nothing is sent before something is asked. Returns the link, the
+    /// task that reads the session, and where that task says why it ended.
+    pub(super) async fn open_session(
         &self,
-        launch: &RemoteLaunch,
-        kind: Kind,
-    ) -> Result<Running, HttpError> {
+        address: &RemoteLaunch,
+        transport: Transport,
+    ) -> Result<(Arc<Link>, Task, Arc<OnceLock<HttpError>>), HttpError> {
         let (credentials, known) = (self.credentials.clone(), self.logs.known());
         let limit = Arc::clone(&self.counters.rate_limit);
-        let remote = Remote::new(&self.around.clients, launch, credentials, known, limit).await?;
+        let remote = Remote::new(&self.around.clients, address, credentials, known, limit).await?;
         let (outbox, out, closed) = HttpOutbox::new();
-        let link = Arc::new(Link::new(
-            Outbox::Http(outbox),
-            Arc::clone(&self.logs),
-            Arc::clone(&self.counters),
-            self.link_limits(),
-            self.around.first_id,
-            self.around.tracker.clone(),
-        ));
-        link.charge(&self.around.answers);
+        let link = self.new_link(Outbox::Http(outbox));
         let (replies, tracker) = (Arc::clone(&link), self.around.tracker.clone());
         let why = Arc::new(OnceLock::new());
         let told = Arc::clone(&why);
         let reader = self.around.tracker.spawn(async move {
-            let ended = match kind {
-                Kind::Streamable => {
+            let ended = match transport {
+                Transport::StreamableHttp => {
                     let session = streamable_http::Session::new(remote, replies, tracker);
                     session.run(out, closed).await
                 }
-                Kind::Sse => {
+                Transport::Sse => {
                     let session = sse::Session::new(remote, replies, tracker);
                     session.run(out, closed).await
                 }
@@ -124,11 +114,7 @@ impl ServerRunner {
                 drop(told.set(ended));
             }
         });
-        Ok(Running {
-            link,
-            reader: Task::new(reader),
-            body: Body::Remote { why },
-        })
+        Ok((link, Task::new(reader), why))
     }
 
     /// The session with a remote server has ended by itself.
@@ -145,7 +131,7 @@ impl ServerRunner {
         })
     }
 
-    /// Waits for a person to sign in; nothing is tried until then. A link is kept ready for them.
+    /// Waits for a person to sign in, and keeps a sign-in link ready. Nothing is tried until then.
     pub(super) async fn awaiting_sign_in(&mut self, why: String) -> Next {
         let name = &self.spec.name;
         let why = self.logs.redactor().redact(&why).into_owned();
@@ -154,13 +140,13 @@ impl ServerRunner {
         events.report(name, EventKind::NeedsSignIn, reason.clone());
         self.publish(State::NeedsSignIn, Some(reason.clone()));
         self.show(Live::Down(Arc::from(reason), None));
-        // Who signed in while the life that was refused came to its end found nobody waiting.
+        // Somebody may have signed in while the refused instance was ended.
         if self
-            .far
+            .remote
             .as_ref()
-            .is_some_and(|far| far.sign_ins < self.sign_ins())
+            .is_some_and(|remote| remote.sign_ins < self.sign_ins())
         {
-            // Its order has done what it is for.
+            // The restart that follows a sign-in is this one.
             if self.orders.try_recv().is_ok() {
                 self.forgive();
             }
@@ -180,11 +166,11 @@ impl ServerRunner {
         }
     }
 
-    /// Notes how often somebody had signed in when a life begins.
+    /// Remembers how often somebody had signed in when an instance starts.
     pub(super) fn note_sign_ins(&mut self) {
         let sign_ins = self.sign_ins();
-        if let Some(far) = &mut self.far {
-            far.sign_ins = sign_ins;
+        if let Some(remote) = &mut self.remote {
+            remote.sign_ins = sign_ins;
         }
     }
 
@@ -193,20 +179,23 @@ impl ServerRunner {
         credentials.map_or(0, Credentials::sign_ins)
     }
 
-    /// Waits before a remote server is reached for again, and says why and how long.
+    /// Waits before the next connection to a remote server, and reports why and how long.
     pub(super) async fn reaching_again(&mut self, ended: Ended) -> Next {
         let how = self.logs.redactor().redact(&ended.how).into_owned();
         let now = self.watch.now();
-        let Some(far) = &mut self.far else {
+        let Some(remote) = &mut self.remote else {
             return Next::Stop(None);
         };
         let wait = match ended.kind {
-            EndKind::Start => far.reconnect.failed(now, ended.retry_after, jitter()),
+            EndKind::Start => remote.reconnect.failed(now, ended.retry_after, jitter()),
             EndKind::Exit | EndKind::Silence => {
-                far.reconnect.lost(now, ended.retry_after, jitter())
+                remote.reconnect.lost(now, ended.retry_after, jitter())
             }
         };
-        let (failures, was_connected) = (far.reconnect.failures(), far.reconnect.was_connected());
+        let (failures, was_connected) = (
+            remote.reconnect.failures(),
+            remote.reconnect.was_connected(),
+        );
         let reason = format!("{how}; {}", wait.reason);
         let next_try = Instant::now() + wait.delay;
         let state = match was_connected {
@@ -235,7 +224,7 @@ impl ServerRunner {
     }
 }
 
-/// Tells whether nothing helps but a person who signs in.
+/// Returns whether a person has to sign in.
 pub(super) fn needs_person(error: &HttpError) -> bool {
     if let HttpError::SignIn { needs_person, .. } = error {
         return *needs_person;
@@ -243,7 +232,7 @@ pub(super) fn needs_person(error: &HttpError) -> bool {
     false
 }
 
-/// Keeps a link ready at which a person may sign in; never ends.
+/// Keeps a sign-in link ready; never ends.
 async fn offer_links(
     credentials: Option<&Credentials>,
     mut callback: watch::Receiver<Option<String>>,
@@ -260,7 +249,7 @@ async fn offer_links(
         {
             Ok(_link) => NEXT_LINK,
             Err(error) => {
-                debug!(%error, "no link can be offered yet");
+                debug!(%error, "no sign-in link yet");
                 AFTER_NO_LINK
             }
         };

@@ -1,124 +1,69 @@
-//! A server with an open link, and how both come to their end: a process of ours, or a session with
-//! a remote server. Every wait for an end is bounded: what hangs in the kernel is left to it.
+//! An instance with an open link, and how both end. Every wait for an end is bounded: what hangs in
+//! the kernel is left to it.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use gantry_sandbox::Tree;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tracing::warn;
 
+use crate::driver::Control;
 use crate::server::link::Link;
 use crate::server::pending::Failure;
 use crate::transport::http::HttpError;
 
-/// How long what a server wrote before it ended may take to be read.
-const LAST_WORDS: Duration = Duration::from_millis(500);
-/// How long a killed process may take to be gone.
+/// How long reading what a server wrote before it ended may take.
+const LAST_OUTPUT: Duration = Duration::from_millis(500);
+/// How long a killed instance may take to end.
 const KILLED: Duration = Duration::from_secs(5);
-/// How long a remote server may take to hear that its session is over.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// How long closing a session over HTTP may take.
+const SESSION_CLOSE: Duration = Duration::from_secs(2);
 
-/// A server with an open link.
+/// An instance with an open link.
 pub(super) struct Running {
     pub(super) link: Arc<Link>,
-    /// Reads what it says: its stdout, or its session.
+    /// Reads its stdout, or its session over HTTP.
     pub(super) reader: Task,
-    pub(super) body: Body,
-}
-
-/// What is behind a link.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one per server, in a box with the rest of its life"
-)]
-pub(super) enum Body {
-    /// A process of ours.
-    Process {
-        tree: Tree,
-        /// Reads its stderr.
-        stderr: Task,
-    },
-    /// A server somewhere else; why its session ended, once it has.
-    Remote { why: Arc<OnceLock<HttpError>> },
-}
-
-impl Body {
-    /// Waits until the process has ended, and returns how; a remote server has none.
-    pub(super) async fn exited(&mut self) -> String {
-        match self {
-            Self::Process { tree, .. } => tree.wait().await.to_string(),
-            Self::Remote { .. } => std::future::pending().await,
-        }
-    }
+    /// Reads its stderr.
+    pub(super) stderr: Task,
+    pub(super) control: Box<dyn Control>,
+    pub(super) pid: Option<u32>,
+    /// Why the session over HTTP ended, once it has; nothing for a link over streams.
+    pub(super) session: Option<Arc<OnceLock<HttpError>>>,
 }
 
 impl Running {
-    /// Returns the process id, if there is a process.
-    pub(super) fn pid(&self) -> Option<u32> {
-        match &self.body {
-            Body::Process { tree, .. } => Some(tree.pid()),
-            Body::Remote { .. } => None,
-        }
-    }
-
-    /// Returns why the session with a remote server ended; nothing for a process.
+    /// Returns why the session over HTTP ended; nothing for a link over streams.
     pub(super) fn lost(&self) -> Option<HttpError> {
-        match &self.body {
-            Body::Process { .. } => None,
-            Body::Remote { why } => Some(why.get().cloned().unwrap_or_else(|| HttpError::Cut {
-                origin: "the server".to_owned(),
-                why: "the session was closed".to_owned(),
-            })),
-        }
-    }
-
-    pub(super) fn is_remote(&self) -> bool {
-        matches!(self.body, Body::Remote { .. })
+        let session = self.session.as_ref()?;
+        let closed = || HttpError::Cut {
+            origin: "the server".to_owned(),
+            why: "the session was closed".to_owned(),
+        };
+        Some(session.get().cloned().unwrap_or_else(closed))
     }
 
     /// Asks the server to end.
     pub(super) fn terminate(&mut self) {
         self.link.close_input();
-        match &mut self.body {
-            Body::Process { tree, .. } => tree.terminate(),
-            Body::Remote { .. } => {}
-        }
+        self.control.terminate();
     }
 
-    /// Waits until what is behind the link has ended.
+    /// Waits until the session, if there is one, and the instance have ended.
     pub(super) async fn ended(&mut self) {
-        match &mut self.body {
-            Body::Process { tree, .. } => {
-                tree.wait().await;
-            }
-            Body::Remote { .. } => {
-                // One that does not say farewell in time has none.
-                timeout(FAREWELL, self.reader.ended())
-                    .await
-                    .unwrap_or_default();
-            }
-        }
+        self.session_closed().await;
+        self.control.exited().await;
     }
 
-    /// Ends the process at once, without waiting.
-    pub(super) fn strike(&mut self) {
-        if let Body::Process { tree, .. } = &mut self.body {
-            tree.kill();
-        }
-    }
-
-    /// Kills the process and waits until it is gone.
+    /// Kills the instance and waits until it has ended.
     pub(super) async fn kill(&mut self) {
-        self.strike();
-        if let Body::Process { tree, .. } = &mut self.body
-            && timeout(KILLED, tree.wait()).await.is_err()
-        {
-            let pid = tree.pid();
+        self.control.kill();
+        if timeout(KILLED, self.control.exited()).await.is_err() {
+            let pid = self.pid;
             warn!(
                 pid,
-                "a killed server is not gone, and is left to the kernel"
+                "a killed server has not ended, and is left to the kernel"
             );
         }
     }
@@ -128,25 +73,31 @@ impl Running {
         self.reader.end_soon().await;
     }
 
-    /// Answers every call on the link, and then reads what the server still said on stderr.
+    /// Answers every call on the link, and then reads the rest of stderr.
     pub(super) async fn close(&mut self, failure: &Failure) {
         self.link.end(failure);
-        match &mut self.body {
-            Body::Process { stderr, .. } => stderr.end_soon().await,
-            Body::Remote { .. } => drop(timeout(FAREWELL, self.reader.ended()).await),
+        self.session_closed().await;
+        self.stderr.end_soon().await;
+    }
+
+    async fn session_closed(&mut self) {
+        if self.session.is_some() {
+            // A server that does not answer in time is not waited for.
+            drop(timeout(SESSION_CLOSE, self.reader.ended()).await);
         }
     }
 }
 
 impl Drop for Running {
-    /// Answers the calls of a life that a panic of ours cut short; every other end has done so.
+    /// Answers the calls that a panic of ours cut off; every other end has done so.
     fn drop(&mut self) {
         let why = "the gateway failed while it ran the server";
         self.link.end(&Failure::Exited(why.into()));
     }
 }
 
-/// A task of a link's, whose end may be waited for again and again.
+/// A task of a link, whose end may be waited for again and again.
+#[derive(Default)]
 pub(super) struct Task(Option<JoinHandle<()>>);
 
 impl Task {
@@ -162,9 +113,9 @@ impl Task {
         }
     }
 
-    /// Waits a moment for the task's end, and then ends it.
+    /// Waits a moment for the task's end, and then aborts it.
     async fn end_soon(&mut self) {
-        if timeout(LAST_WORDS, self.ended()).await.is_err()
+        if timeout(LAST_OUTPUT, self.ended()).await.is_err()
             && let Some(handle) = &self.0
         {
             handle.abort();

@@ -1,4 +1,4 @@
-//! The state in which a server answers: watched until it is stopped, ends, or stops answering.
+//! The state `ready`: the server is watched until it is stopped, exits, or stops answering.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,28 +6,28 @@ use std::time::Duration;
 use gantry_model::event::EventKind;
 use gantry_model::status::State;
 
-use super::care::Care;
+use super::health::Checks;
 use super::{EndKind, Ended, Next, Running, ServerRunner};
 use crate::server::handle::{Live, Order, UNANSWERED};
 use crate::server::pending::Failure;
 use crate::server::topics;
 
-/// How long a server may take to die once one of its pipes is closed.
+/// How long a server may take to exit once it has closed one of its streams.
 const HALF_DEAD: Duration = Duration::from_millis(500);
 
 impl ServerRunner {
-    /// Serves calls until something ends that. What ends it is looked at in order of urgency, and
-    /// nothing is waited for beside it.
+    /// Serves calls until something ends that. Events are handled in order of urgency; nothing else is
+    /// awaited here.
     pub(super) async fn serving(&mut self, mut running: Running) -> Next {
         self.history.record_healthy(self.watch.now());
         self.status.send_modify(|status| {
             status.enter(State::Ready, None);
             status.ready_since = Some(status.since);
-            status.pid = running.pid();
+            status.pid = running.pid;
             status.failed_connects = 0;
         });
-        if let Some(far) = &mut self.far {
-            far.reconnect.connected(self.watch.now());
+        if let Some(remote) = &mut self.remote {
+            remote.reconnect.connected(self.watch.now());
         }
         self.show(Live::Ready(Arc::clone(&running.link)));
         let hello = self.catalog.load().hello.clone();
@@ -41,12 +41,14 @@ impl ServerRunner {
                 None => std::future::pending().await,
             }
         });
-        let mut care = Care::new(&link, &self.spec.life);
+        let mut checks = Checks::new(&link, &self.spec.life);
         loop {
             tokio::select! {
-                biased; // Stop, then the server's end, then its misdeeds, then orders, then care.
+                biased; // Stop, then the server's end, then protocol errors, then orders, then checks.
                 () = self.stop.cancelled() => return Next::Stop(Some(Box::new(running))),
-                exit = running.body.exited() => return self.exited(running, exit).await,
+                exit = running.control.exited() => {
+                    return self.exited(running, exit.to_string()).await;
+                }
                 () = running.reader.ended() => return match running.lost() {
                     Some(error) => self.lost(running, error).await,
                     None => self.half_dead(running).await,
@@ -66,8 +68,8 @@ impl ServerRunner {
                     self.around.events.report(name, EventKind::HealthWarning, UNANSWERED);
                 }
                 never = &mut keeping => match never {},
-                cared = care.next() => {
-                    if let Some(why) = self.tend(&mut care, cared) {
+                due = checks.next() => {
+                    if let Some(why) = self.check(&mut checks, due) {
                         return self.cut(running, why, EndKind::Silence).await;
                     }
                 }
@@ -75,11 +77,11 @@ impl ServerRunner {
         }
     }
 
-    /// The process ended by itself. What it wrote before is delivered first.
+    /// The instance exited by itself. What it wrote before is delivered first.
     async fn exited(&mut self, mut running: Running, how: String) -> Next {
         self.forget_usage();
         running.deliver().await;
-        // One that is cut off for a misdeed often ends by itself, before it can be ended.
+        // A server with a protocol error often exits before it is ended.
         let how = running.link.take_trouble().unwrap_or(how);
         running.close(&Failure::Exited(how.clone())).await;
         Next::Crashed(Ended {
@@ -89,7 +91,7 @@ impl ServerRunner {
         })
     }
 
-    /// The process closed its stdout; if it does not end at once, it is ended.
+    /// The server closed its stdout; if it does not exit at once, it is killed.
     async fn half_dead(&mut self, mut running: Running) -> Next {
         let misdeed = running.link.take_trouble();
         if let Some(what) = &misdeed {
@@ -97,10 +99,10 @@ impl ServerRunner {
                 .events
                 .report(&self.spec.name, EventKind::ProtocolError, what.clone());
             running.link.end(&Failure::Exited(what.clone()));
-            running.strike();
+            running.control.kill();
         }
-        let how = match tokio::time::timeout(HALF_DEAD, running.body.exited()).await {
-            Ok(exit) => misdeed.unwrap_or(exit),
+        let how = match tokio::time::timeout(HALF_DEAD, running.control.exited()).await {
+            Ok(exit) => misdeed.unwrap_or_else(|| exit.to_string()),
             Err(_elapsed) => {
                 running.kill().await;
                 let closed = || "closed its stdout without ending, and was killed".to_owned();
@@ -116,10 +118,10 @@ impl ServerRunner {
         })
     }
 
-    /// The process closed its stdin; if it does not end at once, it is ended.
+    /// The server closed its stdin; if it does not exit at once, it is killed.
     async fn deaf(&mut self, mut running: Running) -> Next {
-        let how = match tokio::time::timeout(HALF_DEAD, running.body.exited()).await {
-            Ok(exit) => exit,
+        let how = match tokio::time::timeout(HALF_DEAD, running.control.exited()).await {
+            Ok(exit) => exit.to_string(),
             Err(_elapsed) => {
                 running.kill().await;
                 "closed its stdin without ending, and was killed".to_owned()
@@ -128,10 +130,10 @@ impl ServerRunner {
         self.exited(running, how).await
     }
 
-    /// Ends a server that misbehaves, or does not answer. That a remote one is not there any more is
-    /// told with the wait.
+    /// Ends a server after a protocol error or a failed health check. For a remote server, the backoff
+    /// reports why.
     async fn cut(&mut self, mut running: Running, what: String, kind: EndKind) -> Next {
-        if !running.is_remote() && kind == EndKind::Exit {
+        if running.session.is_none() && kind == EndKind::Exit {
             self.around
                 .events
                 .report(&self.spec.name, EventKind::ProtocolError, what.clone());

@@ -1,6 +1,7 @@
-//! The state in which a server comes to life: process, link, handshake, first listing. Everything
-//! that was begun is ended again if one of them fails.
+//! The state `starting`: instance, link, handshake, first listing. If one of them fails, everything
+//! before it is ended.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,116 +11,129 @@ use gantry_model::era::Era;
 use gantry_model::event::EventKind;
 use gantry_model::id::ServerId;
 use gantry_model::mcp::ClientCan;
-use gantry_model::spec::{Launch, ProcessLaunch, RemoteLaunch, ServerSpec};
+use gantry_model::spec::ServerSpec;
 use gantry_model::status::State;
-use gantry_sandbox::{Spawned, Tree};
 use tokio::time::{Instant, timeout};
 
-use super::remote::{Kind, needs_person};
-use super::running::{Body, Running, Task};
-use super::{EndKind, Ended, Next, ServerRunner, Surroundings, care};
+use super::remote::{Transport, needs_person};
+use super::running::{Running, Task};
+use super::{EndKind, Ended, Next, ServerRunner, Surroundings, health};
+use crate::driver::{Driver, DriverError, Instance, Io, Labels, StartRequest, Stdin, Streams};
 use crate::server::catalog::ServerCatalog;
 use crate::server::handle::{Live, Order};
 use crate::server::handshake::{self, GreetError, Hello};
 use crate::server::link::{Link, LinkLimits, Outbox};
 use crate::server::listing::{Listing, ListingError, describe};
 use crate::server::pending::Failure;
-use crate::transport::stdio::{End, LineReader, LineWriter, drain};
+use crate::transport::stdio::{End, LineReader, LineWriter, bridge, drain};
 
 /// Bytes that may wait to be written to one server.
 const WRITE_QUEUE_BYTES: usize = 64 << 20;
 
-/// Why a life of a stateless server ends that was to speak the handshake.
-const NO_HANDSHAKE: &str = "it knows no handshake";
+/// Why an instance is ended that was to use the handshake and is stateless.
+const NO_HANDSHAKE: &str = "it does not support the handshake";
 
-/// How long a process whose link was cut may take to end before it counts as alive.
+/// How long a server that closed a stream may take to exit before it counts as running.
 const ENDING: Duration = Duration::from_millis(500);
 
 impl ServerRunner {
     pub(super) async fn starting(&mut self) -> Next {
         self.publish(State::Starting, None);
         self.show(Live::Starting);
-        self.logs.begin_life();
+        self.logs.begin_instance();
         self.note_sign_ins();
         self.around
             .events
             .report(&self.spec.name, EventKind::Starting, "starting");
-        let begun = Instant::now();
         let spec = Arc::clone(&self.spec);
-        match &spec.launch {
-            Launch::Process(launch) => {
-                let spawned = self.around.driver.start(&spec.name, launch).await;
-                let next = match spawned {
-                    Ok(spawned) => {
-                        let running = self.open(spawned);
-                        self.meet(running, begun).await.into_next()
-                    }
-                    Err(error) => failed(chain(&error)),
-                };
-                self.explained(next, launch).await
-            }
-            Launch::Remote(launch) => self.reach(launch, begun).await,
-        }
-    }
-
-    /// Adds to a failed start of a hosted command what its sandbox keeps from it: that is what its own
-    /// words («no such file») do not say.
-    async fn explained(&self, mut next: Next, launch: &ProcessLaunch) -> Next {
+        let driver = self.around.drivers.of(&spec.launch);
+        let mut next = self.bring_up(&*driver).await;
         if let Next::Crashed(ended) = &mut next
-            && let Some(why) = self
-                .around
-                .driver
-                .confinement(&self.spec.name, launch)
-                .await
+            && let Some(why) = driver.explain(&self.around.project, &spec).await
         {
             ended.how = format!("{}; {why}", ended.how);
         }
         next
     }
 
-    /// Reaches for a remote server, with the transport that it wants.
-    async fn reach(&mut self, launch: &RemoteLaunch, begun: Instant) -> Next {
-        let (now, mut kind) = (self.watch.now(), Kind::Streamable);
-        if let Some(far) = &mut self.far {
-            far.reconnect.begins(now);
-            kind = far.first(launch.transport);
+    /// Starts an instance and connects to it; once more with another transport if it wants that.
+    async fn bring_up(&mut self, driver: &dyn Driver) -> Next {
+        let (begun, now) = (Instant::now(), self.watch.now());
+        if let Some(remote) = &mut self.remote {
+            remote.reconnect.begins(now);
         }
+        let mut http = None;
         loop {
-            let running = match self.open_remote(launch, kind).await {
+            let instance = match self.start_instance(driver).await {
+                Ok(instance) => instance,
+                Err(error) => return failed(chain(&error)),
+            };
+            let wish = match &instance.io {
+                Io::Streams(_) => None,
+                Io::Address(address) => Some(address.transport),
+            };
+            http = http.or_else(|| wish.map(|wish| self.first_transport(wish)));
+            let running = match self.open(instance, http).await {
                 Ok(running) => running,
-                Err(error) => return failed(error.to_string()),
+                Err(why) => return failed(why),
             };
-            self.status
-                .send_modify(|status| status.transport = Some(kind.as_str()));
             let met = self.meet(running, begun).await;
-            let Some(far) = &mut self.far else {
-                return met.into_next();
-            };
-            let other = met
-                .why
-                .as_ref()
-                .and_then(|why| far.other(launch.transport, kind, why));
-            if let Some(other) = other {
-                kind = other;
-                continue;
+            let other = wish.zip(http).zip(met.why.as_ref());
+            match other.and_then(|((wish, tried), why)| tried.other(wish, why)) {
+                Some(other) => http = Some(other),
+                None => {
+                    if let Some(remote) = &mut self.remote {
+                        remote.learnt = http.filter(|_| matches!(met.next, Next::Serve(_)));
+                    }
+                    return met.next;
+                }
             }
-            let came_up = matches!(met.next, Next::Serve(_));
-            far.learn(came_up.then_some(kind));
-            return met.into_next();
         }
     }
 
-    /// Greets a server over its open link, and asks what it offers.
+    async fn start_instance(&self, driver: &dyn Driver) -> Result<Instance, DriverError> {
+        let generation = self.around.generations.fetch_add(1, Ordering::Relaxed) + 1;
+        self.status
+            .send_modify(|status| status.generation = generation);
+        let progress = |doing| {
+            self.status
+                .send_modify(|status| status.reason = Some(doing));
+        };
+        let request = StartRequest {
+            spec: &self.spec,
+            labels: Labels {
+                project: self.around.project.clone(),
+                server: self.spec.name.clone(),
+                generation,
+            },
+            progress: &progress,
+            stop: &self.stop,
+        };
+        let instance = driver.start(request).await?;
+        let usage = Arc::clone(&instance.usage);
+        if let Ok(mut cell) = self.usage.lock() {
+            *cell = Some(usage);
+        }
+        self.status.send_modify(|status| {
+            status.reason = None;
+            status.pid = instance.pid;
+            status.isolation.clone_from(&instance.isolation);
+        });
+        Ok(instance)
+    }
+
+    /// Does the handshake over an open link, and fetches the lists.
     async fn meet(&mut self, mut running: Running, begun: Instant) -> Met {
-        let deadline = begun + self.spec.life.handshake;
+        // A slow start, such as a download, does not count.
+        let deadline = Instant::now() + self.spec.life.handshake;
         let greeted = {
             let who = (&*self.around, &*self.spec, self.id);
             let how = (self.wanted_era(), self.declares);
             let greet = greet(who, how, Arc::clone(&running.link), deadline);
             tokio::select! {
-                biased; // Stop, the server's end, its misdeeds, its pipes' end, orders, the greeting.
+                biased; // Stop, exit, protocol errors, end of its streams, orders, the handshake.
                 () = self.stop.cancelled() => return Next::Stop(Some(Box::new(running))).into(),
-                exit = running.body.exited() => Err(Greeted::Exited(exit)),
+                exit = running.control.exited() => Err(Greeted::Exited(exit.to_string())),
                 () = running.link.troubled.notified() => {
                     let what = running.link.take_trouble();
                     Err(Greeted::Refused(what.unwrap_or_else(|| "misbehaved".into())))
@@ -139,10 +153,10 @@ impl ServerRunner {
             }
         };
         let greeted = match greeted {
-            // A process that ends is first noticed by its closed pipes.
-            Err(Greeted::Cut(why)) if !running.is_remote() => {
-                match timeout(ENDING, running.body.exited()).await {
-                    Ok(exit) => Err(Greeted::Exited(exit)),
+            // An exit is first noticed by the closed streams.
+            Err(Greeted::Cut(why)) if running.session.is_none() => {
+                match timeout(ENDING, running.control.exited()).await {
+                    Ok(exit) => Err(Greeted::Exited(exit.to_string())),
                     Err(_elapsed) => Err(Greeted::Refused(why)),
                 }
             }
@@ -150,7 +164,7 @@ impl ServerRunner {
         };
         match greeted {
             Err(error) if self.is_refused(&error) => {
-                running.strike();
+                running.control.kill();
                 let why = Failure::Exited(NO_HANDSHAKE.into());
                 self.end(running, &why, Duration::ZERO).await;
                 Next::Stop(None).into()
@@ -171,7 +185,7 @@ impl ServerRunner {
                 running.deliver().await;
                 running.close(&Failure::Exited(how.clone())).await;
                 if self.era_hint.is_none() {
-                    // Some servers end on a request before `initialize`: the next try asks that first.
+                    // Some servers exit on a request before `initialize`: the next try sends that first.
                     self.era_hint = Some(Era::Handshake);
                 }
                 let misdeed = running.link.take_trouble();
@@ -180,7 +194,7 @@ impl ServerRunner {
             }
             Err(Greeted::Refused(why) | Greeted::Cut(why)) => {
                 self.era_hint = None;
-                running.strike();
+                running.control.kill();
                 self.end(running, &Failure::Exited(why.clone()), Duration::ZERO)
                     .await;
                 failed(why).into()
@@ -219,7 +233,7 @@ impl ServerRunner {
         }
     }
 
-    /// Returns the era to begin with. Only the handshake says what the client can do.
+    /// Returns the era to try first. Only the handshake declares client capabilities.
     fn wanted_era(&self) -> Option<Era> {
         match self.declares.anything() {
             true => Some(Era::Handshake),
@@ -227,8 +241,8 @@ impl ServerRunner {
         }
     }
 
-    /// Tells whether the server has shown that it knows no handshake, and notes it. One that cannot
-    /// be reached just now has shown nothing.
+    /// Returns whether the server has shown that it does not support the handshake, and remembers it.
+    /// A server that cannot be reached has shown nothing.
     fn is_refused(&self, error: &Greeted) -> bool {
         let has_shown = match error {
             Greeted::Lost(Failure::Remote(error)) => error.is_unknowing(),
@@ -242,23 +256,18 @@ impl ServerRunner {
         true
     }
 
-    /// Returns how a link to the server is bounded.
-    pub(super) fn link_limits(&self) -> LinkLimits {
-        LinkLimits {
+    /// Makes a link over an outbox, within the server's bounds.
+    pub(super) fn new_link(&self, outbox: Outbox) -> Arc<Link> {
+        let limits = LinkLimits {
             lanes: self.spec.concurrency(),
             queue: self.spec.calls.queue,
             line_bytes: self.around.limits.line_bytes,
             depth: self.around.limits.depth,
             late_grace: self.spec.calls.late_grace,
             asks: self.declares.anything(),
-        }
-    }
-
-    /// Opens the link over the process's pipes and starts its three tasks.
-    fn open(&self, spawned: Spawned) -> Running {
-        let limits = self.link_limits();
+        };
         let link = Arc::new(Link::new(
-            Outbox::Pipe(LineWriter::new(spawned.stdin, WRITE_QUEUE_BYTES)),
+            outbox,
             Arc::clone(&self.logs),
             Arc::clone(&self.counters),
             limits,
@@ -266,46 +275,69 @@ impl ServerRunner {
             self.around.tracker.clone(),
         ));
         link.charge(&self.around.answers);
+        link
+    }
+
+    /// Opens the link to an instance: lines over its streams, or HTTP to its address.
+    async fn open(&self, instance: Instance, http: Option<Transport>) -> Result<Running, String> {
+        let (control, pid) = (instance.control, instance.pid);
+        let (link, reader, stderr, session) = match instance.io {
+            Io::Streams(streams) => {
+                let (link, reader, stderr) =
+                    self.open_streams(streams).map_err(|error| chain(&error))?;
+                (link, reader, stderr, None)
+            }
+            Io::Address(address) => {
+                let transport = http.unwrap_or(Transport::StreamableHttp);
+                let opened = self.open_session(&address, transport).await;
+                let (link, reader, session) = opened.map_err(|error| error.to_string())?;
+                (link, reader, Task::default(), Some(session))
+            }
+        };
+        let transport = http.map_or("stdio", Transport::as_str);
+        self.status
+            .send_modify(|status| status.transport = Some(transport));
+        Ok(Running {
+            link,
+            reader,
+            stderr,
+            control,
+            pid,
+            session,
+        })
+    }
+
+    /// Opens a link over byte streams and starts the tasks that write and read them.
+    fn open_streams(&self, streams: Streams) -> io::Result<(Arc<Link>, Task, Task)> {
+        let tracker = &self.around.tracker;
+        let stdin = match streams.stdin {
+            Stdin::Pipe(pipe) => pipe,
+            Stdin::Stream(stream) => {
+                let (pipe, copying) = bridge(stream)?;
+                tracker.spawn(copying);
+                pipe
+            }
+        };
+        let link = self.new_link(Outbox::Pipe(LineWriter::new(stdin, WRITE_QUEUE_BYTES)));
         let write_deadline = self.around.limits.write;
         let writer = Arc::clone(&link);
-        self.around
-            .tracker
-            .spawn(async move { writer.run_writer(write_deadline).await });
+        tracker.spawn(async move { writer.run_writer(write_deadline).await });
         let inbox = Arc::clone(&link);
-        let lines = LineReader::new(spawned.stdout, limits.line_bytes);
-        let reader = self.around.tracker.spawn(async move {
+        let lines = LineReader::new(streams.stdout, self.around.limits.line_bytes);
+        let reader = tracker.spawn(async move {
             if lines.run(&inbox).await == End::Endless {
                 inbox.endless();
             }
         });
-        let logs = Arc::clone(&self.logs);
-        let stderr = self
-            .around
-            .tracker
-            .spawn(async move { drain(spawned.stderr, |bytes| logs.stderr(bytes)).await });
-        self.remember_usage(&spawned.tree);
-        self.status.send_modify(|status| {
-            status.pid = Some(spawned.tree.pid());
-            status.isolation = Some(spawned.report);
-            status.transport = Some("stdio");
+        let stderr = streams.stderr.map(|stream| {
+            let logs = Arc::clone(&self.logs);
+            tracker.spawn(async move { drain(stream, |bytes| logs.stderr(bytes)).await })
         });
-        Running {
-            link,
-            reader: Task::new(reader),
-            body: Body::Process {
-                tree: spawned.tree,
-                stderr: Task::new(stderr),
-            },
-        }
+        let stderr = stderr.map_or_else(Task::default, Task::new);
+        Ok((link, Task::new(reader), stderr))
     }
 
-    fn remember_usage(&self, tree: &Tree) {
-        if let Ok(mut usage) = self.usage.lock() {
-            *usage = Some(tree.meter());
-        }
-    }
-
-    /// Puts what a server offers into the catalog, or what one life of it does; true if it is news.
+    /// Puts a listing into the catalog; true if it changed. `is_own`: only one client sees it.
     pub(super) fn take_listing(&self, listing: Listing, hello: Arc<Hello>, is_own: bool) -> bool {
         let mut catalog = ServerCatalog::new(listing.filtered(&self.spec.tools), Some(hello));
         catalog.is_own = is_own;
@@ -327,7 +359,7 @@ impl ServerRunner {
     }
 }
 
-/// Handshake and first listing, all within one deadline, and the listing remembered.
+/// Handshake and first listing within one deadline; the listing is saved.
 async fn greet(
     (around, spec, id): (&Surroundings, &ServerSpec, ServerId),
     (hint, can): (Option<Era>, ClientCan),
@@ -339,20 +371,14 @@ async fn greet(
         return Ok((hello, Listing::default()));
     }
     let left = deadline.saturating_duration_since(Instant::now());
-    let listing = care::list(around, spec, id, &link, &hello, left).await?;
+    let listing = health::list(around, spec, id, &link, &hello, left).await?;
     Ok((hello, listing))
 }
 
-/// What came of meeting a server: what follows, and why it failed if the link said so.
+/// The result of a handshake: the next state, and why it failed if the link said so.
 struct Met {
     next: Next,
     why: Option<Failure>,
-}
-
-impl Met {
-    fn into_next(self) -> Next {
-        self.next
-    }
 }
 
 impl From<Next> for Met {
@@ -361,15 +387,15 @@ impl From<Next> for Met {
     }
 }
 
-/// Why a started process, or a remote server, did not become a server of ours.
+/// Why a handshake failed.
 enum Greeted {
-    /// It could not be reached, or not be understood.
+    /// It could not be reached, or its response not be read.
     Lost(Failure),
-    /// It ended.
+    /// It exited.
     Exited(String),
-    /// Its link was cut; it may be about to end.
+    /// Its link was cut; it may be about to exit.
     Cut(String),
-    /// It answered wrongly or not at all.
+    /// It sent a wrong response or none.
     Refused(String),
 }
 

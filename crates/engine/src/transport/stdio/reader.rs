@@ -1,12 +1,11 @@
-//! Reads lines from a child's stdout and hands each to an `Inbox`, with a budget per turn so that
+//! Reads lines from a server's stdout and hands each to an `Inbox`, with a budget per turn so that
 //! a flood from one server starves nobody. A line over the limit is not kept: the inbox learns its
 //! first and last bytes, and an endless one ends the reading.
 
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use tokio::io::AsyncReadExt;
-use tokio::net::unix::pipe;
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::Instant;
 
 use crate::transport::pace::Pace;
@@ -57,9 +56,9 @@ pub(crate) enum Overlong<'a> {
     Ends(&'a [u8]),
 }
 
-/// The reading end of a link.
-pub(crate) struct LineReader {
-    pipe: pipe::Receiver,
+/// The reading end of a link, over any byte stream.
+pub(crate) struct LineReader<R> {
+    stream: R,
     buffer: BytesMut,
     /// How much of `buffer` is known to hold no line break.
     scanned: usize,
@@ -88,10 +87,10 @@ pub(crate) enum End {
     Endless,
 }
 
-impl LineReader {
-    pub(crate) fn new(pipe: pipe::Receiver, limit: usize) -> Self {
+impl<R: AsyncRead + Unpin> LineReader<R> {
+    pub(crate) fn new(stream: R, limit: usize) -> Self {
         Self {
-            pipe,
+            stream,
             buffer: BytesMut::new(),
             scanned: 0,
             limit,
@@ -108,7 +107,7 @@ impl LineReader {
                 self.buffer.reserve(self.room());
             }
             // A short read leaves nothing behind, and `read_buf` then spares the one that would say so.
-            match self.pipe.read_buf(&mut self.buffer).await {
+            match self.stream.read_buf(&mut self.buffer).await {
                 Ok(0) | Err(_) => return self.end(inbox),
                 Ok(_) => {}
             }
@@ -237,6 +236,7 @@ mod tests {
 
     use proptest::prelude::{Just, Strategy, any, prop_assert_eq, prop_oneof, proptest};
     use tokio::io::AsyncWriteExt;
+    use tokio::net::unix::pipe;
 
     use super::*;
 

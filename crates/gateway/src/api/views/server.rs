@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use gantry_engine::{Collision, Promise, ServerStatus, ServerView, UncheckedPart, Usage};
-use gantry_model::spec::{Launch, Profile, ServerSpec, Source, Start};
-use gantry_sandbox::{Limits, PromiseState};
+use gantry_model::spec::{ProcessLaunch, Profile, RemoteLaunch, ServerSpec, Source, Start};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -57,7 +56,7 @@ impl ServerSummary {
             reason: status.reason.clone(),
             command: command(spec),
             url: url(spec),
-            transport: status.transport.unwrap_or_else(|| transport(spec)),
+            transport: status.transport.unwrap_or(spec.launch.transport()),
             profile: profile(spec),
             source: source(spec),
             file: spec.file.as_ref().map(|file| file.display().to_string()),
@@ -85,6 +84,8 @@ pub(in crate::api) struct ServerStatusView {
     since_ms: u64,
     created_ms: u64,
     pid: Option<u32>,
+    /// Which instance of the server runs: grows with every start, not one by one.
+    generation: u64,
     protocol_version: Option<String>,
     #[schema(value_type = Option<Object>)]
     server_info: Option<Box<RawValue>>,
@@ -98,6 +99,8 @@ pub(in crate::api) struct ServerStatusView {
     unchecked: Vec<UncheckedView>,
     last_crash: Option<CrashView>,
     usage: UsageView,
+    /// What isolates it, and why that was chosen; nothing for a remote server.
+    provider: Option<ProviderView>,
     isolation: Option<Vec<PromiseView>>,
     queue: QueueView,
     breaker: BreakerView,
@@ -128,6 +131,7 @@ impl ServerStatusView {
             since_ms: status.since_ms,
             created_ms: server.created_ms,
             pid: status.pid,
+            generation: status.generation,
             protocol_version: status.protocol_version.clone(),
             server_info: info,
             instructions: status.instructions.clone(),
@@ -148,6 +152,10 @@ impl ServerStatusView {
                 stderr: crash.stderr_tail.clone(),
             }),
             usage: UsageView::of(server.usage, spec),
+            provider: isolation.map(|report| ProviderView {
+                name: report.provider,
+                reason: report.reason.clone(),
+            }),
             isolation: isolation
                 .map(|report| report.promises.iter().map(PromiseView::of).collect()),
             queue: QueueView {
@@ -263,28 +271,14 @@ struct UsageView {
 
 impl UsageView {
     fn of(usage: Option<Usage>, spec: &ServerSpec) -> Self {
-        // What is somewhere else uses nothing here.
-        let limits = match &spec.launch {
-            Launch::Process(process) => {
-                let default = match process.profile {
-                    Profile::Local => Limits::local(),
-                    Profile::Hosted => Limits::hosted(),
-                };
-                (
-                    process.limits.cpu.or(default.cpu),
-                    process.limits.memory_bytes.or(default.memory_bytes),
-                    process.limits.pids.or(default.pids),
-                )
-            }
-            Launch::Remote(_) => (None, None, None),
-        };
+        let limits = spec.launch.limits();
         Self {
             cpu_ms: usage.map(|usage| usage.cpu.as_millis() as u64),
-            cpu_limit: limits.0,
+            cpu_limit: limits.cpu,
             memory_bytes: usage.map(|usage| usage.memory_bytes),
-            memory_limit_bytes: limits.1,
+            memory_limit_bytes: limits.memory_bytes,
             pids: usage.map(|usage| usage.pids),
-            pids_limit: limits.2,
+            pids_limit: limits.pids,
         }
     }
 }
@@ -312,6 +306,12 @@ impl UsageEvent {
 }
 
 #[derive(Serialize, ToSchema)]
+struct ProviderView {
+    name: &'static str,
+    reason: String,
+}
+
+#[derive(Serialize, ToSchema)]
 struct PromiseView {
     name: &'static str,
     state: &'static str,
@@ -320,14 +320,9 @@ struct PromiseView {
 
 impl PromiseView {
     fn of(promise: &Promise) -> Self {
-        let state = match promise.state {
-            PromiseState::Enforced => "enforced",
-            PromiseState::NotEnforced => "not_enforced",
-            PromiseState::NotAsked => "not_asked",
-        };
         Self {
             name: promise.name,
-            state,
+            state: promise.state.as_str(),
             detail: promise.detail.clone(),
         }
     }
@@ -377,34 +372,17 @@ fn milliseconds(time: Duration) -> u64 {
 
 /// Returns how strictly a server is held; `remote` for one that is somewhere else.
 pub(in crate::api) fn profile(spec: &ServerSpec) -> &'static str {
-    match spec.profile() {
-        Some(Profile::Local) => "local",
-        Some(Profile::Hosted) => "hosted",
-        None => "remote",
-    }
+    spec.profile().map_or("remote", Profile::as_str)
 }
 
 /// Returns the program of a server, if it is a command.
 pub(in crate::api) fn command(spec: &ServerSpec) -> Option<String> {
-    match &spec.launch {
-        Launch::Process(process) => Some(process.shown_command()),
-        Launch::Remote(_) => None,
-    }
+    spec.launch.process().map(ProcessLaunch::shown_command)
 }
 
 /// Returns where a remote server is, without what may be secret.
 pub(in crate::api) fn url(spec: &ServerSpec) -> Option<String> {
-    match &spec.launch {
-        Launch::Process(_) => None,
-        Launch::Remote(remote) => Some(remote.shown_url()),
-    }
-}
-
-fn transport(spec: &ServerSpec) -> &'static str {
-    match &spec.launch {
-        Launch::Process(_) => "stdio",
-        Launch::Remote(remote) => remote.transport.as_str(),
-    }
+    spec.launch.remote().map(RemoteLaunch::shown_url)
 }
 
 fn source(spec: &ServerSpec) -> &'static str {

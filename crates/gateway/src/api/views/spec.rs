@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gantry_model::spec::{
-    AuthKind, Launch, ProcessLaunch, RemoteLaunch, ServerSpec, WhenUnresponsive, period,
+    AuthKind, ProcessLaunch, RemoteLaunch, ServerSpec, WhenUnresponsive, period,
 };
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -73,15 +73,12 @@ struct RestartView {
 impl SpecView {
     /// Shows what is in force, defaults included.
     pub(in crate::api) fn of(spec: &ServerSpec) -> Self {
-        let (process, remote) = match &spec.launch {
-            Launch::Process(process) => (Some(process), None),
-            Launch::Remote(remote) => (None, Some(remote)),
-        };
+        let (process, remote) = (spec.launch.process(), spec.launch.remote());
         let restart = &spec.life.restart;
         let reconnect = remote.map(|remote| &remote.reconnect);
         let tools = spec.tools.settings.iter();
         Self {
-            transport: remote.map_or("stdio", |remote| remote.transport.as_str()),
+            transport: spec.launch.transport(),
             headers: remote
                 .map_or_else(Vec::new, |remote| remote.headers.keys().cloned().collect()),
             proxy: remote.and_then(RemoteLaunch::shown_proxy),

@@ -9,7 +9,6 @@ use gantry_model::spec::{
     AuthKind, CallPolicy, Launch, LifePolicy, ProcessLaunch, Profile, RemoteLaunch, RestartSpec,
     ServerSpec, Start, WhenUnresponsive, period,
 };
-use gantry_sandbox::Limits;
 
 use super::super::format::bytes;
 
@@ -38,11 +37,7 @@ pub(super) fn of(spec: &ServerSpec) -> Vec<Unsaid> {
         Start::Eager => "eager",
         Start::Lazy => "lazy",
     };
-    let profile = match spec.profile() {
-        Some(Profile::Local) => "local",
-        Some(Profile::Hosted) => "hosted",
-        None => "remote",
-    };
+    let profile = spec.profile().map_or("remote", Profile::as_str);
     let mut defaults = match &spec.launch {
         Launch::Process(process) => of_process(process),
         Launch::Remote(remote) => of_remote(remote),
@@ -50,7 +45,7 @@ pub(super) fn of(spec: &ServerSpec) -> Vec<Unsaid> {
     defaults.extend([key("start", start), key("profile", profile)]);
     defaults.extend(of_calls(spec, &spec.calls));
     defaults.extend(of_life(spec, &spec.life));
-    if matches!(spec.launch, Launch::Process(_)) {
+    if spec.launch.process().is_some() {
         defaults.extend(of_restarts(&spec.life.restart));
     }
     defaults.extend([key("tools.include", "all"), key("tools.exclude", NONE)]);
@@ -62,10 +57,7 @@ pub(super) fn of(spec: &ServerSpec) -> Vec<Unsaid> {
 
 fn of_process(process: &ProcessLaunch) -> Vec<Unsaid> {
     let cwd = process.cwd.as_ref().map(|cwd| cwd.display().to_string());
-    let limits = match process.profile {
-        Profile::Local => Limits::local(),
-        Profile::Hosted => Limits::hosted(),
-    };
+    let limits = process.profile.limits();
     let bound = |bound: Option<String>| bound.unwrap_or_else(|| "unlimited".to_owned());
     vec![
         alias("type", &["transport"], "stdio"),

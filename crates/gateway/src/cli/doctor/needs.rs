@@ -5,8 +5,6 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use gantry_model::spec::Launch;
-
 use crate::config::env::Environment;
 use crate::config::mistake::Mistake;
 use crate::data_folder::DataFolder;
@@ -53,7 +51,7 @@ pub(super) fn of_files(
     let mut findings: Vec<Finding> = plan.mistakes.iter().map(mistaken).collect();
     for planned in &plan.servers {
         // What a remote server needs is at its own place.
-        let Launch::Process(process) = &planned.spec.launch else {
+        let Some(process) = planned.spec.launch.process() else {
             continue;
         };
         let need = Need {

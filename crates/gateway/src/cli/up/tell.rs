@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
-use gantry_engine::{Engine, HostReport, Listener, Report, ServerStatus, ServerView};
+use gantry_engine::{Engine, HostReport, IsolationReport, Listener, ServerStatus, ServerView};
 use gantry_model::id::ServerName;
 use gantry_model::status::State;
 use serde_json::{Value, json};
@@ -381,7 +381,7 @@ fn isolation(engine: &Engine) -> String {
     let report = servers
         .iter()
         .find_map(|server| server.status.isolation.as_ref());
-    let summary = report.map_or_else(|| possible(engine.host()), Report::summary);
+    let summary = report.map_or_else(|| possible(&engine.host()), IsolationReport::summary);
     Screen::safe(&summary)
 }
 

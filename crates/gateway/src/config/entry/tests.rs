@@ -49,17 +49,11 @@ fn problem(entry: &str) -> String {
 }
 
 fn process(spec: &ServerSpec) -> &ProcessLaunch {
-    match &spec.launch {
-        Launch::Process(process) => process,
-        Launch::Remote(_) => panic!("a command"),
-    }
+    spec.launch.process().unwrap()
 }
 
 fn remote(spec: &ServerSpec) -> &gantry_model::spec::RemoteLaunch {
-    match &spec.launch {
-        Launch::Remote(remote) => remote,
-        Launch::Process(_) => panic!("a URL"),
-    }
+    spec.launch.remote().unwrap()
 }
 
 #[test]

@@ -212,7 +212,7 @@ impl From<EngineError> for Problem {
             | EngineError::Folder { .. }
             | EngineError::Open { .. }
             | EngineError::Store(_)
-            | EngineError::Sandbox(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            | EngineError::Driver(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let mut problem = Self::from_error(status, &error);
         if status == StatusCode::SERVICE_UNAVAILABLE {

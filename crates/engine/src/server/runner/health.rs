@@ -1,6 +1,5 @@
-//! What a server is asked beside its calls: whether it is there, and what it offers now. The
-//! questions are asked while the runner watches everything else, and a quiet server only is asked
-//! whether it is there: one that answers calls has shown it.
+//! Health checks and listings of a running server, done while the runner watches everything else.
+//! Only a quiet server is checked: one that answers calls is healthy.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -23,60 +22,60 @@ use crate::server::listing::{self, Listing, ListingError};
 use crate::server::pending::{Answer, Failure, QueueView};
 use crate::transport::http::HttpError;
 
-/// `list_changed` is heeded at most this often.
+/// The shortest time between two refreshes after `list_changed`.
 const REFRESH_EVERY: Duration = Duration::from_secs(1);
-/// How long after a failed list the next is asked for; it doubles with each that fails.
+/// The backoff after a failed listing: it doubles from the first to the last.
 const RELIST_FIRST: Duration = Duration::from_secs(5);
 const RELIST_LAST: Duration = Duration::from_secs(60);
-/// How long the store may take to remember a catalog before the server is offered without that.
+/// How long the store may take to save a catalog before the server is offered without it.
 const REMEMBERING: Duration = Duration::from_secs(5);
 
-type Asked<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// What is being asked of a server, and what is to be asked next.
-pub(super) struct Care {
+/// The health check and the listing of a server, running or due.
+pub(super) struct Checks {
     link: Arc<Link>,
-    question: Option<Asked<Health>>,
+    health_check: Option<Pending<Health>>,
     ticks: Interval,
     /// How many lines it had written at the last tick, and since when it has written no other.
     lines: u64,
     quiet_since: Instant,
-    listing: Option<Asked<Result<Listing, ListingError>>>,
+    listing: Option<Pending<Result<Listing, ListingError>>>,
     list_not_before: Instant,
     relist_after: Duration,
 }
 
-/// What there is to do about a server.
-pub(super) enum Cared {
-    /// Its health is to be looked at.
+/// What is due for a server.
+pub(super) enum Due {
+    /// A periodic look at its health.
     Tick,
-    /// A connection to it was cut, so that it is asked whether it is there.
+    /// A health check, since a connection was cut.
     Doubted,
-    /// It was asked whether it is there.
-    Answered(Health),
-    /// Its lists are to be asked for.
+    /// The health check ended.
+    Checked(Health),
+    /// A listing, since its lists changed.
     Changed,
-    /// Its lists were asked for.
+    /// The listing ended.
     Listed(Result<Listing, ListingError>),
 }
 
-/// Whether a server that was asked is there.
+/// The result of a health check.
 pub(super) struct Health {
-    is_there: bool,
-    /// There were calls on it, which may be why it did not answer.
+    healthy: bool,
+    /// Calls were running, which may be why it did not answer.
     busy: bool,
-    /// How it could not be asked, if that is known.
+    /// Why the check could not be sent, if known.
     why: Option<HttpError>,
 }
 
-impl Care {
+impl Checks {
     pub(super) fn new(link: &Arc<Link>, life: &LifePolicy) -> Self {
         let now = Instant::now();
         let mut ticks = tokio::time::interval_at(now + life.health_every, life.health_every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             link: Arc::clone(link),
-            question: None,
+            health_check: None,
             ticks,
             lines: link.lines(),
             quiet_since: now,
@@ -86,21 +85,21 @@ impl Care {
         }
     }
 
-    /// Waits until there is something to do. Safe to cancel: what was asked stays asked.
-    pub(super) async fn next(&mut self) -> Cared {
+    /// Waits until something is due. Safe to cancel: what was started goes on.
+    pub(super) async fn next(&mut self) -> Due {
         tokio::select! {
-            biased; // What was asked, then what is to be asked.
-            health = answer(&mut self.question) => Cared::Answered(health),
-            listed = answer(&mut self.listing) => Cared::Listed(listed),
+            biased; // What has ended, then what is due.
+            health = answer(&mut self.health_check) => Due::Checked(health),
+            listed = answer(&mut self.listing) => Due::Listed(listed),
             () = lists_changed(&self.link, self.list_not_before), if self.listing.is_none() => {
-                Cared::Changed
+                Due::Changed
             }
-            () = self.link.doubted.notified(), if self.question.is_none() => Cared::Doubted,
-            _tick = self.ticks.tick(), if self.question.is_none() => Cared::Tick,
+            () = self.link.doubted.notified(), if self.health_check.is_none() => Due::Doubted,
+            _tick = self.ticks.tick(), if self.health_check.is_none() => Due::Tick,
         }
     }
 
-    /// Notes what was heard since the last tick, and says what follows.
+    /// Notes the output since the last tick, and decides what follows.
     fn look(&mut self, too_long: Duration) -> Checkup {
         let lines = self.link.lines();
         let heard = lines != self.lines;
@@ -112,7 +111,7 @@ impl Care {
         Checkup::of(self.link.queue(), heard, quiet, self.link.is_mute())
     }
 
-    /// Asks again later for a list that failed; the later, the more often it did.
+    /// Schedules the next listing after one that failed.
     fn relist_later(&mut self) {
         self.list_not_before = Instant::now() + self.relist_after;
         self.relist_after = (2 * self.relist_after).min(RELIST_LAST);
@@ -120,71 +119,73 @@ impl Care {
     }
 }
 
-/// What a look at a server's health leads to.
+/// What a periodic look at a server decides.
 #[derive(Debug, PartialEq, Eq)]
 enum Checkup {
-    /// It is asked whether it is there.
-    Ask { busy: bool },
-    /// It has shown that it is there.
-    IsThere,
-    /// It cannot be asked, let a call time out, and has said nothing since that began.
+    /// Send a health check.
+    Check { busy: bool },
+    /// Its output shows that it is healthy.
+    Healthy,
+    /// It cannot be checked: its only lane is taken by a call that timed out without any output.
     Mute,
-    /// It may be doing long work, or owe a late answer.
+    /// It may be doing long work, or a late response is still expected.
     Wait,
 }
 
 impl Checkup {
-    /// Judges by the calls on the link, by whether a line came since the last look, whether it has
-    /// been quiet for too long, and whether it let a call time out meanwhile.
+    /// Decides by the calls on the link, by whether a line came since the last look (`heard`), none for
+    /// too long (`quiet`), and none since the start of a call that timed out (`mute`).
     fn of(queue: QueueView, heard: bool, quiet: bool, mute: bool) -> Self {
         let busy = queue.in_flight + queue.waiting > 0;
         match queue {
-            _ if !busy && queue.closed_lanes == 0 => Self::Ask { busy },
-            _ if heard => Self::IsThere,
+            _ if !busy && queue.closed_lanes == 0 => Self::Check { busy },
+            _ if heard => Self::Healthy,
             _ if !busy || !quiet => Self::Wait,
-            // One that takes a call at a time would answer only after it.
+            // With one lane it would answer only after the call.
             QueueView { lanes: ..=1, .. } if mute => Self::Mute,
             QueueView { lanes: ..=1, .. } => Self::Wait,
-            QueueView { .. } => Self::Ask { busy },
+            QueueView { .. } => Self::Check { busy },
         }
     }
 }
 
 impl ServerRunner {
-    /// Does what there is to do; `Some` is the reason to end the server.
-    pub(super) fn tend(&mut self, care: &mut Care, cared: Cared) -> Option<String> {
-        match cared {
-            Cared::Tick => self.look_after(care),
-            Cared::Doubted => {
-                let queue = care.link.queue();
+    /// Does what is due; `Some` is the reason to end the server.
+    pub(super) fn check(&mut self, checks: &mut Checks, due: Due) -> Option<String> {
+        match due {
+            Due::Tick => self.check_health(checks),
+            Due::Doubted => {
+                let queue = checks.link.queue();
                 let busy = queue.in_flight + queue.waiting > 0;
-                care.question = Some(self.question(&care.link, busy));
+                checks.health_check = Some(self.health_check(&checks.link, busy));
             }
-            Cared::Answered(health) => return self.heard_of(&health, care),
-            Cared::Changed => self.relist(care),
-            Cared::Listed(Ok(listing)) => {
-                care.relist_after = RELIST_FIRST;
+            Due::Checked(health) => return self.checked(&health, checks),
+            Due::Changed => self.relist(checks),
+            Due::Listed(Ok(listing)) => {
+                checks.relist_after = RELIST_FIRST;
                 self.relisted(listing);
             }
-            Cared::Listed(Err(error)) => {
-                care.relist_later();
+            Due::Listed(Err(error)) => {
+                checks.relist_later();
                 self.hide(&error);
             }
         }
         None
     }
 
-    fn look_after(&mut self, care: &mut Care) {
+    fn check_health(&mut self, checks: &mut Checks) {
         let warns = self.policy.warns(&self.history, self.watch.now());
         self.status.send_if_modified(|status| {
             std::mem::replace(&mut status.health_warning, warns) != warns
         });
         let life = &self.spec.life;
-        match care.look(life.health_every + life.health_timeout) {
-            // A server that wants no calls for a while is not asked this either.
-            Checkup::Ask { .. } if self.counters.rate_limit.remaining().is_some() => {}
-            Checkup::Ask { busy } => care.question = Some(self.question(&care.link, busy)),
-            Checkup::IsThere => self.is_there(),
+        match checks.look(life.health_every + life.health_timeout) {
+            // A rate limit holds for health checks too.
+            Checkup::Check { .. } if self.counters.rate_limit.remaining().is_some() => {}
+            Checkup::Check { busy } => {
+                checks.health_check = Some(self.health_check(&checks.link, busy))
+            }
+            Checkup::Healthy => self.healthy(),
             Checkup::Mute => {
                 let how = "let a call time out, and has said nothing since it got it";
                 self.unresponsive(how.into());
@@ -193,8 +194,8 @@ impl ServerRunner {
         }
     }
 
-    /// Returns the question whether it is there. Any answer will do, an error too.
-    fn question(&self, link: &Arc<Link>, busy: bool) -> Asked<Health> {
+    /// Returns a health check. Any response will do, also an error.
+    fn health_check(&self, link: &Arc<Link>, busy: bool) -> Pending<Health> {
         let link = Arc::clone(link);
         let within = self.spec.life.health_timeout;
         let era = self.era_hint.unwrap_or(Era::Handshake);
@@ -204,7 +205,7 @@ impl ServerRunner {
             let answer = link.ask(method, params.as_ref(), within).await;
             let unheard = Failure::NotReading;
             let (answers, why) = match answer {
-                // Who wants fewer questions is there.
+                // Whoever limits the rate is healthy.
                 Ok(Answer::Failed(Failure::Remote(HttpError::Limited { .. }))) => (true, None),
                 Ok(Answer::Failed(Failure::Remote(error))) => (false, Some(error)),
                 Ok(Answer::Failed(Failure::Exited(_))) | Err(_) => (false, None),
@@ -212,16 +213,16 @@ impl ServerRunner {
                 Ok(Answer::Result(_) | Answer::Error(_)) => (true, None),
             };
             Health {
-                is_there: answers || busy && link.lines() != lines,
+                healthy: answers || busy && link.lines() != lines,
                 busy,
                 why,
             }
         })
     }
 
-    fn heard_of(&mut self, health: &Health, care: &Care) -> Option<String> {
-        if health.is_there {
-            self.is_there();
+    fn checked(&mut self, health: &Health, checks: &Checks) -> Option<String> {
+        if health.healthy {
+            self.healthy();
             return None;
         }
         let within = self.spec.life.health_timeout;
@@ -233,8 +234,8 @@ impl ServerRunner {
             ),
         };
         let how = self.logs.redactor().redact(&how).into_owned();
-        // Long work is no reason to end a server, unless it outlasts what its callers wait.
-        let is_lost = !health.busy || care.link.is_mute();
+        // Long work is no reason to end a server, unless its calls time out.
+        let is_lost = !health.busy || checks.link.is_mute();
         match self.spec.when_unresponsive() {
             WhenUnresponsive::Reconnect if is_lost => {
                 self.note_unresponsive(&how);
@@ -247,7 +248,7 @@ impl ServerRunner {
         }
     }
 
-    fn is_there(&mut self) {
+    fn healthy(&mut self) {
         self.history.record_healthy(self.watch.now());
         if self.status.borrow().state == State::Unresponsive {
             self.publish(State::Ready, None);
@@ -258,7 +259,7 @@ impl ServerRunner {
         }
     }
 
-    /// Shows that the server does not answer, and keeps it.
+    /// Marks the server as unresponsive, and keeps it.
     fn unresponsive(&mut self, how: String) {
         self.note_unresponsive(&how);
         if self.status.borrow().state != State::Unresponsive {
@@ -276,24 +277,24 @@ impl ServerRunner {
         }
     }
 
-    /// Asks anew what the server offers, after it said that this changed.
-    fn relist(&self, care: &mut Care) {
+    /// Starts a listing after `list_changed`.
+    fn relist(&self, checks: &mut Checks) {
         if let Some(wait) = self.counters.rate_limit.remaining() {
-            care.list_not_before = Instant::now() + wait;
+            checks.list_not_before = Instant::now() + wait;
             return;
         }
-        care.list_not_before = Instant::now() + REFRESH_EVERY;
-        care.link.lists_changed.store(false, Ordering::Relaxed);
+        checks.list_not_before = Instant::now() + REFRESH_EVERY;
+        checks.link.lists_changed.store(false, Ordering::Relaxed);
         let Some(hello) = self.catalog.load().hello.clone() else {
             return;
         };
         let (around, spec, id) = (Arc::clone(&self.around), Arc::clone(&self.spec), self.id);
-        let link = Arc::clone(&care.link);
+        let link = Arc::clone(&checks.link);
         let within = self.spec.life.handshake;
         let is_own = self.declares.anything();
-        care.listing = Some(Box::pin(async move {
+        checks.listing = Some(Box::pin(async move {
             match is_own {
-                // What is remembered of a server is what all see of it.
+                // Only the shared lists are saved.
                 true => listing::fetch(&link, &hello, &around.limits, within).await,
                 false => list(&around, &spec, id, &link, &hello, within).await,
             }
@@ -320,7 +321,7 @@ impl ServerRunner {
             .events
             .report(&self.spec.name, EventKind::ProtocolError, why.clone());
         if self.declares.anything() {
-            // Its client goes on seeing what it saw.
+            // Its client keeps the list it has.
             return;
         }
         self.status.send_modify(|status| {
@@ -334,7 +335,7 @@ impl ServerRunner {
     }
 }
 
-/// Asks for a server's lists, and has the store remember them and count their versions.
+/// Fetches a server's lists, and saves them to count their versions.
 pub(super) async fn list(
     around: &Surroundings,
     spec: &ServerSpec,
@@ -359,8 +360,8 @@ pub(super) async fn list(
     Ok(listing)
 }
 
-/// Waits for what was asked; for ever, if nothing was.
-async fn answer<T>(asked: &mut Option<Asked<T>>) -> T {
+/// Waits for the result; forever, if nothing was started.
+async fn answer<T>(asked: &mut Option<Pending<T>>) -> T {
     match asked {
         Some(future) => {
             let answer = future.await;
@@ -371,7 +372,7 @@ async fn answer<T>(asked: &mut Option<Asked<T>>) -> T {
     }
 }
 
-/// Waits until the lists have changed and may be asked for again.
+/// Waits until the lists have changed and may be fetched again.
 async fn lists_changed(link: &Link, not_before: Instant) {
     while !link.lists_changed.load(Ordering::Relaxed) {
         link.lists_notify.notified().await;
@@ -396,7 +397,7 @@ mod tests {
     fn a_server_is_asked_when_it_is_quiet_and_owes_nothing() {
         // rows 1.15 and 2.11
         let calm = |queue| Checkup::of(queue, false, false, false);
-        assert_eq!(calm(queue(32, 0, 0)), Checkup::Ask { busy: false });
+        assert_eq!(calm(queue(32, 0, 0)), Checkup::Check { busy: false });
         assert_eq!(calm(queue(1, 0, 1)), Checkup::Wait);
         assert_eq!(calm(queue(1, 1, 0)), Checkup::Wait);
         assert_eq!(calm(queue(32, 5, 0)), Checkup::Wait);
@@ -406,10 +407,10 @@ mod tests {
     fn a_server_that_hangs_under_load_is_found() {
         // fault P5
         let hung = |queue, mute| Checkup::of(queue, false, true, mute);
-        assert_eq!(hung(queue(32, 5, 0), false), Checkup::Ask { busy: true });
+        assert_eq!(hung(queue(32, 5, 0), false), Checkup::Check { busy: true });
         assert_eq!(hung(queue(1, 1, 0), false), Checkup::Wait);
         assert_eq!(hung(queue(1, 1, 0), true), Checkup::Mute);
         let heard = |queue| Checkup::of(queue, true, false, false);
-        assert_eq!(heard(queue(1, 1, 0)), Checkup::IsThere);
+        assert_eq!(heard(queue(1, 1, 0)), Checkup::Healthy);
     }
 }

@@ -1,0 +1,22 @@
+//! Lets `LineWriter`, which writes to pipes only, write to any byte stream.
+
+use std::io;
+
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::net::unix::pipe;
+
+/// Returns a pipe, and the work that copies from it to the stream until either side is closed.
+///
+/// A stream that takes no bytes fills the pipe, which the writer notices as it does with a process.
+pub(crate) fn bridge(
+    mut stream: impl AsyncWrite + Send + Unpin + 'static,
+) -> io::Result<(pipe::Sender, impl Future<Output = ()> + Send + 'static)> {
+    let (sender, mut receiver) = pipe::pipe()?;
+    let copying = async move {
+        // Once the stream fails the pipe has no reader, and that is what the writer is told.
+        if tokio::io::copy(&mut receiver, &mut stream).await.is_ok() {
+            stream.shutdown().await.ok();
+        }
+    };
+    Ok((sender, copying))
+}
