@@ -7,3 +7,4 @@
 mod changes;
 mod library;
 mod native;
+mod projects;

@@ -255,7 +255,9 @@ mod tests {
         let fill = |project: &str| {
             let log = NotificationLog::new(permit(&quota, project));
             (0..KEPT).for_each(|n| log.tell(updated(&format!("{n:0>2000}"))));
-            let (bytes, taken) = (log.lock().bytes, log.lock().permit.amount());
+            let state = log.lock();
+            let (bytes, taken) = (state.bytes, state.permit.amount());
+            drop(state);
             (log, bytes, taken)
         };
         let mut loud = Vec::new();

@@ -174,7 +174,7 @@ mod tests {
     fn an_agent_has_so_many_places_and_bytes_and_gives_them_back() {
         let quota = Arc::new(SuspendedQuota::default());
         let (one, other) = (owner("p", "one"), owner("p", "other"));
-        let wait = |who| call(&quota, who, 9).unwrap().suspend(1);
+        let wait = |who: &Owner| call(&quota, who, 9).unwrap().suspend(1);
         let mut taken: Vec<_> = (0..PER_AGENT).map(|_| wait(&one)).collect();
         assert!(taken.iter().all(Result::is_ok));
         let full = wait(&one).unwrap_err();
