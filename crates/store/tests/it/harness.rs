@@ -98,7 +98,7 @@ pub(crate) fn call(number: u64, status: CallStatus) -> CallRow {
         trace: text("trace"),
         surface: "mcp".into(),
         server: "example".into(),
-        server_id: (number % 3 > 0).then(|| ServerId::from_random(7)),
+        server_id: (!number.is_multiple_of(3)).then(|| ServerId::from_random(7)),
         method: "tools/call".into(),
         tool: "echo".into(),
         schema_version: Some("1".into()),

@@ -39,7 +39,7 @@ async fn opened(path: &Path) -> Result<Store, StoreError> {
 }
 
 async fn filled(path: &Path) {
-    let store = opened(&path).await.unwrap();
+    let store = opened(path).await.unwrap();
     store.put_server(&server(1, "files", "npx")).await.unwrap();
     let rows: Vec<_> = (0..500).map(|n| call(n, CallStatus::Ok)).collect();
     store.import_calls(&rows, ANYWHERE).await.unwrap();
@@ -49,7 +49,7 @@ async fn filled(path: &Path) {
 /// Opens a file that must be refused, and proves that it was left as it is.
 async fn refused(path: &Path) -> StoreError {
     let before = fs::read(path).unwrap();
-    let error = opened(&path).await.unwrap_err();
+    let error = opened(path).await.unwrap_err();
     assert_eq!(fs::read(path).unwrap(), before, "the file was touched");
     error
 }
@@ -169,7 +169,7 @@ async fn a_link_or_a_folder_in_its_place_is_refused() {
     ));
     assert!(!folder.path().join("absent").exists());
     assert!(matches!(
-        opened(&folder.path()).await,
+        opened(folder.path()).await,
         Err(StoreError::Open { .. })
     ));
     symlink(&path, path.with_file_name("gantry.db-wal")).unwrap();
