@@ -40,7 +40,7 @@ use crate::events::Events;
 use crate::folder::DataFolder;
 use crate::native::NativeTool;
 use crate::request::{Announced, Reply, Request, Scope, Speaker};
-use crate::router::{Links, Router};
+use crate::router::{Links, Refreshes, Router};
 use crate::server::logs::LogLine;
 use crate::server::runner::Surroundings;
 use crate::server::topics::{Hearer, Subscription, TopicTable};
@@ -204,6 +204,7 @@ impl Engine {
             topics,
             answers,
             links: Links::default(),
+            refreshes: Refreshes::default(),
             draining: draining.clone(),
         };
         let engine = Self {
@@ -430,9 +431,14 @@ impl Engine {
         self.inner.router.subscribe(caller, request, hearer).await
     }
 
-    /// Tells whether a caller may read a resource now.
-    pub fn may_read(&self, caller: &Caller, scope: &Scope, uri: &str) -> bool {
-        self.inner.router.may_read(caller, scope, uri)
+    /// Tells whether a client of a caller's may read a resource now.
+    pub fn may_read(&self, caller: &Caller, scope: &Scope, who: Speaker, uri: &str) -> bool {
+        self.inner.router.may_read(caller, scope, who, uri)
+    }
+
+    /// Tells the servers that ask a client for its roots that these have changed.
+    pub fn roots_changed(&self, caller: &Caller, who: Speaker) {
+        self.inner.router.roots_changed(caller, who);
     }
 
     /// Returns the tools of a caller's view.

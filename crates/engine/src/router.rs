@@ -8,6 +8,7 @@ mod asks;
 mod limit;
 mod links;
 mod record;
+mod refreshes;
 mod subscribe;
 mod target;
 mod trip;
@@ -45,6 +46,7 @@ use asks::Asking;
 use limit::Limit;
 pub(crate) use links::Links;
 use record::{describe, intent};
+pub(crate) use refreshes::Refreshes;
 use target::{Place, Target};
 use trip::Trip;
 
@@ -61,8 +63,10 @@ pub(crate) struct Router {
     pub(crate) topics: Arc<TopicTable>,
     /// What answers may take until they are read.
     pub(crate) answers: AnswerBudget,
-    /// Which server gave an agent a URI.
+    /// Which server gave a client a URI.
     pub(crate) links: Links,
+    /// Which lists a client's calls have changed.
+    pub(crate) refreshes: Refreshes,
     /// The engine stops: nobody can answer a server's questions any more.
     pub(crate) draining: CancellationToken,
 }
@@ -100,6 +104,8 @@ impl Router {
         {
             let warming = async {
                 self.warm_up(caller, &request.scope).await;
+                let session = request.speaker.session();
+                self.refreshes.done(&caller.agent, session).await;
                 Ok(())
             };
             let warmed = until_key_ends(caller, warming).await;
@@ -219,6 +225,7 @@ impl Router {
             *target = self.learned(caller, &request, method)?;
             judge(caller, target).await?;
         }
+        let session = request.speaker.session();
         let answered = match &target.place {
             Place::Server(server) => {
                 let place = (&*target, server);
@@ -230,7 +237,8 @@ impl Router {
         let answered = answered.settle(target).await?;
         if let Place::Server(server) = &target.place {
             let named = (answered.raw(), target.item.as_ref());
-            self.links.note(&caller.agent, &server.name, method, named);
+            let client = (&caller.agent, session);
+            self.links.note(client, &server.name, method, named);
         }
         answered.charged(&self.answers, &caller.agent, target)
     }

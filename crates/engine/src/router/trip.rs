@@ -124,6 +124,8 @@ impl<'a> Trip<'a> {
         for round in 0..=ROUNDS {
             let begun = Instant::now();
             let answer = self.send(&road, again.as_ref(), left).await?;
+            let (agent, session) = (&self.caller.agent, self.request.speaker.session());
+            self.router.refreshes.note(agent, session, road.link());
             left = left.saturating_sub(begun.elapsed());
             if let (Answer::Error(error), Some(client)) = (&answer, &self.client)
                 && client.era == Era::Stateless

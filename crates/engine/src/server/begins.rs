@@ -27,6 +27,7 @@ use super::profiles::Profiles;
 use super::runner::remote::Far;
 use super::runner::{ServerRunner, Surroundings, UsageCell};
 use super::status::ServerStatus;
+use super::topics::Topics;
 use super::waiting::Waiting;
 use crate::catalog::{Permits, ServerCatalog};
 use crate::clock::Stopwatch;
@@ -53,6 +54,8 @@ pub(crate) struct Begins {
     pub(crate) refuses: Option<Arc<AtomicBool>>,
     /// What a remote server is shown of us.
     pub(crate) credentials: Option<Credentials>,
+    /// What its one client wants to hear of; none if it serves all.
+    pub(crate) topics: Option<Arc<Topics>>,
 }
 
 impl Begins {
@@ -120,6 +123,7 @@ impl Begins {
             refuses: self.refuses,
             far,
             credentials: self.credentials,
+            topics: self.topics,
         };
         (handle, runner)
     }

@@ -33,7 +33,7 @@ use super::link::Counters;
 use super::logs::Logs;
 use super::pending::Failure;
 use super::status::ServerStatus;
-use super::topics::TopicTable;
+use super::topics::{TopicTable, Topics};
 use crate::answers::AnswerBudget;
 use crate::catalog::ServerCatalog;
 use crate::clock::{Stopwatch, jitter, unix_ms};
@@ -100,6 +100,8 @@ pub(crate) struct ServerRunner {
     pub(crate) declares: ClientCan,
     /// Notes that the server, which is of the stateless era, knows no handshake.
     pub(crate) refuses: Option<Arc<AtomicBool>>,
+    /// What its one client wants to hear of; none if it serves all.
+    pub(crate) topics: Option<Arc<Topics>>,
 }
 
 /// How the process can be asked for its usage while it runs.
@@ -189,6 +191,9 @@ impl ServerRunner {
 
     /// Waits as long as the policy says, and says why and how long.
     async fn backing_off(&mut self, mut ended: Ended) -> Next {
+        if let Some(exception) = self.logs.exception() {
+            ended.how = format!("{}: {exception}", ended.how);
+        }
         ended.how = self.logs.redactor().redact(&ended.how).into_owned();
         self.history.record_exit(&self.policy, self.watch.now());
         let decision = self

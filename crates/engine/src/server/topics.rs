@@ -48,6 +48,8 @@ pub(crate) struct Topics {
     state: Mutex<State>,
     /// Something is wanted that was not, or the other way round.
     changed: Notify,
+    /// The same for any number of links that are kept up to date.
+    revision: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -130,14 +132,25 @@ impl Topics {
         topic.hearers.push((number, hearer));
         let standing = topic.standing.subscribe();
         drop(state);
-        self.changed.notify_one();
+        self.changes();
         Ok(Subscription {
             topics: Arc::clone(self),
             agent: agent.clone(),
             uri,
             number,
             standing,
+            beside: None,
         })
+    }
+
+    fn changes(&self) {
+        self.changed.notify_one();
+        self.revision.send_modify(|revision| *revision += 1);
+    }
+
+    /// Tells whether nothing is listened to.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().topics.is_empty()
     }
 
     fn leave(&self, agent: &AgentName, uri: &str, number: u64) {
@@ -155,7 +168,7 @@ impl Topics {
         if topic.hearers.is_empty() {
             state.topics.remove(uri);
             drop(state);
-            self.changed.notify_one();
+            self.changes();
         }
     }
 
@@ -210,9 +223,17 @@ pub struct Subscription {
     uri: Arc<str>,
     number: u64,
     standing: watch::Receiver<Standing>,
+    /// The same at another instance of the server.
+    beside: Option<Box<Self>>,
 }
 
 impl Subscription {
+    /// Has it last as long as the same at another instance of the server.
+    pub(crate) fn beside(mut self, other: Self) -> Self {
+        self.beside = Some(Box::new(other));
+        self
+    }
+
     /// Waits until the server has said what it thinks of it.
     pub(crate) async fn settled(&mut self) -> Standing {
         let settled = self

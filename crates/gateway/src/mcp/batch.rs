@@ -6,7 +6,7 @@
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use gantry_engine::AnswerPermit;
+use gantry_engine::{AnswerPermit, Speaker};
 use gantry_model::era::{Era, ProtocolVersion};
 use gantry_model::jsonrpc::{self, Limits, Message, Raw, RequestId, WireError};
 use http::header::CONTENT_TYPE;
@@ -82,7 +82,7 @@ impl Endpoint {
             Ok(incoming) => match incoming.message {
                 Message::Request(request) => request,
                 Message::Notification(notification) => {
-                    self.notified(&notification, owner);
+                    self.notified(visit, &notification, session);
                     return Answer::nothing();
                 }
                 Message::Response(response) => {
@@ -110,7 +110,10 @@ impl Endpoint {
             return answer.unwrap_or_else(|problem| Answer::problem(Some(request.id), problem));
         }
         let meta = request.params.and_then(|params| params.get("_meta"));
-        let asked = Asked::of(&request, meta, Era::Handshake, Some(owner));
+        let mut asked = Asked::of(&request, meta, Era::Handshake, Some(owner));
+        if let Some(session) = session {
+            asked.speaker = Speaker::Session(session.id.bits());
+        }
         let answered = self.forward(visit, &asked).await;
         answered.unwrap_or_else(|problem| Answer::problem(Some(request.id), problem))
     }

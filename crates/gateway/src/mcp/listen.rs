@@ -16,18 +16,19 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
-use gantry_engine::{Capabilities, Engine, ListMarks, Scope, Speaker, Subscription};
+use gantry_engine::{Ask, Capabilities, Engine, ListMarks, Scope, Speaker, Subscription};
 use gantry_model::caller::{Caller, Ended};
 use gantry_model::era::meta::SUBSCRIPTION_ID;
 use gantry_model::id::KeyId;
 use gantry_model::jsonrpc::{self, Edit, OwnedRequestId, Raw, RawBuf, Request};
 use http::StatusCode;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
+use super::asks::Entered;
 use super::ring::{ELICITED, List, News, Ring};
 use super::sessions::{Listening, Session};
-use super::stream::{KEEP_ALIVE, event_stream, marked, notification};
+use super::stream::{Desk, KEEP_ALIVE, event_stream, marked, notification, refuse};
 use super::{Endpoint, Visit};
 use crate::http::error::Problem;
 
@@ -53,7 +54,9 @@ impl Endpoint {
         })?;
         let has = self.engine().capabilities(&visit.caller, &visit.scope);
         let ring = Arc::clone(&session.ring);
+        let asked = session.asked();
         let mut ear = self.ear(visit, Wanted::of(&has), Place::Session(listening), ring);
+        ear.asked = Some(asked);
         let heard = visit.parts.headers.get("last-event-id");
         let heard = heard.and_then(|id| id.to_str().ok()?.parse().ok());
         ear.position = ear.ring.begin(heard);
@@ -115,6 +118,9 @@ impl Endpoint {
             is_due: false,
             heard: now,
             waiting: VecDeque::new(),
+            desk: Arc::clone(&self.desk),
+            asked: None,
+            open: Vec::new(),
         }
     }
 }
@@ -210,6 +216,11 @@ struct Ear {
     /// When the client last heard anything.
     heard: Instant,
     waiting: VecDeque<Bytes>,
+    desk: Arc<Desk>,
+    /// What servers ask between calls, on the stream of a session.
+    asked: Option<mpsc::Receiver<Ask>>,
+    /// What of it is not answered.
+    open: Vec<Entered>,
 }
 
 impl Ear {
@@ -244,17 +255,36 @@ impl Ear {
                     self.look_at_lists();
                 }
                 () = self.ring.wait() => {}
+                Some(ask) = question(&mut self.asked) => self.ask(ask),
                 () = self.place.end() => return None,
                 _ = &mut self.key_end => return None,
                 _ = self.look.tick() => {
                     if self.engine.is_draining() {
                         return None;
                     }
+                    let over = self.open.extract_if(.., |entered| !entered.is_open());
+                    self.waiting.extend(over.flat_map(|mut entered| entered.withdraw()));
                     if self.heard.elapsed() >= KEEP_ALIVE {
                         return Some(Bytes::from_static(b":\n\n"));
                     }
                 }
             }
+        }
+    }
+
+    /// Asks the client of the session, if there is room for it.
+    fn ask(&mut self, ask: Ask) {
+        let Place::Session(listening) = &self.place else {
+            return;
+        };
+        let seat = self.desk.seats.seat(&self.caller.agent, 0);
+        match seat.and_then(|seat| seat.load(ask.length())) {
+            Ok(load) => {
+                let (entered, events) = self.desk.asks.enter(listening.0.id, ask, load);
+                self.open.push(entered);
+                self.waiting.extend(events);
+            }
+            Err(full) => refuse(ask, full),
         }
     }
 
@@ -280,8 +310,9 @@ impl Ear {
             }
             News::Updated(uri) => {
                 let caller = self.engine.current(&self.caller);
-                let may =
-                    caller.is_some_and(|caller| self.engine.may_read(&caller, &self.scope, &uri));
+                let who = self.place.speaker();
+                let may = caller
+                    .is_some_and(|caller| self.engine.may_read(&caller, &self.scope, who, &uri));
                 let uri = RawBuf::string(&uri);
                 let params = || self.params(&[("uri", uri.as_raw())]);
                 let told = || ("notifications/resources/updated", params());
@@ -340,6 +371,11 @@ impl Drop for Ear {
     fn drop(&mut self) {
         self.ring.leave(self.seen);
     }
+}
+
+/// Waits for the next question.
+async fn question(asked: &mut Option<mpsc::Receiver<Ask>>) -> Option<Ask> {
+    asked.as_mut()?.recv().await
 }
 
 /// How many streams each key has in the stateless era.

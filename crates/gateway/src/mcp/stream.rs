@@ -14,7 +14,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use gantry_engine::{AnswerBudget, AnswerPermit, Ask, AskAnswer, Client, Later, Word};
+use gantry_engine::{AnswerBudget, AnswerPermit, Ask, AskAnswer, Client, SessionChannel, Word};
 use gantry_model::era::Era;
 use gantry_model::era::meta::{Identity, PROGRESS_TOKEN};
 use gantry_model::jsonrpc::{Edit, Raw, RawBuf, RequestId};
@@ -29,7 +29,7 @@ use super::asks::{Asks, Entered};
 use super::forward::{Asked, Outcome};
 use super::held::Held;
 use super::inflight::Owner;
-use super::ring::{ELICITED, News};
+use super::ring::ELICITED;
 use super::seats::Seats;
 use super::sessions::{Session, SessionId, Sessions};
 use super::turn::{Called, Token, Turn, UnderWay};
@@ -77,8 +77,8 @@ impl Endpoint {
     ) -> Result<Response, Problem> {
         let context = context::read(&visit.parts.headers, asked.meta)?;
         let (words, heard) = mpsc::channel(WAITING);
-        let later = asked.owner.and_then(Owner::session);
-        let later = later.and_then(|session| self.sessions.under_way(session));
+        let session = asked.owner.and_then(Owner::session);
+        let session = session.and_then(|session| self.sessions.under_way(session));
         let client = Client {
             era: asked.era,
             can: asked.can,
@@ -86,14 +86,11 @@ impl Endpoint {
             progress_token: token(asked.meta).filter(|_| accepts.events),
             log_level: asked.level,
             words,
-            later: later.map(|session| {
+            channel: session.map(|session| {
                 // Held weakly: what is to be told to a session that has ended is told to nobody.
-                let ring = Arc::downgrade(&session.ring);
-                Later::new(move |id| {
-                    if let Some(ring) = ring.upgrade() {
-                        ring.tell(News::Elicited(id.into()));
-                    }
-                })
+                let session = Arc::downgrade(&session);
+                let send = move |word| session.upgrade().is_some_and(|session| session.tell(word));
+                SessionChannel::new(send)
             }),
         };
         let call = Arc::new(Called::of(asked, visit));
@@ -174,7 +171,7 @@ impl Desk {
 }
 
 /// Lets a call end because too much waits for clients already.
-fn refuse(ask: Ask, full: AskAnswer) {
+pub(super) fn refuse(ask: Ask, full: AskAnswer) {
     // A call that has just ended needs no answer.
     drop(ask.answer.send(full));
 }

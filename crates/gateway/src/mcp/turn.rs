@@ -51,9 +51,7 @@ impl UnderWay {
             }
         };
         self.room = Room::default();
-        let length = |params: &Option<RawBuf>| params.as_ref().map_or(0, |raw| raw.text().len());
-        let asked = ask.requests.iter().map(|asked| length(&asked.params)).sum();
-        let load = seat.load(asked);
+        let load = seat.load(ask.length());
         self.seat = Some(seat);
         load
     }

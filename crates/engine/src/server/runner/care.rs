@@ -5,7 +5,6 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gantry_model::era::Era;
@@ -42,6 +41,8 @@ pub(super) struct Care {
     lines: u64,
     quiet_since: Instant,
     listing: Option<Asked<Result<Listing, ListingError>>>,
+    /// Up to which change the server told of they will have them.
+    listing_covers: u64,
     list_not_before: Instant,
     relist_after: Duration,
 }
@@ -81,6 +82,7 @@ impl Care {
             lines: link.lines(),
             quiet_since: now,
             listing: None,
+            listing_covers: 0,
             list_not_before: now,
             relist_after: RELIST_FIRST,
         }
@@ -116,7 +118,7 @@ impl Care {
     fn relist_later(&mut self) {
         self.list_not_before = Instant::now() + self.relist_after;
         self.relist_after = (2 * self.relist_after).min(RELIST_LAST);
-        self.link.lists_changed.store(true, Ordering::Relaxed);
+        self.link.lists.refresh();
     }
 }
 
@@ -162,13 +164,18 @@ impl ServerRunner {
             }
             Cared::Answered(health) => return self.heard_of(&health, care),
             Cared::Changed => self.relist(care),
-            Cared::Listed(Ok(listing)) => {
-                care.relist_after = RELIST_FIRST;
-                self.relisted(listing);
-            }
-            Cared::Listed(Err(error)) => {
-                care.relist_later();
-                self.hide(&error);
+            Cared::Listed(listed) => {
+                match listed {
+                    Ok(listing) => {
+                        care.relist_after = RELIST_FIRST;
+                        self.relisted(listing);
+                    }
+                    Err(error) => {
+                        care.relist_later();
+                        self.hide(&error);
+                    }
+                }
+                care.link.lists.end(care.listing_covers);
             }
         }
         None
@@ -283,7 +290,7 @@ impl ServerRunner {
             return;
         }
         care.list_not_before = Instant::now() + REFRESH_EVERY;
-        care.link.lists_changed.store(false, Ordering::Relaxed);
+        care.listing_covers = care.link.lists.begin();
         let Some(hello) = self.catalog.load().hello.clone() else {
             return;
         };
@@ -313,7 +320,7 @@ impl ServerRunner {
     }
 
     /// Row 2.6: a failed list marks the server and hides its tools; calls by name still find them.
-    fn hide(&self, error: &ListingError) {
+    pub(super) fn hide(&self, error: &ListingError) {
         let why = error.to_string();
         let why = self.logs.redactor().redact(&why).into_owned();
         self.around
@@ -373,9 +380,7 @@ async fn answer<T>(asked: &mut Option<Asked<T>>) -> T {
 
 /// Waits until the lists have changed and may be asked for again.
 async fn lists_changed(link: &Link, not_before: Instant) {
-    while !link.lists_changed.load(Ordering::Relaxed) {
-        link.lists_notify.notified().await;
-    }
+    link.lists.due().await;
     tokio::time::sleep_until(not_before).await;
 }
 
