@@ -116,7 +116,7 @@ impl Default for EngineLimits {
             depth: 64,
             tools: 10_000,
             pages: 64,
-            definition_bytes: 64 << 10,
+            definition_bytes: 256 << 10,
             listing_wait: Duration::from_secs(3),
             write: Duration::from_secs(5),
             answer_bytes: 96 << 20,

@@ -382,10 +382,17 @@ impl Engine {
             .map_err(|end| refused(CallError::KeyEnded { end }))
     }
 
-    /// Tells whether a caller may read a resource now.
-    pub fn may_read(&self, caller: &Caller, scope: &Scope, uri: &str) -> bool {
-        let may_read = |project: Arc<Project>| project.router.may_read(caller, scope, uri);
+    /// Tells whether a client of a caller may read a resource now.
+    pub fn may_read(&self, caller: &Caller, scope: &Scope, who: Speaker, uri: &str) -> bool {
+        let may_read = |project: Arc<Project>| project.router.may_read(caller, scope, who, uri);
         self.of(caller).is_some_and(may_read)
+    }
+
+    /// Tells the servers that ask a client for its roots that these have changed.
+    pub fn roots_changed(&self, caller: &Caller, who: Speaker) {
+        if let Some(project) = self.of(caller) {
+            project.router.roots_changed(caller, who);
+        }
     }
 
     /// Returns the tools of a caller's view.

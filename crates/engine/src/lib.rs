@@ -73,7 +73,7 @@ pub use request::{
     Announced, Ask, AskAnswer, AskedFor, Client, HeldBytes, Lasts, Lists, Reply, Request, Said,
     Scope, Speaker, Surface, Word,
 };
-pub use request::{CancelReason, Later};
+pub use request::{CancelReason, SessionChannel};
 pub use server::catalog::UncheckedPart;
 pub use server::link::BreakerView;
 pub use server::logs::{LogLine, LogStream};

@@ -38,7 +38,7 @@ use crate::events::Events;
 use crate::machine::Machine;
 use crate::native::NativeTool;
 use crate::random::random;
-use crate::router::{Links, Router};
+use crate::router::{Links, Refreshes, Router};
 use crate::server::logs::LogLine;
 use crate::server::runner::Surroundings;
 use crate::server::topics::TopicTable;
@@ -136,6 +136,7 @@ impl Project {
             topics,
             answers,
             links: Links::default(),
+            refreshes: Refreshes::default(),
             draining: machine.draining.clone(),
         };
         Ok(Arc::new(Self {

@@ -49,6 +49,16 @@ pub enum Speaker {
     Session(u128),
 }
 
+impl Speaker {
+    /// Returns the session, if it has one.
+    pub(crate) fn session(self) -> Option<u128> {
+        match self {
+            Self::Session(session) => Some(session),
+            Self::Anyone | Self::Key => None,
+        }
+    }
+}
+
 /// One request of a caller.
 #[derive(Debug)]
 pub struct Request<'a> {
@@ -112,28 +122,28 @@ pub struct Client {
     /// Takes what is said to the caller before its answer. Progress and logs that do not fit are
     /// dropped; an ask waits for its place.
     pub words: mpsc::Sender<Word>,
-    /// How the caller hears after its call that a person is through at the URL it was sent to.
-    pub later: Option<Later>,
+    /// How the caller's session is reached outside of its calls, if it has one.
+    pub channel: Option<SessionChannel>,
 }
 
-/// Tells a caller after its call what it would else have heard during it. Never waits.
+/// Reaches a session outside of its calls, on the stream that its client listens on. Never waits.
 #[derive(Clone)]
-pub struct Later(Arc<dyn Fn(&str) + Send + Sync>);
+pub struct SessionChannel(Arc<dyn Fn(Word) -> bool + Send + Sync>);
 
-impl Later {
-    /// Makes one of what takes the id of an elicitation that is complete.
-    pub fn new(tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(tell))
+impl SessionChannel {
+    /// Makes one of what takes [`Word::Elicited`] and [`Word::Ask`], and tells whether it did.
+    pub fn new(send: impl Fn(Word) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(send))
     }
 
-    pub(crate) fn tell(&self, elicitation: &str) {
-        (self.0)(elicitation);
+    pub(crate) fn send(&self, word: Word) -> bool {
+        (self.0)(word)
     }
 }
 
-impl Debug for Later {
+impl Debug for SessionChannel {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Later")
+        formatter.write_str("SessionChannel")
     }
 }
 
@@ -161,6 +171,17 @@ pub struct Ask {
     pub answer: oneshot::Sender<AskAnswer>,
     /// For how long it is asked.
     pub lasts: Lasts,
+}
+
+impl Ask {
+    /// Returns how many bytes are asked.
+    pub fn length(&self) -> usize {
+        let params = self
+            .requests
+            .iter()
+            .filter_map(|asked| asked.params.as_ref());
+        params.map(|params| params.text().len()).sum()
+    }
 }
 
 /// How long a question stands.

@@ -9,6 +9,7 @@ mod dispatch;
 mod limit;
 mod links;
 mod record;
+mod refreshes;
 pub(crate) mod retry;
 mod subscribe;
 mod target;
@@ -43,6 +44,7 @@ use dispatch::Dispatch;
 use limit::Limit;
 pub(crate) use links::Links;
 use record::Record;
+pub(crate) use refreshes::Refreshes;
 use target::{Place, Target};
 
 /// What requests are answered with.
@@ -58,8 +60,10 @@ pub(crate) struct Router {
     pub(crate) topics: Arc<TopicTable>,
     /// What answers may take until they are read.
     pub(crate) answers: AnswerBudget,
-    /// Which server gave an agent a URI.
+    /// Which server gave a client a URI.
     pub(crate) links: Links,
+    /// Which lists a client's calls have changed.
+    pub(crate) refreshes: Refreshes,
     /// The engine stops: nobody can answer a server's questions any more.
     pub(crate) draining: CancellationToken,
 }
@@ -129,6 +133,8 @@ impl Router {
     ) -> Result<Reply, CallError> {
         let warming = async {
             self.warm_up(caller, &request.scope).await;
+            let session = request.speaker.session();
+            self.refreshes.done(&caller.agent, session).await;
             Ok(())
         };
         until_key_ends(caller, warming).await?;
@@ -162,8 +168,8 @@ impl Router {
         let reply = reply.redact(target);
         if let Place::Server(server) = &target.place {
             let named = (&*reply.result, target.item.as_ref());
-            self.links
-                .note(&call.caller.agent, &server.name, call.method, named);
+            let client = (&call.caller.agent, call.request.speaker.session());
+            self.links.note(client, &server.name, call.method, named);
         }
         reply.charge(&self.answers, &call.caller.agent, target)
     }

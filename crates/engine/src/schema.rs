@@ -17,6 +17,7 @@ mod pattern;
 mod permits;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use gantry_model::jsonrpc::Raw;
 use jsonschema::{PatternOptions, ValidationError, Validator};
@@ -36,7 +37,7 @@ pub(crate) use self::permits::{CheckPermits, Permits};
 use crate::error::Issue;
 
 /// The longest schema.
-const LONGEST: usize = 64 << 10;
+const LONGEST: usize = 256 << 10;
 /// The longest value that is checked on the caller's own thread.
 const INLINE_BYTES: usize = 512 << 10;
 /// A value of no more bytes than this is short, whatever it consists of.
@@ -78,6 +79,8 @@ pub(crate) struct Schema {
     rule: Rule,
     shape: Shape,
     unchecked: Vec<Unchecked>,
+    /// How many texts were left unjudged because their pattern took too long.
+    unjudged: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -131,6 +134,11 @@ impl Schema {
         }
     }
 
+    /// Returns how many texts were left unjudged because their pattern took too long.
+    pub(crate) fn unjudged_texts(&self) -> u64 {
+        self.unjudged.load(Ordering::Relaxed)
+    }
+
     /// Returns the parts that no value is checked against, the first of them if there are many.
     pub(crate) fn unchecked(&self) -> &[Unchecked] {
         &self.unchecked
@@ -144,6 +152,7 @@ impl Schema {
             rule,
             shape,
             unchecked,
+            unjudged: AtomicU64::new(0),
         }
     }
 
@@ -170,6 +179,7 @@ impl Schema {
             rule,
             shape: judged.shape,
             unchecked: judged.unchecked,
+            unjudged: AtomicU64::new(0),
         }
     }
 
@@ -237,11 +247,19 @@ impl Schema {
                 Budget::reasons(weight, until),
             ),
         };
-        if budget::run(verdict, || validator.is_valid(Seen(&value)))? {
+        let is_valid = || validator.is_valid(Seen(&value));
+        let (mut fits, unjudged) = budget::run(verdict, is_valid)?;
+        if unjudged > 0 {
+            self.unjudged.fetch_add(unjudged, Ordering::Relaxed);
+            // It may be what no pattern could judge that does not fit, in a `not` or an `if`.
+            fits = fits || budget::run(verdict.assuming_mismatches(), is_valid)?.0;
+        }
+        if fits {
             return Some(Ok(()));
         }
         let list = || issues::list(validator.iter_errors(Seen(&value)));
-        match (budget::run(reasons, list), until) {
+        let issues = budget::run(reasons, list).map(|(issues, _)| issues);
+        match (issues.filter(|issues| !issues.is_empty()), until) {
             (Some(issues), _) => Some(Err(issues)),
             (None, Some(_)) => Some(Err(vec![issues::unexplained()])),
             (None, None) => None,

@@ -139,6 +139,19 @@ impl Tool {
         found
     }
 
+    /// Returns in which schemas patterns took so long that texts were left unjudged, and how many.
+    pub(crate) fn unjudged(&self) -> impl Iterator<Item = Unchecked> {
+        let schemas = [("inputSchema", &self.input), ("outputSchema", &self.output)];
+        schemas.into_iter().filter_map(|(part, known)| {
+            let schema = known.get()?.as_ref().ok()?;
+            let count = schema.unjudged_texts();
+            (count > 0).then(|| Unchecked {
+                part: part.to_owned(),
+                reason: format!("a pattern took too long and was left unchecked, {count} times"),
+            })
+        })
+    }
+
     /// Returns the version of the definition for the record: a counter and the beginning of a hash.
     pub(crate) fn schema_version(&self) -> &str {
         self.schema_version.get_or_init(|| {
@@ -435,7 +448,7 @@ mod tests {
     use super::*;
 
     fn admit(definition: &str) -> Result<Tool, String> {
-        Tool::admit(Raw::trusted(definition), 64 << 10)
+        Tool::admit(Raw::trusted(definition), 256 << 10)
     }
 
     #[test]
@@ -461,7 +474,7 @@ mod tests {
     #[test]
     fn tools_that_nobody_could_use_are_left_out_with_a_reason() {
         // fault S19
-        let long = format!(r#"{{"name":"a","description":"{}"}}"#, "d".repeat(70_000));
+        let long = format!(r#"{{"name":"a","description":"{}"}}"#, "d".repeat(270_000));
         for (definition, part) in [
             (r#"{"inputSchema":{"type":"object"}}"#, "`name` is missing"),
             (r#"{"name":"","inputSchema":{"type":"object"}}"#, "empty"),
@@ -487,7 +500,7 @@ mod tests {
                 r#"{"name":"a","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}"#,
                 "only as a task",
             ),
-            (&long, "longer than 64 KiB"),
+            (&long, "longer than 256 KiB"),
         ] {
             let reason = admit(definition).unwrap_err();
             assert!(reason.contains(part), "{reason} should tell: {part}");

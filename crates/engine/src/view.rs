@@ -65,7 +65,11 @@ impl ServerView {
             .collect();
         let last = stray[stray.len().saturating_sub(20)..].to_vec();
         // Read once and let go: who reads it twice at a time waits for a writer that waits for them.
-        let status = handle.status.borrow().clone();
+        let mut status = handle.status.borrow().clone();
+        let offered = handle.catalog.load();
+        if !offered.hidden {
+            status.count_unjudged(&offered.tools);
+        }
         Self {
             id: handle.id,
             spec: Arc::clone(&handle.spec),

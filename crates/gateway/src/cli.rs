@@ -186,8 +186,12 @@ pub fn main() -> ExitCode {
         log,
     } = arguments.common;
     let named = |name| environment.filled(name).map(str::to_owned);
+    let data = data.or_else(|| named(env::GANTRY_DATA).map(PathBuf::from));
+    let screen = data
+        .as_deref()
+        .map_or(screen, |data| screen.with_data(data));
     let surroundings = Surroundings {
-        data: data.or_else(|| named(env::GANTRY_DATA).map(PathBuf::from)),
+        data,
         url: url.or_else(|| named(env::GANTRY_URL)),
         key_file: key_file.or_else(|| named(env::GANTRY_KEY_FILE).map(PathBuf::from)),
         screen,

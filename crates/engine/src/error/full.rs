@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use gantry_model::spec::period;
 
-/// From so many processes on a higher `concurrency` allows an agent no more.
-const MOST_OF_AGENT: usize = 8;
+/// A higher `concurrency` allows no more processes than this.
+const MOST_PROCESSES: usize = 16;
 
 /// What is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum Full {
     Queue(u32),
     /// So many heavy checks of its calls run already.
     Checks(u32),
-    /// One agent's clients use so many of its processes, and may not use more.
+    /// One agent's clients use so many of its processes, their share while others do.
     OfAgent(usize),
     /// So many processes of it serve clients that can be asked, and there may not be more.
     Processes(usize),
@@ -30,7 +30,7 @@ impl Display for Full {
             }
             Self::OfAgent(limit) => write!(
                 formatter,
-                "this agent's clients use {limit} of its processes, as many as one agent may"
+                "this agent's clients use {limit} of its processes, their share while other agents use it"
             ),
             Self::Processes(limit) => write!(
                 formatter,
@@ -46,7 +46,7 @@ impl Full {
         let again = format!("try again in {}", period::show(retry_after));
         match self {
             Self::Queue(_) | Self::Checks(_) => again,
-            Self::OfAgent(limit) | Self::Processes(limit) if limit < MOST_OF_AGENT => format!(
+            Self::OfAgent(limit) | Self::Processes(limit) if limit < MOST_PROCESSES => format!(
                 "{again}, when a call has ended; a higher `concurrency` of the server allows more"
             ),
             Self::OfAgent(_) | Self::Processes(_) => format!("{again}, when a call has ended"),

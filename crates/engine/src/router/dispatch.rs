@@ -89,6 +89,8 @@ impl<'a> Dispatch<'a> {
         for round in 0..=ROUNDS {
             let begun = Instant::now();
             let answer = self.send(&route, again.as_ref(), left).await?;
+            let (agent, session) = (&self.call.caller.agent, self.call.request.speaker.session());
+            self.router.refreshes.note(agent, session, &route.link);
             let Some(client) = self.client() else {
                 return Reply::read(answer, self.server, self.call.method, route.era);
             };

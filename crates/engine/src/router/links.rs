@@ -1,9 +1,9 @@
-//! Which server gave an agent a URI: in a link, in an embedded resource, beside what it read. What is
+//! Which server gave a client a URI: in a link, in an embedded resource, beside what it read. What is
 //! in no list can be asked for afterwards, and of equal URIs of two servers that of the server that
 //! named it last.
 //!
-//! Bounded in number and bytes for each agent, and in agents; what was not asked for or named for the
-//! longest time is forgotten. It only says whose a URI is: whether the agent may read it is judged as
+//! Known by session, or by agent where there is none. Bounded in number and bytes for each agent, and
+//! in agents; what was not asked for or named for the longest time is forgotten. It only says whose a URI is: whether the agent may read it is judged as
 //! ever. Entry points: [`Links::note`] and [`Links::server_of`].
 
 use std::collections::HashMap;
@@ -37,10 +37,11 @@ struct Table {
     now: u64,
 }
 
-/// What one agent was given.
+/// What one agent was given, by session.
 #[derive(Default)]
 struct Given {
-    uris: HashMap<Box<str>, Entry>,
+    sessions: HashMap<Option<u128>, HashMap<Box<str>, Entry>>,
+    count: usize,
     bytes: usize,
     used: u64,
 }
@@ -54,7 +55,7 @@ impl Links {
     /// Remembers what the result of a method names beside `asked`, the resource that was asked for.
     pub(super) fn note(
         &self,
-        agent: &AgentName,
+        (agent, session): (&AgentName, Option<u128>),
         server: &ServerName,
         method: Option<Method>,
         (result, asked): (&[u8], &str),
@@ -87,18 +88,22 @@ impl Links {
         for uri in uris {
             *now += 1;
             given.used = *now;
-            given.add(uri, server, *now);
+            given.add((session, uri), server, *now);
         }
     }
 
-    /// Returns the server that gave an agent this URI last.
-    pub(super) fn server_of(&self, agent: &AgentName, uri: &str) -> Option<ServerName> {
+    /// Returns the server that gave a client this URI last.
+    pub(super) fn server_of(
+        &self,
+        (agent, session): (&AgentName, Option<u128>),
+        uri: &str,
+    ) -> Option<ServerName> {
         let mut table = self.lock();
         table.now += 1;
         let now = table.now;
         let given = table.agents.get_mut(agent)?;
         given.used = now;
-        let entry = given.uris.get_mut(uri)?;
+        let entry = given.sessions.get_mut(&session)?.get_mut(uri)?;
         entry.used = now;
         Some(entry.server.clone())
     }
@@ -109,24 +114,32 @@ impl Links {
 }
 
 impl Given {
-    fn add(&mut self, uri: String, server: &ServerName, used: u64) {
+    fn add(&mut self, (session, uri): (Option<u128>, String), server: &ServerName, used: u64) {
         let (server, length) = (server.clone(), uri.len());
-        let before = self.uris.insert(uri.into(), Entry { server, used });
+        let uris = self.sessions.entry(session).or_default();
+        let before = uris.insert(uri.into(), Entry { server, used });
         if before.is_none() {
+            self.count += 1;
             self.bytes += length;
         }
-        if self.uris.len() > MOST || self.bytes > MOST_BYTES {
+        if self.count > MOST || self.bytes > MOST_BYTES {
             self.forget_half();
         }
     }
 
     /// Forgets the half that was not used for the longest time.
     fn forget_half(&mut self) {
-        let mut used: Vec<u64> = self.uris.values().map(|entry| entry.used).collect();
+        let entries = self.sessions.values().flat_map(HashMap::values);
+        let mut used: Vec<u64> = entries.map(|entry| entry.used).collect();
         let middle = used.len() / 2;
         let (_, &mut limit, _) = used.select_nth_unstable(middle);
-        self.uris.retain(|_, entry| entry.used > limit);
-        self.bytes = self.uris.keys().map(|uri| uri.len()).sum();
+        (self.count, self.bytes) = (0, 0);
+        self.sessions.retain(|_, uris| {
+            uris.retain(|_, entry| entry.used > limit);
+            self.count += uris.len();
+            self.bytes += uris.keys().map(|uri| uri.len()).sum::<usize>();
+            !uris.is_empty()
+        });
     }
 }
 
@@ -142,12 +155,25 @@ mod tests {
         let result = format!(r#"{{"content":[{}]}}"#, blocks.join(","));
         let (agent, server) = (agent.parse().unwrap(), server.parse().unwrap());
         let result = (result.as_bytes(), "");
-        links.note(&agent, &server, Some(Method::ToolsCall), result);
+        links.note((&agent, None), &server, Some(Method::ToolsCall), result);
     }
 
     fn owner(links: &Links, agent: &str, uri: &str) -> Option<String> {
-        let server = links.server_of(&agent.parse().unwrap(), uri)?;
+        let server = links.server_of((&agent.parse().unwrap(), None), uri)?;
         Some(server.to_string())
+    }
+
+    #[test]
+    fn what_a_session_was_given_no_other_has() {
+        let links = Links::default();
+        let (agent, server) = ("a".parse().unwrap(), "one".parse().unwrap());
+        let result = br#"{"content":[{"type":"resource_link","uri":"x:1"}]}"#;
+        let method = Some(Method::ToolsCall);
+        links.note((&agent, Some(1)), &server, method, (&result[..], ""));
+        let owner = |session| links.server_of((&agent, session), "x:1");
+        assert_eq!(owner(Some(1)), Some(server));
+        assert_eq!(owner(Some(2)), None);
+        assert_eq!(owner(None), None);
     }
 
     #[test]
@@ -174,7 +200,7 @@ mod tests {
             assert!(owner(&links, "a", "x:kept").is_some(), "{round}");
             let table = links.lock();
             let held = &table.agents[&"a".parse().unwrap()];
-            assert!(held.bytes <= MOST_BYTES && held.uris.len() <= MOST);
+            assert!(held.bytes <= MOST_BYTES && held.count <= MOST);
         }
         assert_eq!(
             owner(&links, "a", &format!("x:0-0-{}", "y".repeat(200))),

@@ -3,6 +3,7 @@
 //! The server is told once for all who listen, by `server::topics`; here it is only waited for.
 
 use std::pin::pin;
+use std::sync::Arc;
 
 use gantry_model::caller::Caller;
 use gantry_model::mcp::Method;
@@ -14,9 +15,10 @@ use super::target::{Place, Target};
 use super::{Router, admit};
 use crate::catalog::Resolution;
 use crate::error::{CallError, CallFailure};
-use crate::request::{Request, Scope};
+use crate::request::{Request, Scope, Speaker};
 use crate::server::handle::ServerHandle;
-use crate::server::topics::{Full, Subscription, SubscriptionState, UpdateCallback};
+use crate::server::profiles::Party;
+use crate::server::topics::{Full, Subscription, SubscriptionState, Topics, UpdateCallback};
 
 impl Router {
     /// Begins to tell a caller of changes of the resource that the params name.
@@ -76,9 +78,24 @@ impl Router {
             }
         };
         self.link(caller, server, limit).await?;
-        let topics = self.topics.of(&server.name);
-        let joined = topics.join(&caller.agent, &target.item, callback);
-        let mut joined = joined.map_err(|full| too_many(server, caller, full))?;
+        let shared = self.topics.of(&server.name);
+        // The process of a client that has its own may have what the common one has not.
+        let client = Party::of(caller, request.speaker).filter(|one| server.profiles.has(one));
+        let own = client.map(|client| server.profiles.topics(&client));
+        let is_listed = {
+            let common = server.catalog.load();
+            let mut listed = common.resources.iter();
+            listed.any(|resource| *resource.name == *target.item)
+        };
+        let join = |topics: Arc<Topics>| {
+            let joined = topics.join(&caller.agent, &target.item, Arc::clone(&callback));
+            joined.map_err(|full| too_many(server, caller, full))
+        };
+        let mut joined = match own {
+            Some(own) if is_listed => join(shared)?.beside(join(own)?),
+            Some(own) => join(own)?,
+            None => join(shared)?,
+        };
         let patience = limit.within(server.spec.calls.timeout);
         match timeout(patience, joined.settled()).await {
             Ok(SubscriptionState::Kept) => Ok(joined),
@@ -92,10 +109,22 @@ impl Router {
         }
     }
 
-    /// Tells whether a caller may read a resource now.
-    pub(crate) fn may_read(&self, caller: &Caller, scope: &Scope, uri: &str) -> bool {
-        let view = self.catalog.view(caller, scope);
-        let named_by = self.links.server_of(&caller.agent, uri);
+    /// Tells the processes of a client that its roots have changed.
+    pub(crate) fn roots_changed(&self, caller: &Caller, who: Speaker) {
+        let Some(client) = Party::of(caller, who) else {
+            return;
+        };
+        for server in self.supervisor.all() {
+            server
+                .profiles
+                .tell(&client, "notifications/roots/list_changed");
+        }
+    }
+
+    /// Tells whether a client may read a resource now.
+    pub(crate) fn may_read(&self, caller: &Caller, scope: &Scope, who: Speaker, uri: &str) -> bool {
+        let view = self.catalog.view_for(caller, scope, who);
+        let named_by = self.links.server_of((&caller.agent, who.session()), uri);
         let found = view.resolve_linked(named_by.as_ref(), uri);
         matches!(found, Resolution::Named { .. })
     }

@@ -91,7 +91,8 @@ impl Router {
             }
             Some(Method::ResourcesRead) => {
                 let uri = member("uri", params.uri)?;
-                let named_by = self.links.server_of(&caller.agent, &uri);
+                let client = (&caller.agent, request.speaker.session());
+                let named_by = self.links.server_of(client, &uri);
                 let found = view.resolve_linked(named_by.as_ref(), &uri);
                 let mut target = self.item(caller, request, found, "resource", &uri)?;
                 if target.item != uri {

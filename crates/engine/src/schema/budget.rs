@@ -20,6 +20,8 @@ const VERDICT_UNITS: u64 = 5_000_000;
 const UNITS_PER_BYTE: u64 = 4;
 /// What may be used to collect reasons, each of which takes memory.
 const REASON_UNITS: u64 = 200_000;
+/// What patterns may use of a check on a thread of its own, whatever the size of the value.
+const PATTERN_UNITS: u64 = 1_000_000;
 /// Units between two looks at the clock.
 const STRIDE: u64 = 1 << 12;
 /// Bytes that are compared, hashed or counted for one unit.
@@ -46,6 +48,10 @@ pub(super) struct Budget {
     units: u64,
     until: Option<Instant>,
     weight: Weight,
+    /// What of it patterns may use together, so that the rest of the value is judged whatever they cost.
+    patterns: u64,
+    /// What a text counts as whose pattern costs more: one that matches, or one that does not.
+    assumed: bool,
 }
 
 impl Budget {
@@ -55,15 +61,28 @@ impl Budget {
             units: INLINE_UNITS,
             until: None,
             weight,
+            patterns: INLINE_UNITS,
+            assumed: true,
         }
     }
 
     /// Returns the budget of a check that asks only whether a value of this many bytes fits.
     pub(super) fn verdict(weight: Weight, bytes: usize, until: Instant) -> Self {
+        let for_bytes = UNITS_PER_BYTE * bytes as u64;
         Self {
-            units: VERDICT_UNITS + UNITS_PER_BYTE * bytes as u64,
+            units: VERDICT_UNITS + for_bytes,
             until: Some(until),
             weight,
+            patterns: PATTERN_UNITS + for_bytes,
+            assumed: true,
+        }
+    }
+
+    /// Returns the same for a check that takes what no pattern could judge for what does not match.
+    pub(super) fn assuming_mismatches(self) -> Self {
+        Self {
+            assumed: false,
+            ..self
         }
     }
 
@@ -73,6 +92,8 @@ impl Budget {
             units: REASON_UNITS,
             until: Some(until),
             weight,
+            patterns: REASON_UNITS / 2,
+            assumed: true,
         }
     }
 }
@@ -87,12 +108,25 @@ struct Left {
     arrival: Cell<u64>,
     /// States for each byte of a member's name.
     name_states: Cell<u64>,
+    /// What patterns may still use together: never all there is.
+    patterns: Cell<u64>,
+    /// What a text counts as whose pattern costs more than that.
+    assumed: Cell<bool>,
+    /// How many such texts there were.
+    unjudged: Cell<u64>,
 }
 
 impl Left {
-    fn replace(&self, units: u64, budget: Option<Budget>) {
+    fn set_units(&self, units: u64) {
         self.units.set(units);
         self.next_look.set(units.saturating_sub(STRIDE));
+    }
+
+    fn replace(&self, units: u64, budget: Option<Budget>) {
+        self.set_units(units);
+        let patterns = budget.map_or(u64::MAX, |budget| budget.patterns);
+        self.patterns.set(patterns);
+        self.assumed.set(budget.is_none_or(|budget| budget.assumed));
         self.until.set(budget.and_then(|budget| budget.until));
         let weight = budget.map_or_else(Weight::default, |budget| budget.weight);
         self.arrival.set(1 + weight.schemas / SCHEMAS_PER_UNIT);
@@ -108,6 +142,9 @@ thread_local! {
             until: Cell::new(None),
             arrival: Cell::new(1),
             name_states: Cell::new(0),
+            patterns: Cell::new(u64::MAX),
+            assumed: Cell::new(true),
+            unjudged: Cell::new(0),
         }
     };
 }
@@ -115,12 +152,53 @@ thread_local! {
 /// The payload of the unwinding.
 struct Exhausted;
 
-/// Runs a check on this thread; nothing if it used up its budget, or panicked. Checks do not nest.
-pub(super) fn run<T>(budget: Budget, check: impl FnOnce() -> T) -> Option<T> {
+/// Runs a check on this thread, and tells how many texts no pattern could judge; nothing if it used up
+/// its budget, or panicked. Checks do not nest.
+pub(super) fn run<T>(budget: Budget, check: impl FnOnce() -> T) -> Option<(T, u64)> {
     LEFT.with(|left| left.replace(budget.units, Some(budget)));
     let outcome = catch(check);
-    LEFT.with(|left| left.replace(u64::MAX, None));
-    outcome
+    let unjudged = LEFT.with(|left| {
+        left.replace(u64::MAX, None);
+        left.unjudged.take()
+    });
+    outcome.map(|outcome| (outcome, unjudged))
+}
+
+/// Matches a text against a pattern within what patterns may use. One that costs more is not judged,
+/// and the check goes on; on the caller's own thread the check ends, and is made elsewhere.
+pub(super) fn pattern(matches: impl FnOnce() -> bool) -> bool {
+    let (before, allowed) = LEFT.with(|left| {
+        let before = left.units.get();
+        let is_inline = left.until.get().is_none();
+        (
+            before,
+            (!is_inline).then(|| left.patterns.get().min(before)),
+        )
+    });
+    let Some(allowed) = allowed else {
+        return matches();
+    };
+    let matched = match allowed {
+        0 => None,
+        _ => {
+            LEFT.with(|left| left.set_units(allowed));
+            let matched = catch(matches);
+            LEFT.with(|left| {
+                let spent = allowed - left.units.get();
+                left.patterns.set(left.patterns.get() - spent);
+                left.set_units(before - spent);
+            });
+            matched
+        }
+    };
+    matched.unwrap_or_else(|| {
+        // Unless it is the check as a whole that has taken too long.
+        look();
+        LEFT.with(|left| {
+            left.unjudged.set(left.unjudged.get() + 1);
+            left.assumed.get()
+        })
+    })
 }
 
 /// Runs foreign code whose panics must not be ours.

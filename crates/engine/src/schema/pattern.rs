@@ -3,7 +3,7 @@
 //! What the linear engine knows is matched by it: a short text in one go, a long one byte by byte
 //! through a lazily built automaton, so that the clock can be looked at on the way. What needs
 //! look-around or back-references, or is too large for an automaton, is matched by backtracking, where
-//! each step is counted. Patterns of members' names are the library's own business; [`name_pattern`]
+//! each step is counted. A text that costs more than patterns may is left unjudged (`budget::pattern`). Patterns of members' names are the library's own business; [`name_pattern`]
 //! translates them and [`states`] tells what they weigh. Entry points: [`Pattern::new`],
 //! [`name_pattern`], [`states`].
 
@@ -165,7 +165,8 @@ impl<'i> Keyword<'i, Counted> for Pattern {
     }
 
     fn is_valid(&self, instance: Seen<'i>) -> bool {
-        instance.as_string().is_none_or(|text| self.matches(&text))
+        let text = instance.as_string();
+        text.is_none_or(|text| budget::pattern(|| self.matches(&text)))
     }
 }
 

@@ -27,6 +27,7 @@ use super::retry_budget::RetryBudget;
 use super::runner::remote::RemoteState;
 use super::runner::{ServerRunner, Surroundings, UsageCell};
 use super::status::ServerStatus;
+use super::topics::Topics;
 use super::waiting::Waiting;
 use crate::clock::Stopwatch;
 use crate::credentials::Credentials;
@@ -54,6 +55,8 @@ pub(crate) struct Begins {
     pub(crate) refuses: Option<Arc<AtomicBool>>,
     /// What a remote server is shown of us.
     pub(crate) credentials: Option<Credentials>,
+    /// What its one client wants to hear of; none if it serves all.
+    pub(crate) topics: Option<Arc<Topics>>,
 }
 
 impl Begins {
@@ -118,6 +121,7 @@ impl Begins {
             refuses: self.refuses,
             remote,
             credentials: self.credentials,
+            topics: self.topics,
         };
         (Arc::new(handle), runner)
     }

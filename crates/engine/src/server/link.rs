@@ -5,12 +5,13 @@ mod asks;
 mod doubt;
 mod elicited;
 mod inbox;
+mod list_changes;
 mod logging;
 mod outbox;
 mod replies;
 mod silence;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -27,6 +28,7 @@ use self::asks::Questions;
 pub(crate) use self::asks::{Asked, Voice};
 use self::doubt::Doubt;
 use self::elicited::Elicitations;
+use self::list_changes::ListChanges;
 pub(crate) use self::outbox::Outbox;
 pub use self::silence::BreakerView;
 use self::silence::{Admitted, Silence};
@@ -96,8 +98,7 @@ pub(crate) struct Link {
     /// Calls in a row that got no sign of life.
     pub(crate) silence: Silence,
     /// The server says that its lists changed; looked at by the runner at most once a second.
-    pub(crate) lists_changed: AtomicBool,
-    pub(crate) lists_notify: Notify,
+    pub(crate) lists: ListChanges,
     inbound: Mutex<inbox::Budget>,
     /// The newest request to be told of changes that the server has taken note of.
     acknowledged: watch::Sender<u64>,
@@ -203,8 +204,7 @@ impl Link {
             listing: AtomicU64::new(0),
             doubt: Doubt::default(),
             silence: Silence::new(),
-            lists_changed: AtomicBool::new(false),
-            lists_notify: Notify::new(),
+            lists: ListChanges::new(),
             inbound: Mutex::new(inbox::Budget::new()),
             acknowledged: watch::Sender::new(0),
             log_level: Mutex::default(),
@@ -260,6 +260,7 @@ impl Link {
             method,
         };
         let admitted = self.silence.admit().map_err(Refusal::Silent)?;
+        let client = voice.as_ref().map(|voice| Arc::clone(&voice.client));
         let (entered, answer) = self.pending.enter(agent, call, voice);
         let entered = match entered {
             Entered::Write(call, others) => self.write(call, others).map_err(|error| match error {
@@ -274,7 +275,7 @@ impl Link {
             self.silence.gave_up();
         }
         if self.limits.asks && entered.is_ok() {
-            self.questions.begun();
+            self.questions.begun(agent, client.as_deref());
         }
         entered.map(|()| {
             let mut call = self.in_flight(id, answer, Farewell::Cancelled, admitted);

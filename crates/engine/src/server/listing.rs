@@ -28,6 +28,8 @@ use crate::tool::{Item, Tool, shown_name};
 
 /// The most bytes of one list, all its pages together.
 const MOST_BYTES: usize = 16 << 20;
+/// The most bytes of the definitions of one list that are kept.
+const MOST_KEPT_BYTES: usize = 16 << 20;
 /// The most things that are named as left out.
 const MOST_EXCLUDED: usize = 100;
 /// How long a server's schemas may take to compile, all together; the rest is compiled when used.
@@ -83,6 +85,19 @@ pub(crate) enum ListingError {
     },
     #[error("its tools could not be read")]
     Unreadable,
+}
+
+impl ListingError {
+    /// Tells whether the server is there all the same, and can be asked again.
+    pub(crate) fn leaves_server(&self) -> bool {
+        match self {
+            Self::Refused { .. } | Self::Shape { .. } | Self::Unreadable => true,
+            Self::Cut { failure, .. } => {
+                matches!(failure, Failure::Protocol(_) | Failure::TooLarge(_))
+            }
+            Self::Silent { .. } => false,
+        }
+    }
 }
 
 /// Asks a server for everything it said it offers.
@@ -239,7 +254,7 @@ impl Listing {
     fn take(&mut self, paging: &Paging, limits: &EngineLimits, redactor: &Redactor) {
         let kind = paging.kind;
         let begun = Instant::now();
-        let mut known = HashSet::new();
+        let (mut known, mut kept) = (HashSet::new(), 0);
         let pages = paging
             .pages
             .iter()
@@ -250,6 +265,11 @@ impl Listing {
             let shown = Raw::trusted(&clean);
             let admitted = if begun.elapsed() > 2 * MOST_COMPILING {
                 Err("the schemas of its server take too long to compile".to_owned())
+            } else if kept + shown.text().len() > MOST_KEPT_BYTES {
+                let most = MOST_KEPT_BYTES >> 20;
+                Err(format!(
+                    "the definitions of its server take more than {most} MiB"
+                ))
             } else if !is_same(kind, raw, shown) {
                 Err("its name contains a secret of its server".to_owned())
             } else {
@@ -261,9 +281,12 @@ impl Listing {
                 };
                 self.admit((kind, admit), shown, limits.definition_bytes, &mut known)
             };
-            if let Err(reason) = admitted {
-                self.refused += usize::from(kind == ListKind::Tools);
-                self.exclude(shown_name(kind, shown), reason);
+            match admitted {
+                Ok(()) => kept += shown.text().len(),
+                Err(reason) => {
+                    self.refused += usize::from(kind == ListKind::Tools);
+                    self.exclude(shown_name(kind, shown), reason);
+                }
             }
         }
         let method = kind.method().as_str();

@@ -20,6 +20,8 @@ const STRAY_BYTES: usize = 400;
 /// How much is read beyond a cut, to find a secret that lies across it.
 const OVERLAP: usize = 2 * 1024;
 const TAIL_LINES: usize = 20;
+/// How much is shown of the exception that a traceback ends with.
+const EXCEPTION_BYTES: usize = 300;
 
 /// Where a line was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -190,6 +192,19 @@ impl Logs {
         let skip = (state.lines.len() + usize::from(partial.is_some())).saturating_sub(count);
         let lines = state.lines.iter().cloned().chain(partial);
         lines.skip(skip).collect()
+    }
+
+    /// Returns the exception that a traceback on stderr ends with, if there is one.
+    pub(crate) fn exception(&self) -> Option<String> {
+        let tail = self.stderr_tail();
+        let is_frame =
+            |line: &str| line.starts_with("Traceback (") || line.starts_with("  File \"");
+        let lines = tail.lines().skip_while(|line| !is_frame(line));
+        let is_last = |line: &&str| !line.starts_with([' ', '\t']) && !line.is_empty();
+        let last = lines
+            .filter(|line| is_last(line) && !is_frame(line))
+            .last()?;
+        Some(last[..last.floor_char_boundary(EXCEPTION_BYTES)].to_owned())
     }
 
     /// Returns the last lines of this instance's stderr as one text, for crash reports.

@@ -6,11 +6,12 @@
 //! the server takes: what the server asks is then asked of that client, whichever call it is for. A
 //! client without a session is known by its key alone, so that such a life has one call at a time,
 //! unless the server's requests say which call they are for. Lives begin before anybody waits and end
-//! when idle; there are few, of which one agent has half at most. Entry point: [`Profiles::link`].
+//! when idle; there are few, which agents share while they compete (`pool`). Entry point: [`Profiles::link`].
 
 mod own;
 mod pool;
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -33,6 +34,7 @@ use super::handle::{Live, ServerHandle};
 use super::handshake::Hello;
 use super::link::Link;
 use super::runner::Surroundings;
+use super::topics::Topics;
 use crate::error::{CallError, Full};
 
 /// The least and the most lives there may be at once; between them as many as calls.
@@ -46,6 +48,8 @@ const IDLE: Duration = Duration::from_secs(300);
 pub(crate) struct Profiles {
     around: Weak<Surroundings>,
     pool: Mutex<Pool<Arc<ServerHandle>>>,
+    /// What clients want to hear of from their instances, as long as they do or have one.
+    topics: Mutex<HashMap<Party, Weak<Topics>>>,
     /// Rings when a life has a place.
     changed: Notify,
     tasks: TaskTracker,
@@ -195,7 +199,7 @@ impl Profiles {
             Found::Room(number, instead_of) => (number, instead_of),
             Found::Wait(full) => return Ok(Err(full)),
         };
-        let handle = self.begin(&around, server, (can, number), is_stateless);
+        let handle = self.begin(&around, server, (can, party, number), is_stateless);
         pool.insert(number, (can, party), handle.clone(), Instant::now());
         drop(pool);
         if let Some(ended) = instead_of {
@@ -210,9 +214,10 @@ impl Profiles {
         self: &Arc<Self>,
         around: &Arc<Surroundings>,
         server: &ServerHandle,
-        (can, number): (ClientCan, u64),
+        (can, party, number): (ClientCan, &Party, u64),
         is_stateless: bool,
     ) -> Arc<ServerHandle> {
+        let topics = self.topics(party);
         let note = format!("for clients with {}: ", can.capabilities().text());
         let around = Arc::new(Surroundings {
             events: around.events.noted(&note),
@@ -233,6 +238,7 @@ impl Profiles {
             declares: can,
             refuses: is_stateless.then(|| Arc::clone(&self.refuses)),
             credentials: server.credentials.clone(),
+            topics: Some(Arc::clone(&topics)),
         };
         let spec = ServerSpec {
             start: Start::Lazy,
@@ -242,8 +248,38 @@ impl Profiles {
         self.tasks.spawn(runner.keep_running(true));
         let (profiles, life) = (Arc::downgrade(self), handle.clone());
         self.tasks
-            .spawn(async move { end_when_idle(&profiles, number, &life).await });
+            .spawn(async move { end_when_idle(&profiles, (number, &life), &topics).await });
         handle
+    }
+
+    /// Tells whether a client has a life of its own.
+    pub(crate) fn has(&self, party: &Party) -> bool {
+        self.lock().all().any(|(whose, _)| whose == party)
+    }
+
+    /// Returns what a client wants to hear of from its lives, those to come too.
+    pub(crate) fn topics(&self, party: &Party) -> Arc<Topics> {
+        let mut all = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(topics) = all.get(party).and_then(Weak::upgrade) {
+            return topics;
+        }
+        all.retain(|_, topics| topics.strong_count() > 0);
+        let topics = Arc::new(Topics::default());
+        all.insert(party.clone(), Arc::downgrade(&topics));
+        topics
+    }
+
+    /// Tells the lives of a client something.
+    pub(crate) fn tell(&self, party: &Party, method: &str) {
+        let lives = self.lock();
+        let theirs = lives.all().filter(|(whose, _)| *whose == party);
+        let theirs: Vec<Arc<ServerHandle>> = theirs.map(|(_, life)| life.clone()).collect();
+        drop(lives);
+        for life in theirs {
+            if let Live::Ready(link) = &*life.live.borrow() {
+                link.tell(method, None);
+            }
+        }
     }
 
     /// Has the catalog forget the lists of a life that ends, if it had its own.
@@ -290,8 +326,13 @@ fn speaks(server: &ServerHandle) -> Option<Era> {
     catalog.hello.as_ref().map(|hello| hello.era)
 }
 
-/// Ends a life that nobody has used for a while; one that was stopped has no place any more.
-async fn end_when_idle(profiles: &Weak<Profiles>, number: u64, life: &ServerHandle) {
+/// Ends a life that nobody has used for a while, nor wants to hear of; one that was stopped has no
+/// place any more.
+async fn end_when_idle(
+    profiles: &Weak<Profiles>,
+    (number, life): (u64, &ServerHandle),
+    topics: &Topics,
+) {
     let stop: &CancellationToken = &life.stop;
     let mut until = Instant::now() + IDLE;
     loop {
@@ -302,7 +343,11 @@ async fn end_when_idle(profiles: &Weak<Profiles>, number: u64, life: &ServerHand
         let Some(profiles) = profiles.upgrade() else {
             return;
         };
-        let next = profiles.lock().look(number, Instant::now(), IDLE);
+        let now = Instant::now();
+        let next = match topics.is_empty() {
+            true => profiles.lock().look(number, now, IDLE),
+            false => Some(now + IDLE),
+        };
         match next {
             Some(next) => until = next,
             None => {

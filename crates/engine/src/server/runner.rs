@@ -33,7 +33,7 @@ use super::link::Counters;
 use super::logs::Logs;
 use super::pending::Failure;
 use super::status::ServerStatus;
-use super::topics::TopicTable;
+use super::topics::{TopicTable, Topics};
 use crate::answers::AnswerBudget;
 use crate::clock::{Stopwatch, unix_ms};
 use crate::config::EngineLimits;
@@ -106,6 +106,8 @@ pub(crate) struct ServerRunner {
     pub(crate) declares: ClientCan,
     /// Set once a server of the stateless era turns out not to support the handshake.
     pub(crate) refuses: Option<Arc<AtomicBool>>,
+    /// What its one client wants to hear of; none if it serves all.
+    pub(crate) topics: Option<Arc<Topics>>,
 }
 
 /// Reads the usage of the instance that runs, if one does.
@@ -194,6 +196,9 @@ impl ServerRunner {
 
     /// Waits as long as the restart policy says, and reports why and how long.
     async fn backing_off(&mut self, mut ended: Ended) -> Next {
+        if let Some(exception) = self.logs.exception() {
+            ended.how = format!("{}: {exception}", ended.how);
+        }
         ended.how = self.logs.redactor().redact(&ended.how).into_owned();
         self.history.record_exit(&self.policy, self.watch.now());
         let decision = self

@@ -1,5 +1,6 @@
 //! The observed status of a server, as its runner publishes it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_model::status::{Crash, State};
@@ -8,6 +9,7 @@ use tokio::time::Instant;
 use super::catalog::{ServerCatalog, UncheckedPart};
 use crate::clock::unix_ms;
 use crate::driver::IsolationReport;
+use crate::tool::Tool;
 
 /// The observed status of a server.
 #[derive(Debug, Clone)]
@@ -107,6 +109,21 @@ impl ServerStatus {
         self.prompts = catalog.prompts.len();
         self.resources = catalog.resources.len() + catalog.templates.len();
         self.excluded.clone_from(&catalog.excluded);
+    }
+
+    /// Adds the tools of which a pattern left values unjudged.
+    pub(crate) fn count_unjudged(&mut self, tools: &[Arc<Tool>]) {
+        for tool in tools {
+            let mut parts = tool.unjudged().peekable();
+            if parts.peek().is_some() && tool.unchecked().is_empty() {
+                self.unchecked_tools += 1;
+            }
+            self.unchecked.extend(parts.map(|part| UncheckedPart {
+                tool: tool.name.escape_debug().to_string(),
+                part: part.part,
+                reason: part.reason,
+            }));
+        }
     }
 
     /// Returns for how long it has been ready, by the monotonic clock.

@@ -81,6 +81,8 @@ pub(crate) struct Topics {
     changed: Notify,
     #[expect(dead_code, reason = "held for its drop")]
     entry: Option<TableEntry>,
+    /// The same for any number of links that are kept up to date.
+    revision: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -163,14 +165,25 @@ impl Topics {
         topic.callbacks.push((number, callback));
         let standing = topic.standing.subscribe();
         drop(state);
-        self.changed.notify_one();
+        self.changes();
         Ok(Subscription {
             topics: Arc::clone(self),
             agent: agent.clone(),
             uri,
             number,
             standing,
+            beside: None,
         })
+    }
+
+    fn changes(&self) {
+        self.changed.notify_one();
+        self.revision.send_modify(|revision| *revision += 1);
+    }
+
+    /// Tells whether nothing is listened to.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().topics.is_empty()
     }
 
     fn leave(&self, agent: &AgentName, uri: &str, number: u64) {
@@ -188,7 +201,7 @@ impl Topics {
         if topic.callbacks.is_empty() {
             state.topics.remove(uri);
             drop(state);
-            self.changed.notify_one();
+            self.changes();
         }
     }
 
@@ -245,9 +258,17 @@ pub struct Subscription {
     uri: Arc<str>,
     number: u64,
     standing: watch::Receiver<SubscriptionState>,
+    /// The same at another instance of the server.
+    beside: Option<Box<Self>>,
 }
 
 impl Subscription {
+    /// Has it last as long as the same at another instance of the server.
+    pub(crate) fn beside(mut self, other: Self) -> Self {
+        self.beside = Some(Box::new(other));
+        self
+    }
+
     /// Waits until the server has said what it thinks of it.
     pub(crate) async fn settled(&mut self) -> SubscriptionState {
         let settled = self

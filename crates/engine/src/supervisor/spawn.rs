@@ -60,6 +60,7 @@ impl Supervisor {
             declares: ClientCan::NOTHING,
             refuses: None,
             credentials,
+            topics: None,
         };
         let (handle, runner) = begins.assemble(&self.around, spec);
         runner

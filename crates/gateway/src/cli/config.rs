@@ -130,7 +130,7 @@ fn report(
     }
     for file in &plan.unapproved {
         let path = file.path.display();
-        screen.line(&format!(
+        screen.advise(&format!(
             "`{path}` waits for approval: run `gantry approve {path}`"
         ));
     }

@@ -89,6 +89,7 @@ impl Finding {
         if let Some(advice) = &self.advice {
             detail = format!("{detail}; {}", Screen::safe(advice));
         }
+        let detail = screen.typed(&detail);
         let room = screen.width().saturating_sub(24).max(30);
         let mut lines = wrap(&detail, room).into_iter();
         let first = lines.next().unwrap_or_default();
@@ -186,7 +187,7 @@ pub(super) async fn run(
         match health {
             Some(_) => gateway.iter().for_each(|finding| finding.show(screen)),
             None if is_running => screen.line("  running, but it refuses the admin key"),
-            None => screen.line("  not running; start it with `gantry up`"),
+            None => screen.advise("  not running; start it with `gantry up`"),
         }
     }
     Ok(match well {

@@ -81,7 +81,7 @@ pub(super) async fn explain(
         if reasons.len() > SHOWN {
             let more = reasons.len() - SHOWN;
             let line = format!("{name}: {more} more, see `gantry status {name}`");
-            screen.line(&format!("{} {}", screen.doubtful("!"), Screen::safe(&line)));
+            screen.advise(&format!("{} {}", screen.doubtful("!"), Screen::safe(&line)));
         }
     }
     Ok(())

@@ -27,6 +27,8 @@ pub(super) struct Failure {
     message: String,
     causes: Vec<String>,
     hint: Option<String>,
+    /// The hint is for another folder.
+    is_elsewhere: bool,
     report: Option<String>,
 }
 
@@ -37,6 +39,7 @@ impl Failure {
             message: message.into(),
             causes: Vec::new(),
             hint: None,
+            is_elsewhere: false,
             report: None,
         }
     }
@@ -52,6 +55,14 @@ impl Failure {
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// Says what to do in another folder.
+    pub(super) fn hint_elsewhere(self, hint: impl Into<String>) -> Self {
+        Self {
+            is_elsewhere: true,
+            ..self.hint(hint)
+        }
     }
 
     pub(super) fn cause(mut self, cause: impl Into<String>) -> Self {
@@ -72,6 +83,7 @@ impl Failure {
             message: error.to_string(),
             causes,
             hint: error.hint(),
+            is_elsewhere: false,
             report: None,
         }
     }
@@ -105,6 +117,14 @@ impl Failure {
         })
     }
 
+    /// Returns a hint with its commands as they have to be typed here.
+    fn typed(&self, hint: &str, screen: &Screen) -> String {
+        match self.is_elsewhere {
+            true => hint.to_owned(),
+            false => screen.typed(hint),
+        }
+    }
+
     /// Prints it to stderr, after what was logged, and returns the exit code.
     pub(super) fn show(&self, screen: &Screen) -> ExitCode {
         let screen = screen.for_errors();
@@ -125,7 +145,7 @@ impl Failure {
             screen.error_line(&format!(
                 "{} {}",
                 screen.strong("hint:"),
-                Screen::safe(hint)
+                Screen::safe(&self.typed(hint, &screen))
             ));
         }
         ExitCode::from(self.exit as u8)

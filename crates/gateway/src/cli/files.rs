@@ -15,7 +15,6 @@ use crate::config::source::{self, Source};
 use crate::data_folder::DataFolder;
 
 use super::failure::{Exit, Failure};
-use super::format::quoted;
 use super::screen::Screen;
 use super::{Surroundings, find, prompt};
 
@@ -39,8 +38,6 @@ pub(super) struct Setup {
     pub(super) inputs: BTreeMap<String, String>,
     /// What holds while a file of a running gateway is being written anew.
     pub(super) last_good: LastGood,
-    /// Whether a person named the data folder, so that other verbs must be told it, too.
-    is_data_named: bool,
     environment: Environment,
     /// Where the person's own servers work in a folder that is not trusted, if not in folders of their own.
     neutral: Option<PathBuf>,
@@ -88,7 +85,6 @@ impl Setup {
             data,
             inputs: BTreeMap::new(),
             last_good: LastGood::new(),
-            is_data_named: surroundings.data.is_some(),
             environment: surroundings.environment.clone(),
         }
     }
@@ -216,19 +212,16 @@ pub(super) fn show(file: &Unapproved, screen: &Screen) {
 }
 
 /// Says what of a file waits, and what to type.
-pub(super) fn waits(file: &Unapproved, setup: &Setup) -> [String; 2] {
+pub(super) fn waits(file: &Unapproved, screen: &Screen) -> [String; 2] {
     let path = file.path.display();
-    let data = match setup.is_data_named {
-        true => format!(" --data {}", quoted(setup.data.path())),
-        false => String::new(),
-    };
+    let command = screen.command(&format!("approve {path}"));
     let rest = match file.unchanged {
         0 => "",
         _ => "; what is as you approved it runs on",
     };
     [
         format!("`{path}` waits for approval: {file}{rest}"),
-        format!("look at it and let it run, in another terminal: gantry approve {path}{data}"),
+        format!("look at it and let it run, in another terminal: {command}"),
     ]
 }
 

@@ -136,7 +136,9 @@ pub(super) fn run(options: &Options, surroundings: &Surroundings) -> Result<Exit
         diff::unified(&options.into, &before, &after)
     });
     let report = show::Report {
-        next: next_step(&target, options, &folder, surroundings),
+        next: surroundings
+            .screen
+            .typed(&next_step(&target, options, &folder, surroundings)),
         target: &options.into,
         sources: &sources,
         taken: &taken,

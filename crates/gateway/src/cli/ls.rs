@@ -46,7 +46,7 @@ pub(super) async fn run(
             let places = ["/command", "/url"].map(|pointer| text(server, pointer));
             row.push(places.concat());
             if has_reasons {
-                row.push(text(server, "/reason"));
+                row.push(screen.typed(&text(server, "/reason")));
             }
             row
         };

@@ -192,7 +192,7 @@ impl Edit<'_> {
             screen.line(&format!("{mark} {}", Screen::safe(&line)));
         }
         if !is_applied {
-            screen.line(&format!(
+            screen.advise(&format!(
                 "{mark} the gateway has not applied it yet; `gantry status` shows when it has"
             ));
         }

@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _};
+use std::path::Path;
 use std::process::ExitCode;
 
 use gantry_model::naming::is_unprintable;
@@ -30,6 +31,8 @@ pub(super) struct Screen {
     /// How wide tables may be; without a terminal they are as wide as what is in them.
     width: Option<usize>,
     output: &'static Output,
+    /// The data folder that the person named, as a shell takes it.
+    data: Option<&'static str>,
 }
 
 impl Screen {
@@ -48,7 +51,35 @@ impl Screen {
             aside: false,
             width: shown.or_else(|| environment.columns()),
             output,
+            data: None,
         }
+    }
+
+    /// Remembers the data folder that the person named: whatever they are told to type names it, too.
+    pub(super) fn with_data(self, data: &Path) -> Self {
+        let data = std::path::absolute(data).unwrap_or_else(|_| data.to_owned());
+        Self {
+            data: Some(Box::leak(format::quoted(&data).into_boxed_str())),
+            ..self
+        }
+    }
+
+    /// Returns a command of this program as the person has to type it.
+    pub(super) fn command(&self, verb: &str) -> String {
+        match self.data {
+            Some(data) => format!("gantry --data {data} {verb}"),
+            None => format!("gantry {verb}"),
+        }
+    }
+
+    /// Returns a text of ours with its commands as the person has to type them.
+    pub(super) fn typed(&self, text: &str) -> String {
+        text.replace("`gantry ", &format!("`{}", self.command("")))
+    }
+
+    /// Prints a line of ours that may tell what to type.
+    pub(super) fn advise(&self, text: &str) {
+        self.line(&self.typed(text));
     }
 
     /// Returns where everything goes.

@@ -112,7 +112,7 @@ fn all(answer: &Value, screen: &Screen) {
                 calls,
                 uptime,
                 text(server, "/restart_count"),
-                why,
+                screen.typed(&why),
             ]
         })
         .collect();
@@ -138,7 +138,7 @@ pub(super) fn hidden(answer: &Value, screen: &Screen) {
                 "{what} of `{name}` not listed at /mcp: another server offers the same URI \
                  (`gantry status {name}`)"
             );
-            screen.line(&format!("{} {line}", screen.doubtful("!")));
+            screen.advise(&format!("{} {line}", screen.doubtful("!")));
         }
     }
 }
@@ -168,7 +168,7 @@ fn configuration(health: &Value, screen: &Screen) {
     }
     for notice in notices {
         let line = format!("{} {}", screen.doubtful("!"), Screen::safe(&notice));
-        screen.line(&line);
+        screen.advise(&line);
     }
 }
 

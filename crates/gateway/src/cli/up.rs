@@ -170,7 +170,8 @@ fn agree(
         tracing::info!(
             servers = elsewhere.join(", "),
             "these servers from your home configuration run in a neutral folder, not here, until you \
-             trust this folder: `gantry approve .`"
+             trust this folder: `{}`",
+            screen.command("approve .")
         );
     }
     if options.aborts(&plan.settings) && !plan.mistakes.is_empty() {
@@ -348,7 +349,10 @@ impl Gateway<'_> {
             }
         };
         // Servers come up while the keys of a first start are made.
-        let (applied, kept) = tokio::join!(applying, keys::keep(&self.folder, engine));
+        let (applied, kept) = tokio::join!(
+            applying,
+            keys::keep(&self.folder, engine, &self.surroundings.screen)
+        );
         applied.and(kept)?;
         let unknown = |error| Failure::plain(Exit::Failed, "cannot tell the port", &error);
         let port = self.listener.local_addr().map_err(unknown)?.port();

@@ -6,7 +6,7 @@
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use gantry_engine::AnswerPermit;
+use gantry_engine::{AnswerPermit, Speaker};
 use gantry_model::era::{Era, ProtocolVersion};
 use gantry_model::jsonrpc::{self, Limits, Message, Raw, RequestId, WireError};
 use http::HeaderValue;
@@ -82,7 +82,7 @@ impl Endpoint {
             Ok(incoming) => match incoming.message {
                 Message::Request(request) => request,
                 Message::Notification(notification) => {
-                    self.notified(&notification, owner);
+                    self.notified(visit, &notification, session);
                     return Answer::nothing();
                 }
                 Message::Response(response) => {
@@ -109,7 +109,10 @@ impl Endpoint {
             let answer = Box::pin(self.subscription(visit, &request, session)).await;
             return answer.unwrap_or_else(|problem| Answer::problem(Some(request.id), problem));
         }
-        let asked = Asked::of(&request, request.params.into(), Era::Handshake, Some(owner));
+        let mut asked = Asked::of(&request, request.params.into(), Era::Handshake, Some(owner));
+        if let Some(session) = session {
+            asked.speaker = Speaker::Session(session.id.bits());
+        }
         match context::read(&visit.parts.headers, asked.params.meta) {
             Ok(context) => {
                 let who = (&visit.caller, &visit.scope);

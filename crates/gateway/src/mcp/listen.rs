@@ -17,19 +17,20 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
 use gantry_engine::{
-    Capabilities, Engine, ListRevisions, Quota, QuotaExceeded, QuotaLimits, QuotaPermit, Scope,
-    Speaker, Subscription,
+    Ask, Capabilities, Engine, ListRevisions, Quota, QuotaExceeded, QuotaLimits, QuotaPermit,
+    Scope, Speaker, Subscription,
 };
 use gantry_model::caller::{Caller, Ended};
 use gantry_model::era::meta::SUBSCRIPTION_ID;
 use gantry_model::id::KeyId;
 use gantry_model::jsonrpc::{self, Edit, OwnedRequestId, Raw, RawBuf, Request};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
+use super::asks::Entered;
 use super::notification_log::{ELICITED, List, Notification, NotificationLog};
 use super::sessions::{Listening, Session};
-use super::stream::{KEEP_ALIVE, event_stream, marked, notification};
+use super::stream::{Desk, KEEP_ALIVE, event_stream, marked, notification, refuse};
 use super::{Endpoint, Visit};
 use crate::http::error::Problem;
 
@@ -54,7 +55,9 @@ impl Endpoint {
         })?;
         let has = self.engine().capabilities(&visit.caller, &visit.scope);
         let log = Arc::clone(&session.log);
+        let asked = session.asked();
         let mut cursor = self.cursor(visit, Wanted::of(&has), Place::Session(listening), log);
+        cursor.asked = Some(asked);
         let heard = visit.parts.headers.get("last-event-id");
         let heard = heard.and_then(|id| id.to_str().ok()?.parse().ok());
         cursor.position = cursor.log.begin(heard);
@@ -122,6 +125,9 @@ impl Endpoint {
             is_due: false,
             heard: now,
             waiting: VecDeque::new(),
+            desk: Arc::clone(&self.desk),
+            asked: None,
+            open: Vec::new(),
         }
     }
 }
@@ -217,6 +223,11 @@ struct LogCursor {
     /// When the client last heard anything.
     heard: Instant,
     waiting: VecDeque<Bytes>,
+    desk: Arc<Desk>,
+    /// What servers ask between calls, on the stream of a session.
+    asked: Option<mpsc::Receiver<Ask>>,
+    /// What of it is not answered.
+    open: Vec<Entered>,
 }
 
 impl LogCursor {
@@ -251,17 +262,37 @@ impl LogCursor {
                     self.look_at_lists();
                 }
                 () = self.log.wait() => {}
+                Some(ask) = question(&mut self.asked) => self.ask(ask),
                 () = self.place.end() => return None,
                 _ = &mut self.key_end => return None,
                 _ = self.look.tick() => {
                     if self.engine.is_draining() {
                         return None;
                     }
+                    let over = self.open.extract_if(.., |entered| !entered.is_open());
+                    self.waiting.extend(over.flat_map(|mut entered| entered.withdraw()));
                     if self.heard.elapsed() >= KEEP_ALIVE {
                         return Some(Bytes::from_static(b":\n\n"));
                     }
                 }
             }
+        }
+    }
+
+    /// Asks the client of the session, if there is room for it.
+    fn ask(&mut self, ask: Ask) {
+        let Place::Session(listening) = &self.place else {
+            return;
+        };
+        let owner = (&self.caller.project, &self.caller.agent);
+        let call = self.desk.suspended.call(owner, 0);
+        match call.and_then(|call| call.suspend(ask.length())) {
+            Ok(load) => {
+                let (entered, events) = self.desk.asks.enter(listening.0.id, ask, load);
+                self.open.push(entered);
+                self.waiting.extend(events);
+            }
+            Err(full) => refuse(ask, full),
         }
     }
 
@@ -287,8 +318,9 @@ impl LogCursor {
             }
             Notification::Updated(uri) => {
                 let caller = self.engine.current(&self.caller);
-                let may =
-                    caller.is_some_and(|caller| self.engine.may_read(&caller, &self.scope, &uri));
+                let who = self.place.speaker();
+                let may = caller
+                    .is_some_and(|caller| self.engine.may_read(&caller, &self.scope, who, &uri));
                 let uri = RawBuf::string(&uri);
                 let params = || self.params(&[("uri", uri.as_raw())]);
                 let told = || ("notifications/resources/updated", params());
@@ -347,6 +379,11 @@ impl Drop for LogCursor {
     fn drop(&mut self) {
         self.log.leave(self.seen);
     }
+}
+
+/// Waits for the next question.
+async fn question(asked: &mut Option<mpsc::Receiver<Ask>>) -> Option<Ask> {
+    asked.as_mut()?.recv().await
 }
 
 /// How many streams each key has.

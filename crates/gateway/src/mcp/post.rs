@@ -77,7 +77,7 @@ impl Endpoint {
                 }
                 Message::Notification(notification) => {
                     let session = self.session(visit)?;
-                    self.notified(&notification, owner(visit, session.as_deref()));
+                    self.notified(visit, &notification, session.as_deref());
                     Ok(Answer::nothing().into_response())
                 }
                 Message::Response(response) => {
@@ -119,7 +119,7 @@ impl Endpoint {
                 let owner = Some(owner(visit, session.as_deref()));
                 let mut asked = Asked::of(request, params, Era::Handshake, owner);
                 // What the client is asked stands on the stream of its request.
-                if let Some(session) = session.as_deref().filter(|one| one.can.anything()) {
+                if let Some(session) = session.as_deref() {
                     asked.speaker = Speaker::Session(session.id.bits());
                 }
                 if let Some(session) = session.filter(|_| accepts.events) {
@@ -172,10 +172,21 @@ impl Endpoint {
         tracing::debug!(taken, "a client answered what it was asked");
     }
 
-    /// Takes a notification in; all but `cancelled` need nothing of us.
-    pub(super) fn notified(&self, notification: &Notification<'_>, owner: Owner) {
-        if notification.method != "notifications/cancelled" {
-            return;
+    /// Takes a notification in; all but two need nothing of us.
+    pub(super) fn notified(
+        &self,
+        visit: &Visit,
+        notification: &Notification<'_>,
+        session: Option<&Session>,
+    ) {
+        let owner = owner(visit, session);
+        match (&*notification.method, session) {
+            ("notifications/cancelled", _) => {}
+            ("notifications/roots/list_changed", Some(session)) if session.can.tell_roots => {
+                let who = Speaker::Session(session.id.bits());
+                return self.engine().roots_changed(&visit.caller, who);
+            }
+            _ => return,
         }
         let id = notification
             .params

@@ -12,18 +12,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
-use gantry_engine::{Quota, Scope};
+use gantry_engine::{Ask, Quota, Scope, Word};
 use gantry_model::caller::{Caller, KeyValidity};
 use gantry_model::era::ProtocolVersion;
 use gantry_model::id::{KeyId, ProjectName};
 use gantry_model::mcp::{ClientCan, LogLevel};
 use http::HeaderValue;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::inflight::Inflight;
-use super::notification_log::{NotificationLog, quota};
+use super::notification_log::{Notification, NotificationLog, quota};
 use super::subscribe::Subscribed;
 use crate::http::error::Problem;
 
@@ -35,6 +35,8 @@ const PER_PROJECT: usize = 10_000;
 const PER_KEY: usize = 1_000;
 /// How long a session may be idle.
 const IDLE: Duration = Duration::from_secs(3600);
+/// What servers ask of one session between calls that may wait for its stream.
+const ASKS: usize = 16;
 /// How often idle sessions are looked for.
 const SWEEP: Duration = Duration::from_secs(60);
 
@@ -103,6 +105,8 @@ pub(super) struct Session {
     /// What the client can do for servers.
     pub(super) can: ClientCan,
     level: Mutex<Option<LogLevel>>,
+    /// Takes what servers ask between calls, while a stream listens.
+    asks: Mutex<Option<mpsc::Sender<Ask>>>,
     seen_ms: AtomicU64,
     listening: AtomicBool,
     ended: CancellationToken,
@@ -129,6 +133,29 @@ impl Session {
         (!taken).then(|| Listening(Arc::clone(self)))
     }
 
+    /// Returns what servers ask between calls, as long as its stream listens.
+    pub(super) fn asked(&self) -> mpsc::Receiver<Ask> {
+        let (asks, asked) = mpsc::channel(ASKS);
+        *self.asks.lock().unwrap_or_else(PoisonError::into_inner) = Some(asks);
+        asked
+    }
+
+    /// Tells the client something outside of its calls; false if that does not reach it.
+    pub(super) fn tell(&self, word: Word) -> bool {
+        match word {
+            _ if self.is_ended() => false,
+            Word::Elicited(id) => {
+                self.log.tell(Notification::Elicited(id.into()));
+                true
+            }
+            Word::Ask(ask) => {
+                let asks = self.asks.lock().unwrap_or_else(PoisonError::into_inner);
+                asks.as_ref().is_some_and(|asks| asks.try_send(ask).is_ok())
+            }
+            Word::Progress(_) | Word::Log(_) => false,
+        }
+    }
+
     /// Tells whether the session was ended.
     pub(super) fn is_ended(&self) -> bool {
         self.ended.is_cancelled()
@@ -146,6 +173,7 @@ pub(super) struct Listening(pub(super) Arc<Session>);
 
 impl Drop for Listening {
     fn drop(&mut self) {
+        *self.0.asks.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.0.listening.store(false, Ordering::Release);
     }
 }
@@ -198,6 +226,7 @@ impl Sessions {
             subscribed: Subscribed::default(),
             can,
             level: Mutex::default(),
+            asks: Mutex::default(),
             seen_ms: AtomicU64::new(now),
             listening: AtomicBool::new(false),
             ended: CancellationToken::new(),

@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use gantry_engine::{
-    AnswerBudget, AnswerPermit, AnswerPool, Ask, AskAnswer, CallError, Client, Later, Word,
+    AnswerBudget, AnswerPermit, AnswerPool, Ask, AskAnswer, CallError, Client, SessionChannel, Word,
 };
 use gantry_model::era::Era;
 use gantry_model::era::meta::{Identity, PROGRESS_TOKEN};
@@ -31,7 +31,7 @@ use super::asks::{Asks, Entered};
 use super::forward::{Asked, not_made};
 use super::held::Held;
 use super::inflight::Owner;
-use super::notification_log::{ELICITED, Notification};
+use super::notification_log::ELICITED;
 use super::quota::SuspendedQuota;
 use super::sessions::{Session, SessionId, Sessions};
 use super::turn::{Called, Token, Turn, UnderWay};
@@ -79,9 +79,9 @@ impl Endpoint {
     ) -> Result<Response, Problem> {
         let context = context::read(&visit.parts.headers, asked.params.meta)?;
         let (words, heard) = mpsc::channel(WAITING);
-        let later = asked.owner.and_then(Owner::session);
-        let later =
-            later.and_then(|session| self.sessions.under_way(&visit.caller.project, session));
+        let session = asked.owner.and_then(Owner::session);
+        let session =
+            session.and_then(|session| self.sessions.under_way(&visit.caller.project, session));
         let client = Client {
             era: asked.era,
             can: asked.can,
@@ -89,14 +89,11 @@ impl Endpoint {
             progress_token: token(asked.params.meta).filter(|_| accepts.events),
             log_level: asked.level,
             words,
-            later: later.map(|session| {
+            channel: session.map(|session| {
                 // Held weakly: what is to be told to a session that has ended is told to nobody.
-                let log = Arc::downgrade(&session.log);
-                Later::new(move |id| {
-                    if let Some(log) = log.upgrade() {
-                        log.tell(Notification::Elicited(id.into()));
-                    }
-                })
+                let session = Arc::downgrade(&session);
+                let send = move |word| session.upgrade().is_some_and(|session| session.tell(word));
+                SessionChannel::new(send)
             }),
         };
         let call = Arc::new(Called::of(asked, visit));
@@ -177,7 +174,7 @@ impl Desk {
 }
 
 /// Lets a call end because too much waits for clients already.
-fn refuse(ask: Ask, full: AskAnswer) {
+pub(super) fn refuse(ask: Ask, full: AskAnswer) {
     // A call that has just ended needs no answer.
     drop(ask.answer.send(full));
 }

@@ -99,7 +99,9 @@ impl Endpoint {
         if session.subscribed.is_full_for(&uri) {
             return Err(too_many());
         }
-        let begun = self.begin(visit, request, &uri, &session.log, None).await;
+        let who = Speaker::Session(session.id.bits());
+        let to = (who, &session.log);
+        let begun = self.begin(visit, request, &uri, to, None).await;
         match begun {
             Ok(subscription) => {
                 session.subscribed.insert(session, &uri, subscription)?;
@@ -128,7 +130,8 @@ impl Endpoint {
         let fits = |uri: &Cow<'_, str>| uri.len() <= LONGEST_URI;
         let uris = uris.into_iter().filter_map(Raw::string).filter(fits);
         let begin = uris.map(|uri| async {
-            let begun = self.begin(visit, request, &uri, log, Some(PATIENCE)).await;
+            let to = (Speaker::Key, log);
+            let begun = self.begin(visit, request, &uri, to, Some(PATIENCE)).await;
             match begun {
                 Ok(subscription) => Ok(Some((uri.into_owned(), subscription))),
                 // More than it may have is refused as a whole; what cannot be is left out.
@@ -147,7 +150,7 @@ impl Endpoint {
         visit: &Visit,
         request: &Request<'_>,
         uri: &str,
-        log: &Arc<NotificationLog>,
+        (speaker, log): (Speaker, &Arc<NotificationLog>),
         timeout: Option<Duration>,
     ) -> Result<Subscription, CallFailure> {
         let meta = request.params.and_then(|params| params.get("_meta"));
@@ -166,7 +169,7 @@ impl Endpoint {
             client: None,
             timeout,
             lists: Lists::FromCatalog,
-            speaker: Speaker::Anyone,
+            speaker,
             reason: None,
         };
         let engine = self.engine();

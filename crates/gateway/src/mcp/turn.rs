@@ -55,9 +55,7 @@ impl UnderWay {
             }
         };
         self.room = BodyPermit::default();
-        let length = |params: &Option<RawBuf>| params.as_ref().map_or(0, |raw| raw.text().len());
-        let asked = ask.requests.iter().map(|asked| length(&asked.params)).sum();
-        let load = seat.suspend(asked);
+        let load = seat.suspend(ask.length());
         self.seat = Some(seat);
         load
     }

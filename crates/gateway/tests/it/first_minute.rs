@@ -164,7 +164,8 @@ fn without_a_gateway_the_verbs_say_so() {
     assert_eq!(output.status.code(), Some(3));
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(
-        text.contains("no gateway is running") && text.contains("hint: start it with `gantry up`"),
+        text.contains("no gateway is running")
+            && text.contains("hint: start it with `gantry --data "),
         "{text}"
     );
 }

@@ -12,6 +12,7 @@ mod links;
 mod listening;
 mod lost;
 mod net;
+mod own_session;
 mod peer;
 mod proxied;
 mod registered;

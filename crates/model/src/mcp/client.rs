@@ -22,6 +22,8 @@ pub struct ClientCan {
     pub elicit_url: bool,
     /// Lists its roots.
     pub list_roots: bool,
+    /// Says when its roots change.
+    pub tell_roots: bool,
 }
 
 impl ClientCan {
@@ -33,6 +35,7 @@ impl ClientCan {
         elicit_form: false,
         elicit_url: false,
         list_roots: false,
+        tell_roots: false,
     };
 
     /// Reads the capabilities of a client; what is no object says nothing.
@@ -51,6 +54,8 @@ impl ClientCan {
                 can.elicit_form = has("form") || !can.elicit_url;
             } else if member.is("roots") {
                 can.list_roots = true;
+                let tells = member.value.get("listChanged");
+                can.tell_roots = tells.and_then(Raw::boolean) == Some(true);
             }
         }
         can
@@ -100,7 +105,11 @@ impl ClientCan {
             all.set_buf("elicitation", object(parts));
         }
         if self.list_roots {
-            all.set("roots", empty);
+            let mut roots = Edit::new(empty);
+            if self.tell_roots {
+                roots.set("listChanged", Raw::TRUE);
+            }
+            all.set_buf("roots", roots.to_buf());
         }
         all.to_buf()
     }

@@ -1,6 +1,7 @@
 //! What a server asks of a session: of the client whose calls are all that its link has, when nobody
 //! can say for which of them. The client is told with any of its calls that it still hears of; that
-//! one may end before the answer comes, as long as another goes on. Entry point: [`Asking::serve`].
+//! one may end before the answer comes, as long as another goes on. Between its calls it is asked on
+//! the stream that its session listens on, if there is one. Entry point: [`Asking::serve`].
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use futures_util::stream::FuturesUnordered;
 use gantry_model::jsonrpc::{Edit, INTERNAL_ERROR, METHOD_NOT_FOUND, Raw, RawBuf};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout_at};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::clean;
 use crate::request::{Ask, AskAnswer, AskedFor, Client, Lasts, Word};
@@ -68,7 +69,9 @@ impl Asking {
         loop {
             let spokesman = self.link.spokesman(session.as_ref(), &tried);
             let Ok(Some(spokesman)) = timeout_at(until, spokesman).await else {
-                return Err(failure("the client cannot be asked any more"));
+                return self
+                    .ask_between_calls((asked, session.as_ref()), until)
+                    .await;
             };
             tried.push(spokesman.call);
             // Once it is known whose it is, nobody else is asked. fault T4
@@ -84,13 +87,38 @@ impl Asking {
         }
     }
 
-    /// Asks the client with one of its calls, and waits for its answer while any of them goes on.
-    async fn tell(
+    /// Asks the client on the stream of its session, as long as that is open.
+    async fn ask_between_calls(
         &self,
-        (asked, whose): (&Asked, &Party),
-        client: Arc<Client>,
+        (asked, whose): (&Asked, Option<&Party>),
         until: Instant,
-    ) -> Told {
+    ) -> Result<RawBuf, RawBuf> {
+        let unheard = || failure("the client cannot be asked any more");
+        let client = self.link.session();
+        // Nobody else's is asked. fault T4
+        let client = client.filter(|client| whose.is_none_or(|whose| client.party == *whose));
+        let client = client.ok_or_else(unheard)?;
+        let params = asked.params.as_ref().map(RawBuf::as_raw);
+        if !client.can.may_be_asked(asked.method, params) {
+            return Err(error(METHOD_NOT_FOUND, "the client cannot do that"));
+        }
+        let (ask, answered, _over) = self.question(asked, until);
+        if !client.channel.send(Word::Ask(ask)) {
+            return Err(unheard());
+        }
+        match timeout_at(until, answered).await {
+            Ok(Ok(said)) => outcome(said),
+            Ok(Err(_gone)) => Err(unheard()),
+            Err(_elapsed) => Err(failure("the client did not answer in time")),
+        }
+    }
+
+    /// Returns the question as the client gets it, where its answer comes, and what ends it.
+    fn question(
+        &self,
+        asked: &Asked,
+        until: Instant,
+    ) -> (Ask, oneshot::Receiver<AskAnswer>, DropGuard) {
         let kind = asked.method.as_str().split('/').next().unwrap_or_default();
         let redactor = self.server.known.redactor();
         let params = asked.params.as_ref();
@@ -100,15 +128,26 @@ impl Asking {
             params: params.map(|params| clean(params.as_raw(), &redactor)),
         };
         let over = CancellationToken::new();
-        let _over = over.clone().drop_guard();
-        let (answer, mut answered) = oneshot::channel();
-        let word = Word::Ask(Ask {
+        let (answer, answered) = oneshot::channel();
+        let ask = Ask {
             requests: vec![request],
             until,
             answer,
-            lasts: Lasts::Session(over),
-        });
-        if !matches!(timeout_at(until, client.words.send(word)).await, Ok(Ok(()))) {
+            lasts: Lasts::Session(over.clone()),
+        };
+        (ask, answered, over.drop_guard())
+    }
+
+    /// Asks the client with one of its calls, and waits for its answer while any of them goes on.
+    async fn tell(
+        &self,
+        (asked, whose): (&Asked, &Party),
+        client: Arc<Client>,
+        until: Instant,
+    ) -> Told {
+        let (ask, mut answered, _over) = self.question(asked, until);
+        let told = timeout_at(until, client.words.send(Word::Ask(ask))).await;
+        if !matches!(told, Ok(Ok(()))) {
             return Told::Lost;
         }
         let mut teller = client;

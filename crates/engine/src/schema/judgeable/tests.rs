@@ -96,8 +96,8 @@ fn what_is_too_large_as_a_whole_is_not_judged() {
             ": it has more than 10000 subschemas",
         ),
         (
-            json!({"type": "object", "x": "y".repeat(70_000)}),
-            ": it is longer than 64 KiB",
+            json!({"type": "object", "x": "y".repeat(270_000)}),
+            ": it is longer than 256 KiB",
         ),
     ] {
         assert_eq!(unchecked(&schema), [part]);

@@ -4,16 +4,18 @@
 //! `Link::reply`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use gantry_model::id::AgentName;
 use gantry_model::jsonrpc::{
     ErrorBody, INTERNAL_ERROR, OneLine, OwnedRequestId, Payload, Raw, RawBuf, Request,
 };
-use gantry_model::mcp::{Method, asking_method};
+use gantry_model::mcp::{ClientCan, Method, asking_method};
 use tokio::sync::{Notify, mpsc};
 
 use super::Link;
-use crate::request::Client;
+use super::elicited::addressee;
+use crate::request::{Client, SessionChannel};
 use crate::server::pending::{Meant, Party, Spokesman};
 
 /// Requests that may wait to be asked of a session.
@@ -49,6 +51,37 @@ pub(super) struct Questions {
     is_new: AtomicBool,
     /// Rings when a call has begun.
     begun: Notify,
+    /// Whose calls there were so far.
+    callers: Mutex<Callers>,
+}
+
+/// The client of a session, whether or not it has a call.
+#[derive(Debug, Clone)]
+pub(crate) struct SessionClient {
+    pub(crate) party: Party,
+    pub(crate) can: ClientCan,
+    pub(crate) channel: SessionChannel,
+}
+
+impl SessionClient {
+    fn of(agent: &AgentName, client: &Client) -> Option<Self> {
+        Some(Self {
+            party: (agent.clone(), Some(client.session?)),
+            can: client.can,
+            channel: client.channel.clone()?,
+        })
+    }
+}
+
+/// Whose calls a link had.
+#[derive(Debug, Default)]
+enum Callers {
+    #[default]
+    Nobody,
+    /// Those of one session only, which can be asked between them.
+    Session(SessionClient),
+    /// Those of several clients, or of one without a session.
+    Others,
 }
 
 impl Questions {
@@ -59,11 +92,22 @@ impl Questions {
             to_ask: Mutex::new(Some(to_ask)),
             is_new: AtomicBool::new(true),
             begun: Notify::new(),
+            callers: Mutex::default(),
         }
     }
 
     /// Notes that a call has begun.
-    pub(super) fn begun(&self) {
+    pub(super) fn begun(&self, agent: &AgentName, client: Option<&Client>) {
+        let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
+        let client = client.and_then(|client| SessionClient::of(agent, client));
+        *callers = match (std::mem::take(&mut *callers), client) {
+            (Callers::Nobody, Some(client)) => Callers::Session(client),
+            (Callers::Session(known), Some(client)) if known.party == client.party => {
+                Callers::Session(client)
+            }
+            (Callers::Nobody | Callers::Session(_) | Callers::Others, _) => Callers::Others,
+        };
+        drop(callers);
         self.is_new.store(false, Ordering::Relaxed);
         self.begun.notify_waiters();
     }
@@ -106,7 +150,7 @@ impl Link {
                 if method == Method::ElicitationCreate
                     && let Some(spokesman) = self.pending.spokesman(Some(&session), &[])
                 {
-                    self.asks_to_url(request.params, &spokesman.voice.client);
+                    self.asks_to_url(request.params, addressee(&spokesman.voice.client));
                 }
                 let asking = self.questions.asked.try_send(asked(Some(session)));
                 return asking.map_err(|_| TOO_MUCH);
@@ -116,7 +160,20 @@ impl Link {
                 let asking = self.questions.asked.try_send(asked(None));
                 return asking.map_err(|_| TOO_MUCH);
             }
-            None => return Err("there is no one call or session that this could be for"),
+            // Between its calls, the one session whose link it is.
+            None => {
+                let nobody = "there is no one call or session that this could be for";
+                let client = self.session().ok_or(nobody)?;
+                if !client.can.may_be_asked(method, request.params) {
+                    return Err("the client cannot do that");
+                }
+                if method == Method::ElicitationCreate {
+                    let to = (Weak::new(), Some(client.channel));
+                    self.asks_to_url(request.params, to);
+                }
+                let asking = self.questions.asked.try_send(asked(Some(client.party)));
+                return asking.map_err(|_| TOO_MUCH);
+            }
         };
         let Some(Voice {
             client,
@@ -129,7 +186,7 @@ impl Link {
             return Err("the client cannot do that");
         }
         if method == Method::ElicitationCreate {
-            self.asks_to_url(request.params, &client);
+            self.asks_to_url(request.params, addressee(&client));
         }
         asks.try_send(asked(None)).map_err(|_| TOO_MUCH)
     }
@@ -137,6 +194,15 @@ impl Link {
     /// Takes what the server asks of a session; nothing if somebody has it already.
     pub(crate) fn take_questions(&self) -> Option<mpsc::Receiver<Asked>> {
         self.questions.to_ask.lock().ok()?.take()
+    }
+
+    /// Returns the client of the only session that had calls on this link.
+    pub(crate) fn session(&self) -> Option<SessionClient> {
+        let callers = self.questions.callers.lock();
+        match &*callers.unwrap_or_else(PoisonError::into_inner) {
+            Callers::Session(client) => Some(client.clone()),
+            Callers::Nobody | Callers::Others => None,
+        }
     }
 
     /// Waits for a call whose client can be asked for the whole session, but none of these; nothing

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::Link;
-use crate::request::{Client, Later, Word};
+use crate::request::{Client, SessionChannel, Word};
 
 /// The most that are remembered.
 const MOST: usize = 256;
@@ -32,27 +32,35 @@ pub(super) struct Elicitations {
 struct Sent {
     id: Box<str>,
     client: Weak<Client>,
-    later: Option<Later>,
+    /// How a client of the handshake era hears of it after its call.
+    channel: Option<SessionChannel>,
     is_complete: bool,
 }
 
+/// Who is sent to a URL: by a call, by its session, or both.
+pub(super) type Addressee = (Weak<Client>, Option<SessionChannel>);
+
+/// Returns the client of a call as one that is sent to a URL.
+pub(super) fn addressee(client: &Arc<Client>) -> Addressee {
+    let channel = client.channel.clone();
+    let channel = channel.filter(|_| client.era == Era::Handshake);
+    (Arc::downgrade(client), channel)
+}
+
 impl Elicitations {
-    fn note(&self, id: &str, client: &Arc<Client>) {
+    fn note(&self, id: &str, (client, channel): Addressee) {
         if id.len() > LONGEST_ID {
             return;
         }
         let mut sent = self.lock();
-        sent.retain(|known| *known.id != *id || !is_same(known, client));
+        sent.retain(|known| *known.id != *id || !known.client.ptr_eq(&client));
         if sent.len() >= MOST {
             sent.pop_front();
         }
         sent.push_back(Sent {
             id: id.into(),
-            client: Arc::downgrade(client),
-            later: client
-                .later
-                .clone()
-                .filter(|_| client.era == Era::Handshake),
+            client,
+            channel,
             is_complete: false,
         });
     }
@@ -75,10 +83,10 @@ fn needed(error: Raw<'_>) -> Option<Raw<'_>> {
 
 impl Link {
     /// Notes who is sent to a URL by a question.
-    pub(super) fn asks_to_url(&self, params: Option<Raw<'_>>, client: &Arc<Client>) {
+    pub(super) fn asks_to_url(&self, params: Option<Raw<'_>>, to: Addressee) {
         let id = params.and_then(|params| params.get("elicitationId")?.string());
         if let Some(id) = id {
-            self.elicitations.note(&id, client);
+            self.elicitations.note(&id, to);
         }
     }
 
@@ -91,7 +99,7 @@ impl Link {
             return;
         };
         for elicitation in elicitations.items().take(MOST) {
-            self.asks_to_url(Some(elicitation), &voice.client);
+            self.asks_to_url(Some(elicitation), addressee(&voice.client));
         }
     }
 
@@ -106,15 +114,15 @@ impl Link {
         for sent in self.elicitations.lock().iter_mut() {
             if *sent.id == *id && !sent.is_complete {
                 sent.is_complete = true;
-                told.push((sent.client.upgrade(), sent.later.take()));
+                told.push((sent.client.upgrade(), sent.channel.take()));
             }
         }
-        for (client, later) in told {
+        for (client, channel) in told {
             let client = client.filter(|client| client.era == Era::Handshake);
             let word = || Word::Elicited(id.as_ref().into());
             let is_heard = client.is_some_and(|client| client.words.try_send(word()).is_ok());
-            if let Some(later) = later.filter(|_| !is_heard) {
-                later.tell(&id);
+            if let Some(channel) = channel.filter(|_| !is_heard) {
+                channel.send(word());
             }
         }
         self.elicitations.completed.notify_waiters();

@@ -260,7 +260,7 @@ impl Link {
             "notifications/tools/list_changed"
             | "notifications/prompts/list_changed"
             | "notifications/resources/list_changed" => {
-                self.lists_changed_now();
+                self.lists.heard();
             }
             "notifications/progress" if within => self.progressed(notification.params),
             "notifications/resources/updated" if within => self.updated(notification.params),
@@ -275,13 +275,6 @@ impl Link {
                 }
             }
             _ => {}
-        }
-    }
-
-    /// One flag however many come, so a storm costs one refresh.
-    pub(super) fn lists_changed_now(&self) {
-        if !self.lists_changed.swap(true, Ordering::Relaxed) {
-            self.lists_notify.notify_one();
         }
     }
 

@@ -42,7 +42,7 @@ impl Replies for Arc<Link> {
     }
 
     fn missed_news(&self) {
-        self.lists_changed_now();
+        self.lists.heard();
     }
 
     fn doubt(&self) {

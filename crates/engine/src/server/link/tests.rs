@@ -45,7 +45,7 @@ fn voice(can: &str, asks: Option<mpsc::Sender<Asked>>) -> (Voice, mpsc::Receiver
         progress_token: Some("7".into()),
         log_level: None,
         words,
-        later: None,
+        channel: None,
     });
     (Voice { client, asks }, heard)
 }

@@ -199,7 +199,7 @@ fn voice(session: Option<u128>) -> (Option<Voice>, mpsc::Receiver<Word>) {
     let (words, heard) = mpsc::channel(4);
     let client = Arc::new(Client {
         era: gantry_model::era::Era::Handshake,
-        later: None,
+        channel: None,
         can: ClientCan::NOTHING,
         session,
         progress_token: None,

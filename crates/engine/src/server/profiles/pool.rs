@@ -1,7 +1,12 @@
-//! Which life a call gets, and how many one agent may have at once. Decides only that: begins
-//! nothing, ends nothing, waits for nothing. Entry point: [`Pool::find`].
+//! Which instance a call gets, and how many one agent may use while others do. Decides only that:
+//! starts nothing, ends nothing, waits for nothing.
+//!
+//! An agent may use every instance that is free. One that uses fewer than its share gets another at
+//! once, beyond the usual number if all are in use; until that is reached again, who has its share waits.
+//! Entry point: [`Pool::find`].
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::time::Duration;
 
 use gantry_model::caller::Caller;
@@ -12,7 +17,7 @@ use tokio::time::Instant;
 use crate::error::Full;
 use crate::request::Speaker;
 
-/// The lives there are, the oldest first.
+/// The instances there are, the oldest first.
 pub(super) struct Pool<T> {
     lives: Vec<Life<T>>,
     last: u64,
@@ -90,35 +95,45 @@ impl<T> Default for Pool<T> {
 }
 
 impl<T> Pool<T> {
-    /// Finds a life for a client: its own if that has a place, else a new one. One agent uses at most
-    /// half of what there may be; the idle life of whoever has the most gives way to a new one. Only
-    /// where lives can be shared is that of another client of the same agent taken before anybody
-    /// waits.
+    /// Finds an instance for a client: its own if that has room, else a new one; the idle instance of
+    /// whoever has the most gives way to a new one. Only where instances can be shared is that of
+    /// another client of the same agent taken before anybody waits.
     pub(super) fn find(&mut self, wish: &Wish<'_, T>, now: Instant) -> Found<'_, T> {
+        let agent = &wish.party.agent;
+        let used = self.lives.iter().filter(|life| life.users > 0);
+        let agents: Vec<&AgentName> = used.map(|life| &life.party.agent).collect();
+        let competing: HashSet<&AgentName> = agents.iter().copied().chain([agent]).collect();
+        let share = (wish.most / competing.len()).max(1);
+        let own_count = agents.iter().filter(|one| **one == agent).count();
+        let may_use_more = agents.len() < wish.most || own_count < share;
+        let full = match competing.len() > 1 && own_count >= share {
+            true => Full::OfAgent(own_count),
+            false => Full::Processes(wish.most),
+        };
         let is_own = |life: &Life<T>| {
             life.can == wish.can && life.party == *wish.party && (wish.offers)(&life.what)
         };
-        let is_used = |life: &&Life<T>| life.party.agent == wish.party.agent && life.users > 0;
-        let own_share = share(wish.most);
-        let has_its_share = self.lives.iter().filter(is_used).count() >= own_share;
-        let may_use = |life: &Life<T>| wish.shares || life.users > 0 || !has_its_share;
-        let has_place = |life: &Life<T>| wish.shares || life.users < wish.lanes;
+        let has_room = |life: &Life<T>| match life.users {
+            0 => wish.shares || may_use_more,
+            users => wish.shares || users < wish.lanes,
+        };
         let mut lives = self.lives.iter();
-        let own = lives.position(|life| is_own(life) && has_place(life) && may_use(life));
-        if let Some(place) = own {
+        if let Some(place) = lives.position(|life| is_own(life) && has_room(life)) {
             return self.take(place, now);
         }
         if !wish.is_common && self.lives.iter().any(is_own) {
-            return Found::Wait(Full::OfAgent(own_share));
+            return Found::Wait(full);
         }
         let mut ended = None;
-        if has_its_share || self.lives.len() >= wish.most {
-            match self.idle().filter(|_| !has_its_share) {
+        if !may_use_more || self.lives.len() >= wish.most {
+            // Beyond the usual number only who has less than its share.
+            let is_due = own_count < share && self.lives.len() < 2 * wish.most;
+            match self.idle().filter(|_| may_use_more) {
                 Some(place) => ended = Some(self.lives.remove(place).what),
+                None if is_due => {}
                 None => match self.shared(wish) {
                     Some(place) => return self.take(place, now),
-                    None if has_its_share => return Found::Wait(Full::OfAgent(own_share)),
-                    None => return Found::Wait(Full::Processes(wish.most)),
+                    None => return Found::Wait(full),
                 },
             }
         }
@@ -213,11 +228,6 @@ impl<T> Pool<T> {
     pub(super) fn drain(&mut self) -> impl Iterator<Item = T> {
         self.lives.drain(..).map(|life| life.what)
     }
-}
-
-/// How many lives one agent may use at once.
-fn share(most: usize) -> usize {
-    most.div_ceil(2).max(1)
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gantry_model::era::Era;
@@ -41,6 +40,8 @@ pub(super) struct Checks {
     lines: u64,
     quiet_since: Instant,
     listing: Option<Pending<Result<Listing, ListingError>>>,
+    /// The last announced change that this listing covers.
+    listing_covers: u64,
     list_not_before: Instant,
     relist_after: Duration,
 }
@@ -80,6 +81,7 @@ impl Checks {
             lines: link.lines(),
             quiet_since: now,
             listing: None,
+            listing_covers: 0,
             list_not_before: now,
             relist_after: RELIST_FIRST,
         }
@@ -115,7 +117,7 @@ impl Checks {
     fn relist_later(&mut self) {
         self.list_not_before = Instant::now() + self.relist_after;
         self.relist_after = (2 * self.relist_after).min(RELIST_LAST);
-        self.link.lists_changed.store(true, Ordering::Relaxed);
+        self.link.lists.refresh();
     }
 }
 
@@ -161,13 +163,18 @@ impl ServerRunner {
             }
             Due::Checked(health) => return self.checked(&health, checks),
             Due::Changed => self.relist(checks),
-            Due::Listed(Ok(listing)) => {
-                checks.relist_after = RELIST_FIRST;
-                self.relisted(listing);
-            }
-            Due::Listed(Err(error)) => {
-                checks.relist_later();
-                self.hide(&error);
+            Due::Listed(listed) => {
+                match listed {
+                    Ok(listing) => {
+                        checks.relist_after = RELIST_FIRST;
+                        self.relisted(listing);
+                    }
+                    Err(error) => {
+                        checks.relist_later();
+                        self.hide(&error);
+                    }
+                }
+                checks.link.lists.end(checks.listing_covers);
             }
         }
         None
@@ -284,7 +291,7 @@ impl ServerRunner {
             return;
         }
         checks.list_not_before = Instant::now() + REFRESH_EVERY;
-        checks.link.lists_changed.store(false, Ordering::Relaxed);
+        checks.listing_covers = checks.link.lists.begin();
         let Some(hello) = self.catalog.load().hello.clone() else {
             return;
         };
@@ -314,7 +321,7 @@ impl ServerRunner {
     }
 
     /// Row 2.6: a failed list marks the server and hides its tools; calls by name still find them.
-    fn hide(&self, error: &ListingError) {
+    pub(super) fn hide(&self, error: &ListingError) {
         let why = error.to_string();
         let why = self.logs.redactor().redact(&why).into_owned();
         self.around
@@ -374,9 +381,7 @@ async fn answer<T>(asked: &mut Option<Pending<T>>) -> T {
 
 /// Waits until the lists have changed and may be fetched again.
 async fn lists_changed(link: &Link, not_before: Instant) {
-    while !link.lists_changed.load(Ordering::Relaxed) {
-        link.lists_notify.notified().await;
-    }
+    link.lists.due().await;
     tokio::time::sleep_until(not_before).await;
 }
 

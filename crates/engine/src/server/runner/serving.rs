@@ -20,8 +20,11 @@ impl ServerRunner {
     /// awaited here.
     pub(super) async fn serving(&mut self, mut running: Running) -> Next {
         self.history.record_healthy(self.watch.now());
+        // Row 2.6: what the lists failed with stays shown until they can be had.
+        let is_hidden = self.catalog.load().hidden;
         self.status.send_modify(|status| {
-            status.enter(State::Ready, None);
+            let reason = status.reason.take().filter(|_| is_hidden);
+            status.enter(State::Ready, reason);
             status.ready_since = Some(status.since);
             status.pid = running.pid;
             status.failed_connects = 0;
@@ -31,9 +34,11 @@ impl ServerRunner {
         }
         self.show(Live::Ready(Arc::clone(&running.link)));
         let hello = self.catalog.load().hello.clone();
-        let hello = hello.filter(|_| !self.declares.anything());
         let link = Arc::clone(&running.link);
-        let topics = self.around.topics.of(&self.spec.name);
+        let topics = match &self.topics {
+            Some(topics) => Arc::clone(topics),
+            None => self.around.topics.of(&self.spec.name),
+        };
         link.tells(&topics);
         let mut keeping = std::pin::pin!(async {
             match &hello {

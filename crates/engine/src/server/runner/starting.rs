@@ -169,12 +169,23 @@ impl ServerRunner {
                 self.end(running, &why, Duration::ZERO).await;
                 Next::Stop(None).into()
             }
-            Ok((hello, listing)) => {
+            Ok((hello, listed)) => {
                 self.era_hint = Some(hello.era);
-                self.take_listing(listing, Arc::new(hello), false);
-                let tools = self.catalog.load().tools.len();
                 let took = begun.elapsed().as_millis();
-                let what = format!("ready with {tools} tools after {took} ms");
+                let what = match &listed {
+                    Ok(_) => "ready".to_owned(),
+                    // Row 2.6: it is there; its lists are asked for again.
+                    Err(error) => format!("ready without its lists ({error})"),
+                };
+                match listed {
+                    Ok(listing) => {
+                        self.take_listing(listing, Arc::new(hello), false);
+                    }
+                    Err(error) => self.unlisted(&error, Arc::new(hello), &running.link),
+                }
+                let tools = self.catalog.load().tools.len();
+                let what = self.logs.redactor().redact(&what).into_owned();
+                let what = format!("{what} with {tools} tools after {took} ms");
                 self.around
                     .events
                     .report(&self.spec.name, EventKind::Ready, what);
@@ -337,6 +348,15 @@ impl ServerRunner {
         Ok((link, Task::new(reader), stderr))
     }
 
+    /// Keeps a server whose first listing failed, and lists again.
+    fn unlisted(&self, error: &ListingError, hello: Arc<Hello>, link: &Link) {
+        let mut catalog = self.catalog.load().as_ref().clone();
+        catalog.hello = Some(hello);
+        self.catalog.store(Arc::new(catalog));
+        self.hide(error);
+        link.lists.refresh();
+    }
+
     /// Puts a listing into the catalog; true if it changed. `is_own`: only one client sees it.
     pub(super) fn take_listing(&self, listing: Listing, hello: Arc<Hello>, is_own: bool) -> bool {
         let mut catalog = ServerCatalog::new(listing.filtered(&self.spec.tools), Some(hello));
@@ -359,20 +379,23 @@ impl ServerRunner {
     }
 }
 
-/// Handshake and first listing within one deadline; the listing is saved.
+/// Handshake and first listing within one deadline; the listing is saved. A list that the
+/// server does not give, or that cannot be read, does not fail the start.
 async fn greet(
     (around, spec, id): (&Surroundings, &ServerSpec, ServerId),
     (hint, can): (Option<Era>, ClientCan),
     link: Arc<Link>,
     deadline: Instant,
-) -> Result<(Hello, Listing), Greeted> {
+) -> Result<(Hello, Result<Listing, ListingError>), Greeted> {
     let hello = handshake::greet(&link, hint, can, spec.life.probe, deadline).await?;
     if can.anything() {
-        return Ok((hello, Listing::default()));
+        return Ok((hello, Ok(Listing::default())));
     }
     let left = deadline.saturating_duration_since(Instant::now());
-    let listing = health::list(around, spec, id, &link, &hello, left).await?;
-    Ok((hello, listing))
+    match health::list(around, spec, id, &link, &hello, left).await {
+        Err(error) if !error.leaves_server() => Err(error.into()),
+        listed => Ok((hello, listed)),
+    }
 }
 
 /// The result of a handshake: the next state, and why it failed if the link said so.

@@ -38,7 +38,9 @@ pub(crate) async fn keep(link: &Arc<Link>, hello: &Hello, topics: &Topics) -> In
 
 async fn one_by_one(link: &Arc<Link>, hello: &Hello, topics: &Topics) -> Infallible {
     let mut told: BTreeMap<Arc<str>, SubscriptionState> = BTreeMap::new();
+    let mut changes = topics.revision.subscribe();
     loop {
+        changes.mark_unchanged();
         let wanted = topics.wanted();
         let mut still = BTreeMap::new();
         for uri in wanted {
@@ -58,7 +60,8 @@ async fn one_by_one(link: &Arc<Link>, hello: &Hello, topics: &Topics) -> Infalli
                 tell(link, "resources/unsubscribe", &uri).await;
             }
         }
-        topics.changed.notified().await;
+        // The sender is among the topics, so that it cannot be gone.
+        drop(changes.changed().await);
     }
 }
 

@@ -50,7 +50,7 @@ pub(super) async fn run(
     let said = format!("{name} is removed, and its keys open nothing any more");
     options.shown.done(screen, &json!({"removed": name}), &said);
     if name == DEFAULT_AGENT && !options.shown.is_wanted() {
-        screen.line("Make it and its key again with `gantry agent restore`.");
+        screen.advise("Make it and its key again with `gantry agent restore`.");
     }
     Ok(())
 }

@@ -103,8 +103,9 @@ pub(super) fn show(at: &Whereabouts, as_json: bool, screen: &Screen) {
         let rows: Vec<Vec<String>> = found.iter().map(row).collect();
         screen.table(&["client", "scope", "gantry", "file"], &rows);
         screen.line("");
-        screen
-            .line("Connect one with `gantry connect CLIENT`; `--dry-run` shows what would change.");
+        screen.advise(
+            "Connect one with `gantry connect CLIENT`; `--dry-run` shows what would change.",
+        );
     }
 }
 

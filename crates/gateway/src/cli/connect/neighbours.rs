@@ -68,7 +68,7 @@ impl Neighbours {
             screen.line(&format!(
                 "{mark} {title} starts these itself, past Gantry: {names}"
             ));
-            screen.line(&format!(
+            screen.advise(&format!(
                 "  Take them over with `gantry import {}`, then remove them from its file.",
                 client.id
             ));

@@ -33,16 +33,16 @@ impl Elsewhere {
     /// Says what is there, and what to type instead.
     pub(super) fn refusal(&self, task: &Task<'_>) -> Failure {
         let client = task.client.id;
-        let hint = match task.options.remove {
-            true => format!(
+        let failure = Failure::new(Exit::Failed, self.text(task));
+        match task.options.remove {
+            true => failure.hint_elsewhere(format!(
                 "run `gantry connect {client} --remove` in that folder, or add `--yes` to take it out all the same"
-            ),
-            false => format!(
+            )),
+            false => failure.hint(format!(
                 "keep both: `gantry connect {client} --name {}`; or replace that one: `gantry connect {client} --yes`",
                 other_name(&task.folder)
-            ),
-        };
-        Failure::new(Exit::Failed, self.text(task)).hint(hint)
+            )),
+        }
     }
 
     /// Says what is there.

@@ -80,7 +80,7 @@ pub(super) fn listing(at: &Whereabouts, options: &Options, surroundings: &Surrou
         return;
     }
     if found.is_empty() {
-        screen.line("no client with servers is found; name a file: `gantry import FILE`");
+        screen.advise("no client with servers is found; name a file: `gantry import FILE`");
         return;
     }
     let rows: Vec<Vec<String>> = found
@@ -96,7 +96,7 @@ pub(super) fn listing(at: &Whereabouts, options: &Options, surroundings: &Surrou
         .collect();
     screen.table(&["client", "scope", "file", "servers"], &rows);
     screen.line("");
-    screen.line("Take them over with `gantry import CLIENT` or `gantry import --all`; `--dry-run` shows what would change.");
+    screen.advise("Take them over with `gantry import CLIENT` or `gantry import --all`; `--dry-run` shows what would change.");
 }
 
 /// What was done.

@@ -37,10 +37,7 @@ pub(super) async fn tell(surroundings: &Surroundings, folder: &DataFolder, worki
     if let Some(place) = place {
         command.push_str(&format!("cd {} && ", quoted(place)));
     }
-    command.push_str("gantry approve");
-    if surroundings.data.is_some() {
-        command.push_str(&format!(" --data {}", quoted(folder.path())));
-    }
+    command.push_str(&surroundings.screen.command("approve"));
     let names = waiting.join(", ");
     for line in [
         format!("gantry: these servers are not approved and offer nothing yet: {names}"),

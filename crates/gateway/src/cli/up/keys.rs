@@ -11,6 +11,7 @@ use gantry_model::diagnose::chain;
 use gantry_model::id::AgentName;
 
 use crate::cli::failure::{Exit, Failure};
+use crate::cli::screen::Screen;
 use crate::data_folder::DataFolder;
 
 /// The agent whose key a first start writes.
@@ -18,7 +19,11 @@ pub(in crate::cli) const DEFAULT_AGENT: &str = "default";
 
 /// Writes the keys of a first start. A lost agent's key is replaced by right of the admin key that is on
 /// file; a lost admin key is not, since nobody is there who may make one.
-pub(super) async fn keep(folder: &DataFolder, engine: &Engine) -> Result<(), Failure> {
+pub(super) async fn keep(
+    folder: &DataFolder,
+    engine: &Engine,
+    screen: &Screen,
+) -> Result<(), Failure> {
     let failed = |error| Failure::of(Exit::Failed, &error);
     let (admin, agent) = (folder.admin_key(), folder.agent_key());
     let written = folder.clone();
@@ -37,26 +42,32 @@ pub(super) async fn keep(folder: &DataFolder, engine: &Engine) -> Result<(), Fai
         tracing::warn!(file = %admin.display(), "no valid admin key is on file; the verbs need `--key-file`");
         return Ok(());
     };
+    let restore = screen.command("agent restore");
     let key = std::fs::read_to_string(&agent).ok();
     match key.map(|key| engine.authenticate(key.trim())) {
-        None => replace(folder, &project, &by).await,
+        None => replace(folder, &project, &by, &restore).await,
         Some(Some(_)) => Ok(()),
         Some(None) => {
-            tracing::warn!(file = %agent.display(), "the agent key on file is not valid; `gantry agent restore` makes another");
+            tracing::warn!(file = %agent.display(), "the agent key on file is not valid; `{restore}` makes another");
             Ok(())
         }
     }
 }
 
 /// Makes another key in the place of a file that is missing.
-async fn replace(folder: &DataFolder, project: &Arc<Project>, by: &Caller) -> Result<(), Failure> {
+async fn replace(
+    folder: &DataFolder,
+    project: &Arc<Project>,
+    by: &Caller,
+    restore: &str,
+) -> Result<(), Failure> {
     let file = folder.agent_key();
     let name: AgentName = DEFAULT_AGENT
         .parse()
         .expect("the default agent's name is a name");
     if let Err(EngineError::UnknownAgent { .. }) = project.agent(&name).await {
         // A key would make it anew, without any grant.
-        tracing::warn!(file = %file.display(), "there is no agent key, and no agent `{name}`; `gantry agent restore` makes both");
+        tracing::warn!(file = %file.display(), "there is no agent key, and no agent `{name}`; `{restore}` makes both");
         return Ok(());
     }
     let label = "made by `gantry up`, because the key file was missing";

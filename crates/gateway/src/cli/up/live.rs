@@ -178,7 +178,7 @@ impl Live {
         let now = waiting(plan);
         if now != self.waiting {
             for file in &plan.unapproved {
-                let [what, how] = waits_for(file, &self.setup).map(|line| Screen::safe(&line));
+                let [what, how] = waits_for(file, &self.screen).map(|line| Screen::safe(&line));
                 let mark = self.screen.doubtful("!");
                 self.screen.line(&format!("  {mark} {what}"));
                 self.screen.line(&format!("    {how}"));

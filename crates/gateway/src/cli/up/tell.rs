@@ -88,7 +88,7 @@ impl StartupReport<'_> {
         for harmless in ignored.chain(shadows).chain(settings) {
             let mark = self.screen.doubtful("!");
             self.screen
-                .line(&format!("  {mark} {}", Screen::safe(&harmless)));
+                .advise(&format!("  {mark} {}", Screen::safe(&harmless)));
         }
         let mut told = HashSet::new();
         let mut shown = false;
@@ -115,7 +115,7 @@ impl StartupReport<'_> {
             {
                 progress.wipe();
             }
-            lines.iter().for_each(|line| self.screen.line(line));
+            lines.iter().for_each(|line| self.screen.advise(line));
             if use_now {
                 match self.form {
                     Form::Words => self.usage(engine),
@@ -215,11 +215,12 @@ impl StartupReport<'_> {
                     offer.push_str(&format!("; {count} {what} hidden behind `{behind}`"));
                 }
                 let after = screen.faint(&after);
-                row(
-                    screen.good("✓"),
-                    &format!("ready, {offer}  {after}"),
-                    String::new(),
-                )
+                // Its lists could not be had.
+                let mark = match status.reason {
+                    Some(_) => screen.doubtful("!"),
+                    None => screen.good("✓"),
+                };
+                row(mark, &format!("ready, {offer}  {after}"), why())
             }
             State::Idle => row(
                 screen.faint("○"),

@@ -189,18 +189,20 @@ fn a_call_that_waits_for_a_person_keeps_nobody_else_waiting() {
     let mut waiting = vec![begin().asked_first()];
     let plain = client.call("old__test_simple_text", json!({}));
     assert!(text(&plain.answer).starts_with("This is a simple text"));
-    // One agent has half of the four at most.
-    waiting.push(begin().asked_first());
+    // One agent has all four, and no more.
+    waiting.extend((0..3).map(|_| begin().asked_first()));
     let busy = begin().done();
     assert_eq!(busy["error"]["data"]["code"], "server.busy", "{busy:#}");
     let told = busy["error"]["message"].as_str().unwrap();
-    assert!(told.contains("use 2 of its processes"), "{told}");
+    assert!(told.contains("all 4 processes"), "{told}");
     let key = other_key(&gantry);
     let other = Client::open(&gantry, &key, Generation::Stateless, everything());
     let begin = || other.begin("old__test_sampling", json!({"prompt": "?"}));
     let theirs: Vec<_> = (0..2).map(|_| begin().asked_first()).collect();
     let busy = begin().done();
     assert_eq!(busy["error"]["data"]["code"], "server.busy", "{busy:#}");
+    let told = busy["error"]["message"].as_str().unwrap();
+    assert!(told.contains("use 2 of its processes"), "{told}");
     for waiting in waiting {
         assert_eq!(text(&client.go_on(waiting).answer), "LLM response: Paris");
     }

@@ -149,37 +149,91 @@ fn calls_of_clients_without_sessions_overlap_in_processes_of_their_own() {
 }
 
 // A process that takes one call at a time is full with it; the next call gets another process, and
-// who finds none hears what is full.
+// who finds none hears what is full. One agent may use all of them. row 1.7
 #[test]
-fn another_process_begins_before_anybody_waits() {
+fn one_agent_uses_every_process_that_is_free() {
     let rig = Rig::start(None, &json!({"concurrency": 1, "calls": {"timeout": "2s"}}));
     let client = rig.client(Generation::Handshake);
-    let first = nonces("own", 2);
-    let mut begun: Vec<_> = first
+    let own = nonces("own", 4);
+    let begun: Vec<_> = own
         .iter()
         .map(|nonce| rig.hold(&client, nonce, 7))
         .collect();
-    rig.arrived(&first);
-    assert_eq!(rig.journal().starts(), 3);
+    rig.arrived(&own);
+    assert_eq!(rig.journal().starts(), 5);
     let busy = client.call("s__echo", json!({"text": "x"})).answer;
     assert_eq!(busy["error"]["data"]["code"], "server.busy", "{busy:#}");
     let told = busy["error"]["message"].as_str().unwrap();
-    assert!(told.contains("this agent's clients use 2"), "{told}");
+    assert!(told.contains("all 4 processes"), "{told}");
     assert!(!told.contains("calls wait already"), "{told}");
     let hint = busy["error"]["data"]["hint"].as_str().unwrap_or_default();
     assert!(hint.contains("`concurrency`"), "{busy:#}");
-    // The other half is for other agents.
-    let key = other_key(&rig.gantry);
-    let other = Client::open(&rig.gantry, &key, Generation::Handshake, everything());
-    let theirs = nonces("theirs", 2);
-    begun.extend(theirs.iter().map(|nonce| rig.hold(&other, nonce, 7)));
-    rig.arrived(&theirs);
     rig.let_go();
     for begun in begun {
         assert_eq!(text(&begun.done()), "waited");
     }
     let echoed = client.call("s__echo", json!({"text": "x"})).answer;
     assert_eq!(text(&echoed), "x");
+}
+
+// fault A5: who comes has its share at once, and who has more gives way
+#[test]
+fn an_agent_that_comes_gets_its_share_of_the_processes() {
+    let rig = Rig::start(None, &json!({"concurrency": 1}));
+    let client = rig.client(Generation::Handshake);
+    let own = nonces("own", 4);
+    let hold = |client: &Client<'_>, nonces: &[String]| -> Vec<Begun> {
+        let begun = nonces.iter().map(|nonce| rig.hold(client, nonce, 7));
+        begun.collect()
+    };
+    let mut begun = hold(&client, &own);
+    rig.arrived(&own);
+    // More of the same agent's calls wait, and wait longer.
+    let more = nonces("more", 3);
+    let mut later = hold(&client, &more);
+    let key = other_key(&rig.gantry);
+    let other = Client::open(&rig.gantry, &key, Generation::Handshake, everything());
+    let theirs = nonces("theirs", 2);
+    later.extend(hold(&other, &theirs));
+    rig.arrived(&theirs);
+    let began = |nonces: &[String]| {
+        let journal = rig.journal();
+        let began = |nonce: &&String| journal.executed(nonce) == 1;
+        nonces.iter().filter(began).count()
+    };
+    // There are six now; until there are four again, nobody who has its share gets another.
+    for nonce in &own[..2] {
+        drop(begun.remove(0));
+        let cancelled = || rig.journal().cancelled(nonce);
+        assert!(eventually(LONG, cancelled).is_some(), "the server is told");
+    }
+    assert_eq!(began(&more), 0);
+    drop(begun.remove(0));
+    assert!(
+        eventually(LONG, || began(&more) == 1).is_some(),
+        "the next comes"
+    );
+    rig.let_go();
+    for begun in begun.into_iter().chain(later) {
+        assert_eq!(text(&begun.done()), "waited");
+    }
+}
+
+// The ninth session has a process as the first has.
+#[test]
+fn as_many_sessions_of_one_agent_as_there_may_be_processes_overlap() {
+    let rig = Rig::start(None, &json!({"concurrency": 16}));
+    let clients: Vec<_> = (0..9).map(|_| rig.client(Generation::Handshake)).collect();
+    let nonces = nonces("call", 9);
+    let begun = clients.iter().zip(&nonces);
+    let begun: Vec<_> = begun
+        .map(|(client, nonce)| rig.hold(client, nonce, 7))
+        .collect();
+    rig.arrived(&nonces);
+    rig.let_go();
+    for begun in begun {
+        assert_eq!(text(&begun.done()), "waited");
+    }
 }
 
 // fault A4: who leaves one of several calls takes that one back

@@ -203,7 +203,7 @@ fn the_terminal_of_up_says_what_waits_and_what_to_type() {
     let pid = folder.wait("a", "ready")["pid"].clone();
     folder.write(".mcp.json", &servers(&[("a", peer()), ("b", peer())]));
     up.reads("! `.mcp.json` waits for approval: b (new); what is as you approved it runs on");
-    up.reads("gantry approve .mcp.json");
+    up.reads(" approve .mcp.json");
     let mut approve = open(&folder, "approve .mcp.json");
     let shown = approve.reads("Let it run? [y/N] ");
     assert!(
@@ -261,7 +261,7 @@ fn stdio_in_a_folder_that_is_not_approved_says_so_on_stderr() {
         "{told}"
     );
     let command = format!(
-        "cd {} && gantry approve --data {}",
+        "cd {} && gantry --data {} approve",
         folder.home().join("shop").display(),
         folder.data().display()
     );
@@ -269,4 +269,68 @@ fn stdio_in_a_folder_that_is_not_approved_says_so_on_stderr() {
     folder.told(&["approve", "--yes"]);
     // The gateway of the first one may still be there, and takes a moment to see it.
     folder.wait_until("nothing waits", || !served(&folder).contains("approve"));
+}
+
+// An approval is of all that an entry says: one that comes back unchanged says what was approved.
+#[test]
+fn an_entry_that_comes_back_unchanged_runs_and_a_changed_one_waits() {
+    let mut folder = Folder::new();
+    let both = servers(&[("kept", peer()), ("back", described("one"))]);
+    folder.write(".mcp.json", &both);
+    folder.up(&["--trust"]);
+    folder.wait("back", "ready");
+    let gone = |folder: &Folder| {
+        folder.write(".mcp.json", &servers(&[("kept", peer())]));
+        folder.wait_until("it is gone", || folder.names() == ["kept"]);
+    };
+    gone(&folder);
+    folder.write(".mcp.json", &both);
+    folder.wait("back", "ready");
+    gone(&folder);
+    folder.write(
+        ".mcp.json",
+        &servers(&[("kept", peer()), ("back", described("two"))]),
+    );
+    folder.wait("back", "needs_approval");
+}
+
+// Whoever is told what to type can type it: the data folder is part of it.
+#[test]
+fn what_to_type_names_the_data_folder() {
+    let mut folder = Folder::new();
+    folder.write(".mcp.json", &servers(&[("new", peer())]));
+    folder.up(&[]);
+    folder.wait("new", "needs_approval");
+    let data = folder.data();
+    let gantry = format!("`gantry --data {}", data.display());
+    let said = |arguments: &[&str]| {
+        let output = folder.run(arguments);
+        let told = [output.stdout, output.stderr].concat();
+        String::from_utf8_lossy(&told).into_owned()
+    };
+    let screen = folder.home().join("stdout");
+    let screen = || fs::read_to_string(&screen).unwrap_or_default();
+    folder.wait_until("the screen is whole", || screen().contains("Stop with"));
+    for (what, told, verb) in [
+        ("up", screen(), "approve .mcp.json"),
+        ("approve", said(&["approve"]), "approve --yes"),
+        ("tools", said(&["tools", "nosuch"]), "ls"),
+        ("status", said(&["status"]), "approve .mcp.json"),
+        ("config", said(&["config", "check"]), "approve .mcp.json"),
+        (
+            "agent",
+            said(&["agent", "rm", "default"]),
+            "agent rm default --yes",
+        ),
+        ("connect", said(&["connect"]), "connect CLIENT"),
+        ("doctor", said(&["doctor"]), "approve"),
+    ] {
+        assert!(told.contains(&format!("{gantry} {verb}")), "{what}: {told}");
+        // What an agent is used by is no advice.
+        let bare = told.replace(&gantry, "").contains("`gantry ");
+        assert!(!bare || what == "agent", "{what}: {told}");
+    }
+    // Without the flag the folder is the one of the working folder, and nobody needs to name it.
+    let plain = folder.command(&[]).args(["--help"]).output().unwrap();
+    assert!(plain.status.success());
 }

@@ -115,23 +115,11 @@ fn arguments_that_are_dear_to_check_hold_up_nobody() {
         .map(|number| (format!("^(?:a|b{number})*[0-9]{{1,30}}$"), json!(true)))
         .collect();
     let schema = |x: Value, definition: Value| json!({"type": "object", "properties": {"x": x}, "$defs": {"d": definition}});
-    let mut state = 1_u32;
-    let noise: String = (0..700_000)
-        .map(|_| {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            if state >> 31 == 0 { '0' } else { '1' }
-        })
-        .collect();
     let tools = [
         (
             "const",
             schema(json!({"items": {"anyOf": nearly}}), json!({"const": other})),
             json!(vec![members; 60]),
-        ),
-        (
-            "pattern",
-            schema(json!({"pattern": "(?:0|1)*1(?:0|1){300}2"}), json!({})),
-            json!(noise),
         ),
         (
             "names",
@@ -256,4 +244,107 @@ fn one_servers_heavy_checks_do_not_refuse_anothers() {
             );
         }
     });
+}
+
+// fault S19: a definition may be long, not all of them together
+#[test]
+fn long_definitions_are_offered_as_far_as_there_is_room_for_all_of_them() {
+    let text = |kib: usize| "d".repeat(kib << 10);
+    let options: Vec<String> = (0..4_000).map(|n| format!("{n:016}")).collect();
+    let place = json!({"type": "object", "properties": {"x": {"enum": options}}});
+    let mut tools = vec![
+        json!({"name": "place", "description": "82 KB", "inputSchema": place}),
+        json!({"name": "novel", "description": text(300), "inputSchema": {"type": "object"}}),
+    ];
+    tools.extend((0..80).map(|n| {
+        json!({"name": format!("t{n}"), "description": text(240), "inputSchema": {"type": "object"}})
+    }));
+    let odd = Scripted::new();
+    odd.answers("tools/list", &json!({"tools": tools}));
+    odd.answers("tools/call", &json!({"content": []}));
+    let gantry = Gantry::builder()
+        .entry("odd", odd.entry())
+        .server("near", &Evilpeer::new())
+        .start();
+    near(&gantry);
+    let status = gantry.status("odd");
+    // 16 MiB of 240 KiB each.
+    assert_eq!(status["tools"], 68, "{}", status["excluded"]);
+    assert_eq!(status["refused_tools"], 14);
+    let why = |tool: &str| {
+        let excluded = status["excluded"].as_array().unwrap().iter();
+        let mut excluded = excluded.filter(|entry| entry["tool"] == tool);
+        excluded.next().unwrap()["reason"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    assert!(
+        why("novel").contains("longer than 256 KiB"),
+        "{}",
+        why("novel")
+    );
+    assert!(why("t79").contains("more than 16 MiB"), "{}", why("t79"));
+    // What is long is judged all the same.
+    assert_eq!(status["unchecked_tools"], 0, "{status:#}");
+    let refused = gantry.call("odd__place", json!({"x": "nowhere"}));
+    assert_eq!(refused["result"]["isError"], true, "{refused:#}");
+    let called = gantry.call("odd__place", json!({"x": options[7]}));
+    assert_eq!(called["result"]["content"], json!([]), "{called:#}");
+}
+
+// row 2.6: a list that fails once is asked for again
+#[test]
+fn a_first_list_that_fails_is_asked_for_again() {
+    let odd = Scripted::new();
+    odd.fails("tools/list", &json!({"code": -32603, "message": "not yet"}));
+    odd.answers(
+        "tools/list",
+        &json!({"tools": [{"name": "late", "inputSchema": {"type": "object"}}]}),
+    );
+    let gantry = Gantry::builder().entry("odd", odd.entry()).start();
+    let marked = |status: &Value| {
+        let reason = status["reason"].as_str().unwrap_or_default();
+        status["state"] == "ready" && reason.contains("not yet")
+    };
+    let pid = gantry.wait_status("odd", LONG, marked)["pid"].clone();
+    std::fs::remove_file(odd.path().join("error_tools_list")).unwrap();
+    let listed = |status: &Value| status["tools"] == 1 && status["reason"].is_null();
+    let status = gantry.wait_status("odd", LONG, listed);
+    assert_eq!(status["pid"], pid, "the same process");
+}
+
+// fault P1: what a traceback ends with is what happened
+#[test]
+fn a_server_that_ends_with_a_traceback_is_told_by_its_last_line() {
+    let odd = Scripted::new();
+    odd.write(
+        "server",
+        "#!/bin/sh\ncat >&2 <<'END'\nTraceback (most recent call last):\n  File \"/srv/x.py\", line 1, in <module>\n    import y\nModuleNotFoundError: No module named 'y'\nEND\nexit 1\n",
+    );
+    let down =
+        json!({"restart": {"at_once": 0, "window": "1m", "ladder": ["1m"], "reset_after": "10m"}});
+    let mut entry = odd.entry();
+    entry["life"] = down;
+    let gantry = Gantry::builder().entry("odd", entry).start();
+    let status = gantry.wait_state("odd", "failed", LONG);
+    let reason = status["reason"].as_str().unwrap();
+    assert!(
+        reason.contains("ModuleNotFoundError: No module named 'y'"),
+        "{reason}"
+    );
+    assert!(!reason.contains("Traceback"), "{reason}");
+    let row = "ModuleNotFoundError: No module named 'y'";
+    let shown = gantry_testkit::wait::eventually(LONG, || gantry.stdout().contains(row));
+    assert!(shown.is_some(), "{}", gantry.stdout());
+    assert!(
+        !gantry.stdout().contains("Traceback"),
+        "{}",
+        gantry.stdout()
+    );
+    for verb in ["status", "ls"] {
+        let told = gantry.cli(&[verb]);
+        let told = String::from_utf8_lossy(&told.stdout).into_owned();
+        assert!(!told.contains("Traceback"), "{verb}: {told}");
+    }
 }

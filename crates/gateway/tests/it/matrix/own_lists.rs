@@ -84,3 +84,30 @@ fn what_one_client_changes_in_its_process_only_it_sees() {
     let calls = rows.iter().filter(|row| row["method"] == "tools/call");
     assert_eq!(calls.count(), 2, "{rows:#?}");
 }
+
+/// Adds tools one after the other, and looks for each at once.
+fn is_listed_at_once(client: &mut Client<'_>) {
+    for _ in 0..3 {
+        let grown = grow(client);
+        let listed = tools(client);
+        assert!(listed.contains(&grown), "`{grown}` is not in {listed:?}");
+    }
+}
+
+// A change that the server tells of before it answers is in the lists that its client sees next.
+#[test]
+fn what_a_call_adds_is_in_the_next_list() {
+    let gantry = started();
+    is_listed_at_once(&mut Client::able(&gantry, Generation::November));
+    // And in those of clients that share a process.
+    is_listed_at_once(&mut Client::connect(
+        &gantry,
+        Generation::November,
+        json!({}),
+    ));
+    is_listed_at_once(&mut Client::connect(
+        &gantry,
+        Generation::Stateless,
+        json!({}),
+    ));
+}

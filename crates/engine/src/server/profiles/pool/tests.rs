@@ -59,33 +59,68 @@ async fn calls_of_a_client_share_its_life_and_another_begins_before_one_waits() 
     assert_eq!(find(&mut pool, ONE, "a"), ("free", 1));
     assert_eq!(find(&mut pool, ONE, "a"), ("new", 2), "the first is full");
     assert_eq!(find(&mut pool, ONE, "a"), ("free", 2));
-    assert_eq!(find(&mut pool, ONE, "a"), ("wait", 0), "it has its half");
     pool.leave(1, Instant::now());
     assert_eq!(find(&mut pool, ONE, "a"), ("free", 1));
+    for number in [3, 3, 4, 4] {
+        assert_eq!(find(&mut pool, ONE, "a").1, number);
+    }
+    assert_eq!(find(&mut pool, ONE, "a"), ("wait", 0), "all are full");
+}
+
+// row 1.7, fault A5
+#[tokio::test(start_paused = true)]
+async fn one_agent_uses_all_that_is_free_and_keeps_nobody_from_its_share() {
+    let mut pool = Pool::default();
+    let own: Vec<Party> = (1..=5).map(|session| party("a", session)).collect();
+    for (number, party) in (1..=4).zip(&own) {
+        assert_eq!(find_for(&mut pool, &wish(ONE, party, 4)), ("new", number));
+    }
+    let full = pool.find(&wish(ONE, &own[4], 4), Instant::now());
+    assert!(matches!(full, Found::Wait(Full::Processes(4))));
+    // Who comes has its half at once, and no more.
+    let theirs: Vec<Party> = (1..=3).map(|session| party("b", session)).collect();
+    assert_eq!(find_for(&mut pool, &wish(ONE, &theirs[0], 4)), ("new", 5));
+    assert_eq!(find_for(&mut pool, &wish(ONE, &theirs[1], 4)), ("new", 6));
+    let full = pool.find(&wish(ONE, &theirs[2], 4), Instant::now());
+    assert!(matches!(full, Found::Wait(Full::OfAgent(2))));
+    // Whoever has more gives way until there are as many as there should be.
+    for number in [1, 2] {
+        pool.leave(number, Instant::now());
+        let full = pool.find(&wish(ONE, &own[0], 4), Instant::now());
+        assert!(matches!(full, Found::Wait(Full::OfAgent(_))));
+    }
+    pool.leave(3, Instant::now());
+    assert_eq!(find_for(&mut pool, &wish(ONE, &own[4], 4)), ("instead", 7));
+    assert_eq!(find_for(&mut pool, &wish(ONE, &theirs[2], 4)), ("wait", 0));
+    // What goes on takes further calls all the same.
+    assert_eq!(find_for(&mut pool, &wish(ONE, &own[3], 4)), ("free", 4));
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_agent_uses_half_of_the_lives_and_leaves_the_rest_to_others() {
+async fn there_are_never_more_than_twice_as_many() {
     let mut pool = Pool::default();
-    let (first, second) = (party("a", 1), party("a", 2));
-    assert_eq!(find_for(&mut pool, &wish(ONE, &first, 4)), ("new", 1));
-    assert_eq!(find_for(&mut pool, &wish(ONE, &second, 4)), ("new", 2));
-    let third = party("a", 3);
-    let full = pool.find(&wish(ONE, &third, 4), Instant::now());
-    assert!(matches!(full, Found::Wait(Full::OfAgent(2))));
-    assert_eq!(find_for(&mut pool, &wish(OTHER, &first, 4)), ("wait", 0));
-    for number in [3, 4] {
-        let party = party("b", u128::from(number));
-        assert_eq!(find_for(&mut pool, &wish(ONE, &party, 4)), ("new", number));
+    for session in 1..=2 {
+        find_for(&mut pool, &wish(ONE, &party("a", session), 2));
     }
-    let other = party("c", 1);
-    let full = pool.find(&wish(ONE, &other, 4), Instant::now());
-    assert!(matches!(full, Found::Wait(Full::Processes(4))));
-    // An idle life beyond its half is not for it either, one of its own that has a place is.
-    pool.leave(3, Instant::now());
-    assert_eq!(find_for(&mut pool, &wish(ONE, &third, 4)), ("wait", 0));
-    assert_eq!(find_for(&mut pool, &wish(ONE, &first, 4)), ("free", 1));
-    assert_eq!(find_for(&mut pool, &wish(ONE, &other, 4)), ("instead", 5));
+    for agent in ["b", "c"] {
+        assert_eq!(
+            find_for(&mut pool, &wish(ONE, &party(agent, 1), 2)).0,
+            "new"
+        );
+    }
+    assert_eq!(
+        find_for(&mut pool, &wish(ONE, &party("d", 1), 2)),
+        ("wait", 0)
+    );
+    pool.leave(2, Instant::now());
+    assert_eq!(
+        find_for(&mut pool, &wish(ONE, &party("a", 2), 2)),
+        ("wait", 0)
+    );
+    assert_eq!(
+        find_for(&mut pool, &wish(ONE, &party("d", 1), 2)),
+        ("instead", 5)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -149,15 +184,11 @@ async fn where_requests_say_their_call_clients_share_lives_when_there_is_no_room
     for _ in 0..=LANES {
         assert_eq!(find_for(&mut pool, &sharing(&first)), ("free", 1));
     }
-    // One is its half; the other life is somebody else's.
-    assert_eq!(find_for(&mut pool, &sharing(&second)), ("free", 1));
     let (other, third) = (party("b", 1), party("c", 1));
     assert_eq!(find_for(&mut pool, &sharing(&other)), ("new", 2));
-    assert_eq!(
-        find_for(&mut pool, &sharing(&third)),
-        ("wait", 0),
-        "never with another agent"
-    );
+    assert_eq!(find_for(&mut pool, &sharing(&second)), ("free", 1));
+    // Never with another agent.
+    assert_eq!(find_for(&mut pool, &sharing(&third)), ("new", 3));
 }
 
 #[tokio::test]

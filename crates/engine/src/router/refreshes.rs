@@ -1,0 +1,78 @@
+//! Lists that a call has changed: who made it waits a moment for them before it lists again.
+//!
+//! Only that client waits, and only for what its server told of before it answered; bounded in time and
+//! number. Entry points: [`Refreshes::note`] and [`Refreshes::done`].
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use gantry_model::id::AgentName;
+use tokio::time::{Instant, timeout_at};
+
+use crate::server::link::Link;
+
+/// How long lists are waited for; longer than the least time between two refreshes.
+const WAIT: Duration = Duration::from_millis(1500);
+/// Clients for which anything is remembered.
+const MOST: usize = 1024;
+
+/// An agent's client: of a session, or one of those that have none.
+type Client = (AgentName, Option<u128>);
+
+/// The refreshes that clients wait for.
+#[derive(Default)]
+pub(crate) struct Refreshes(Mutex<HashMap<Client, Vec<Refresh>>>);
+
+struct Refresh {
+    link: Weak<Link>,
+    /// The last change that the server told of.
+    change: u64,
+    until: Instant,
+}
+
+impl Refreshes {
+    /// Notes what a server told of its lists before it answered a client's call.
+    pub(super) fn note(&self, agent: &AgentName, session: Option<u128>, link: &Arc<Link>) {
+        let Some(change) = link.lists.unlisted() else {
+            return;
+        };
+        let now = Instant::now();
+        let refresh = Refresh {
+            link: Arc::downgrade(link),
+            change,
+            until: now + WAIT,
+        };
+        let mut clients = self.lock();
+        if clients.len() >= MOST {
+            clients.retain(|_, refreshes| refreshes.iter().any(|refresh| refresh.until > now));
+        }
+        let client = (agent.clone(), session);
+        if clients.len() < MOST || clients.contains_key(&client) {
+            let refreshes = clients.entry(client).or_default();
+            refreshes.retain(|known| !known.link.ptr_eq(&refresh.link));
+            refreshes.push(refresh);
+        }
+    }
+
+    /// Waits until the catalog has what a client's calls have changed.
+    pub(super) async fn done(&self, agent: &AgentName, session: Option<u128>) {
+        let refreshes = {
+            let mut clients = self.lock();
+            match clients.is_empty() {
+                true => None,
+                false => clients.remove(&(agent.clone(), session)),
+            }
+        };
+        for refresh in refreshes.into_iter().flatten() {
+            if let Some(link) = refresh.link.upgrade() {
+                // What is not there in time comes with the next list.
+                drop(timeout_at(refresh.until, link.lists.listed(refresh.change)).await);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Client, Vec<Refresh>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
