@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{ProcessLaunch, RemoteLaunch};
+use super::{Launch, ProcessLaunch, RemoteLaunch, ResourceLimits, ServerSpec};
 use crate::secret::{
     Hint, REDACTED, SecretText, hide_arguments, hint_of, is_given_secret, is_plausible,
     looks_secret, secret_arguments, userinfo,
@@ -26,6 +26,40 @@ pub struct Written {
     pub variables: BTreeMap<String, SecretText>,
     /// What a person was asked for, by id.
     pub inputs: BTreeMap<String, SecretText>,
+}
+
+impl ServerSpec {
+    /// Returns the spec as it may be shown: variables by name, no secret, and every default that depends
+    /// on the kind of server.
+    pub fn shown(&self) -> Self {
+        let mut spec = self.clone();
+        spec.calls.concurrency = Some(self.concurrency());
+        spec.life.when_unresponsive = Some(self.when_unresponsive());
+        match &mut spec.launch {
+            Launch::Process(process) => {
+                process.command = process.shown_command();
+                process.args = process.shown_args();
+                process.cwd = process.shown_cwd().map(Into::into);
+                process.env.values_mut().for_each(String::clear);
+                let (given, default) = (process.limits, ResourceLimits::of(process.profile));
+                process.limits = ResourceLimits {
+                    cpu: given.cpu.or(default.cpu),
+                    memory_bytes: given.memory_bytes.or(default.memory_bytes),
+                    pids: given.pids.or(default.pids),
+                };
+            }
+            Launch::Remote(remote) => {
+                remote.url = remote.shown_url();
+                remote.proxy = remote.shown_proxy();
+                remote.headers.values_mut().for_each(String::clear);
+                let secret = remote.auth.client_secret.as_mut();
+                secret
+                    .into_iter()
+                    .for_each(|secret| REDACTED.clone_into(secret));
+            }
+        }
+        spec
+    }
 }
 
 impl ProcessLaunch {

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use gantry_model::spec::Launch;
 
 use crate::app::data::DataFolder;
+use crate::config::diagnostic::Diagnostic;
 use crate::config::env::Environment;
-use crate::config::mistake::Mistake;
 
 use super::super::Surroundings;
 use super::super::client::{Client, segment};
@@ -71,7 +71,7 @@ pub(super) fn of_files(
     Ok(findings)
 }
 
-fn mistaken(mistake: &Mistake) -> Finding {
+fn mistaken(mistake: &Diagnostic) -> Finding {
     let (text, advice) = brief(mistake);
     let mut finding = Finding::new(Grade::Bad, mistake.server().unwrap_or("file"), text);
     finding.advice = advice;

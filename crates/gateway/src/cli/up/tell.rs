@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::app::VERSION;
 use crate::app::data::DataFolder;
-use crate::config::mistake::Mistake;
+use crate::config::diagnostic::Diagnostic;
 use crate::config::plan::Plan;
 
 use super::super::doubts;
@@ -237,7 +237,7 @@ impl Teller<'_> {
         }
     }
 
-    fn mistake(&self, mistake: &Mistake) {
+    fn mistake(&self, mistake: &Diagnostic) {
         let (text, hint) = brief(mistake);
         self.screen
             .line(&format!("  {} {text}", self.screen.bad("✗")));
