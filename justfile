@@ -16,10 +16,10 @@ test *filter:
 review:
     cargo insta review
 
-# Writes the generated description of the REST API anew.
+# Writes what is generated: the REST API's description, the JSON Schema and the reference of options.
 gen:
-    -cargo nextest run -p gantry --lib the_committed_document
-    cp target/openapi.json docs/openapi.json
+    -cargo nextest run -p gantry --lib --no-fail-fast the_committed
+    for file in openapi.json gantry.schema.json configuration.md; do if [ -e target/$file ]; then mv target/$file docs/$file; fi; done
 
 # Runs the gateway with the example server.
 run *flags:

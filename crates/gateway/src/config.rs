@@ -6,14 +6,16 @@
 
 pub mod approval;
 pub mod clients;
+pub mod diagnostic;
 pub mod document;
 pub mod entry;
 pub mod env;
 pub mod expand;
 pub mod file;
-pub mod mistake;
+
 pub mod plan;
 pub mod removal;
+pub mod schema;
 pub mod settings;
 pub mod source;
 pub mod watch;

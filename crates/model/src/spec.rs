@@ -4,27 +4,31 @@
 //! what is in force. What was observed is in `status`, never here.
 
 mod auth;
+mod calls;
 mod check;
 mod filter;
+mod life;
+pub mod options;
 pub mod period;
+mod process;
 mod remote;
 pub mod size;
 mod url;
 mod written;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::id::ServerName;
-use crate::restart::{PolicyError, RestartPolicy};
 use crate::status::State;
 
 pub use self::auth::{AuthFieldError, AuthKind, RemoteAuth};
+pub use self::calls::CallPolicy;
 pub use self::check::SpecError;
 pub use self::filter::{ToolFilter, ToolSettings};
+pub use self::life::{LifePolicy, RestartSpec, WhenUnresponsive};
+pub use self::process::{Allowances, ProcessLaunch, Profile, ResourceLimits};
 pub use self::remote::{ReconnectSpec, RemoteError, RemoteLaunch, TransportWish};
 pub use self::url::{UrlError, check_url};
 pub use self::written::Written;
@@ -79,22 +83,6 @@ pub enum Off {
     Misconfigured(String),
 }
 
-/// What is refused for safety's sake unless a person allows it by name.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Allowances {
-    /// A command that is a shell with a script, such as `sh -c`. fault G3
-    pub shell: bool,
-    /// Variables that make a program load or run other code. fault G4
-    pub env: Vec<String>,
-}
-
-impl Allowances {
-    fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 /// How a server comes to life. Containers will stand beside these.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -135,96 +123,6 @@ impl Launch {
     }
 }
 
-/// A command and what it is given.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ProcessLaunch {
-    /// The program, looked up on the gateway's `PATH` unless it contains a slash.
-    pub command: String,
-    /// Its arguments, passed as they are; no shell is involved.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub args: Vec<String>,
-    /// Variables on top of the short documented list that every child gets.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub env: BTreeMap<String, String>,
-    /// The working folder; a folder of its own under the data folder if none is given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cwd: Option<PathBuf>,
-    /// How strictly it is held.
-    #[serde(default)]
-    pub profile: Profile,
-    /// What it may use at most; the profile's own limits where nothing is said.
-    #[serde(default)]
-    pub limits: ResourceLimits,
-    /// What stands in the file where variables were filled; never stored beside what they hold.
-    #[serde(skip)]
-    pub written: Written,
-}
-
-/// How strictly a process is held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Profile {
-    /// A server from a person's own files: network and home allowed, and the status says so.
-    Local,
-    /// A server hosted for others: strict.
-    #[default]
-    Hosted,
-}
-
-impl Profile {
-    /// Returns the name as it is written everywhere.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Local => "local",
-            Self::Hosted => "hosted",
-        }
-    }
-
-    /// Returns the limits of a server that sets none of its own.
-    pub const fn limits(self) -> ResourceLimits {
-        match self {
-            Self::Local => ResourceLimits {
-                cpu: None,
-                memory_bytes: None,
-                pids: Some(1024),
-            },
-            Self::Hosted => ResourceLimits {
-                cpu: Some(0.5),
-                memory_bytes: Some(512 << 20),
-                pids: Some(128),
-            },
-        }
-    }
-}
-
-impl ProcessLaunch {
-    /// Returns the limits in force: as set, else the profile's.
-    pub fn limits_in_force(&self) -> ResourceLimits {
-        let default = self.profile.limits();
-        ResourceLimits {
-            cpu: self.limits.cpu.or(default.cpu),
-            memory_bytes: self.limits.memory_bytes.or(default.memory_bytes),
-            pids: self.limits.pids.or(default.pids),
-        }
-    }
-}
-
-/// Limits of one server; `None` leaves the profile's default.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ResourceLimits {
-    /// Processor cores, such as `0.5`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu: Option<f64>,
-    /// Memory in bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory_bytes: Option<u64>,
-    /// Processes and threads.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pids: Option<u64>,
-}
-
 /// When a server comes to life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -247,148 +145,6 @@ pub enum Source {
     Api,
     /// Gantry itself: the example server.
     Builtin,
-}
-
-/// How calls to a server are let through and bounded.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct CallPolicy {
-    /// Calls in flight at once; 1 for hosted and 32 for other stdio servers if nothing is said.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub concurrency: Option<u32>,
-    /// Calls that may wait for a lane before the next is refused as busy.
-    pub queue: u32,
-    /// Longest silence of a call before it ends as timed out; progress starts it anew.
-    #[serde(with = "period")]
-    pub timeout: Duration,
-    /// Longest life of a call, whatever progress it reports.
-    #[serde(with = "period")]
-    pub timeout_max: Duration,
-    /// With one lane: how long it stays closed after a timeout, for the late answer.
-    #[serde(with = "period")]
-    pub late_grace: Duration,
-    /// Longest wait for a client that the server asks something; the call's own time stands still.
-    #[serde(with = "period")]
-    pub ask_timeout: Duration,
-    /// Whether user, session, run, step and trace are passed on in `_meta`.
-    pub pass_context: bool,
-}
-
-impl Default for CallPolicy {
-    fn default() -> Self {
-        Self {
-            concurrency: None,
-            queue: 256,
-            timeout: Duration::from_secs(30),
-            timeout_max: Duration::from_secs(600),
-            late_grace: Duration::from_secs(10),
-            ask_timeout: Duration::from_secs(600),
-            pass_context: true,
-        }
-    }
-}
-
-/// How a server's life is watched and bounded.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct LifePolicy {
-    /// Longest wait for `initialize` and the first listing: a first `npx` downloads.
-    #[serde(with = "period")]
-    pub handshake: Duration,
-    /// How long `server/discover` may stay unanswered before `initialize` follows it.
-    #[serde(with = "period")]
-    pub probe: Duration,
-    /// How often a quiet server is asked whether it is there.
-    #[serde(with = "period")]
-    pub health_every: Duration,
-    /// How long it may take to answer that.
-    #[serde(with = "period")]
-    pub health_timeout: Duration,
-    /// What follows when it does not answer; hosted servers are kept, others reconnected, if nothing is said.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub when_unresponsive: Option<WhenUnresponsive>,
-    /// Time between SIGTERM and SIGKILL when it is stopped or restarted.
-    #[serde(with = "period")]
-    pub stop_grace: Duration,
-    /// When and how fast it is started again.
-    pub restart: RestartSpec,
-}
-
-/// When and how fast a server is started again, as stored; `policy` turns it into decisions.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct RestartSpec {
-    /// How many ends within the window are followed by a start at once.
-    pub at_once: u32,
-    /// The time within which ends are counted.
-    #[serde(with = "period")]
-    pub window: Duration,
-    /// The waits after that, one after the other; the last repeats.
-    #[serde(with = "period::list")]
-    pub ladder: Vec<Duration>,
-    /// How long a server must have been healthy for the count to start anew.
-    #[serde(with = "period")]
-    pub reset_after: Duration,
-}
-
-impl Default for RestartSpec {
-    fn default() -> Self {
-        Self {
-            at_once: 3,
-            window: Duration::from_secs(60),
-            ladder: [5, 15, 45, 120, 300].map(Duration::from_secs).to_vec(),
-            reset_after: Duration::from_secs(600),
-        }
-    }
-}
-
-impl RestartSpec {
-    /// Returns the policy that decides by these numbers.
-    pub fn policy(&self) -> Result<RestartPolicy, PolicyError> {
-        RestartPolicy::new(
-            self.at_once,
-            self.window,
-            self.ladder.clone(),
-            self.reset_after,
-            0.1,
-        )
-    }
-}
-
-impl Default for LifePolicy {
-    fn default() -> Self {
-        Self {
-            handshake: Duration::from_secs(60),
-            probe: Duration::from_millis(1500),
-            health_every: Duration::from_secs(30),
-            health_timeout: Duration::from_secs(10),
-            when_unresponsive: None,
-            stop_grace: Duration::from_secs(10),
-            restart: RestartSpec::default(),
-        }
-    }
-}
-
-impl LifePolicy {
-    /// Returns the defaults for a server of this kind: one that is somewhere else runs already, and
-    /// nothing has to be fetched before it can answer.
-    pub fn of(launch: &Launch) -> Self {
-        let mut life = Self::default();
-        if launch.remote().is_some() {
-            life.handshake = Duration::from_secs(10);
-        }
-        life
-    }
-}
-
-/// What follows when a running server does not answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WhenUnresponsive {
-    /// It is marked and left alone: it may be doing long work.
-    Keep,
-    /// It is marked, ended and started again.
-    Reconnect,
 }
 
 impl ServerSpec {
@@ -469,6 +225,8 @@ impl ServerSpec {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn spec(command: &str) -> ServerSpec {
@@ -507,7 +265,7 @@ mod tests {
             .insert("LD_PRELOAD".into(), "/x.so".into());
         assert!(matches!(preload.check(), Err(SpecError::Variable { .. }))); // fault G4
         let mut small = spec("x");
-        process(&mut small).limits.cpu = Some(f64::NAN);
+        process(&mut small).limits.cpu = Some(0.0);
         assert!(matches!(small.check(), Err(SpecError::Range { .. }))); // fault G6
         let mut patient = spec("x");
         (patient.calls.late_grace, patient.life.stop_grace) = (Duration::ZERO, Duration::ZERO);
@@ -516,7 +274,7 @@ mod tests {
         let error = patient.check().unwrap_err().to_string();
         assert_eq!(
             error,
-            "server `a`: `life.stop_grace` is 86401s, allowed is 0s to 24h"
+            "server `a`: `stop_grace` is 86401s, allowed is 0s to 24h"
         );
     }
 

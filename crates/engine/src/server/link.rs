@@ -87,6 +87,8 @@ pub(crate) struct Link {
     pub(crate) input_closed: Notify,
     /// A connection was cut: whether the server is there is worth a look.
     pub(crate) doubted: Notify,
+    /// How many calls agents have made.
+    pub(crate) calls: AtomicU64,
     /// How many lines the server has written.
     lines: AtomicU64,
     /// One more than there were lines when a call last timed out without any since it began.
@@ -199,6 +201,7 @@ impl Link {
             troubled: Notify::new(),
             input_closed: Notify::new(),
             doubted: Notify::new(),
+            calls: AtomicU64::new(0),
             lines: AtomicU64::new(0),
             missed: AtomicU64::new(0),
             listing: AtomicU64::new(0),
@@ -259,6 +262,7 @@ impl Link {
             head,
             method,
         };
+        self.calls.fetch_add(1, Ordering::Relaxed);
         let admitted = self.silence.admit().map_err(Refusal::Silent)?;
         let client = voice.as_ref().map(|voice| Arc::clone(&voice.client));
         let (entered, answer) = self.pending.enter(agent, call, voice);

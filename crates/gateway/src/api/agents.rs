@@ -23,7 +23,7 @@ use super::keys::{KeyView, label};
 use super::query::{Asked, Page, Paging};
 use super::views::rfc3339;
 use super::{Api, By, In, Named};
-use crate::config::mistake::meant;
+use crate::config::diagnostic::meant;
 use crate::http::error::{FieldIssue, Problem, ProblemDocument};
 
 /// Returns the routes, for administrators only.

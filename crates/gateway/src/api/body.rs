@@ -12,9 +12,7 @@ use gantry_model::caller::Caller;
 use gantry_model::jsonrpc::{self, Limits, Raw, WireError};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, StatusCode};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
 
 use crate::http::error::{FieldIssue, Problem};
@@ -69,11 +67,6 @@ impl JsonBody {
         let mut reader = serde_json::Deserializer::from_slice(&self.0);
         serde_path_to_error::deserialize(&mut reader).map_err(|error| unusable(&error))
     }
-}
-
-/// Reads a type out of a value; what does not fit is named (422).
-pub(super) fn read_value<T: DeserializeOwned>(value: Value) -> Result<T, Problem> {
-    serde_path_to_error::deserialize(value).map_err(|error| unusable(&error))
 }
 
 /// Names what does not fit, and where it stands (422).
@@ -197,7 +190,8 @@ mod tests {
             (serde_json::json!({"list": []}), "/name"),
             (serde_json::json!([]), ""),
         ] {
-            let problem = read_value::<Shape>(value.clone()).err().unwrap();
+            let shape: Result<Shape, _> = serde_path_to_error::deserialize(value.clone());
+            let problem = unusable(&shape.err().unwrap());
             assert_eq!(problem.issues()[0].path, path, "{value}");
         }
     }

@@ -1,9 +1,9 @@
-//! Times and sizes as people write them in bodies: `30s` or 30000, `512M` or 536870912.
+//! Times as people write them in bodies: `30s` or 30000.
 
 use std::time::Duration;
 
-use gantry_model::spec::{period, size};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use gantry_model::spec::period;
+use serde::{Deserialize, Serialize};
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, SchemaType, Type};
 use utoipa::{PartialSchema, ToSchema};
@@ -19,38 +19,6 @@ impl Period {
     }
 }
 
-/// A size: `512M`, `1G`, or a number of bytes. Units are powers of 1024.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Size(pub(super) u64);
-
-impl Serialize for Size {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(
-            untagged,
-            expecting = "a size is expected, such as `512M`, `1G` or a number of bytes"
-        )]
-        enum Written {
-            Bytes(u64),
-            Text(String),
-        }
-        match Written::deserialize(deserializer)? {
-            Written::Bytes(bytes) => Ok(Self(bytes)),
-            Written::Text(text) => size::parse(&text).map(Self).ok_or_else(|| {
-                let text: String = text.chars().take(32).collect();
-                let what = format!("`{text}` is no size; write for example `512M`, `1G` or bytes");
-                serde::de::Error::custom(what)
-            }),
-        }
-    }
-}
-
 impl PartialSchema for Period {
     fn schema() -> RefOr<Schema> {
         let what = "A duration: `500ms`, `30s`, `2m`, `1h`, or a number of milliseconds.";
@@ -59,15 +27,6 @@ impl PartialSchema for Period {
 }
 
 impl ToSchema for Period {}
-
-impl PartialSchema for Size {
-    fn schema() -> RefOr<Schema> {
-        let what = "A size: `512M`, `1G`, or a number of bytes. Units are powers of 1024.";
-        number_or_text(what, "^[0-9]{1,6}[KMGkmg]?(i?[Bb])?$", "512M")
-    }
-}
-
-impl ToSchema for Size {}
 
 fn number_or_text(what: &str, pattern: &str, example: &str) -> RefOr<Schema> {
     let number = ObjectBuilder::new()
@@ -92,7 +51,5 @@ mod tests {
         let period = Period(Duration::from_millis(1500));
         let text = serde_json::to_string(&period).unwrap();
         assert_eq!(serde_json::from_str::<Period>(&text).unwrap(), period);
-        let text = serde_json::to_string(&Size(3)).unwrap();
-        assert_eq!(serde_json::from_str::<Size>(&text).unwrap(), Size(3));
     }
 }

@@ -11,20 +11,21 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use gantry_engine::{Actor, EngineError, Project};
 use gantry_model::id::ServerName;
+use gantry_model::spec::ServerSpec;
 use http::header::LOCATION;
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::body::{JsonBody, json, read_value};
+use super::body::{JsonBody, json};
 use super::query::{Asked, Page, Paging};
 use super::register::Register;
 use super::views::{
     LogLineView, ServerStatusView, ServerSummary, SpecView, command, now_ms, profile, start, url,
 };
 use super::{Api, By, In, Named};
-use crate::config::mistake::meant;
+use crate::config::diagnostic::meant;
 use crate::http::error::{Problem, ProblemDocument};
 use crate::http::wrong_method;
 
@@ -136,10 +137,7 @@ pub(super) async fn register(
     By(actor): By,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let spec = body
-        .read::<Register>()?
-        .into_spec()
-        .map_err(EngineError::from)?;
+    let (spec, warnings) = Register::read(&body)?.into_parts();
     let server = project.register(&actor, spec).await?;
     let mut response = json(
         StatusCode::CREATED,
@@ -148,6 +146,7 @@ pub(super) async fn register(
     let place = format!("/api/v1/mcp/servers/{}", server.id);
     let place = HeaderValue::try_from(place).expect("an id is safe in a header");
     response.headers_mut().insert(LOCATION, place);
+    Register::warn(&warnings, &mut response);
     Ok(response)
 }
 
@@ -185,11 +184,7 @@ pub(super) async fn replace(
     let known = project
         .server(&server)
         .ok_or_else(|| unknown(&project, &server))?;
-    let asked: Register = body.read()?;
-    same_name(&asked, &known.spec.name)?;
-    let spec = asked.into_spec().map_err(EngineError::from)?;
-    let view = project.replace(&actor, spec).await?;
-    Ok(json(StatusCode::OK, &ServerStatusView::of(&view, now_ms())))
+    put(&project, &actor, Register::read(&body)?, &known.spec.name).await
 }
 
 /// Changes parts of a server's spec, as a JSON merge patch (RFC 7396) over the body it could be
@@ -214,43 +209,32 @@ pub(super) async fn change(
         .server(&server)
         .ok_or_else(|| unknown(&project, &server))?;
     let patch: serde_json::Map<String, Value> = body.read()?;
-    let whole = serde_json::to_value(Register::of(&known.spec)).expect("a body is always JSON");
-    let whole = merged(whole, Value::Object(patch));
-    let asked: Register = read_value(whole)?;
-    same_name(&asked, &known.spec.name)?;
-    let spec = asked.into_spec().map_err(EngineError::from)?;
-    let view = project.replace(&actor, spec).await?;
-    Ok(json(StatusCode::OK, &ServerStatusView::of(&view, now_ms())))
+    let asked = Register::patched(&known.spec, patch)?;
+    put(&project, &actor, asked, &known.spec.name).await
 }
 
-fn same_name(asked: &Register, name: &ServerName) -> Result<(), Problem> {
+/// Puts another spec in the place of a server's own.
+async fn put(
+    project: &Arc<Project>,
+    actor: &Actor,
+    asked: Register,
+    name: &ServerName,
+) -> Result<Response, Problem> {
+    let (spec, warnings) = asked.into_parts();
+    same_name(&spec, name)?;
+    let view = project.replace(actor, spec).await?;
+    let mut response = json(StatusCode::OK, &ServerStatusView::of(&view, now_ms()));
+    Register::warn(&warnings, &mut response);
+    Ok(response)
+}
+
+fn same_name(asked: &ServerSpec, name: &ServerName) -> Result<(), Problem> {
     if asked.name == *name {
         return Ok(());
     }
     Err(Problem::new("request.body")
         .with_detail(format!("`name` must stay `{name}`"))
         .with_hint("a server gets another name by being removed and registered anew"))
-}
-
-/// Applies a merge patch (RFC 7396).
-fn merged(whole: Value, patch: Value) -> Value {
-    let Value::Object(patch) = patch else {
-        return patch;
-    };
-    let mut members = if let Value::Object(members) = whole {
-        members
-    } else {
-        serde_json::Map::new()
-    };
-    for (key, value) in patch {
-        if value.is_null() {
-            members.shift_remove(&key);
-        } else {
-            let old = members.get(&key).cloned().unwrap_or(Value::Null);
-            members.insert(key, merged(old, value));
-        }
-    }
-    Value::Object(members)
 }
 
 /// Takes the two words that are no servers: `preview` and `test`. A server of such a name keeps
@@ -279,10 +263,7 @@ pub(super) async fn preview(
     actor: &Actor,
     body: &JsonBody,
 ) -> Result<Response, Problem> {
-    let spec = body
-        .read::<Register>()?
-        .into_spec()
-        .map_err(EngineError::from)?;
+    let spec = Register::read(body)?.spec;
     project.preview(actor, &spec).await?;
     let preview = Preview {
         name: spec.name.to_string(),
@@ -309,10 +290,7 @@ pub(super) async fn test(
     actor: &Actor,
     body: &JsonBody,
 ) -> Result<Response, Problem> {
-    let spec = body
-        .read::<Register>()?
-        .into_spec()
-        .map_err(EngineError::from)?;
+    let spec = Register::read(body)?.spec;
     let (view, log) = project.try_out(actor, spec).await?;
     let trial = Trial {
         ok: view.status.uptime().is_some(),
@@ -356,21 +334,4 @@ pub(super) async fn restart(
     let restarted = project.restart(&actor, &server).await;
     let view = done(&project, &server, restarted)?;
     Ok(json(StatusCode::OK, &ServerStatusView::of(&view, now_ms())))
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_patch_changes_what_it_names() {
-        let whole = json!({"a": {"b": 1, "c": 2}, "d": [1, 2], "e": 1});
-        let patch = json!({"a": {"b": null, "x": 3}, "d": [3], "e": null});
-        assert_eq!(
-            merged(whole, patch),
-            json!({"a": {"c": 2, "x": 3}, "d": [3]})
-        );
-    }
 }

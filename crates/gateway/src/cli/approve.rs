@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 
-use crate::config::mistake::Mistake;
+use crate::config::diagnostic::Diagnostic;
 use crate::config::plan::{Difference, Plan, Unapproved};
 use crate::data_folder::DataFolder;
 
@@ -48,7 +48,7 @@ pub(super) fn run(options: &Options, surroundings: &Surroundings) -> Result<Exit
     let mut plan = setup.plan(screen)?;
     // A person who looks at what waits is told what is wrong in it; a file that cannot be read at all
     // has nothing to approve.
-    let spoilt: Vec<Mistake> = plan
+    let spoilt: Vec<Diagnostic> = plan
         .ignored
         .iter()
         .map(|ignored| ignored.mistake.clone())

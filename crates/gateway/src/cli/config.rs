@@ -1,8 +1,8 @@
-//! `gantry config check` and `gantry config explain`: what the files say, and where each value is from.
+//! `gantry config check`, `explain` and `schema`: what the files say, where each value is from, and what
+//! may be written.
 //!
 //! Starts nothing and shows no value of a variable or of a server's environment. Entry point: [`run`].
 
-mod defaults;
 mod explain;
 
 use std::process::ExitCode;
@@ -11,8 +11,9 @@ use clap::{Args, Subcommand};
 use gantry_model::diagnose::Diagnose as _;
 use serde_json::json;
 
-use crate::config::mistake::Mistake;
+use crate::config::diagnostic::Diagnostic;
 use crate::config::plan::Plan;
+use crate::config::schema;
 use crate::data_folder::DataFolder;
 
 use super::Surroundings;
@@ -35,6 +36,8 @@ enum Verb {
     Check(Check),
     /// Show each value and where it comes from
     Explain(Explain),
+    /// Print the JSON Schema of the configuration, for editors
+    Schema,
 }
 
 #[derive(Debug, Args)]
@@ -61,9 +64,14 @@ struct Explain {
 
 /// Checks or explains.
 pub(super) fn run(options: &Options, surroundings: &Surroundings) -> Result<ExitCode, Failure> {
-    let data = DataFolder::at(surroundings.data_path()?);
     let screen = &surroundings.screen;
+    if matches!(options.verb, Verb::Schema) {
+        screen.line(&pretty(&schema::file()));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let data = DataFolder::at(surroundings.data_path()?);
     match &options.verb {
+        Verb::Schema => Ok(ExitCode::SUCCESS),
         Verb::Check(check) => {
             let setup = Setup::new(&check.files, data, surroundings)?;
             report(setup.load(), check.json, screen)
@@ -78,7 +86,7 @@ pub(super) fn run(options: &Options, surroundings: &Surroundings) -> Result<Exit
 }
 
 fn report(
-    loaded: Result<Plan, Vec<Mistake>>,
+    loaded: Result<Plan, Vec<Diagnostic>>,
     as_json: bool,
     screen: &Screen,
 ) -> Result<ExitCode, Failure> {

@@ -8,8 +8,8 @@ use clap::Args;
 use gantry_model::diagnose::{Diagnose as _, chain};
 
 use crate::config::approval::Approvals;
+use crate::config::diagnostic::Diagnostic;
 use crate::config::env::{Environment, HOME};
-use crate::config::mistake::Mistake;
 use crate::config::plan::{self, Given, LastGood, Plan, Unapproved};
 use crate::config::source::{self, Source};
 use crate::data_folder::DataFolder;
@@ -90,12 +90,12 @@ impl Setup {
     }
 
     /// Reads everything anew.
-    pub(super) fn load(&self) -> Result<Plan, Vec<Mistake>> {
+    pub(super) fn load(&self) -> Result<Plan, Vec<Diagnostic>> {
         self.load_with(&Approvals::load(&self.data))
     }
 
     /// Reads everything anew, by approvals that were read before.
-    pub(super) fn load_with(&self, approvals: &Approvals) -> Result<Plan, Vec<Mistake>> {
+    pub(super) fn load_with(&self, approvals: &Approvals) -> Result<Plan, Vec<Diagnostic>> {
         plan::load(Given {
             sources: &self.sources,
             approvals,
@@ -226,7 +226,7 @@ pub(super) fn waits(file: &Unapproved, screen: &Screen) -> [String; 2] {
 }
 
 /// Makes a failure of mistakes, each shown in its file.
-pub(super) fn refused(mistakes: &[Mistake], screen: &Screen) -> Failure {
+pub(super) fn refused(mistakes: &[Diagnostic], screen: &Screen) -> Failure {
     let colour = screen.for_errors().has_colour();
     let shown: Vec<String> = mistakes
         .iter()
@@ -236,7 +236,7 @@ pub(super) fn refused(mistakes: &[Mistake], screen: &Screen) -> Failure {
 }
 
 /// Tells a mistake in one line, and what to do in another.
-pub(super) fn brief(mistake: &Mistake) -> (String, Option<String>) {
+pub(super) fn brief(mistake: &Diagnostic) -> (String, Option<String>) {
     let text = gantry_model::diagnose::chain(mistake);
     (
         Screen::safe(&text),

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::mistake::{Kind, Mistake};
+use super::diagnostic::{Diagnostic, Kind};
 
 /// The longest file that is read.
 pub const LONGEST_BYTES: u64 = 4 << 20;
@@ -96,22 +96,24 @@ impl Syntax {
 
 impl Document {
     /// Reads and parses a file.
-    pub fn read(path: &Path, syntax: Syntax) -> Result<Self, Mistake> {
+    pub fn read(path: &Path, syntax: Syntax) -> Result<Self, Diagnostic> {
         Self::parse(path, &read_text(path)?, syntax)
     }
 
     /// Parses a file's text.
-    pub fn parse(path: &Path, text: &[u8], syntax: Syntax) -> Result<Self, Mistake> {
+    pub fn parse(path: &Path, text: &[u8], syntax: Syntax) -> Result<Self, Diagnostic> {
         let path: Arc<Path> = Arc::from(path);
         let text = match std::str::from_utf8(text) {
             Ok(text) => Arc::from(text.strip_prefix('\u{feff}').unwrap_or(text)),
             Err(error) => {
                 let good = String::from_utf8_lossy(&text[..error.valid_up_to()]).into_owned();
                 let end = good.len();
-                return Err(Mistake::at(&path, &Arc::from(good), end..end, Kind::Syntax)
-                    .say("the file is not UTF-8")
-                    .label("up to here it is")
-                    .help("save the file as UTF-8"));
+                return Err(
+                    Diagnostic::at(&path, &Arc::from(good), end..end, Kind::Syntax)
+                        .say("the file is not UTF-8")
+                        .label("up to here it is")
+                        .help("save the file as UTF-8"),
+                );
             }
         };
         let root = match syntax {
@@ -122,8 +124,31 @@ impl Document {
     }
 
     /// Begins to tell of a mistake at a place of this file.
-    pub fn mistake(&self, span: &Span, kind: Kind) -> Mistake {
-        Mistake::at(&self.path, &self.text, span.clone(), kind)
+    pub fn diagnostic(&self, span: &Span, kind: Kind) -> Diagnostic {
+        Diagnostic::at(&self.path, &self.text, span.clone(), kind)
+    }
+
+    /// Returns the JSON pointer (RFC 6901) to what stands at a place: a value, or a member by its name.
+    pub fn pointer(&self, span: &Span) -> Option<String> {
+        fn below(node: &Node, span: &Span) -> Option<String> {
+            let of = |part: &str, node: &Node| Some(format!("/{part}{}", below(node, span)?));
+            match &node.value {
+                _ if node.span == *span => Some(String::new()),
+                Value::List(list) => {
+                    let mut list = list.iter().enumerate();
+                    list.find_map(|(index, node)| of(&index.to_string(), node))
+                }
+                Value::Table(table) => table.members.iter().find_map(|member| {
+                    let key = member.key.replace('~', "~0").replace('/', "~1");
+                    match member.key_span == *span {
+                        true => Some(format!("/{key}")),
+                        false => of(&key, &member.node),
+                    }
+                }),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => None,
+            }
+        }
+        below(&self.root, span)
     }
 
     /// Returns the line of a place, from 1.
@@ -133,15 +158,15 @@ impl Document {
 }
 
 /// Reads a file as a whole, unless it is longer than any such file should be.
-pub fn read_text(path: &Path) -> Result<Vec<u8>, Mistake> {
+pub fn read_text(path: &Path) -> Result<Vec<u8>, Diagnostic> {
     let failed = |error: std::io::Error| {
-        Mistake::of_file(path, Kind::Read)
+        Diagnostic::of_file(path, Kind::Read)
             .say("the configuration file cannot be read")
             .because(error)
     };
     // A pipe would be waited for, and a device read for ever.
     if !std::fs::metadata(path).map_err(failed)?.is_file() {
-        return Err(Mistake::of_file(path, Kind::Read)
+        return Err(Diagnostic::of_file(path, Kind::Read)
             .say("the configuration file is no plain file")
             .help("name a file that can be read again and again"));
     }
@@ -152,7 +177,7 @@ pub fn read_text(path: &Path) -> Result<Vec<u8>, Mistake> {
         .map_err(failed)?;
     if text.len() as u64 > LONGEST_BYTES {
         let most = LONGEST_BYTES >> 20;
-        return Err(Mistake::of_file(path, Kind::TooLong)
+        return Err(Diagnostic::of_file(path, Kind::TooLong)
             .say(format!("the configuration file is longer than {most} MiB"))
             .help("name a file that holds servers and little else"));
     }

@@ -4,27 +4,27 @@
 //! told at once. In Gantry's own file an unknown key is a mistake, in a client's a warning. Entry
 //! point: [`read`].
 
+pub(in crate::config) mod diagnostics;
 pub(in crate::config) mod fields;
 mod folder;
 mod off;
 pub(in crate::config) mod remote;
-pub(in crate::config) mod told;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use gantry_model::id::ServerName;
+use gantry_model::id::{NameError, ServerName};
+use gantry_model::spec::options::{ServerOption, named, options};
 use gantry_model::spec::{
-    Allowances, CallPolicy, Launch, LifePolicy, ProcessLaunch, Profile, ResourceLimits, ServerSpec,
-    Source, SpecError, Start, ToolFilter, ToolSettings, WhenUnresponsive, Written,
+    Launch, ProcessLaunch, Profile, ServerSpec, Source, SpecError, Start, Written,
 };
 
-use super::document::{Document, Node, Span, Table, Value};
+use super::diagnostic::{Diagnostic, Kind, meant};
+use super::document::{Document, Node, Span, Value};
 use super::expand::{Values, expand};
-use super::mistake::{Kind, Mistake, meant};
 
+use diagnostics::Diagnostics;
 use fields::Fields;
-use told::Told;
 
 /// One server as it stands in a file.
 #[derive(Debug, Clone)]
@@ -44,6 +44,8 @@ pub enum Owner {
     Gantry,
     /// A client's: an unknown key is that client's, and a warning at most.
     Client,
+    /// An administrator's, over REST: as strict as our own file, with the defaults of a hosted server.
+    Api,
 }
 
 /// How the variables of an entry are treated.
@@ -84,7 +86,7 @@ pub struct Reading {
     /// What is shown of it in that case, with the reason.
     pub off: Option<ServerSpec>,
     /// What is wrong.
-    pub mistakes: Vec<Mistake>,
+    pub mistakes: Vec<Diagnostic>,
     /// What was read and is of no effect.
     pub warnings: Vec<String>,
     /// A field that leads into the folder, whichever folder that is; not looked for where the folder is
@@ -95,67 +97,8 @@ pub struct Reading {
 /// The members that name a file whose content matters as much as the entry itself.
 const FILES: [&str; 3] = ["ca_file", "envFile", "env_file"];
 
-/// The keys of an entry.
-pub const KEYS: [&str; 30] = [
-    "type",
-    "transport",
-    "command",
-    "args",
-    "env",
-    "cwd",
-    "url",
-    "httpUrl",
-    "serverUrl",
-    "headers",
-    "proxy",
-    "allow_private",
-    "ca_file",
-    "auth",
-    "reconnect",
-    "timeout",
-    "disabled",
-    "enabled",
-    "description",
-    "concurrency",
-    "start",
-    "profile",
-    "limits",
-    "calls",
-    "life",
-    "tools",
-    "allow_shell",
-    "allow_env",
-    "inputs",
-    "$schema",
-];
-/// The keys of `limits`.
-pub const LIMITS: [&str; 4] = ["cpu", "memory", "memory_bytes", "pids"];
-/// The keys of `calls`.
-pub const CALLS: [&str; 7] = [
-    "concurrency",
-    "queue",
-    "timeout",
-    "timeout_max",
-    "late_grace",
-    "ask_timeout",
-    "pass_context",
-];
-/// The keys of `life`.
-pub const LIFE: [&str; 7] = [
-    "handshake",
-    "probe",
-    "health_every",
-    "health_timeout",
-    "when_unresponsive",
-    "stop_grace",
-    "restart",
-];
-/// The keys of `life.restart`.
-pub const RESTART: [&str; 4] = ["at_once", "window", "ladder", "reset_after"];
-/// The keys of `tools`.
-pub const TOOLS: [&str; 3] = ["include", "exclude", "settings"];
-/// The keys of `tools.settings.NAME`.
-pub const TOOL: [&str; 2] = ["timeout", "idempotent"];
+/// The members of an entry that are no options: switches, and what editors and clients put there.
+const OTHERS: [&str; 4] = ["disabled", "enabled", "inputs", "$schema"];
 
 /// Members that clients put into an entry and that need no word from us.
 pub const OF_CLIENTS: [&str; 9] = [
@@ -170,9 +113,6 @@ pub const OF_CLIENTS: [&str; 9] = [
     "name",
 ];
 
-/// The values of `type`.
-const TYPES: [&str; 5] = ["stdio", "http", "sse", "streamable-http", "streamableHttp"];
-
 /// Reads an entry whose server works in the folder if it does not say otherwise.
 pub fn read(document: &Document, entry: &Entry, owner: Owner, fill: Fill<'_>) -> Reading {
     read_for(document, entry, owner, fill, Workplace::Folder)
@@ -186,14 +126,14 @@ pub fn read_for(
     fill: Fill<'_>,
     workplace: Workplace<'_>,
 ) -> Reading {
-    let mut told = Told::new(document, Some(&entry.name), owner);
-    let spec = spec(&mut told, entry, fill, workplace);
-    let Told {
+    let mut diagnostics = Diagnostics::new(document, Some(&entry.name), owner);
+    let spec = spec(&mut diagnostics, entry, fill, workplace);
+    let Diagnostics {
         mistakes,
         warnings,
         leads_into_folder,
         ..
-    } = told;
+    } = diagnostics;
     let spec = spec.filter(|_| mistakes.is_empty());
     let off = match (&spec, mistakes.is_empty()) {
         (Some(_), _) => None,
@@ -210,145 +150,164 @@ pub fn read_for(
 }
 
 fn spec(
-    told: &mut Told<'_>,
+    diagnostics: &mut Diagnostics<'_>,
     entry: &Entry,
     fill: Fill<'_>,
     workplace: Workplace<'_>,
 ) -> Option<ServerSpec> {
-    let name: Option<ServerName> =
-        match entry.name.parse() {
-            Ok(name) => Some(name),
-            Err(error) => {
-                // The message has the name already, and cuts one that is too long.
-                let mistake = told.document.mistake(&entry.name_span, Kind::Name);
-                told.push(mistake.say(error.to_string()).label("this name").help(
-                    "use letters, digits, `.`, `_` and `-`, at most 64, such as `web-search`",
-                ));
-                None
-            }
-        };
-    let Some(table) = entry.node.as_table() else {
-        told.wrong(
-            &entry.node,
-            "the entry",
-            "a table",
-            "write `{\"command\": \"…\", \"args\": []}`",
-        );
-        return None;
-    };
-    let mut fields = Fields::new(told, table, "", fill);
-    if fields.flag("disabled") == Some(true) || fields.flag("enabled") == Some(false) {
+    let name = name(diagnostics, entry);
+    if entry.node.as_table().is_none() {
+        let help = "write `{\"command\": \"…\", \"args\": []}`";
+        diagnostics.wrong(&entry.node, "the entry", "a table", help);
         return None;
     }
-    fields.known(&KEYS);
-    let launch = launch(&mut fields, entry, workplace);
-    let description = fields.plain("description");
-    let start = fields
-        .choice("start", &[("eager", Start::Eager), ("lazy", Start::Lazy)])
-        .unwrap_or(Start::Eager);
-    let allow = Allowances {
-        shell: fields.flag("allow_shell").unwrap_or_default(),
-        env: fields.names("allow_env").unwrap_or_default(),
+    let owner = diagnostics.owner;
+    let mut fields = Fields::new(diagnostics, &entry.node, "", fill);
+    let is_off = |fields: &mut Fields<'_, '_>| {
+        fields.flag("disabled") == Some(true) || fields.flag("enabled") == Some(false)
     };
-    let concurrency = fields.whole("concurrency", 1..=1024);
-    let timeout = fields.period("timeout");
-    let calls = calls(&mut fields);
-    let defaults = launch.as_ref().map(LifePolicy::of).unwrap_or_default();
-    let life = life(&mut fields, defaults);
-    let tools = tools(&mut fields, table);
-    let mut spec = ServerSpec {
-        description,
-        start,
-        calls,
-        life,
-        source: Source::File,
-        tools,
-        allow,
-        ..ServerSpec::new(name?, launch?)
-    };
-    if let Some(lanes) = concurrency {
-        spec.calls.concurrency = u32::try_from(lanes).ok();
+    if owner != Owner::Api && is_off(&mut fields) {
+        return None;
     }
-    if let Some(timeout) = timeout {
-        spec.calls.timeout = timeout;
-        spec.calls.timeout_max = spec.calls.timeout_max.max(timeout);
+    fields.known(&known_keys(owner));
+    let launch = remote::kind(&mut fields, entry)?;
+    let mut spec = ServerSpec::new(name, launch);
+    if owner != Owner::Api {
+        (spec.start, spec.source) = (Start::Eager, Source::File);
+        if let Launch::Process(process) = &mut spec.launch {
+            process.profile = Profile::Local;
+        }
     }
-    if told.mistakes.is_empty()
+    read_options(&mut fields, &mut spec);
+    if owner == Owner::Api {
+        if !fields.has("start") {
+            spec.start = match spec.profile() {
+                Some(Profile::Hosted) => Start::Eager,      // row 1.8
+                Some(Profile::Local) | None => Start::Lazy, // row 0.10
+            };
+        }
+        return Some(spec);
+    }
+    match &mut spec.launch {
+        Launch::Process(process) => settle(&mut fields, entry, workplace, process),
+        Launch::Remote(remote) => remote::settle(&mut fields, remote),
+    }
+    if diagnostics.mistakes.is_empty()
         && let Err(error) = spec.check()
     {
-        unusable(told, entry, &error);
+        unusable(diagnostics, entry, &error);
     }
     Some(spec)
 }
 
-/// Reads how the server comes to life: a command, or a URL.
-fn launch(fields: &mut Fields<'_, '_>, entry: &Entry, workplace: Workplace<'_>) -> Option<Launch> {
-    let kind = fields.kind(&TYPES);
-    if remote::is_remote(fields, kind) {
-        return remote::read(fields, entry, kind).map(Launch::Remote);
-    }
-    process(fields, entry, workplace).map(Launch::Process)
+/// Returns the server's name; another in its place if it is wrong, so that the rest is checked, too.
+fn name(diagnostics: &mut Diagnostics<'_>, entry: &Entry) -> ServerName {
+    entry.name.parse().unwrap_or_else(|error: NameError| {
+        // The message has the name already, and cuts one that is too long.
+        let diagnostic = diagnostics
+            .document
+            .diagnostic(&entry.name_span, Kind::Name);
+        diagnostics.push(
+            diagnostic
+                .say(error.to_string())
+                .label("this name")
+                .help("use letters, digits, `.`, `_` and `-`, at most 64, such as `web-search`"),
+        );
+        "unnamed".parse().expect("a valid name")
+    })
 }
 
-fn process(
+/// Returns every path that may stand in an entry.
+fn known_keys(owner: Owner) -> Vec<&'static str> {
+    let others: &[&str] = match owner {
+        Owner::Api => &["name"],
+        Owner::Gantry | Owner::Client => &OTHERS,
+    };
+    let names = options().flat_map(ServerOption::names);
+    names.chain(others.iter().copied()).collect()
+}
+
+/// Reads every option that applies to the server.
+fn read_options(fields: &mut Fields<'_, '_>, spec: &mut ServerSpec) {
+    for option in options() {
+        let is_applicable = option.get(spec).is_some();
+        let written = option.names().find(|name| fields.has(name));
+        let Some(written) = written.filter(|_| is_applicable) else {
+            continue;
+        };
+        let Some(node) = fields.node(written) else {
+            continue;
+        };
+        if option.old_names.contains(&written) {
+            let what = format!(
+                "`{written}` is now called `{}`; the old name is understood until the next release",
+                option.name
+            );
+            fields.diagnostics.warn(&node.span, &what);
+        }
+        // A URL is never reached over stdio; some clients write it there all the same.
+        let value = fields
+            .value(option.kind, written)
+            .filter(|value| value != "stdio");
+        if let Some(value) = value
+            && option.set(spec, value).is_err()
+        {
+            let wanted = option.kind.allowed();
+            fields.diagnostics.wrong(node, written, &wanted, option.doc);
+        }
+    }
+    let has = |name: &str| {
+        named(name).is_some_and(|option| {
+            let mut names = option.names();
+            names.any(|name| fields.has(name))
+        })
+    };
+    if has("timeout") && !has("timeout_max") {
+        spec.calls.timeout_max = spec.calls.timeout_max.max(spec.calls.timeout);
+    }
+}
+
+/// Settles what a file leaves open of a command: where its paths count from and where it works.
+fn settle(
     fields: &mut Fields<'_, '_>,
     entry: &Entry,
     workplace: Workplace<'_>,
-) -> Option<ProcessLaunch> {
-    let command = fields.text("command");
-    if command.is_none() && !fields.has("command") {
-        let mistake = fields.told.mistake(&entry.name_span, Kind::Value);
-        fields.told.push(
-            mistake
+    process: &mut ProcessLaunch,
+) {
+    if !fields.has("command") {
+        let diagnostic = fields.diagnostics.diagnostic(&entry.name_span, Kind::Value);
+        fields.diagnostics.push(
+            diagnostic
                 .say("`command` is missing")
                 .label("this server")
                 .help("a server over stdio needs `command`, the program to run; a remote one needs `url`"),
         );
     }
-    let args = fields.texts("args");
-    let env = fields.pairs("env");
-    let cwd = fields.text("cwd");
-    let profile = fields
-        .choice(
-            "profile",
-            &[("local", Profile::Local), ("hosted", Profile::Hosted)],
-        )
-        .unwrap_or(Profile::Local);
-    let limits = limits(fields);
-    let written = written(fields.told);
+    process.written = written(fields.diagnostics);
     let fill = fields.fill;
     let folder = fill.folder();
-    let mut command = command?;
     // As every client does, a command that is a path counts from the working folder.
-    if command.contains('/') && !command.starts_with("${") {
-        folder::note(fields, "command", &command);
-        command = folder.join(&command).to_string_lossy().into_owned();
+    if process.command.contains('/') && !process.command.starts_with("${") {
+        folder::note(fields, "command", &process.command);
+        let path = folder.join(&process.command);
+        process.command = path.to_string_lossy().into_owned();
     }
-    let args = args?;
-    folder::note_arguments(fields, &command, &args);
-    if let Some(cwd) = &cwd {
-        folder::note(fields, "cwd", cwd);
+    folder::note_arguments(fields, &process.command, &process.args);
+    if let Some(cwd) = &process.cwd {
+        folder::note(fields, "cwd", &cwd.to_string_lossy());
     }
-    let unsaid = match workplace {
-        Workplace::Folder => Some(folder.to_owned()),
-        Workplace::Neutral(place) => place.map(Path::to_owned),
+    process.cwd = match (process.cwd.take(), workplace) {
+        (Some(cwd), _) => Some(folder.join(cwd)),
+        (None, Workplace::Folder) => Some(folder.to_owned()),
+        (None, Workplace::Neutral(place)) => place.map(Path::to_owned),
     };
-    Some(ProcessLaunch {
-        command,
-        args,
-        env: env?,
-        cwd: cwd.map(|cwd| folder.join(cwd)).or(unsaid),
-        profile,
-        limits,
-        written,
-    })
 }
 
 /// Returns what the file says where variables were filled, for whoever shows or stores it.
-fn written(told: &Told<'_>) -> Written {
-    let at = |field: &str| told.written.get(field).cloned();
+fn written(diagnostics: &Diagnostics<'_>) -> Written {
+    let at = |field: &str| diagnostics.written.get(field).cloned();
     let argument = |field: &String| field.strip_prefix("args[")?.strip_suffix(']')?.parse().ok();
-    let args = told
+    let args = diagnostics
         .written
         .iter()
         .filter_map(|(field, text)| Some((argument(field)?, text.clone())));
@@ -356,130 +315,24 @@ fn written(told: &Told<'_>) -> Written {
         command: at("command"),
         args: args.collect(),
         cwd: at("cwd"),
-        url: ["url", "httpUrl", "serverUrl"].into_iter().find_map(at),
-        variables: told.variables.clone(),
-        inputs: told.inputs.clone(),
+        url: remote::URLS.into_iter().find_map(at),
+        variables: diagnostics.variables.clone(),
+        inputs: diagnostics.inputs.clone(),
     }
-}
-
-fn limits(fields: &mut Fields<'_, '_>) -> ResourceLimits {
-    let Some(mut limits) = fields.below("limits", &LIMITS) else {
-        return ResourceLimits::default();
-    };
-    let bytes = limits.whole("memory_bytes", 4 << 20..=1 << 46);
-    ResourceLimits {
-        cpu: limits.real("cpu", "0.01 to 1024 cores"),
-        memory_bytes: limits.bytes("memory", "4 MiB to 64 TiB").or(bytes),
-        pids: limits.whole("pids", 4..=1_000_000),
-    }
-}
-
-fn calls(fields: &mut Fields<'_, '_>) -> CallPolicy {
-    let mut policy = CallPolicy::default();
-    let Some(mut calls) = fields.below("calls", &CALLS) else {
-        return policy;
-    };
-    let lanes = calls.whole("concurrency", 1..=1024);
-    policy.concurrency = lanes.and_then(|lanes| u32::try_from(lanes).ok());
-    if let Some(queue) = calls.whole("queue", 1..=65_536) {
-        policy.queue = u32::try_from(queue).unwrap_or(policy.queue);
-    }
-    policy.timeout = calls.period("timeout").unwrap_or(policy.timeout);
-    policy.timeout_max = calls.period("timeout_max").unwrap_or(policy.timeout_max);
-    policy.late_grace = calls.period("late_grace").unwrap_or(policy.late_grace);
-    policy.ask_timeout = calls.period("ask_timeout").unwrap_or(policy.ask_timeout);
-    policy.pass_context = calls.flag("pass_context").unwrap_or(policy.pass_context);
-    policy
-}
-
-fn life(fields: &mut Fields<'_, '_>, defaults: LifePolicy) -> LifePolicy {
-    let mut policy = defaults;
-    let Some(mut life) = fields.below("life", &LIFE) else {
-        return policy;
-    };
-    policy.handshake = life.period("handshake").unwrap_or(policy.handshake);
-    policy.probe = life.period("probe").unwrap_or(policy.probe);
-    policy.health_every = life.period("health_every").unwrap_or(policy.health_every);
-    policy.health_timeout = life
-        .period("health_timeout")
-        .unwrap_or(policy.health_timeout);
-    policy.stop_grace = life.period("stop_grace").unwrap_or(policy.stop_grace);
-    policy.when_unresponsive = life.choice(
-        "when_unresponsive",
-        &[
-            ("keep", WhenUnresponsive::Keep),
-            ("reconnect", WhenUnresponsive::Reconnect),
-        ],
-    );
-    if let Some(mut restart) = life.below("restart", &RESTART) {
-        let known = &mut policy.restart;
-        if let Some(at_once) = restart.whole("at_once", 0..=1_000_000) {
-            known.at_once = u32::try_from(at_once).unwrap_or(known.at_once);
-        }
-        known.window = restart.period("window").unwrap_or(known.window);
-        known.reset_after = restart.period("reset_after").unwrap_or(known.reset_after);
-        if let Some(ladder) = restart.periods("ladder") {
-            known.ladder = ladder;
-        }
-    }
-    policy
-}
-
-/// Reads the filter of tools; a list under that name is a client's own and says who may call.
-fn tools(fields: &mut Fields<'_, '_>, table: &Table) -> ToolFilter {
-    let member = table.get("tools");
-    if fields.told.owner == Owner::Client
-        && member.is_some_and(|member| matches!(member.node.value, Value::List(_)))
-    {
-        return ToolFilter::default();
-    }
-    let Some(mut tools) = fields.below("tools", &TOOLS) else {
-        return ToolFilter::default();
-    };
-    let (include, exclude) = (tools.names("include"), tools.names("exclude"));
-    ToolFilter {
-        include,
-        exclude: exclude.unwrap_or_default(),
-        settings: settings(&mut tools),
-    }
-}
-
-/// Reads what is said of single tools, by their own names. row 3.4
-fn settings(tools: &mut Fields<'_, '_>) -> BTreeMap<String, ToolSettings> {
-    let Some(node) = tools.node("settings") else {
-        return BTreeMap::new();
-    };
-    let Some(table) = node.as_table() else {
-        let help = "write a table for each tool, by its own name";
-        tools.told.wrong(node, "tools.settings", "a table", help);
-        return BTreeMap::new();
-    };
-    let mut named = Fields::new(tools.told, table, "tools.settings", tools.fill);
-    let mut settings = BTreeMap::new();
-    for member in &table.members {
-        if let Some(mut tool) = named.below(&member.key, &TOOL) {
-            let said = ToolSettings {
-                timeout: tool.period("timeout"),
-                idempotent: tool.flag("idempotent").unwrap_or_default(),
-            };
-            settings.insert(member.key.clone(), said);
-        }
-    }
-    settings
 }
 
 /// Tells what the model's own rules refuse, at the place that it is about.
-fn unusable(told: &mut Told<'_>, entry: &Entry, error: &SpecError) {
+fn unusable(diagnostics: &mut Diagnostics<'_>, entry: &Entry, error: &SpecError) {
     let field = error.field();
     let variable = field.split_once('.').and_then(|(table, variable)| {
         let table = Some(table).filter(|table| matches!(*table, "env" | "headers"))?;
         let table = entry.node.find(table)?.as_table()?;
         Some(table.get(variable)?.key_span.clone())
     });
-    let short = field.strip_prefix("calls.").unwrap_or(&field);
+    let mut names = named(&field).into_iter().flat_map(ServerOption::names);
+    let written = names.find_map(|name| entry.node.find(name));
     let span = variable
-        .or_else(|| Some(entry.node.find(&field)?.span.clone()))
-        .or_else(|| Some(entry.node.find(short)?.span.clone()))
+        .or_else(|| Some(written.or_else(|| entry.node.find(&field))?.span.clone()))
         .unwrap_or_else(|| entry.name_span.clone());
     let kind = match error {
         SpecError::Shell { .. }
@@ -495,11 +348,13 @@ fn unusable(told: &mut Told<'_>, entry: &Entry, error: &SpecError) {
     let text = gantry_model::diagnose::chain(error);
     let prefix = format!("server `{}`: ", entry.name);
     let said = text.strip_prefix(&prefix).unwrap_or(&text).to_owned();
-    let mistake = told.mistake(&span, kind).say(said).label("this");
-    let hint = error.hint().map(|hint| in_syntax(told.document, &hint));
-    told.push(match hint {
-        Some(hint) => mistake.help(hint),
-        None => mistake,
+    let diagnostic = diagnostics.diagnostic(&span, kind).say(said).label("this");
+    let hint = error
+        .hint()
+        .map(|hint| in_syntax(diagnostics.document, &hint));
+    diagnostics.push(match hint {
+        Some(hint) => diagnostic.help(hint),
+        None => diagnostic,
     });
 }
 
@@ -553,6 +408,26 @@ pub fn files(entry: &Entry, values: Values<'_>) -> Vec<PathBuf> {
         Err(_) => values.folder.join(text),
     });
     paths.collect()
+}
+
+/// Tells whether a word is one of ours: part of a key, so that nothing private stands in it.
+pub(in crate::config) fn is_known_word(word: &str) -> bool {
+    const ROOTS: [&str; 10] = [
+        "mcpServers",
+        "servers",
+        "mcp_servers",
+        "context_servers",
+        "projects",
+        "gateway",
+        "version",
+        "true",
+        "false",
+        "null",
+    ];
+    let names = options().flat_map(ServerOption::names);
+    let mut words = names.flat_map(|name| name.split('.'));
+    let others = [&OTHERS[..], &ROOTS, &super::settings::keys()].concat();
+    words.any(|known| known == word) || others.contains(&word)
 }
 
 /// Returns the nearest known key, for «did you mean».

@@ -5,9 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
+use super::diagnostic::{Diagnostic, Kind, meant};
 use super::document::{Document, Member, Node, Syntax, Table};
 use super::entry::Entry;
-use super::mistake::{Kind, Mistake, meant};
 
 /// Where the servers stand in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +45,7 @@ const OTHER_ROOTS: [&str; 4] = ["servers", "mcp_servers", "mcpservers", "context
 
 /// Returns the entries of a file, in order, and what is wrong beside them: with that, no entry of it
 /// is to be run, but all are there to be looked at.
-pub fn entries(document: &Document, root: &Root) -> (Vec<Entry>, Vec<Mistake>) {
+pub fn entries(document: &Document, root: &Root) -> (Vec<Entry>, Vec<Diagnostic>) {
     let mut mistakes = match (root, document.root.as_table()) {
         (Root::Own, Some(table)) => check_own(document, table),
         (Root::Own | Root::Servers | Root::MaybeServers | Root::Whole | Root::Project(_), _) => {
@@ -54,17 +54,17 @@ pub fn entries(document: &Document, root: &Root) -> (Vec<Entry>, Vec<Mistake>) {
     };
     match found(document, root) {
         Ok(entries) => (entries, mistakes),
-        Err(mistake) => {
-            mistakes.push(mistake);
+        Err(diagnostic) => {
+            mistakes.push(diagnostic);
             (Vec::new(), mistakes)
         }
     }
 }
 
-fn found(document: &Document, root: &Root) -> Result<Vec<Entry>, Mistake> {
+fn found(document: &Document, root: &Root) -> Result<Vec<Entry>, Diagnostic> {
     let Some(table) = document.root.as_table() else {
         return Err(document
-            .mistake(&document.root.span, Kind::Syntax)
+            .diagnostic(&document.root.span, Kind::Syntax)
             .say(format!(
                 "the file must hold a table, not {}",
                 document.root.kind()
@@ -88,10 +88,10 @@ fn found(document: &Document, root: &Root) -> Result<Vec<Entry>, Mistake> {
     servers.map_or(Ok(Vec::new()), |member| members(document, &member.node))
 }
 
-fn members(document: &Document, servers: &Node) -> Result<Vec<Entry>, Mistake> {
+fn members(document: &Document, servers: &Node) -> Result<Vec<Entry>, Diagnostic> {
     let Some(table) = servers.as_table() else {
         return Err(document
-            .mistake(&servers.span, Kind::Syntax)
+            .diagnostic(&servers.span, Kind::Syntax)
             .say(format!(
                 "servers must be a table by name, not {}",
                 servers.kind()
@@ -115,7 +115,7 @@ fn only<'t>(
     document: &Document,
     table: &'t Table,
     key: &str,
-) -> Result<Option<&'t Member>, Mistake> {
+) -> Result<Option<&'t Member>, Diagnostic> {
     let mut all = table.members.iter().filter(|member| member.key == key);
     let first = all.next();
     match all.next() {
@@ -124,29 +124,29 @@ fn only<'t>(
     }
 }
 
-fn repeated(document: &Document, second: &Member) -> Mistake {
+fn repeated(document: &Document, second: &Member) -> Diagnostic {
     let name = second.key.escape_debug();
     document
-        .mistake(&second.key_span, Kind::Repeated)
+        .diagnostic(&second.key_span, Kind::Repeated)
         .say(format!("`{name}` stands here a second time"))
         .label("the second one")
         .help("keep one of them")
 }
 
-fn no_servers(document: &Document, table: &Table) -> Mistake {
+fn no_servers(document: &Document, table: &Table) -> Diagnostic {
     let similar = table.members.iter().find(|member| {
         let key = member.key.to_lowercase();
         OTHER_ROOTS.contains(&key.as_str()) || meant(&member.key, ["mcpServers"]).is_some()
     });
     let span = similar.map_or(0..0, |member| member.key_span.clone());
-    let mistake = document
-        .mistake(&span, Kind::Syntax)
+    let diagnostic = document
+        .diagnostic(&span, Kind::Syntax)
         .say("there is no member `mcpServers`");
     match similar {
-        Some(_) => mistake
+        Some(_) => diagnostic
             .label("is this it?")
             .help("rename it to `mcpServers`"),
-        None => mistake.help(shape(&Root::Servers)),
+        None => diagnostic.help(shape(&Root::Servers)),
     }
 }
 
@@ -154,7 +154,7 @@ fn of_project<'t>(
     document: &Document,
     table: &'t Table,
     folder: &Path,
-) -> Result<Option<&'t Member>, Mistake> {
+) -> Result<Option<&'t Member>, Diagnostic> {
     let projects = only(document, table, "projects")?;
     let projects = projects.and_then(|member| member.node.as_table());
     let Some(projects) = projects else {
@@ -170,19 +170,21 @@ fn of_project<'t>(
 }
 
 /// Returns everything that is wrong at the top of `gantry.toml`.
-fn check_own(document: &Document, table: &Table) -> Vec<Mistake> {
+fn check_own(document: &Document, table: &Table) -> Vec<Diagnostic> {
     let mut mistakes = Vec::new();
     for member in &table.members {
         // What an import keeps for the way back.
         let kept = member.key.starts_with("x-");
         if !OWN_KEYS.contains(&member.key.as_str()) && !kept {
-            let mistake = document
-                .mistake(&member.key_span, Kind::UnknownKey)
+            let diagnostic = document
+                .diagnostic(&member.key_span, Kind::UnknownKey)
                 .say(format!("`{}` is not known", member.key.escape_debug()))
                 .label("not known here");
             mistakes.push(match meant(&member.key, OWN_KEYS) {
-                Some(name) => mistake.help(format!("did you mean `{name}`?")),
-                None => mistake.help("known are `[gateway]`, `[servers.NAME]` and `version = 1`"),
+                Some(name) => diagnostic.help(format!("did you mean `{name}`?")),
+                None => {
+                    diagnostic.help("known are `[gateway]`, `[servers.NAME]` and `version = 1`")
+                }
             });
         }
     }
@@ -191,7 +193,7 @@ fn check_own(document: &Document, table: &Table) -> Vec<Mistake> {
         {
             mistakes.push(
                 document
-                    .mistake(&version.node.span, Kind::Value)
+                    .diagnostic(&version.node.span, Kind::Value)
                     .say("`version` must be 1")
                     .label("this program reads version 1 only")
                     .help("write `version = 1`, or update Gantry"),

@@ -20,12 +20,12 @@ use gantry_model::spec::ServerSpec;
 
 use super::approval::{Approvals, Digest, FileApproval};
 use super::clients::ours;
+use super::diagnostic::Diagnostic;
 use super::document::{Document, Syntax, read_text};
 use super::entry::{self, Entry, Fill, Workplace};
 use super::env::Environment;
 use super::expand::{self, Values};
 use super::file::{self, Root};
-use super::mistake::Mistake;
 use super::settings::{self, Settings};
 use super::source::{Source, Trust};
 
@@ -85,7 +85,7 @@ pub struct Plan {
     /// Servers that are not run, with the reason: to be shown beside the others.
     pub off: Vec<ServerSpec>,
     /// Why others cannot.
-    pub mistakes: Vec<Mistake>,
+    pub mistakes: Vec<Diagnostic>,
     /// What was read and is of no effect.
     pub warnings: Vec<String>,
     /// What is said of the gateway itself.
@@ -127,7 +127,7 @@ pub struct Planned {
 #[derive(Debug, Clone)]
 pub struct Ignored {
     /// The mistake.
-    pub mistake: Mistake,
+    pub mistake: Diagnostic,
     /// Whether what was approved of the file before still holds.
     pub last_good_holds: bool,
 }
@@ -218,9 +218,9 @@ impl Claim<'_> {
 }
 
 /// Plans what the files ask for; if one cannot be used as a whole, every mistake of all of them is told.
-pub fn load(given: Given<'_>) -> Result<Plan, Vec<Mistake>> {
+pub fn load(given: Given<'_>) -> Result<Plan, Vec<Diagnostic>> {
     let mut plan = Plan::default();
-    let mut broken: Vec<Mistake> = Vec::new();
+    let mut broken: Vec<Diagnostic> = Vec::new();
     let mut trusted: Vec<Claim<'_>> = Vec::new();
     let mut waiting: Vec<Claim<'_>> = Vec::new();
     for source in given.sources {
@@ -292,7 +292,7 @@ pub fn load(given: Given<'_>) -> Result<Plan, Vec<Mistake>> {
 
 impl Plan {
     /// Reads a source; a file that is wrong as a whole is an error only if somebody vouches for it.
-    fn hear(&mut self, given: Given<'_>, source: &Source) -> Result<Option<Said>, Vec<Mistake>> {
+    fn hear(&mut self, given: Given<'_>, source: &Source) -> Result<Option<Said>, Vec<Diagnostic>> {
         let text = match read_text(&given.folder.join(&source.path)) {
             Ok(text) => text,
             Err(mistake) => {
@@ -336,7 +336,7 @@ impl Plan {
         &mut self,
         given: Given<'_>,
         source: &Source,
-        mistakes: Vec<Mistake>,
+        mistakes: Vec<Diagnostic>,
     ) -> Option<Said> {
         let good = given.last_good.get(&source.path);
         let said = good.and_then(|read| said(given, Arc::clone(read), source).ok());
@@ -444,7 +444,7 @@ impl Plan {
 }
 
 /// Finds what a file says at a source's place in it.
-fn said(given: Given<'_>, read: Arc<Read>, source: &Source) -> Result<Said, Vec<Mistake>> {
+fn said(given: Given<'_>, read: Arc<Read>, source: &Source) -> Result<Said, Vec<Diagnostic>> {
     let (entries, mut mistakes) = file::entries(&read.document, &source.root);
     let settings = match source.root {
         Root::Own => settings::read(&read.document).unwrap_or_else(|more| {

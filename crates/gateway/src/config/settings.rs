@@ -4,20 +4,22 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use gantry_engine::{Durability, OnStartFailure, Startup, StoreConfig, StoreConfigError};
 use gantry_model::naming::{EXPOSED_LENGTHS, Expose, OnCollision};
+use gantry_model::spec::options::Kind as Form;
+use gantry_model::spec::period;
+use serde_json::Value as Json;
 
 use crate::http::{CONNECTIONS, NoOrigin, Origin};
 use crate::mcp::Instructions;
 
+use super::diagnostic::{Diagnostic, Kind};
 use super::document::Document;
+use super::entry::diagnostics::Diagnostics;
 use super::entry::fields::Fields;
-use super::entry::told::Told;
 use super::entry::{Fill, Owner};
-use super::mistake::{Kind, Mistake};
 
 /// What the file says; nothing for what it does not mention.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -67,50 +69,181 @@ impl Settings {
     }
 }
 
-/// The keys of `[gateway]`.
-pub const KEYS: [&str; 16] = [
-    "listen",
-    "insecure_bind",
-    "hosts",
-    "origins",
-    "instructions",
-    "startup",
-    "on_start_failure",
-    "audit",
-    "expose",
-    "on_collision",
-    "tool_name_length",
-    "drain",
-    "kill_after",
-    "connections_per_address",
-    "answer_memory",
-    "store",
+/// A key of `[gateway]`.
+pub struct Setting {
+    /// Its name; the flag of `gantry up` has dashes for its underscores.
+    pub name: &'static str,
+    /// What may be written.
+    pub kind: Form,
+    /// What holds without it, in Markdown.
+    pub default: &'static str,
+    /// What it means, in Markdown.
+    pub doc: &'static str,
+}
+
+const fn setting(
+    name: &'static str,
+    kind: Form,
+    default: &'static str,
+    doc: &'static str,
+) -> Setting {
+    Setting {
+        name,
+        kind,
+        default,
+        doc,
+    }
+}
+
+/// The keys of `[gateway]`, each defined once.
+pub static SETTINGS: &[Setting] = &[
+    setting(
+        "listen",
+        Form::Text,
+        "`127.0.0.1`, the last port, else 4180 or the next free",
+        "`ADDRESS:PORT`; other than loopback only with `insecure_bind = true`.",
+    ),
+    setting(
+        "insecure_bind",
+        Form::Flag,
+        "`false`",
+        "`true`: an address that others can reach, without TLS.",
+    ),
+    setting(
+        "hosts",
+        Form::Texts,
+        "none",
+        "Further names by which clients reach the gateway.",
+    ),
+    setting(
+        "origins",
+        Form::Texts,
+        "none",
+        "The origins of web pages that may use the MCP endpoint, such as `[\"https://app.example.com\", \
+         \"http://localhost:5173\"]`: scheme, host and port, no patterns; see [below](#web-pages).",
+    ),
+    setting(
+        "instructions",
+        Form::Choice(&["joined", "none"]),
+        "`joined`",
+        "`joined`: clients of `/mcp` are told what the servers they may use want models to know, each \
+         under its server's name, up to 4 KiB of one and 32 KiB of all; `none`: they are not. At \
+         `/mcp/servers/{name}` a server's own are told as they are.",
+    ),
+    setting(
+        "startup",
+        Form::Choice(&["parallel", "sequential"]),
+        "`parallel`",
+        "Whether servers start side by side or one after the other.",
+    ),
+    setting(
+        "on_start_failure",
+        Form::Choice(&["isolate", "abort"]),
+        "`isolate`",
+        "On start failure of a server: continue without it, or abort.",
+    ),
+    setting(
+        "audit",
+        Form::Choice(&["os", "disk", "relaxed"]),
+        "`os`",
+        "Audit durability: a call's record is handed to the system, synced to disk, or written soon.",
+    ),
+    setting(
+        "expose",
+        Form::Choice(&["qualified", "bare"]),
+        "`qualified`",
+        "How tools are named towards clients: `server__tool`, or the tool's own name.",
+    ),
+    setting(
+        "on_collision",
+        Form::Choice(&["refuse", "last_wins"]),
+        "`refuse`",
+        "Two tools with one bare name: the second is refused, or the last one wins.",
+    ),
+    setting(
+        "tool_name_length",
+        Form::Whole(
+            *EXPOSED_LENGTHS.start() as u64,
+            *EXPOSED_LENGTHS.end() as u64,
+        ),
+        "`64`",
+        "How many characters the name of a tool may have. A longer one is cut and ends in `_` and eight \
+         hex digits of its identity, always the same; a call by that name, by the full name or by \
+         `server:tool` reaches the tool, and `gantry tools` shows both. Several clients and models' \
+         APIs take 64 characters, and some count a prefix of their own (`mcp__gantry__`): set less for \
+         those.",
+    ),
+    setting(
+        "drain",
+        Form::Period(Duration::ZERO),
+        "`10s`",
+        "How long calls in flight may go on when the gateway stops.",
+    ),
+    setting(
+        "kill_after",
+        Form::Period(Duration::ZERO),
+        "`30s`",
+        "When servers are killed that do not stop, counted from the signal.",
+    ),
+    setting(
+        "connections_per_address",
+        Form::Whole(1, CONNECTIONS as u64),
+        "`5120`",
+        "How many connections one address (IPv6: one /64) may hold; the next one is answered 503. There \
+         are 10,240 in all. The last eighth is for addresses with fewer than 64, and a newcomer for \
+         whom there is no place gets that of an idle connection of the address that has the most; with \
+         10240 nothing is reserved. Behind a proxy, and on loopback, everybody has one address.",
+    ),
+    setting(
+        "answer_memory",
+        Form::Size(4 << 20, 1 << 46),
+        "`96M`",
+        "How much memory answers may take together, from the moment a server has given them until their \
+         clients have read them. An agent may hold as much as it leaves free for all others: one alone \
+         half of it, two a third each. What does not fit is answered `call.undelivered`; answers up to \
+         16 KiB always fit. One answer can be 8 MiB long.",
+    ),
+    setting(
+        "store",
+        Form::Text,
+        "`gantry.db` in the data folder",
+        "Where the state is kept: a SQLite file, or a `postgres://` URL (not available yet). Several \
+         gateways of one machine can share a file.",
+    ),
 ];
 
+/// Returns the names of the keys of `[gateway]`.
+pub fn keys() -> Vec<&'static str> {
+    SETTINGS.iter().map(|setting| setting.name).collect()
+}
+
 /// Reads `[gateway]`; everything that is wrong is told at once.
-pub fn read(document: &Document) -> Result<Settings, Vec<Mistake>> {
-    let mut told = Told::new(document, None, Owner::Gantry);
-    let Some(root) = document.root.as_table() else {
-        return Ok(Settings::default());
-    };
+pub fn read(document: &Document) -> Result<Settings, Vec<Diagnostic>> {
+    let mut diagnostics = Diagnostics::new(document, None, Owner::Gantry);
     let folder = document.path.to_path_buf();
     let fill = Fill::AsWritten { folder: &folder };
     let mut settings = Settings::default();
-    if let Some(mut gateway) = Fields::new(&mut told, root, "", fill).below("gateway", &KEYS) {
+    if let Some(node) = document.root.find("gateway") {
+        if node.as_table().is_none() {
+            let help = "write its keys as lines under `[gateway]`";
+            diagnostics.wrong(node, "gateway", "a table", help);
+        }
+        let mut gateway = Fields::new(&mut diagnostics, node, "gateway", fill);
+        gateway.known(&keys());
         settings = settle(&mut gateway);
-        let origins = KEYS.iter().filter_map(|key| {
+        let origins = keys().into_iter().filter_map(|key| {
             let node = gateway.node(key)?;
             let line = document.line(&node.span);
             let written = document.text.get(node.span.clone())?.to_owned();
             let place = format!("{}:{line}", document.path.display());
-            Some((*key, (place, written)))
+            Some((key, (place, written)))
         });
         settings.origins = origins.collect();
     }
-    if told.mistakes.is_empty() {
+    if diagnostics.mistakes.is_empty() {
         Ok(settings)
     } else {
-        Err(told.mistakes)
+        Err(diagnostics.mistakes)
     }
 }
 
@@ -120,57 +253,33 @@ fn settle(gateway: &mut Fields<'_, '_>) -> Settings {
         listen: listen(gateway, insecure),
         hosts: gateway.names("hosts").unwrap_or_default(),
         pages: pages(gateway),
-        instructions: gateway.choice(
+        instructions: chosen(
+            gateway,
             "instructions",
-            &[
-                ("joined", Instructions::Joined),
-                ("none", Instructions::None),
-            ],
+            [Instructions::Joined, Instructions::None],
         ),
-        startup: gateway.choice(
-            "startup",
-            &[
-                ("parallel", Startup::Parallel),
-                ("sequential", Startup::Sequential),
-            ],
-        ),
-        on_start_failure: gateway.choice(
+        startup: chosen(gateway, "startup", [Startup::Parallel, Startup::Sequential]),
+        on_start_failure: chosen(
+            gateway,
             "on_start_failure",
-            &[
-                ("isolate", OnStartFailure::Isolate),
-                ("abort", OnStartFailure::Abort),
-            ],
+            [OnStartFailure::Isolate, OnStartFailure::Abort],
         ),
-        audit: gateway.choice(
+        audit: chosen(
+            gateway,
             "audit",
-            &[
-                ("os", Durability::Os),
-                ("disk", Durability::Disk),
-                ("relaxed", Durability::Relaxed),
-            ],
+            [Durability::Os, Durability::Disk, Durability::Relaxed],
         ),
-        expose: gateway.choice(
-            "expose",
-            &[("qualified", Expose::Qualified), ("bare", Expose::Bare)],
-        ),
-        on_collision: gateway.choice(
+        expose: chosen(gateway, "expose", [Expose::Qualified, Expose::Bare]),
+        on_collision: chosen(
+            gateway,
             "on_collision",
-            &[
-                ("refuse", OnCollision::Refuse),
-                ("last_wins", OnCollision::LastWins),
-            ],
+            [OnCollision::Refuse, OnCollision::LastWins],
         ),
-        tool_name_length: gateway
-            .whole("tool_name_length", name_lengths())
-            .and_then(|length| usize::try_from(length).ok()),
-        drain: gateway.period("drain"),
-        kill_after: gateway.period("kill_after"),
-        connections_per_address: gateway
-            .whole("connections_per_address", 1..=CONNECTIONS as u64)
-            .and_then(|count| usize::try_from(count).ok()),
-        answer_memory: gateway
-            .bytes("answer_memory", "4M and more")
-            .and_then(|bytes| usize::try_from(bytes).ok()),
+        tool_name_length: whole(gateway, "tool_name_length"),
+        drain: time(gateway, "drain"),
+        kill_after: time(gateway, "kill_after"),
+        connections_per_address: whole(gateway, "connections_per_address"),
+        answer_memory: whole(gateway, "answer_memory"),
         store: store(gateway),
         origins: BTreeMap::new(),
     }
@@ -182,26 +291,51 @@ fn store(gateway: &mut Fields<'_, '_>) -> Option<StoreConfig> {
     let node = gateway.node("store")?;
     match text.parse() {
         Ok(StoreConfig::Sqlite(path)) => {
-            let folder = gateway.told.document.path.parent();
+            let folder = gateway.diagnostics.document.path.parent();
             let path = folder.map_or_else(|| path.clone(), |folder| folder.join(&path));
             Some(StoreConfig::Sqlite(path))
         }
         Ok(config @ StoreConfig::Postgres(_)) => Some(config),
         Err(error) => {
-            let mistake = gateway.told.mistake(&node.span, Kind::Value);
+            let mistake = gateway.diagnostics.diagnostic(&node.span, Kind::Value);
             let mistake = mistake
                 .say("`gateway.store` does not name a store")
                 .label("neither a file nor a `postgres://` URL")
                 .help(StoreConfigError::to_string(&error));
-            gateway.told.push(mistake);
+            gateway.diagnostics.push(mistake);
             None
         }
     }
 }
 
-/// Returns how long a name of a tool can be made at most.
-fn name_lengths() -> RangeInclusive<u64> {
-    *EXPOSED_LENGTHS.start() as u64..=*EXPOSED_LENGTHS.end() as u64
+fn value(gateway: &mut Fields<'_, '_>, key: &str) -> Option<Json> {
+    let setting = SETTINGS.iter().find(|setting| setting.name == key)?;
+    gateway.value(setting.kind, key)
+}
+
+/// Reads one of a few words; the choices stand in the order of their words.
+fn chosen<T: Copy, const N: usize>(
+    gateway: &mut Fields<'_, '_>,
+    key: &str,
+    choices: [T; N],
+) -> Option<T> {
+    let setting = SETTINGS.iter().find(|setting| setting.name == key)?;
+    let word = gateway.value(setting.kind, key)?;
+    let Form::Choice(words) = setting.kind else {
+        return None;
+    };
+    let at = words.iter().position(|known| word == *known)?;
+    choices.get(at).copied()
+}
+
+fn whole(gateway: &mut Fields<'_, '_>, key: &str) -> Option<usize> {
+    let number = value(gateway, key)?.as_u64()?;
+    usize::try_from(number).ok()
+}
+
+fn time(gateway: &mut Fields<'_, '_>, key: &str) -> Option<Duration> {
+    let time = value(gateway, key)?;
+    period::parse(time.as_str()?)
 }
 
 /// Reads the origins; a page is allowed by its whole origin and never by a pattern.
@@ -212,12 +346,12 @@ fn pages(gateway: &mut Fields<'_, '_>) -> Vec<Origin> {
             Ok(origin) => pages.push(origin),
             Err(error @ NoOrigin) => {
                 if let Some(node) = gateway.node("origins") {
-                    let mistake = gateway.told.mistake(&node.span, Kind::Value);
-                    let mistake = mistake
+                    let diagnostic = gateway.diagnostics.diagnostic(&node.span, Kind::Value);
+                    let diagnostic = diagnostic
                         .say("`gateway.origins` has a text that is no origin of web pages")
                         .label("no patterns, no paths, not `null`")
                         .help(error.to_string());
-                    gateway.told.push(mistake);
+                    gateway.diagnostics.push(diagnostic);
                 }
             }
         }
@@ -230,18 +364,20 @@ fn listen(gateway: &mut Fields<'_, '_>, insecure: bool) -> Option<SocketAddr> {
     let text = gateway.plain("listen")?;
     let node = gateway.node("listen")?;
     let address: Result<SocketAddr, _> = text.parse();
-    let mistake = gateway.told.mistake(&node.span, Kind::Value);
-    let mistake = match address {
+    let diagnostic = gateway.diagnostics.diagnostic(&node.span, Kind::Value);
+    let diagnostic = match address {
         Ok(address) if insecure || address.ip().is_loopback() => return Some(address),
-        Ok(_) => mistake
+        Ok(_) => diagnostic
             .say("`gateway.listen` is an address that others can reach, without TLS")
             .label("not this machine alone")
-            .help("write `127.0.0.1:4180`, or add `insecure_bind = true`"),
-        Err(_) => mistake
+            .help("write `127.0.0.1:4180`, or add `insecure_bind = true`")
+            .show_value(),
+        Err(_) => diagnostic
             .say("`gateway.listen` must be an address and a port")
             .label("no such thing")
-            .help("write `listen = \"127.0.0.1:4180\"`"),
+            .help("write `listen = \"127.0.0.1:4180\"`")
+            .show_value(),
     };
-    gateway.told.push(mistake);
+    gateway.diagnostics.push(diagnostic);
     None
 }

@@ -6,9 +6,8 @@
 mod loader;
 mod shell;
 
-use std::time::Duration;
-
-use super::{Launch, ProcessLaunch, RemoteError, ServerSpec, period};
+use super::options::options;
+use super::{Launch, ProcessLaunch, RemoteError, ServerSpec};
 use crate::id::ServerName;
 use crate::restart::PolicyError;
 use crate::secret::{REDACTED, hide_arguments};
@@ -73,7 +72,7 @@ pub enum SpecError {
         /// What was given.
         given: String,
         /// What is allowed.
-        range: &'static str,
+        range: String,
     },
     /// An address, a header or a wait of a remote server that cannot be used.
     #[error("server `{server}`: {why}")]
@@ -84,7 +83,7 @@ pub enum SpecError {
         why: RemoteError,
     },
     /// A restart policy that contradicts itself.
-    #[error("server `{server}`: `life.restart` cannot be used")]
+    #[error("server `{server}`: `restart` cannot be used")]
     Restart {
         /// Whose spec it is.
         server: ServerName,
@@ -104,7 +103,7 @@ impl SpecError {
             Self::Nul { place, .. } => nul_field(place),
             Self::Range { field, .. } => (*field).to_owned(),
             Self::Remote { why, .. } => why.field(),
-            Self::Restart { .. } => "life.restart".to_owned(),
+            Self::Restart { .. } => "restart".to_owned(),
         }
     }
 
@@ -227,65 +226,22 @@ impl ServerSpec {
     }
 
     fn check_ranges(&self) -> Result<(), SpecError> {
-        let out = |field, given: String, range| {
-            Err(SpecError::Range {
+        let mut copy = self.clone();
+        for option in options() {
+            let Some(value) = option
+                .get(&mut copy)
+                .filter(|value| !option.kind.allows(value))
+            else {
+                continue;
+            };
+            return Err(SpecError::Range {
                 server: self.name.clone(),
-                field,
-                given,
-                range,
-            })
-        };
-        let process = self.launch.process();
-        let limits = process.map(|process| process.limits).unwrap_or_default();
-        if let Some(cpu) = limits.cpu
-            && !(cpu.is_finite() && (0.01..=1024.0).contains(&cpu))
-        {
-            return out("limits.cpu", cpu.to_string(), "0.01 to 1024 cores");
-        }
-        if let Some(bytes) = limits.memory_bytes
-            && !(4 << 20..=1 << 46).contains(&bytes)
-        {
-            return out("limits.memory_bytes", bytes.to_string(), "4 MiB to 64 TiB");
-        }
-        if let Some(pids) = limits.pids
-            && !(4..=1_000_000).contains(&pids)
-        {
-            return out("limits.pids", pids.to_string(), "4 to 1,000,000");
-        }
-        if let Some(lanes) = self.calls.concurrency
-            && !(1..=1024).contains(&lanes)
-        {
-            return out("calls.concurrency", lanes.to_string(), "1 to 1024");
-        }
-        if !(1..=65_536).contains(&self.calls.queue) {
-            return out("calls.queue", self.calls.queue.to_string(), "1 to 65,536");
-        }
-        let periods = [
-            ("calls.timeout", self.calls.timeout),
-            ("calls.timeout_max", self.calls.timeout_max),
-            ("calls.ask_timeout", self.calls.ask_timeout),
-            ("life.handshake", self.life.handshake),
-            ("life.health_every", self.life.health_every),
-            ("life.health_timeout", self.life.health_timeout),
-        ];
-        const DAY: Duration = Duration::from_secs(86_400);
-        let of_tools = self.tools.settings.values();
-        let of_tools = of_tools.filter_map(|tool| Some(("tools.timeout", tool.timeout?)));
-        for (field, given) in periods.into_iter().chain(of_tools) {
-            if !(Duration::from_millis(1)..=DAY).contains(&given) {
-                return out(field, period::show(given), "1ms to 24h");
-            }
-        }
-        // None at all is a wish of its own for these.
-        let graces = [
-            ("calls.late_grace", self.calls.late_grace),
-            ("life.probe", self.life.probe),
-            ("life.stop_grace", self.life.stop_grace),
-        ];
-        for (field, given) in graces {
-            if given > DAY {
-                return out(field, period::show(given), "0s to 24h");
-            }
+                field: option.name,
+                given: value
+                    .as_str()
+                    .map_or_else(|| value.to_string(), str::to_owned),
+                range: option.kind.allowed(),
+            });
         }
         Ok(())
     }

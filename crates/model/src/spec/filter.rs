@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::options::{Kind, ServerOption, option, plain};
 use super::period;
 use crate::grant::Pattern;
 
@@ -57,6 +58,32 @@ impl ToolFilter {
         }
     }
 }
+
+/// The options of a server's tools.
+pub(super) static OPTIONS: &[ServerOption] = &[
+    option(
+        "tools.include",
+        Kind::Texts,
+        "Only tools that one of these names; `*` stands for any run of characters.",
+        |spec| plain(&mut spec.tools.include),
+    )
+    .absent("all"),
+    option(
+        "tools.exclude",
+        Kind::Texts,
+        "None of these tools, whatever `tools.include` says.",
+        |spec| plain(&mut spec.tools.exclude),
+    )
+    .absent("none"),
+    option(
+        "tools.settings",
+        Kind::Tools,
+        "Settings of single tools, by their own names: `timeout` in the place of the server's, and \
+         `idempotent`: whether a call that was cut off may be made once more.",
+        |spec| plain(&mut spec.tools.settings),
+    )
+    .absent("none"),
+];
 
 #[cfg(test)]
 mod tests {

@@ -10,8 +10,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::auth::{AuthFieldError, RemoteAuth};
+use super::options::{Field, Kind, SOME_TIME, ServerOption, option, plain, remote};
 use super::url::{UrlError, check_url, is_plain_proxy};
-use super::{Written, period};
+use super::{Launch, Written, period};
 
 /// The longest value of a header.
 const LONGEST_VALUE: usize = 16 << 10;
@@ -185,8 +186,7 @@ impl RemoteError {
                     .to_owned()
             }
             Self::Reconnect(_) => {
-                "write waits of 1ms to 24h, `longest` no shorter than `first`, and 1 to 100 failures"
-                    .to_owned()
+                "write a `longest` that is no shorter than `first`".to_owned()
             }
         }
     }
@@ -234,17 +234,8 @@ impl RemoteLaunch {
 
 impl ReconnectSpec {
     fn check(&self) -> Result<(), RemoteError> {
-        const DAY: Duration = Duration::from_secs(86_400);
-        let waits = [self.first, self.longest, self.away, self.steady];
-        let sane = |wait: &Duration| (Duration::from_millis(1)..=DAY).contains(wait);
-        if !waits.iter().all(sane) {
-            return Err(RemoteError::Reconnect("a wait is not within 1ms and 24h"));
-        }
         if self.longest < self.first {
             return Err(RemoteError::Reconnect("`longest` is shorter than `first`"));
-        }
-        if !(1..=100).contains(&self.failures) {
-            return Err(RemoteError::Reconnect("`failures` is not within 1 and 100"));
         }
         Ok(())
     }
@@ -276,6 +267,125 @@ fn is_mirrored(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     matches!(name.as_str(), "mcp-method" | "mcp-name") || name.starts_with("mcp-param-")
 }
+
+/// The options of a remote server.
+pub(super) static OPTIONS: &[ServerOption] = &[
+    option(
+        "url",
+        Kind::Template,
+        "Where a remote server is: `http` or `https`, no password, no `#`.",
+        |spec| plain(&mut remote(spec)?.url),
+    )
+    .spellings(&["httpUrl", "serverUrl"]),
+    option(
+        "transport",
+        Kind::Choice(&["stdio", "auto", "streamable-http", "sse"]),
+        "How its messages travel: `stdio` for a command; for a URL `auto` finds out what the server \
+         speaks. `http` and `streamableHttp` mean `streamable-http`.",
+        |spec| match &mut spec.launch {
+            Launch::Process(_) => Some(Field::Fixed("stdio")),
+            Launch::Remote(remote) => plain(&mut remote.transport),
+        },
+    )
+    .spellings(&["type"]),
+    option(
+        "headers",
+        Kind::Pairs,
+        "Headers that go with every request to it and to nobody else. Values are never shown.",
+        |spec| plain(&mut remote(spec)?.headers),
+    ),
+    option(
+        "proxy",
+        Kind::Template,
+        "The HTTP proxy on the way to it, as a URL.",
+        |spec| plain(&mut remote(spec)?.proxy),
+    )
+    .absent("none"),
+    option(
+        "allow_private",
+        Kind::Flag,
+        "Whether the name in `url` may resolve to a private address.",
+        |spec| plain(&mut remote(spec)?.allow_private),
+    ),
+    option(
+        "ca_file",
+        Kind::Template,
+        "A PEM file with certificates that are trusted beside the system's: a plain file of at most \
+         1 MiB.",
+        |spec| plain(&mut remote(spec)?.ca_file),
+    )
+    .absent("none"),
+    option(
+        "auth.kind",
+        Kind::Choice(&["auto", "none", "client_credentials"]),
+        "Who signs in to it: a person, if the server asks for it; nobody; or the gateway itself. See \
+         [sign-in](howto/sign-in.md).",
+        |spec| plain(&mut remote(spec)?.auth.kind),
+    ),
+    option(
+        "auth.client_id",
+        Kind::Template,
+        "The client that was registered by hand with the authorization server.",
+        |spec| plain(&mut remote(spec)?.auth.client_id),
+    )
+    .spellings(&["auth.CLIENT_ID"]),
+    option(
+        "auth.client_secret",
+        Kind::Secret,
+        "Its secret, which is never shown.",
+        |spec| plain(&mut remote(spec)?.auth.client_secret),
+    )
+    .spellings(&["auth.CLIENT_SECRET"]),
+    option(
+        "auth.issuer",
+        Kind::Template,
+        "The authorization server that the client is known to; the client is shown to no other.",
+        |spec| plain(&mut remote(spec)?.auth.issuer),
+    ),
+    option(
+        "auth.client_metadata_url",
+        Kind::Template,
+        "Where the document is that describes this gateway as a client.",
+        |spec| plain(&mut remote(spec)?.auth.client_metadata_url),
+    ),
+    option(
+        "auth.scopes",
+        Kind::Templates,
+        "The scopes to ask for; those that the server names if this is left out.",
+        |spec| plain(&mut remote(spec)?.auth.scopes),
+    ),
+    option(
+        "reconnect.first",
+        SOME_TIME,
+        "The longest first wait before a lost connection is tried again; each wait is drawn at random \
+         below its bound, which doubles. See [Remote servers](#remote-servers).",
+        |spec| Some(Field::Period(&mut remote(spec)?.reconnect.first)),
+    ),
+    option(
+        "reconnect.longest",
+        SOME_TIME,
+        "The longest wait of all.",
+        |spec| Some(Field::Period(&mut remote(spec)?.reconnect.longest)),
+    ),
+    option(
+        "reconnect.failures",
+        Kind::Whole(1, 100),
+        "How many failed connects in a row open the circuit.",
+        |spec| plain(&mut remote(spec)?.reconnect.failures),
+    ),
+    option(
+        "reconnect.away",
+        SOME_TIME,
+        "How long the circuit stays open; then one try decides.",
+        |spec| Some(Field::Period(&mut remote(spec)?.reconnect.away)),
+    ),
+    option(
+        "reconnect.steady",
+        SOME_TIME,
+        "How long a connection must hold to count as good.",
+        |spec| Some(Field::Period(&mut remote(spec)?.reconnect.steady)),
+    ),
+];
 
 #[cfg(test)]
 mod tests {

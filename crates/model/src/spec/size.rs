@@ -18,6 +18,18 @@ pub fn parse(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
+/// Shows a size in the largest unit that divides it.
+pub fn show(bytes: u64) -> String {
+    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let unit = units
+        .into_iter()
+        .find(|(shift, _)| bytes > 0 && bytes.is_multiple_of(1 << shift));
+    match unit {
+        Some((shift, unit)) => format!("{} {unit}", bytes >> shift),
+        None => format!("{bytes} bytes"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -33,6 +45,11 @@ mod tests {
         for (text, bytes) in cases {
             assert_eq!(parse(text), Some(bytes), "{text}");
         }
+        assert_eq!(show(512 << 20), "512 MiB");
+        assert_eq!(
+            (show(7), show(1 << 46)),
+            ("7 bytes".into(), "64 TiB".into())
+        );
         for bad in ["", "M", "1.5G", "-1", "99999999999T", "1e309G"] {
             assert_eq!(parse(bad), None, "{bad}");
         }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Launch, ProcessLaunch, RemoteLaunch};
+use super::{Launch, ProcessLaunch, RemoteLaunch, ServerSpec};
 use crate::secret::{
     Hint, REDACTED, SecretText, hide_arguments, hint_of, is_given_secret, is_plausible,
     looks_secret, secret_arguments, userinfo,
@@ -53,6 +53,35 @@ impl Launch {
                 (remote.url, remote.proxy) = (remote.shown_url(), remote.shown_proxy());
             }
         }
+    }
+}
+
+impl ServerSpec {
+    /// Returns the spec as it may be shown: variables by name, no secret, and every default that depends
+    /// on the kind of server.
+    pub fn shown(&self) -> Self {
+        let mut spec = self.clone();
+        spec.calls.concurrency = Some(self.concurrency());
+        spec.life.when_unresponsive = Some(self.when_unresponsive());
+        match &mut spec.launch {
+            Launch::Process(process) => {
+                process.command = process.shown_command();
+                process.args = process.shown_args();
+                process.cwd = process.shown_cwd().map(Into::into);
+                process.env.values_mut().for_each(String::clear);
+                process.limits = process.limits_in_force();
+            }
+            Launch::Remote(remote) => {
+                remote.url = remote.shown_url();
+                remote.proxy = remote.shown_proxy();
+                remote.headers.values_mut().for_each(String::clear);
+                let secret = remote.auth.client_secret.as_mut();
+                secret
+                    .into_iter()
+                    .for_each(|secret| REDACTED.clone_into(secret));
+            }
+        }
+        spec
     }
 }
 

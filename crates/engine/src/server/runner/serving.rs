@@ -1,19 +1,25 @@
 //! The state `ready`: the server is watched until it is stopped, exits, or stops answering.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gantry_model::event::EventKind;
+use gantry_model::spec::Start;
 use gantry_model::status::State;
+use tokio::time::Instant;
 
 use super::health::Checks;
 use super::{EndKind, Ended, Next, Running, ServerRunner};
 use crate::server::handle::{Live, Order, UNANSWERED};
+use crate::server::link::Link;
 use crate::server::pending::Failure;
 use crate::server::topics;
 
 /// How long a server may take to exit once it has closed one of its streams.
 const HALF_DEAD: Duration = Duration::from_millis(500);
+/// How long callers that have the link may take to use it before an idle server is stopped.
+const LAST_CALLS: Duration = Duration::from_millis(100);
 
 impl ServerRunner {
     /// Serves calls until something ends that. Events are handled in order of urgency; nothing else is
@@ -46,6 +52,13 @@ impl ServerRunner {
                 None => std::future::pending().await,
             }
         });
+        let idle_stop = self.idle_stop();
+        let mut idling = std::pin::pin!(async {
+            match idle_stop {
+                Some(after) => unused(&link, after).await,
+                None => std::future::pending().await,
+            }
+        });
         let mut checks = Checks::new(&link, &self.spec.life);
         loop {
             tokio::select! {
@@ -73,12 +86,41 @@ impl ServerRunner {
                     self.around.events.report(name, EventKind::HealthWarning, UNANSWERED);
                 }
                 never = &mut keeping => match never {},
+                () = &mut idling => return self.idle(running).await,
                 due = checks.next() => {
                     if let Some(why) = self.check(&mut checks, due) {
                         return self.cut(running, why, EndKind::Silence).await;
                     }
                 }
             }
+        }
+    }
+
+    /// Returns how long the server may go without a call, if it may not for ever.
+    fn idle_stop(&self) -> Option<Duration> {
+        let stops = self.spec.start == Start::Lazy && !self.declares.anything();
+        self.spec.life.idle_stop.filter(|_| stops)
+    }
+
+    /// Ends a lazy server that nobody uses; the next call starts it again.
+    async fn idle(&mut self, running: Running) -> Next {
+        self.show(Live::Cold);
+        // Whoever took the link before gets an answer from this instance.
+        tokio::time::sleep(LAST_CALLS).await;
+        let queue = running.link.queue();
+        if queue.in_flight + queue.waiting > 0 {
+            return Next::Serve(Box::new(running));
+        }
+        let why = "stopped after idle_stop without a call";
+        self.around
+            .events
+            .report(&self.spec.name, EventKind::Stopped, why);
+        let grace = self.spec.life.stop_grace;
+        self.end(running, &Failure::Exited(why.into()), grace).await;
+        if self.stop.is_cancelled() {
+            Next::Stop(None)
+        } else {
+            Next::Rest
         }
     }
 
@@ -154,5 +196,64 @@ impl ServerRunner {
             kind,
             retry_after: None,
         })
+    }
+}
+
+/// Waits until no agent has made a call for this long, or up to an eighth longer.
+async fn unused(link: &Link, after: Duration) {
+    let mut calls = link.calls.load(Ordering::Relaxed);
+    let mut since = Instant::now();
+    while since.elapsed() < after {
+        tokio::time::sleep(after / 8).await;
+        let (queue, now) = (link.queue(), link.calls.load(Ordering::Relaxed));
+        if queue.in_flight + queue.waiting > 0 || now != calls {
+            (calls, since) = (now, Instant::now());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gantry_model::jsonrpc::OneLine;
+    use tokio::net::unix::pipe;
+    use tokio_util::task::TaskTracker;
+
+    use super::*;
+    use crate::known_secrets::KnownSecrets;
+    use crate::server::link::{LinkLimits, Outbox};
+    use crate::server::logs::Logs;
+    use crate::transport::stdio::LineWriter;
+
+    #[tokio::test]
+    async fn a_call_keeps_a_server_from_being_idle() {
+        let (sender, _receiver) = pipe::pipe().unwrap();
+        let limits = LinkLimits {
+            lanes: 1,
+            queue: 4,
+            line_bytes: 1 << 20,
+            depth: 64,
+            late_grace: Duration::ZERO,
+            asks: true,
+        };
+        let link = Arc::new(Link::new(
+            Outbox::Pipe(LineWriter::new(sender, 1 << 20)),
+            Arc::new(Logs::new(Arc::new(KnownSecrets::default()))),
+            Arc::default(),
+            limits,
+            1,
+            TaskTracker::new(),
+        ));
+        tokio::time::pause();
+        let after = Duration::from_secs(80);
+        let id = link.new_id();
+        let line = OneLine::request(id, "tools/call", None);
+        let call = link.call(&"a".parse().unwrap(), id, line, None).unwrap();
+        let begun = Instant::now();
+        let idle = tokio::time::timeout(4 * after, unused(&link, after)).await;
+        assert!(idle.is_err(), "a call is in flight");
+        drop(call);
+        unused(&link, after).await;
+        let waited = begun.elapsed() - 4 * after;
+        assert!(waited >= after && waited <= after + after / 4, "{waited:?}");
     }
 }

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::api::openapi;
-use crate::config::mistake::meant;
+use crate::config::diagnostic::meant;
 use crate::http::error::{FieldIssue, Problem};
 
 /// Mistakes of one query that are told at most.

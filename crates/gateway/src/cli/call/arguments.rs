@@ -10,7 +10,7 @@ use std::time::Duration;
 use gantry_model::spec::period;
 use serde_json::{Map, Value};
 
-use crate::config::mistake::meant;
+use crate::config::diagnostic::meant;
 
 use super::super::failure::{Exit, Failure};
 

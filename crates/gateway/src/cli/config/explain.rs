@@ -3,19 +3,20 @@
 use std::process::ExitCode;
 
 use gantry_model::secret::is_credential;
+use gantry_model::spec::ServerSpec;
+use gantry_model::spec::options::{ServerOption, options};
 use serde_json::{Value as Json, json};
 
 use crate::config::clients::hide;
+use crate::config::diagnostic::meant;
 use crate::config::document::{Document, Node, Value};
 use crate::config::env::Environment;
-use crate::config::mistake::meant;
 use crate::config::plan::{Plan, Planned};
 
 use super::super::failure::{Exit, Failure};
 use super::super::format::pretty;
 use super::super::screen::Screen;
 use super::super::up::Flags;
-use super::defaults::{self, Unsaid};
 
 /// What is explained under one heading: the gateway or a server.
 pub(super) struct Explained {
@@ -98,23 +99,46 @@ fn of_server(plan: &Plan, planned: &Planned, environment: &Environment) -> Vec<R
         environment,
         &mut rows,
     );
-    for Unsaid { key, also, value } in defaults::of(&planned.spec) {
-        let is_written = |row: &Row| row.key == key || also.contains(&row.key.as_str());
-        let from = match key {
+    for DefaultValue { option, value } in default_values(&planned.spec) {
+        let is_below = |row: &Row, name: &str| {
+            let rest = row.key.strip_prefix(name);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        if rows
+            .iter()
+            .any(|row| option.names().any(|name| is_below(row, name)))
+        {
+            continue;
+        }
+        let from = match option.name {
             "cwd" if planned.is_kept_out => {
                 "default in a folder that is not trusted; `gantry approve .` trusts it"
             }
             _ => "default",
         };
-        if !rows.iter().any(is_written) {
-            rows.push(Row {
-                key: key.to_owned(),
-                value,
-                from: from.to_owned(),
-            });
-        }
+        rows.push(Row {
+            key: option.name.to_owned(),
+            value,
+            from: from.to_owned(),
+        });
     }
     rows
+}
+
+/// An option, and what holds where its entry says nothing.
+struct DefaultValue {
+    option: &'static ServerOption,
+    value: String,
+}
+
+/// Returns the options that an entry of this kind may leave out and that hold all the same.
+fn default_values(spec: &ServerSpec) -> Vec<DefaultValue> {
+    let mut shown = spec.shown();
+    let values = options().filter_map(|option| {
+        let value = option.shown(&option.get(&mut shown)?)?;
+        Some(DefaultValue { option, value })
+    });
+    values.collect()
 }
 
 /// Tells what is written, as it is written: what a variable holds is never shown.

@@ -5,8 +5,8 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::config::diagnostic::Diagnostic;
 use crate::config::env::Environment;
-use crate::config::mistake::Mistake;
 use crate::data_folder::DataFolder;
 
 use super::super::Surroundings;
@@ -69,7 +69,7 @@ pub(super) fn of_files(
     Ok(findings)
 }
 
-fn mistaken(mistake: &Mistake) -> Finding {
+fn mistaken(mistake: &Diagnostic) -> Finding {
     let (text, advice) = brief(mistake);
     let mut finding = Finding::new(Grade::Bad, mistake.server().unwrap_or("file"), text);
     finding.advice = advice;

@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use crate::cli::files::{Setup, waits as waits_for};
 use crate::cli::screen::Screen;
 use crate::config::approval::{Approvals, Digest};
-use crate::config::mistake::Mistake;
+use crate::config::diagnostic::Diagnostic;
 use crate::config::plan::{self, Plan};
 use crate::config::settings::Settings;
 use crate::config::watch::Watch;
@@ -209,7 +209,7 @@ pub(super) async fn note_approvals(
     }
 }
 
-fn kept(mistake: &Mistake) -> String {
+fn kept(mistake: &Diagnostic) -> String {
     let what = chain(mistake);
     format!("{NOTICE}not applied, the last good state holds: {what}")
 }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
 use crate::app::VERSION;
-use crate::config::mistake::Mistake;
+use crate::config::diagnostic::Diagnostic;
 use crate::config::plan::Plan;
 use crate::data_folder::DataFolder;
 
@@ -239,7 +239,7 @@ impl StartupReport<'_> {
         }
     }
 
-    fn mistake(&self, mistake: &Mistake) {
+    fn mistake(&self, mistake: &Diagnostic) {
         let (text, hint) = brief(mistake);
         self.screen
             .line(&format!("  {} {text}", self.screen.bad("✗")));

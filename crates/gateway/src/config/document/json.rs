@@ -8,7 +8,7 @@ use jsonc_parser::errors::ParseErrorKind;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 
 use super::{Member, Node, Table, Value};
-use crate::config::mistake::{Kind, Mistake};
+use crate::config::diagnostic::{Diagnostic, Kind};
 
 /// Returns what is read beside strict JSON: comments, and a comma after the last member.
 pub(in crate::config) fn options() -> ParseOptions {
@@ -26,19 +26,19 @@ pub(in crate::config) fn options() -> ParseOptions {
     }
 }
 
-pub(super) fn parse(path: &Arc<Path>, text: &Arc<str>) -> Result<Node, Mistake> {
+pub(super) fn parse(path: &Arc<Path>, text: &Arc<str>) -> Result<Node, Diagnostic> {
     let parsed = parse_to_ast(text, &CollectOptions::default(), &options());
     let parsed = parsed.map_err(|error| {
         let range = error.range();
         let (said, help) = words(error.kind());
-        Mistake::at(path, text, range.start..range.end, Kind::Syntax)
+        Diagnostic::at(path, text, range.start..range.end, Kind::Syntax)
             .say(format!("this is no JSON: {said}"))
             .label("here")
             .help(help)
     })?;
     match parsed.value {
         Some(value) => Ok(node(&value)),
-        None => Err(Mistake::at(path, text, 0..0, Kind::Syntax)
+        None => Err(Diagnostic::at(path, text, 0..0, Kind::Syntax)
             .say("the file is empty")
             .help("write `{\"mcpServers\": {}}`, or remove the file")),
     }

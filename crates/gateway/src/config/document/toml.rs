@@ -6,13 +6,13 @@ use std::sync::Arc;
 use toml_edit::{Item, Key, TableLike};
 
 use super::{Member, Node, Span, Table, Value};
-use crate::config::mistake::{Kind, Mistake};
+use crate::config::diagnostic::{Diagnostic, Kind};
 
-pub(super) fn parse(path: &Arc<Path>, text: &Arc<str>) -> Result<Node, Mistake> {
+pub(super) fn parse(path: &Arc<Path>, text: &Arc<str>) -> Result<Node, Diagnostic> {
     let document = toml_edit::Document::parse(text.as_ref()).map_err(|error| {
         let span = error.span().unwrap_or(0..0);
         let said = error.message().lines().collect::<Vec<_>>().join(", ");
-        Mistake::at(path, text, span, Kind::Syntax)
+        Diagnostic::at(path, text, span, Kind::Syntax)
             .say(format!("this is no TOML: {said}"))
             .label("here")
             .help("write `key = value` lines under `[servers.NAME]` or `[gateway]`")

@@ -1,77 +1,114 @@
-//! Typed reading of one table's members; what does not fit becomes a mistake at its place.
+//! Typed reading of one table's members; what does not fit becomes a diagnostic at its place.
 //!
-//! A getter returns nothing both for what is not there and for what is wrong; whether something was
-//! wrong is in [`Told`].
+//! Members are named by their path below the table, such as `limits.cpu`. A getter returns nothing both
+//! for what is not there and for what is wrong; whether something was wrong is in [`Diagnostics`]. Entry
+//! point: [`Fields::value`].
 
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use gantry_model::secret::hide_arguments;
+use gantry_model::spec::options::Kind as Form;
 use gantry_model::spec::{period, size};
+use serde_json::{Value as Json, json};
 
-use super::told::{Told, shown};
+use super::diagnostics::{Diagnostics, shown};
 use super::{Fill, OF_CLIENTS, Owner, nearest};
-use crate::config::document::{Member, Node, Syntax, Table, Value};
+use crate::config::diagnostic::Kind;
+use crate::config::document::{Member, Node, Syntax, Value};
 use crate::config::expand::{Missing, expand};
-use crate::config::mistake::Kind;
 
 /// The members of one table of an entry.
 pub(in crate::config) struct Fields<'t, 'd> {
-    pub(in crate::config) told: &'t mut Told<'d>,
-    table: &'t Table,
+    pub(in crate::config) diagnostics: &'t mut Diagnostics<'d>,
+    root: &'t Node,
     prefix: String,
     pub(in crate::config) fill: Fill<'t>,
 }
 
 impl<'t, 'd> Fields<'t, 'd> {
     pub(in crate::config) fn new(
-        told: &'t mut Told<'d>,
-        table: &'t Table,
+        diagnostics: &'t mut Diagnostics<'d>,
+        root: &'t Node,
         prefix: &str,
         fill: Fill<'t>,
     ) -> Self {
         Self {
-            told,
-            table,
+            diagnostics,
+            root,
             prefix: prefix.to_owned(),
             fill,
         }
     }
 
-    /// Judges the names of the members: unknown ones are mistakes in our own file.
+    /// Checks the names of the members against the known paths below this table. What is unknown is an
+    /// error in our own file, and a warning in a client's.
     pub(in crate::config) fn known(&mut self, known: &[&'static str]) {
-        let client = self.told.owner == Owner::Client;
-        for Member { key, key_span, .. } in &self.table.members {
+        let Some(table) = self.root.as_table() else {
+            return;
+        };
+        for member in &table.members {
+            let key = member.key.as_str();
+            let is_top = self.prefix.is_empty();
             // What an import keeps for the way back.
-            let kept = self.prefix.is_empty() && (key.starts_with("x-") || key.starts_with("x_"));
-            if known.contains(&key.as_str()) || kept {
+            let kept = is_top
+                && self.diagnostics.owner != Owner::Api
+                && (key.starts_with("x-") || key.starts_with("x_"));
+            if known.contains(&key) || kept {
                 continue;
             }
-            let field = self.field(key);
-            let near = nearest(key, known);
-            // Inside our own tables a client has nothing of its own.
-            if client && self.prefix.is_empty() {
-                if OF_CLIENTS.contains(&key.as_str()) {
-                    continue;
-                }
-                let meant =
-                    near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
-                let field = field.escape_debug();
-                let what = format!("`{field}` is not known and has no effect{meant}");
-                self.told.warn(key_span, &what);
-                continue;
+            let below = known.iter();
+            let below = below.filter_map(|path| path.strip_prefix(key)?.strip_prefix('.'));
+            let below: Vec<&'static str> = below.collect();
+            match below.as_slice() {
+                [] => self.unknown(member, known),
+                below => self.known_below(member, below),
             }
-            let mistake = self
-                .told
-                .mistake(key_span, Kind::UnknownKey)
-                .say(format!("`{}` is not known", field.escape_debug()))
-                .label("not known here");
-            self.told.push(match near {
-                Some(near) => mistake.help(format!("did you mean `{near}`?")),
-                None => mistake.help(format!("known are {}", listed(known))),
-            });
         }
+    }
+
+    fn known_below(&mut self, member: &'t Member, known: &[&'static str]) {
+        let owner = self.diagnostics.owner;
+        let field = self.field(&member.key);
+        match &member.node.value {
+            Value::Table(_) => {
+                Fields::new(self.diagnostics, &member.node, &field, self.fill).known(known);
+            }
+            Value::Null if owner == Owner::Api => {}
+            // A list under that name is a client's own and says who may call.
+            Value::List(_) if owner == Owner::Client && field == "tools" => {}
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::List(_) => {
+                let help = format!("known keys are {}", listed(&heads(known)));
+                self.diagnostics
+                    .wrong(&member.node, &field, "a table", &help);
+            }
+        }
+    }
+
+    fn unknown(&mut self, member: &Member, known: &[&'static str]) {
+        let known = heads(known);
+        let field = self.field(&member.key);
+        let near = nearest(&member.key, &known);
+        // Inside our own tables a client has nothing of its own.
+        if self.diagnostics.owner == Owner::Client && self.prefix.is_empty() {
+            if OF_CLIENTS.contains(&member.key.as_str()) {
+                return;
+            }
+            let meant = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+            let field = field.escape_debug();
+            let what = format!("`{field}` is not known and has no effect{meant}");
+            self.diagnostics.warn(&member.key_span, &what);
+            return;
+        }
+        let diagnostic = self
+            .diagnostics
+            .diagnostic(&member.key_span, Kind::UnknownKey)
+            .say(format!("`{}` is not known", field.escape_debug()))
+            .label("not known here");
+        self.diagnostics.push(match near {
+            Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
+            None => diagnostic.help(format!("known are {}", listed(&known))),
+        });
     }
 
     fn field(&self, key: &str) -> String {
@@ -82,28 +119,87 @@ impl<'t, 'd> Fields<'t, 'd> {
     }
 
     pub(in crate::config) fn has(&self, key: &str) -> bool {
-        self.table.get(key).is_some()
+        self.node(key).is_some()
     }
 
+    /// Returns a value by its path; over REST `null` says the same as nothing.
     pub(in crate::config) fn node(&self, key: &str) -> Option<&'t Node> {
-        self.table.get(key).map(|member| &member.node)
+        let node = self.root.find(key)?;
+        let is_nothing = self.diagnostics.owner == Owner::Api && matches!(node.value, Value::Null);
+        (!is_nothing).then_some(node)
     }
 
-    /// Returns the members of a table below.
-    pub(in crate::config) fn below(
-        &mut self,
-        key: &str,
-        known: &[&'static str],
-    ) -> Option<Fields<'_, 'd>> {
-        let (node, field) = (self.node(key)?, self.field(key));
+    /// Returns what is written for an option, in the form in which a spec takes it.
+    pub(in crate::config) fn value(&mut self, form: Form, key: &str) -> Option<Json> {
+        let node = self.node(key)?;
+        let value = match form {
+            Form::Flag => self.flag(key)?.into(),
+            Form::Text => self.plain(key)?.into(),
+            Form::Template | Form::Secret => self.text(key)?.into(),
+            Form::Texts => self.names(key)?.into(),
+            Form::Templates => self.texts(key)?.into(),
+            Form::Pairs => json!(self.pairs(key)?),
+            Form::Choice(names) => self.word(key, names)?.into(),
+            Form::Period(_) => {
+                let time = self.period(node, &self.field(key))?;
+                period::show(time).into()
+            }
+            Form::Periods => {
+                let list = self.list(node, key)?;
+                let field = self.field(key);
+                let times = list.iter().enumerate().map(|(index, node)| {
+                    let time = self.period(node, &format!("{field}[{index}]"))?;
+                    Some(period::show(time))
+                });
+                let times: Vec<Option<String>> = times.collect();
+                times.into_iter().collect::<Option<Vec<String>>>()?.into()
+            }
+            Form::Tools => self.tools(node, key)?,
+            Form::Whole(..) | Form::Cores(..) | Form::Size(..) => match number(form, node) {
+                Some(number) => number,
+                None => {
+                    self.out_of_range(node, key, form);
+                    return None;
+                }
+            },
+        };
+        // What REST sends is checked with the whole spec, and refused with the code of that.
+        if self.diagnostics.owner != Owner::Api && !form.allows(&value) {
+            self.out_of_range(node, key, form);
+            return None;
+        }
+        Some(value)
+    }
+
+    /// Returns what is said of single tools, by their own names. row 3.4
+    fn tools(&mut self, node: &'t Node, key: &str) -> Option<Json> {
+        let field = self.field(key);
         let Some(table) = node.as_table() else {
-            let help = format!("known keys are {}", listed(known));
-            self.told.wrong(node, &field, "a table", &help);
+            let help = "write a table for each tool, by its own name";
+            self.diagnostics.wrong(node, &field, "a table", help);
             return None;
         };
-        let mut fields = Fields::new(self.told, table, &field, self.fill);
-        fields.known(known);
-        Some(fields)
+        let mut settings = serde_json::Map::new();
+        for member in &table.members {
+            let name = format!("{field}.{}", member.key);
+            if member.node.as_table().is_none() {
+                let help = "known keys are `timeout`, `idempotent`";
+                self.diagnostics.wrong(&member.node, &name, "a table", help);
+            }
+            let mut tool = Fields::new(self.diagnostics, &member.node, &name, self.fill);
+            tool.known(&["timeout", "idempotent"]);
+            let mut said = serde_json::Map::new();
+            for (key, form) in [
+                ("timeout", Form::Period(Duration::from_millis(1))),
+                ("idempotent", Form::Flag),
+            ] {
+                if let Some(value) = tool.value(form, key) {
+                    said.insert(key.to_owned(), value);
+                }
+            }
+            settings.insert(member.key.clone(), said.into());
+        }
+        Some(settings.into())
     }
 
     pub(in crate::config) fn flag(&mut self, key: &str) -> Option<bool> {
@@ -113,7 +209,8 @@ impl<'t, 'd> Fields<'t, 'd> {
         }
         let field = self.field(key);
         let help = "write it without quotes";
-        self.told.wrong(node, &field, "`true` or `false`", help);
+        self.diagnostics
+            .wrong(node, &field, "`true` or `false`", help);
         None
     }
 
@@ -124,20 +221,20 @@ impl<'t, 'd> Fields<'t, 'd> {
             return Some(text.to_owned());
         }
         let field = self.field(key);
-        self.told
+        self.diagnostics
             .wrong(node, &field, "a text", "put it into double quotes");
         None
     }
 
     /// Returns a text with its variables filled.
-    pub(in crate::config) fn text(&mut self, key: &str) -> Option<String> {
+    fn text(&mut self, key: &str) -> Option<String> {
         let (node, field) = (self.node(key)?, self.field(key));
         self.filled(node, &field)
     }
 
     fn filled(&mut self, node: &Node, field: &str) -> Option<String> {
         let Some(text) = node.as_text() else {
-            self.told
+            self.diagnostics
                 .wrong(node, field, "a text", "put it into double quotes");
             return None;
         };
@@ -149,15 +246,17 @@ impl<'t, 'd> Fields<'t, 'd> {
         match expand(text, values) {
             Ok(filled) => {
                 if filled.text != text {
-                    self.told.written.insert(key.to_owned(), text.to_owned());
+                    self.diagnostics
+                        .written
+                        .insert(key.to_owned(), text.to_owned());
                 }
-                self.told.variables.extend(filled.variables);
-                self.told.inputs.extend(filled.inputs);
+                self.diagnostics.variables.extend(filled.variables);
+                self.diagnostics.inputs.extend(filled.inputs);
                 for odd in &filled.odd {
                     let odd = if private { "${…}" } else { odd };
                     let odd = odd.escape_debug();
                     let what = format!("`{odd}` in {field} is no variable and stays as it is");
-                    self.told.warn(&node.span, &what);
+                    self.diagnostics.warn(&node.span, &what);
                 }
                 Some(filled.text)
             }
@@ -173,19 +272,17 @@ impl<'t, 'd> Fields<'t, 'd> {
                             .to_owned(),
                     ),
                 };
-                let mistake = self.told.mistake(&node.span, Kind::Variable);
-                self.told
-                    .push(mistake.say(said).label("used here").help(help));
+                let diagnostic = self.diagnostics.diagnostic(&node.span, Kind::Variable);
+                self.diagnostics
+                    .push(diagnostic.say(said).label("used here").help(help));
                 None
             }
         }
     }
 
-    /// Returns a list of texts with their variables filled; an empty one if there is none.
-    pub(in crate::config) fn texts(&mut self, key: &str) -> Option<Vec<String>> {
-        let Some(node) = self.node(key) else {
-            return Some(Vec::new());
-        };
+    /// Returns a list of texts with their variables filled.
+    fn texts(&mut self, key: &str) -> Option<Vec<String>> {
+        let node = self.node(key)?;
         let list = self.list(node, key)?;
         let field = self.field(key);
         let texts: Vec<Option<String>> = list
@@ -207,7 +304,7 @@ impl<'t, 'd> Fields<'t, 'd> {
                 None => {
                     let field = format!("{}[{index}]", self.field(key));
                     let help = "put it into double quotes";
-                    self.told.wrong(node, &field, "a text", help);
+                    self.diagnostics.wrong(node, &field, "a text", help);
                     return None;
                 }
             }
@@ -231,27 +328,27 @@ impl<'t, 'd> Fields<'t, 'd> {
             None => self.assigned(key, "[\"…\"]"),
         };
         let (field, help) = (self.field(key), format!("write `{help}`"));
-        self.told.wrong(node, &field, "a list of texts", &help);
+        self.diagnostics
+            .wrong(node, &field, "a list of texts", &help);
         None
     }
 
     /// Returns how a key with a value is written in this file.
     fn assigned(&self, key: &str, value: &str) -> String {
-        match Syntax::of(&self.told.document.path) {
+        match Syntax::of(&self.diagnostics.document.path) {
             Syntax::Toml => format!("{key} = {value}"),
             Syntax::Json => format!("\"{key}\": {value}"),
         }
     }
 
     /// Returns named texts with their variables filled.
-    pub(in crate::config) fn pairs(&mut self, key: &str) -> Option<BTreeMap<String, String>> {
-        let Some(node) = self.node(key) else {
-            return Some(BTreeMap::new());
-        };
+    fn pairs(&mut self, key: &str) -> Option<BTreeMap<String, String>> {
+        let node = self.node(key)?;
         let field = self.field(key);
         let Some(table) = node.as_table() else {
             let help = format!("write `{}`", self.assigned(key, "{…}"));
-            self.told.wrong(node, &field, "a table of texts", &help);
+            self.diagnostics
+                .wrong(node, &field, "a table of texts", &help);
             return None;
         };
         let pairs: Vec<Option<(String, String)>> = table
@@ -265,170 +362,106 @@ impl<'t, 'd> Fields<'t, 'd> {
         pairs.into_iter().collect()
     }
 
-    /// Returns one of a few values.
-    pub(in crate::config) fn choice<T: Copy>(
-        &mut self,
-        key: &str,
-        choices: &[(&'static str, T)],
-    ) -> Option<T> {
+    /// Returns one of a few words.
+    fn word(&mut self, key: &str, names: &[&'static str]) -> Option<&'static str> {
         let node = self.node(key)?;
-        let names: Vec<&'static str> = choices.iter().map(|(name, _)| *name).collect();
-        let written = node.as_text();
-        if let Some(found) = choices.iter().find(|(name, _)| Some(*name) == written) {
-            return Some(found.1);
+        let written = match node.as_text() {
+            Some("http" | "streamableHttp" | "streamable_http") => Some("streamable-http"),
+            written => written,
+        };
+        if let Some(found) = names.iter().find(|name| Some(**name) == written) {
+            return Some(found);
         }
-        self.no_choice(key, node, &names);
-        None
-    }
-
-    /// Returns what `type` or `transport` says.
-    pub(in crate::config) fn kind(&mut self, types: &[&'static str]) -> Option<&'static str> {
-        for key in ["type", "transport"] {
-            let Some(node) = self.node(key) else { continue };
-            let written = node.as_text();
-            match types.iter().find(|name| Some(**name) == written) {
-                Some(name) => return Some(name),
-                None => self.no_choice(key, node, types),
-            }
-        }
-        None
-    }
-
-    fn no_choice(&mut self, key: &str, node: &Node, names: &[&'static str]) {
         let field = self.field(key);
-        let near = node.as_text().and_then(|text| nearest(text, names));
+        let near = written.and_then(|text| nearest(text, names));
         let help = match near {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("write one of {}", listed(names)),
         };
-        let mistake = self.told.mistake(&node.span, Kind::Value);
-        self.told.push(
-            mistake
+        let diagnostic = self.diagnostics.diagnostic(&node.span, Kind::Value);
+        self.diagnostics.push(
+            diagnostic
                 .say(format!(
                     "{} must be one of {}",
                     shown(&field),
                     listed(names)
                 ))
                 .label("not one of them")
-                .help(help),
+                .help(help)
+                .show_value(),
         );
+        None
     }
 
-    /// Returns a whole number within its range.
-    pub(in crate::config) fn whole(
-        &mut self,
-        key: &str,
-        range: RangeInclusive<u64>,
-    ) -> Option<u64> {
-        let node = self.node(key)?;
-        let number = match &node.value {
-            Value::Number(text) => text.parse().ok().filter(|number| range.contains(number)),
-            Value::Null | Value::Bool(_) | Value::Text(_) | Value::List(_) | Value::Table(_) => {
-                None
-            }
-        };
-        if number.is_none() {
-            let allowed = format!("{} to {}", grouped(*range.start()), grouped(*range.end()));
-            self.out_of_range(node, key, "a whole number", &allowed);
-        }
-        number
-    }
-
-    /// Returns a real number; the model checks its range.
-    pub(in crate::config) fn real(&mut self, key: &str, allowed: &str) -> Option<f64> {
-        let node = self.node(key)?;
-        let number = match &node.value {
-            Value::Number(text) => text.parse::<f64>().ok().filter(|number| number.is_finite()),
-            Value::Null | Value::Bool(_) | Value::Text(_) | Value::List(_) | Value::Table(_) => {
-                None
-            }
-        };
-        let number = number.filter(|number| *number > 0.0);
-        if number.is_none() {
-            self.out_of_range(node, key, "a number", allowed);
-        }
-        number
-    }
-
-    /// Returns a number of bytes: `512M`, or a plain number.
-    pub(in crate::config) fn bytes(&mut self, key: &str, allowed: &str) -> Option<u64> {
-        let node = self.node(key)?;
-        let bytes = match &node.value {
-            Value::Number(text) | Value::Text(text) => size::parse(text),
-            Value::Null | Value::Bool(_) | Value::List(_) | Value::Table(_) => None,
-        };
-        let bytes = bytes.filter(|bytes| (4 << 20..=1 << 46).contains(bytes));
-        if bytes.is_none() {
-            self.out_of_range(node, key, "a size such as `512M`", allowed);
-        }
-        bytes
-    }
-
-    fn out_of_range(&mut self, node: &Node, key: &str, wanted: &str, allowed: &str) {
+    fn out_of_range(&mut self, node: &Node, key: &str, form: Form) {
         let field = self.field(key);
-        let mistake = self.told.mistake(&node.span, Kind::Value);
-        self.told.push(
-            mistake
+        let allowed = form.allowed();
+        let kinds = [
+            (matches!(form, Form::Size(..)), "a size such as `512M`"),
+            (matches!(form, Form::Cores(..)), "a number"),
+            (matches!(form, Form::Whole(..)), "a whole number"),
+        ];
+        let wanted = kinds.into_iter().find(|(is, _)| *is);
+        let wanted = wanted.map_or("a time", |(_, wanted)| wanted);
+        let diagnostic = self.diagnostics.diagnostic(&node.span, Kind::Value);
+        self.diagnostics.push(
+            diagnostic
                 .say(format!("{} must be {wanted}, {allowed}", shown(&field)))
                 .label("out of range, or no such value")
-                .help(format!("allowed is {allowed}")),
+                .help(format!("allowed is {allowed}"))
+                .show_value(),
         );
     }
 
     /// Returns a time; clients write milliseconds, a text carries its unit.
-    pub(in crate::config) fn period(&mut self, key: &str) -> Option<Duration> {
-        let node = self.node(key)?;
-        let period = read_period(node);
-        if period.is_none() {
-            self.no_period(node, key);
+    fn period(&mut self, node: &Node, field: &str) -> Option<Duration> {
+        let time = match &node.value {
+            Value::Number(text) => text.parse().ok().map(Duration::from_millis),
+            Value::Text(text) => period::parse(text),
+            Value::Null | Value::Bool(_) | Value::List(_) | Value::Table(_) => None,
+        };
+        if time.is_none() {
+            let diagnostic = self.diagnostics.diagnostic(&node.span, Kind::Value);
+            self.diagnostics.push(
+                diagnostic
+                    .say(format!("{} must be a time", shown(field)))
+                    .label("no time")
+                    .help("write milliseconds, or a text such as `500ms`, `30s` or `2m`")
+                    .show_value(),
+            );
         }
-        period
-    }
-
-    /// Returns a list of times.
-    pub(in crate::config) fn periods(&mut self, key: &str) -> Option<Vec<Duration>> {
-        let node = self.node(key)?;
-        let periods: Option<Vec<Duration>> = node.as_list()?.iter().map(read_period).collect();
-        if periods.is_none() {
-            self.no_period(node, key);
-        }
-        periods
-    }
-
-    fn no_period(&mut self, node: &Node, key: &str) {
-        let field = self.field(key);
-        let mistake = self.told.mistake(&node.span, Kind::Value);
-        self.told.push(
-            mistake
-                .say(format!("{} must be a time", shown(&field)))
-                .label("no time")
-                .help("write milliseconds, or a text such as `500ms`, `30s` or `2m`"),
-        );
+        time
     }
 }
 
-fn read_period(node: &Node) -> Option<Duration> {
-    match &node.value {
-        Value::Number(text) => text.parse().ok().map(Duration::from_millis),
-        Value::Text(text) => period::parse(text),
-        Value::Null | Value::Bool(_) | Value::List(_) | Value::Table(_) => None,
+/// Reads a number of its form, whatever its range.
+fn number(form: Form, node: &Node) -> Option<Json> {
+    match (form, &node.value) {
+        (Form::Size(..), Value::Number(text) | Value::Text(text)) => {
+            size::parse(text).map(Json::from)
+        }
+        (Form::Cores(..), Value::Number(text)) => {
+            let number = text.parse::<f64>().ok()?;
+            serde_json::Number::from_f64(number).map(Json::Number)
+        }
+        (_, Value::Number(text)) => text.parse::<u64>().ok().map(Json::from),
+        _ => None,
     }
+}
+
+/// Returns the first part of each path, once.
+fn heads(paths: &[&'static str]) -> Vec<&'static str> {
+    let mut heads: Vec<&'static str> = Vec::new();
+    for path in paths {
+        let head = path.split('.').next().unwrap_or(path);
+        if !heads.contains(&head) {
+            heads.push(head);
+        }
+    }
+    heads
 }
 
 fn listed(names: &[&str]) -> String {
     let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     names.join(", ")
-}
-
-/// Writes a number with commas between thousands.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }

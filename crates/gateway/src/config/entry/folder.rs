@@ -10,11 +10,11 @@ use super::fields::Fields;
 
 /// Notes a path that leads into the folder.
 pub(super) fn note(fields: &mut Fields<'_, '_>, field: &str, filled: &str) {
-    let is_literal = !fields.told.written.contains_key(field);
+    let is_literal = !fields.diagnostics.written.contains_key(field);
     let path = Path::new(filled);
     let leads = path.is_relative() || (!is_literal && is_below(fields.fill.folder(), path));
-    if leads && fields.told.leads_into_folder.is_none() {
-        fields.told.leads_into_folder = Some(field.to_owned());
+    if leads && fields.diagnostics.leads_into_folder.is_none() {
+        fields.diagnostics.leads_into_folder = Some(field.to_owned());
     }
 }
 
@@ -61,7 +61,7 @@ const RUNNERS: [&str; 18] = [
 pub(super) fn note_arguments(fields: &mut Fields<'_, '_>, command: &str, args: &[String]) {
     for (index, argument) in args.iter().enumerate() {
         let field = format!("args[{index}]");
-        if fields.told.written.contains_key(&field)
+        if fields.diagnostics.written.contains_key(&field)
             && let Some(path) = code_path(command, &args[..index], argument)
         {
             note(fields, &field, path);

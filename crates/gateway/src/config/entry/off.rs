@@ -11,8 +11,8 @@ use gantry_model::spec::{
 };
 
 use super::Entry;
+use crate::config::diagnostic::Diagnostic;
 use crate::config::document::{Document, Value};
-use crate::config::mistake::Mistake;
 
 /// Returns the spec of an entry that its file switches off; nothing if its name is none.
 pub(super) fn disabled(document: &Document, entry: &Entry) -> Option<ServerSpec> {
@@ -31,12 +31,12 @@ pub(super) fn disabled(document: &Document, entry: &Entry) -> Option<ServerSpec>
 }
 
 /// Returns the spec of an entry that cannot be used; nothing if its name is none.
-pub(super) fn misconfigured(entry: &Entry, mistakes: &[Mistake]) -> Option<ServerSpec> {
-    let told = mistakes.iter().map(|mistake| match mistake.hint() {
-        Some(hint) => format!("{}; {hint}", mistake.in_its_file()),
-        None => mistake.in_its_file(),
+pub(super) fn misconfigured(entry: &Entry, mistakes: &[Diagnostic]) -> Option<ServerSpec> {
+    let diagnostics = mistakes.iter().map(|diagnostic| match diagnostic.hint() {
+        Some(hint) => format!("{}; {hint}", diagnostic.in_its_file()),
+        None => diagnostic.in_its_file(),
     });
-    let why = told.collect::<Vec<_>>().join("; ");
+    let why = diagnostics.collect::<Vec<_>>().join("; ");
     shown(entry, Off::Misconfigured(why))
 }
 

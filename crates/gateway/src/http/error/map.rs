@@ -239,18 +239,8 @@ impl From<EngineError> for Problem {
     }
 }
 
-/// Returns where a registration over REST has what a spec calls `field`: a JSON pointer into the body,
-/// which is flat where files have tables.
-fn registered_as(field: &str) -> String {
-    let member = match field {
-        "limits.memory_bytes" => "limits.memory",
-        "life.handshake" => "handshake_timeout",
-        "tools.timeout" => "tools.settings",
-        field => field
-            .strip_prefix("calls.")
-            .or_else(|| field.strip_prefix("life."))
-            .unwrap_or(field),
-    };
+/// Returns where a registration over REST has a field of a spec: a JSON pointer into the body.
+fn registered_as(member: &str) -> String {
     let escaped = |part: &str| part.replace('~', "~0").replace('/', "~1");
     if let Some(index) = member
         .strip_prefix("args[")

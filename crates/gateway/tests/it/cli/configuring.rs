@@ -65,7 +65,7 @@ fn config_check() {
 
           × server `a`: `command` is missing
           ╭─[bad.json:1:17]
-         1 │ {"mcpServers": {"a": {"comand": "***"}}}
+         1 │ {"mcpServers": {"a": {"******": "***"}}}
           ·  ─┬─
           ·  ╰── this server
           ╰────

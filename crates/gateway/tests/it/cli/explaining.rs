@@ -1,11 +1,36 @@
 //! `gantry config explain`: each value, and where it comes from.
 
 use gantry_engine::StopPolicy;
+use gantry_model::spec::options::named;
 use gantry_model::spec::period;
 use insta::assert_snapshot;
 
 use super::configuring::{folder, run};
 use super::settings;
+use crate::config::Folder;
+
+/// Runs `config explain` and leaves out most options that are at their default.
+fn explained(folder: &Folder, words: &[&str]) -> String {
+    const KEPT: [&str; 11] = [
+        "cwd",
+        "transport",
+        "limits.cpu",
+        "limits.memory",
+        "limits.pids",
+        "concurrency",
+        "handshake_timeout",
+        "when_unresponsive",
+        "restart.backoff",
+        "tools.include",
+        "reconnect.steady",
+    ];
+    let is_kept = |line: &&str| {
+        let name = line.split_whitespace().next().unwrap_or_default();
+        !line.ends_with(" default") || KEPT.contains(&name) || named(name).is_none()
+    };
+    let told = run(folder, words);
+    told.lines().filter(is_kept).collect::<Vec<_>>().join("\n")
+}
 
 #[test]
 fn config_explain() {
@@ -15,45 +40,26 @@ fn config_explain() {
         "[gateway]\ndrain = \"5s\"\n[servers.a]\ncommand = \"npx\"\nargs = [\"--token\", \"hunter2\", \"${HOME}\"]\nenv = { A = \"hunter2\" }\n",
     );
     settings().bind(|| {
-        assert_snapshot!(run(&folder, &["config", "explain", "mine"]), @r#"
+        assert_snapshot!(explained(&folder, &["config", "explain", "mine"]), @r#"
         mine
         KEY  VALUE  FROM
         shadow  needs_approval  `mine` at .mcp.json:1 is not approved and has no effect: the one at [home]/.kode.json:1 counts
         command  "uvx"  [home]/.kode.json:1
         args  ["mine"]  [home]/.kode.json:1
         odd  1  [home]/.kode.json:1
-        type  stdio  default
         cwd  a folder of its own in the data folder  default in a folder that is not trusted; `gantry approve .` trusts it
         limits.cpu  unlimited  default
         limits.memory  unlimited  default
         limits.pids  1024  default
-        allow_shell  false  default
-        allow_env  none  default
-        start  eager  default
-        profile  local  default
-        calls.concurrency  32  default
-        calls.queue  256  default
-        calls.timeout  30s  default
-        calls.timeout_max  10m  default
-        calls.late_grace  10s  default
-        calls.ask_timeout  10m  default
-        calls.pass_context  true  default
-        life.handshake  1m  default
-        life.probe  1500ms  default
-        life.health_every  30s  default
-        life.health_timeout  10s  default
-        life.when_unresponsive  reconnect  default
-        life.stop_grace  10s  default
-        life.restart.at_once  3  default
-        life.restart.window  1m  default
-        life.restart.ladder  5s, 15s, 45s, 2m, 5m  default
-        life.restart.reset_after  10m  default
+        transport  stdio  default
+        concurrency  32  default
+        handshake_timeout  1m  default
+        when_unresponsive  reconnect  default
+        restart.backoff  5s, 15s, 45s, 2m, 5m  default
         tools.include  all  default
-        tools.exclude  none  default
-        tools.settings  none  default
         --- exit 0
         "#);
-        assert_snapshot!(run(&folder, &["config", "explain", "--config", "own.toml", "--expose", "bare"]), @r#"
+        assert_snapshot!(explained(&folder, &["config", "explain", "--config", "own.toml", "--expose", "bare"]), @r#"
         gateway
         KEY  VALUE  FROM
         listen  [version].1  default
@@ -79,35 +85,16 @@ fn config_explain() {
         command  "npx"  own.toml:4
         args  ["--token","…","${HOME}"]  own.toml:5, variable `HOME` (set)
         env.A  (not shown)  own.toml:6
-        type  stdio  default
         cwd  [home]/shop  default
         limits.cpu  unlimited  default
         limits.memory  unlimited  default
         limits.pids  1024  default
-        allow_shell  false  default
-        allow_env  none  default
-        start  eager  default
-        profile  local  default
-        calls.concurrency  32  default
-        calls.queue  256  default
-        calls.timeout  30s  default
-        calls.timeout_max  10m  default
-        calls.late_grace  10s  default
-        calls.ask_timeout  10m  default
-        calls.pass_context  true  default
-        life.handshake  1m  default
-        life.probe  1500ms  default
-        life.health_every  30s  default
-        life.health_timeout  10s  default
-        life.when_unresponsive  reconnect  default
-        life.stop_grace  10s  default
-        life.restart.at_once  3  default
-        life.restart.window  1m  default
-        life.restart.ladder  5s, 15s, 45s, 2m, 5m  default
-        life.restart.reset_after  10m  default
+        transport  stdio  default
+        concurrency  32  default
+        handshake_timeout  1m  default
+        when_unresponsive  reconnect  default
+        restart.backoff  5s, 15s, 45s, 2m, 5m  default
         tools.include  all  default
-        tools.exclude  none  default
-        tools.settings  none  default
         --- exit 0
         "#);
         assert_snapshot!(run(&folder, &["config", "explain", "nobody"]), @"
@@ -117,7 +104,7 @@ fn config_explain() {
         --- exit 1
         ");
         folder.write("gantry.toml", "[servers");
-        assert_snapshot!(run(&folder, &["config", "explain", "theirs"]), @r#"
+        assert_snapshot!(explained(&folder, &["config", "explain", "theirs"]), @r#"
         theirs
         KEY  VALUE  FROM
         state  needs_approval  `.mcp.json` is not approved; look at it and run `gantry approve .mcp.json`
@@ -125,34 +112,15 @@ fn config_explain() {
         args  ["-y","theirs","a b"]  .mcp.json:1
         env.TOKEN  (not shown)  .mcp.json:1
         cwd  "sub"  .mcp.json:1
-        type  stdio  default
         limits.cpu  unlimited  default
         limits.memory  unlimited  default
         limits.pids  1024  default
-        allow_shell  false  default
-        allow_env  none  default
-        start  eager  default
-        profile  local  default
-        calls.concurrency  32  default
-        calls.queue  256  default
-        calls.timeout  30s  default
-        calls.timeout_max  10m  default
-        calls.late_grace  10s  default
-        calls.ask_timeout  10m  default
-        calls.pass_context  true  default
-        life.handshake  1m  default
-        life.probe  1500ms  default
-        life.health_every  30s  default
-        life.health_timeout  10s  default
-        life.when_unresponsive  reconnect  default
-        life.stop_grace  10s  default
-        life.restart.at_once  3  default
-        life.restart.window  1m  default
-        life.restart.ladder  5s, 15s, 45s, 2m, 5m  default
-        life.restart.reset_after  10m  default
+        transport  stdio  default
+        concurrency  32  default
+        handshake_timeout  1m  default
+        when_unresponsive  reconnect  default
+        restart.backoff  5s, 15s, 45s, 2m, 5m  default
         tools.include  all  default
-        tools.exclude  none  default
-        tools.settings  none  default
         --- exit 0
         "#);
         assert_snapshot!(run(&folder, &["config", "explain", "--config", "gantry.toml"]), @"
@@ -200,41 +168,21 @@ fn config_explain_knows_what_depends_on_the_kind_of_server() {
          allow_env = [\"PATH\"]\n[servers.near.life.restart]\nladder = [\"1s\", \"2s\"]\n",
     );
     settings().bind(|| {
-        assert_snapshot!(run(&folder, &["config", "explain", "--config", "own.toml", "far"]), @r#"
+        assert_snapshot!(explained(&folder, &["config", "explain", "--config", "own.toml", "far"]), @r#"
         far
         KEY  VALUE  FROM
         url  "https://example.com/mcp?…"  own.toml:2
         reconnect.away  "5m"  own.toml:3
         proxy  "http://…@proxy.example:3128"  own.toml:4
-        type  auto  default
-        allow_private  false  default
-        ca_file  none  default
-        auth.kind  auto  default
-        reconnect.first  1s  default
-        reconnect.longest  1m  default
-        reconnect.failures  3  default
+        transport  auto  default
         reconnect.steady  1m  default
-        start  eager  default
-        profile  remote  default
-        calls.concurrency  32  default
-        calls.queue  256  default
-        calls.timeout  30s  default
-        calls.timeout_max  10m  default
-        calls.late_grace  10s  default
-        calls.ask_timeout  10m  default
-        calls.pass_context  true  default
-        life.handshake  10s  default
-        life.probe  1500ms  default
-        life.health_every  30s  default
-        life.health_timeout  10s  default
-        life.when_unresponsive  reconnect  default
-        life.stop_grace  10s  default
+        concurrency  32  default
+        handshake_timeout  10s  default
+        when_unresponsive  reconnect  default
         tools.include  all  default
-        tools.exclude  none  default
-        tools.settings  none  default
         --- exit 0
         "#);
-        assert_snapshot!(run(&folder, &["config", "explain", "--config", "own.toml", "near"]), @r#"
+        assert_snapshot!(explained(&folder, &["config", "explain", "--config", "own.toml", "near"]), @r#"
         near
         KEY  VALUE  FROM
         command  "uvx"  own.toml:6
@@ -244,29 +192,13 @@ fn config_explain_knows_what_depends_on_the_kind_of_server() {
         tools.settings.read_all.timeout  "5s"  own.toml:9
         allow_env  ["PATH"]  own.toml:10
         life.restart.ladder  ["1s", "2s"]  own.toml:12
-        type  stdio  default
         cwd  [home]/shop  default
         limits.cpu  0.5  default
         limits.pids  128  default
-        allow_shell  false  default
-        start  eager  default
-        calls.concurrency  1  default
-        calls.queue  256  default
-        calls.timeout  30s  default
-        calls.timeout_max  10m  default
-        calls.late_grace  10s  default
-        calls.ask_timeout  10m  default
-        calls.pass_context  true  default
-        life.handshake  1m  default
-        life.probe  1500ms  default
-        life.health_every  30s  default
-        life.health_timeout  10s  default
-        life.when_unresponsive  keep  default
-        life.stop_grace  10s  default
-        life.restart.at_once  3  default
-        life.restart.window  1m  default
-        life.restart.reset_after  10m  default
-        tools.exclude  none  default
+        transport  stdio  default
+        concurrency  1  default
+        handshake_timeout  1m  default
+        when_unresponsive  keep  default
         --- exit 0
         "#);
     });

@@ -189,7 +189,7 @@ fn up_refuses_a_broken_file() {
 
           × `gateway.drian` is not known
           ╭─[odd.toml:3:1]
-         2 │ listen = "[version].0:4180"
+         2 │ listen = "************"
          3 │ drian = "**"
           · ──┬──
           ·  ╰── not known here
@@ -204,7 +204,7 @@ fn up_refuses_a_broken_file() {
          2 │ listen = "[version].0:4180"
           ·  ───────┬──────
           ·  ╰── not this machine alone
-         3 │ drian = "**"
+         3 │ ***** = "**"
           ╰────
           help: write `[address]`, or add `insecure_bind = true`
         --- exit 2

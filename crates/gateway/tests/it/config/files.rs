@@ -204,7 +204,7 @@ fn each_value_is_explained_with_its_place_and_no_secret_is_shown() {
     assert_eq!(from(1, "env.TOKEN"), pair("(not shown)", "own.toml:7"));
     let key = pair("(not shown)", "own.toml:7, variable `HOME` (set)");
     assert_eq!(from(1, "env.KEY"), key);
-    assert_eq!(from(1, "calls.queue"), pair("256", "default"));
+    assert_eq!(from(1, "queue"), pair("256", "default"));
     assert_eq!(from(1, "timeout"), pair("\"5s\"", "own.toml:8"));
     assert!(!told.to_string().contains("hunter2"));
     let text = folder.told(&["config", "explain", "a", "--config", "own.toml"]);

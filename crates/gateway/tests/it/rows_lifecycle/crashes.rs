@@ -106,7 +106,7 @@ fn more_than_three_crashes_in_a_minute_climb_the_ladder() {
     gantry.events("a", "health_warning", 1);
     let restart = &status["spec"]["restart"];
     let wanted = json!({
-        "at_once": 3, "window": "1m", "ladder": ["5s", "15s", "45s", "2m", "5m"], "reset_after": "10m",
+        "at_once": 3, "window": "1m", "backoff": ["5s", "15s", "45s", "2m", "5m"], "reset_after": "10m",
     });
     assert_eq!(*restart, wanted);
     let begun = Stopwatch::start();

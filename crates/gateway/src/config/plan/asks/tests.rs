@@ -1,11 +1,11 @@
 //! Whatever stands in a file is shown to who is asked, whatever the reader makes of it.
 
+use gantry_model::spec::options::{ServerOption, options, put};
 use serde_json::{Map, Value as Json, json};
 
 use super::*;
 use crate::config::document::{Document, Syntax};
-use crate::config::entry::remote::{AUTH, RECONNECT};
-use crate::config::entry::{CALLS, KEYS, LIFE, LIMITS, OF_CLIENTS, RESTART, TOOL, TOOLS};
+use crate::config::entry::OF_CLIENTS;
 use crate::config::env::Environment;
 use crate::config::file::{Root, entries};
 use crate::config::settings;
@@ -53,26 +53,24 @@ fn marked(keys: &[&str], count: &mut usize) -> Map<String, Json> {
 #[test]
 fn every_member_is_shown_at_every_depth() {
     let mut count = 0;
-    let mut entry = marked(&KEYS, &mut count);
-    entry.extend(marked(&OF_CLIENTS, &mut count));
-    let others = ["envFile", "x-other", "Command", "unknown"];
+    let mut entry = marked(&OF_CLIENTS, &mut count);
+    let others = [
+        "envFile", "x-other", "Command", "unknown", "disabled", "inputs",
+    ];
     entry.extend(marked(&others, &mut count));
-    let mut life = marked(&LIFE, &mut count);
-    life["restart"] = marked(&RESTART, &mut count).into();
-    let mut tools = marked(&TOOLS, &mut count);
-    tools["settings"] = json!({"search": marked(&TOOL, &mut count)});
-    for (key, table) in [
-        ("life", life),
-        ("tools", tools),
-        ("limits", marked(&LIMITS, &mut count)),
-        ("calls", marked(&CALLS, &mut count)),
-        ("reconnect", marked(&RECONNECT, &mut count)),
-        ("auth", marked(&AUTH, &mut count)),
-        ("env", marked(&["A", "B"], &mut count)),
-        ("headers", marked(&["Authorization"], &mut count)),
-    ] {
-        entry[key] = table.into();
+    let names: Vec<&str> = options().flat_map(ServerOption::names).collect();
+    for name in &names {
+        count += 1;
+        put(&mut entry, name, json!(format!("mark-{count:03}")));
     }
+    let tool = marked(&["timeout", "idempotent"], &mut count);
+    put(&mut entry, "tools.settings", json!({ "search": tool }));
+    put(&mut entry, "env", marked(&["A", "B"], &mut count).into());
+    put(
+        &mut entry,
+        "headers",
+        marked(&["Authorization"], &mut count).into(),
+    );
     entry["args"] = json!(["mark-901", {"deep": ["mark-902"]}, 7]);
     let shown = lines(&Json::Object(entry.clone()));
     let written = json!(entry).to_string();
@@ -80,7 +78,7 @@ fn every_member_is_shown_at_every_depth() {
     for mark in marks {
         assert!(shown.contains(&format!("mark-{mark}")), "{mark}:\n{shown}");
     }
-    for key in KEYS.iter().chain(&OF_CLIENTS).chain(&others) {
+    for key in names.iter().chain(&OF_CLIENTS).chain(&others) {
         let in_headline = ["command", "cwd", "url", "httpUrl", "serverUrl"].contains(key);
         assert!(
             in_headline || shown.contains(&format!("  {key}")),
@@ -92,13 +90,13 @@ fn every_member_is_shown_at_every_depth() {
 // fault G5
 #[test]
 fn every_key_of_the_gateway_is_shown() {
-    let settings: Vec<String> = settings::KEYS
+    let settings: Vec<String> = settings::keys()
         .iter()
         .map(|key| format!("{key} = \"mark-{key}\"\n"))
         .collect();
     let file = format!("[gateway]\n{}", settings.concat());
     let shown = asked_of(&file, Syntax::Toml);
-    for key in settings::KEYS {
+    for key in settings::keys() {
         let line = format!("[gateway] {key} = \"mark-{key}\"");
         assert!(shown.contains(&line), "{line}: {shown:#?}");
     }

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use gantry_model::secret::SecretText;
 
 use super::Owner;
+use crate::config::diagnostic::{Diagnostic, Kind};
 use crate::config::document::{Document, Node, Span};
-use crate::config::mistake::{Kind, Mistake};
 
 /// What is told about one entry.
-pub(in crate::config) struct Told<'d> {
+pub(in crate::config) struct Diagnostics<'d> {
     pub(in crate::config) document: &'d Document,
     pub(in crate::config) owner: Owner,
     server: Option<&'d str>,
-    pub(in crate::config) mistakes: Vec<Mistake>,
+    pub(in crate::config) mistakes: Vec<Diagnostic>,
     pub(in crate::config) warnings: Vec<String>,
     /// What stands in the fields whose variables were filled.
     pub(in crate::config) written: BTreeMap<String, String>,
@@ -23,7 +23,7 @@ pub(in crate::config) struct Told<'d> {
     pub(in crate::config) leads_into_folder: Option<String>,
 }
 
-impl<'d> Told<'d> {
+impl<'d> Diagnostics<'d> {
     pub(in crate::config) fn new(
         document: &'d Document,
         server: Option<&'d str>,
@@ -43,23 +43,23 @@ impl<'d> Told<'d> {
     }
 
     /// Begins to tell of a mistake of this server.
-    pub(in crate::config) fn mistake(&self, span: &Span, kind: Kind) -> Mistake {
-        let mistake = self.document.mistake(span, kind);
+    pub(in crate::config) fn diagnostic(&self, span: &Span, kind: Kind) -> Diagnostic {
+        let diagnostic = self.document.diagnostic(span, kind);
         match self.server {
-            Some(server) => mistake.of_server(server),
-            None => mistake,
+            Some(server) => diagnostic.of_server(server),
+            None => diagnostic,
         }
     }
 
-    pub(in crate::config) fn push(&mut self, mistake: Mistake) {
-        self.mistakes.push(mistake);
+    pub(in crate::config) fn push(&mut self, diagnostic: Diagnostic) {
+        self.mistakes.push(diagnostic);
     }
 
     /// Tells that a value is of the wrong kind.
     pub(in crate::config) fn wrong(&mut self, node: &Node, field: &str, wanted: &str, help: &str) {
-        let mistake = self.mistake(&node.span, Kind::Value);
+        let diagnostic = self.diagnostic(&node.span, Kind::Value);
         self.push(
-            mistake
+            diagnostic
                 .say(format!(
                     "{} must be {wanted}, not {}",
                     shown(field),
@@ -71,6 +71,10 @@ impl<'d> Told<'d> {
     }
 
     pub(super) fn warn(&mut self, span: &Span, what: &str) {
+        if self.owner == Owner::Api {
+            self.warnings.push(what.to_owned());
+            return;
+        }
         let (path, line) = (self.document.path.display(), self.document.line(span));
         self.warnings.push(match self.server {
             Some(server) => format!("{path}:{line}: server `{}`: {what}", server.escape_debug()),

@@ -1,8 +1,7 @@
-//! What is wrong in a configuration file: where, what, and what to write instead.
+//! A diagnostic: what is wrong in a configuration file, where, and what to write instead.
 //!
-//! `Display` is one line, `file:line:column: what`, for logs and statuses; on a terminal a mistake is
-//! shown in its file ([`Mistake::render`]), whose private values are masked. Never shows a value that a
-//! variable holds.
+//! `Display` is one line, `file:line:column: what`, for logs and statuses; on a terminal it is shown in
+//! its file ([`Diagnostic::render`]), whose values are masked. Never shows a value that a variable holds.
 
 mod mask;
 
@@ -13,10 +12,11 @@ use std::sync::Arc;
 
 use gantry_model::diagnose::{Diagnose, Fault};
 use miette::{
-    Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode,
+    Diagnostic as Report, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource,
+    SourceCode,
 };
 
-use super::document::{Span, Syntax, place};
+use super::document::{Span, place};
 
 /// What kind of mistake it is; each has a stable code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub enum Kind {
 
 /// What is wrong at one place of a file.
 #[derive(Debug, Clone)]
-pub struct Mistake(Box<Parts>);
+pub struct Diagnostic(Box<Parts>);
 
 #[derive(Debug, Clone)]
 struct Parts {
@@ -56,15 +56,16 @@ struct Parts {
     label: Option<String>,
     help: Option<String>,
     server: Option<String>,
+    shows_value: bool,
 }
 
-impl Mistake {
+impl Diagnostic {
     /// Begins to tell of a mistake at a place.
     pub fn at(path: &Path, text: &Arc<str>, span: Span, kind: Kind) -> Self {
-        let mut mistake = Self::of_file(path, kind);
-        mistake.0.text = Some(Arc::clone(text));
-        mistake.0.span = span;
-        mistake
+        let mut diagnostic = Self::of_file(path, kind);
+        diagnostic.0.text = Some(Arc::clone(text));
+        diagnostic.0.span = span;
+        diagnostic
     }
 
     /// Begins to tell of a mistake that is that of the whole file.
@@ -79,6 +80,7 @@ impl Mistake {
             label: None,
             help: None,
             server: None,
+            shows_value: false,
         }))
     }
 
@@ -117,6 +119,13 @@ impl Mistake {
         self
     }
 
+    /// Lets the value at the place be shown: its option holds a number, a time or one of a few words.
+    #[must_use]
+    pub fn show_value(mut self) -> Self {
+        self.0.shows_value = true;
+        self
+    }
+
     /// Shows the file by another of its names.
     #[must_use]
     pub fn shown_as(mut self, path: &Path) -> Self {
@@ -127,6 +136,16 @@ impl Mistake {
     /// Returns the file.
     pub fn path(&self) -> &Path {
         &self.0.path
+    }
+
+    /// Returns its place in the file.
+    pub fn span(&self) -> &Span {
+        &self.0.span
+    }
+
+    /// Returns what is wrong, without file and place.
+    pub fn message(&self) -> &str {
+        &self.0.said
     }
 
     /// Returns what kind of mistake it is.
@@ -171,9 +190,10 @@ impl Mistake {
             .with_links(false)
             .without_syntax_highlighting();
         let shown = Shown {
-            mistake: self,
+            diagnostic: self,
             source: self.0.text.as_ref().map(|text| {
-                let text = mask::mask(text, Syntax::of(&self.0.path));
+                let value = self.0.shows_value.then(|| self.0.span.clone());
+                let text = mask::mask(text, &self.to_string(), value);
                 NamedSource::new(self.0.path.display().to_string(), harmless(&text))
             }),
         };
@@ -185,7 +205,7 @@ impl Mistake {
     }
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.0.path.display())?;
         if let Some((line, column)) = self.place() {
@@ -198,14 +218,14 @@ impl fmt::Display for Mistake {
     }
 }
 
-impl std::error::Error for Mistake {
+impl std::error::Error for Diagnostic {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         let cause = self.0.cause.as_deref()?;
         Some(cause)
     }
 }
 
-impl Diagnose for Mistake {
+impl Diagnose for Diagnostic {
     fn code(&self) -> &'static str {
         match self.0.kind {
             Kind::Read => "config.read",
@@ -231,44 +251,44 @@ impl Diagnose for Mistake {
 
 /// A mistake as it is shown in its file; the place stands there, so that the text is without it.
 struct Shown<'a> {
-    mistake: &'a Mistake,
+    diagnostic: &'a Diagnostic,
     source: Option<NamedSource<String>>,
 }
 
 impl fmt::Debug for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self.mistake, f)
+        fmt::Debug::fmt(self.diagnostic, f)
     }
 }
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mistake = self.mistake;
-        let mut said = harmless(&mistake.0.said);
-        if let Some(server) = &mistake.0.server {
+        let diagnostic = self.diagnostic;
+        let mut said = harmless(&diagnostic.0.said);
+        if let Some(server) = &diagnostic.0.server {
             said = format!("server `{server}`: {said}");
         }
         match &self.source {
             Some(_) => f.write_str(&said),
-            None => write!(f, "{}: {said}", mistake.0.path.display()),
+            None => write!(f, "{}: {said}", diagnostic.0.path.display()),
         }
     }
 }
 
 impl std::error::Error for Shown<'_> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        let cause = self.mistake.0.cause.as_deref()?;
+        let cause = self.diagnostic.0.cause.as_deref()?;
         Some(cause)
     }
 }
 
-impl Diagnostic for Shown<'_> {
+impl Report for Shown<'_> {
     fn code<'c>(&'c self) -> Option<Box<dyn fmt::Display + 'c>> {
-        Some(Box::new(Diagnose::code(self.mistake)))
+        Some(Box::new(Diagnose::code(self.diagnostic)))
     }
 
     fn help<'c>(&'c self) -> Option<Box<dyn fmt::Display + 'c>> {
-        let help = self.mistake.0.help.as_deref()?;
+        let help = self.diagnostic.0.help.as_deref()?;
         Some(Box::new(harmless(help)))
     }
 
@@ -278,13 +298,13 @@ impl Diagnostic for Shown<'_> {
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
         self.source.as_ref()?;
-        let span = &self.mistake.0.span;
+        let span = &self.diagnostic.0.span;
         // A value over many lines is pointed at where it begins.
-        let text = self.mistake.0.text.as_deref().unwrap_or_default();
+        let text = self.diagnostic.0.text.as_deref().unwrap_or_default();
         let end = span.end.min(text.len());
         let first_line = text.get(span.start..end).and_then(|text| text.find('\n'));
         let length = first_line.unwrap_or_else(|| end.saturating_sub(span.start));
-        let label = self.mistake.0.label.as_deref().map(harmless);
+        let label = self.diagnostic.0.label.as_deref().map(harmless);
         let label = LabeledSpan::new_primary_with_span(label, (span.start, length));
         Some(Box::new(std::iter::once(label)))
     }
@@ -371,12 +391,12 @@ mod tests {
     #[test]
     fn a_mistake_is_one_line_or_a_picture() {
         let text: Arc<str> = Arc::from("a = 1\nb = \u{1b}[2J\n");
-        let mistake = Mistake::at(Path::new("x.toml"), &text, 6..7, Kind::Value)
+        let diagnostic = Diagnostic::at(Path::new("x.toml"), &text, 6..7, Kind::Value)
             .say("`b` must be a text")
             .label("this")
             .help("write `b = \"…\"`");
-        assert_eq!(mistake.to_string(), "x.toml:2:1: `b` must be a text");
-        let shown = mistake.render(false);
+        assert_eq!(diagnostic.to_string(), "x.toml:2:1: `b` must be a text");
+        let shown = diagnostic.render(false);
         assert!(shown.contains("x.toml:2:1"), "{shown}");
         assert!(!shown.contains('\u{1b}'), "{shown}");
     }

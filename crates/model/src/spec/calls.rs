@@ -1,0 +1,102 @@
+//! How calls to a server are let through and bounded: the policy, and its options.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::options::{ANY_TIME, Field, Kind, SOME_TIME, ServerOption, option, plain};
+use super::period;
+
+/// How calls to a server are let through and bounded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CallPolicy {
+    /// Calls in flight at once; 1 for hosted and 32 for other stdio servers if nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
+    /// Calls that may wait for a lane before the next is refused as busy.
+    pub queue: u32,
+    /// Longest silence of a call before it ends as timed out; progress starts it anew.
+    #[serde(with = "period")]
+    pub timeout: Duration,
+    /// Longest life of a call, whatever progress it reports.
+    #[serde(with = "period")]
+    pub timeout_max: Duration,
+    /// With one lane: how long it stays closed after a timeout, for the late answer.
+    #[serde(with = "period")]
+    pub late_grace: Duration,
+    /// Longest wait for a client that the server asks something; the call's own time stands still.
+    #[serde(with = "period")]
+    pub ask_timeout: Duration,
+    /// Whether user, session, run, step and trace are passed on in `_meta`.
+    pub pass_context: bool,
+}
+
+impl Default for CallPolicy {
+    fn default() -> Self {
+        Self {
+            concurrency: None,
+            queue: 256,
+            timeout: Duration::from_secs(30),
+            timeout_max: Duration::from_secs(600),
+            late_grace: Duration::from_secs(10),
+            ask_timeout: Duration::from_secs(600),
+            pass_context: true,
+        }
+    }
+}
+
+/// The options of calls.
+pub(super) static OPTIONS: &[ServerOption] = &[
+    option(
+        "concurrency",
+        Kind::Whole(1, 1024),
+        "How many calls may be in flight at once.",
+        |spec| plain(&mut spec.calls.concurrency),
+    )
+    .old_names(&["calls.concurrency"]),
+    option(
+        "queue",
+        Kind::Whole(1, 65_536),
+        "How many calls may wait; the next is refused as busy.",
+        |spec| plain(&mut spec.calls.queue),
+    )
+    .old_names(&["calls.queue"]),
+    option(
+        "timeout",
+        SOME_TIME,
+        "How long a call may go without an answer; progress resets it.",
+        |spec| Some(Field::Period(&mut spec.calls.timeout)),
+    )
+    .old_names(&["calls.timeout"]),
+    option(
+        "timeout_max",
+        SOME_TIME,
+        "How long a call may take in all, whatever progress it reports. At least `timeout`, if only \
+         that is written.",
+        |spec| Some(Field::Period(&mut spec.calls.timeout_max)),
+    )
+    .old_names(&["calls.timeout_max"]),
+    option(
+        "late_grace",
+        ANY_TIME,
+        "With `concurrency = 1`: how long no other call is sent after a timeout, for the late answer.",
+        |spec| Some(Field::Period(&mut spec.calls.late_grace)),
+    )
+    .old_names(&["calls.late_grace"]),
+    option(
+        "ask_timeout",
+        SOME_TIME,
+        "How long a client may take to answer a request of the server during a call; the call's own \
+         time does not run meanwhile.",
+        |spec| Some(Field::Period(&mut spec.calls.ask_timeout)),
+    )
+    .old_names(&["calls.ask_timeout"]),
+    option(
+        "pass_context",
+        Kind::Flag,
+        "Whether user, session, run, step and trace are passed on to it in `_meta`.",
+        |spec| plain(&mut spec.calls.pass_context),
+    )
+    .old_names(&["calls.pass_context"]),
+];

@@ -1,0 +1,81 @@
+//! The options of a server, each defined once, beside the field that it sets (`calls`, `life`,
+//! `process`, `remote`, `filter`): its name, what may be written, what it means.
+//!
+//! Everything else derives from [`options`]: the reader of files and of REST bodies, the view, `gantry
+//! config explain`, the JSON Schema, the OpenAPI document and the reference page. Which drivers an
+//! option applies to follows from `field`, which finds it in the specs of those alone. To add one, see
+//! docs/howto/add-a-config-key.md.
+
+mod definition;
+mod field;
+mod kind;
+
+use std::time::Duration;
+
+use super::{
+    Launch, ProcessLaunch, RemoteLaunch, ServerSpec, calls, filter, life, process, remote,
+};
+
+pub(in crate::spec) use self::definition::option;
+pub use self::definition::{Drivers, ServerOption, document, named, put};
+pub use self::field::{Field, Plain};
+pub use self::kind::Kind;
+
+/// A time that may be none at all.
+pub(super) const ANY_TIME: Kind = Kind::Period(Duration::ZERO);
+/// A time that must be some.
+pub(super) const SOME_TIME: Kind = Kind::Period(Duration::from_millis(1));
+
+/// Returns every option, in the order in which they are explained.
+pub fn options() -> impl Iterator<Item = &'static ServerOption> {
+    let groups = [
+        process::OPTIONS,
+        remote::OPTIONS,
+        GENERAL,
+        calls::OPTIONS,
+        life::OPTIONS,
+        filter::OPTIONS,
+    ];
+    groups.into_iter().flatten()
+}
+
+/// The options of the server as a whole.
+static GENERAL: &[ServerOption] = &[
+    option(
+        "description",
+        Kind::Text,
+        "What the server is for, in your words.",
+        |spec| plain(&mut spec.description),
+    ),
+    option(
+        "start",
+        Kind::Choice(&["eager", "lazy"]),
+        "When it starts: with the gateway, or with its first use. Over REST the default is \
+         `eager` for a hosted one, `lazy` for a local or remote one.",
+        |spec| plain(&mut spec.start),
+    ),
+];
+
+/// Returns what a command is given, if the server is one.
+pub(super) fn process(spec: &mut ServerSpec) -> Option<&mut ProcessLaunch> {
+    match &mut spec.launch {
+        Launch::Process(process) => Some(process),
+        Launch::Remote(_) => None,
+    }
+}
+
+/// Returns how a remote server is reached, if the server is one.
+pub(super) fn remote(spec: &mut ServerSpec) -> Option<&mut RemoteLaunch> {
+    match &mut spec.launch {
+        Launch::Remote(remote) => Some(remote),
+        Launch::Process(_) => None,
+    }
+}
+
+/// Returns a field that has a stored form of its own.
+pub(super) fn plain(field: &mut dyn Plain) -> Option<Field<'_>> {
+    Some(Field::Plain(field))
+}
+
+#[cfg(test)]
+mod tests;

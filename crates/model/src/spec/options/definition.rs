@@ -1,0 +1,201 @@
+//! What the definition of an option consists of, and what is derived from it: its value in a spec, its
+//! default, the document of all options.
+
+use serde_json::{Map, Value as Json};
+
+use super::{Field, Kind, options};
+use crate::spec::{Launch, RemoteLaunch, ServerSpec, Start, size};
+
+/// One option of a server.
+pub struct ServerOption {
+    /// Its name, in files and over REST alike; dots stand for tables.
+    pub name: &'static str,
+    /// What may be written.
+    pub kind: Kind,
+    /// What it means, in Markdown.
+    pub doc: &'static str,
+    /// How other clients write it; taken without a word.
+    pub spellings: &'static [&'static str],
+    /// What it was called before; taken with a warning.
+    pub old_names: &'static [&'static str],
+    /// What holds where there is no value, if that is worth saying.
+    pub absent: Option<&'static str>,
+    field: for<'s> fn(&'s mut ServerSpec) -> Option<Field<'s>>,
+}
+
+/// Which servers an option applies to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drivers {
+    /// All of them.
+    All,
+    /// Those that are started here from a command.
+    Process,
+    /// Those at a URL.
+    Remote,
+}
+
+/// Begins the definition of an option.
+pub(in crate::spec) const fn option(
+    name: &'static str,
+    kind: Kind,
+    doc: &'static str,
+    field: for<'s> fn(&'s mut ServerSpec) -> Option<Field<'s>>,
+) -> ServerOption {
+    ServerOption {
+        name,
+        kind,
+        doc,
+        spellings: &[],
+        old_names: &[],
+        absent: None,
+        field,
+    }
+}
+
+impl ServerOption {
+    pub(in crate::spec) const fn spellings(mut self, spellings: &'static [&'static str]) -> Self {
+        self.spellings = spellings;
+        self
+    }
+
+    pub(in crate::spec) const fn old_names(mut self, old_names: &'static [&'static str]) -> Self {
+        self.old_names = old_names;
+        self
+    }
+
+    pub(in crate::spec) const fn absent(mut self, absent: &'static str) -> Self {
+        self.absent = Some(absent);
+        self
+    }
+
+    /// Returns every name that is understood: the name itself, then spellings, then old names.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        let others = self.spellings.iter().chain(self.old_names).copied();
+        std::iter::once(self.name).chain(others)
+    }
+
+    /// Returns the value in a spec, `null` if there is none; nothing if it does not apply to it.
+    pub fn get(&self, spec: &mut ServerSpec) -> Option<Json> {
+        (self.field)(spec).map(|field| field.get())
+    }
+
+    /// Puts a value into a spec that it applies to.
+    pub fn set(&self, spec: &mut ServerSpec, value: Json) -> Result<(), serde_json::Error> {
+        match (self.field)(spec) {
+            Some(field) => field.set(value),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns which servers it applies to.
+    pub fn drivers(&self) -> Drivers {
+        let [mut process, _, mut remote] = samples();
+        match (self.get(&mut process), self.get(&mut remote)) {
+            (Some(_), None) => Drivers::Process,
+            (None, Some(_)) => Drivers::Remote,
+            (Some(_), Some(_)) | (None, None) => Drivers::All,
+        }
+    }
+
+    /// Shows a value in one line; nothing for one that is not worth saying.
+    pub fn shown(&self, value: &Json) -> Option<String> {
+        let text = |value: &Json| {
+            value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned)
+        };
+        match value {
+            Json::Null => self.absent.map(str::to_owned),
+            Json::Array(list) if list.is_empty() => self.absent.map(str::to_owned),
+            Json::Object(table) if table.is_empty() => self.absent.map(str::to_owned),
+            Json::Array(list) => Some(list.iter().map(text).collect::<Vec<_>>().join(", ")),
+            value => Some(match (self.kind, value.as_u64()) {
+                (Kind::Size(..), Some(bytes)) => size::show(bytes),
+                _ => text(value),
+            }),
+        }
+    }
+
+    /// Returns what holds where a file says nothing, in Markdown.
+    pub fn default_shown(&self) -> String {
+        let values = samples().map(|mut spec| {
+            let value = self.get(&mut spec)?;
+            let word = self.shown(&value).filter(|shown| !shown.is_empty())?;
+            let is_word =
+                matches!(value, Json::Null) || word.contains(' ') || self.absent == Some(&word);
+            Some(if is_word { word } else { format!("`{word}`") })
+        });
+        match values {
+            [None, None, None] => "–".to_owned(),
+            [Some(value), None, None] | [None, None, Some(value)] => value,
+            [Some(local), Some(hosted), far] => {
+                let mut shown = local.clone();
+                let others = [("hosted", Some(hosted)), ("remote", far)];
+                for (name, other) in others {
+                    let own = format!("`{name}`");
+                    if let Some(other) = other.filter(|other| *other != local && *other != own) {
+                        shown.push_str(&format!("; {name}: {other}"));
+                    }
+                }
+                shown
+            }
+            [local, hosted, far] => [local, hosted, far].into_iter().flatten().collect(),
+        }
+    }
+}
+
+/// Returns a local, a hosted and a remote server with every default of a file.
+pub(super) fn samples() -> [ServerSpec; 3] {
+    let process = |profile: &str| {
+        let launch = serde_json::json!({"command": "", "profile": profile});
+        let launch = serde_json::from_value(launch).expect("a command is a launch");
+        Launch::Process(launch)
+    };
+    let launches = [
+        process("local"),
+        process("hosted"),
+        Launch::Remote(RemoteLaunch::new("")),
+    ];
+    launches.map(|launch| {
+        let name = "sample".parse().expect("a name");
+        let mut spec = ServerSpec::new(name, launch);
+        spec.start = Start::Eager;
+        spec.shown()
+    })
+}
+
+/// Returns the option of a name, whatever it is called.
+pub fn named(name: &str) -> Option<&'static ServerOption> {
+    options().find(|option| option.names().any(|known| known == name))
+}
+
+/// Returns every option that has a value in a spec, as a document in the form that files and REST
+/// have. Secrets included.
+pub fn document(spec: &ServerSpec) -> Map<String, Json> {
+    let mut copy = spec.clone();
+    let mut document = Map::new();
+    for option in options() {
+        if let Some(value) = option.get(&mut copy).filter(|value| !value.is_null()) {
+            put(&mut document, option.name, value);
+        }
+    }
+    document
+}
+
+/// Puts a value at a dotted path of a document.
+pub fn put(document: &mut Map<String, Json>, path: &str, value: Json) {
+    match path.split_once('.') {
+        None => {
+            document.insert(path.to_owned(), value);
+        }
+        Some((table, rest)) => {
+            let below = document.entry(table).or_insert_with(|| Map::new().into());
+            if !below.is_object() {
+                *below = Map::new().into();
+            }
+            if let Some(below) = below.as_object_mut() {
+                put(below, rest, value);
+            }
+        }
+    }
+}
