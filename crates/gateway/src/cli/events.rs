@@ -70,30 +70,28 @@ async fn follow(options: &Options, client: &Client, screen: &Screen) -> Result<E
     let mut answer = client.get(&path(options, options.limit)).await?;
     // Events of the last page: one that is told by the stream as well is shown once.
     let mut known: HashSet<String> = HashSet::new();
+    // What is older was left out of the first page on purpose.
+    let mut newest = 0;
     loop {
+        let at = |event: &Value| number(event, "/at_ms").unwrap_or_default();
         let items = list(&answer, "/items");
-        let new = items
-            .iter()
-            .filter(|event| !known.contains(&compact(event)));
+        let is_new = |event: &&Value| at(event) >= newest && !known.contains(&compact(event));
+        let new: Vec<&Value> = items.iter().filter(is_new).collect();
         for event in new {
             if !print(event, options, screen) {
                 return Ok(ExitCode::SUCCESS);
             }
         }
+        newest = items.iter().map(at).max().unwrap_or_default().max(newest);
         known = items.iter().map(compact).collect();
         loop {
             let event = following.next().await?;
-            match event.kind.as_str() {
-                "lifecycle" if known.insert(compact(&event.data)) => {
-                    if !print(&event.data, options, screen) {
-                        return Ok(ExitCode::SUCCESS);
-                    }
-                }
-                "gap" => break,
-                _ => {}
+            let is_new = event.kind == "lifecycle" && known.insert(compact(&event.data));
+            if is_new && !print(&event.data, options, screen) {
+                return Ok(ExitCode::SUCCESS);
             }
-            if known.len() > 2 * AGAIN as usize {
-                // Only what may come again from the store is worth remembering.
+            // Only what may come again from the store is worth remembering.
+            if event.kind == "gap" || known.len() > 2 * AGAIN as usize {
                 break;
             }
         }

@@ -65,14 +65,12 @@ pub(super) async fn run(
             }
             loop {
                 let event = following.next().await?;
-                match event.kind.as_str() {
-                    "log" if is_late(&event.data) => {
-                        if !shown.print(&event.data, options, screen) {
-                            return Ok(ExitCode::SUCCESS);
-                        }
-                    }
-                    "gap" => break,
-                    _ => {}
+                let is_line = event.kind == "log" && is_late(&event.data);
+                if is_line && !shown.print(&event.data, options, screen) {
+                    return Ok(ExitCode::SUCCESS);
+                }
+                if event.kind == "gap" {
+                    break;
                 }
             }
             limit = KEPT;
