@@ -103,8 +103,10 @@ impl Endpoint {
             let (asked, who) = (called.asked(), (&caller, &called.scope));
             let work = endpoint.forward(who, &asked, context, Some(client));
             // Its own place, since the task that may run it must not die of it.
-            let done = catch_panic(work).await;
-            done.unwrap_or_else(|_| Err(not_made(CallError::Panicked)))
+            match catch_panic(work).await {
+                Ok(outcome) => outcome,
+                Err(_problem) => Err(not_made(CallError::Panicked)),
+            }
         });
         let under_way = UnderWay {
             call,
