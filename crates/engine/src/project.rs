@@ -40,7 +40,7 @@ use crate::native::NativeTool;
 use crate::random::random;
 use crate::router::{Links, Refreshes, Router};
 use crate::server::logs::LogLine;
-use crate::server::runner::Surroundings;
+use crate::server::runner::RunnerContext;
 use crate::server::topics::TopicTable;
 use crate::supervisor::{Supervisor, refresh};
 use crate::telemetry::Metrics;
@@ -98,7 +98,7 @@ impl Project {
         let answers = machine.answers.of(&name);
         let vault = machine.vault.of(&name);
         let acts = Acts::new(store.clone(), name.clone(), Values::new(vault.clone()));
-        let around = Arc::new(Surroundings {
+        let context = Arc::new(RunnerContext {
             project: name.clone(),
             drivers: machine.drivers.clone(),
             generations: Arc::clone(&machine.generations),
@@ -119,7 +119,7 @@ impl Project {
         let supervisor = Arc::new(Supervisor::new(
             name.clone(),
             store,
-            around,
+            context,
             Arc::clone(&catalog),
             servers,
         ));

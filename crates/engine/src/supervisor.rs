@@ -28,7 +28,7 @@ use crate::error::EngineError;
 use crate::leases::Leases;
 use crate::random::random;
 use crate::server::handle::{Live, Order, ServerHandle};
-use crate::server::runner::Surroundings;
+use crate::server::runner::RunnerContext;
 
 pub use files::Applied;
 pub(crate) use test_run::of_api;
@@ -40,7 +40,7 @@ pub(crate) struct Supervisor {
     project: ProjectName,
     store: Store,
     leases: Leases,
-    around: Arc<Surroundings>,
+    context: Arc<RunnerContext>,
     catalog: Arc<Catalog>,
     /// In configuration order.
     servers: Arc<Mutex<Vec<Arc<ServerHandle>>>>,
@@ -56,7 +56,7 @@ impl Supervisor {
     pub(crate) fn new(
         project: ProjectName,
         store: Store,
-        around: Arc<Surroundings>,
+        context: Arc<RunnerContext>,
         catalog: Arc<Catalog>,
         servers: Arc<Mutex<Vec<Arc<ServerHandle>>>>,
     ) -> Self {
@@ -64,7 +64,7 @@ impl Supervisor {
             leases: Leases::new(store.clone(), project.clone()),
             project,
             store,
-            around,
+            context,
             catalog,
             servers,
             leaving: Mutex::default(),
@@ -132,7 +132,7 @@ impl Supervisor {
             self.store.remove_server(&self.project, handle.id).await?;
             self.leave(&handle);
             let why = "not approved; its name was given to another server over the API";
-            self.around.events.report(name, EventKind::Removed, why);
+            self.context.events.report(name, EventKind::Removed, why);
         }
     }
 
@@ -175,7 +175,7 @@ impl Supervisor {
         place: Option<usize>,
     ) -> Arc<ServerHandle> {
         let handle = self.insert(row, spec, place).await;
-        self.around
+        self.context
             .events
             .report(&handle.name, EventKind::Registered, "registered");
         handle
@@ -206,7 +206,7 @@ impl Supervisor {
                 self.leave(&handle);
                 drop(turn);
                 handle.stopped.cancelled().await;
-                self.around
+                self.context
                     .events
                     .report(&handle.name, EventKind::Removed, "removed");
                 return Ok(true);
@@ -329,7 +329,7 @@ impl Supervisor {
     /// Stops every server and waits for all of them, but hardly longer than they are killed.
     pub(crate) async fn stop_all(&self) {
         self.stopping.cancel();
-        let kill_at = *self.around.kill_at.borrow();
+        let kill_at = *self.context.kill_at.borrow();
         let until = kill_at.unwrap_or_else(Instant::now) + AFTER_KILL;
         let stopped = async {
             // What is being started right now is then in the list.

@@ -102,11 +102,11 @@ pub(super) fn without(judgeable: Judgeable, part: &str, reason: String) -> Optio
     }
     cleaner.leave(part, reason);
     // Which schema it belonged to is not known, so all around it count.
-    let mut around = holder;
+    let mut context = holder;
     loop {
-        cleaner.tainted.insert(around.to_owned());
-        match around.rsplit_once('/') {
-            Some((next, _)) => around = next,
+        cleaner.tainted.insert(context.to_owned());
+        match context.rsplit_once('/') {
+            Some((next, _)) => context = next,
             None => break,
         }
     }

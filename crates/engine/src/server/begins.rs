@@ -25,7 +25,7 @@ use super::logs::Logs;
 use super::profiles::Profiles;
 use super::retry_budget::RetryBudget;
 use super::runner::remote::RemoteState;
-use super::runner::{ServerRunner, Surroundings, UsageCell};
+use super::runner::{RunnerContext, ServerRunner, UsageCell};
 use super::status::ServerStatus;
 use super::topics::Topics;
 use super::waiting::Waiting;
@@ -63,7 +63,7 @@ impl Begins {
     /// Makes the handle and the runner of a life.
     pub(crate) fn assemble(
         self,
-        around: &Arc<Surroundings>,
+        context: &Arc<RunnerContext>,
         spec: Arc<ServerSpec>,
     ) -> (Arc<ServerHandle>, ServerRunner) {
         let (live_tx, live) = watch::channel(self.live);
@@ -96,15 +96,15 @@ impl Begins {
             waiting: Waiting::new(spec.calls.queue),
             credentials: self.credentials.clone(),
             retries: RetryBudget::default(),
-            permits: Permits::new(&around.checks),
-            profiles: Arc::new(Profiles::new(around)),
+            permits: Permits::new(&context.checks),
+            profiles: Arc::new(Profiles::new(context)),
         };
         let remote = spec.launch.remote().map(RemoteState::new);
         let runner = ServerRunner {
             id: self.id,
             policy: spec.life.restart.policy().unwrap_or_default(),
             spec,
-            around: Arc::clone(around),
+            context: Arc::clone(context),
             live: live_tx,
             status: status_tx,
             wake: Arc::clone(&handle.wake),
@@ -137,7 +137,7 @@ impl ServerRunner {
                 Err(_panic) => {
                     error!(server = %self.spec.name, "the server's runner panicked");
                     let what = "the runner failed inside the gateway and starts anew";
-                    self.around
+                    self.context
                         .events
                         .report(&self.spec.name, EventKind::StartFailed, what);
                     // What panicked once may do so again; the next start sets it right then.

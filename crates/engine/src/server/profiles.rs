@@ -33,7 +33,7 @@ use super::catalog::ServerCatalog;
 use super::handle::{Live, ServerHandle};
 use super::handshake::Hello;
 use super::link::Link;
-use super::runner::Surroundings;
+use super::runner::RunnerContext;
 use super::topics::Topics;
 use crate::error::{CallError, Full};
 
@@ -46,7 +46,7 @@ const IDLE: Duration = Duration::from_secs(300);
 /// The further lives of one server.
 #[derive(Default)]
 pub(crate) struct Profiles {
-    around: Weak<Surroundings>,
+    context: Weak<RunnerContext>,
     pool: Mutex<Pool<Arc<ServerHandle>>>,
     /// What clients want to hear of from their instances, as long as they do or have one.
     topics: Mutex<HashMap<Party, Weak<Topics>>>,
@@ -98,9 +98,9 @@ impl Lease {
 type Taken = Result<(Place, Arc<ServerHandle>), Full>;
 
 impl Profiles {
-    pub(crate) fn new(around: &Arc<Surroundings>) -> Self {
+    pub(crate) fn new(context: &Arc<RunnerContext>) -> Self {
         Self {
-            around: Arc::downgrade(around),
+            context: Arc::downgrade(context),
             ..Self::default()
         }
     }
@@ -162,7 +162,7 @@ impl Profiles {
         Wanted { can, party, tool }: Wanted<'_>,
         is_stateless: bool,
     ) -> Result<Taken, CallError> {
-        let around = self.around.upgrade().ok_or(CallError::Stopping)?;
+        let context = self.context.upgrade().ok_or(CallError::Stopping)?;
         if server.stop.is_cancelled() || self.tasks.is_closed() {
             return Err(CallError::Stopping);
         }
@@ -199,7 +199,7 @@ impl Profiles {
             Found::Room(number, instead_of) => (number, instead_of),
             Found::Wait(full) => return Ok(Err(full)),
         };
-        let handle = self.begin(&around, server, (can, party, number), is_stateless);
+        let handle = self.begin(&context, server, (can, party, number), is_stateless);
         pool.insert(number, (can, party), handle.clone(), Instant::now());
         drop(pool);
         if let Some(ended) = instead_of {
@@ -212,16 +212,16 @@ impl Profiles {
     /// Begins a life that declares what its client can do.
     fn begin(
         self: &Arc<Self>,
-        around: &Arc<Surroundings>,
+        context: &Arc<RunnerContext>,
         server: &ServerHandle,
         (can, party, number): (ClientCan, &Party, u64),
         is_stateless: bool,
     ) -> Arc<ServerHandle> {
         let topics = self.topics(party);
         let note = format!("for clients with {}: ", can.capabilities().text());
-        let around = Arc::new(Surroundings {
-            events: around.events.noted(&note),
-            ..Surroundings::clone(around)
+        let context = Arc::new(RunnerContext {
+            events: context.events.noted(&note),
+            ..RunnerContext::clone(context)
         });
         let hello = server.catalog.load().hello.clone();
         let catalog = ServerCatalog::new(Default::default(), hello);
@@ -244,7 +244,7 @@ impl Profiles {
             start: Start::Lazy,
             ..ServerSpec::clone(&server.spec)
         };
-        let (handle, runner) = begins.assemble(&around, Arc::new(spec));
+        let (handle, runner) = begins.assemble(&context, Arc::new(spec));
         self.tasks.spawn(runner.keep_running(true));
         let (profiles, life) = (Arc::downgrade(self), handle.clone());
         self.tasks
@@ -284,10 +284,10 @@ impl Profiles {
 
     /// Has the catalog forget the lists of a life that ends, if it had its own.
     fn left(&self, life: &ServerHandle) {
-        if let Some(around) = self.around.upgrade()
+        if let Some(context) = self.context.upgrade()
             && life.catalog.load().is_own
         {
-            (around.changed)();
+            (context.changed)();
         }
     }
 

@@ -50,7 +50,7 @@ pub(crate) const TRIPS: &str = "trips";
 
 /// What all runners of an engine share.
 #[derive(Clone)]
-pub(crate) struct Surroundings {
+pub(crate) struct RunnerContext {
     pub(crate) project: ProjectName,
     pub(crate) drivers: Drivers,
     /// The generation of the newest instance.
@@ -82,7 +82,7 @@ pub(crate) struct Surroundings {
 pub(crate) struct ServerRunner {
     pub(crate) id: ServerId,
     pub(crate) spec: Arc<ServerSpec>,
-    pub(crate) around: Arc<Surroundings>,
+    pub(crate) context: Arc<RunnerContext>,
     pub(crate) live: watch::Sender<Live>,
     pub(crate) status: watch::Sender<ServerStatus>,
     pub(crate) wake: Arc<Notify>,
@@ -235,9 +235,9 @@ impl ServerRunner {
             EndKind::Exit => EventKind::Exited,
             EndKind::Silence => EventKind::Disconnected,
         };
-        self.around.events.report(&name, kind, detail);
+        self.context.events.report(&name, kind, detail);
         if decision.health_warning {
-            self.around
+            self.context
                 .events
                 .report(&name, EventKind::HealthWarning, reason.clone());
         }
@@ -277,7 +277,7 @@ impl ServerRunner {
         #[cfg(test)]
         assert_ne!(self.spec.name.as_str(), TRIPS, "a runner that panics");
         let why = "restart requested";
-        self.around
+        self.context
             .events
             .report(&self.spec.name, EventKind::RestartRequested, why);
         self.publish(State::Restarting, Some(why.into()));
@@ -296,7 +296,7 @@ impl ServerRunner {
         self.publish(State::Stopping, None);
         self.show(Live::Down(Arc::from("it is being stopped"), None));
         if let Some(running) = running {
-            let kill_at = *self.around.kill_at.borrow();
+            let kill_at = *self.context.kill_at.borrow();
             let grace = kill_at.map_or(self.spec.life.stop_grace, |at| {
                 at.saturating_duration_since(Instant::now())
             });
@@ -305,7 +305,7 @@ impl ServerRunner {
         }
         self.publish(State::Stopped, None);
         self.show(Live::Down(Arc::from("it was stopped"), None));
-        self.around
+        self.context
             .events
             .report(&self.spec.name, EventKind::Stopped, "stopped");
         Next::Done
@@ -314,7 +314,7 @@ impl ServerRunner {
     /// Closes stdin, sends SIGTERM, waits, kills. Every call on the link is answered.
     async fn end(&self, mut running: Running, failure: &Failure, grace: Duration) {
         running.terminate();
-        let kill_at = self.around.kill_at.clone();
+        let kill_at = self.context.kill_at.clone();
         tokio::select! {
             biased; // An end of its own first.
             () = running.ended() => {}
@@ -351,7 +351,7 @@ impl ServerRunner {
 
     fn show(&self, live: Live) {
         self.live.send_replace(live);
-        (self.around.changed)();
+        (self.context.changed)();
     }
 
     fn forget_usage(&self) {

@@ -111,7 +111,7 @@ impl Supervisor {
         drop(turn);
         if is_here {
             let why = "removed on another gateway";
-            self.around
+            self.context
                 .events
                 .report(&handle.name, EventKind::Removed, why);
         }

@@ -62,16 +62,16 @@ impl Supervisor {
             credentials,
             topics: None,
         };
-        let (handle, runner) = begins.assemble(&self.around, spec);
+        let (handle, runner) = begins.assemble(&self.context, spec);
         runner
             .status
             .send_modify(|status| status.count(&remembered));
-        let events = self.around.events.clone();
+        let events = self.context.events.clone();
         let watching = events.watch_status(handle.name.clone(), handle.status.clone());
-        self.around.tracker.spawn(watching);
+        self.context.tracker.spawn(watching);
         let stopped = handle.stopped.clone();
         let profiles = Arc::clone(&handle.profiles);
-        self.around.tracker.spawn(async move {
+        self.context.tracker.spawn(async move {
             runner.keep_running(lazy).await;
             profiles.close().await;
             stopped.cancel();
@@ -92,7 +92,7 @@ impl Supervisor {
         if is_off || spec.held().is_some() {
             return None;
         }
-        let route = match Route::new(&self.around.clients, remote) {
+        let route = match Route::new(&self.context.clients, remote) {
             Ok(route) => route,
             Err(error) => {
                 warn!(server = %spec.name, %error, "the server cannot be signed in to");
@@ -107,8 +107,8 @@ impl Supervisor {
             private: remote.allow_private,
             known: Arc::clone(known),
         };
-        let drawer = self.around.vault.drawer(spec.name.clone(), id);
-        let tracker = self.around.tracker.clone();
+        let drawer = self.context.vault.drawer(spec.name.clone(), id);
+        let tracker = self.context.tracker.clone();
         Some(Credentials::open(target, drawer, tracker).await)
     }
 

@@ -84,7 +84,7 @@ impl Supervisor {
         handle.stop.cancel();
         handle.stopped.cancelled().await;
         let state = view.status.state.as_str();
-        self.around
+        self.context
             .events
             .report(&handle.name, EventKind::Tested, format!("tested: {state}"));
         Ok((view, handle.logs.last(LINES)))
@@ -93,7 +93,7 @@ impl Supervisor {
     /// Reports that a spec was previewed; nothing was started.
     pub(crate) fn previewed(&self, name: &ServerName) {
         let detail = "previewed: nothing was started".to_owned();
-        self.around
+        self.context
             .events
             .report(name, EventKind::Previewed, detail);
     }

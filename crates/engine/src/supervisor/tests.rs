@@ -51,7 +51,7 @@ async fn supervisor_on(
     let (events, _queue) = Events::new(project.clone());
     let (_kill_at, kill_at) = watch::channel(None);
     let armed = Arc::clone(armed);
-    let around = Surroundings {
+    let context = RunnerContext {
         project: project.clone(),
         drivers: Drivers::new(driver),
         generations: Arc::default(),
@@ -79,7 +79,7 @@ async fn supervisor_on(
         LONGEST_EXPOSED,
         &Default::default(),
     ));
-    Supervisor::new(project, store, Arc::new(around), catalog, Arc::default())
+    Supervisor::new(project, store, Arc::new(context), catalog, Arc::default())
 }
 
 fn spec() -> ServerSpec {

@@ -173,9 +173,7 @@ fn merged(whole: Value, patch: Value) -> Value {
 mod tests {
     use std::time::Duration;
 
-    use gantry_model::spec::{
-        CallPolicy, LifePolicy, Profile, Source, Start, WhenUnresponsive,
-    };
+    use gantry_model::spec::{CallPolicy, LifePolicy, Profile, Source, Start, WhenUnresponsive};
 
     use super::*;
 

@@ -14,7 +14,7 @@ use gantry_model::status::State;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tracing::warn;
 
-use super::{ServerRunner, Surroundings};
+use super::{RunnerContext, ServerRunner};
 use crate::server::handshake::{self, Hello};
 use crate::server::link::Link;
 use crate::server::listing::{self, Listing, ListingError};
@@ -259,8 +259,8 @@ impl ServerRunner {
         self.history.record_healthy(self.watch.now());
         if self.status.borrow().state == State::Unresponsive {
             self.publish(State::Ready, None);
-            (self.around.changed)();
-            self.around
+            (self.context.changed)();
+            self.context
                 .events
                 .report(&self.spec.name, EventKind::Recovered, "answers again");
         }
@@ -278,7 +278,7 @@ impl ServerRunner {
         self.history
             .record_unhealthy(&self.policy, self.watch.now());
         if self.status.borrow().state != State::Unresponsive {
-            self.around
+            self.context
                 .events
                 .report(&self.spec.name, EventKind::Unresponsive, how);
         }
@@ -295,15 +295,15 @@ impl ServerRunner {
         let Some(hello) = self.catalog.load().hello.clone() else {
             return;
         };
-        let (around, spec, id) = (Arc::clone(&self.around), Arc::clone(&self.spec), self.id);
+        let (context, spec, id) = (Arc::clone(&self.context), Arc::clone(&self.spec), self.id);
         let link = Arc::clone(&checks.link);
         let within = self.spec.life.handshake;
         let is_own = self.declares.anything();
         checks.listing = Some(Box::pin(async move {
             match is_own {
                 // Only the shared lists are saved.
-                true => listing::fetch(&link, &hello, &around.limits, within).await,
-                false => list(&around, &spec, id, &link, &hello, within).await,
+                true => listing::fetch(&link, &hello, &context.limits, within).await,
+                false => list(&context, &spec, id, &link, &hello, within).await,
             }
         }));
     }
@@ -314,7 +314,7 @@ impl ServerRunner {
         };
         if self.take_listing(listing, hello, self.declares.anything()) {
             let what = format!("offers {} tools", self.catalog.load().tools.len());
-            self.around
+            self.context
                 .events
                 .report(&self.spec.name, EventKind::CatalogChanged, what);
         }
@@ -324,7 +324,7 @@ impl ServerRunner {
     pub(super) fn hide(&self, error: &ListingError) {
         let why = error.to_string();
         let why = self.logs.redactor().redact(&why).into_owned();
-        self.around
+        self.context
             .events
             .report(&self.spec.name, EventKind::ProtocolError, why.clone());
         if self.declares.anything() {
@@ -338,22 +338,22 @@ impl ServerRunner {
         let mut hidden = self.catalog.load().as_ref().clone();
         hidden.hidden = true;
         self.catalog.store(Arc::new(hidden));
-        (self.around.changed)();
+        (self.context.changed)();
     }
 }
 
 /// Fetches a server's lists, and saves them to count their versions.
 pub(super) async fn list(
-    around: &Surroundings,
+    context: &RunnerContext,
     spec: &ServerSpec,
     id: ServerId,
     link: &Arc<Link>,
     hello: &Hello,
     within: Duration,
 ) -> Result<Listing, ListingError> {
-    let listing = listing::fetch(link, hello, &around.limits, within).await?;
+    let listing = listing::fetch(link, hello, &context.limits, within).await?;
     let (fingerprint, hello, rows) = (spec.fingerprint(), hello.to_json(), listing.to_rows());
-    let saving = around.store.save_catalog(id, &fingerprint, &hello, &rows);
+    let saving = context.store.save_catalog(id, &fingerprint, &hello, &rows);
     match tokio::time::timeout(REMEMBERING, saving).await {
         Ok(Ok(rows)) => return Ok(listing.with_versions(&rows)),
         Ok(Err(error)) => {

@@ -93,13 +93,13 @@ impl ServerRunner {
     ) -> Result<(Arc<Link>, Task, Arc<OnceLock<HttpError>>), HttpError> {
         let (credentials, known) = (self.credentials.clone(), self.logs.known());
         let limit = Arc::clone(&self.counters.rate_limit);
-        let remote = Remote::new(&self.around.clients, address, credentials, known, limit).await?;
+        let remote = Remote::new(&self.context.clients, address, credentials, known, limit).await?;
         let (outbox, out, closed) = HttpOutbox::new();
         let link = self.new_link(Outbox::Http(outbox));
-        let (replies, tracker) = (Arc::clone(&link), self.around.tracker.clone());
+        let (replies, tracker) = (Arc::clone(&link), self.context.tracker.clone());
         let why = Arc::new(OnceLock::new());
         let told = Arc::clone(&why);
-        let reader = self.around.tracker.spawn(async move {
+        let reader = self.context.tracker.spawn(async move {
             let ended = match transport {
                 Transport::StreamableHttp => {
                     let session = streamable_http::Session::new(remote, replies, tracker);
@@ -136,7 +136,7 @@ impl ServerRunner {
         let name = &self.spec.name;
         let why = self.logs.redactor().redact(&why).into_owned();
         let reason = format!("{why}; run `gantry auth {name}`");
-        let events = &self.around.events;
+        let events = &self.context.events;
         events.report(name, EventKind::NeedsSignIn, reason.clone());
         self.publish(State::NeedsSignIn, Some(reason.clone()));
         self.show(Live::Down(Arc::from(reason), None));
@@ -162,7 +162,7 @@ impl ServerRunner {
                 }
                 None => Next::Stop(None),
             },
-            next = offer_links(self.credentials.as_ref(), self.around.callback.subscribe()) => next,
+            next = offer_links(self.credentials.as_ref(), self.context.callback.subscribe()) => next,
         }
     }
 
@@ -206,7 +206,7 @@ impl ServerRunner {
             EndKind::Start => EventKind::StartFailed,
             EndKind::Exit | EndKind::Silence => EventKind::Disconnected,
         };
-        let events = &self.around.events;
+        let events = &self.context.events;
         events.report(&self.spec.name, kind, reason.clone());
         if wait.is_away {
             events.report(&self.spec.name, EventKind::HealthWarning, wait.reason);

@@ -43,7 +43,7 @@ impl ServerRunner {
         let link = Arc::clone(&running.link);
         let topics = match &self.topics {
             Some(topics) => Arc::clone(topics),
-            None => self.around.topics.of(&self.spec.name),
+            None => self.context.topics.of(&self.spec.name),
         };
         link.tells(&topics);
         let mut keeping = std::pin::pin!(async {
@@ -83,7 +83,7 @@ impl ServerRunner {
                 },
                 () = link.silence.opened.notified() => {
                     let name = &self.spec.name;
-                    self.around.events.report(name, EventKind::HealthWarning, UNANSWERED);
+                    self.context.events.report(name, EventKind::HealthWarning, UNANSWERED);
                 }
                 never = &mut keeping => match never {},
                 () = &mut idling => return self.idle(running).await,
@@ -112,7 +112,7 @@ impl ServerRunner {
             return Next::Serve(Box::new(running));
         }
         let why = "stopped after idle_stop without a call";
-        self.around
+        self.context
             .events
             .report(&self.spec.name, EventKind::Stopped, why);
         let grace = self.spec.life.stop_grace;
@@ -142,7 +142,7 @@ impl ServerRunner {
     async fn half_dead(&mut self, mut running: Running) -> Next {
         let misdeed = running.link.take_trouble();
         if let Some(what) = &misdeed {
-            self.around
+            self.context
                 .events
                 .report(&self.spec.name, EventKind::ProtocolError, what.clone());
             running.link.end(&Failure::Exited(what.clone()));
@@ -181,7 +181,7 @@ impl ServerRunner {
     /// reports why.
     async fn cut(&mut self, mut running: Running, what: String, kind: EndKind) -> Next {
         if running.session.is_none() && kind == EndKind::Exit {
-            self.around
+            self.context
                 .events
                 .report(&self.spec.name, EventKind::ProtocolError, what.clone());
         }

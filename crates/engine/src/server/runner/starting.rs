@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout};
 
 use super::remote::{Transport, needs_person};
 use super::running::{Running, Task};
-use super::{EndKind, Ended, Next, ServerRunner, Surroundings, health};
+use super::{EndKind, Ended, Next, RunnerContext, ServerRunner, health};
 use crate::driver::{Driver, DriverError, Instance, Io, Labels, StartRequest, Stdin, Streams};
 use crate::server::catalog::ServerCatalog;
 use crate::server::handle::{Live, Order};
@@ -42,14 +42,14 @@ impl ServerRunner {
         self.show(Live::Starting);
         self.logs.begin_instance();
         self.note_sign_ins();
-        self.around
+        self.context
             .events
             .report(&self.spec.name, EventKind::Starting, "starting");
         let spec = Arc::clone(&self.spec);
-        let driver = self.around.drivers.of(&spec.launch);
+        let driver = self.context.drivers.of(&spec.launch);
         let mut next = self.bring_up(&*driver).await;
         if let Next::Crashed(ended) = &mut next
-            && let Some(why) = driver.explain(&self.around.project, &spec).await
+            && let Some(why) = driver.explain(&self.context.project, &spec).await
         {
             ended.how = format!("{}; {why}", ended.how);
         }
@@ -75,7 +75,10 @@ impl ServerRunner {
             http = http.or_else(|| wish.map(|wish| self.first_transport(wish)));
             let running = match self.open(instance, http).await {
                 Ok(running) => running,
-                Err(why) => return failed(why),
+                Err(why) => {
+                    self.forget_usage();
+                    return failed(why);
+                }
             };
             let met = self.meet(running, begun).await;
             let other = wish.zip(http).zip(met.why.as_ref());
@@ -92,7 +95,7 @@ impl ServerRunner {
     }
 
     async fn start_instance(&self, driver: &dyn Driver) -> Result<Instance, DriverError> {
-        let generation = self.around.generations.fetch_add(1, Ordering::Relaxed) + 1;
+        let generation = self.context.generations.fetch_add(1, Ordering::Relaxed) + 1;
         self.status
             .send_modify(|status| status.generation = generation);
         let progress = |doing| {
@@ -102,7 +105,7 @@ impl ServerRunner {
         let request = StartRequest {
             spec: &self.spec,
             labels: Labels {
-                project: self.around.project.clone(),
+                project: self.context.project.clone(),
                 server: self.spec.name.clone(),
                 generation,
             },
@@ -127,7 +130,7 @@ impl ServerRunner {
         // A slow start, such as a download, does not count.
         let deadline = Instant::now() + self.spec.life.handshake;
         let greeted = {
-            let who = (&*self.around, &*self.spec, self.id);
+            let who = (&*self.context, &*self.spec, self.id);
             let how = (self.wanted_era(), self.declares);
             let greet = greet(who, how, Arc::clone(&running.link), deadline);
             tokio::select! {
@@ -186,7 +189,7 @@ impl ServerRunner {
                 let tools = self.catalog.load().tools.len();
                 let what = self.logs.redactor().redact(&what).into_owned();
                 let what = format!("{what} with {tools} tools after {took} ms");
-                self.around
+                self.context
                     .events
                     .report(&self.spec.name, EventKind::Ready, what);
                 Next::Serve(Box::new(running)).into()
@@ -272,8 +275,8 @@ impl ServerRunner {
         let limits = LinkLimits {
             lanes: self.spec.concurrency(),
             queue: self.spec.calls.queue,
-            line_bytes: self.around.limits.line_bytes,
-            depth: self.around.limits.depth,
+            line_bytes: self.context.limits.line_bytes,
+            depth: self.context.limits.depth,
             late_grace: self.spec.calls.late_grace,
             asks: self.declares.anything(),
         };
@@ -282,10 +285,10 @@ impl ServerRunner {
             Arc::clone(&self.logs),
             Arc::clone(&self.counters),
             limits,
-            self.around.first_id,
-            self.around.tracker.clone(),
+            self.context.first_id,
+            self.context.tracker.clone(),
         ));
-        link.charge(&self.around.answers);
+        link.charge(&self.context.answers);
         link
     }
 
@@ -320,7 +323,7 @@ impl ServerRunner {
 
     /// Opens a link over byte streams and starts the tasks that write and read them.
     fn open_streams(&self, streams: Streams) -> io::Result<(Arc<Link>, Task, Task)> {
-        let tracker = &self.around.tracker;
+        let tracker = &self.context.tracker;
         let stdin = match streams.stdin {
             Stdin::Pipe(pipe) => pipe,
             Stdin::Stream(stream) => {
@@ -330,11 +333,11 @@ impl ServerRunner {
             }
         };
         let link = self.new_link(Outbox::Pipe(LineWriter::new(stdin, WRITE_QUEUE_BYTES)));
-        let write_deadline = self.around.limits.write;
+        let write_deadline = self.context.limits.write;
         let writer = Arc::clone(&link);
         tracker.spawn(async move { writer.run_writer(write_deadline).await });
         let inbox = Arc::clone(&link);
-        let lines = LineReader::new(streams.stdout, self.around.limits.line_bytes);
+        let lines = LineReader::new(streams.stdout, self.context.limits.line_bytes);
         let reader = tracker.spawn(async move {
             if lines.run(&inbox).await == End::Endless {
                 inbox.endless();
@@ -374,7 +377,7 @@ impl ServerRunner {
             }
         });
         self.catalog.store(Arc::new(catalog));
-        (self.around.changed)();
+        (self.context.changed)();
         news
     }
 }
@@ -382,7 +385,7 @@ impl ServerRunner {
 /// Handshake and first listing within one deadline; the listing is saved. A list that the
 /// server does not give, or that cannot be read, does not fail the start.
 async fn greet(
-    (around, spec, id): (&Surroundings, &ServerSpec, ServerId),
+    (context, spec, id): (&RunnerContext, &ServerSpec, ServerId),
     (hint, can): (Option<Era>, ClientCan),
     link: Arc<Link>,
     deadline: Instant,
@@ -392,7 +395,7 @@ async fn greet(
         return Ok((hello, Ok(Listing::default())));
     }
     let left = deadline.saturating_duration_since(Instant::now());
-    match health::list(around, spec, id, &link, &hello, left).await {
+    match health::list(context, spec, id, &link, &hello, left).await {
         Err(error) if !error.leaves_server() => Err(error.into()),
         listed => Ok((hello, listed)),
     }
