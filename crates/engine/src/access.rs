@@ -7,8 +7,8 @@ mod agents;
 mod expiry;
 mod keys;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use base64::Engine as _;
@@ -17,6 +17,7 @@ use gantry_model::caller::{Caller, KeyEnd, KeyKind, KeyValidity, UserTrust};
 use gantry_model::grant::{Grant, GrantSet};
 use gantry_model::id::{AgentName, KeyId, ProjectName};
 use gantry_store::{AgentRow, GrantRow, KeyRow, Principal, Store};
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use tokio::sync::{Mutex as AsyncMutex, watch};
@@ -156,10 +157,7 @@ impl Access {
 
     /// Makes new keys of those there are; what was started with one that is not among them ends.
     fn replace(&self, make: impl FnOnce(&Keys) -> Keys) {
-        let _turn = self
-            .replacing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.replacing.lock();
         let old = self.keys.load_full();
         let keys = Arc::new(make(&old));
         self.keys.store(Arc::clone(&keys));

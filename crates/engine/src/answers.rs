@@ -11,10 +11,11 @@
 use std::collections::HashMap;
 use std::fmt::{self, Display, Formatter};
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use gantry_model::id::{AgentName, ProjectName};
+use parking_lot::{Mutex, MutexGuard};
 
 /// Answers up to this length need no room.
 pub const SHORT_ANSWER: usize = 16 << 10;
@@ -112,7 +113,7 @@ impl AnswerPool {
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
-        self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.held.lock()
     }
 }
 

@@ -7,8 +7,8 @@
 
 use std::cell::RefCell;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gantry_model::caller::{Context, UserTrust};
@@ -16,6 +16,7 @@ use gantry_model::diagnose::chain;
 use gantry_model::id::{CallId, ServerId};
 use gantry_model::secret::Redactor;
 use gantry_store::{CallFilter, CallRow, CallStatus, CallUsage, JournalDamage, Store};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use crate::clock::unix_ms;
@@ -493,7 +494,7 @@ impl Audit {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 #[cfg(test)]

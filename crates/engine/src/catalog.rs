@@ -12,14 +12,15 @@ mod template;
 mod view;
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use gantry_model::caller::Caller;
 use gantry_model::grant::GrantSet;
 use gantry_model::id::{AgentName, ServerName};
 use gantry_model::naming::{Expose, Form, OnCollision, Rules, Target, ToolId};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tracing::warn;
 
@@ -265,7 +266,7 @@ impl Catalog {
     }
 
     fn one_change(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.changing.lock()
     }
 
     fn replace(&self, snapshot: Snapshot) {
@@ -285,7 +286,7 @@ impl Catalog {
     }
 
     fn granted(&self) -> MutexGuard<'_, HashMap<AgentName, u64>> {
-        self.granted.lock().unwrap_or_else(PoisonError::into_inner)
+        self.granted.lock()
     }
 
     /// Returns what a caller sees.
@@ -325,7 +326,7 @@ impl Catalog {
         if warnings.is_empty() {
             return;
         }
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told.lock();
         for warning in warnings {
             if told.len() < MOST_TOLD && told.insert(warning.clone()) {
                 warn!("{warning}");

@@ -12,10 +12,11 @@ mod kept;
 mod sign_in;
 mod vault;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_model::spec::AuthKind;
+use parking_lot::{Mutex, MutexGuard};
 use reqwest::header::HeaderValue;
 use rmcp::transport::WWWAuthenticateParams;
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard};
@@ -427,7 +428,7 @@ impl Inner {
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock()
     }
 
     fn needed(&self, why: &str) -> SignInError {

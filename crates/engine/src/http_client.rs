@@ -9,10 +9,11 @@ mod route;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use gantry_model::spec::RemoteLaunch;
+use parking_lot::{Mutex, MutexGuard};
 use reqwest::{Certificate, Client, ClientBuilder, Proxy};
 use url::Url;
 
@@ -85,7 +86,7 @@ impl Clients {
     }
 
     fn made(&self) -> MutexGuard<'_, HashMap<Key, Client>> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+        self.made.lock()
     }
 }
 

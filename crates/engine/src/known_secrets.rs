@@ -4,10 +4,11 @@
 //! keeps a secret anywhere else. Entry points: [`KnownSecrets::redactor`], [`KnownSecrets::learn`].
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 use gantry_model::secret::{Redactor, SecretText};
+use parking_lot::Mutex;
 
 /// How many sets of tokens are hidden: the ones in use and those before them.
 const MOST_SETS: usize = 3;
@@ -43,7 +44,7 @@ impl KnownSecrets {
 
     /// Takes up a set of secrets before any of them is sent; the oldest set goes.
     pub(crate) fn learn(&self, set: Vec<SecretText>) {
-        let mut brought = self.brought.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut brought = self.brought.lock();
         if set.is_empty() || brought.back() == Some(&set) {
             return;
         }

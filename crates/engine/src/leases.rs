@@ -6,11 +6,11 @@
 //! have no lease. Entry point: [`Leases::holder`]. `project::follow` renews and takes them.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gantry_model::id::{GatewayId, ProjectName, ServerId};
 use gantry_store::{Lease, Store, StoreError};
+use parking_lot::{Mutex, MutexGuard};
 use tracing::{debug, warn};
 
 /// How long a lease lasts. A gateway that dies is replaced after at most this long and one look.
@@ -106,6 +106,6 @@ impl Leases {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ServerId, Option<GatewayId>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 }

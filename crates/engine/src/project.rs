@@ -17,7 +17,7 @@ mod shown;
 mod sign_in;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use gantry_model::caller::{Caller, KeyKind, KeyValidity, UserTrust};
@@ -27,6 +27,7 @@ use gantry_model::grant::GrantSet;
 use gantry_model::id::{AgentName, CallId, KeyId, ProjectName};
 use gantry_model::status::State;
 use gantry_store::{CallFilter, CallRow};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::access::Access;
@@ -280,12 +281,12 @@ impl Project {
 
     /// Replaces what an administrator should know of the configuration, shown first among the warnings.
     pub fn set_notices(&self, notices: Vec<String>) {
-        *self.notices.lock().unwrap_or_else(PoisonError::into_inner) = notices;
+        *self.notices.lock() = notices;
     }
 
     fn notices(&self) -> Vec<String> {
         let notices = self.notices.lock();
-        notices.unwrap_or_else(PoisonError::into_inner).clone()
+        notices.clone()
     }
 
     /// Returns the project's metrics as Prometheus text; those of the gateway too for the project of

@@ -6,9 +6,10 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use gantry_model::id::ProjectName;
+use parking_lot::{Mutex, MutexGuard};
 
 /// How much may be taken.
 #[derive(Debug, Clone, Copy)]
@@ -123,7 +124,7 @@ impl<K: Eq + Hash + Clone> Quota<K> {
 
 impl<K: Eq + Hash> Quota<K> {
     fn lock(&self) -> MutexGuard<'_, Taken<K>> {
-        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.taken.lock()
     }
 }
 

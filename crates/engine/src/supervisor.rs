@@ -9,13 +9,14 @@ mod registered;
 mod spawn;
 mod test_run;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_model::event::EventKind;
 use gantry_model::id::{ProjectName, ServerId, ServerName};
 use gantry_model::spec::{Off, ServerSpec, Source, Start};
 use gantry_store::{ServerRow, Store, StoreError};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard};
 use tokio::time::{Instant, timeout_at};
@@ -74,11 +75,11 @@ impl Supervisor {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<ServerHandle>>> {
-        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.servers.lock()
     }
 
     fn lock_leaving(&self) -> MutexGuard<'_, Vec<Arc<ServerHandle>>> {
-        self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
+        self.leaving.lock()
     }
 
     /// Starts the runners of everything that is registered.
@@ -361,7 +362,7 @@ fn named(servers: &[Arc<ServerHandle>], server: &str) -> Option<Arc<ServerHandle
 /// Tells the catalog which servers there are and whether their tools can be had now.
 pub(crate) fn refresh(catalog: &Catalog, servers: &Mutex<Vec<Arc<ServerHandle>>>) {
     // Held until the catalog has it, so that an older picture never replaces a newer one.
-    let servers = servers.lock().unwrap_or_else(PoisonError::into_inner);
+    let servers = servers.lock();
     let entries = servers.iter().map(|handle| {
         let listed = !matches!(&*handle.live.borrow(), Live::Down(..));
         let catalog = handle.catalog.load_full();

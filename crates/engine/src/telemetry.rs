@@ -3,12 +3,13 @@
 //! additions, and one that is dropped on its way is counted too. Entry points: [`Metrics::begin`] and
 //! [`Metrics::render`].
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gantry_model::id::ProjectName;
 use gantry_store::CallStatus;
+use parking_lot::Mutex;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -145,10 +146,7 @@ impl Metrics {
         states: impl Iterator<Item = &'static str>,
         gateway: Option<&GatewayMetrics>,
     ) -> String {
-        let _one = self
-            .rendering
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _one = self.rendering.lock();
         self.servers.clear();
         for state in states {
             self.servers

@@ -4,10 +4,11 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::process::{
@@ -143,10 +144,7 @@ impl Drop for Reaper {
 
 impl Shared {
     fn arrive(&self, arrival: Arrival) {
-        self.arrivals
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(arrival);
+        self.arrivals.lock().push(arrival);
         self.wake();
     }
 
@@ -162,7 +160,7 @@ impl Shared {
         loop {
             let closing = self.closing.load(Ordering::Acquire);
             let arrivals = {
-                let mut arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut arrivals = self.arrivals.lock();
                 std::mem::take(&mut *arrivals)
             };
             for arrival in arrivals {

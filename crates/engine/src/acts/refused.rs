@@ -3,11 +3,11 @@
 //! counted is written at every tenfold, when acts are listed, and at the end. Entry point `Refused::note`.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gantry_model::diagnose::chain;
 use gantry_store::{ActOutcome, ActRow, Store};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use crate::clock::unix_ms;
@@ -148,7 +148,7 @@ impl Refused {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Kind, Count>> {
-        self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kinds.lock()
     }
 }
 

@@ -5,9 +5,10 @@
 //! everything. If it has no space, what the journal took ahead of need is given back to it. Entry
 //! point `Audit::run`.
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::MutexGuard;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 

@@ -3,9 +3,10 @@
 //! Found at start or by the import, counted when the import has read everything that is left, stored,
 //! and told once. Entry point `DamageLog`.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use gantry_store::{JournalDamage, Store, StoreError};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::chain::Finding;
 use super::journal::Position;
@@ -117,7 +118,7 @@ impl DamageLog {
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.lock()
     }
 }
 

@@ -7,11 +7,12 @@
 //! what was written is damage, and told. Entry point `JournalImporter::import`.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use gantry_model::caller::UserTrust;
 use gantry_model::id::CallId;
 use gantry_store::{CallRow, CallStatus, DamageKind, JournalPosition, JournalRun, Store};
+use parking_lot::Mutex;
 
 mod join;
 
@@ -154,11 +155,7 @@ impl JournalImporter {
             self.import_former(until).await?;
         }
         self.begin_run().await?;
-        let lost = self
-            .lost
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let lost = self.lost.lock().clone();
         self.journal.flush()?;
         let bound = self.journal.stable();
         self.read_until(bound).await?;
@@ -398,7 +395,7 @@ impl JournalImporter {
         let position = held.min().unwrap_or(self.at);
         self.keeper.save(&rows, position).await?;
         self.open.retain(|id, _| !lost.contains(id));
-        let mut all = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.lost.lock();
         all.retain(|id| !lost.contains(id));
         Ok(())
     }

@@ -7,10 +7,11 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gantry_store::DamageKind;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::error::AuditError;
@@ -443,7 +444,7 @@ impl Journal {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

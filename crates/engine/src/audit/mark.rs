@@ -12,8 +12,8 @@ use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, FileExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 
 use super::journal::Position;
@@ -87,7 +87,7 @@ impl MarkFile {
     /// Writes a mark, unless one with a higher number is there already; tells whether the file has
     /// one of this process.
     pub(super) fn write(&self, number: u64, mark: &Mark) -> bool {
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut written = self.written.lock();
         if number <= written.newest {
             return true;
         }
@@ -107,7 +107,7 @@ impl MarkFile {
 
     /// Tells whether the file has a mark of this process.
     pub(super) fn is_written(&self) -> bool {
-        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = self.written.lock();
         written.newest > 0
     }
 

@@ -7,10 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 
 use gantry_store::{DamageKind, JournalState, Store};
+use parking_lot::Mutex;
 
 use super::chain::{self, Finding, Held, Limit, Present};
 use super::damage::DamageLog;

@@ -4,9 +4,10 @@
 //! from then on every wait fails. Entry point `GroupSync::start`.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 use super::segment::Segment;
@@ -99,7 +100,7 @@ impl Queue {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 
     fn run(&self) {
@@ -110,10 +111,7 @@ impl Shared {
                     if queue.closing {
                         return;
                     }
-                    queue = self
-                        .ready
-                        .wait(queue)
-                        .unwrap_or_else(PoisonError::into_inner);
+                    self.ready.wait(&mut queue);
                 }
                 (
                     std::mem::take(&mut queue.dirty),

@@ -2,10 +2,10 @@
 //! rules for addresses, as the server's own transport. Never follows a redirect by itself, reads no
 //! endless body. Entry point: [`Outbound`].
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use parking_lot::{Mutex, MutexGuard};
 use reqwest::header::{CONTENT_TYPE, LOCATION};
 use reqwest::{Method, Request, Response, Url};
 use rmcp::transport::{
@@ -57,7 +57,7 @@ impl Outbound {
     }
 
     fn last(&self) -> MutexGuard<'_, Option<String>> {
-        self.refusal.lock().unwrap_or_else(PoisonError::into_inner)
+        self.refusal.lock()
     }
 
     /// Gets a document; redirects count only within its origin.

@@ -6,13 +6,14 @@ use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use gantry_model::hex::hex;
 use gantry_model::id::{ProjectName, ServerId, ServerName};
 use gantry_store::{SealedRow, Store};
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
@@ -85,7 +86,7 @@ impl Vault {
             return Ok(key);
         }
         let making = self.inner.making.lock();
-        let _turn = making.unwrap_or_else(PoisonError::into_inner);
+        let _turn = making;
         if let Some(key) = self.inner.key.get() {
             return Ok(key);
         }

@@ -1,9 +1,10 @@
 //! A driver for tests. Its servers are tasks that do what their arguments say, over streams in memory.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use gantry_model::spec::{ProcessLaunch, ServerSpec};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{
     AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, duplex, empty, sink,
@@ -145,7 +146,7 @@ impl Driver for FakeDriver {
                 signal,
                 exit,
             };
-            self.0.servers.lock().unwrap().push(server.clone());
+            self.0.servers.lock().push(server.clone());
             self.0.tasks.spawn(async move {
                 let streams = (theirs_in, theirs_out, theirs_err);
                 ending.send_replace(Some(run(args, streams, signals).await));
@@ -160,7 +161,7 @@ impl Driver for FakeDriver {
     }
 
     fn recover(&self) -> BoxFuture<'_, Result<Vec<Recovered>, DriverError>> {
-        let servers = self.0.servers.lock().unwrap().clone();
+        let servers = self.0.servers.lock().clone();
         let running = servers
             .into_iter()
             .filter(|server| server.exit.borrow().is_none());

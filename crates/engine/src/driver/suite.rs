@@ -2,11 +2,11 @@
 //!
 //! A new driver gets a [`World`] and a test that calls [`conforms`].
 
-use std::sync::Mutex;
 use std::time::Duration;
 
 use gantry_model::id::ProjectName;
 use gantry_model::spec::{ProcessLaunch, Profile, ServerSpec};
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
@@ -304,12 +304,12 @@ async fn a_slow_start_shows_its_progress_and_gives_up_when_it_is_stopped() {
         spec: &spec,
         labels: labels(),
         progress: &|doing| {
-            *shown.lock().unwrap() = doing;
+            *shown.lock() = doing;
             stop.cancel();
         },
         stop: &stop,
     };
     let error = soon("the start to give up", driver.start(request)).await;
     assert!(error.is_err());
-    assert_eq!(*shown.lock().unwrap(), "downloading 1 of 2 layers");
+    assert_eq!(*shown.lock(), "downloading 1 of 2 layers");
 }

@@ -1,10 +1,11 @@
 //! The calls of one project as they are stored: the last of them, and counts since the start. Calls
 //! come from the audit once their rows are in the database, so that a call pays nothing for them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_store::{CallRow, CallStatus};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::ring::Ring;
@@ -120,19 +121,19 @@ impl CallFeed {
 
     /// Notes that a listener has left.
     pub(super) fn leave(&self) {
-        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *self.left.lock() = Some(Instant::now());
     }
 
     /// Tells whether anybody listens, or may come back for what is stored now.
     fn is_wanted(&self) -> bool {
-        let left = *self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = *self.left.lock();
         self.ring.has_listeners() || left.is_some_and(|left| left.elapsed() < LINGER)
     }
 
     /// Takes rows that were stored, without their bodies.
     pub(super) fn stored(&self, rows: &[&CallRow<&str>]) {
         {
-            let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut totals = self.totals.lock();
             rows.iter().for_each(|row| totals.count(row));
         }
         // Without listeners, nothing is copied.
@@ -153,7 +154,7 @@ impl CallFeed {
 
     pub(super) fn totals(&self) -> CallTotals {
         let totals = self.totals.lock();
-        totals.unwrap_or_else(PoisonError::into_inner).clone()
+        totals.clone()
     }
 }
 

@@ -2,8 +2,8 @@
 //! that falls behind is told how many entries it missed. Entry points: [`Ring::push`], [`Ring::read`].
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 /// Entries with numbers that only grow. The oldest go when there is no room.
@@ -51,7 +51,7 @@ impl<T: Clone> Ring<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Entries<T>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock()
     }
 
     /// Tells whether anybody listens.

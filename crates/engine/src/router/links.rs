@@ -7,11 +7,12 @@
 //! ever. Entry points: [`Links::note`] and [`Links::server_of`].
 
 use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::LazyLock;
 
 use gantry_model::id::{AgentName, ServerName};
 use gantry_model::mcp::{Method, linked};
 use memchr::memmem::Finder;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::server::handshake::readable;
 use crate::server::topics::LONGEST_URI;
@@ -109,7 +110,7 @@ impl Links {
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

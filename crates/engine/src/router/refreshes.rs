@@ -4,10 +4,11 @@
 //! number. Entry points: [`Refreshes::note`] and [`Refreshes::done`].
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use gantry_model::id::AgentName;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, timeout_at};
 
 use crate::server::link::Link;
@@ -73,6 +74,6 @@ impl Refreshes {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Client, Vec<Refresh>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

@@ -89,7 +89,7 @@ impl Begins {
             logs: self.logs,
             counters: self.counters,
             usage: Arc::new(move || {
-                let cell = shown_usage.lock().ok()?;
+                let cell = shown_usage.lock();
                 cell.as_ref().and_then(|read| read())
             }),
             known: self.known,

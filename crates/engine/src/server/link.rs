@@ -12,13 +12,14 @@ mod replies;
 mod silence;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use gantry_model::era::ProtocolVersion;
 use gantry_model::id::AgentName;
 use gantry_model::jsonrpc::{Limits, OneLine, Payload, RawBuf};
 use gantry_model::mcp::{LogLevel, Method};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -525,15 +526,13 @@ impl Link {
 
     /// Takes what the runner must look at, if there is something.
     pub(crate) fn take_trouble(&self) -> Option<String> {
-        self.trouble.lock().ok()?.take()
+        self.trouble.lock().take()
     }
 
     fn report_trouble(&self, what: String) {
         let what = self.logs.redactor().redact(&what).into_owned();
         self.logs.line(LogStream::Gantry, what.as_bytes());
-        if let Ok(mut trouble) = self.trouble.lock() {
-            trouble.get_or_insert(what);
-        }
+        self.trouble.lock().get_or_insert(what);
         self.troubled.notify_one();
     }
 

@@ -2,11 +2,12 @@
 //! bounded ring, secrets redacted and control characters escaped, for `gantry logs` and crash reports.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use arc_swap::Guard;
 use gantry_model::naming::is_invisible;
 use gantry_model::secret::Redactor;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use crate::clock::unix_ms;
@@ -125,7 +126,7 @@ impl Logs {
     }
 
     fn lock(&self) -> MutexGuard<'_, Ring> {
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ring.lock()
     }
 
     /// Marks the start of a new instance.

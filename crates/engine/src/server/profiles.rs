@@ -13,7 +13,7 @@ mod pool;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -21,6 +21,7 @@ use gantry_model::era::Era;
 use gantry_model::mcp::ClientCan;
 use gantry_model::spec::{ServerSpec, Start};
 use gantry_model::status::State;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -106,7 +107,7 @@ impl Profiles {
     }
 
     fn lock(&self) -> MutexGuard<'_, Pool<Arc<ServerHandle>>> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pool.lock()
     }
 
     /// Returns a link for a client: of its own life, or of one that begins; none if the server knows
@@ -259,7 +260,7 @@ impl Profiles {
 
     /// Returns what a client wants to hear of from its lives, those to come too.
     pub(crate) fn topics(&self, party: &Party) -> Arc<Topics> {
-        let mut all = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.topics.lock();
         if let Some(topics) = all.get(party).and_then(Weak::upgrade) {
             return topics;
         }

@@ -7,8 +7,8 @@ mod running;
 mod serving;
 mod starting;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -20,6 +20,7 @@ use gantry_model::restart::{History, RestartPolicy};
 use gantry_model::spec::ServerSpec;
 use gantry_model::status::{Crash, State};
 use gantry_store::Store;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -355,9 +356,7 @@ impl ServerRunner {
     }
 
     fn forget_usage(&self) {
-        if let Ok(mut usage) = self.usage.lock() {
-            *usage = None;
-        }
+        *self.usage.lock() = None;
     }
 }
 

@@ -9,9 +9,10 @@ mod resubscribe;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use gantry_model::id::{AgentName, ServerName};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 
 pub(crate) use resubscribe::keep;
@@ -40,7 +41,7 @@ pub(crate) struct TopicTable(Arc<Table>);
 impl TopicTable {
     /// Returns the topics of a server.
     pub(crate) fn of(&self, server: &ServerName) -> Arc<Topics> {
-        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.0.lock();
         if let Some(known) = table.get(server).and_then(Weak::upgrade) {
             return known;
         }
@@ -64,7 +65,7 @@ struct TableEntry {
 
 impl Drop for TableEntry {
     fn drop(&mut self) {
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.table.lock();
         // Somebody may have begun anew meanwhile.
         let is_over = |topics: &Weak<Topics>| topics.strong_count() == 0;
         if table.get(&self.server).is_some_and(is_over) {
@@ -239,7 +240,7 @@ impl Topics {
     }
 
     fn lock(&self) -> MutexGuard<'_, TopicsState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -312,21 +313,18 @@ mod tests {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let callback = |name: &'static str| -> UpdateCallback {
             let heard = Arc::clone(&heard);
-            Arc::new(move |uri| heard.lock().unwrap().push(format!("{name} {uri}")))
+            Arc::new(move |uri| heard.lock().push(format!("{name} {uri}")))
         };
         let join = |uri, name| topics.join(&agent("a"), uri, callback(name)).unwrap();
         let one = join("file:///a", "one");
         let two = join("file:///a", "two");
         let other = join("file:///ab", "other");
         topics.updated("file:///a/b");
-        assert_eq!(
-            *heard.lock().unwrap(),
-            ["one file:///a/b", "two file:///a/b"]
-        );
+        assert_eq!(*heard.lock(), ["one file:///a/b", "two file:///a/b"]);
         drop((one, other));
         assert_eq!(topics.wanted(), [Arc::from("file:///a")]);
         topics.updated("file:///a");
-        assert_eq!(heard.lock().unwrap().len(), 3);
+        assert_eq!(heard.lock().len(), 3);
         drop(two);
         assert!(topics.wanted().is_empty());
     }
@@ -340,7 +338,7 @@ mod tests {
         drop(topics);
         assert_eq!(table.of(&name).wanted().len(), 1, "a subscription keeps it");
         drop(kept);
-        assert!(table.0.lock().unwrap().is_empty());
+        assert!(table.0.lock().is_empty());
         assert!(table.of(&name).wanted().is_empty());
     }
 

@@ -2,9 +2,8 @@
 //! agents as the queue of its link is. Nothing here waits by itself. It is no `Quota`: whoever
 //! has the most places gives one up, and a server belongs to one project. Entry point: [`Waiting::seat`].
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use gantry_model::id::AgentName;
+use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
 use super::fair::FairQueue;
@@ -33,7 +32,7 @@ impl Waiting {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Tells whether a caller of the agent's would find a place.

@@ -4,10 +4,11 @@
 //! The stream is the connection: when it ends, so does the session, and the next is another one.
 //! Entry points: [`Session::new`] and [`Session::run`].
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use gantry_model::event_stream::Events;
+use parking_lot::Mutex;
 use reqwest::Response;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -66,11 +67,7 @@ impl<R: Replies> Session<R> {
             ended = self.live(out) => Some(ended),
         };
         self.over.cancel();
-        let why = self
-            .why
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let why = self.why.lock().take();
         why.or(ended)
     }
 
@@ -208,7 +205,7 @@ impl<R: Replies> Session<R> {
             self.replies.fail(call, Failure::Remote(error.clone()));
         }
         if ends {
-            let mut why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut why = self.why.lock();
             why.get_or_insert(error);
             self.over.cancel();
         }

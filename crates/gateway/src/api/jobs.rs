@@ -9,7 +9,7 @@
 //! [`Jobs::take_back`].
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
@@ -19,6 +19,7 @@ use gantry_model::caller::{Caller, KeyKind};
 use gantry_model::id::{AgentName, CallId, KeyId, ProjectName};
 use http::StatusCode;
 use http_body_util::BodyExt;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -207,7 +208,7 @@ impl Jobs {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<CallId, Job>> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.jobs.lock()
     }
 }
 

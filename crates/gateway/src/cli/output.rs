@@ -10,10 +10,11 @@ mod queue;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::panic::PanicHookInfo;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use tokio::time::Instant;
@@ -95,24 +96,20 @@ impl Output {
     /// screen that is being built; only where a person reads both.
     pub(super) fn hold(&self) {
         if self.is_tidy.load(Ordering::Relaxed) {
-            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut held = self.held.lock();
             held.get_or_insert_default();
         }
     }
 
     /// Tells whether log lines are kept back.
     pub(super) fn is_held(&self) -> bool {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = self.held.lock();
         held.is_some()
     }
 
     /// Writes the log lines that were kept back, and all others at once from now on.
     pub(super) fn release(&self) {
-        let held = self
-            .held
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let held = self.held.lock().take();
         for line in held.into_iter().flatten() {
             self.log(&line);
         }
@@ -175,7 +172,7 @@ impl Output {
         if line.is_empty() {
             return;
         }
-        if let Some(held) = &mut *self.held.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(held) = &mut *self.held.lock() {
             match held.len() < MOST_HELD {
                 true => held.push(line.to_vec()),
                 false => drop(self.dropped.fetch_add(1, Ordering::Relaxed)),
@@ -228,7 +225,7 @@ impl Output {
 
     /// Returns why stdout could not be written, if it could not; a reader that went away is no reason.
     pub(super) fn failure(&self) -> Option<io::Error> {
-        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failed = self.failed.lock();
         failed.take()
     }
 
@@ -296,7 +293,7 @@ fn note_failure(failed: &Mutex<Option<io::Error>>, stream: Stream, error: io::Er
         || error.raw_os_error() == Some(Errno::IO.raw_os_error())
             && rustix::termios::isatty(descriptor(stream));
     if stream == Stream::Stdout && !is_gone {
-        let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failed = failed.lock();
         failed.get_or_insert(error);
     }
 }

@@ -4,7 +4,6 @@
 //! never written is told apart from one that may have arrived: only the first may be repeated.
 //! Entry point: [`Wire::send`].
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,6 +11,7 @@ use http::header::{AUTHORIZATION, HOST};
 use http::{HeaderValue, Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
@@ -94,7 +94,7 @@ impl Wire {
     pub(super) async fn give_back(&self, used: Used) {
         let mut sender = used.0;
         if let Ok(Ok(())) = timeout(READY, sender.ready()).await {
-            let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut idle = self.idle.lock();
             if idle.len() < IDLE {
                 idle.push(sender);
             }
@@ -104,15 +104,12 @@ impl Wire {
     /// Says that a request was cut off. What else is open was open to the same gateway, and may be cut
     /// as well without having noticed: none of it is used again.
     fn cut(&self, why: String) -> Down {
-        self.idle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
+        self.idle.lock().clear();
         Down::Cut(why)
     }
 
     fn take(&self) -> Option<Sender> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         while let Some(sender) = idle.pop() {
             if sender.is_ready() {
                 return Some(sender);

@@ -12,8 +12,8 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gantry_engine::{Actor, Engine, Surface};
@@ -21,6 +21,7 @@ use gantry_model::caller::{Caller, KeyKind};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::error::Problem;
@@ -248,8 +249,8 @@ impl Admission {
         self.0.is_current.load(Ordering::Relaxed).then(version)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Caller>> {
-        self.0.caller.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Option<Caller>> {
+        self.0.caller.lock()
     }
 }
 
@@ -375,7 +376,7 @@ impl FailedLogins {
     }
 
     fn count(&self, peer: IpAddr, now: Instant) -> Window {
-        let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut windows = self.0.lock();
         if windows.len() >= ADDRESSES {
             windows.retain(|_, window| now.duration_since(window.since) < WINDOW);
         }
@@ -475,6 +476,6 @@ mod tests {
         for n in 0..20_000_u32 {
             attempts.count(IpAddr::V4(n.into()), now + WINDOW * 2);
         }
-        assert!(attempts.0.lock().unwrap().len() <= ADDRESSES + 1);
+        assert!(attempts.0.lock().len() <= ADDRESSES + 1);
     }
 }

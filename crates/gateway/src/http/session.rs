@@ -7,7 +7,7 @@
 //! [`BrowserSessions::redeem`] and [`BrowserSessions::find`].
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -16,6 +16,7 @@ use gantry_model::caller::Caller;
 use gantry_model::id::KeyId;
 use http::HeaderMap;
 use http::header::{COOKIE, HOST};
+use parking_lot::{Mutex, MutexGuard};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use tokio::time::Instant;
@@ -104,15 +105,13 @@ impl Session {
     }
 
     fn last_used(&self) -> MutexGuard<'_, Instant> {
-        self.last_used
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.last_used.lock()
     }
 }
 
 impl BrowserSessions {
     fn lock(&self) -> MutexGuard<'_, Registry> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Makes a code that opens one session of the caller's key.

@@ -3,13 +3,14 @@
 //! once. Nothing here waits. Entry points: [`Asks::enter`] and [`Asks::answered`].
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use gantry_engine::{Ask, AskAnswer, Lasts, Said};
 use gantry_model::era::shape;
 use gantry_model::jsonrpc::{self, Outcome, Raw, RawBuf, Response};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 use super::quota::SuspendedPermit;
@@ -116,7 +117,7 @@ impl Asks {
             Outcome::Result(_) => Err(unfit("the client's answer is no object")),
             Outcome::Error(error) => Err(error.to_buf()),
         };
-        let mut ask = waiting.ask.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ask = waiting.ask.lock();
         ask.missing = ask.missing.saturating_sub(1);
         let (Ok(text) | Err(text)) = &outcome;
         // What must wait for other answers takes room; the last one is sent on at once.
@@ -144,7 +145,7 @@ impl Asks {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<(SessionId, u64), Waiting>> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 }
 

@@ -8,7 +8,7 @@
 mod state;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
@@ -16,6 +16,7 @@ use gantry_engine::{Ask, AskAnswer, AskedFor, CallError, CallFailure, HeldBytes,
 use gantry_model::era::meta::SERVER_INFO;
 use gantry_model::era::shape;
 use gantry_model::jsonrpc::{self, Edit, Raw, RawBuf};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
@@ -69,7 +70,7 @@ impl Held {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Entry>> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 
     /// Enters a call whose server asks something.

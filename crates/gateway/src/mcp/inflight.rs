@@ -4,11 +4,10 @@
 //! same key (fault A10). Where an owner uses one id for several requests at once, nobody can say
 //! which is meant, and none is cancelled. Entry points: [`Inflight::enter`], [`Inflight::cancel`].
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use futures_util::future::{AbortHandle, AbortRegistration};
 use gantry_engine::CancelReason;
 use gantry_model::id::KeyId;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::sessions::SessionId;
 
@@ -94,7 +93,7 @@ impl Inflight {
     }
 
     fn lock(&self) -> MutexGuard<'_, Slots> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -6,10 +6,11 @@
 //! quota, beyond a little that each client has of its own. That a list has changed is never lost. Who tells never waits. Entry points: [`NotificationLog::tell`] and [`NotificationLog::after`].
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use gantry_engine::{ListRevisions, Quota, QuotaLimits, QuotaPermit};
 use gantry_model::id::KeyId;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 /// The most news that are kept.
@@ -228,7 +229,7 @@ impl NotificationLog {
     }
 
     fn lock(&self) -> MutexGuard<'_, LogState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

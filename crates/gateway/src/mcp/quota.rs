@@ -5,10 +5,11 @@
 //! A call that waits needs no room of the budget for bodies, so that none who waits for a person keeps
 //! others out. Nothing here waits. Entry points: [`SuspendedQuota::call`] and [`CallPermit::suspend`].
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use gantry_engine::{AskAnswer, HeldBytes, Quota, QuotaExceeded, QuotaLimits, QuotaPermit};
 use gantry_model::id::{AgentName, ProjectName};
+use parking_lot::{Mutex, MutexGuard};
 
 /// Calls of one agent that may wait.
 pub(super) const PER_AGENT: usize = 16;
@@ -106,7 +107,7 @@ impl CallPermit {
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 }
 

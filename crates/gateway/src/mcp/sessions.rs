@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use gantry_engine::{Ask, Quota, Scope, Word};
@@ -18,6 +18,7 @@ use gantry_model::era::ProtocolVersion;
 use gantry_model::id::{KeyId, ProjectName};
 use gantry_model::mcp::{ClientCan, LogLevel};
 use http::HeaderValue;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -119,12 +120,12 @@ impl Session {
 
     /// Remembers from which level on the client wants log messages.
     pub(super) fn set_level(&self, level: LogLevel) {
-        *self.level.lock().unwrap_or_else(PoisonError::into_inner) = Some(level);
+        *self.level.lock() = Some(level);
     }
 
     /// Returns from which level on the client wants log messages; none if it never said so.
     pub(super) fn level(&self) -> Option<LogLevel> {
-        *self.level.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.level.lock()
     }
 
     /// Takes the one place for a listening stream; it is free again when the guard is dropped.
@@ -136,7 +137,7 @@ impl Session {
     /// Returns what servers ask between calls, as long as its stream listens.
     pub(super) fn asked(&self) -> mpsc::Receiver<Ask> {
         let (asks, asked) = mpsc::channel(ASKS);
-        *self.asks.lock().unwrap_or_else(PoisonError::into_inner) = Some(asks);
+        *self.asks.lock() = Some(asks);
         asked
     }
 
@@ -149,7 +150,7 @@ impl Session {
                 true
             }
             Word::Ask(ask) => {
-                let asks = self.asks.lock().unwrap_or_else(PoisonError::into_inner);
+                let asks = self.asks.lock();
                 asks.as_ref().is_some_and(|asks| asks.try_send(ask).is_ok())
             }
             Word::Progress(_) | Word::Log(_) => false,
@@ -173,7 +174,7 @@ pub(super) struct Listening(pub(super) Arc<Session>);
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        *self.0.asks.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.0.asks.lock() = None;
         self.0.listening.store(false, Ordering::Release);
     }
 }
@@ -235,7 +236,7 @@ impl Sessions {
             true => self.sweep(now),
             false => Vec::new(),
         };
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.table.write();
         let own = |session: &&Arc<Session>| session.key == key && session.project == *project;
         let own = || table.values().filter(own);
         let least_used = match own().count() {
@@ -270,7 +271,7 @@ impl Sessions {
 
     /// Ends the sessions of keys that have ended. fault U6
     fn end_with_keys(&self) {
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.table.write();
         let gone = |session: &Session| session.validity.end_reason().is_some();
         let gone = table.extract_if(|_, session| gone(session));
         let gone: Vec<_> = gone.map(|(_, session)| session).collect();
@@ -291,7 +292,7 @@ impl Sessions {
 
     /// Takes idle sessions out; they are still to be ended.
     fn sweep(&self, now: u64) -> Vec<Arc<Session>> {
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.table.write();
         take_idle(&mut table, now)
     }
 
@@ -306,7 +307,7 @@ impl Sessions {
         if self.is_to_be_swept(now) {
             self.sweep(now).iter().for_each(|session| end(session));
         }
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let table = self.table.read();
         let session = table
             .get(&(caller.project.clone(), id))
             .filter(|session| session.key == caller.key && session.scope == *scope)?;
@@ -319,13 +320,13 @@ impl Sessions {
 
     /// Returns the session of that name whose request is under way, if it has not ended.
     pub(super) fn under_way(&self, project: &ProjectName, id: SessionId) -> Option<Arc<Session>> {
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let table = self.table.read();
         table.get(&(project.clone(), id)).cloned()
     }
 
     /// Ends a session; its streams close, its calls go on, unless they wait for its client's answers.
     pub(super) fn close(&self, session: &Session) {
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.table.write();
         let ended = table.remove(&session.name());
         drop(table);
         drop(ended);
@@ -427,7 +428,7 @@ mod tests {
         other.validity.end(gantry_model::caller::KeyEnd::Revoked);
         sessions.end_with_keys();
         assert!(session.unwrap().is_ended() && !kept.is_ended());
-        assert_eq!(sessions.table.read().unwrap().len(), 1);
+        assert_eq!(sessions.table.read().len(), 1);
     }
 
     #[tokio::test(start_paused = true)]
@@ -450,7 +451,7 @@ mod tests {
         assert!(sessions.find(idle.id, &caller(2), &Scope::All).is_none());
         assert!(idle.is_ended());
         open(&sessions, 2);
-        assert_eq!(sessions.table.read().unwrap().len(), 2);
+        assert_eq!(sessions.table.read().len(), 2);
     }
 
     #[tokio::test(start_paused = true)]
@@ -462,7 +463,7 @@ mod tests {
             open(&sessions, 1);
         }
         assert!(first.is_ended());
-        assert_eq!(sessions.table.read().unwrap().len(), PER_KEY);
+        assert_eq!(sessions.table.read().len(), PER_KEY);
         assert!(!open(&sessions, 2).is_ended());
     }
 

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody as _};
@@ -23,6 +23,7 @@ use gantry_model::id::KeyId;
 use gantry_model::jsonrpc::{self, Limits, Message, OwnedRequestId, WireError};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderValue, Method};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
@@ -55,7 +56,7 @@ pub(super) struct Streams(Mutex<HashMap<SessionId, Arc<Line>>>);
 
 impl Streams {
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Line>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -74,7 +75,7 @@ struct Line {
 
 impl Line {
     fn session(&self) -> MutexGuard<'_, Option<Arc<Session>>> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+        self.session.lock()
     }
 
     /// Sends an event; a client that does not read is cut off.

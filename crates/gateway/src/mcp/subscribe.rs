@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -17,6 +17,7 @@ use gantry_engine::{
 };
 use gantry_model::era::Era;
 use gantry_model::jsonrpc::{self, Edit, Raw, RawBuf, Request};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::answer::Answer;
 use super::notification_log::{Notification, NotificationLog};
@@ -65,7 +66,7 @@ impl Subscribed {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Subscription>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -3,8 +3,7 @@
 //! A reader is lent for one question and comes back when it is dropped. How many may wait is
 //! bounded; callers bring their own deadlines.
 
-use std::sync::{Mutex, PoisonError};
-
+use parking_lot::Mutex;
 use sqlx::Connection;
 use sqlx::sqlite::SqliteConnection;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -49,11 +48,7 @@ impl Readers {
         let busy = || StoreError::Busy { what };
         let place = self.places.try_acquire().map_err(|_| busy())?;
         let permit = self.permits.acquire().await.map_err(|_| busy())?;
-        let idle = self
-            .idle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
+        let idle = self.idle.lock().pop();
         let connection = match idle {
             Some(connection) => connection,
             None => self.connector.reader().await?,
@@ -71,8 +66,7 @@ impl Readers {
         self.places.close();
         let all = self.permits.acquire_many(MOST).await;
         self.permits.close();
-        let connections =
-            std::mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner));
+        let connections = std::mem::take(&mut *self.idle.lock());
         drop(all);
         for connection in connections {
             connection.close().await.map_err(|error| {
@@ -97,11 +91,7 @@ impl Drop for Reader<'_> {
         if let Some(connection) = self.connection.take()
             && !self.readers.permits.is_closed()
         {
-            self.readers
-                .idle
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(connection);
+            self.readers.idle.lock().push(connection);
         }
     }
 }

@@ -6,9 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::MutexGuard;
 use tokio::time::Instant;
 
 use super::{Claim, Journal, Mark, Position};

@@ -4,13 +4,14 @@
 //! `Link::reply`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use gantry_model::id::AgentName;
 use gantry_model::jsonrpc::{
     ErrorBody, INTERNAL_ERROR, OneLine, OwnedRequestId, Payload, Raw, RawBuf, Request,
 };
 use gantry_model::mcp::{ClientCan, Method, asking_method};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
 use super::Link;
@@ -98,7 +99,7 @@ impl Questions {
 
     /// Notes that a call has begun.
     pub(super) fn begun(&self, agent: &AgentName, client: Option<&Client>) {
-        let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut callers = self.callers.lock();
         let client = client.and_then(|client| SessionClient::of(agent, client));
         *callers = match (std::mem::take(&mut *callers), client) {
             (Callers::Nobody, Some(client)) => Callers::Session(client),
@@ -193,13 +194,13 @@ impl Link {
 
     /// Takes what the server asks of a session; nothing if somebody has it already.
     pub(crate) fn take_questions(&self) -> Option<mpsc::Receiver<Asked>> {
-        self.questions.to_ask.lock().ok()?.take()
+        self.questions.to_ask.lock().take()
     }
 
     /// Returns the client of the only session that had calls on this link.
     pub(crate) fn session(&self) -> Option<SessionClient> {
         let callers = self.questions.callers.lock();
-        match &*callers.unwrap_or_else(PoisonError::into_inner) {
+        match &*callers {
             Callers::Session(client) => Some(client.clone()),
             Callers::Nobody | Callers::Others => None,
         }

@@ -5,12 +5,13 @@
 //! `Link::sends_to_url`, `Link::elicited` and `Link::completed`.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use gantry_model::era::Era;
 use gantry_model::era::error::URL_ELICITATION_REQUIRED;
 use gantry_model::jsonrpc::{ErrorBody, Raw};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -66,7 +67,7 @@ impl Elicitations {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Sent>> {
-        self.sent.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sent.lock()
     }
 }
 

@@ -122,7 +122,7 @@ impl Inbox for std::sync::Arc<Link> {
     }
 
     fn rest(&self) -> Option<Duration> {
-        self.inbound.lock().ok()?.rest()
+        self.inbound.lock().rest()
     }
 }
 
@@ -232,9 +232,7 @@ impl Link {
         if !trimmed.is_empty() {
             self.logs.stray(line);
         }
-        let Ok(mut budget) = self.inbound.lock() else {
-            return;
-        };
+        let mut budget = self.inbound.lock();
         budget.renew();
         budget.noise_bytes += line.len() + 1;
         if budget.noise_bytes > NOISE_BYTES_PER_SECOND {
@@ -245,10 +243,9 @@ impl Link {
     }
 
     fn has_budget(&self, take: impl FnOnce(&mut Budget) -> bool) -> bool {
-        self.inbound.lock().is_ok_and(|mut budget| {
-            budget.renew();
-            take(&mut budget)
-        })
+        let mut budget = self.inbound.lock();
+        budget.renew();
+        take(&mut budget)
     }
 
     fn heard(&self, notification: &Notification<'_>, on: Option<u64>) {

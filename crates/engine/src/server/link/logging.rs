@@ -50,15 +50,12 @@ impl Link {
 
     /// Has a server of the handshake era log from this level on, if it does not yet.
     pub(crate) async fn log_from(self: &Arc<Self>, level: LogLevel) {
-        let is_news = self.log_level.lock().is_ok_and(|mut lowest| {
-            let is_news = lowest.is_none_or(|lowest| level < lowest);
-            if is_news {
-                *lowest = Some(level);
+        {
+            let mut lowest = self.log_level.lock();
+            if lowest.is_some_and(|lowest| level >= lowest) {
+                return;
             }
-            is_news
-        });
-        if !is_news {
-            return;
+            *lowest = Some(level);
         }
         let params = serde_json::json!({ "level": level.as_str() });
         if let Ok(params) = RawBuf::serialize(&params) {

@@ -5,10 +5,10 @@
 //! anything: that is the runner's to decide. Entry points: `Silence::admit`, `missed`, `heard`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gantry_model::breaker::{Breaker, State, Verdict};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -60,7 +60,7 @@ impl Silence {
     }
 
     fn lock(&self) -> MutexGuard<'_, Counted> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Lets a call through, or says when it is worth asking again.

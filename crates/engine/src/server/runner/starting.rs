@@ -114,9 +114,7 @@ impl ServerRunner {
         };
         let instance = driver.start(request).await?;
         let usage = Arc::clone(&instance.usage);
-        if let Ok(mut cell) = self.usage.lock() {
-            *cell = Some(usage);
-        }
+        *self.usage.lock() = Some(usage);
         self.status.send_modify(|status| {
             status.reason = None;
             status.pid = instance.pid;

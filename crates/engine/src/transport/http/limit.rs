@@ -2,10 +2,10 @@
 //! over all of its connections, so that a call within that time is refused without asking the server.
 //! Measured on the monotonic clock; over by itself. fault H9
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use gantry_model::grant::{MethodClass, class_of};
+use parking_lot::Mutex;
 use reqwest::StatusCode;
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 use tokio::time::Instant;
@@ -38,7 +38,7 @@ impl RateLimit {
             return;
         };
         let until = Instant::now() + wait;
-        let mut limited = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut limited = self.0.lock();
         if limited.as_ref().is_none_or(|known| known.until < until) {
             *limited = Some(Limited {
                 until,
@@ -72,11 +72,11 @@ impl RateLimit {
 
     /// Forgets it: a person wants the server tried now.
     pub(crate) fn forget(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.0.lock() = None;
     }
 
     fn current(&self) -> Option<(Duration, Limited)> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         let limited = kept.clone()?;
         let left = limited.until.saturating_duration_since(Instant::now());
         if left.is_zero() {

@@ -9,9 +9,10 @@ mod unread;
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::io::Interest;
 use tokio::net::unix::pipe;
 use tokio::sync::Notify;
@@ -164,7 +165,7 @@ impl LineWriter {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Sends one line (with its line break), or queues it behind the one being written.

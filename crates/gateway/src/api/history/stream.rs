@@ -8,7 +8,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -22,6 +22,7 @@ use gantry_model::event::ServerEvent;
 use gantry_model::id::{KeyId, ServerName};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -63,7 +64,7 @@ pub(in crate::api) struct Streams(Arc<Mutex<HashMap<KeyId, usize>>>);
 impl Streams {
     /// Takes a place for one stream; refused if the key has too many.
     pub(in crate::api) fn open(&self, key: KeyId) -> Result<Place, Problem> {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.0.lock();
         let count = open.entry(key).or_default();
         if *count >= PER_KEY {
             return Err(Problem::new("listen.too_many")
@@ -87,11 +88,7 @@ pub(in crate::api) struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut open = self
-            .streams
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.streams.0.lock();
         if let Some(count) = open.get_mut(&self.key) {
             *count = count.saturating_sub(1);
             if *count == 0 {
@@ -280,6 +277,6 @@ mod tests {
         assert_eq!(streams.open(key).unwrap_err().code(), "listen.too_many");
         assert!(streams.open(KeyId::from_random(2)).is_ok());
         drop(open);
-        assert!(streams.0.lock().unwrap().is_empty());
+        assert!(streams.0.lock().is_empty());
     }
 }

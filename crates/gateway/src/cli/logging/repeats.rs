@@ -7,9 +7,10 @@
 
 use std::collections::HashMap;
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
@@ -60,7 +61,7 @@ impl<S: Subscriber> Layer<S> for Repeats {
         let counts = Arc::clone(&self.counted);
         let summary = move || {
             let more = {
-                let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut counts = counts.lock();
                 counts.remove(&kind).filter(|more| *more > 0)?
             };
             Some(summary(metadata, &told, more))
@@ -87,7 +88,7 @@ enum Seen {
 }
 
 fn counted(counts: &Mutex<HashMap<Kind, u64>>, kind: &Kind) -> Seen {
-    let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut counts = counts.lock();
     if let Some(more) = counts.get_mut(kind) {
         *more += 1;
         return Seen::Again;
@@ -166,7 +167,7 @@ mod tests {
         assert_eq!(counted(&counts, &kind("a")), Seen::Again);
         assert_eq!(counted(&counts, &kind("b")), Seen::First);
         assert_eq!(counted(&counts, &kind("a")), Seen::Again);
-        assert_eq!(counts.lock().unwrap()[&kind("a")], 2);
+        assert_eq!(counts.lock()[&kind("a")], 2);
         // Another server's is another kind.
         assert_eq!(counted(&counts, &of("a", "one")), Seen::First);
         assert_eq!(counted(&counts, &of("a", "two")), Seen::First);

@@ -7,8 +7,8 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
@@ -43,7 +43,7 @@ impl TidyLines {
         let Some(server) = &told.server else {
             return true;
         };
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failures = self.failures.lock();
         match told.event.as_deref() {
             // What led to it has just been told.
             Some("health_warning") => false,

@@ -7,10 +7,11 @@
 use std::collections::VecDeque;
 use std::fmt::{self, Debug, Formatter};
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::time::Instant;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
@@ -171,11 +172,13 @@ impl Queue {
 
     /// Waits until everything that is due is written, at most so long; tells whether it is.
     pub(super) fn wait_written(&self, until: Instant) -> bool {
-        let backlog = self.0.lock();
+        let mut backlog = self.0.lock();
         let within = until.saturating_duration_since(Instant::now());
         let is_busy = |backlog: &mut Backlog| !backlog.lines.is_empty() || backlog.is_writing;
-        let waited = self.0.idle.wait_timeout_while(backlog, within, is_busy);
-        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+        let idle = &self.0.idle;
+        !idle
+            .wait_while_for(&mut backlog, is_busy, within)
+            .timed_out()
     }
 
     fn started(&self, mut backlog: MutexGuard<'_, Backlog>) {
@@ -197,7 +200,7 @@ pub(super) fn is_writer() -> bool {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Backlog> {
-        self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
+        self.backlog.lock()
     }
 
     /// Makes the lines that are due by now, or all of them. They are made without the lock: whoever
@@ -244,12 +247,12 @@ impl Shared {
     }
 
     /// Waits for a line, or until one is due.
-    fn wait(&self, backlog: MutexGuard<'_, Backlog>) {
+    fn wait(&self, mut backlog: MutexGuard<'_, Backlog>) {
         match backlog.later.iter().map(|(at, _)| *at).min() {
-            None => drop(self.work.wait(backlog)),
+            None => self.work.wait(&mut backlog),
             Some(next) => {
                 let within = next.saturating_duration_since(Instant::now());
-                drop(self.work.wait_timeout(backlog, within));
+                self.work.wait_for(&mut backlog, within);
             }
         }
     }

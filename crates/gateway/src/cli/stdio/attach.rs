@@ -10,9 +10,10 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::process::{Pid, test_kill_process};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
@@ -137,7 +138,7 @@ impl Attached {
 
     /// Returns the connections to the gateway.
     pub(super) fn wire(&self) -> Arc<Wire> {
-        Arc::clone(&self.wire.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.wire.lock())
     }
 
     /// Tells whether the gateway is no longer where these connections lead.
@@ -201,7 +202,7 @@ impl Attached {
         if let Ok(client) = self.surroundings.client_in(&self.folder, Role::Agent)
             && let Ok(wire) = wire(&client)
         {
-            *self.wire.lock().unwrap_or_else(PoisonError::into_inner) = wire;
+            *self.wire.lock() = wire;
         }
         finding.is_on_demand = self.surroundings.url.is_none() && is_on_demand(&self.folder);
     }

@@ -142,7 +142,7 @@ async fn what_was_taken_back_is_never_written() {
     let stalled = Notify::new();
     let run = writer.run(Duration::from_millis(50), |unheard| {
         if let Unheard::TakenBack(call) = unheard {
-            back.lock().unwrap().push(call);
+            back.lock().push(call);
         }
         stalled.notify_one();
         Verdict::GivenUp
@@ -168,7 +168,7 @@ async fn what_was_taken_back_is_never_written() {
         next = work => assert_eq!(next, line(b'c', 10)),
         _ = run => panic!("the writer task ended"),
     }
-    assert_eq!(*back.lock().unwrap(), [1, 2]);
+    assert_eq!(*back.lock(), [1, 2]);
 }
 
 #[test]
@@ -203,7 +203,7 @@ async fn small_lines_that_lie_unread_are_told_and_forgiven_when_they_are_read() 
     }
     let (told, heard) = (Notify::new(), Mutex::new(Vec::new()));
     let run = writer.run(Duration::from_millis(100), |unheard| {
-        heard.lock().unwrap().push(unheard);
+        heard.lock().push(unheard);
         told.notify_one();
         Verdict::GivenUp
     });
@@ -228,7 +228,7 @@ async fn small_lines_that_lie_unread_are_told_and_forgiven_when_they_are_read() 
         done = tokio::time::timeout(patience, work) => done.unwrap(),
         _ = run => panic!("the writer task ended"),
     }
-    assert_eq!(*heard.lock().unwrap(), [Unheard::Unread(vec![2, 3])]);
+    assert_eq!(*heard.lock(), [Unheard::Unread(vec![2, 3])]);
 }
 
 // fault S13
