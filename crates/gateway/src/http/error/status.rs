@@ -8,9 +8,8 @@ pub(super) fn of(code: &str) -> StatusCode {
         "http.body_cut" | "http.framing" | "request.context" | "request.handshake"
         | "request.params" | "request.query" | "request.state" | "session.missing"
         | "wire.batch" => StatusCode::BAD_REQUEST,
-        "auth.key_in_url" | "auth.no_key" | "auth.scheme" | "auth.two_keys" | "auth.wrong_key" => {
-            StatusCode::UNAUTHORIZED
-        }
+        "auth.key_in_url" | "auth.no_key" | "auth.scheme" | "auth.session" | "auth.two_keys"
+        | "auth.wrong_code" | "auth.wrong_key" => StatusCode::UNAUTHORIZED,
         "auth.admin_key" | "auth.agent_key" | "grant.unbound" | "http.host" | "http.origin" => {
             StatusCode::FORBIDDEN
         }

@@ -48,7 +48,7 @@ fn a_server_of_a_file_is_not_removed_over_the_api_and_the_file_is_named() {
         told.contains("`a` comes from `") && told.contains(".mcp.json`"),
         "{told}"
     );
-    assert!(told.contains("gantry rm a --yes"), "{told}");
+    assert!(told.contains(" rm a --yes`"), "{told}");
     assert_eq!(fs::read_to_string(&file).unwrap(), text);
     // One that waits for approval is the file's, too.
     folder.write(
