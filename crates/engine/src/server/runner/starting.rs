@@ -62,12 +62,15 @@ impl ServerRunner {
         if let Some(remote) = &mut self.remote {
             remote.reconnect.begins(now);
         }
-        let mut http = None;
+        let (mut http, mut deadline) = (None, None);
         loop {
             let instance = match self.start_instance(driver).await {
                 Ok(instance) => instance,
                 Err(error) => return failed(chain(&error)),
             };
+            // A slow start, such as a download, does not count; every transport that is tried does.
+            let handshake = self.spec.life.handshake;
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + handshake);
             let wish = match &instance.io {
                 Io::Streams(_) => None,
                 Io::Address(address) => Some(address.transport),
@@ -80,7 +83,7 @@ impl ServerRunner {
                     return failed(why);
                 }
             };
-            let met = self.meet(running, begun).await;
+            let met = self.meet(running, begun, deadline).await;
             let other = wish.zip(http).zip(met.why.as_ref());
             match other.and_then(|((wish, tried), why)| tried.other(wish, why)) {
                 Some(other) => http = Some(other),
@@ -124,9 +127,7 @@ impl ServerRunner {
     }
 
     /// Does the handshake over an open link, and fetches the lists.
-    async fn meet(&mut self, mut running: Running, begun: Instant) -> Met {
-        // A slow start, such as a download, does not count.
-        let deadline = Instant::now() + self.spec.life.handshake;
+    async fn meet(&mut self, mut running: Running, begun: Instant, deadline: Instant) -> Met {
         let greeted = {
             let who = (&*self.context, &*self.spec, self.id);
             let how = (self.wanted_era(), self.declares);
