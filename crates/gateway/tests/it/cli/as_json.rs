@@ -83,7 +83,7 @@ fn reading_verbs_print_json() {
         agent ls: {items[{created created_ms grants keys[{agent created created_ms id kind label}] label name tools{exclude include} trusted_user_ids}]}
         agent rm reader: {removed}
         logs a: {items[{at at_ms number stream text}]}
-        restart a: {breaker{next_try_in_ms state unanswered} command created_ms description dropped_notifications excluded file health_warning hidden hidden_resources id in_flight instructions isolation[{detail name state}] last_crash late_replies name next_try noise{last lines} pid profile prompts protocol_version queue{closed_lanes in_flight lanes limit waiting} reason refused_requests refused_tools resources restart_count server_info{name version} sign_in since since_ms source spec start state tools transport unchecked unchecked_tools uptime_ms url usage waiting}
+        restart a: {breaker{next_try_in_ms state unanswered} command created_ms description dropped_notifications excluded file generation health_warning hidden hidden_resources id in_flight instructions isolation[{detail name state}] last_crash late_replies name next_try noise{last lines} pid profile prompts protocol_version provider{name reason} queue{closed_lanes in_flight lanes limit waiting} reason refused_requests refused_tools resources restart_count server_info{name version} sign_in since since_ms source spec start state tools transport unchecked unchecked_tools uptime_ms url usage waiting}
         call a__add a=1 b=2: {_meta{io.modelcontextprotocol/serverInfo{name version}} content[{text type}] resultType structuredContent{sum}}
         bench --for 1s a__echo text=x: {calls calls_per_second connections errors max_us p50_us p90_us p99_us seconds tool}
         ");
