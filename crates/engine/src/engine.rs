@@ -349,7 +349,7 @@ impl Engine {
         mut request: Request<'_>,
         announced: Option<Announced>,
     ) -> Result<Reply, CallFailure> {
-        let project = self.admitted(caller)?;
+        let project = self.admitted(caller).map_err(not_recorded)?;
         let _under_way = self.inner.machine.requests.token();
         let router = &project.router;
         router.request(caller, &mut request, announced).await
@@ -363,23 +363,22 @@ impl Engine {
         request: Request<'_>,
         updated: UpdateCallback,
     ) -> Result<Subscription, CallFailure> {
-        let project = self.admitted(caller)?;
+        let project = self.admitted(caller).map_err(not_recorded)?;
         let _under_way = self.inner.machine.requests.token();
         project.router.subscribe(caller, request, updated).await
     }
 
     /// Returns the project that a caller's request goes to, unless nothing is taken any more.
-    fn admitted(&self, caller: &Caller) -> Result<Arc<Project>, CallFailure> {
-        let refused = |error| CallFailure { call: None, error };
+    fn admitted(&self, caller: &Caller) -> Result<Arc<Project>, CallError> {
         if self.inner.machine.draining.is_cancelled() {
-            return Err(refused(CallError::Stopping));
+            return Err(CallError::Stopping);
         }
         // What keys of a project that is gone open is gone with it.
         let project = self.of(caller).ok_or(KeyEnd::Revoked);
         let ended = caller.validity.end_reason().map_or(Ok(()), Err);
         ended
             .and(project)
-            .map_err(|end| refused(CallError::KeyEnded { end }))
+            .map_err(|end| CallError::KeyEnded { end })
     }
 
     /// Tells whether a client of a caller may read a resource now.
@@ -474,6 +473,11 @@ impl Engine {
 
 /// How long tasks that have nothing left to do are waited for.
 const LAST_TASKS: Duration = Duration::from_secs(5);
+
+/// A failure of a request that is not on record.
+fn not_recorded(error: CallError) -> CallFailure {
+    CallFailure { call: None, error }
+}
 
 /// Returns the folders that are hidden from servers besides the data folder: what the configuration
 /// names, and that of the database.

@@ -264,7 +264,7 @@ impl Gateway<'_> {
             .await
             .map_err(|error| failed(&error))?;
         let engine = started.get_or_init(|| engine).clone();
-        if let Err(failure) = self.prepare(&engine, stop).await {
+        if let Err(failure) = Box::pin(self.prepare(&engine, stop)).await {
             engine.drain().await;
             return Err(failure);
         }

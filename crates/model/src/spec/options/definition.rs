@@ -109,10 +109,12 @@ impl ServerOption {
             Json::Array(list) if list.is_empty() => self.absent.map(str::to_owned),
             Json::Object(table) if table.is_empty() => self.absent.map(str::to_owned),
             Json::Array(list) => Some(list.iter().map(text).collect::<Vec<_>>().join(", ")),
-            value => Some(match (self.kind, value.as_u64()) {
-                (Kind::Size(..), Some(bytes)) => size::show(bytes),
-                _ => text(value),
-            }),
+            Json::Bool(_) | Json::Number(_) | Json::String(_) | Json::Object(_) => {
+                Some(match (self.kind, value.as_u64()) {
+                    (Kind::Size(..), Some(bytes)) => size::show(bytes),
+                    _ => text(value),
+                })
+            }
         }
     }
 

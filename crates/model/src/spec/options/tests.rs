@@ -78,11 +78,9 @@ fn flat(prefix: &str, document: &Map<String, Json>) -> Vec<(String, Json)> {
     let mut found = Vec::new();
     for (key, value) in document {
         let name = format!("{prefix}{key}");
-        match value {
-            Json::Object(table) if named(&name).is_none() => {
-                found.extend(flat(&format!("{name}."), table));
-            }
-            value => found.push((name, value.clone())),
+        match value.as_object().filter(|_| named(&name).is_none()) {
+            Some(table) => found.extend(flat(&format!("{name}."), table)),
+            None => found.push((name, value.clone())),
         }
     }
     found
