@@ -116,7 +116,15 @@ pub fn view() -> Json {
         "What is wanted of a server, defaults included; `null` where an option does not \
         apply. Of its environment and its headers only the names, of its arguments no secrets."
             .into();
-    // Read by clients of later gateways, too.
+    // Read by clients of later gateways, too; and a table that does not apply is `null`.
+    let tables = view["properties"].as_object_mut().into_iter();
+    for table in tables.flat_map(|members| members.values_mut()) {
+        if let Some(table) = table.as_object_mut()
+            && table.remove("additionalProperties").is_some()
+        {
+            table.insert("type".to_owned(), json!(["object", "null"]));
+        }
+    }
     if let Some(view) = view.as_object_mut() {
         view.remove("additionalProperties");
     }
