@@ -18,7 +18,7 @@ use crate::answers::AnswersFull;
 use crate::audit::AuditError;
 use crate::credentials::SignInError;
 use crate::driver::DriverError;
-use crate::request::HeldBytes;
+use crate::request::SuspendedBytes;
 use crate::transport::http::HttpError;
 
 use text::{file_shown, key_end_text, more_about, next_try_text};
@@ -228,7 +228,7 @@ pub enum CallError {
     #[error("the calls that wait for answers may hold only so many bytes: {limit}")]
     TooMuchHeld {
         /// How many, and of whose calls.
-        limit: HeldBytes,
+        limit: SuspendedBytes,
     },
     /// So many resources are listened to that no further one can be.
     #[error("{what}")]
@@ -349,7 +349,7 @@ impl Diagnose for CallError {
             )),
             Self::Remote { error, .. } => error.hint(),
             Self::TooMuchHeld {
-                limit: HeldBytes::OfProject(_) | HeldBytes::OfAll(_),
+                limit: SuspendedBytes::OfProject(_) | SuspendedBytes::OfAll(_),
             } => Some("try again in a while, or with less".into()),
             Self::TooManyHeld { .. } | Self::TooMuchHeld { .. } => {
                 Some("answer or give up one of them first".into())

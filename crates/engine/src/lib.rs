@@ -70,8 +70,8 @@ pub use project::Project;
 pub use project::feed::{LogFollower, ServerLoad};
 pub use quota::{Quota, QuotaExceeded, QuotaLimits, QuotaPermit};
 pub use request::{
-    Announced, Ask, AskAnswer, AskedFor, Client, HeldBytes, Lasts, Lists, Reply, Request, Said,
-    Scope, Speaker, Surface, Word,
+    Announced, Client, ClientResponse, Lists, Reply, Request, RequestLifetime, RequestOutcome,
+    Scope, ServerRequest, ServerRequests, Speaker, Surface, SuspendedBytes, Word,
 };
 pub use request::{CancelReason, SessionChannel};
 pub use server::catalog::UncheckedPart;

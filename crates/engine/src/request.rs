@@ -131,7 +131,7 @@ pub struct Client {
 pub struct SessionChannel(Arc<dyn Fn(Word) -> bool + Send + Sync>);
 
 impl SessionChannel {
-    /// Makes one of what takes [`Word::Elicited`] and [`Word::Ask`], and tells whether it did.
+    /// Makes one of what takes [`Word::Elicited`] and [`Word::Requests`], and tells whether it did.
     pub fn new(send: impl Fn(Word) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(send))
     }
@@ -157,23 +157,23 @@ pub enum Word {
     /// The id of an elicitation that is complete: a person is through at the URL it was sent to.
     Elicited(Box<str>),
     /// Something that the server needs before it goes on.
-    Ask(Ask),
+    Requests(ServerRequests),
 }
 
 /// What a server needs of the caller before it goes on: one or more requests, answered together.
 #[derive(Debug)]
-pub struct Ask {
+pub struct ServerRequests {
     /// What is asked for; no two have the same key.
-    pub requests: Vec<AskedFor>,
+    pub requests: Vec<ServerRequest>,
     /// When the call ends if nobody has answered.
     pub until: Instant,
     /// Takes the answer; dropped without one, it takes back the call that asks.
-    pub answer: oneshot::Sender<AskAnswer>,
-    /// For how long it is asked.
-    pub lasts: Lasts,
+    pub answer: oneshot::Sender<RequestOutcome>,
+    /// For how long they stand.
+    pub lifetime: RequestLifetime,
 }
 
-impl Ask {
+impl ServerRequests {
     /// Returns how many bytes are asked.
     pub fn length(&self) -> usize {
         let params = self
@@ -186,7 +186,7 @@ impl Ask {
 
 /// How long a question stands.
 #[derive(Debug, Clone)]
-pub enum Lasts {
+pub enum RequestLifetime {
     /// As long as the call that it is for.
     Call,
     /// Until this is cancelled, since it may be for any call of the client's session; the call that it
@@ -196,7 +196,7 @@ pub enum Lasts {
 
 /// One request of a server to its client.
 #[derive(Debug, Clone)]
-pub struct AskedFor {
+pub struct ServerRequest {
     /// Its name within the ask.
     pub key: Box<str>,
     /// What is to be done: sample, elicit or list roots.
@@ -205,23 +205,23 @@ pub struct AskedFor {
     pub params: Option<RawBuf>,
 }
 
-/// What became of an ask.
+/// What became of requests to a caller.
 #[derive(Debug)]
-pub enum AskAnswer {
-    /// What the caller said to each request.
-    Said(Vec<Said>),
+pub enum RequestOutcome {
+    /// The caller answered each request.
+    Answered(Vec<ClientResponse>),
     /// So many calls of the caller wait for answers already that this one cannot.
     TooMany {
         /// How many may wait.
         limit: usize,
     },
     /// The calls that wait for answers would hold too many bytes with this one.
-    TooMuch(HeldBytes),
+    TooMuch(SuspendedBytes),
 }
 
 /// How many bytes calls may hold while they wait for their callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HeldBytes {
+pub enum SuspendedBytes {
     /// So many those of one agent.
     OfAgent(usize),
     /// So many those of one project.
@@ -230,7 +230,7 @@ pub enum HeldBytes {
     OfAll(usize),
 }
 
-impl Display for HeldBytes {
+impl Display for SuspendedBytes {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         let (whose, limit) = match self {
             Self::OfAgent(limit) => ("this agent", limit),
@@ -243,7 +243,7 @@ impl Display for HeldBytes {
 
 /// What a caller said to one request.
 #[derive(Debug, Clone)]
-pub struct Said {
+pub struct ClientResponse {
     /// The key of the request.
     pub key: Box<str>,
     /// The raw result, an object, or the raw error.

@@ -4,7 +4,6 @@
 //! [`Router::request`].
 
 mod answer;
-mod asks;
 mod dispatch;
 mod limit;
 mod links;
@@ -13,7 +12,6 @@ mod refreshes;
 pub(crate) mod retry;
 mod subscribe;
 mod target;
-mod urls;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -36,10 +34,10 @@ use crate::request::{Announced, Client, Lists, Reply, Request, Scope};
 use crate::server::handle::ServerHandle;
 use crate::server::link::Link;
 use crate::server::profiles::{Lease, Wanted};
+use crate::server::server_requests::SessionForwarder;
 use crate::server::topics::TopicTable;
 use crate::supervisor::Supervisor;
 use crate::telemetry::Metrics;
-use asks::Asking;
 use dispatch::Dispatch;
 use limit::Limit;
 pub(crate) use links::Links;
@@ -221,14 +219,14 @@ impl Router {
             (linked, _) => linked?,
         };
         if let Some(lease) = &lease
-            && let Some(asked) = lease.link.take_questions()
+            && let Some(incoming) = lease.link.take_session_requests()
         {
-            let asking = Asking {
+            let forwarder = SessionForwarder {
                 server: Arc::clone(server),
                 link: Arc::clone(&lease.link),
                 draining: self.draining.clone(),
             };
-            lease.spawn(asking.serve(asked));
+            lease.spawn(forwarder.serve(incoming));
         }
         Ok(lease)
     }

@@ -1,6 +1,7 @@
 //! One server: `handle` is what callers hold, `runner` owns its lifecycle, `link` is its open
 //! connection with the calls that are `pending` on it. Calls never pass through the runner. A server
-//! has further lives in `profiles`, each for one client that can be asked.
+//! has further lives in `profiles`, each for one client that can be asked; what they ask is the matter
+//! of `server_requests`.
 
 pub(crate) mod begins;
 pub(crate) mod catalog;
@@ -14,6 +15,7 @@ pub(crate) mod pending;
 pub(crate) mod profiles;
 pub(crate) mod retry_budget;
 pub(crate) mod runner;
+pub(crate) mod server_requests;
 pub(crate) mod status;
 pub(crate) mod topics;
 pub(crate) mod waiting;

@@ -7,10 +7,8 @@
 //! points: `router`, `Endpoint::serve`.
 
 mod answer;
-mod asks;
 mod batch;
 mod forward;
-mod held;
 mod hello;
 mod inflight;
 mod listen;
@@ -18,6 +16,7 @@ mod no_oauth;
 mod notification_log;
 mod post;
 mod quota;
+mod server_requests;
 mod sessions;
 mod sse;
 mod stream;
@@ -49,6 +48,7 @@ pub use self::hello::Instructions;
 pub use self::sessions::Sessions;
 
 use self::answer::Answer;
+use self::server_requests::SuspendedCalls;
 use self::sessions::Session;
 use self::stream::Desk;
 use crate::http::auth::Gate;
@@ -147,9 +147,9 @@ impl Endpoint {
         let desk = Desk {
             identity: identity.clone(),
             sessions: Arc::clone(&sessions),
-            asks: Arc::default(),
-            held: held::Held::new(),
-            suspended: Arc::default(),
+            open_requests: Arc::default(),
+            suspended: SuspendedCalls::new(),
+            quota: Arc::default(),
             tasks: TaskTracker::new(),
             answers: gate.engine.answers().clone(),
         };

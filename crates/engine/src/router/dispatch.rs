@@ -15,16 +15,17 @@ use gantry_model::mcp::{ClientCan, LogLevel, Method, may_ask_back};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::asks::{Again, Asker, input_required};
 use super::target::{self, Target};
-use super::urls::{Visits, url_required};
-use super::{Call, Router, answer, asks, retry};
+use super::{Call, Router, answer, retry};
 use crate::error::CallError;
 use crate::request::{Client, Reply};
 use crate::server::handle::ServerHandle;
-use crate::server::link::{Addressed, Deadline, InFlight, Link, Refusal, Voice};
+use crate::server::link::{Addressed, Deadline, InFlight, Link, Refusal};
 use crate::server::pending::Answer;
 use crate::server::profiles::{Lease, Party, Wanted};
+use crate::server::server_requests::{
+    CallForwarder, InputResponses, UrlVisits, Voice, input_required, resume, url_required,
+};
 
 /// How often a server may need something of the client before it answers one call.
 const ROUNDS: u32 = 10;
@@ -84,7 +85,7 @@ impl<'a> Dispatch<'a> {
     async fn attempt(&self) -> Result<Reply, CallError> {
         let route = self.route().await?;
         let mut again = None;
-        let mut visits = Visits::default();
+        let mut visits = UrlVisits::default();
         let mut left = self.server.spec.calls.timeout_max;
         for round in 0..=ROUNDS {
             let begun = Instant::now();
@@ -100,8 +101,8 @@ impl<'a> Dispatch<'a> {
                 && self.can().elicit_url
                 && let Some(urls) = url_required(error, self.server)
             {
-                let asker = self.asker(client);
-                let visit = asker.visit(urls, &mut visits, (&route.link, client));
+                let forwarder = self.forwarder(client);
+                let visit = forwarder.visit(urls, &mut visits, (&route.link, client));
                 Box::pin(visit).await?;
                 continue;
             }
@@ -114,7 +115,7 @@ impl<'a> Dispatch<'a> {
             let Some(needed) = needed else {
                 return Reply::read(answer, self.server, self.call.method, route.era);
             };
-            again = Some(Box::pin(self.asker(client).inputs(needed, round)).await?);
+            again = Some(Box::pin(self.forwarder(client).input_responses(needed, round)).await?);
         }
         Err(CallError::Protocol {
             server: self.server.name.clone(),
@@ -126,8 +127,8 @@ impl<'a> Dispatch<'a> {
         self.call.client.as_ref()
     }
 
-    fn asker<'c>(&'c self, client: &'c Client) -> Asker<'c> {
-        Asker {
+    fn forwarder<'c>(&'c self, client: &'c Client) -> CallForwarder<'c> {
+        CallForwarder {
             client,
             server: self.server,
             draining: &self.router.draining,
@@ -207,7 +208,7 @@ impl<'a> Dispatch<'a> {
     async fn send(
         &self,
         route: &Route,
-        again: Option<&Again>,
+        again: Option<&InputResponses>,
         longest: Duration,
     ) -> Result<Answer, CallError> {
         let (link, request) = (&route.link, self.call.request);
@@ -242,12 +243,12 @@ impl<'a> Dispatch<'a> {
         let sent = sent.map_err(|refusal| refused(self.server, refusal))?;
         match (self.client(), asked) {
             (Some(client), Some((lease, asked))) => {
-                let asker = self.asker(client);
+                let forwarder = self.forwarder(client);
                 let waiting = Box::pin(self.wait(sent, longest));
                 tokio::select! {
                     biased; // What is answered needs nothing any more.
                     answer = waiting => answer,
-                    error = Box::pin(asker.serve(lease, id, asked)) => Err(error),
+                    error = Box::pin(forwarder.serve(&lease.link, id, asked)) => Err(error),
                 }
             }
             _ => self.wait(sent, longest).await,
@@ -258,7 +259,7 @@ impl<'a> Dispatch<'a> {
         &'s self,
         version: ProtocolVersion,
         id: u64,
-        again: Option<&'s Again>,
+        again: Option<&'s InputResponses>,
     ) -> Edit<'s> {
         let (call, request) = (self.call, self.call.request);
         let mut params = upstream_params_with(version, &request.params, &self.router.identity);
@@ -286,7 +287,7 @@ impl<'a> Dispatch<'a> {
             if version.era() == Era::Stateless {
                 params.set_meta_buf(CLIENT_CAPABILITIES, can.capabilities());
             }
-            asks::resume(&mut params, version.era(), &request.params, again);
+            resume(&mut params, version.era(), &request.params, again);
         }
         params
     }

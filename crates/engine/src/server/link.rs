@@ -1,9 +1,7 @@
 //! The open connection to one server: sends requests, matches answers, and keeps what the server
 //! says beside that in bounds. It never restarts anything: the runner watches `trouble` and decides.
 
-mod asks;
 mod doubt;
-mod elicited;
 mod inbox;
 mod list_changes;
 mod logging;
@@ -25,16 +23,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::asks::Questions;
-pub(crate) use self::asks::{Asked, Voice};
 use self::doubt::Doubt;
-use self::elicited::Elicitations;
 use self::list_changes::ListChanges;
 pub(crate) use self::outbox::Outbox;
 pub use self::silence::BreakerView;
 use self::silence::{Admitted, Silence};
 use super::logs::{LogStream, Logs};
 use super::pending::{Answer, Caller, Entered, Failure, Finished, Outgoing, Pending, QueueView};
+use super::server_requests::{Elicitations, SessionRequests, Voice};
 use super::topics::Topics;
 use crate::answers::AnswerBudget;
 use crate::request::CancelReason;
@@ -73,11 +69,11 @@ pub(crate) struct Counters {
 }
 
 pub(crate) struct Link {
-    pending: Pending,
+    pub(super) pending: Pending,
     outbox: Outbox,
     pub(super) logs: Arc<Logs>,
     pub(crate) counters: Arc<Counters>,
-    limits: LinkLimits,
+    pub(super) limits: LinkLimits,
     /// The next id; it begins at a random number of this boot, so that nothing that answers a
     /// dead gateway's call can be taken for an answer to ours.
     next_id: AtomicU64,
@@ -108,14 +104,14 @@ pub(crate) struct Link {
     /// From which level on the server was asked to log.
     log_level: Mutex<Option<LogLevel>>,
     /// What the server asks of no one call.
-    questions: Questions,
+    pub(super) session_requests: SessionRequests,
     /// Who wants to hear of changed resources, once the server is ready.
     topics: OnceLock<Arc<Topics>>,
     /// Who was sent to a URL, and hears when that is done.
-    elicitations: Elicitations,
+    pub(super) elicitations: Elicitations,
     tracker: TaskTracker,
     /// No lane is held for a late answer any more.
-    ended: CancellationToken,
+    pub(super) ended: CancellationToken,
 }
 
 /// Why a call was not accepted by a link.
@@ -212,7 +208,7 @@ impl Link {
             inbound: Mutex::new(inbox::Budget::new()),
             acknowledged: watch::Sender::new(0),
             log_level: Mutex::default(),
-            questions: Questions::new(),
+            session_requests: SessionRequests::new(),
             topics: OnceLock::new(),
             elicitations: Elicitations::default(),
             tracker,
@@ -280,7 +276,7 @@ impl Link {
             self.silence.gave_up();
         }
         if self.limits.asks && entered.is_ok() {
-            self.questions.begun(agent, client.as_deref());
+            self.session_requests.begun(agent, client.as_deref());
         }
         entered.map(|()| {
             let mut call = self.in_flight(id, answer, Farewell::Cancelled, admitted);
@@ -408,7 +404,7 @@ impl Link {
     }
 
     /// Sends what nobody waits for; a server that does not read has missed it.
-    fn send_loosely(&self, line: OneLine) {
+    pub(super) fn send_loosely(&self, line: OneLine) {
         self.send_headed(line, None);
     }
 

@@ -4,9 +4,9 @@
 //! Everything happens under one short lock; nothing here writes or waits. What must be written
 //! (the next call's line when a lane is freed) is returned to the caller of the method.
 
-mod meant;
 mod owed;
 mod pause;
+mod recipient;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -21,11 +21,11 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-pub(crate) use self::meant::{Meant, Spokesman};
 use self::owed::Owed;
 use self::pause::Pause;
+pub(crate) use self::recipient::{ReachableCall, Recipient};
 use super::fair::FairQueue;
-use super::link::Voice;
+use super::server_requests::Voice;
 use crate::answers::{AnswerBudget, AnswerPermit};
 pub(crate) use crate::transport::Failure;
 use crate::transport::http::Head;

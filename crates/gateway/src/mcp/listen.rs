@@ -17,8 +17,8 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
 use gantry_engine::{
-    Ask, Capabilities, Engine, ListRevisions, Quota, QuotaExceeded, QuotaLimits, QuotaPermit,
-    Scope, Speaker, Subscription,
+    Capabilities, Engine, ListRevisions, Quota, QuotaExceeded, QuotaLimits, QuotaPermit, Scope,
+    ServerRequests, Speaker, Subscription,
 };
 use gantry_model::caller::{Caller, Ended};
 use gantry_model::era::meta::SUBSCRIPTION_ID;
@@ -27,8 +27,8 @@ use gantry_model::jsonrpc::{self, Edit, OwnedRequestId, Raw, RawBuf, Request};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
-use super::asks::Entered;
 use super::notification_log::{ELICITED, List, Notification, NotificationLog};
+use super::server_requests::RequestGuard;
 use super::sessions::{Listening, Session};
 use super::stream::{Desk, KEEP_ALIVE, event_stream, marked, notification, refuse};
 use super::{Endpoint, Visit};
@@ -225,9 +225,9 @@ struct LogCursor {
     waiting: VecDeque<Bytes>,
     desk: Arc<Desk>,
     /// What servers ask between calls, on the stream of a session.
-    asked: Option<mpsc::Receiver<Ask>>,
+    asked: Option<mpsc::Receiver<ServerRequests>>,
     /// What of it is not answered.
-    open: Vec<Entered>,
+    open: Vec<RequestGuard>,
 }
 
 impl LogCursor {
@@ -280,15 +280,15 @@ impl LogCursor {
     }
 
     /// Asks the client of the session, if there is room for it.
-    fn ask(&mut self, ask: Ask) {
+    fn ask(&mut self, ask: ServerRequests) {
         let Place::Session(listening) = &self.place else {
             return;
         };
         let owner = (&self.caller.project, &self.caller.agent);
-        let call = self.desk.suspended.call(owner, 0);
+        let call = self.desk.quota.call(owner, 0);
         match call.and_then(|call| call.suspend(ask.length())) {
             Ok(load) => {
-                let (entered, events) = self.desk.asks.enter(listening.0.id, ask, load);
+                let (entered, events) = self.desk.open_requests.send(listening.0.id, ask, load);
                 self.open.push(entered);
                 self.waiting.extend(events);
             }
@@ -382,7 +382,7 @@ impl Drop for LogCursor {
 }
 
 /// Waits for the next question.
-async fn question(asked: &mut Option<mpsc::Receiver<Ask>>) -> Option<Ask> {
+async fn question(asked: &mut Option<mpsc::Receiver<ServerRequests>>) -> Option<ServerRequests> {
     asked.as_mut()?.recv().await
 }
 

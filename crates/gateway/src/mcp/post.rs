@@ -168,7 +168,8 @@ impl Endpoint {
 
     /// Takes a client's answer in, to what it was asked. fault T4
     pub(super) fn replied(&self, response: &Response<'_>, session: Option<&Session>) {
-        let taken = session.is_some_and(|session| self.desk.asks.answered(session.id, response));
+        let taken =
+            session.is_some_and(|session| self.desk.open_requests.answered(session.id, response));
         tracing::debug!(taken, "a client answered what it was asked");
     }
 

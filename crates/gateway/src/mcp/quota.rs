@@ -7,7 +7,9 @@
 
 use std::sync::Arc;
 
-use gantry_engine::{AskAnswer, HeldBytes, Quota, QuotaExceeded, QuotaLimits, QuotaPermit};
+use gantry_engine::{
+    Quota, QuotaExceeded, QuotaLimits, QuotaPermit, RequestOutcome, SuspendedBytes,
+};
 use gantry_model::id::{AgentName, ProjectName};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -67,7 +69,7 @@ impl SuspendedQuota {
         self: &Arc<Self>,
         (project, agent): (&ProjectName, &AgentName),
         bytes: usize,
-    ) -> Result<Arc<CallPermit>, AskAnswer> {
+    ) -> Result<Arc<CallPermit>, RequestOutcome> {
         let bytes = self.bytes.take(project, agent, bytes).map_err(too_much)?;
         Ok(Arc::new(CallPermit {
             quota: Arc::clone(self),
@@ -81,14 +83,17 @@ impl SuspendedQuota {
 
 impl CallPermit {
     /// Finds room for a question of this length; else says what is full.
-    pub(super) fn suspend(self: &Arc<Self>, bytes: usize) -> Result<SuspendedPermit, AskAnswer> {
+    pub(super) fn suspend(
+        self: &Arc<Self>,
+        bytes: usize,
+    ) -> Result<SuspendedPermit, RequestOutcome> {
         let (project, agent) = (&self.project, &self.agent);
         let mut open = self.lock();
         let place = match open.place.take() {
             Some(place) => place,
             None => {
                 let taken = self.quota.calls.take(project, agent, 1);
-                taken.map_err(|exceeded| AskAnswer::TooMany {
+                taken.map_err(|exceeded| RequestOutcome::TooMany {
                     limit: limit(exceeded),
                 })?
             }
@@ -113,7 +118,7 @@ impl CallPermit {
 
 impl SuspendedPermit {
     /// Takes so many bytes more; else says what is full.
-    pub(super) fn add(&mut self, bytes: usize) -> Result<(), HeldBytes> {
+    pub(super) fn add(&mut self, bytes: usize) -> Result<(), SuspendedBytes> {
         let more = self.bytes.set(self.bytes.amount() + bytes);
         more.map_err(held)
     }
@@ -137,16 +142,16 @@ fn limit(exceeded: QuotaExceeded) -> usize {
     }
 }
 
-fn held(exceeded: QuotaExceeded) -> HeldBytes {
+fn held(exceeded: QuotaExceeded) -> SuspendedBytes {
     match exceeded {
-        QuotaExceeded::Key(limit) => HeldBytes::OfAgent(limit),
-        QuotaExceeded::Project(limit) => HeldBytes::OfProject(limit),
-        QuotaExceeded::All(limit) => HeldBytes::OfAll(limit),
+        QuotaExceeded::Key(limit) => SuspendedBytes::OfAgent(limit),
+        QuotaExceeded::Project(limit) => SuspendedBytes::OfProject(limit),
+        QuotaExceeded::All(limit) => SuspendedBytes::OfAll(limit),
     }
 }
 
-fn too_much(exceeded: QuotaExceeded) -> AskAnswer {
-    AskAnswer::TooMuch(held(exceeded))
+fn too_much(exceeded: QuotaExceeded) -> RequestOutcome {
+    RequestOutcome::TooMuch(held(exceeded))
 }
 
 #[cfg(test)]
@@ -163,7 +168,7 @@ mod tests {
         quota: &Arc<SuspendedQuota>,
         (project, agent): &Owner,
         bytes: usize,
-    ) -> Result<Arc<CallPermit>, AskAnswer> {
+    ) -> Result<Arc<CallPermit>, RequestOutcome> {
         quota.call((project, agent), bytes)
     }
 
@@ -179,15 +184,15 @@ mod tests {
         let mut taken: Vec<_> = (0..PER_AGENT).map(|_| wait(&one)).collect();
         assert!(taken.iter().all(Result::is_ok));
         let full = wait(&one).unwrap_err();
-        assert!(matches!(full, AskAnswer::TooMany { limit: PER_AGENT }));
+        assert!(matches!(full, RequestOutcome::TooMany { limit: PER_AGENT }));
         assert!(wait(&other).is_ok());
         // The agent of that name in another project has its own. row 3.2
         let elsewhere = owner("q", "one");
         assert!(wait(&elsewhere).is_ok());
         drop(taken.pop());
         let much = call(&quota, &one, BYTES_PER_AGENT).unwrap_err();
-        let own = HeldBytes::OfAgent(BYTES_PER_AGENT);
-        assert!(matches!(much, AskAnswer::TooMuch(limit) if limit == own));
+        let own = SuspendedBytes::OfAgent(BYTES_PER_AGENT);
+        assert!(matches!(much, RequestOutcome::TooMuch(limit) if limit == own));
         assert!(wait(&one).is_ok());
         drop(taken);
         assert!(is_empty(&quota));
@@ -232,10 +237,13 @@ mod tests {
         };
         let all = (fill("p", 4), fill("q", 1));
         let much = call(&quota, &owner("p", "late"), 1).unwrap_err();
-        let own = HeldBytes::OfProject(BYTES);
-        assert!(matches!(much, AskAnswer::TooMuch(limit) if limit == own));
+        let own = SuspendedBytes::OfProject(BYTES);
+        assert!(matches!(much, RequestOutcome::TooMuch(limit) if limit == own));
         let much = call(&quota, &owner("q", "late"), BYTES_PER_AGENT).unwrap_err();
-        assert!(matches!(much, AskAnswer::TooMuch(HeldBytes::OfAll(_))));
+        assert!(matches!(
+            much,
+            RequestOutcome::TooMuch(SuspendedBytes::OfAll(_))
+        ));
         drop(all);
         assert!(is_empty(&quota));
     }

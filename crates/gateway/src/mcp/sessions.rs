@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use gantry_engine::{Ask, Quota, Scope, Word};
+use gantry_engine::{Quota, Scope, ServerRequests, Word};
 use gantry_model::caller::{Caller, KeyValidity};
 use gantry_model::era::ProtocolVersion;
 use gantry_model::id::{KeyId, ProjectName};
@@ -107,7 +107,7 @@ pub(super) struct Session {
     pub(super) can: ClientCan,
     level: Mutex<Option<LogLevel>>,
     /// Takes what servers ask between calls, while a stream listens.
-    asks: Mutex<Option<mpsc::Sender<Ask>>>,
+    asks: Mutex<Option<mpsc::Sender<ServerRequests>>>,
     seen_ms: AtomicU64,
     listening: AtomicBool,
     ended: CancellationToken,
@@ -135,7 +135,7 @@ impl Session {
     }
 
     /// Returns what servers ask between calls, as long as its stream listens.
-    pub(super) fn asked(&self) -> mpsc::Receiver<Ask> {
+    pub(super) fn asked(&self) -> mpsc::Receiver<ServerRequests> {
         let (asks, asked) = mpsc::channel(ASKS);
         *self.asks.lock() = Some(asks);
         asked
@@ -149,7 +149,7 @@ impl Session {
                 self.log.tell(Notification::Elicited(id.into()));
                 true
             }
-            Word::Ask(ask) => {
+            Word::Requests(ask) => {
                 let asks = self.asks.lock();
                 asks.as_ref().is_some_and(|asks| asks.try_send(ask).is_ok())
             }

@@ -15,7 +15,8 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use gantry_engine::{
-    AnswerBudget, AnswerPermit, AnswerPool, Ask, AskAnswer, CallError, Client, SessionChannel, Word,
+    AnswerBudget, AnswerPermit, AnswerPool, CallError, Client, RequestOutcome, ServerRequests,
+    SessionChannel, Word,
 };
 use gantry_model::era::Era;
 use gantry_model::era::meta::{Identity, PROGRESS_TOKEN};
@@ -27,12 +28,11 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::answer::Answer;
-use super::asks::{Asks, Entered};
 use super::forward::{Asked, not_made};
-use super::held::Held;
 use super::inflight::Owner;
 use super::notification_log::ELICITED;
 use super::quota::SuspendedQuota;
+use super::server_requests::{OpenRequests, RequestGuard, SuspendedCalls};
 use super::sessions::{Session, SessionId, Sessions};
 use super::turn::{Called, Token, Turn, UnderWay};
 use super::{Endpoint, Visit};
@@ -57,11 +57,11 @@ pub(super) struct Desk {
     /// The sessions in which clients of the handshake era are asked.
     pub(super) sessions: Arc<Sessions>,
     /// What they are asked.
-    pub(super) asks: Arc<Asks>,
+    pub(super) open_requests: Arc<OpenRequests>,
     /// The calls that wait for a client of the stateless era.
-    pub(super) held: Arc<Held>,
+    pub(super) suspended: Arc<SuspendedCalls>,
     /// How much may wait for clients.
-    pub(super) suspended: Arc<SuspendedQuota>,
+    pub(super) quota: Arc<SuspendedQuota>,
     /// Who moves what is said to the clients.
     pub(super) tasks: TaskTracker,
     /// What may wait to be read.
@@ -142,17 +142,17 @@ impl Desk {
             tokio::select! {
                 biased; // What is said before the end, or a quick call would lose it.
                 Some(word) = under_way.words.recv() => match word {
-                    Word::Ask(ask) if under_way.call.era == Era::Stateless => {
-                        match under_way.sit(&self.suspended, &ask) {
+                    Word::Requests(ask) if under_way.call.era == Era::Stateless => {
+                        match under_way.sit(&self.quota, &ask) {
                             Ok(load) => {
-                                let place = self.held.admit(ask, load);
-                                return place.hold(self, under_way, &turn).into_response();
+                                let place = self.suspended.enter(ask, load);
+                                return place.suspend(self, under_way, &turn).into_response();
                             }
                             Err(full) => refuse(ask, full),
                         }
                     }
                     word if accepts.events => first = Some(word),
-                    Word::Progress(_) | Word::Log(_) | Word::Elicited(_) | Word::Ask(_) => {}
+                    Word::Progress(_) | Word::Log(_) | Word::Elicited(_) | Word::Requests(_) => {}
                 },
                 outcome = &mut under_way.work => {
                     let answer = turn.answer(&under_way.call, outcome, &self.identity);
@@ -176,7 +176,7 @@ impl Desk {
 }
 
 /// Lets a call end because too much waits for clients already.
-pub(super) fn refuse(ask: Ask, full: AskAnswer) {
+pub(super) fn refuse(ask: ServerRequests, full: RequestOutcome) {
     // A call that has just ended needs no answer.
     drop(ask.answer.send(full));
 }
@@ -193,7 +193,7 @@ async fn pump(
     alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
     alive.reset();
     let call = Arc::clone(&under_way.call);
-    let mut asked: Vec<Entered> = Vec::new();
+    let mut asked: Vec<RequestGuard> = Vec::new();
     let mut asked_in: Option<Arc<Session>> = None;
     let answer = loop {
         let word = tokio::select! {
@@ -221,16 +221,16 @@ async fn pump(
             }
         };
         match word {
-            Word::Ask(ask) if under_way.call.era == Era::Stateless => {
-                match under_way.sit(&desk.suspended, &ask) {
+            Word::Requests(ask) if under_way.call.era == Era::Stateless => {
+                match under_way.sit(&desk.quota, &ask) {
                     Ok(load) => {
-                        let place = desk.held.admit(ask, load);
-                        break place.hold(&desk, under_way, &turn);
+                        let place = desk.suspended.enter(ask, load);
+                        break place.suspend(&desk, under_way, &turn);
                     }
                     Err(full) => refuse(ask, full),
                 }
             }
-            Word::Ask(ask) => {
+            Word::Requests(ask) => {
                 let session = under_way.call.session();
                 // One that ends from here on is seen by the next turn of this loop.
                 let session =
@@ -238,15 +238,15 @@ async fn pump(
                 let Some(session) = session else {
                     continue;
                 };
-                let load = match under_way.sit(&desk.suspended, &ask) {
+                let load = match under_way.sit(&desk.quota, &ask) {
                     Ok(load) => load,
                     Err(full) => {
                         refuse(ask, full);
                         continue;
                     }
                 };
-                let (entered, events) = desk.asks.enter(session.id, ask, load);
-                asked.retain(Entered::is_open);
+                let (entered, events) = desk.open_requests.send(session.id, ask, load);
+                asked.retain(RequestGuard::is_open);
                 asked.push(entered);
                 asked_in = Some(session);
                 for event in events {
@@ -260,8 +260,9 @@ async fn pump(
             }
         }
     };
-    let (lasting, mut of_call): (Vec<_>, Vec<_>) = asked.into_iter().partition(Entered::lasts);
-    for event in of_call.iter_mut().flat_map(Entered::withdraw) {
+    let (lasting, mut of_call): (Vec<_>, Vec<_>) =
+        asked.into_iter().partition(RequestGuard::outlives_call);
+    for event in of_call.iter_mut().flat_map(RequestGuard::withdraw) {
         drop(tx.try_send(event));
     }
     if let Some(session) = asked_in {
@@ -359,7 +360,7 @@ fn said(turn: &Turn, word: Word) -> Option<Bytes> {
             params.set_buf("elicitationId", RawBuf::string(&id));
             Some(notification(ELICITED, params.to_buf().text()))
         }
-        Word::Ask(_) => None,
+        Word::Requests(_) => None,
     }
 }
 

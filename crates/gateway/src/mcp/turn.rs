@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gantry_engine::{Ask, AskAnswer, CallFailure, Reply, Scope, Speaker, Word};
+use gantry_engine::{CallFailure, Reply, RequestOutcome, Scope, ServerRequests, Speaker, Word};
 use gantry_model::caller::KeyValidity;
 use gantry_model::era::Era;
 use gantry_model::era::meta::Identity;
@@ -43,15 +43,15 @@ impl UnderWay {
     /// Finds the call a seat, and a place there for what its server asks; else says what is full.
     pub(super) fn sit(
         &mut self,
-        suspended: &Arc<SuspendedQuota>,
-        ask: &Ask,
-    ) -> Result<SuspendedPermit, AskAnswer> {
+        quota: &Arc<SuspendedQuota>,
+        ask: &ServerRequests,
+    ) -> Result<SuspendedPermit, RequestOutcome> {
         let seat = match self.seat.take() {
             Some(seat) => seat,
             None => {
                 let params = self.call.params.as_ref();
                 let bytes = params.map_or(0, |params| params.text().len());
-                suspended.call((&self.call.project, &self.call.agent), bytes)?
+                quota.call((&self.call.project, &self.call.agent), bytes)?
             }
         };
         self.room = BodyPermit::default();

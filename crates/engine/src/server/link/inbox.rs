@@ -14,10 +14,11 @@ use gantry_model::jsonrpc::{
 use gantry_model::mcp::{Method, asking_method};
 use tokio::time::Instant;
 
-use super::{LISTING_LINES, Link, Voice};
+use super::{LISTING_LINES, Link};
 use crate::request::Word;
 use crate::server::logs::{LogStream, quote};
 use crate::server::pending::{Answer, Failure};
+use crate::server::server_requests::Voice;
 use crate::server::topics::LONGEST_URI;
 use crate::transport::stdio::{Inbox, Overflow, Overlong};
 
@@ -140,7 +141,7 @@ impl Link {
                     let answer = match response.outcome {
                         Outcome::Result(raw) => Answer::Result(slice(line, raw).into()),
                         Outcome::Error(raw) => {
-                            self.sends_to_url(id, raw);
+                            self.note_url_error(id, raw);
                             Answer::Error(slice(line, raw))
                         }
                     };
@@ -261,7 +262,9 @@ impl Link {
             }
             "notifications/progress" if within => self.progressed(notification.params),
             "notifications/resources/updated" if within => self.updated(notification.params),
-            "notifications/elicitation/complete" if within => self.elicited(notification.params),
+            "notifications/elicitation/complete" if within => {
+                self.elicitation_completed(notification.params)
+            }
             "notifications/subscriptions/acknowledged" if within => {
                 self.noted(notification.params, on);
             }
@@ -385,7 +388,7 @@ impl Link {
                 budget.asked <= ASKED_PER_SECOND
             });
         match within {
-            true => self.hand_on(request, on),
+            true => self.route_request(request, on),
             false => Err("the client is asked too often"),
         }
     }

@@ -12,7 +12,7 @@ use gantry_model::mcp::LogLevel;
 use super::Link;
 use super::inbox::LONGEST_MESSAGE;
 use crate::request::Word;
-use crate::server::pending::Meant;
+use crate::server::pending::Recipient;
 
 /// How long a server may take to set its level; a call goes on without.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -20,14 +20,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 impl Link {
     /// Hands a log message on: `on` is the call on whose stream it came, if its transport has such.
     pub(super) fn logged(&self, params: Raw<'_>, on: Option<u64>) {
-        let voice = match on.map(Meant::Call).or_else(|| self.pending.meant()) {
-            Some(Meant::Call(call)) => self.pending.voice(call),
+        let voice = match on.map(Recipient::Call).or_else(|| self.pending.recipient()) {
+            Some(Recipient::Call(call)) => self.pending.voice(call),
             // On a link of its own a client hears all that is said there.
-            Some(Meant::Session(session)) if self.limits.asks => {
-                let spokesman = self.pending.spokesman(Some(&session), &[]);
-                spokesman.map(|spokesman| spokesman.voice)
+            Some(Recipient::Session(session)) if self.limits.asks => {
+                let call = self.pending.reachable_call(Some(&session), &[]);
+                call.map(|call| call.voice)
             }
-            Some(Meant::Session(_)) | None => None,
+            Some(Recipient::Session(_)) | None => None,
         };
         let Some(voice) = voice else {
             return;

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::known_secrets::KnownSecrets;
 use crate::request::{Client, Word};
+use crate::server::server_requests::IncomingRequest;
 use crate::transport::stdio::{Inbox, LineWriter};
 
 fn link(lanes: u32, known: KnownSecrets) -> (Arc<Link>, pipe::Receiver) {
@@ -36,7 +37,7 @@ fn link(lanes: u32, known: KnownSecrets) -> (Arc<Link>, pipe::Receiver) {
 }
 
 /// Returns how a caller with these capabilities is heard of and asked, and what is said to it.
-fn voice(can: &str, asks: Option<mpsc::Sender<Asked>>) -> (Voice, mpsc::Receiver<Word>) {
+fn voice(can: &str, asks: Option<mpsc::Sender<IncomingRequest>>) -> (Voice, mpsc::Receiver<Word>) {
     let (words, heard) = mpsc::channel(4);
     let client = Arc::new(Client {
         era: Era::Handshake,
@@ -374,7 +375,7 @@ async fn asking() -> (
     Arc<Link>,
     BufReader<pipe::Receiver>,
     InFlight,
-    mpsc::Receiver<Asked>,
+    mpsc::Receiver<IncomingRequest>,
 ) {
     let (link, receiver) = link(2, KnownSecrets::default());
     let mut receiver = BufReader::new(receiver);
@@ -416,7 +417,7 @@ async fn a_request_goes_to_the_one_call_it_can_be_tied_to() {
     let first = asked.recv().await.unwrap();
     assert_eq!(first.method, Method::SamplingCreateMessage);
     let said = Ok(RawBuf::trusted(r#"{"role":"assistant"}"#.to_owned()));
-    link.reply(&first.id, &said);
+    link.respond(&first.id, &said);
     let line = (&mut receiver).lines().next_line().await.unwrap().unwrap();
     assert_eq!(
         line,

@@ -214,18 +214,18 @@ fn voice(session: Option<u128>) -> (Option<Voice>, mpsc::Receiver<Word>) {
 async fn what_is_said_of_no_call_is_for_the_only_call_or_the_only_session() {
     let pending = Pending::new(8, 4, LATE);
     let (a, b) = (agent("a"), agent("b"));
-    assert_eq!(pending.meant(), None);
+    assert_eq!(pending.recipient(), None);
     let (first, _first) = voice(Some(1));
     let (_, _one) = pending.enter(&a, call(1), first.clone());
-    assert_eq!(pending.meant(), Some(Meant::Call(1)));
+    assert_eq!(pending.recipient(), Some(Recipient::Call(1)));
     let (_, _two) = pending.enter(&a, call(2), first);
-    let only = Some(Meant::Session((a.clone(), Some(1))));
-    assert_eq!(pending.meant(), only);
+    let only = Some(Recipient::Session((a.clone(), Some(1))));
+    assert_eq!(pending.recipient(), only);
     // The newest that hears, and none that was tried.
     let (gone, heard) = voice(Some(1));
     drop(heard);
     let (_, _three) = pending.enter(&a, call(3), gone);
-    let told = |but: &[u64]| pending.spokesman(None, but).map(|told| told.call);
+    let told = |but: &[u64]| pending.reachable_call(None, but).map(|told| told.id);
     assert_eq!(told(&[]), Some(2));
     assert_eq!(told(&[2]), Some(1));
     assert_eq!(told(&[2, 1]), None);
@@ -233,14 +233,14 @@ async fn what_is_said_of_no_call_is_for_the_only_call_or_the_only_session() {
     for (agent, session) in [(&a, Some(2)), (&b, Some(1)), (&a, None)] {
         let (other, _heard) = voice(session);
         let (_, other) = pending.enter(agent, call(9), other);
-        assert_eq!(pending.meant(), None, "{agent} {session:?}");
+        assert_eq!(pending.recipient(), None, "{agent} {session:?}");
         assert_eq!(told(&[]), None);
         drop(other);
         // One that was left may still be meant.
         pending.abandon(9, false);
-        assert_eq!(pending.meant(), None);
+        assert_eq!(pending.recipient(), None);
         tokio::time::advance(LATE).await;
-        assert_eq!(pending.meant(), only, "forgotten in time");
+        assert_eq!(pending.recipient(), only, "forgotten in time");
     }
 }
 
@@ -252,7 +252,7 @@ async fn a_question_to_a_session_that_has_left_is_asked_of_nobody_else() {
     let (left, heard) = voice(Some(1));
     let (_, one) = pending.enter(&a, call(1), left.clone());
     let (_, two) = pending.enter(&a, call(2), left);
-    let Some(Meant::Session(session)) = pending.meant() else {
+    let Some(Recipient::Session(session)) = pending.recipient() else {
         panic!("all calls are of one session");
     };
     let (other, _heard) = voice(Some(2));
@@ -261,7 +261,7 @@ async fn a_question_to_a_session_that_has_left_is_asked_of_nobody_else() {
     pending.abandon(1, false);
     pending.abandon(2, false);
     for _ in 0..2 {
-        assert!(pending.spokesman(Some(&session), &[]).is_none());
+        assert!(pending.reachable_call(Some(&session), &[]).is_none());
         // Also when nothing is owed any more.
         tokio::time::advance(2 * LATE).await;
     }
@@ -272,9 +272,9 @@ async fn without_sessions_only_the_only_call_is_meant() {
     let pending = Pending::new(8, 4, LATE);
     let (client, _heard) = voice(None);
     let (_, _one) = pending.enter(&agent("a"), call(1), client.clone());
-    assert_eq!(pending.meant(), Some(Meant::Call(1)));
+    assert_eq!(pending.recipient(), Some(Recipient::Call(1)));
     let (_, _two) = pending.enter(&agent("a"), call(2), client);
-    assert_eq!(pending.meant(), None);
+    assert_eq!(pending.recipient(), None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! What a client hears of its call, and what becomes of the call when it does not.
 
-use gantry_engine::{AskedFor, Lasts, Reply, Scope};
+use gantry_engine::{Reply, RequestLifetime, Scope, ServerRequest};
 use gantry_model::era::ProtocolVersion;
 use gantry_model::id::{KeyId, ProjectName};
 use gantry_model::mcp::{ClientCan, Method};
@@ -30,9 +30,9 @@ fn desk(words: mpsc::Receiver<Word>, work: Work) -> (Arc<Desk>, UnderWay, Turn) 
     let desk = Desk {
         identity: Identity::gantry(),
         sessions: Arc::default(),
-        asks: Arc::default(),
-        held: Held::new(),
-        suspended: Arc::default(),
+        open_requests: Arc::default(),
+        suspended: SuspendedCalls::new(),
+        quota: Arc::default(),
         tasks: TaskTracker::new(),
         answers: AnswerPool::new(96 << 20),
     };
@@ -185,18 +185,18 @@ async fn a_session_that_ends_leaves_no_question_open() {
     for questions in [1, 0] {
         let (words, heard) = mpsc::channel(1);
         let (answer, said) = oneshot::channel();
-        let request = AskedFor {
+        let request = ServerRequest {
             key: "a".into(),
             method: Method::RootsList,
             params: None,
         };
-        let ask = Ask {
+        let ask = ServerRequests {
             requests: vec![request],
             until: Instant::now(),
             answer,
-            lasts: Lasts::Call,
+            lifetime: RequestLifetime::Call,
         };
-        words.try_send(Word::Ask(ask)).unwrap();
+        words.try_send(Word::Requests(ask)).unwrap();
         let work: Work = Box::pin(async move {
             assert!(said.await.is_err(), "nobody can answer");
             Ok(done())

@@ -1,9 +1,9 @@
-//! Calls that wait for a client of the stateless era to come back with answers.
+//! Calls that are suspended until a client of the stateless era comes back with responses.
 //!
-//! The call goes on being waited for by a task of its own; the client has a sealed state that names
+//! A task of its own keeps the call; the client has a sealed state that names
 //! it, good for one return by the same key with the same request (fault T4). Each has its seat among
 //! the calls that wait, and none waits longer than its server lets it be asked. Entry points:
-//! [`Held::admit`], `Endpoint::resume`.
+//! [`SuspendedCalls::enter`], `Endpoint::resume`.
 
 mod state;
 
@@ -12,7 +12,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
-use gantry_engine::{Ask, AskAnswer, AskedFor, CallError, CallFailure, HeldBytes, Said};
+use gantry_engine::{
+    CallError, CallFailure, ClientResponse, RequestOutcome, ServerRequest, ServerRequests,
+    SuspendedBytes,
+};
 use gantry_model::era::meta::SERVER_INFO;
 use gantry_model::era::shape;
 use gantry_model::jsonrpc::{self, Edit, Raw, RawBuf};
@@ -21,31 +24,31 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
 use self::state::{Seal, State, binding};
-use super::answer::Answer;
-use super::forward::Asked;
-use super::quota::SuspendedPermit;
-use super::stream::{Desk, token};
-use super::turn::{Token, Turn, UnderWay};
-use super::{Endpoint, Visit};
 use crate::http::error::Problem;
 use crate::http::media::Accepts;
+use crate::mcp::answer::Answer;
+use crate::mcp::forward::Asked;
+use crate::mcp::quota::SuspendedPermit;
+use crate::mcp::stream::{Desk, token};
+use crate::mcp::turn::{Token, Turn, UnderWay};
+use crate::mcp::{Endpoint, Visit};
 
 /// How long the end of a call that nobody answered can still be asked for.
 const AFTER_END: Duration = Duration::from_secs(1);
 
 /// The calls that wait.
-pub(super) struct Held {
+pub(in crate::mcp) struct SuspendedCalls {
     seal: Seal,
-    table: Mutex<HashMap<u64, Entry>>,
+    table: Mutex<HashMap<u64, Suspension>>,
 }
 
 /// A call that waits.
-struct Entry {
+struct Suspension {
     /// The one state that is good now.
     nonce: u64,
-    requests: Vec<AskedFor>,
-    said: Vec<Said>,
-    answer: oneshot::Sender<AskAnswer>,
+    requests: Vec<ServerRequest>,
+    received: Vec<ClientResponse>,
+    answer: oneshot::Sender<RequestOutcome>,
     /// Has the call handed over.
     wanted: oneshot::Sender<oneshot::Sender<UnderWay>>,
     until: Instant,
@@ -54,41 +57,45 @@ struct Entry {
 }
 
 /// A place for one call.
-pub(super) struct Place {
-    held: Arc<Held>,
+pub(in crate::mcp) struct SuspendedCall {
+    calls: Arc<SuspendedCalls>,
     number: u64,
     wanted: oneshot::Receiver<oneshot::Sender<UnderWay>>,
 }
 
-impl Held {
+impl SuspendedCalls {
     /// Makes the table, with a seal that no other gateway has.
-    pub(super) fn new() -> Arc<Self> {
+    pub(in crate::mcp) fn new() -> Arc<Self> {
         Arc::new(Self {
             seal: Seal::new(),
             table: Mutex::default(),
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Suspension>> {
         self.table.lock()
     }
 
     /// Enters a call whose server asks something.
-    pub(super) fn admit(self: &Arc<Self>, ask: Ask, load: SuspendedPermit) -> Place {
+    pub(in crate::mcp) fn enter(
+        self: &Arc<Self>,
+        ask: ServerRequests,
+        load: SuspendedPermit,
+    ) -> SuspendedCall {
         let number = state::random();
         let (tx, wanted) = oneshot::channel();
-        let entry = Entry {
+        let entry = Suspension {
             nonce: state::random(),
             requests: ask.requests,
-            said: Vec::new(),
+            received: Vec::new(),
             answer: ask.answer,
             wanted: tx,
             until: ask.until,
             load,
         };
         self.lock().insert(number, entry);
-        Place {
-            held: Arc::clone(self),
+        SuspendedCall {
+            calls: Arc::clone(self),
             number,
             wanted,
         }
@@ -100,7 +107,7 @@ impl Held {
         call: &Asked<'_>,
         visit: &Visit,
         (state, responses): (Raw<'_>, Option<Raw<'_>>),
-    ) -> Result<Taken, Problem> {
+    ) -> Result<Resumed, Problem> {
         let state = state.string().and_then(|text| self.seal.open(&text));
         let state = state.ok_or_else(|| refused("is not one of this gateway's, or was changed"))?;
         if state.binding
@@ -117,54 +124,55 @@ impl Held {
         let entry = table.get_mut(&state.number);
         let entry = entry.filter(|entry| entry.nonce == state.nonce);
         let entry = entry.ok_or_else(|| refused("was used already, or has expired"))?;
-        let before = entry.said.len();
+        let before = entry.received.len();
         let mut bytes = 0;
         for response in responses.into_iter().flat_map(Raw::members) {
             let asked = entry.requests.iter();
             let mut asked = asked.filter(|asked| response.is(&asked.key));
-            let known = |key: &str| entry.said.iter().any(|said| *said.key == *key);
+            let known = |key: &str| entry.received.iter().any(|said| *said.key == *key);
             if let Some(asked) = asked.next().filter(|asked| !known(&asked.key)) {
-                let said = Said {
+                let said = ClientResponse {
                     key: asked.key.clone(),
                     outcome: Ok(response.value.to_buf()),
                 };
                 bytes += response.value.text().len();
-                entry.said.push(said);
+                entry.received.push(said);
             }
         }
-        if entry.said.len() < entry.requests.len() && !entry.answer.is_closed() {
+        if entry.received.len() < entry.requests.len() && !entry.answer.is_closed() {
             if let Err(limit) = entry.load.add(bytes) {
-                entry.said.truncate(before);
+                entry.received.truncate(before);
                 return Err(too_much(limit));
             }
             entry.nonce = state::random();
             let asked = entry.asked(&self.seal, state.number, state.binding);
-            return Ok(Taken::Again(asked));
+            return Ok(Resumed::AskAgain(asked));
         }
         let entry = table.remove(&state.number);
         drop(table);
         let entry = entry.ok_or_else(|| refused("was used already, or has expired"))?;
         drop(entry.load);
         // A call that has ended meanwhile tells so itself.
-        drop(entry.answer.send(AskAnswer::Said(entry.said)));
+        drop(entry.answer.send(RequestOutcome::Answered(entry.received)));
         let (tx, rx) = oneshot::channel();
         drop(entry.wanted.send(tx));
-        Ok(Taken::GoesOn(rx))
+        Ok(Resumed::Continues(rx))
     }
 }
 
 /// What follows a client's return.
-enum Taken {
+enum Resumed {
     /// Something is missing; this is asked for.
-    Again(RawBuf),
+    AskAgain(RawBuf),
     /// The call goes on, and is handed over here.
-    GoesOn(oneshot::Receiver<UnderWay>),
+    Continues(oneshot::Receiver<UnderWay>),
 }
 
-impl Entry {
+impl Suspension {
     /// Returns the result that asks for what was not answered yet.
     fn asked(&self, seal: &Seal, number: u64, binding: [u8; 32]) -> RawBuf {
-        let known = |asked: &&AskedFor| !self.said.iter().any(|said| said.key == asked.key);
+        let known =
+            |asked: &&ServerRequest| !self.received.iter().any(|said| said.key == asked.key);
         let mut requests = Edit::new(Raw::EMPTY_OBJECT);
         for asked in self.requests.iter().filter(known) {
             let params = asked.params.as_ref().map(RawBuf::as_raw);
@@ -188,24 +196,24 @@ impl Entry {
     }
 }
 
-impl Place {
+impl SuspendedCall {
     /// Puts the call aside and returns what its client is asked.
-    pub(super) fn hold(self, desk: &Desk, under_way: UnderWay, turn: &Turn) -> Answer {
+    pub(in crate::mcp) fn suspend(self, desk: &Desk, under_way: UnderWay, turn: &Turn) -> Answer {
         let call = Arc::clone(&under_way.call);
         let params = call.params.as_ref().map(RawBuf::as_raw);
         let binding = binding(call.key, &call.scope, &call.method, params);
-        let table = self.held.lock();
+        let table = self.calls.lock();
         let entry = table.get(&self.number);
         let asked = entry.map(|entry| {
-            let asked = entry.asked(&self.held.seal, self.number, binding);
+            let asked = entry.asked(&self.calls.seal, self.number, binding);
             (asked, entry.until + AFTER_END)
         });
         drop(table);
         let Some((asked, until)) = asked else {
             return Answer::problem(Some(turn.id.as_id()), Problem::panic());
         };
-        let held = Arc::downgrade(&self.held);
-        let keeping = keep(under_way, self.wanted, until, (held, self.number));
+        let calls = Arc::downgrade(&self.calls);
+        let keeping = keep_suspended(under_way, self.wanted, until, (calls, self.number));
         desk.tasks.spawn(keeping);
         answer(turn, &asked, desk)
     }
@@ -218,17 +226,17 @@ fn answer(turn: &Turn, asked: &RawBuf, desk: &Desk) -> Answer {
 }
 
 /// Waits for a call that was put aside, until somebody wants it or nobody can any more.
-async fn keep(
+async fn keep_suspended(
     mut under_way: UnderWay,
     mut wanted: oneshot::Receiver<oneshot::Sender<UnderWay>>,
     until: Instant,
-    (held, number): (Weak<Held>, u64),
+    (calls, number): (Weak<SuspendedCalls>, u64),
 ) {
     let mut has_ended = false;
     let mut revoked = under_way.call.validity.ended();
     let forget = || {
-        if let Some(held) = held.upgrade() {
-            held.lock().remove(&number);
+        if let Some(calls) = calls.upgrade() {
+            calls.lock().remove(&number);
         }
     };
     loop {
@@ -254,7 +262,7 @@ async fn keep(
 
 impl Endpoint {
     /// Goes on with a call whose client has come back with the state it was given.
-    pub(super) async fn resume(
+    pub(in crate::mcp) async fn resume(
         self: &Arc<Self>,
         visit: &Visit,
         asked: &Asked<'_>,
@@ -265,9 +273,9 @@ impl Endpoint {
             id: asked.id.to_owned(),
             token: Token::Own(token(asked.params.meta).filter(|_| accepts.events)),
         };
-        match self.desk.held.take(asked, visit, said)? {
-            Taken::Again(missing) => Ok(answer(&turn, &missing, &self.desk).into_response()),
-            Taken::GoesOn(call) => {
+        match self.desk.suspended.take(asked, visit, said)? {
+            Resumed::AskAgain(missing) => Ok(answer(&turn, &missing, &self.desk).into_response()),
+            Resumed::Continues(call) => {
                 let gone = |_| refused("was used already, or has expired");
                 let under_way = call.await.map_err(gone)?;
                 Ok(self.desk.attend(under_way, turn, accepts).await)
@@ -277,7 +285,7 @@ impl Endpoint {
 }
 
 /// Refuses answers that would take too much room until the rest is there.
-fn too_much(limit: HeldBytes) -> Problem {
+fn too_much(limit: SuspendedBytes) -> Problem {
     Problem::from(CallFailure {
         call: None,
         error: CallError::TooMuchHeld { limit },

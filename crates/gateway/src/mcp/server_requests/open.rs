@@ -1,30 +1,31 @@
-//! What servers ask of clients of the handshake era: requests of ours on the stream of a call, whose
-//! answers the client posts. Only the session that was asked can answer (fault T4), each request
-//! once. Nothing here waits. Entry points: [`Asks::enter`] and [`Asks::answered`].
+//! Requests of servers to clients of the handshake era that are not answered yet: requests of ours on an
+//! event stream, whose responses the client posts. Only the session that was asked can respond (fault
+//! T4), to each request once. Nothing here waits. Entry points: [`OpenRequests::send`] and
+//! [`OpenRequests::answered`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use gantry_engine::{Ask, AskAnswer, Lasts, Said};
+use gantry_engine::{ClientResponse, RequestLifetime, RequestOutcome, ServerRequests};
 use gantry_model::era::shape;
 use gantry_model::jsonrpc::{self, Outcome, Raw, RawBuf, Response};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
-use super::quota::SuspendedPermit;
-use super::sessions::SessionId;
-use super::stream::{event, notification};
+use crate::mcp::quota::SuspendedPermit;
+use crate::mcp::sessions::SessionId;
+use crate::mcp::stream::{event, notification};
 
-/// The requests of ours that wait for a client's answer.
+/// The requests that wait for a client's response.
 #[derive(Debug)]
-pub(super) struct Asks {
+pub(in crate::mcp) struct OpenRequests {
     last: AtomicU64,
-    table: Mutex<HashMap<(SessionId, u64), Waiting>>,
+    table: Mutex<HashMap<(SessionId, u64), WaitingRequest>>,
 }
 
-impl Default for Asks {
+impl Default for OpenRequests {
     /// Begins at a random number: an answer to a question of a dead gateway must answer none of ours.
     fn default() -> Self {
         let mut bits = [0; 8];
@@ -37,52 +38,52 @@ impl Default for Asks {
     }
 }
 
-/// One request among those of its ask.
+/// One request among those that are answered together.
 #[derive(Debug)]
-struct Waiting {
+struct WaitingRequest {
     key: Box<str>,
-    ask: Arc<Mutex<Gathered>>,
+    ask: Arc<Mutex<Responses>>,
 }
 
-/// The answers to one ask, until all are there.
+/// The responses that belong together, until all are there.
 #[derive(Debug)]
-struct Gathered {
+struct Responses {
     missing: usize,
-    said: Vec<Said>,
-    answer: Option<oneshot::Sender<AskAnswer>>,
+    received: Vec<ClientResponse>,
+    answer: Option<oneshot::Sender<RequestOutcome>>,
     /// The bytes of what was asked and answered.
     load: Option<SuspendedPermit>,
 }
 
-/// The requests of one ask, taken back when this is dropped.
+/// Requests that belong together, withdrawn when this is dropped.
 #[derive(Debug)]
-pub(super) struct Entered {
-    asks: Arc<Asks>,
+pub(in crate::mcp) struct RequestGuard {
+    table: Arc<OpenRequests>,
     session: SessionId,
     ids: Vec<u64>,
-    lasts: Lasts,
+    lifetime: RequestLifetime,
 }
 
-impl Asks {
-    /// Enters an ask, and returns what is to be written to the client.
-    pub(super) fn enter(
+impl OpenRequests {
+    /// Notes requests as open, and returns what is to be written to the client.
+    pub(in crate::mcp) fn send(
         self: &Arc<Self>,
         session: SessionId,
-        ask: Ask,
+        ask: ServerRequests,
         load: SuspendedPermit,
-    ) -> (Entered, Vec<Bytes>) {
-        let gathered = Arc::new(Mutex::new(Gathered {
+    ) -> (RequestGuard, Vec<Bytes>) {
+        let gathered = Arc::new(Mutex::new(Responses {
             missing: ask.requests.len(),
-            said: Vec::new(),
+            received: Vec::new(),
             answer: Some(ask.answer),
             load: Some(load),
         }));
         let mut table = self.lock();
-        let mut entered = Entered {
-            asks: Arc::clone(self),
+        let mut entered = RequestGuard {
+            table: Arc::clone(self),
             session,
             ids: Vec::new(),
-            lasts: ask.lasts,
+            lifetime: ask.lifetime,
         };
         let mut events = Vec::new();
         for request in ask.requests {
@@ -93,7 +94,7 @@ impl Asks {
             let method = request.method.as_str();
             jsonrpc::write_request(&mut message, id, method, Some((&params).into()));
             events.push(event(&message));
-            let waiting = Waiting {
+            let waiting = WaitingRequest {
                 key: request.key,
                 ask: Arc::clone(&gathered),
             };
@@ -105,7 +106,7 @@ impl Asks {
     }
 
     /// Takes the answer of a session to a request of ours; tells whether it was waited for.
-    pub(super) fn answered(&self, session: SessionId, response: &Response<'_>) -> bool {
+    pub(in crate::mcp) fn answered(&self, session: SessionId, response: &Response<'_>) -> bool {
         let Some(id) = response.id.matches_u64() else {
             return false;
         };
@@ -126,7 +127,7 @@ impl Asks {
             Some(load) if !is_last => load.add(text.text().len()).is_ok(),
             Some(_) | None => true,
         };
-        ask.said.push(Said {
+        ask.received.push(ClientResponse {
             key: waiting.key,
             outcome: match fits {
                 true => outcome,
@@ -134,17 +135,17 @@ impl Asks {
             },
         });
         if ask.missing == 0 {
-            let said = std::mem::take(&mut ask.said);
+            let said = std::mem::take(&mut ask.received);
             ask.load = None;
             if let Some(answer) = ask.answer.take() {
                 // A call that has just ended needs no answer.
-                drop(answer.send(AskAnswer::Said(said)));
+                drop(answer.send(RequestOutcome::Answered(said)));
             }
         }
         true
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<(SessionId, u64), Waiting>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<(SessionId, u64), WaitingRequest>> {
         self.table.lock()
     }
 }
@@ -158,34 +159,34 @@ fn unfit(why: &str) -> RawBuf {
     error.to_buf()
 }
 
-impl Entered {
+impl RequestGuard {
     /// Tells whether something of it is not answered, and waited for.
-    pub(super) fn is_open(&self) -> bool {
-        let is_over = match &self.lasts {
-            Lasts::Call => false,
-            Lasts::Session(over) => over.is_cancelled(),
+    pub(in crate::mcp) fn is_open(&self) -> bool {
+        let is_over = match &self.lifetime {
+            RequestLifetime::Call => false,
+            RequestLifetime::Session(over) => over.is_cancelled(),
         };
-        let table = self.asks.lock();
+        let table = self.table.lock();
         let mut ids = self.ids.iter();
         !is_over && ids.any(|id| table.contains_key(&(self.session, *id)))
     }
 
     /// Tells whether it stays asked when the call ends that it was told with.
-    pub(super) fn lasts(&self) -> bool {
-        matches!(self.lasts, Lasts::Session(_)) && self.is_open()
+    pub(in crate::mcp) fn outlives_call(&self) -> bool {
+        matches!(self.lifetime, RequestLifetime::Session(_)) && self.is_open()
     }
 
     /// Waits until nobody waits for the answer any more.
-    pub(super) async fn over(&self) {
-        match &self.lasts {
-            Lasts::Call => {}
-            Lasts::Session(over) => over.cancelled().await,
+    pub(in crate::mcp) async fn over(&self) {
+        match &self.lifetime {
+            RequestLifetime::Call => {}
+            RequestLifetime::Session(over) => over.cancelled().await,
         }
     }
 
     /// Takes back what was not answered, and returns what tells the client so.
-    pub(super) fn withdraw(&mut self) -> Vec<Bytes> {
-        let mut table = self.asks.lock();
+    pub(in crate::mcp) fn withdraw(&mut self) -> Vec<Bytes> {
+        let mut table = self.table.lock();
         let session = self.session;
         let left = self.ids.drain(..);
         let left = left.filter(|id| table.remove(&(session, *id)).is_some());
@@ -197,7 +198,7 @@ impl Entered {
     }
 }
 
-impl Drop for Entered {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.withdraw();
     }
@@ -205,7 +206,7 @@ impl Drop for Entered {
 
 #[cfg(test)]
 mod tests {
-    use gantry_engine::AskedFor;
+    use gantry_engine::ServerRequest;
     use gantry_model::jsonrpc::{Limits, Message};
     use gantry_model::mcp::Method;
     use tokio::sync::oneshot::error::TryRecvError::Closed;
@@ -213,8 +214,8 @@ mod tests {
 
     use gantry_model::id::ProjectName;
 
-    use super::super::quota::{BYTES_PER_AGENT, SuspendedQuota};
     use super::*;
+    use crate::mcp::quota::{BYTES_PER_AGENT, SuspendedQuota};
 
     fn session(digit: char) -> SessionId {
         String::from(digit).repeat(32).parse().unwrap()
@@ -230,23 +231,23 @@ mod tests {
         quota.call(owner, 1).unwrap().suspend(bytes).unwrap()
     }
 
-    fn ask(keys: &[&str]) -> (Ask, oneshot::Receiver<AskAnswer>) {
+    fn ask(keys: &[&str]) -> (ServerRequests, oneshot::Receiver<RequestOutcome>) {
         let (answer, answered) = oneshot::channel();
-        let requests = keys.iter().map(|key| AskedFor {
+        let requests = keys.iter().map(|key| ServerRequest {
             key: (*key).into(),
             method: Method::RootsList,
             params: None,
         });
-        let ask = Ask {
+        let ask = ServerRequests {
             requests: requests.collect(),
             until: Instant::now(),
             answer,
-            lasts: Lasts::Call,
+            lifetime: RequestLifetime::Call,
         };
         (ask, answered)
     }
 
-    fn answered(asks: &Asks, session: SessionId, text: &str) -> bool {
+    fn answered(asks: &OpenRequests, session: SessionId, text: &str) -> bool {
         let incoming = jsonrpc::parse(text.as_bytes(), &Limits::default()).unwrap();
         let Message::Response(response) = incoming.message else {
             panic!("a response")
@@ -257,9 +258,9 @@ mod tests {
     // fault T4
     #[tokio::test]
     async fn only_the_session_that_was_asked_answers_and_once() {
-        let asks = Arc::new(Asks::default());
+        let asks = Arc::new(OpenRequests::default());
         let (ask, said) = ask(&["a", "b"]);
-        let (entered, events) = asks.enter(session('1'), ask, load());
+        let (entered, events) = asks.send(session('1'), ask, load());
         assert_eq!(events.len(), 2);
         let answer = |place: usize, result: &str| {
             let id = entered.ids[place];
@@ -270,7 +271,7 @@ mod tests {
         assert!(answered(&asks, session('1'), &first));
         assert!(!answered(&asks, session('1'), &first));
         assert!(answered(&asks, session('1'), &answer(1, "7")));
-        let AskAnswer::Said(said) = said.await.unwrap() else {
+        let RequestOutcome::Answered(said) = said.await.unwrap() else {
             panic!("answers")
         };
         assert!(said[0].outcome.is_ok() && said[1].outcome.is_err());
@@ -279,9 +280,9 @@ mod tests {
 
     #[tokio::test]
     async fn answers_that_wait_for_others_are_bounded() {
-        let asks = Arc::new(Asks::default());
+        let asks = Arc::new(OpenRequests::default());
         let (ask, said) = ask(&["a", "b"]);
-        let (entered, _) = asks.enter(session('1'), ask, loaded(BYTES_PER_AGENT - 9));
+        let (entered, _) = asks.send(session('1'), ask, loaded(BYTES_PER_AGENT - 9));
         let long = "x".repeat(9);
         let first = entered.ids[0];
         let first = format!(r#"{{"jsonrpc":"2.0","id":{first},"result":{{"text":"{long}"}}}}"#);
@@ -289,7 +290,7 @@ mod tests {
         let last = entered.ids[1];
         let last = format!(r#"{{"jsonrpc":"2.0","id":{last},"result":{{}}}}"#);
         assert!(answered(&asks, session('1'), &last));
-        let AskAnswer::Said(said) = said.await.unwrap() else {
+        let RequestOutcome::Answered(said) = said.await.unwrap() else {
             panic!("answers")
         };
         let refused = said[0].outcome.as_ref().unwrap_err();
@@ -299,9 +300,9 @@ mod tests {
 
     #[test]
     fn what_is_not_answered_is_taken_back() {
-        let asks = Arc::new(Asks::default());
+        let asks = Arc::new(OpenRequests::default());
         let (ask, mut said) = ask(&["a"]);
-        let (mut entered, _) = asks.enter(session('1'), ask, load());
+        let (mut entered, _) = asks.send(session('1'), ask, load());
         let told = entered.withdraw();
         let told = std::str::from_utf8(&told[0]).unwrap();
         assert!(

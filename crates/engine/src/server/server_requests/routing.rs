@@ -1,7 +1,9 @@
-//! Requests of a server to its client: tied to the one call they can belong to, else to the one session
-//! whose calls all are, and answered on the link. Nothing here waits, and a request that cannot be tied
-//! is never passed on (fault S15). Entry points: `Link::hand_on`, `Link::take_questions` and
-//! `Link::reply`.
+//! Which call or session a request of a server's is for, and the response to it.
+//!
+//! A request is for the call on whose stream it came, else for the only call or the only session of its
+//! link; one that is for nobody in particular is refused (fault S15). Nothing here waits but
+//! `Link::reachable_call`. Entry points: `Link::route_request`, `Link::take_session_requests`,
+//! `Link::respond`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -14,27 +16,29 @@ use gantry_model::mcp::{ClientCan, Method, asking_method};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
-use super::Link;
-use super::elicited::addressee;
+use super::urls::visitor;
 use crate::request::{Client, SessionChannel};
-use crate::server::pending::{Meant, Party, Spokesman};
+use crate::server::link::Link;
+use crate::server::pending::{Party, ReachableCall, Recipient};
 
-/// Requests that may wait to be asked of a session.
+/// Requests to a session that may wait to be forwarded.
 const WAITING: usize = 16;
-/// Why a request is not passed on that somebody has to answer.
+/// Why a request is refused that would have to wait.
 const TOO_MUCH: &str = "the client is asked too much at once";
+/// Why a request is refused that its client did not declare.
+const UNDECLARED: &str = "the client cannot do that";
 
 /// How the caller of a call hears of it while it runs, and can be asked.
 #[derive(Debug, Clone)]
 pub(crate) struct Voice {
     pub(crate) client: Arc<Client>,
-    /// Takes what the server asks of the client; none on a link that declared nothing.
-    pub(crate) asks: Option<mpsc::Sender<Asked>>,
+    /// Takes the server's requests to the client; none on a link that declared nothing.
+    pub(crate) asks: Option<mpsc::Sender<IncomingRequest>>,
 }
 
 /// A request of a server's that belongs to one call, or to one session.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct IncomingRequest {
     /// The server's id, echoed as it is.
     pub(crate) id: OwnedRequestId,
     pub(crate) method: Method,
@@ -43,11 +47,11 @@ pub(crate) struct Asked {
     pub(crate) session: Option<Party>,
 }
 
-/// What a server asks of a session, and not of one call.
-pub(super) struct Questions {
-    asked: mpsc::Sender<Asked>,
-    /// Taken by whoever asks the client.
-    to_ask: Mutex<Option<mpsc::Receiver<Asked>>>,
+/// The requests of one link that are for a session, and not for one call.
+pub(in crate::server) struct SessionRequests {
+    queue: mpsc::Sender<IncomingRequest>,
+    /// Taken by whoever forwards them.
+    queued: Mutex<Option<mpsc::Receiver<IncomingRequest>>>,
     /// There was no call yet: what is asked now the client of the first is asked.
     is_new: AtomicBool,
     /// Rings when a call has begun.
@@ -85,12 +89,12 @@ enum Callers {
     Others,
 }
 
-impl Questions {
-    pub(super) fn new() -> Self {
-        let (asked, to_ask) = mpsc::channel(WAITING);
+impl SessionRequests {
+    pub(in crate::server) fn new() -> Self {
+        let (queue, queued) = mpsc::channel(WAITING);
         Self {
-            asked,
-            to_ask: Mutex::new(Some(to_ask)),
+            queue,
+            queued: Mutex::new(Some(queued)),
             is_new: AtomicBool::new(true),
             begun: Notify::new(),
             callers: Mutex::default(),
@@ -98,7 +102,7 @@ impl Questions {
     }
 
     /// Notes that a call has begun.
-    pub(super) fn begun(&self, agent: &AgentName, client: Option<&Client>) {
+    pub(in crate::server) fn begun(&self, agent: &AgentName, client: Option<&Client>) {
         let mut callers = self.callers.lock();
         let client = client.and_then(|client| SessionClient::of(agent, client));
         *callers = match (std::mem::take(&mut *callers), client) {
@@ -124,10 +128,10 @@ impl Drop for Paused {
 }
 
 impl Link {
-    /// Hands a request of the server's to the call it belongs to: the one on whose stream it came,
-    /// or else the only one that the server has; one that may belong to any call of a session to
-    /// whoever asks its client. The error says why that cannot be.
-    pub(super) fn hand_on(
+    /// Routes a request of the server's to the call it belongs to: the one on whose stream it came, or
+    /// the only one that the server has; else to the session whose link it is. The error says why that
+    /// cannot be.
+    pub(in crate::server) fn route_request(
         &self,
         request: &Request<'_>,
         on: Option<u64>,
@@ -138,42 +142,39 @@ impl Link {
         let Some(method) = asking_method(&request.method) else {
             return Err("the client has no such method");
         };
-        let asked = |session| Asked {
+        let incoming = |session| IncomingRequest {
             id: request.id.to_owned(),
             method,
             params: request.params.map(Raw::to_buf),
             session,
         };
-        let call = match on.map(Meant::Call).or_else(|| self.pending.meant()) {
-            Some(Meant::Call(call)) => call,
-            Some(Meant::Session(session)) => {
+        let note_url = |visitor| {
+            if method == Method::ElicitationCreate {
+                self.note_url_request(request.params, visitor);
+            }
+        };
+        let call = match on.map(Recipient::Call).or_else(|| self.pending.recipient()) {
+            Some(Recipient::Call(call)) => call,
+            Some(Recipient::Session(session)) => {
                 // All calls there are of one session, which hears what any of them would.
-                if method == Method::ElicitationCreate
-                    && let Some(spokesman) = self.pending.spokesman(Some(&session), &[])
-                {
-                    self.asks_to_url(request.params, addressee(&spokesman.voice.client));
+                if let Some(call) = self.pending.reachable_call(Some(&session), &[]) {
+                    note_url(visitor(&call.voice.client));
                 }
-                let asking = self.questions.asked.try_send(asked(Some(session)));
-                return asking.map_err(|_| TOO_MUCH);
+                return self.queue_for_session(incoming(Some(session)));
             }
             // Some servers ask for roots as soon as they are greeted.
-            None if self.questions.is_new.load(Ordering::Relaxed) => {
-                let asking = self.questions.asked.try_send(asked(None));
-                return asking.map_err(|_| TOO_MUCH);
+            None if self.session_requests.is_new.load(Ordering::Relaxed) => {
+                return self.queue_for_session(incoming(None));
             }
             // Between its calls, the one session whose link it is.
             None => {
                 let nobody = "there is no one call or session that this could be for";
-                let client = self.session().ok_or(nobody)?;
+                let client = self.only_session().ok_or(nobody)?;
                 if !client.can.may_be_asked(method, request.params) {
-                    return Err("the client cannot do that");
+                    return Err(UNDECLARED);
                 }
-                if method == Method::ElicitationCreate {
-                    let to = (Weak::new(), Some(client.channel));
-                    self.asks_to_url(request.params, to);
-                }
-                let asking = self.questions.asked.try_send(asked(Some(client.party)));
-                return asking.map_err(|_| TOO_MUCH);
+                note_url((Weak::new(), Some(client.channel)));
+                return self.queue_for_session(incoming(Some(client.party)));
             }
         };
         let Some(Voice {
@@ -184,22 +185,25 @@ impl Link {
             return Err("there is no one call that this could be for");
         };
         if !client.can.may_be_asked(method, request.params) {
-            return Err("the client cannot do that");
+            return Err(UNDECLARED);
         }
-        if method == Method::ElicitationCreate {
-            self.asks_to_url(request.params, addressee(&client));
-        }
-        asks.try_send(asked(None)).map_err(|_| TOO_MUCH)
+        note_url(visitor(&client));
+        asks.try_send(incoming(None)).map_err(|_| TOO_MUCH)
     }
 
-    /// Takes what the server asks of a session; nothing if somebody has it already.
-    pub(crate) fn take_questions(&self) -> Option<mpsc::Receiver<Asked>> {
-        self.questions.to_ask.lock().take()
+    fn queue_for_session(&self, incoming: IncomingRequest) -> Result<(), &'static str> {
+        let queued = self.session_requests.queue.try_send(incoming);
+        queued.map_err(|_| TOO_MUCH)
+    }
+
+    /// Takes the requests to the link's session; nothing if somebody has them already.
+    pub(crate) fn take_session_requests(&self) -> Option<mpsc::Receiver<IncomingRequest>> {
+        self.session_requests.queued.lock().take()
     }
 
     /// Returns the client of the only session that had calls on this link.
-    pub(crate) fn session(&self) -> Option<SessionClient> {
-        let callers = self.questions.callers.lock();
+    pub(crate) fn only_session(&self) -> Option<SessionClient> {
+        let callers = self.session_requests.callers.lock();
         match &*callers {
             Callers::Session(client) => Some(client.clone()),
             Callers::Nobody | Callers::Others => None,
@@ -208,12 +212,16 @@ impl Link {
 
     /// Waits for a call whose client can be asked for the whole session, but none of these; nothing
     /// if there were calls, and no such is left.
-    pub(crate) async fn spokesman(&self, whose: Option<&Party>, but: &[u64]) -> Option<Spokesman> {
+    pub(crate) async fn reachable_call(
+        &self,
+        whose: Option<&Party>,
+        but: &[u64],
+    ) -> Option<ReachableCall> {
         loop {
-            let begun = self.questions.begun.notified();
-            let is_new = self.questions.is_new.load(Ordering::Relaxed);
-            if let Some(spokesman) = self.pending.spokesman(whose, but) {
-                return Some(spokesman);
+            let begun = self.session_requests.begun.notified();
+            let is_new = self.session_requests.is_new.load(Ordering::Relaxed);
+            if let Some(call) = self.pending.reachable_call(whose, but) {
+                return Some(call);
             }
             if !is_new {
                 return None;
@@ -229,12 +237,12 @@ impl Link {
     }
 
     /// Waits for the end of the link.
-    pub(crate) async fn over(&self) {
+    pub(crate) async fn closed(&self) {
         self.ended.cancelled().await;
     }
 
-    /// Answers a request of the server's with what the client said.
-    pub(crate) fn reply(&self, id: &OwnedRequestId, outcome: &Result<RawBuf, RawBuf>) {
+    /// Sends the server what the client responded.
+    pub(crate) fn respond(&self, id: &OwnedRequestId, outcome: &Result<RawBuf, RawBuf>) {
         let id = id.as_id();
         let line = match outcome {
             Ok(result) => OneLine::result(id, Payload::from(result)),

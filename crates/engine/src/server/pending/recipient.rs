@@ -1,23 +1,23 @@
 //! Whom something is meant for that a server says of no call: the only call there is, or the one client
-//! whose calls they all are. Never somebody else (fault T4). Entry point: [`Pending::meant`].
+//! whose calls they all are. Never somebody else (fault T4). Entry point: [`Pending::recipient`].
 
 use tokio::time::Instant;
 
 use super::{Entry, Lane, Party, Pending, State};
-use crate::server::link::Voice;
+use crate::server::server_requests::Voice;
 
 /// Whom the server means.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Meant {
+pub(crate) enum Recipient {
     /// The caller of this call.
     Call(u64),
     /// The client of this session, which all calls are of.
     Session(Party),
 }
 
-/// A call by which a client can be told something that is for any of its calls.
-pub(crate) struct Spokesman {
-    pub(crate) call: u64,
+/// A call with which a client can be told something that is for any of its calls.
+pub(crate) struct ReachableCall {
+    pub(crate) id: u64,
     /// Whose call it is.
     pub(crate) party: Party,
     pub(crate) voice: Voice,
@@ -26,18 +26,22 @@ pub(crate) struct Spokesman {
 impl Pending {
     /// Returns whom something can be for that the server says of no call, unless it may yet speak of a
     /// call that another agent or session has left.
-    pub(crate) fn meant(&self) -> Option<Meant> {
+    pub(crate) fn recipient(&self) -> Option<Recipient> {
         let state = self.lock();
         if let Some(call) = state.only_call() {
             let party = state.entries.get(&call)?.party.as_ref();
-            return (!state.owed.is_to_other_than(party)).then_some(Meant::Call(call));
+            return (!state.owed.is_to_other_than(party)).then_some(Recipient::Call(call));
         }
-        state.only_session().cloned().map(Meant::Session)
+        state.only_session().cloned().map(Recipient::Session)
     }
 
     /// Returns a call that a session can be told something with, the newest first, but none of these.
     /// Where it is not said whose, it must be plain: the only call's, or the only session's.
-    pub(crate) fn spokesman(&self, whose: Option<&Party>, but: &[u64]) -> Option<Spokesman> {
+    pub(crate) fn reachable_call(
+        &self,
+        whose: Option<&Party>,
+        but: &[u64],
+    ) -> Option<ReachableCall> {
         let state = self.lock();
         let whose = match whose {
             // Without a session, another call of the same key may be another client's.
@@ -57,8 +61,8 @@ impl Pending {
                 && !but.contains(id)
         });
         let (id, entry) = calls.max_by_key(|(id, _)| **id)?;
-        Some(Spokesman {
-            call: *id,
+        Some(ReachableCall {
+            id: *id,
             party: whose.clone(),
             voice: entry.voice.clone()?,
         })

@@ -1,0 +1,144 @@
+//! Results of stateless servers that say what the client must do first, and what is sent after it did.
+//! Entry points: [`input_required`], [`resume`], `CallForwarder::input_responses`.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use gantry_model::era::Era;
+use gantry_model::jsonrpc::{Edit, Raw, RawBuf};
+use gantry_model::mcp::{Params, asking_method};
+use gantry_model::secret::Redactor;
+use tokio::time::sleep;
+
+use super::{CallForwarder, MOST_AT_ONCE, broken, redacted};
+use crate::error::CallError;
+use crate::request::ServerRequest;
+use crate::server::handle::ServerHandle;
+use crate::server::handshake::trusted;
+
+const INPUT_RESPONSES: &str = "inputResponses";
+const REQUEST_STATE: &str = "requestState";
+
+/// How long a server that needs nothing but time is left alone, times the round.
+const RETRY_AFTER: Duration = Duration::from_millis(200);
+
+/// What a stateless server needs before it goes on.
+pub(crate) struct InputRequired {
+    requests: Vec<ServerRequest>,
+    state: Option<RawBuf>,
+}
+
+/// What goes with the call when it is sent again.
+pub(crate) struct InputResponses {
+    responses: RawBuf,
+    state: Option<RawBuf>,
+}
+
+/// Reads what a result says is needed first; `None` if it is a result of another kind.
+pub(crate) fn input_required(
+    result: &Bytes,
+    server: &ServerHandle,
+) -> Result<Option<InputRequired>, CallError> {
+    let result = trusted(result);
+    let is_needed = |kind: Raw<'_>| kind.is_string("input_required");
+    if !result.get("resultType").is_some_and(is_needed) {
+        return Ok(None);
+    }
+    let (mut requests, mut state) = (Vec::new(), None);
+    for member in result.members() {
+        if member.is("inputRequests") {
+            for request in member.value.members().take(MOST_AT_ONCE + 1) {
+                let key = request.key.string().unwrap_or_default();
+                let read = read_request(&key, request.value, &server.known.redactor());
+                let wrong = || broken(server, "it needs something that no client can do");
+                requests.push(read.ok_or_else(wrong)?);
+            }
+        } else if member.is(REQUEST_STATE) {
+            state = Some(member.value.to_buf());
+        }
+    }
+    if requests.len() > MOST_AT_ONCE {
+        return Err(broken(server, "it needs too much of the client at once"));
+    }
+    if requests.is_empty() && state.is_none() {
+        return Err(broken(server, "it needs something and does not say what"));
+    }
+    Ok(Some(InputRequired { requests, state }))
+}
+
+fn read_request(key: &str, request: Raw<'_>, redactor: &Redactor) -> Option<ServerRequest> {
+    let method = request.get("method").and_then(Raw::string)?;
+    Some(ServerRequest {
+        key: key.into(),
+        method: asking_method(&method)?,
+        params: request
+            .get("params")
+            .map(|params| redacted(params, redactor)),
+    })
+}
+
+/// Puts what the client said into the params, or takes out what a server knows nothing of: a state
+/// is the server's own, or none.
+pub(crate) fn resume<'a>(
+    params: &mut Edit<'a>,
+    era: Era,
+    original: &Params<'a>,
+    responses: Option<&'a InputResponses>,
+) {
+    if let Some(InputResponses { responses, state }) = responses {
+        params.set(INPUT_RESPONSES, responses.as_raw());
+        match state {
+            Some(state) => params.set(REQUEST_STATE, state.as_raw()),
+            None => params.remove(REQUEST_STATE),
+        };
+        return;
+    }
+    if era == Era::Stateless {
+        return;
+    }
+    if original.input_responses.is_some() {
+        params.remove(INPUT_RESPONSES);
+    }
+    if original.request_state.is_some() {
+        params.remove(REQUEST_STATE);
+    }
+}
+
+impl CallForwarder<'_> {
+    /// Has the client do what a stateless server needs, and returns what to send the server.
+    pub(crate) async fn input_responses(
+        &self,
+        needed: InputRequired,
+        round: u32,
+    ) -> Result<InputResponses, CallError> {
+        let InputRequired { requests, state } = needed;
+        let can = |request: &ServerRequest| {
+            let params = request.params.as_ref().map(RawBuf::as_raw);
+            self.client.can.may_be_asked(request.method, params)
+        };
+        // Fault S15: what a client did not declare it is never sent.
+        if !requests.iter().all(can) {
+            let undeclared = "it needs something that the client did not declare";
+            return Err(broken(self.server, undeclared));
+        }
+        let answered = match requests.is_empty() {
+            true => {
+                sleep(RETRY_AFTER * (round + 1)).await;
+                Vec::new()
+            }
+            false => self.forward(requests).await?,
+        };
+        let mut responses = Edit::new(Raw::EMPTY_OBJECT);
+        for response in &answered {
+            match &response.outcome {
+                Ok(result) => responses.set(&response.key, result.as_raw()),
+                // The stateless era has no way to say so.
+                Err(error) => return Err(self.declined(error)),
+            };
+        }
+        Ok(InputResponses {
+            responses: responses.to_buf(),
+            state,
+        })
+    }
+}

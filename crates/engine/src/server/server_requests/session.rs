@@ -1,0 +1,196 @@
+//! Requests of a server that are for a session: for the client whose calls are all that its link has,
+//! when nobody can say for which of them.
+//!
+//! The client gets them with any of its calls that it still hears of; that one may end before the
+//! response comes, as long as another goes on. Between its calls it gets them on the stream that its
+//! session listens on. Entry point: [`SessionForwarder::serve`].
+
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use gantry_model::jsonrpc::{Edit, INTERNAL_ERROR, METHOD_NOT_FOUND, Raw, RawBuf};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::IncomingRequest;
+use crate::request::{Client, RequestLifetime, RequestOutcome, ServerRequests, Word};
+use crate::server::handle::ServerHandle;
+use crate::server::link::Link;
+use crate::server::pending::Party;
+
+/// Requests that a session gets at once; others wait.
+const AT_ONCE: usize = 16;
+
+/// Forwards the requests of a link to the client of its session.
+pub(crate) struct SessionForwarder {
+    pub(crate) server: Arc<ServerHandle>,
+    pub(crate) link: Arc<Link>,
+    /// Nobody can answer any more.
+    pub(crate) draining: CancellationToken,
+}
+
+/// What became of a request that was sent with one of the session's calls.
+enum Sent {
+    /// The client responded, or never will.
+    Settled(Result<RawBuf, RawBuf>),
+    /// It did not reach the client, or the client has left that call.
+    Lost,
+}
+
+impl SessionForwarder {
+    /// Forwards what the server asks, until the link ends.
+    pub(crate) async fn serve(self, mut incoming: mpsc::Receiver<IncomingRequest>) {
+        let mut open = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                () = self.link.closed() => return,
+                Some(request) = incoming.recv(), if open.len() < AT_ONCE => {
+                    open.push(self.settle(request));
+                }
+                Some(()) = open.next() => {}
+            }
+        }
+    }
+
+    /// Forwards a request, and sends the server the response.
+    async fn settle(&self, request: IncomingRequest) {
+        let _paused = self.link.pause_all();
+        let outcome = tokio::select! {
+            outcome = self.forward(&request) => outcome,
+            () = self.draining.cancelled() => Err(failure("the gateway stops")),
+        };
+        self.link.respond(&request.id, &outcome);
+    }
+
+    async fn forward(&self, request: &IncomingRequest) -> Result<RawBuf, RawBuf> {
+        let until = Instant::now() + self.server.spec.calls.ask_timeout;
+        let mut tried = Vec::new();
+        let mut session = request.session.clone();
+        loop {
+            let call = self.link.reachable_call(session.as_ref(), &tried);
+            let Ok(Some(call)) = timeout_at(until, call).await else {
+                return self
+                    .forward_between_calls(request, session.as_ref(), until)
+                    .await;
+            };
+            tried.push(call.id);
+            // Once it is known whose it is, nobody else is asked. fault T4
+            let whose = session.insert(call.party);
+            let client = call.voice.client;
+            let params = request.params.as_ref().map(RawBuf::as_raw);
+            if !client.can.may_be_asked(request.method, params) {
+                return Err(error(METHOD_NOT_FOUND, "the client cannot do that"));
+            }
+            let sent = self.send_with_call(request, whose, client, until).await;
+            if let Sent::Settled(outcome) = sent {
+                return outcome;
+            }
+        }
+    }
+
+    /// Sends a request on the stream of the session, and waits for the response while it is open.
+    async fn forward_between_calls(
+        &self,
+        request: &IncomingRequest,
+        whose: Option<&Party>,
+        until: Instant,
+    ) -> Result<RawBuf, RawBuf> {
+        let unheard = || failure("the client cannot be asked any more");
+        let client = self.link.only_session();
+        // Nobody else's is asked. fault T4
+        let client = client.filter(|client| whose.is_none_or(|whose| client.party == *whose));
+        let client = client.ok_or_else(unheard)?;
+        let params = request.params.as_ref().map(RawBuf::as_raw);
+        if !client.can.may_be_asked(request.method, params) {
+            return Err(error(METHOD_NOT_FOUND, "the client cannot do that"));
+        }
+        let (requests, answered, _over) = self.for_client(request, until);
+        if !client.channel.send(Word::Requests(requests)) {
+            return Err(unheard());
+        }
+        match timeout_at(until, answered).await {
+            Ok(Ok(outcome)) => response(outcome),
+            Ok(Err(_gone)) => Err(unheard()),
+            Err(_elapsed) => Err(failure("the client did not answer in time")),
+        }
+    }
+
+    /// Returns the request as the client gets it, where its response comes, and what ends it.
+    fn for_client(
+        &self,
+        request: &IncomingRequest,
+        until: Instant,
+    ) -> (ServerRequests, oneshot::Receiver<RequestOutcome>, DropGuard) {
+        let redactor = self.server.known.redactor();
+        let over = CancellationToken::new();
+        let (answer, answered) = oneshot::channel();
+        let requests = ServerRequests {
+            requests: vec![request.for_client(1, &redactor)],
+            until,
+            answer,
+            lifetime: RequestLifetime::Session(over.clone()),
+        };
+        (requests, answered, over.drop_guard())
+    }
+
+    /// Sends a request with one call, and waits for the response while any of its client's goes on.
+    async fn send_with_call(
+        &self,
+        request: &IncomingRequest,
+        whose: &Party,
+        mut client: Arc<Client>,
+        until: Instant,
+    ) -> Sent {
+        let (requests, mut answered, _over) = self.for_client(request, until);
+        let sent = timeout_at(until, client.words.send(Word::Requests(requests))).await;
+        if !matches!(sent, Ok(Ok(()))) {
+            return Sent::Lost;
+        }
+        loop {
+            tokio::select! {
+                biased; // A response that is there counts.
+                outcome = &mut answered => {
+                    return outcome.map_or(Sent::Lost, |outcome| Sent::Settled(response(outcome)));
+                }
+                () = client.words.closed() => {
+                    match self.link.reachable_call(Some(whose), &[]).await {
+                        Some(next) => client = next.voice.client,
+                        // It is for none of its calls any more.
+                        None => {
+                            return Sent::Settled(Err(failure("the client's calls have ended")));
+                        }
+                    }
+                }
+                () = sleep_until(until) => {
+                    return Sent::Settled(Err(failure("the client did not answer in time")));
+                }
+            }
+        }
+    }
+}
+
+fn response(outcome: RequestOutcome) -> Result<RawBuf, RawBuf> {
+    match outcome {
+        RequestOutcome::Answered(responses) => match responses.into_iter().next() {
+            Some(response) => response.outcome,
+            None => Err(failure("the client said nothing")),
+        },
+        RequestOutcome::TooMany { .. } | RequestOutcome::TooMuch(_) => {
+            Err(failure("too much waits for the client already"))
+        }
+    }
+}
+
+fn failure(why: &str) -> RawBuf {
+    error(INTERNAL_ERROR, why)
+}
+
+fn error(code: i64, why: &str) -> RawBuf {
+    let mut error = Edit::new(Raw::EMPTY_OBJECT);
+    error
+        .set_buf("code", RawBuf::integer(code))
+        .set_buf("message", RawBuf::string(why));
+    error.to_buf()
+}
