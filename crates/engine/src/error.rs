@@ -225,7 +225,7 @@ pub enum CallError {
         limit: usize,
     },
     /// The calls that wait for answers would hold too many bytes with this one.
-    #[error("the calls that wait for answers may hold only so many bytes: {limit}")]
+    #[error("suspended calls exceed {limit}")]
     TooMuchHeld {
         /// How many, and of whose calls.
         limit: SuspendedBytes,

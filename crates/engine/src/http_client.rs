@@ -31,7 +31,7 @@ const IDLE_MOST: usize = 32;
 
 /// What is needed to reach a server is not there.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("{origin} cannot be spoken to: {why}")]
+#[error("connection setup with {origin} failed: {why}")]
 pub(crate) struct SetupError {
     pub(crate) origin: String,
     pub(crate) why: String,

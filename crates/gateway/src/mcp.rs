@@ -324,7 +324,7 @@ impl Endpoint {
         let session = id.and_then(|id| self.sessions.find(id, &visit.caller, &visit.scope));
         session.map(Some).ok_or_else(|| {
             Problem::new("session.unknown")
-                .with_detail("this session has ended, or never was")
+                .with_detail("unknown or expired session")
                 .with_hint("begin anew with `initialize`")
         })
     }

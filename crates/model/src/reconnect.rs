@@ -98,7 +98,7 @@ impl Reconnect {
         let reason = match asked {
             Some(asked) if asked > delay => {
                 format!(
-                    "it asks to be left alone for {}",
+                    "rate limited, retry in {}",
                     period::show(bounded(Some(asked)))
                 )
             }
@@ -201,6 +201,6 @@ mod tests {
         );
         let long = known.lost(SECOND, Some(3600 * SECOND), 0.1);
         assert_eq!(long.delay, 60 * SECOND);
-        assert_eq!(long.reason, "it asks to be left alone for 1m");
+        assert_eq!(long.reason, "rate limited, retry in 1m");
     }
 }

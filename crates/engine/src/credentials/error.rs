@@ -101,7 +101,7 @@ pub enum SignInError {
         source: io::Error,
     },
     /// What was kept cannot be opened with the key there is.
-    #[error("what was kept of the sign-in to `{server}` cannot be opened with the key there is")]
+    #[error("stored tokens of `{server}` cannot be decrypted")]
     Sealed {
         /// Which server.
         server: ServerName,

@@ -23,7 +23,7 @@ pub(crate) struct AddressPolicy {
 
 /// An address that is not public and was not named.
 #[derive(Debug, thiserror::Error)]
-#[error("`{host}` leads to `{address}`, which is no public address")]
+#[error("`{host}` resolves to private address `{address}`")]
 pub(crate) struct NotPublic {
     pub(crate) host: String,
     pub(crate) address: IpAddr,

@@ -81,8 +81,7 @@ pub(crate) struct ServerHandle {
 const COME_AGAIN: Duration = Duration::from_secs(1);
 
 /// Why no call is sent to a server that runs.
-pub(crate) const UNANSWERED: &str =
-    "the last three calls in a row got no answer and no sign of life";
+pub(crate) const UNANSWERED: &str = "3 consecutive timeouts, circuit open";
 
 impl ServerHandle {
     /// Returns the live link if there is one now.

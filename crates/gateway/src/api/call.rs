@@ -154,7 +154,7 @@ pub(super) async fn call_server(
     let is_handshake = matches!(asked.method.as_str(), "initialize" | "server/discover");
     if is_handshake || asked.method.starts_with("notifications/") {
         return Err(Problem::new("request.handshake")
-            .with_detail("the gateway speaks for its clients in the handshake")
+            .with_detail("`initialize` is handled by the gateway")
             .with_hint("call any other method, such as `tools/list` or `tools/call`"));
     }
     let params = object("params", asked.params)?;

@@ -49,7 +49,7 @@ pub(super) struct Options {
     /// The folder it runs in
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
-    /// What it may do on this machine: `local` as a program of your own, `hosted` strictly shut in
+    /// What it may do on this machine: `local` as a program of your own, `hosted` sandboxed, no network
     #[arg(long, value_enum, default_value_t = ProfileFlag::Local)]
     profile: ProfileFlag,
     /// When it is started: with the gateway, or with its first use

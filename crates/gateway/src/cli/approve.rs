@@ -88,7 +88,7 @@ pub(super) fn run(options: &Options, surroundings: &Surroundings) -> Result<Exit
     show_folder(&plan, screen);
     if !options.yes {
         if !prompt::is_possible() {
-            return Err(Failure::new(Exit::Failed, "nobody is there to ask")
+            return Err(Failure::new(Exit::Failed, "not a terminal: pass `--yes`")
                 .hint("if you want this to run, say `gantry approve --yes`"));
         }
         if !prompt::yes("Let it run?") {

@@ -470,7 +470,7 @@ impl Task<'_> {
                     beside(copy.as_ref())
                 );
                 screen.line(&Screen::safe(&line));
-                screen.line(&format!("  Start {title} anew, so that it reads its file."));
+                screen.line(&format!("  Restart {title} to load the change."));
             }
         }
     }

@@ -31,7 +31,7 @@ enum Action {
     Ls(AsJson),
     /// Make a key; its text is shown this once
     New(New),
-    /// Make a key worthless at once
+    /// Revoke a key immediately
     Revoke {
         /// The key's id, as `gantry key ls` shows it
         key: String,
@@ -115,7 +115,7 @@ pub(super) async fn run(
             client
                 .delete(&format!("/api/v1/keys/{}", segment(key)))
                 .await?;
-            let said = format!("{key} opens nothing any more");
+            let said = format!("revoked {key}");
             shown.done(screen, &json!({"revoked": key}), &said);
         }
     }
@@ -129,7 +129,7 @@ async fn known(client: &Client, id: &str) -> Result<(), Failure> {
     match ids.any(|known| known == id) {
         true => Ok(()),
         false => Err(Failure::new(Exit::Failed, format!("no key `{id}`"))
-            .hint("`gantry key ls` lists the keys that open something, by their id")),
+            .hint("`gantry key ls` lists the active keys by id")),
     }
 }
 

@@ -437,8 +437,7 @@ fn clash(error: &EngineError) -> Failure {
         ));
     }
     if let EngineError::StartFailed { .. } = error {
-        return failure
-            .hint("mend it, or start without it: `gantry up --on-start-failure isolate`");
+        return failure.hint("fix it, or start without it: `gantry up --on-start-failure isolate`");
     }
     failure
 }

@@ -301,7 +301,7 @@ impl Problem {
 
 /// Says that there is nothing at a path.
 pub(crate) fn no_route() -> Problem {
-    Problem::new("http.route").with_detail("there is nothing at this path")
+    Problem::new("http.route").with_detail("not found")
 }
 
 fn title(status: StatusCode) -> &'static str {

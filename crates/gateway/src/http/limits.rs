@@ -174,7 +174,7 @@ async fn next(body: &mut Body) -> Result<Option<Bytes>, Problem> {
                 }
             }
             Some(Err(_)) => {
-                return Err(Problem::new(BODY_CUT).with_detail("the body ended before its time"));
+                return Err(Problem::new(BODY_CUT).with_detail("the request body is truncated"));
             }
         }
     }

@@ -312,7 +312,7 @@ fn tell(told: oneshot::Sender<Response>, answer: Answer) {
 
 fn no_stream() -> Problem {
     Problem::new("session.unknown")
-        .with_detail("this stream has ended, or never was")
+        .with_detail("unknown or expired stream")
         .with_hint("open another where it was opened")
 }
 

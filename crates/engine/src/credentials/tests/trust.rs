@@ -172,8 +172,8 @@ async fn a_code_and_a_secret_go_to_no_private_address_and_the_error_says_so() {
     let credentials = place.open(&url, auth).await;
     let begun = begin(&credentials).await.unwrap();
     let brought = browse(&begun.link).await;
-    let told = "the authorization server of `a` cannot be used: `169.254.169.254` leads to \
-                `169.254.169.254`, which is no public address";
+    let told = "the authorization server of `a` cannot be used: `169.254.169.254` resolves to \
+                private address `169.254.169.254`";
     let refused = credentials.finish(brought).await.unwrap_err();
     assert_eq!(refused.code(), "sign_in.unavailable");
     assert_eq!(refused.to_string(), told);

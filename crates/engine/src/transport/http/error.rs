@@ -30,7 +30,7 @@ pub enum HttpError {
         host: String,
     },
     /// It is at an address that is not public and was not named.
-    #[error("`{host}` leads to `{address}`, which is no public address")]
+    #[error("`{host}` resolves to private address `{address}`")]
     Address {
         /// The host as written.
         host: String,
@@ -118,7 +118,7 @@ pub enum HttpError {
         challenge: Option<String>,
     },
     /// It asks to be left alone for a while, now or with an answer before.
-    #[error("{origin} answered {status}: it asks to be left alone for {}", in_seconds(*retry_after))]
+    #[error("{origin} answered {status}: rate limited, retry in {}", in_seconds(*retry_after))]
     Limited {
         /// Where.
         origin: String,
@@ -162,7 +162,7 @@ pub enum HttpError {
         said: String,
     },
     /// It leads elsewhere, and is not followed.
-    #[error("{origin} leads on to `{to}`, which is not followed")]
+    #[error("{origin} redirect to `{to}` refused")]
     Redirect {
         /// Where.
         origin: String,
@@ -178,7 +178,7 @@ pub enum HttpError {
         why: String,
     },
     /// What is needed to reach it is not there.
-    #[error("{origin} cannot be spoken to: {why}")]
+    #[error("connection setup with {origin} failed: {why}")]
     Setup {
         /// Where.
         origin: String,

@@ -62,7 +62,7 @@ pub(super) fn of_files(
         findings.push(need.finding(name, &surroundings.environment));
     }
     for file in &plan.unapproved {
-        let detail = format!("`{}` waits for your word", file.path.display());
+        let detail = format!("`{}` is not approved", file.path.display());
         findings
             .push(Finding::new(Grade::Doubtful, "approval", detail).advise("run `gantry approve`"));
     }

@@ -61,11 +61,11 @@ pub(in crate::cli) struct Flags {
     /// Start servers side by side or one after the other [default: parallel]
     #[arg(long, value_enum)]
     startup: Option<StartupFlag>,
-    /// What a server that does not start means: it alone is down, or the gateway does not start
+    /// On start failure of a server: continue without it, or abort
     /// [default: isolate]
     #[arg(long, value_enum)]
     on_start_failure: Option<FailureFlag>,
-    /// When a call's record is safe: handed to the system, on disk, or soon [default: os]
+    /// Audit durability: handed to the system, synced to disk, or written soon [default: os]
     #[arg(long, value_enum)]
     audit: Option<AuditFlag>,
     /// How tools are named towards clients: `server__tool`, or the tool's own name [default: qualified]

@@ -119,7 +119,7 @@ fn approve() {
         this folder asks to be trusted:
           mine: would run in this folder and may execute code found in it (server from your home configuration)
         --- stderr
-        error: nobody is there to ask
+        error: not a terminal: pass `--yes`
         hint: if you want this to run, say `gantry approve --yes`
         --- exit 1
         "#);
@@ -304,7 +304,7 @@ fn connect() {
         assert_snapshot!(run(&folder, &["connect", "cursor"]), @"
         ✓ Cursor is connected over HTTP at http://[address]/mcp
           `gantry` is in `[home]/.cursor/mcp.json`; what it was is in `[home]/.cursor/mcp.json.bak`
-          Start Cursor anew, so that it reads its file.
+          Restart Cursor to load the change.
         --- exit 0
         ");
         assert_snapshot!(run(&folder, &["connect", "cursor"]), @"

@@ -131,7 +131,7 @@ fn connect_over_stdio_needs_no_gateway() {
         assert_snapshot!(run(&folder, &["connect", "cursor", "--stdio"]), @"
         ✓ Cursor is connected by starting `gantry stdio`
           `gantry` is in `[home]/.cursor/mcp.json`; what it was is in `[home]/.cursor/mcp.json.bak`
-          Start Cursor anew, so that it reads its file.
+          Restart Cursor to load the change.
         --- exit 0
         ");
         assert_snapshot!(run(&folder, &["connect", "cursor", "--stdio"]), @"

@@ -261,13 +261,13 @@ fn keys_are_made_listed_and_revoked() {
     let id = made["id"].as_str().unwrap();
     settings().bind(|| {
         assert_snapshot!(run(&gantry, &["key", "revoke", id]), @"
-        [key] opens nothing any more
+        revoked [key]
         --- exit 0
         ");
         assert_snapshot!(run(&gantry, &["key", "revoke", id]), @"
         --- stderr
         error: no key `[key]`
-        hint: `gantry key ls` lists the keys that open something, by their id
+        hint: `gantry key ls` lists the active keys by id
         --- exit 1
         ");
         assert_snapshot!(run(&gantry, &with_key), @"
@@ -296,7 +296,7 @@ fn a_key_is_not_revoked(gantry: &Gantry) {
         assert_snapshot!(run(gantry, &["key", "revoke", "laptop"]), @"
         --- stderr
         error: no key `laptop`
-        hint: `gantry key ls` lists the keys that open something, by their id
+        hint: `gantry key ls` lists the active keys by id
         --- exit 1
         ");
         assert_snapshot!(run(gantry, &["key", "revoke", admin.unwrap()]), @"

@@ -271,7 +271,7 @@ fn up_aborts_where_that_is_wanted() {
         assert_snapshot!(without_log(&told(&folder.run(&words))), @"
         --- stderr
         error: server `first` did not start: [policy]: ended during the handshake: exit code 7
-        hint: mend it, or start without it: `gantry up --on-start-failure isolate`
+        hint: fix it, or start without it: `gantry up --on-start-failure isolate`
         --- exit 1
         ");
     });

@@ -40,7 +40,10 @@ fn what_is_imported_starts_nothing_until_it_is_approved() {
     let explained = home.told(&["config", "explain", "theirs"]);
     assert!(explained.contains("needs_approval"), "{explained}");
     let refused = home.refused(1, &["approve"]);
-    assert!(refused.contains("nobody is there to ask"), "{refused}");
+    assert!(
+        refused.contains("not a terminal: pass `--yes`"),
+        "{refused}"
+    );
     home.told(&["approve", "--yes"]);
     // Another import changes what was approved, and asks again.
     let later = place.path().join("later");

@@ -98,7 +98,7 @@ fn after_three_calls_in_a_row_without_a_sign_of_life_nobody_waits_any_more() {
              say more"
         );
     }
-    let why = "the last three calls in a row got no answer and no sign of life";
+    let why = "3 consecutive timeouts, circuit open";
     assert_eq!(rig.gantry.events(EVIL, "health_warning", 1), [why]);
     rig.never_restarted();
     assert_eq!(rig.gantry.status(EVIL)["pid"], pid);

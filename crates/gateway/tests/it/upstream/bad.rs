@@ -260,10 +260,7 @@ fn redirects_stay_at_home_and_so_do_secrets() {
         let secret = json!({"headers": {"Authorization": "Bearer redirect-secret"},
             "ca_file": AUTHORITY});
         let told = reason(with(entry(&far.url("/mcp")), &secret));
-        let expected = format!(
-            "{} leads on to `{target}`, which is not followed",
-            far.url("")
-        );
+        let expected = format!("{} redirect to `{target}` refused", far.url(""));
         assert!(told.starts_with(&expected), "{told}");
     }
     assert!(elsewhere.seen().is_empty(), "{:?}", elsewhere.seen());

@@ -72,7 +72,7 @@ fn a_name_that_alternates_is_followed_to_its_public_side_only() {
             let reason = status["reason"].as_str().unwrap_or_default();
             reason.contains("no public address")
         });
-        let told = format!("leads to `{}`", ip(private));
+        let told = format!("private address `{}`", ip(private));
         assert!(
             status["reason"].as_str().unwrap().contains(&told),
             "{status}"
