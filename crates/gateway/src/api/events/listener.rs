@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::{pending, select_all};
+use futures_util::future::{FutureExt as _, pending, select_all};
 use gantry_engine::{
     Batch, CallTotals, Change, FeedPosition, Listener, LogFollower, LogLine, Project,
 };
@@ -142,7 +142,17 @@ impl EventStream {
                 self.spoke = Instant::now();
                 return Some(Bytes::from(self.with_id(event)));
             }
+            // Also while there is always more to tell.
+            if self.end.comes().now_or_never().is_some() {
+                return None;
+            }
             self.behind = self.id();
+            if self.second.tick().now_or_never().is_some() {
+                if !self.end.touch() {
+                    return None;
+                }
+                self.every_second();
+            }
             self.collect();
             if !self.waiting.is_empty() {
                 continue;
