@@ -9,7 +9,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Router, middleware};
-use gantry_engine::EngineError;
+use gantry_engine::{Actor, EngineError, Project};
 use gantry_model::caller::{Caller, KeyKind};
 use gantry_model::id::AgentName;
 use http::header::{CONTENT_LENGTH, SET_COOKIE};
@@ -158,9 +158,8 @@ pub(super) async fn sign_in(
         }
     };
     let by = actor(&caller, &parts);
-    api.project(&caller)?
-        .record_session(&by, "session.open")
-        .await;
+    let project = api.project(&caller)?;
+    record(&project, &caller, &by, "session.open").await;
     let new = api.gate.sessions.open(caller.clone());
     let signed_in = SignedIn {
         session: SessionView::of(&caller, Some(&new.session)),
@@ -188,6 +187,7 @@ pub(super) async fn show(Who(caller): Who, session: Option<Extension<Arc<Session
 pub(super) async fn sign_out(
     State(api): State<Api>,
     In(project): In,
+    Who(caller): Who,
     By(actor): By,
     session: Option<Extension<Arc<Session>>>,
     parts: Parts,
@@ -195,7 +195,7 @@ pub(super) async fn sign_out(
     let mut response = StatusCode::NO_CONTENT.into_response();
     if let Some(Extension(session)) = session {
         api.gate.sessions.end(&session);
-        project.record_session(&actor, "session.end").await;
+        record(&project, &caller, &actor, "session.end").await;
         set_cookie(&mut response, &parts, "", 0);
     }
     response
@@ -212,7 +212,7 @@ pub(super) async fn new_code(
     Who(caller): Who,
     By(actor): By,
 ) -> Response {
-    project.record_session(&actor, "session.code").await;
+    record(&project, &caller, &actor, "session.code").await;
     let code = api.gate.sessions.new_code(&caller);
     let lasts_ms = CODE_LIFETIME.as_millis() as u64;
     let made = NewCode {
@@ -221,6 +221,14 @@ pub(super) async fn new_code(
         expires_ms: now_ms().saturating_add(lasts_ms),
     };
     json(StatusCode::CREATED, &made)
+}
+
+/// Records what an administrator does with sessions. Agents are left out: as many as they like would
+/// push older acts out of the record.
+async fn record(project: &Project, caller: &Caller, by: &Actor, act: &'static str) {
+    if caller.kind == KeyKind::Admin {
+        project.record_session(by, act).await;
+    }
 }
 
 fn set_cookie(response: &mut Response, parts: &Parts, value: &str, max_age: u128) {

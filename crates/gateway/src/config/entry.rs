@@ -248,7 +248,7 @@ fn read_options(fields: &mut Fields<'_, '_>, spec: &mut ServerSpec) {
         // A URL is never reached over stdio; some clients write it there all the same.
         let value = fields
             .value(option.kind, written)
-            .filter(|value| value != "stdio");
+            .filter(|value| option.name != "transport" || value != "stdio");
         if let Some(value) = value
             && option.set(spec, value).is_err()
         {

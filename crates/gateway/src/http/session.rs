@@ -6,14 +6,14 @@
 //! compared in constant time; nothing is written to disk. Entry points: [`BrowserSessions::new_code`],
 //! [`BrowserSessions::redeem`] and [`BrowserSessions::find`].
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gantry_model::caller::Caller;
-use gantry_model::id::KeyId;
+use gantry_model::id::{KeyId, ProjectName};
 use http::HeaderMap;
 use http::header::{COOKIE, HOST};
 use parking_lot::{Mutex, MutexGuard};
@@ -27,13 +27,15 @@ pub(crate) const TOKEN_HEADER: &str = "x-gantry-session";
 
 /// How long a code can be used.
 pub(crate) const CODE_LIFETIME: Duration = Duration::from_secs(5 * 60);
-/// Codes that wait to be used; a new one replaces the oldest.
-const CODES: usize = 16;
+/// Codes that wait to be used; a new one replaces the oldest of the project that has the most.
+const CODES: usize = 256;
+/// Codes of one key that wait; a new one replaces its oldest.
+const CODES_PER_KEY: usize = 4;
 /// How long a session lasts.
 const LIFETIME: Duration = Duration::from_secs(12 * 3600);
 /// How long a session may be idle.
 const IDLE: Duration = Duration::from_secs(3600);
-/// Sessions in all; a new one ends the one that was idle longest.
+/// Sessions in all; a new one ends the one that was idle longest, of the project that has the most.
 const SESSIONS: usize = 256;
 /// Sessions of one key.
 const PER_KEY: usize = 16;
@@ -119,9 +121,7 @@ impl BrowserSessions {
         let code = random_text::<16>();
         let mut registry = self.lock();
         registry.forget_codes(Instant::now());
-        if registry.codes.len() >= CODES {
-            registry.codes.pop_front();
-        }
+        registry.make_room_for_code(caller.key);
         registry.codes.push_back(Code {
             digest: digest(&code),
             caller: caller.clone(),
@@ -164,7 +164,9 @@ impl BrowserSessions {
         if registry.of(key).count() >= PER_KEY {
             registry.end_least_used(|session| session.caller.key == key);
         } else if registry.sessions.len() >= SESSIONS {
-            registry.end_least_used(|_| true);
+            let callers = registry.sessions.iter().map(|session| &session.caller);
+            let project = largest(callers).cloned();
+            registry.end_least_used(|session| Some(&session.caller.project) == project.as_ref());
         }
         registry.sessions.push(Arc::clone(&session));
         NewSession {
@@ -202,6 +204,25 @@ impl Registry {
         self.codes.retain(|code| now < code.until);
     }
 
+    /// Takes the oldest code away from the key if it has too many, or from the project that has the
+    /// most if there are too many in all.
+    fn make_room_for_code(&mut self, key: KeyId) {
+        let of_key = |code: &Code| code.caller.key == key;
+        let count = self.codes.iter().filter(|code| of_key(code)).count();
+        let oldest = if count >= CODES_PER_KEY {
+            self.codes.iter().position(of_key)
+        } else if self.codes.len() >= CODES {
+            let project = largest(self.codes.iter().map(|code| &code.caller));
+            let mut codes = self.codes.iter();
+            codes.position(|code| Some(&code.caller.project) == project)
+        } else {
+            None
+        };
+        if let Some(oldest) = oldest {
+            self.codes.remove(oldest);
+        }
+    }
+
     fn forget_ended(&mut self, now: Instant) {
         self.sessions.retain(|session| {
             let is_idle = now >= *session.last_used() + IDLE;
@@ -227,6 +248,16 @@ impl Registry {
             self.sessions.swap_remove(index).ended.cancel();
         }
     }
+}
+
+/// Returns the project that most of the callers belong to.
+fn largest<'a>(callers: impl Iterator<Item = &'a Caller>) -> Option<&'a ProjectName> {
+    let mut counts: HashMap<&ProjectName, usize> = HashMap::new();
+    for caller in callers {
+        *counts.entry(&caller.project).or_default() += 1;
+    }
+    let largest = counts.into_iter().max_by_key(|(_, count)| *count);
+    largest.map(|(project, _)| project)
 }
 
 /// Returns the name of the cookie. Cookies of a host go to all its ports, so that the name tells which
@@ -267,7 +298,6 @@ mod tests {
 
     use gantry_model::caller::{KeyEnd, KeyKind, KeyValidity, UserTrust};
     use gantry_model::grant::GrantSet;
-    use gantry_model::id::ProjectName;
 
     use super::*;
 
@@ -293,13 +323,34 @@ mod tests {
         let late = sessions.new_code(&caller(1));
         tokio::time::advance(CODE_LIFETIME).await;
         assert!(sessions.redeem(&late).is_none(), "it has expired");
-        let all: Vec<String> = (0..=CODES).map(|_| sessions.new_code(&caller(1))).collect();
+        let other = sessions.new_code(&caller(2));
+        let all = (0..=CODES_PER_KEY).map(|_| sessions.new_code(&caller(1)));
+        let all: Vec<String> = all.collect();
         assert!(
             sessions.redeem(&all[0]).is_none(),
             "a newer one replaced it"
         );
         assert!(sessions.redeem(&all[1]).is_some());
-        assert!(sessions.lock().codes.len() < CODES);
+        assert!(sessions.redeem(&other).is_some(), "it is another key's");
+    }
+
+    #[tokio::test]
+    async fn a_project_with_many_keys_takes_nothing_from_another() {
+        let sessions = BrowserSessions::default();
+        let guest = Caller {
+            project: "guest".parse().unwrap(),
+            ..caller(1)
+        };
+        let code = sessions.new_code(&guest);
+        let open = sessions.open(guest);
+        for key in 2..2 + 2 * CODES.max(SESSIONS) as u128 {
+            sessions.new_code(&caller(key));
+            sessions.open(caller(key));
+        }
+        assert_eq!(sessions.lock().codes.len(), CODES);
+        assert_eq!(sessions.lock().sessions.len(), SESSIONS);
+        assert!(sessions.redeem(&code).is_some());
+        assert!(sessions.find(&open.cookie, &open.token).is_some());
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::{pending, select_all};
+use futures_util::future::{FutureExt as _, pending, select_all};
 use gantry_engine::{
     Batch, CallTotals, Change, FeedPosition, Listener, LogFollower, LogLine, Project,
 };
@@ -31,6 +31,9 @@ const CALLS: u32 = 50;
 /// How long a stream may be quiet.
 const HEARTBEAT: Duration = Duration::from_secs(2);
 
+/// The first event of a stream.
+const HELLO: &str = "hello";
+
 /// An open stream.
 pub(super) struct EventStream {
     project: Arc<Project>,
@@ -48,7 +51,11 @@ pub(super) struct EventStream {
     loads: BTreeMap<ServerName, (usize, usize)>,
     /// The rhythm of `tick` and `usage`, which are told every second.
     second: Interval,
-    waiting: VecDeque<Bytes>,
+    waiting: VecDeque<String>,
+    /// The place behind everything that was told before what waits now.
+    behind: String,
+    /// The number of the first change of which a server in `dirty` is not told.
+    untold: Option<u64>,
     spoke: Instant,
     end: StreamEnd,
     _place: Place,
@@ -80,6 +87,8 @@ impl EventStream {
             loads: BTreeMap::new(),
             second,
             waiting: VecDeque::new(),
+            behind: String::new(),
+            untold: None,
             spoke: Instant::now(),
             end,
             project: Arc::clone(project),
@@ -100,9 +109,8 @@ impl EventStream {
             "project": self.feed.project().as_str(),
         });
         // A client that was cut comes again soon.
-        self.waiting
-            .push_back(Bytes::from_static(b"retry: 2000\n\n"));
-        self.tell("hello", &hello);
+        self.waiting.push_back("retry: 2000\n\n".to_owned());
+        self.tell(HELLO, &hello);
     }
 
     /// Goes on behind the last event that the client heard; a gap, if that is not possible.
@@ -117,6 +125,11 @@ impl EventStream {
         if resumed.is_none() {
             self.tell("gap", &json!({"skipped": null}));
         }
+        // Queues are not in the feed, so that every server is told anew.
+        if self.topics.servers {
+            let loads = self.project.loads().into_iter();
+            self.dirty.extend(loads.map(|load| load.server));
+        }
         // Whether these changed meanwhile is not kept: the client looks again.
         self.catalog.mark_changed();
         self.access.mark_changed();
@@ -127,7 +140,18 @@ impl EventStream {
         loop {
             if let Some(event) = self.waiting.pop_front() {
                 self.spoke = Instant::now();
-                return Some(event);
+                return Some(Bytes::from(self.with_id(event)));
+            }
+            // Also while there is always more to tell.
+            if self.end.comes().now_or_never().is_some() {
+                return None;
+            }
+            self.behind = self.id();
+            if self.second.tick().now_or_never().is_some() {
+                if !self.end.touch() {
+                    return None;
+                }
+                self.every_second();
             }
             self.collect();
             if !self.waiting.is_empty() {
@@ -155,6 +179,7 @@ impl EventStream {
 
     /// Renders what has happened since the last time.
     fn collect(&mut self) {
+        let first = self.feed.position().changes;
         let Batch { items, skipped } = self.feed.read_changes(BATCH);
         if skipped > 0 {
             self.tell("gap", &json!({"topic": "servers", "skipped": skipped}));
@@ -174,6 +199,7 @@ impl EventStream {
                 log.look_again();
             }
             if self.topics.wants_server(server) {
+                self.untold.get_or_insert(first);
                 self.dirty.insert(server.clone());
             }
         }
@@ -181,6 +207,7 @@ impl EventStream {
         self.collect_lines();
         if !self.dirty.is_empty() && self.told_servers.elapsed() >= APART {
             self.told_servers = Instant::now();
+            self.untold = None;
             for server in std::mem::take(&mut self.dirty) {
                 self.tell_server(&server);
             }
@@ -265,7 +292,7 @@ impl EventStream {
             }
         }
         if self.waiting.is_empty() && self.spoke.elapsed() >= HEARTBEAT {
-            self.waiting.push_back(Bytes::from_static(b":\n\n"));
+            self.waiting.push_back(":\n\n".to_owned());
         }
     }
 
@@ -308,18 +335,32 @@ impl EventStream {
 
     fn tell(&mut self, kind: &str, data: &impl Serialize) {
         let data = serde_json::to_string(data).expect("views are always JSON");
-        let id = self.id();
-        let text = format!("id: {id}\nevent: {kind}\ndata: {data}\n\n");
-        self.waiting.push_back(Bytes::from(text));
+        self.waiting
+            .push_back(format!("event: {kind}\ndata: {data}\n\n"));
     }
 
-    /// Returns the place behind everything that was read, for `Last-Event-ID`.
+    /// Adds to an event where a client goes on that is cut behind it. Only the last one of a batch has
+    /// the place behind the batch: the others would lose those that follow. The greeting has none,
+    /// since what a resumed stream has to tell comes after it.
+    fn with_id(&self, event: String) -> String {
+        let kind = event.strip_prefix("event: ");
+        let kind = kind.and_then(|rest| rest.split('\n').next());
+        match kind {
+            None | Some(HELLO) => event,
+            Some(_) if self.waiting.is_empty() => format!("id: {}\n{event}", self.id()),
+            Some(_) => format!("id: {}\n{event}", self.behind),
+        }
+    }
+
+    /// Returns the place behind everything that was read, for `Last-Event-ID`; in front of the changes
+    /// of servers that are not told yet.
     fn id(&self) -> String {
         let FeedPosition {
             boot,
             changes,
             calls,
         } = self.feed.position();
+        let changes = self.untold.unwrap_or(changes);
         let mut id = format!("{boot:08x}-{changes}-{calls}");
         for log in &self.logs {
             id.push_str(&format!("-{}", log.position()));

@@ -14,7 +14,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use futures_util::future::pending;
+use futures_util::future::{FutureExt as _, pending};
 use futures_util::{Stream, stream};
 use gantry_engine::{EngineError, Project};
 use gantry_model::caller::{Caller, Ended};
@@ -208,6 +208,10 @@ impl Following {
     /// Returns what is said next; nothing when the gateway stops.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
+            // Also while there is always more to tell.
+            if !self.end.touch() || self.end.comes().now_or_never().is_some() {
+                return None;
+            }
             if let Some(event) = self.waiting.pop_front() {
                 return Some(event);
             }

@@ -15,7 +15,11 @@ async function api(method, path, body) {
   const answer = await fetch(path, { method, headers, body: body && JSON.stringify(body) });
   const text = await answer.text();
   const value = text === "" ? null : JSON.parse(text);
-  if (!answer.ok) throw new Error([value?.detail, value?.hint].filter(Boolean).join("; "));
+  if (!answer.ok) {
+    const error = new Error([value?.detail, value?.hint].filter(Boolean).join("; "));
+    error.status = answer.status;
+    throw error;
+  }
   return value;
 }
 
@@ -56,6 +60,7 @@ async function start() {
 }
 
 start().catch((error) => {
-  localStorage.removeItem(TOKEN);
+  // Only then it is of no use any more; a gateway that is busy or restarts is asked again.
+  if (error.status === 401) localStorage.removeItem(TOKEN);
   show(`Not signed in: ${error.message}`);
 });

@@ -57,6 +57,14 @@ fn remote(spec: &ServerSpec) -> &gantry_model::spec::RemoteLaunch {
 }
 
 #[test]
+fn only_as_a_transport_stdio_is_passed_over() {
+    let spec = one(r#"{"command": "x", "description": "stdio"}"#);
+    assert_eq!(spec.description.as_deref(), Some("stdio"));
+    let spec = one(r#"{"url": "https://example.com/mcp", "type": "stdio"}"#);
+    assert!(spec.launch.remote().is_some());
+}
+
+#[test]
 fn an_entry_of_a_remote_server() {
     // rows 0.6, 2.20, 3.4
     use gantry_model::spec::TransportWish;

@@ -182,6 +182,12 @@ fn what_a_session_does_is_on_record_under_its_key() {
         let found = found.unwrap_or_else(|| panic!("{act}: {acts:#?}"));
         assert_eq!(found["key"], admin["id"], "{found:#}");
     }
+    // An agent cannot fill the record.
+    let agent = signed_in(&gantry, &json!({"code": code(&gantry, &gantry.agent)}));
+    let out = agent.request(&gantry, "DELETE", "/api/v1/session", None);
+    assert_eq!(out.status, 204);
+    let now = items(&gantry.rest("GET", "/api/v1/acts", None));
+    assert_eq!(now.len(), acts.len(), "{now:#?}");
 }
 
 // faults U4 and U6

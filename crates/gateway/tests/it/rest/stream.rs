@@ -47,7 +47,7 @@ impl Stream {
                     lines.find_map(|line| line.strip_prefix(name).map(str::to_owned))
                 };
                 let event = field("event: ").map(|kind| Event {
-                    id: field("id: ").unwrap(),
+                    id: field("id: ").unwrap_or_default(),
                     data: serde_json::from_str(&field("data: ").unwrap()).unwrap(),
                     kind,
                 });
@@ -177,6 +177,24 @@ fn a_stream_is_resumed_where_it_was_cut() {
         let mut lost = Stream::open(&gantry, "servers,log:a,calls", Some(unknown));
         lost.until("hello", |_| true);
         assert_eq!(lost.next().unwrap().kind, "gap", "{unknown}");
+    }
+}
+
+#[test]
+fn a_stream_that_is_cut_within_a_batch_loses_nothing() {
+    let gantry = Gantry::start(&["a"]);
+    let mut first = Stream::open(&gantry, "log:a", None);
+    let hello = first.until("hello", |_| true);
+    assert_eq!(hello.id, "", "a greeting is no place to go on from");
+    let lines: Vec<String> = (0..20).map(|line| format!("line {line}")).collect();
+    gantry.call("a__stderr", json!({"text": lines.join("\n")}));
+    let mut heard = first.until("log", |line| line["text"] == "line 0").id;
+    drop(first);
+    // Every stream is cut behind the first event that is new to it.
+    for line in &lines[1..] {
+        let mut again = Stream::open(&gantry, "log:a", Some(&heard));
+        let event = again.until("log", |data| data["text"] == line.as_str());
+        heard = event.id;
     }
 }
 
