@@ -60,7 +60,8 @@ impl Project {
                 continue;
             }
             match supervisor.follow_registered().await {
-                Ok(()) => servers = Some(changes.servers),
+                Ok(true) => servers = Some(changes.servers),
+                Ok(false) => servers = None,
                 Err(error) => {
                     warn!(
                         error = &error as &dyn std::error::Error,
