@@ -30,6 +30,11 @@ impl Supervisor {
         &self.leases
     }
 
+    /// Tells whether every server stops, and none is started any more.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.is_cancelled()
+    }
+
     /// Makes the registered servers what the store says, touching only those that differ; false if
     /// one of them is being replaced here and has to be looked at again.
     pub(crate) async fn follow_registered(&self) -> Result<bool, EngineError> {
