@@ -66,6 +66,10 @@ impl Project {
                     "changed keys and grants cannot be read"
                 );
             }
+            // Clients here hear that their lists are others.
+            for agent in access.take_regranted() {
+                self.catalog.grants_changed(&agent);
+            }
             if changes.others {
                 remembered = REMEMBERED;
             }
