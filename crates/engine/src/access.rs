@@ -7,6 +7,7 @@ mod agents;
 mod expiry;
 mod keys;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -83,6 +84,8 @@ pub(crate) struct Access {
     changed: watch::Sender<u64>,
     /// The same of all projects.
     any_changed: watch::Sender<u64>,
+    /// Whose grants are others than before, since somebody last asked.
+    regranted: Mutex<BTreeSet<AgentName>>,
     /// One change at a time, from the store to the memory: an older picture never replaces a newer.
     changing: AsyncMutex<()>,
     /// One at a time makes new keys of those in memory: who changes them, or renews one.
@@ -103,6 +106,7 @@ impl Access {
             revision: AtomicU64::new(0),
             changed: watch::Sender::new(0),
             any_changed,
+            regranted: Mutex::default(),
             changing: AsyncMutex::new(()),
             replacing: Mutex::new(()),
         };
@@ -161,6 +165,12 @@ impl Access {
         let old = self.keys.load_full();
         let keys = Arc::new(make(&old));
         self.keys.store(Arc::clone(&keys));
+        let regranted = old.all().filter(|entry| {
+            let stays = keys.get(&entry.digest);
+            stays.is_some_and(|stays| stays.caller.grants != entry.caller.grants)
+        });
+        let regranted = regranted.map(|entry| entry.caller.agent.clone());
+        self.regranted.lock().extend(regranted);
         let gone = old.all().filter(|entry| {
             let stays = keys.get(&entry.digest);
             stays.is_none_or(|stays| !stays.caller.validity.is_same(&entry.caller.validity))
@@ -169,6 +179,11 @@ impl Access {
             entry.caller.validity.end(KeyEnd::Revoked);
         }
         self.note_change();
+    }
+
+    /// Returns, once, the agents whose grants are others than when this was last asked.
+    pub(crate) fn take_regranted(&self) -> BTreeSet<AgentName> {
+        std::mem::take(&mut self.regranted.lock())
     }
 
     /// Returns who the key of a digest speaks for; nobody for anything that is not a valid key.

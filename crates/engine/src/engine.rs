@@ -165,7 +165,7 @@ impl Engine {
         default.supervisor.boot().await?;
         machine.tracker.spawn(Arc::clone(default).follow_store());
         for name in known {
-            self.open_project(name).await?;
+            self.open(name, true).await?;
         }
         Ok(())
     }
@@ -197,13 +197,19 @@ impl Engine {
 
     /// Returns a project, after it was opened and made known to the store if need be.
     pub async fn open_project(&self, name: ProjectName) -> Result<Arc<Project>, EngineError> {
+        self.open(name, false).await
+    }
+
+    async fn open(&self, name: ProjectName, is_known: bool) -> Result<Arc<Project>, EngineError> {
         let inner = &self.inner;
         let _one = inner.opening.lock().await;
         if let Some(open) = self.project(&name) {
             return Ok(open);
         }
         self.inner.default.admit()?;
-        inner.machine.store.ensure_project(&name).await?;
+        if !is_known {
+            inner.machine.store.ensure_project(&name).await?;
+        }
         let project = Project::open(Arc::clone(&inner.machine), name.clone()).await?;
         project.supervisor.boot().await?;
         inner

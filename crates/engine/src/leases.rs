@@ -6,11 +6,13 @@
 //! have no lease. Entry point: [`Leases::holder`]. `project::follow` renews and takes them.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gantry_model::id::{GatewayId, ProjectName, ServerId};
 use gantry_store::{Lease, Store, StoreError};
 use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Mutex as AsyncMutex;
 use tracing::{debug, warn};
 
 /// How long a lease lasts. A gateway that dies is replaced after at most this long and one look.
@@ -21,6 +23,10 @@ pub(crate) struct Leases {
     store: Store,
     project: ProjectName,
     known: Mutex<HashMap<ServerId, Option<GatewayId>>>,
+    /// Whether any of them has another holder since somebody last asked.
+    moved: AtomicBool,
+    /// Whether they are released for good; held while leases are taken or released.
+    released: AsyncMutex<bool>,
 }
 
 impl Leases {
@@ -29,6 +35,8 @@ impl Leases {
             store,
             project,
             known: Mutex::default(),
+            moved: AtomicBool::new(false),
+            released: AsyncMutex::new(false),
         }
     }
 
@@ -47,8 +55,12 @@ impl Leases {
         }
     }
 
-    /// Takes all leases that are free; tells whether any of them is now held by somebody else than before.
-    pub(crate) async fn take(&self) -> bool {
+    /// Takes all leases that are free, unless this gateway stops and has released its own.
+    pub(crate) async fn take(&self) {
+        let released = self.released.lock().await;
+        if *released {
+            return;
+        }
         let taken = match self.store.take_leases(&self.project, LASTS).await {
             Ok(leases) => Ok(leases),
             Err(error) => {
@@ -67,9 +79,13 @@ impl Leases {
                     error = &error as &dyn std::error::Error,
                     "leases on servers cannot be read"
                 );
-                false
             }
         }
+    }
+
+    /// Tells, once, whether any lease has another holder than when this was last asked.
+    pub(crate) fn have_moved(&self) -> bool {
+        self.moved.swap(false, Ordering::AcqRel)
     }
 
     /// Tells whether another gateway runs a registered server of this project.
@@ -83,22 +99,26 @@ impl Leases {
         self.store.renew_leases(LASTS).await
     }
 
-    /// Lets other gateways run the servers; only when none of them runs here any more.
+    /// Lets other gateways run the servers; only when none of them runs here any more. None is taken
+    /// after.
     pub(crate) async fn release(&self) {
+        let mut released = self.released.lock().await;
+        *released = true;
         if let Err(error) = self.store.release_leases(&self.project).await {
             debug!(%error, "leases on servers are not released and end by themselves");
         }
     }
 
-    fn learn(&self, leases: &[Lease]) -> bool {
+    fn learn(&self, leases: &[Lease]) {
         let new: HashMap<_, _> = leases
             .iter()
             .map(|lease| (lease.server, lease.holder))
             .collect();
         let mut known = self.lock();
-        let changed = *known != new;
-        *known = new;
-        changed
+        if *known != new {
+            *known = new;
+            self.moved.store(true, Ordering::Release);
+        }
     }
 
     fn other(&self, holder: Option<GatewayId>) -> Option<GatewayId> {

@@ -9,6 +9,7 @@ mod registered;
 mod spawn;
 mod test_run;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +48,8 @@ pub(crate) struct Supervisor {
     servers: Arc<Mutex<Vec<Arc<ServerHandle>>>>,
     /// In no list any more, but their processes may still be in their grace.
     leaving: Mutex<Vec<Arc<ServerHandle>>>,
+    /// In no list while their old process ends; whoever replaces them starts them again.
+    replaced: Mutex<HashSet<ServerId>>,
     /// One change at a time, so that store and memory agree; never held while a process ends.
     changing: AsyncMutex<()>,
     /// Every server stops with it, and none is started after it.
@@ -69,6 +72,7 @@ impl Supervisor {
             catalog,
             servers,
             leaving: Mutex::default(),
+            replaced: Mutex::default(),
             changing: AsyncMutex::new(()),
             stopping: CancellationToken::new(),
         }

@@ -122,7 +122,11 @@ impl Project {
             let act = project.acts.begin(&by, draft).await?;
             let changed = project.access.change_agent(&name, change).await;
             if changed.is_ok() {
-                project.catalog.grants_changed(&name);
+                let mut regranted = project.access.take_regranted();
+                regranted.insert(name.clone());
+                for agent in regranted {
+                    project.catalog.grants_changed(&agent);
+                }
             }
             let after = project.agent(&name).await;
             act.end_with(&changed, None, after.as_ref().ok().map(values::agent))

@@ -4,31 +4,55 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{debug, warn};
 
 use super::Project;
+use crate::clock::unix_ms;
 
 /// How often leases are renewed while there are other gateways.
 const RENEW_EVERY: Duration = Duration::from_secs(2);
 /// How often it is looked what other gateways have changed.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// For how many looks another gateway is reckoned with after it was last seen. Looks are counted, not
+/// time: nobody renews anything while the machine or this process is paused.
+const REMEMBERED: u32 = 60;
+/// Who has not looked for this long was paused, and others may have taken its leases since.
+const PAUSED_MS: u64 = 5_000;
 
 impl Project {
     /// Looks for changes of other gateways until the engine stops.
     pub(crate) async fn follow_store(self: Arc<Self>) {
+        let (looked, looks) = watch::channel(0);
+        // Keys and leases wait for no process that ends.
+        tokio::join!(self.look(looked), self.follow_servers(looks));
+    }
+
+    /// Refreshes keys, renews and takes leases, and tells at each look which revision the registered
+    /// servers have.
+    async fn look(&self, looked: watch::Sender<u64>) {
         let (store, access, supervisor) = (&self.machine.store, &self.access, &self.supervisor);
+        let leases = supervisor.leases();
         let stop = self.machine.stop_tasks.clone();
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut servers = None;
         let mut renew_at = Instant::now();
+        let mut remembered = 0;
+        let mut looked_ms = unix_ms();
         loop {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
                 _ = looks.tick() => {}
             }
+            let was_paused = unix_ms().saturating_sub(looked_ms) > PAUSED_MS;
+            looked_ms = unix_ms();
+            remembered = if was_paused {
+                REMEMBERED
+            } else {
+                remembered.saturating_sub(1)
+            };
             let changes = match store.changes(&self.name).await {
                 Ok(changes) => changes,
                 Err(error) => {
@@ -42,8 +66,14 @@ impl Project {
                     "changed keys and grants cannot be read"
                 );
             }
-            let leases = supervisor.leases();
-            if changes.others && Instant::now() >= renew_at {
+            // Clients here hear that their lists are others.
+            for agent in access.take_regranted() {
+                self.catalog.grants_changed(&agent);
+            }
+            if changes.others {
+                remembered = REMEMBERED;
+            }
+            if remembered > 0 && Instant::now() >= renew_at {
                 renew_at = Instant::now() + RENEW_EVERY;
                 if let Err(error) = leases.renew().await {
                     warn!(
@@ -52,22 +82,39 @@ impl Project {
                     );
                 }
             }
-            let mut is_new = servers != Some(changes.servers);
-            if changes.others || leases.any_elsewhere() {
-                is_new |= leases.take().await;
-            }
-            if !is_new {
+            // What still runs keeps its lease until it has stopped; nothing else is begun.
+            if supervisor.is_stopping() {
                 continue;
             }
-            match supervisor.follow_registered().await {
-                Ok(()) => servers = Some(changes.servers),
+            if remembered > 0 || leases.any_elsewhere() {
+                leases.take().await;
+            }
+            looked.send_replace(changes.servers);
+        }
+    }
+
+    /// Makes the registered servers what the store says, after each look that found a change and until
+    /// that has succeeded; ends with who looks.
+    async fn follow_servers(&self, mut looks: watch::Receiver<u64>) {
+        let supervisor = &self.supervisor;
+        let mut followed = None;
+        while looks.changed().await.is_ok() {
+            let revision = *looks.borrow_and_update();
+            let have_moved = supervisor.leases().have_moved();
+            if !have_moved && followed == Some(revision) {
+                continue;
+            }
+            followed = match supervisor.follow_registered().await {
+                Ok(is_whole) => is_whole.then_some(revision),
+                Err(_) if supervisor.is_stopping() => return,
                 Err(error) => {
                     warn!(
                         error = &error as &dyn std::error::Error,
                         "registered servers cannot be read"
                     );
+                    None
                 }
-            }
+            };
         }
     }
 }

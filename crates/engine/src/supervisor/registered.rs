@@ -30,11 +30,18 @@ impl Supervisor {
         &self.leases
     }
 
-    /// Makes the registered servers what the store says, touching only those that differ.
-    pub(crate) async fn follow_registered(&self) -> Result<(), EngineError> {
-        let steps = {
+    /// Tells whether every server stops, and none is started any more.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.is_cancelled()
+    }
+
+    /// Makes the registered servers what the store says, touching only those that differ; false if
+    /// one of them is being replaced here and has to be looked at again.
+    pub(crate) async fn follow_registered(&self) -> Result<bool, EngineError> {
+        let (steps, is_whole) = {
             let _one = self.changing.lock().await;
-            self.steps().await?
+            let steps = self.steps().await?;
+            (steps, self.replaced.lock().is_empty())
         };
         for step in steps {
             match step {
@@ -43,7 +50,7 @@ impl Supervisor {
                 Step::Remove(handle) => self.follow_removed(&handle).await,
             }
         }
-        Ok(())
+        Ok(is_whole)
     }
 
     /// Returns what differs between the store and the memory; only by who has the turn to change.
@@ -58,6 +65,7 @@ impl Supervisor {
         for row in rows {
             let running = self.find(row.spec.name.as_str());
             match running {
+                None if self.replaced.lock().contains(&row.id) => {}
                 None => steps.push(Step::Add(Box::new(row))),
                 Some(handle) if handle.id == row.id => {
                     let wanted = self.held_elsewhere(row.id, row.spec.clone()).await;

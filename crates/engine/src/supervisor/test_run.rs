@@ -53,11 +53,18 @@ impl Supervisor {
         let mut row = self.new_row(&spec);
         (row.id, row.created_ms) = (handle.id, handle.created_ms);
         self.store.replace_server(&row).await?;
+        // Its row is without a server until the old process has ended, and nobody else starts it.
+        self.replaced.lock().insert(row.id);
         let place = self.leave(&handle);
         drop(turn);
         // Its row reserves the name until its process has ended.
-        let _turn = self.turn(&name).await?;
-        Ok(self.add(&row, spec, place).await)
+        let turn = self.turn(&name).await;
+        let added = match turn {
+            Ok(_turn) => Ok(self.add(&row, spec, place).await),
+            Err(error) => Err(error),
+        };
+        self.replaced.lock().remove(&row.id);
+        added
     }
 
     /// Starts a server that is not registered, lists its tools, and stops it.
