@@ -272,3 +272,29 @@ async fn a_stop_overtakes_a_removal_in_its_grace() {
     let late = engine.default_project().register(&by, stubborn("b")).await;
     assert!(matches!(late, Err(EngineError::Stopping)));
 }
+
+// fault P10
+#[tokio::test]
+async fn a_server_that_is_replaced_is_started_once_and_keeps_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = start(folder.path()).await;
+    let by = admin(&engine).await;
+    let project = engine.default_project();
+    let mut old = stubborn("a");
+    // Long enough for the store to be looked at in between.
+    old.life.stop_grace = Duration::from_millis(2500);
+    project.register(&by, old.clone()).await.unwrap();
+    let mut second = of_file("b", "v1");
+    second.source = Source::Api;
+    project.register(&by, second).await.unwrap();
+    let first_pid = pid(&engine, "a").await;
+
+    let mut new = old;
+    new.life.stop_grace = Duration::from_millis(100);
+    project.replace(&by, new).await.unwrap();
+    assert!(!procs::alive(first_pid));
+    pid(&engine, "a").await;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert_eq!(names(&engine), ["a", "b"]);
+    engine.drain().await;
+}

@@ -341,6 +341,30 @@ async fn an_older_file_is_copied_and_brought_forward() {
     assert_eq!(fs::read(&path).unwrap(), before);
 }
 
+#[tokio::test]
+async fn acts_from_before_projects_are_those_of_the_only_project() {
+    for (others, expected) in [
+        ("", "mine"),
+        ("INSERT INTO projects VALUES ('b', NULL, 0)", "local"),
+    ] {
+        let (_folder, path) = place();
+        let before = migrate::known().iter().take(6).cloned().collect();
+        let store = open_with(&path, &migrate::with_table(before))
+            .await
+            .unwrap();
+        store.close().await.unwrap();
+        let rows = "INSERT INTO projects VALUES ('mine', NULL, 0); \
+             INSERT INTO mcp_admin_log (at, key_id, act, target, detail) VALUES (0, '', '', '', '')";
+        let mut file = outside(&path, rows).await;
+        file.execute(others).await.unwrap();
+        file.close().await.unwrap();
+        opened(&path).await.unwrap().close().await.unwrap();
+        let mut file = outside(&path, "").await;
+        let row = file.fetch_one("SELECT project_id FROM mcp_admin_log");
+        assert_eq!(row.await.unwrap().get::<String, _>(0), expected);
+    }
+}
+
 // fault D5
 #[tokio::test]
 async fn a_migration_that_fails_half_way_leaves_the_old_schema() {
