@@ -162,7 +162,7 @@ pub enum HttpError {
         said: String,
     },
     /// It leads elsewhere, and is not followed.
-    #[error("{origin} redirect to `{to}` refused")]
+    #[error("{origin}: redirect to `{to}` refused")]
     Redirect {
         /// Where.
         origin: String,
