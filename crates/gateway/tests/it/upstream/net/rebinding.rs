@@ -70,7 +70,7 @@ fn a_name_that_alternates_is_followed_to_its_public_side_only() {
         let gantry = gateway(&space, "flip.example");
         let status = gantry.wait_status(FAR, LONG, |status| {
             let reason = status["reason"].as_str().unwrap_or_default();
-            reason.contains("no public address")
+            reason.contains("private address")
         });
         let told = format!("private address `{}`", ip(private));
         assert!(
@@ -134,7 +134,7 @@ fn a_connection_stays_where_it_was_judged_to_lead() {
         );
         let status = gantry.wait_status(FAR, LONG, |status| {
             let reason = status["reason"].as_str().unwrap_or_default();
-            reason.contains("no public address")
+            reason.contains("private address")
         });
         assert_eq!(status["state"], "disconnected");
         let reached = reached(&far);
