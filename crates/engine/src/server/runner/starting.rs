@@ -162,6 +162,12 @@ impl ServerRunner {
                     Err(_elapsed) => Err(Greeted::Refused(why)),
                 }
             }
+            // The reader of a remote server knows why, and may end a moment later.
+            Err(Greeted::Cut(why)) => {
+                drop(timeout(ENDING, running.reader.ended()).await);
+                let lost = running.lost().map(Failure::Remote);
+                Err(lost.map_or(Greeted::Refused(why), Greeted::Lost))
+            }
             greeted => greeted,
         };
         match greeted {
