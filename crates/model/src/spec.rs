@@ -7,6 +7,8 @@ mod auth;
 mod calls;
 mod check;
 mod filter;
+mod hosting;
+mod image;
 mod life;
 pub mod options;
 pub mod period;
@@ -27,7 +29,12 @@ pub use self::auth::{AuthFieldError, AuthKind, RemoteAuth};
 pub use self::calls::CallPolicy;
 pub use self::check::SpecError;
 pub use self::filter::{ToolFilter, ToolSettings};
-pub use self::life::{LifePolicy, RestartSpec, WhenUnresponsive};
+pub use self::hosting::{
+    Bridge, EgressRule, EgressRuleError, Guarded, GuardedPath, Hosting, HostingError, NetworkGrant,
+    Provider, Rung, WritableError,
+};
+pub use self::image::{ImageLaunch, Pull};
+pub use self::life::{LifePolicy, RestartSpec, RestartWhen, WhenUnresponsive};
 pub use self::process::{Allowances, ProcessLaunch, Profile, ResourceLimits};
 pub use self::remote::{ReconnectSpec, RemoteError, RemoteLaunch, TransportWish};
 pub use self::url::{UrlError, check_url};
@@ -83,12 +90,14 @@ pub enum Off {
     Misconfigured(String),
 }
 
-/// How a server comes to life. Containers will stand beside these.
+/// How a server comes to life.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Launch {
     /// A command on this machine that talks over its stdin and stdout.
     Process(ProcessLaunch),
+    /// An image that is run here, over its stdin and stdout or a port inside.
+    Image(ImageLaunch),
     /// A server somewhere else, at a URL.
     Remote(RemoteLaunch),
 }
@@ -98,6 +107,23 @@ impl Launch {
     pub const fn process(&self) -> Option<&ProcessLaunch> {
         match self {
             Self::Process(process) => Some(process),
+            Self::Image(_) | Self::Remote(_) => None,
+        }
+    }
+
+    /// Returns the image, if the server is one.
+    pub const fn image(&self) -> Option<&ImageLaunch> {
+        match self {
+            Self::Image(image) => Some(image),
+            Self::Process(_) | Self::Remote(_) => None,
+        }
+    }
+
+    /// Returns what the server is given beside its program, if it runs here.
+    pub const fn hosting(&self) -> Option<&Hosting> {
+        match self {
+            Self::Process(process) => Some(&process.hosting),
+            Self::Image(image) => Some(&image.hosting),
             Self::Remote(_) => None,
         }
     }
@@ -105,21 +131,29 @@ impl Launch {
     /// Returns the URL and how it is reached, if the server is somewhere else.
     pub const fn remote(&self) -> Option<&RemoteLaunch> {
         match self {
-            Self::Process(_) => None,
+            Self::Process(_) | Self::Image(_) => None,
             Self::Remote(remote) => Some(remote),
         }
     }
 
     /// Returns the transport: `stdio`, or what is wanted of a remote server.
     pub fn transport(&self) -> &'static str {
-        self.remote()
-            .map_or("stdio", |remote| remote.transport.as_str())
+        match (self.remote(), self.hosting()) {
+            (Some(remote), _) => remote.transport.as_str(),
+            (None, Some(hosting)) if hosting.bridge() != Bridge::Stdio => {
+                hosting.transport.as_str()
+            }
+            (None, _) => "stdio",
+        }
     }
 
     /// Returns the limits in force: as set, else the profile's; a remote server has none.
     pub fn limits(&self) -> ResourceLimits {
-        let process = self.process();
-        process.map_or_else(ResourceLimits::default, ProcessLaunch::limits_in_force)
+        match self {
+            Self::Process(process) => process.limits_in_force(),
+            Self::Image(image) => image.limits_in_force(),
+            Self::Remote(_) => ResourceLimits::default(),
+        }
     }
 }
 
@@ -151,6 +185,11 @@ impl ServerSpec {
     /// Makes a spec of a command with every default of its profile.
     pub fn process(name: ServerName, launch: ProcessLaunch) -> Self {
         Self::new(name, Launch::Process(launch))
+    }
+
+    /// Makes a spec of an image with every default.
+    pub fn image(name: ServerName, launch: ImageLaunch) -> Self {
+        Self::new(name, Launch::Image(launch))
     }
 
     /// Makes a spec of a remote server with every default.
@@ -188,14 +227,23 @@ impl ServerSpec {
 
     /// Returns how strictly the server is held; nothing for one that is somewhere else.
     pub fn profile(&self) -> Option<Profile> {
-        self.launch.process().map(|process| process.profile)
+        match &self.launch {
+            Launch::Process(process) => Some(process.profile),
+            Launch::Image(_) => Some(Profile::Hosted),
+            Launch::Remote(_) => None,
+        }
     }
 
-    /// Returns how many calls may be in flight: as set, else 1 for hosted servers and 32 for others.
+    /// Returns how many calls may be in flight: as set, else 1 for hosted servers over stdio and 32 for
+    /// others.
     pub fn concurrency(&self) -> u32 {
+        let is_stdio = self
+            .launch
+            .hosting()
+            .is_some_and(|hosting| hosting.bridge() == Bridge::Stdio);
         let default = match self.profile() {
-            Some(Profile::Hosted) => 1,
-            Some(Profile::Local) | None => 32,
+            Some(Profile::Hosted) if is_stdio => 1,
+            Some(Profile::Hosted | Profile::Local) | None => 32,
         };
         self.calls.concurrency.unwrap_or(default).max(1)
     }
@@ -237,7 +285,7 @@ mod tests {
     fn process(spec: &mut ServerSpec) -> &mut ProcessLaunch {
         match &mut spec.launch {
             Launch::Process(process) => process,
-            Launch::Remote(_) => panic!("a command"),
+            Launch::Image(_) | Launch::Remote(_) => panic!("a command"),
         }
     }
 

@@ -6,8 +6,13 @@
 mod loader;
 mod shell;
 
+use std::collections::BTreeMap;
+
+use super::hosting::{check_image, check_process};
 use super::options::options;
-use super::{Launch, ProcessLaunch, RemoteError, ServerSpec};
+use super::{
+    Guarded, HostingError, Launch, ProcessLaunch, Profile, RemoteError, ServerSpec, WritableError,
+};
 use crate::id::ServerName;
 use crate::restart::PolicyError;
 use crate::secret::{REDACTED, hide_arguments};
@@ -82,6 +87,22 @@ pub enum SpecError {
         /// What is wrong with it.
         why: RemoteError,
     },
+    /// An image, or what a hosted server is given beside its program, that cannot be used.
+    #[error("server `{server}`: {why}")]
+    Hosting {
+        /// Whose spec it is.
+        server: ServerName,
+        /// What is wrong with it.
+        why: HostingError,
+    },
+    /// A path that would let a hosted server out of its isolation.
+    #[error("server `{server}`: `cwd` cannot be written to by a hosted server: {why}")]
+    Writable {
+        /// Whose spec it is.
+        server: ServerName,
+        /// What it meets.
+        why: WritableError,
+    },
     /// A restart policy that contradicts itself.
     #[error("server `{server}`: `restart` cannot be used")]
     Restart {
@@ -103,6 +124,8 @@ impl SpecError {
             Self::Nul { place, .. } => nul_field(place),
             Self::Range { field, .. } => (*field).to_owned(),
             Self::Remote { why, .. } => why.field(),
+            Self::Hosting { why, .. } => why.field(),
+            Self::Writable { .. } => "cwd".to_owned(),
             Self::Restart { .. } => "restart".to_owned(),
         }
     }
@@ -129,6 +152,12 @@ impl SpecError {
             ),
             Self::Range { range, .. } => format!("allowed is {range}"),
             Self::Remote { why, .. } => why.hint(),
+            Self::Hosting { why, .. } => return why.hint(),
+            Self::Writable { .. } => {
+                "leave `cwd` out for a folder of its own, or name a folder that holds the server's own \
+                 files alone"
+                    .to_owned()
+            }
             Self::Nul { .. } | Self::Restart { .. } => return None,
         };
         Some(hint)
@@ -159,7 +188,15 @@ impl ServerSpec {
     /// Checks what the types cannot say.
     pub fn check(&self) -> Result<(), SpecError> {
         match &self.launch {
-            Launch::Process(process) => self.check_process(process)?,
+            Launch::Process(process) => {
+                self.check_process(process)?;
+                check_process(process).map_err(|why| self.hosting_error(why))?;
+            }
+            Launch::Image(image) => {
+                check_image(image).map_err(|why| self.hosting_error(why))?;
+                self.check_arguments(&image.args, &image.env)?;
+                self.check_arguments(&image.entrypoint, &BTreeMap::new())?;
+            }
             Launch::Remote(remote) => remote.check().map_err(|why| SpecError::Remote {
                 server: self.name.clone(),
                 why,
@@ -196,19 +233,31 @@ impl ServerSpec {
                 command: shell.to_owned(),
             });
         }
+        if process.command.contains('\0') {
+            return Err(SpecError::Nul {
+                server: server(),
+                place: "`command`".into(),
+            });
+        }
+        self.check_arguments(&process.args, &process.env)
+    }
+
+    fn check_arguments(
+        &self,
+        args: &[String],
+        env: &BTreeMap<String, String>,
+    ) -> Result<(), SpecError> {
+        let server = || self.name.clone();
         let nul = |place: String| {
             Err(SpecError::Nul {
                 server: server(),
                 place,
             })
         };
-        if process.command.contains('\0') {
-            return nul("`command`".into());
-        }
-        if let Some(index) = process.args.iter().position(|a| a.contains('\0')) {
+        if let Some(index) = args.iter().position(|a| a.contains('\0')) {
             return nul(format!("argument {}", index + 1));
         }
-        for (name, value) in &process.env {
+        for (name, value) in env {
             if name.is_empty()
                 || name.contains(['=', '\0'])
                 || loads_code(name) && !self.allow.env.contains(name)
@@ -223,6 +272,29 @@ impl ServerSpec {
             }
         }
         Ok(())
+    }
+
+    /// Checks that nothing that a hosted server may write to would let it out. Symbolic links in `cwd`
+    /// are the caller's to resolve.
+    pub fn check_writable(&self, guarded: &Guarded) -> Result<(), SpecError> {
+        let Some(process) = self.launch.process() else {
+            return Ok(());
+        };
+        let writable = process.cwd.as_ref();
+        match writable.filter(|_| process.profile == Profile::Hosted) {
+            Some(cwd) => guarded.check(cwd).map_err(|why| SpecError::Writable {
+                server: self.name.clone(),
+                why,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn hosting_error(&self, why: HostingError) -> SpecError {
+        SpecError::Hosting {
+            server: self.name.clone(),
+            why,
+        }
     }
 
     fn check_ranges(&self) -> Result<(), SpecError> {

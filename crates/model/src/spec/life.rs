@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::options::{ANY_TIME, Field, Kind, SOME_TIME, ServerOption, option, plain, process};
+use super::options::{ANY_TIME, Field, Kind, SOME_TIME, ServerOption, option, plain};
 use super::{Launch, period};
 use crate::restart::{PolicyError, RestartPolicy};
 
@@ -33,8 +33,39 @@ pub struct LifePolicy {
     /// How long a lazy server may go without a call before it is stopped.
     #[serde(with = "period::option", skip_serializing_if = "Option::is_none")]
     pub idle_stop: Option<Duration>,
+    /// After which ends it is started again.
+    #[serde(skip_serializing_if = "RestartWhen::is_always")]
+    pub restart_when: RestartWhen,
     /// When and how fast it is started again.
     pub restart: RestartSpec,
+}
+
+/// After which ends a server is started again. row 1.1
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RestartWhen {
+    /// After every end, whatever the exit code.
+    #[default]
+    Always,
+    /// After every end but one with exit code 0.
+    OnFailure,
+    /// Never; the next start is by hand or with the gateway.
+    Never,
+}
+
+impl RestartWhen {
+    /// Tells whether a server that ended with this exit code, or without one, is started again.
+    pub const fn restarts(self, code: Option<i32>) -> bool {
+        match self {
+            Self::Always => true,
+            Self::OnFailure => !matches!(code, Some(0)),
+            Self::Never => false,
+        }
+    }
+
+    fn is_always(&self) -> bool {
+        *self == Self::Always
+    }
 }
 
 /// When and how fast a server is started again, as stored; `policy` turns it into decisions.
@@ -88,6 +119,7 @@ impl Default for LifePolicy {
             when_unresponsive: None,
             stop_grace: Duration::from_secs(10),
             idle_stop: None,
+            restart_when: RestartWhen::Always,
             restart: RestartSpec::default(),
         }
     }
@@ -98,7 +130,7 @@ impl LifePolicy {
     /// nothing has to be fetched before it can answer.
     pub fn of(launch: &Launch) -> Self {
         let handshake = match launch {
-            Launch::Process(_) => Duration::from_secs(60),
+            Launch::Process(_) | Launch::Image(_) => Duration::from_secs(60),
             Launch::Remote(_) => Duration::from_secs(10),
         };
         Self {
@@ -171,11 +203,20 @@ pub(super) static OPTIONS: &[ServerOption] = &[
     )
     .absent("off"),
     option(
+        "restart_policy",
+        Kind::Choice(&["always", "on-failure", "never"]),
+        "After which exits it is started again: all, all but those with code 0, none.",
+        |spec| {
+            spec.launch.hosting()?;
+            plain(&mut spec.life.restart_when)
+        },
+    ),
+    option(
         "restart.at_once",
         Kind::Whole(0, 1_000_000),
         "How many exits within `restart.window` are followed by an immediate restart.",
         |spec| {
-            process(spec)?;
+            spec.launch.hosting()?;
             plain(&mut spec.life.restart.at_once)
         },
     )
@@ -185,7 +226,7 @@ pub(super) static OPTIONS: &[ServerOption] = &[
         ANY_TIME,
         "The time within which exits are counted.",
         |spec| {
-            process(spec)?;
+            spec.launch.hosting()?;
             Some(Field::Period(&mut spec.life.restart.window))
         },
     )
@@ -195,7 +236,7 @@ pub(super) static OPTIONS: &[ServerOption] = &[
         Kind::Periods,
         "The waits before further restarts, one after the other; the last repeats.",
         |spec| {
-            process(spec)?;
+            spec.launch.hosting()?;
             Some(Field::Periods(&mut spec.life.restart.ladder))
         },
     )
@@ -205,7 +246,7 @@ pub(super) static OPTIONS: &[ServerOption] = &[
         ANY_TIME,
         "How long it must have been healthy for the count to reset.",
         |spec| {
-            process(spec)?;
+            spec.launch.hosting()?;
             Some(Field::Period(&mut spec.life.restart.reset_after))
         },
     )

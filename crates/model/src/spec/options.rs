@@ -1,5 +1,5 @@
 //! The options of a server, each defined once, beside the field that it sets (`calls`, `life`,
-//! `process`, `remote`, `filter`): its name, what may be written, what it means.
+//! `process`, `image`, `hosting`, `remote`, `filter`): its name, what may be written, what it means.
 //!
 //! Everything else derives from [`options`]: the reader of files and of REST bodies, the view, `gantry
 //! config explain`, the JSON Schema, the OpenAPI document and the reference page. Which drivers an
@@ -13,7 +13,8 @@ mod kind;
 use std::time::Duration;
 
 use super::{
-    Launch, ProcessLaunch, RemoteLaunch, ServerSpec, calls, filter, life, process, remote,
+    Hosting, ImageLaunch, Launch, ProcessLaunch, RemoteLaunch, ResourceLimits, ServerSpec, calls,
+    filter, hosting, image, life, process, remote,
 };
 
 pub(in crate::spec) use self::definition::option;
@@ -30,6 +31,8 @@ pub(super) const SOME_TIME: Kind = Kind::Period(Duration::from_millis(1));
 pub fn options() -> impl Iterator<Item = &'static ServerOption> {
     let groups = [
         process::OPTIONS,
+        image::OPTIONS,
+        hosting::OPTIONS,
         remote::OPTIONS,
         GENERAL,
         calls::OPTIONS,
@@ -60,6 +63,32 @@ static GENERAL: &[ServerOption] = &[
 pub(super) fn process(spec: &mut ServerSpec) -> Option<&mut ProcessLaunch> {
     match &mut spec.launch {
         Launch::Process(process) => Some(process),
+        Launch::Image(_) | Launch::Remote(_) => None,
+    }
+}
+
+/// Returns the image and its overrides, if the server is one.
+pub(super) fn image(spec: &mut ServerSpec) -> Option<&mut ImageLaunch> {
+    match &mut spec.launch {
+        Launch::Image(image) => Some(image),
+        Launch::Process(_) | Launch::Remote(_) => None,
+    }
+}
+
+/// Returns what a server that runs here is given beside its program.
+pub(super) fn hosting(spec: &mut ServerSpec) -> Option<&mut Hosting> {
+    match &mut spec.launch {
+        Launch::Process(process) => Some(&mut process.hosting),
+        Launch::Image(image) => Some(&mut image.hosting),
+        Launch::Remote(_) => None,
+    }
+}
+
+/// Returns the limits of a server that runs here.
+pub(super) fn limits(spec: &mut ServerSpec) -> Option<&mut ResourceLimits> {
+    match &mut spec.launch {
+        Launch::Process(process) => Some(&mut process.limits),
+        Launch::Image(image) => Some(&mut image.limits),
         Launch::Remote(_) => None,
     }
 }
@@ -68,7 +97,7 @@ pub(super) fn process(spec: &mut ServerSpec) -> Option<&mut ProcessLaunch> {
 pub(super) fn remote(spec: &mut ServerSpec) -> Option<&mut RemoteLaunch> {
     match &mut spec.launch {
         Launch::Remote(remote) => Some(remote),
-        Launch::Process(_) => None,
+        Launch::Process(_) | Launch::Image(_) => None,
     }
 }
 

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::Written;
-use super::options::{Kind, ServerOption, option, plain, process};
+use super::hosting::Hosting;
+use super::options::{Kind, ServerOption, limits, option, plain, process};
+use super::{Launch, Written};
 
 /// A command and what it is given.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -29,6 +30,9 @@ pub struct ProcessLaunch {
     /// What it may use at most; the profile's own limits where nothing is said.
     #[serde(default)]
     pub limits: ResourceLimits,
+    /// Volumes, network, port and isolation of a hosted one.
+    #[serde(default, skip_serializing_if = "Hosting::is_default")]
+    pub hosting: Hosting,
     /// What stands in the file where variables were filled; never stored beside what they hold.
     #[serde(skip)]
     pub written: Written,
@@ -58,6 +62,21 @@ pub struct ResourceLimits {
     /// Processes and threads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pids: Option<u64>,
+    /// Bytes on disk: scratch and volumes together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_bytes: Option<u64>,
+}
+
+impl ResourceLimits {
+    /// Returns these limits, and others where nothing is said.
+    pub fn or(self, others: Self) -> Self {
+        Self {
+            cpu: self.cpu.or(others.cpu),
+            memory_bytes: self.memory_bytes.or(others.memory_bytes),
+            pids: self.pids.or(others.pids),
+            disk_bytes: self.disk_bytes.or(others.disk_bytes),
+        }
+    }
 }
 
 impl Profile {
@@ -76,11 +95,13 @@ impl Profile {
                 cpu: None,
                 memory_bytes: None,
                 pids: Some(1024),
+                disk_bytes: None,
             },
             Self::Hosted => ResourceLimits {
                 cpu: Some(0.5),
                 memory_bytes: Some(512 << 20),
                 pids: Some(128),
+                disk_bytes: Some(1 << 30),
             },
         }
     }
@@ -89,12 +110,7 @@ impl Profile {
 impl ProcessLaunch {
     /// Returns the limits in force: as set, else the profile's.
     pub fn limits_in_force(&self) -> ResourceLimits {
-        let default = self.profile.limits();
-        ResourceLimits {
-            cpu: self.limits.cpu.or(default.cpu),
-            memory_bytes: self.limits.memory_bytes.or(default.memory_bytes),
-            pids: self.limits.pids.or(default.pids),
-        }
+        self.limits.or(self.profile.limits())
     }
 }
 
@@ -125,24 +141,38 @@ pub(super) static OPTIONS: &[ServerOption] = &[
     option(
         "args",
         Kind::Templates,
-        "Its arguments, one each.",
-        |spec| plain(&mut process(spec)?.args),
+        "Its arguments, one each. For an image: in the place of the image's own, if there are any.",
+        |spec| match &mut spec.launch {
+            Launch::Process(process) => plain(&mut process.args),
+            Launch::Image(image) => plain(&mut image.args),
+            Launch::Remote(_) => None,
+        },
     ),
     option(
         "env",
         Kind::Pairs,
         "Variables of its environment, on top of the [short list](#the-environment) that every \
-         server gets. Values are never shown.",
-        |spec| plain(&mut process(spec)?.env),
-    ),
+         server gets, or of the image's. Values are never shown.",
+        |spec| match &mut spec.launch {
+            Launch::Process(process) => plain(&mut process.env),
+            Launch::Image(image) => plain(&mut image.env),
+            Launch::Remote(_) => None,
+        },
+    )
+    .spellings(&["environment"]),
     option(
         "cwd",
         Kind::Template,
         "The working folder. In a file: the folder of `gantry up` if this is left out; for servers \
-         of your home's files once it is [trusted](#the-folder-as-a-working-folder).",
-        |spec| plain(&mut process(spec)?.cwd),
+         of your home's files once it is [trusted](#the-folder-as-a-working-folder). For an image: a \
+         path inside it, and the image's own if this is left out.",
+        |spec| match &mut spec.launch {
+            Launch::Process(process) => plain(&mut process.cwd),
+            Launch::Image(image) => plain(&mut image.cwd),
+            Launch::Remote(_) => None,
+        },
     )
-    .absent("a folder of its own in the data folder"),
+    .absent("a folder of its own"),
     option(
         "profile",
         Kind::Choice(&["local", "hosted"]),
@@ -153,23 +183,34 @@ pub(super) static OPTIONS: &[ServerOption] = &[
         "limits.cpu",
         Kind::Cores(0.01, 1024.0),
         "How many processor cores it may use.",
-        |spec| plain(&mut process(spec)?.limits.cpu),
+        |spec| plain(&mut limits(spec)?.cpu),
     )
+    .spellings(&["resource_limits.cpu"])
     .absent("unlimited"),
     option(
         "limits.memory",
         Kind::Size(4 << 20, 1 << 46),
         "How much memory it may use.",
-        |spec| plain(&mut process(spec)?.limits.memory_bytes),
+        |spec| plain(&mut limits(spec)?.memory_bytes),
     )
+    .spellings(&["resource_limits.memory"])
     .old_names(&["limits.memory_bytes"])
     .absent("unlimited"),
     option(
         "limits.pids",
         Kind::Whole(4, 1_000_000),
         "How many processes and threads it may have.",
-        |spec| plain(&mut process(spec)?.limits.pids),
+        |spec| plain(&mut limits(spec)?.pids),
     )
+    .spellings(&["resource_limits.pids"])
+    .absent("unlimited"),
+    option(
+        "limits.disk",
+        Kind::Size(4 << 20, 1 << 46),
+        "How much it may write: its working folder, `/tmp` and volumes together.",
+        |spec| plain(&mut limits(spec)?.disk_bytes),
+    )
+    .spellings(&["resource_limits.disk"])
     .absent("unlimited"),
     option(
         "allow_shell",
@@ -190,7 +231,7 @@ pub(super) static OPTIONS: &[ServerOption] = &[
          `GIT_CONFIG_*`, `GIT_SSH_COMMAND`, the package indexes of `PIP_*` and `UV_*`, `EDITOR` and \
          their like.",
         |spec| {
-            process(spec)?;
+            spec.launch.hosting()?;
             plain(&mut spec.allow.env)
         },
     )

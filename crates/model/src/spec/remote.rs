@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::auth::{AuthFieldError, RemoteAuth};
 use super::options::{Field, Kind, SOME_TIME, ServerOption, option, plain, remote};
 use super::url::{UrlError, check_url, is_plain_proxy};
-use super::{Launch, Written, period};
+use super::{Launch, Written, hosting, period};
 
 /// The longest value of a header.
 const LONGEST_VALUE: usize = 16 << 10;
@@ -283,7 +283,8 @@ pub(super) static OPTIONS: &[ServerOption] = &[
         "How its messages travel: `stdio` for a command; for a URL `auto` finds out what the server \
          speaks. `http` and `streamableHttp` mean `streamable-http`.",
         |spec| match &mut spec.launch {
-            Launch::Process(_) => Some(Field::Fixed("stdio")),
+            Launch::Process(process) => hosting::transport(&mut process.hosting),
+            Launch::Image(image) => hosting::transport(&mut image.hosting),
             Launch::Remote(remote) => plain(&mut remote.transport),
         },
     )

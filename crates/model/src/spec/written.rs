@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Launch, ProcessLaunch, RemoteLaunch, ServerSpec};
+use super::{ImageLaunch, Launch, NetworkGrant, ProcessLaunch, Profile, RemoteLaunch, ServerSpec};
 use crate::secret::{
     Hint, REDACTED, SecretText, hide_arguments, hint_of, is_given_secret, is_plausible,
     looks_secret, secret_arguments, userinfo,
@@ -33,6 +33,7 @@ impl Launch {
     pub fn secrets(&self) -> Vec<SecretText> {
         match self {
             Self::Process(process) => process.secrets(),
+            Self::Image(image) => image.secrets(),
             Self::Remote(remote) => remote.secrets(),
         }
     }
@@ -45,6 +46,11 @@ impl Launch {
                 values.for_each(|value| *value = mask(value));
                 (process.command, process.args) = (process.shown_command(), process.shown_args());
                 process.cwd = process.shown_cwd().map(Into::into);
+            }
+            Self::Image(image) => {
+                let values = image.env.values_mut();
+                values.for_each(|value| *value = mask(value));
+                image.args = image.shown_args();
             }
             Self::Remote(remote) => {
                 let secrets = remote.headers.values_mut();
@@ -70,6 +76,16 @@ impl ServerSpec {
                 process.cwd = process.shown_cwd().map(Into::into);
                 process.env.values_mut().for_each(String::clear);
                 process.limits = process.limits_in_force();
+                process.hosting.show(match process.profile {
+                    Profile::Local => NetworkGrant::Full,
+                    Profile::Hosted => NetworkGrant::None,
+                });
+            }
+            Launch::Image(image) => {
+                image.args = image.shown_args();
+                image.env.values_mut().for_each(String::clear);
+                image.limits = image.limits_in_force();
+                image.hosting.show(NetworkGrant::None);
             }
             Launch::Remote(remote) => {
                 remote.url = remote.shown_url();
@@ -94,12 +110,7 @@ impl ProcessLaunch {
 
     /// Returns the arguments as they may be shown: variables by name, other secrets not at all.
     pub fn shown_args(&self) -> Vec<String> {
-        let args = self.args.iter().enumerate();
-        let written = args.map(|(place, filled)| {
-            let written = self.written.args.get(&place);
-            written.unwrap_or(filled).clone()
-        });
-        hide_arguments(&written.collect::<Vec<_>>(), REDACTED)
+        shown_args(&self.args, &self.written)
     }
 
     /// Returns the working folder as it may be shown.
@@ -110,17 +121,46 @@ impl ProcessLaunch {
 
     /// Returns everything that the process is given and that seems to be a secret of its own.
     pub fn secrets(&self) -> Vec<SecretText> {
-        let mut secrets = given(&self.env);
-        for secret in secret_arguments(&self.args).into_iter().flatten() {
-            take(&mut secrets, secret);
-            // Of a login the password, of `Bearer x` the last word.
-            if let Some(part) = secret.rsplit([':', ' ']).next() {
-                take(&mut secrets, part);
-            }
-        }
-        secrets.extend(self.written.secrets());
-        secrets
+        program_secrets(&self.env, &self.args, &self.written)
     }
+}
+
+impl ImageLaunch {
+    /// Returns the arguments as they may be shown: variables by name, other secrets not at all.
+    pub fn shown_args(&self) -> Vec<String> {
+        shown_args(&self.args, &self.written)
+    }
+
+    /// Returns everything that the server is given and that seems to be a secret of its own.
+    pub fn secrets(&self) -> Vec<SecretText> {
+        program_secrets(&self.env, &self.args, &self.written)
+    }
+}
+
+fn shown_args(args: &[String], written: &Written) -> Vec<String> {
+    let args = args.iter().enumerate();
+    let written = args.map(|(place, filled)| {
+        let written = written.args.get(&place);
+        written.unwrap_or(filled).clone()
+    });
+    hide_arguments(&written.collect::<Vec<_>>(), REDACTED)
+}
+
+fn program_secrets(
+    env: &BTreeMap<String, String>,
+    args: &[String],
+    written: &Written,
+) -> Vec<SecretText> {
+    let mut secrets = given(env);
+    for secret in secret_arguments(args).into_iter().flatten() {
+        take(&mut secrets, secret);
+        // Of a login the password, of `Bearer x` the last word.
+        if let Some(part) = secret.rsplit([':', ' ']).next() {
+            take(&mut secrets, part);
+        }
+    }
+    secrets.extend(written.secrets());
+    secrets
 }
 
 impl RemoteLaunch {

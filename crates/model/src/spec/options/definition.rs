@@ -4,7 +4,7 @@
 use serde_json::{Map, Value as Json};
 
 use super::{Field, Kind, options};
-use crate::spec::{Launch, RemoteLaunch, ServerSpec, Start, size};
+use crate::spec::{ImageLaunch, Launch, RemoteLaunch, ServerSpec, Start, size};
 
 /// One option of a server.
 pub struct ServerOption {
@@ -30,6 +30,10 @@ pub enum Drivers {
     All,
     /// Those that are started here from a command.
     Process,
+    /// Those that are images.
+    Image,
+    /// Those that are started here, commands and images.
+    Here,
     /// Those at a URL.
     Remote,
 }
@@ -89,11 +93,13 @@ impl ServerOption {
 
     /// Returns which servers it applies to.
     pub fn drivers(&self) -> Drivers {
-        let [mut process, _, mut remote] = samples();
-        match (self.get(&mut process), self.get(&mut remote)) {
-            (Some(_), None) => Drivers::Process,
-            (None, Some(_)) => Drivers::Remote,
-            (Some(_), Some(_)) | (None, None) => Drivers::All,
+        let [process, _, remote, image] = samples().map(|mut spec| self.get(&mut spec).is_some());
+        match (process, image, remote) {
+            (true, false, false) => Drivers::Process,
+            (false, true, false) => Drivers::Image,
+            (true, true, false) => Drivers::Here,
+            (false, false, true) => Drivers::Remote,
+            (_, _, true) | (false, false, false) => Drivers::All,
         }
     }
 
@@ -127,27 +133,39 @@ impl ServerOption {
                 matches!(value, Json::Null) || word.contains(' ') || self.absent == Some(&word);
             Some(if is_word { word } else { format!("`{word}`") })
         });
-        match values {
-            [None, None, None] => "–".to_owned(),
-            [Some(value), None, None] | [None, None, Some(value)] => value,
-            [Some(local), Some(hosted), far] => {
-                let mut shown = local.clone();
-                let others = [("hosted", Some(hosted)), ("remote", far)];
-                for (name, other) in others {
-                    let own = format!("`{name}`");
-                    if let Some(other) = other.filter(|other| *other != local && *other != own) {
-                        shown.push_str(&format!("; {name}: {other}"));
-                    }
+        let [local, hosted, far, image] = values;
+        // What is said of hosted servers is said of images, too.
+        let image = image.filter(|image| Some(image) != hosted.as_ref());
+        let kinds = [
+            ("", local),
+            ("hosted", hosted),
+            ("remote", far),
+            ("image", image),
+        ];
+        let mut shown = String::new();
+        let mut first = None;
+        for (name, value) in kinds {
+            let Some(value) = value else { continue };
+            match &first {
+                None => {
+                    shown.clone_from(&value);
+                    first = Some(value);
                 }
-                shown
+                Some(first) if *first != value && value != format!("`{name}`") => {
+                    shown.push_str(&format!("; {name}: {value}"));
+                }
+                Some(_) => {}
             }
-            [local, hosted, far] => [local, hosted, far].into_iter().flatten().collect(),
+        }
+        match shown.is_empty() {
+            true => "–".to_owned(),
+            false => shown,
         }
     }
 }
 
-/// Returns a local, a hosted and a remote server with every default of a file.
-pub(super) fn samples() -> [ServerSpec; 3] {
+/// Returns a local, a hosted and a remote server and an image with every default of a file.
+pub(super) fn samples() -> [ServerSpec; 4] {
     let process = |profile: &str| {
         let launch = serde_json::json!({"command": "", "profile": profile});
         let launch = serde_json::from_value(launch).expect("a command is a launch");
@@ -157,6 +175,7 @@ pub(super) fn samples() -> [ServerSpec; 3] {
         process("local"),
         process("hosted"),
         Launch::Remote(RemoteLaunch::new("")),
+        Launch::Image(ImageLaunch::new("")),
     ];
     launches.map(|launch| {
         let name = "sample".parse().expect("a name");

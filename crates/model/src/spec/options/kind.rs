@@ -26,6 +26,8 @@ pub enum Kind {
     Templates,
     /// Named texts whose variables are filled in files; only the names are shown.
     Pairs,
+    /// One of a few words, or a list of texts.
+    WordOrTexts(&'static [&'static str]),
     /// One of a few words.
     Choice(&'static [&'static str]),
     /// A whole number within a range.
@@ -71,6 +73,7 @@ impl Kind {
             | Self::Templates
             | Self::Pairs
             | Self::Choice(_)
+            | Self::WordOrTexts(_)
             | Self::Periods => true,
         }
     }
@@ -87,13 +90,16 @@ impl Kind {
             Self::Text | Self::Template | Self::Secret => "a text".to_owned(),
             Self::Texts | Self::Templates => "a list of texts".to_owned(),
             Self::Pairs => "a table of texts".to_owned(),
-            Self::Choice(names) => {
-                let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
-                names.join(", ")
-            }
+            Self::Choice(names) => words(names),
+            Self::WordOrTexts(names) => format!("{}, or a list of texts", words(names)),
             Self::Periods => "a list of times".to_owned(),
         }
     }
+}
+
+fn words(names: &[&str]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    names.join(", ")
 }
 
 /// Writes a number with commas between thousands.

@@ -13,6 +13,7 @@ fn sample(kind: Kind) -> Json {
         Kind::Texts | Kind::Templates => json!(["one"]),
         Kind::Pairs => json!({"A": "1"}),
         Kind::Choice(names) => json!(names.last()),
+        Kind::WordOrTexts(_) => json!(["one.example:443"]),
         Kind::Whole(_, most) => json!(most),
         Kind::Cores(_, most) => json!(most),
         Kind::Size(least, _) => json!(least),
@@ -33,7 +34,8 @@ fn every_option_is_read_back_as_it_was_set_and_changes_nothing_else() {
             let Some(before) = option.get(&mut changed) else {
                 continue;
             };
-            if before == json!("stdio") {
+            // What a port does to the bridge and to the transport is its purpose.
+            if before == json!("stdio") || option.name == "port" {
                 continue;
             }
             option.set(&mut changed, value.clone()).unwrap();
@@ -54,10 +56,11 @@ fn every_choice_can_be_chosen_and_no_name_stands_for_two_options() {
             assert!(seen.insert(name), "{name}");
         }
         if let Kind::Choice(names) = option.kind {
-            let [mut local, _, mut remote] = samples();
+            let [mut local, _, mut remote, mut image] = samples();
             for name in names.iter().filter(|name| **name != "stdio") {
                 option.set(&mut local, json!(name)).unwrap();
                 option.set(&mut remote, json!(name)).unwrap();
+                option.set(&mut image, json!(name)).unwrap();
             }
         }
     }
@@ -96,6 +99,10 @@ fn defaults_are_told_by_kind_of_server() {
     assert_eq!(told("tools.include"), "all");
     assert_eq!(told("command"), "–");
     assert_eq!(named("url").unwrap().drivers(), Drivers::Remote);
-    assert_eq!(named("restart.ladder").unwrap().drivers(), Drivers::Process);
+    assert_eq!(told("limits.disk"), "unlimited; hosted: 1 GiB");
+    assert_eq!(told("network"), "`full`; hosted: `none`");
+    assert_eq!(named("restart.ladder").unwrap().drivers(), Drivers::Here);
+    assert_eq!(named("image").unwrap().drivers(), Drivers::Image);
+    assert_eq!(named("command").unwrap().drivers(), Drivers::Process);
     assert_eq!(named("timeout").unwrap().drivers(), Drivers::All);
 }
