@@ -7,6 +7,7 @@
 #[cfg(test)]
 pub(crate) mod fake;
 pub(crate) mod process;
+mod hosting;
 mod remote;
 mod report;
 #[cfg(test)]
@@ -14,6 +15,7 @@ mod suite;
 
 use std::error::Error;
 use std::future;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -23,6 +25,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::unix::pipe;
 use tokio_util::sync::CancellationToken;
 
+pub use self::hosting::{HostingReport, ImageReport, LayerReport, LimitReport, LimitValue};
 pub use self::process::probe_host;
 use self::remote::RemoteDriver;
 pub(crate) use self::report::ExitStatus;
@@ -89,6 +92,8 @@ pub(crate) struct Instance {
     pub(crate) usage: ReadUsage,
     /// Nothing for a server that runs elsewhere.
     pub(crate) isolation: Option<IsolationReport>,
+    /// What a hosted server runs, and what it is held to.
+    pub(crate) hosting: Option<HostingReport>,
     /// The process id on this host, if the server is a process here.
     pub(crate) pid: Option<u32>,
 }
@@ -114,6 +119,18 @@ pub(crate) enum Io {
     Streams(Streams),
     /// HTTP to this address.
     Address(Box<RemoteLaunch>),
+    /// HTTP to a server inside an instance of ours, and what it prints.
+    Inside(Box<InsideServer>),
+}
+
+/// A server that listens inside its own network namespace.
+pub(crate) struct InsideServer {
+    /// Where it answers, as seen from inside.
+    pub(crate) address: RemoteLaunch,
+    /// The socket of ours that leads there.
+    pub(crate) socket: PathBuf,
+    /// What it prints, both streams as logs.
+    pub(crate) output: Vec<ByteSource>,
 }
 
 /// The standard streams of an instance.

@@ -5,10 +5,11 @@
 
 mod address;
 mod ca_bundle;
+mod dial;
 mod route;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use url::Url;
 use self::address::CheckedNames;
 pub(crate) use self::address::{AddressPolicy, NotPublic, Unresolved};
 use self::ca_bundle::CaFiles;
+pub(crate) use self::dial::dial;
 pub(crate) use self::route::Route;
 
 /// How long a connection may take, with its name and its encryption. fault H2
@@ -85,6 +87,20 @@ impl Clients {
         Ok((client, policy))
     }
 
+    /// Returns a client whose connections all go to one socket of this host, such as the one behind
+    /// which a server listens inside its own network.
+    pub(crate) fn of_socket(&self, socket: &Path) -> Result<(Client, AddressPolicy), SetupError> {
+        install_provider();
+        let made = client().unix_socket(socket).build();
+        let setup = |error: reqwest::Error| SetupError {
+            origin: "the server".to_owned(),
+            why: error.to_string(),
+        };
+        // Whatever address a URL has, the connection goes to the socket.
+        let url = Url::parse("http://127.0.0.1/").expect("a constant URL");
+        Ok((made.map_err(setup)?, AddressPolicy::of(&url, None, false)))
+    }
+
     fn made(&self) -> MutexGuard<'_, HashMap<Key, Client>> {
         self.made.lock()
     }
@@ -104,18 +120,7 @@ fn make(key: &Key, own: Vec<Certificate>) -> Result<Client, String> {
     install_provider();
     let builder = || -> Result<ClientBuilder, String> {
         let names = CheckedNames(Arc::new(key.policy.clone()));
-        let mut builder = Client::builder()
-            .user_agent(concat!("gantry/", env!("CARGO_PKG_VERSION")))
-            .redirect(reqwest::redirect::Policy::none())
-            .referer(false)
-            .no_proxy()
-            .dns_resolver(Arc::new(names))
-            .connect_timeout(CONNECT)
-            .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(IDLE_MOST)
-            .tcp_nodelay(true)
-            .http1_max_headers(100)
-            .http2_max_header_list_size(64 << 10);
+        let mut builder = client().dns_resolver(Arc::new(names));
         if let Some(proxy) = &key.proxy {
             let proxy = Proxy::all(proxy).map_err(|error| error.to_string())?;
             builder = builder.proxy(proxy);
@@ -130,6 +135,21 @@ fn make(key: &Key, own: Vec<Certificate>) -> Result<Client, String> {
             .build()
             .map_err(|_| error.to_string()),
     }
+}
+
+/// Begins a client as all of ours are.
+fn client() -> ClientBuilder {
+    Client::builder()
+        .user_agent(concat!("gantry/", env!("CARGO_PKG_VERSION")))
+        .redirect(reqwest::redirect::Policy::none())
+        .referer(false)
+        .no_proxy()
+        .connect_timeout(CONNECT)
+        .pool_idle_timeout(IDLE)
+        .pool_max_idle_per_host(IDLE_MOST)
+        .tcp_nodelay(true)
+        .http1_max_headers(100)
+        .http2_max_header_list_size(64 << 10)
 }
 
 /// Makes ring the provider of TLS for the whole process; whoever came first stays.

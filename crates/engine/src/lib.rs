@@ -18,7 +18,9 @@ mod catalog;
 mod clock;
 mod config;
 mod credentials;
+mod disk;
 mod driver;
+mod egress;
 mod engine;
 mod error;
 mod events;
@@ -53,8 +55,10 @@ pub use config::{EngineConfig, EngineLimits, OnStartFailure, Startup, StopPolicy
 pub use credentials::{
     SignInAnswer, SignInError, SignInLink, SignInState, SignInTrust, SignInView,
 };
+pub use disk::{PrunedVolumes, VolumeError, VolumeView};
 pub use driver::{
-    DriverError, HostFact, HostReport, IsolationReport, Promise, PromiseState, Usage, probe_host,
+    DriverError, HostFact, HostReport, HostingReport, ImageReport, IsolationReport, LayerReport,
+    LimitReport, LimitValue, Promise, PromiseState, Usage, probe_host,
 };
 pub use engine::Engine;
 pub use error::{CallError, CallFailure, EngineError, Full, Issue};
@@ -74,11 +78,13 @@ pub use request::{
     Scope, ServerRequest, ServerRequests, Speaker, Surface, SuspendedBytes, Word,
 };
 pub use request::{CancelReason, SessionChannel};
+pub use server::attempts::{Attempt, Attempts};
 pub use server::catalog::UncheckedPart;
 pub use server::link::BreakerView;
 pub use server::logs::{LogLine, LogStream};
 pub use server::pending::QueueView;
 pub use server::status::ServerStatus;
+pub use server::usage_history::UsageSample;
 pub use server::topics::{LONGEST_URI, Subscription, UpdateCallback};
 pub use supervisor::Applied;
 pub use transport::http::HttpError;

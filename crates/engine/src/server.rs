@@ -3,6 +3,7 @@
 //! has further lives in `profiles`, each for one client that can be asked; what they ask is the matter
 //! of `server_requests`.
 
+pub(crate) mod attempts;
 pub(crate) mod begins;
 pub(crate) mod catalog;
 pub(crate) mod fair;
@@ -18,4 +19,5 @@ pub(crate) mod runner;
 pub(crate) mod server_requests;
 pub(crate) mod status;
 pub(crate) mod topics;
+pub(crate) mod usage_history;
 pub(crate) mod waiting;

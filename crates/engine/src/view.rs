@@ -17,6 +17,7 @@ use crate::server::link::BreakerView;
 use crate::server::logs::{LogLine, LogStream};
 use crate::server::pending::QueueView;
 use crate::server::status::ServerStatus;
+use crate::server::usage_history::UsageSample;
 
 /// The most tools of one server that are named as having lost their names.
 const MOST_NAMELESS: usize = 100;
@@ -38,6 +39,8 @@ pub struct ServerView {
     pub breaker: BreakerView,
     /// What it uses now.
     pub usage: Option<Usage>,
+    /// What it used during the last minutes, oldest first.
+    pub usage_history: Vec<UsageSample>,
     /// When it was registered, in milliseconds since 1970.
     pub created_ms: u64,
     /// Lines on its stdout that were no messages, and the last of them.
@@ -78,6 +81,7 @@ impl ServerView {
             queue: handle.queue(),
             breaker: handle.breaker(),
             usage: (handle.usage)(),
+            usage_history: handle.usage_history.samples(),
             created_ms: handle.created_ms,
             noise: (handle.counters.noise.load(Ordering::Relaxed), last),
             late_replies: handle.counters.late.load(Ordering::Relaxed),

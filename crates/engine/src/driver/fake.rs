@@ -75,6 +75,7 @@ impl FakeServer {
                     detail: "a task has no limits".to_owned(),
                 }],
             }),
+            hosting: None,
             pid: None,
         }
     }

@@ -193,6 +193,7 @@ impl Control for Tree {
                 signal,
                 oom_killed,
                 pids_limit_hit,
+                stopped: None,
             }
         })
     }
@@ -240,9 +241,11 @@ fn instance(spawned: Spawned) -> Instance {
                 cpu: usage.cpu,
                 memory_bytes: usage.memory_bytes,
                 pids: usage.pids,
+                disk_bytes: None,
             })
         }),
         isolation: Some(isolation(spawned.report)),
+        hosting: None,
     }
 }
 

@@ -25,6 +25,7 @@ impl Driver for RemoteDriver {
             control: Box::new(Released::default()),
             usage: Arc::new(|| None),
             isolation: None,
+            hosting: None,
             pid: None,
         });
         let started = instance.ok_or_else(|| DriverError::new("the server has no URL"));

@@ -98,6 +98,8 @@ pub struct Usage {
     pub memory_bytes: u64,
     /// Processes, and threads where the host counts them.
     pub pids: u64,
+    /// Bytes that its files take on disk, where they are known.
+    pub disk_bytes: Option<u64>,
 }
 
 /// How an instance ended.
@@ -111,10 +113,15 @@ pub(crate) struct ExitStatus {
     pub(crate) oom_killed: bool,
     /// Whether it reached its limit of processes at some time.
     pub(crate) pids_limit_hit: bool,
+    /// Why the gateway itself ended it, such as a full disk.
+    pub(crate) stopped: Option<String>,
 }
 
 impl fmt::Display for ExitStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(why) = &self.stopped {
+            return f.write_str(why);
+        }
         if self.oom_killed {
             return f.write_str("killed: out of memory");
         }

@@ -36,6 +36,27 @@ pub(crate) struct Unresolved {
     pub(crate) host: String,
 }
 
+/// Why a name leads to no address that may be connected to.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ResolveError {
+    /// It has none.
+    #[error(transparent)]
+    Unresolved(#[from] Unresolved),
+    /// It has only such as are not public.
+    #[error(transparent)]
+    NotPublic(#[from] NotPublic),
+}
+
+impl ResolveError {
+    /// Returns the cause itself, by which the client's errors are told apart.
+    fn into_cause(self) -> Box<dyn std::error::Error + Send + Sync> {
+        match self {
+            Self::Unresolved(error) => error.into(),
+            Self::NotPublic(error) => error.into(),
+        }
+    }
+}
+
 impl AddressPolicy {
     /// Reads what a server's own URL and settings name.
     pub(super) fn of(url: &Url, proxy: Option<&Url>, allow_private: bool) -> Self {
@@ -68,6 +89,29 @@ impl AddressPolicy {
         Err(NotPublic { host, address })
     }
 
+    /// Resolves a name, and returns only the addresses that may be connected to.
+    pub(super) async fn resolve(
+        &self,
+        host: &str,
+        port: u16,
+    ) -> Result<Vec<SocketAddr>, ResolveError> {
+        let found = tokio::net::lookup_host((host, port)).await;
+        let found: Vec<SocketAddr> = found.map(Iterator::collect).unwrap_or_default();
+        let host = host.to_owned();
+        let Some(first) = found.first().copied() else {
+            return Err(Unresolved { host }.into());
+        };
+        let allowed: Vec<SocketAddr> = found
+            .into_iter()
+            .filter(|found| self.allows(&host, found.ip()))
+            .collect();
+        if allowed.is_empty() {
+            let address = first.ip();
+            return Err(NotPublic { host, address }.into());
+        }
+        Ok(allowed)
+    }
+
     fn allows(&self, name: &str, address: IpAddr) -> bool {
         let is_named = is_localhost(name) && self.named.as_deref() == Some("localhost");
         self.allow_private
@@ -90,20 +134,8 @@ impl Resolve for CheckedNames {
     fn resolve(&self, name: Name) -> Resolving {
         let policy = Arc::clone(&self.0);
         Box::pin(async move {
-            let host = name.as_str().to_owned();
-            let found = tokio::net::lookup_host((host.as_str(), 0)).await;
-            let found: Vec<SocketAddr> = found.map(Iterator::collect).unwrap_or_default();
-            let Some(first) = found.first().copied() else {
-                return Err(Unresolved { host }.into());
-            };
-            let allowed: Vec<SocketAddr> = found
-                .into_iter()
-                .filter(|found| policy.allows(&host, found.ip()))
-                .collect();
-            if allowed.is_empty() {
-                let address = first.ip();
-                return Err(NotPublic { host, address }.into());
-            }
+            let allowed = policy.resolve(name.as_str(), 0).await;
+            let allowed = allowed.map_err(ResolveError::into_cause)?;
             let allowed: Addrs = Box::new(allowed.into_iter());
             Ok(allowed)
         })

@@ -25,7 +25,7 @@ use super::logs::Logs;
 use super::profiles::Profiles;
 use super::retry_budget::RetryBudget;
 use super::runner::remote::RemoteState;
-use super::runner::{RunnerContext, ServerRunner, UsageCell};
+use super::runner::{ExitCell, RunnerContext, ServerRunner, UsageCell};
 use super::status::ServerStatus;
 use super::topics::Topics;
 use super::waiting::Waiting;
@@ -98,6 +98,7 @@ impl Begins {
             retries: RetryBudget::default(),
             permits: Permits::new(&context.checks),
             profiles: Arc::new(Profiles::new(context)),
+            usage_history: Arc::default(),
         };
         let remote = spec.launch.remote().map(RemoteState::new);
         let runner = ServerRunner {
@@ -114,6 +115,7 @@ impl Begins {
             logs: Arc::clone(&handle.logs),
             counters: Arc::clone(&handle.counters),
             usage,
+            exit: ExitCell::default(),
             history: History::default(),
             watch: Stopwatch::start(),
             era_hint: handle.catalog.load().hello.as_ref().map(|hello| hello.era),

@@ -19,6 +19,7 @@ use super::pending::QueueView;
 use super::profiles::Profiles;
 use super::retry_budget::RetryBudget;
 use super::status::ServerStatus;
+use super::usage_history::UsageHistory;
 use super::waiting::{Seat, Waiting};
 use crate::credentials::Credentials;
 use crate::driver::ReadUsage;
@@ -63,6 +64,8 @@ pub(crate) struct ServerHandle {
     pub(crate) logs: Arc<Logs>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) usage: ReadUsage,
+    /// What it used during the last minutes.
+    pub(crate) usage_history: Arc<UsageHistory>,
     /// What is taken out of all that it says.
     pub(crate) known: Arc<KnownSecrets>,
     /// What a remote server is shown of us, unless its spec says that itself.

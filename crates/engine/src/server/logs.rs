@@ -49,6 +49,8 @@ pub struct LogLine {
     pub stream: LogStream,
     /// What, with control characters escaped.
     pub text: String,
+    /// The start of the server that wrote it, counted from 1.
+    pub attempt: u64,
 }
 
 /// The last 64 KiB of a server's log.
@@ -71,6 +73,8 @@ struct Ring {
     partial: String,
     /// How many of the lines are of earlier instances.
     earlier: usize,
+    /// The start of the server that writes now.
+    attempt: u64,
 }
 
 impl Logs {
@@ -129,10 +133,11 @@ impl Logs {
         self.ring.lock()
     }
 
-    /// Marks the start of a new instance.
-    pub(crate) fn begin_instance(&self) {
+    /// Marks the start of a new instance, the how many-th of the server.
+    pub(crate) fn begin_instance(&self, attempt: u64) {
         let mut state = self.lock();
         state.end_line(&self.redactor());
+        state.attempt = attempt;
         state.earlier = state.lines.len();
         let end = state.end;
         drop(state);
@@ -229,6 +234,7 @@ impl Ring {
             at_ms: unix_ms(),
             stream: LogStream::Stderr,
             text: redactor.redact(&self.partial).into_owned(),
+            attempt: self.attempt,
         })
     }
 
@@ -269,6 +275,7 @@ impl Ring {
             at_ms: unix_ms(),
             stream,
             text,
+            attempt: self.attempt,
         });
         self.end += 1;
         while self.bytes > RING_BYTES

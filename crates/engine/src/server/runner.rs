@@ -1,6 +1,7 @@
 //! The lifecycle of one server. Each state is one async method that publishes its status first and
 //! returns the next state; stop overtakes everything. Calls do not pass through here.
 
+mod attempts;
 mod health;
 pub(crate) mod remote;
 mod running;
@@ -31,6 +32,7 @@ use self::running::Running;
 use super::catalog::ServerCatalog;
 use super::handle::{Live, Order};
 use super::link::Counters;
+use super::listing::describe;
 use super::logs::Logs;
 use super::pending::Failure;
 use super::status::ServerStatus;
@@ -39,7 +41,7 @@ use crate::answers::AnswerBudget;
 use crate::clock::{Stopwatch, unix_ms};
 use crate::config::EngineLimits;
 use crate::credentials::{Credentials, Vault};
-use crate::driver::{Drivers, ReadUsage};
+use crate::driver::{Drivers, ExitStatus, ReadUsage};
 use crate::events::Events;
 use crate::http_client::Clients;
 use crate::random::jitter;
@@ -93,6 +95,8 @@ pub(crate) struct ServerRunner {
     pub(crate) logs: Arc<Logs>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) usage: UsageCell,
+    /// How the last instance ended.
+    pub(crate) exit: ExitCell,
     pub(crate) policy: RestartPolicy,
     pub(crate) history: History,
     pub(crate) watch: Stopwatch,
@@ -110,6 +114,9 @@ pub(crate) struct ServerRunner {
     /// What its one client wants to hear of; none if it serves all.
     pub(crate) topics: Option<Arc<Topics>>,
 }
+
+/// How an instance ended, once it has.
+pub(crate) type ExitCell = Arc<Mutex<Option<ExitStatus>>>;
 
 /// Reads the usage of the instance that runs, if one does.
 pub(crate) type UsageCell = Arc<Mutex<Option<ReadUsage>>>;
@@ -201,6 +208,9 @@ impl ServerRunner {
             ended.how = format!("{}: {exception}", ended.how);
         }
         ended.how = self.logs.redactor().redact(&ended.how).into_owned();
+        if let Some(rest) = self.not_restarted(&ended) {
+            return rest.await;
+        }
         self.history.record_exit(&self.policy, self.watch.now());
         let decision = self
             .policy
@@ -211,7 +221,7 @@ impl ServerRunner {
         } else {
             format!("{told}: {}", ended.how)
         };
-        let name = self.spec.name.clone();
+        let (name, exit) = (self.spec.name.clone(), self.exit.lock().clone());
         let next_try = Instant::now() + decision.delay;
         let state = match ended.kind {
             EndKind::Start => State::Failed,
@@ -245,6 +255,12 @@ impl ServerRunner {
         self.status.send_modify(|status| {
             status.enter(state, Some(reason.clone()));
             status.restarts += 1;
+            status.attempts.end(
+                crash.at_ms,
+                &crash.how,
+                exit.as_ref(),
+                crash.stderr_tail.clone(),
+            );
             status.last_crash = Some(crash);
             status.health_warning = decision.health_warning;
             status.next_try = Some(next_try);
@@ -324,6 +340,7 @@ impl ServerRunner {
         self.forget_usage();
         running.deliver().await;
         running.close(failure).await;
+        self.end_attempt(&describe(failure));
     }
 
     /// Reports that a panic of ours ended the instance and its calls.

@@ -6,9 +6,10 @@ use std::time::Duration;
 use gantry_model::status::{Crash, State};
 use tokio::time::Instant;
 
+use super::attempts::Attempts;
 use super::catalog::{ServerCatalog, UncheckedPart};
 use crate::clock::unix_ms;
-use crate::driver::IsolationReport;
+use crate::driver::{HostingReport, IsolationReport};
 use crate::tool::Tool;
 
 /// The observed status of a server.
@@ -56,6 +57,10 @@ pub struct ServerStatus {
     pub excluded: Vec<(String, String)>,
     /// What isolates it, and which protections are enforced.
     pub isolation: Option<IsolationReport>,
+    /// What a hosted server runs, and what it is held to.
+    pub hosting: Option<Arc<HostingReport>>,
+    /// Its last starts, and how they ended.
+    pub attempts: Attempts,
     /// Which instance this is: grows with every start.
     pub generation: u64,
     /// It crashes repeatedly.
@@ -92,6 +97,8 @@ impl ServerStatus {
             resources: 0,
             excluded: Vec::new(),
             isolation: None,
+            hosting: None,
+            attempts: Attempts::default(),
             generation: 0,
             health_warning: false,
             transport: None,
@@ -140,10 +147,11 @@ impl ServerStatus {
     /// Enters a state; what belongs to the previous one is cleared.
     pub(crate) fn enter(&mut self, state: State, reason: Option<String>) {
         self.state = state;
+        self.since_ms = unix_ms();
         if state == State::Starting {
             self.starts += 1;
+            self.attempts.begin(self.starts, self.since_ms);
         }
-        self.since_ms = unix_ms();
         self.since = Instant::now();
         self.reason = reason;
         self.next_try = None;

@@ -1,6 +1,7 @@
 //! Servers over HTTP: how a session is opened, with which transport, and when a server that cannot be
 //! reached is tried again. rows 0.7 and 0.12
 
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -84,16 +85,18 @@ impl ServerRunner {
         }
     }
 
-    /// Opens a session over HTTP; nothing is sent before something is asked. Returns the link, the
+    /// Opens a session over HTTP, through a socket of ours if one leads there; nothing is sent before something is asked. Returns the link, the
     /// task that reads the session, and where that task says why it ended.
     pub(super) async fn open_session(
         &self,
         address: &RemoteLaunch,
         transport: Transport,
+        socket: Option<&Path>,
     ) -> Result<(Arc<Link>, Task, Arc<OnceLock<HttpError>>), HttpError> {
         let (credentials, known) = (self.credentials.clone(), self.logs.known());
         let limit = Arc::clone(&self.counters.rate_limit);
-        let remote = Remote::new(&self.context.clients, address, credentials, known, limit).await?;
+        let clients = &self.context.clients;
+        let remote = Remote::new(clients, address, socket, credentials, known, limit).await?;
         let (outbox, out, closed) = HttpOutbox::new();
         let link = self.new_link(Outbox::Http(outbox));
         let (replies, tracker) = (Arc::clone(&link), self.context.tracker.clone());

@@ -34,6 +34,7 @@ impl ServerRunner {
             status.ready_since = Some(status.since);
             status.pid = running.pid;
             status.failed_connects = 0;
+            status.attempts.ready();
         });
         if let Some(remote) = &mut self.remote {
             remote.reconnect.connected(self.watch.now());

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use gantry_model::diagnose::chain;
 use gantry_model::era::Era;
 use gantry_model::event::EventKind;
@@ -17,8 +18,10 @@ use tokio::time::{Instant, timeout};
 
 use super::remote::{Transport, needs_person};
 use super::running::{Running, Task};
-use super::{EndKind, Ended, Next, RunnerContext, ServerRunner, health};
-use crate::driver::{Driver, DriverError, Instance, Io, Labels, StartRequest, Stdin, Streams};
+use super::{EndKind, Ended, Next, RunnerContext, ServerRunner, attempts, health};
+use crate::driver::{
+    ByteSource, Driver, DriverError, Instance, Io, Labels, StartRequest, Stdin, Streams,
+};
 use crate::server::catalog::ServerCatalog;
 use crate::server::handle::{Live, Order};
 use crate::server::handshake::{self, GreetError, Hello};
@@ -40,7 +43,9 @@ impl ServerRunner {
     pub(super) async fn starting(&mut self) -> Next {
         self.publish(State::Starting, None);
         self.show(Live::Starting);
-        self.logs.begin_instance();
+        let attempt = self.status.borrow().starts;
+        self.logs.begin_instance(attempt);
+        *self.exit.lock() = None;
         self.note_sign_ins();
         self.context
             .events
@@ -74,6 +79,7 @@ impl ServerRunner {
             let wish = match &instance.io {
                 Io::Streams(_) => None,
                 Io::Address(address) => Some(address.transport),
+                Io::Inside(inside) => Some(inside.address.transport),
             };
             http = http.or_else(|| wish.map(|wish| self.first_transport(wish)));
             let running = match self.open(instance, http).await {
@@ -115,13 +121,15 @@ impl ServerRunner {
             progress: &progress,
             stop: &self.stop,
         };
-        let instance = driver.start(request).await?;
+        let mut instance = driver.start(request).await?;
+        instance.control = attempts::noted(instance.control, &self.exit);
         let usage = Arc::clone(&instance.usage);
         *self.usage.lock() = Some(usage);
         self.status.send_modify(|status| {
             status.reason = None;
             status.pid = instance.pid;
             status.isolation.clone_from(&instance.isolation);
+            status.hosting = instance.hosting.take().map(Arc::new);
         });
         Ok(instance)
     }
@@ -308,9 +316,17 @@ impl ServerRunner {
             }
             Io::Address(address) => {
                 let transport = http.unwrap_or(Transport::StreamableHttp);
-                let opened = self.open_session(&address, transport).await;
+                let opened = self.open_session(&address, transport, None).await;
                 let (link, reader, session) = opened.map_err(|error| error.to_string())?;
                 (link, reader, Task::default(), Some(session))
+            }
+            Io::Inside(inside) => {
+                let output = self.log_output(inside.output);
+                let transport = http.unwrap_or(Transport::StreamableHttp);
+                let (address, socket) = (&inside.address, Some(&*inside.socket));
+                let opened = self.open_session(address, transport, socket).await;
+                let (link, reader, session) = opened.map_err(|error| error.to_string())?;
+                (link, reader, output, Some(session))
             }
         };
         let transport = http.map_or("stdio", Transport::as_str);
@@ -354,6 +370,17 @@ impl ServerRunner {
         });
         let stderr = stderr.map_or_else(Task::default, Task::new);
         Ok((link, Task::new(reader), stderr))
+    }
+
+    /// Logs what a server prints that has its messages elsewhere.
+    fn log_output(&self, output: Vec<ByteSource>) -> Task {
+        let logs = Arc::clone(&self.logs);
+        let reading = async move {
+            let streams = output.into_iter();
+            let drained = streams.map(|stream| drain(stream, |bytes| logs.stderr(bytes)));
+            join_all(drained).await;
+        };
+        Task::new(self.context.tracker.spawn(reading))
     }
 
     /// Keeps a server whose first listing failed, and lists again.

@@ -2,6 +2,7 @@
 //! through [`Remote::send`], which judges the address, follows redirects within the origin only,
 //! and classes what goes wrong. The headers never leave the origin. faults H3, H4
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -94,10 +95,11 @@ impl<'a> Asking<'a> {
 }
 
 impl Remote {
-    /// Prepares the way to a server.
+    /// Prepares the way to a server, through a socket of ours if one leads there.
     pub(crate) async fn new(
         clients: &Clients,
         launch: &RemoteLaunch,
+        socket: Option<&Path>,
         credentials: Option<Credentials>,
         known: Arc<KnownSecrets>,
         limit: Arc<RateLimit>,
@@ -108,7 +110,10 @@ impl Remote {
             why,
         };
         let url = Url::parse(&launch.url).map_err(|error| setup(error.to_string()))?;
-        let (client, policy) = clients.client(&url, launch).await?;
+        let (client, policy) = match socket {
+            Some(socket) => clients.of_socket(socket)?,
+            None => clients.client(&url, launch).await?,
+        };
         let mut headers = HeaderMap::new();
         for (name, value) in &launch.headers {
             let name = HeaderName::from_bytes(name.as_bytes());

@@ -1,0 +1,373 @@
+//! What hosted servers keep on disk: per server a bounded place with its scratch, its working folder
+//! and its volumes, outside of every server's view but its own.
+//!
+//! ```text
+//! hosted/PROJECT/SERVER/disk.img   an ext4 file system of the server's size (root), mounted at `mnt`
+//! hosted/PROJECT/SERVER/files      the same folders unbounded, measured (any other user)
+//!     scratch    emptied at every start
+//!     work       the working folder of a command
+//!     volumes/…  one folder per path, kept until somebody removes it
+//! ```
+//!
+//! Blocks; callers use a thread that may. Entry points: [`Disks::open`], [`Disks::prepare`].
+
+mod command;
+mod loop_image;
+mod measure;
+mod volumes;
+mod watch;
+
+use std::collections::HashMap;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+use gantry_model::id::{ProjectName, ServerName};
+use parking_lot::Mutex;
+use tokio::sync::watch as channel;
+
+pub use self::volumes::{PrunedVolumes, VolumeError, VolumeView};
+
+/// The folder of a server's scratch, in its place.
+const SCRATCH: &str = "scratch";
+/// The folder of a command's work, in its place.
+const WORK: &str = "work";
+/// The parent of a server's volumes, in its place.
+const VOLUMES: &str = "volumes";
+/// Where a file system is mounted, and where files lie that are only measured.
+const MOUNT: &str = "mnt";
+const FILES: &str = "files";
+const IMAGE: &str = "disk.img";
+/// One inode for so many bytes, as `mkfs.ext4` does it.
+const BYTES_PER_INODE: u64 = 16 << 10;
+/// No place has fewer inodes.
+const FEWEST_INODES: u64 = 256;
+/// The smallest file system that can be made.
+const SMALLEST: u64 = 4 << 20;
+
+/// Why a server has no place on disk.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DiskError {
+    /// A file or folder cannot be made.
+    #[error("cannot prepare `{}`", path.display())]
+    Folder {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    /// The server has used up what it may use, and starting it would not change that.
+    #[error(
+        "its files use {used} of {limit} bytes on disk; remove a volume, or raise `limits.disk`"
+    )]
+    Over { used: u64, limit: u64 },
+    /// The disk of the gateway itself is nearly full.
+    #[error(
+        "the disk of the data folder is nearly full ({free} bytes free); hosted servers start when \
+         {needed} bytes are free. Most is used by {most}"
+    )]
+    Full {
+        free: u64,
+        needed: u64,
+        most: String,
+    },
+}
+
+/// How places are bounded on this host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Bound {
+    /// Each is a file system of its own.
+    Loop,
+    /// They are measured; why not better.
+    Measured(String),
+}
+
+/// Whose place it is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Owner {
+    pub(crate) project: ProjectName,
+    pub(crate) server: ServerName,
+}
+
+/// The places of all hosted servers of a gateway. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Disks {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    folder: PathBuf,
+    bound: Bound,
+    /// The places in use; one that nobody uses any more stays mounted until the gateway ends.
+    used: Mutex<HashMap<Owner, Weak<Place>>>,
+    /// File systems that are mounted now.
+    mounted: Mutex<HashMap<Owner, PathBuf>>,
+    /// One file system at a time is made, mounted or removed.
+    changing: Mutex<()>,
+}
+
+/// The place of one server, while it is used.
+pub(crate) struct Place {
+    owner: Owner,
+    root: PathBuf,
+    /// What holds its bytes on the disk of the gateway.
+    backing: PathBuf,
+    limit: u64,
+    enforced: bool,
+    detail: String,
+    measured: measure::Measured,
+    /// Set when the server has to stop, with the reason.
+    over: channel::Sender<Option<String>>,
+}
+
+impl Disks {
+    /// Opens the folder, and unmounts what an earlier process of this gateway left mounted.
+    pub(crate) fn open(folder: PathBuf) -> Self {
+        loop_image::unmount_below(&folder);
+        let bound = match loop_image::probe(&folder) {
+            Ok(()) => Bound::Loop,
+            Err(why) => Bound::Measured(why),
+        };
+        Self {
+            inner: Arc::new(Inner {
+                folder,
+                bound,
+                used: Mutex::default(),
+                mounted: Mutex::default(),
+                changing: Mutex::default(),
+            }),
+        }
+    }
+
+    /// Returns how disk limits are enforced here, or why they are only measured.
+    pub(crate) fn how(&self) -> Result<&'static str, String> {
+        match &self.inner.bound {
+            Bound::Loop => Ok("a file system of its own per server"),
+            Bound::Measured(why) => Err(format!("measured, not enforced: {why}")),
+        }
+    }
+
+    /// Makes the place of a server ready for a start: scratch empty, volumes there.
+    pub(crate) fn prepare(&self, request: &PlaceRequest<'_>) -> Result<Arc<Place>, DiskError> {
+        let _one = self.inner.changing.lock();
+        self.admit()?;
+        let home = self.home(&request.owner);
+        make_private(&home)?;
+        let limit = request.limit_bytes.max(SMALLEST);
+        let (root, backing, enforced, detail) = match &self.inner.bound {
+            Bound::Loop => {
+                let image = home.join(IMAGE);
+                let root = home.join(MOUNT);
+                make_private(&root)?;
+                let is_mounted = self.inner.mounted.lock().contains_key(&request.owner);
+                let detail = loop_image::provide(&image, &root, limit, is_mounted);
+                let detail = detail.map_err(|source| folder_error(&image, source))?;
+                let mut mounted = self.inner.mounted.lock();
+                mounted.insert(request.owner.clone(), root.clone());
+                (root, image, true, detail)
+            }
+            Bound::Measured(why) => {
+                let root = home.join(FILES);
+                make_private(&root)?;
+                (root.clone(), root, false, format!("measured: {why}"))
+            }
+        };
+        let scratch = root.join(SCRATCH);
+        empty(&scratch).map_err(|source| folder_error(&scratch, source))?;
+        open_to_all(&scratch, 0o1777)?;
+        open_to_all(&root.join(WORK), 0o777)?;
+        make(&root.join(VOLUMES), 0o755)?;
+        for volume in request.volumes {
+            open_to_all(&volume_folder(&root, volume), 0o777)?;
+        }
+        let place = Arc::new(Place {
+            owner: request.owner.clone(),
+            root,
+            backing,
+            limit,
+            enforced,
+            detail,
+            measured: measure::Measured::default(),
+            over: channel::Sender::new(None),
+        });
+        if !enforced {
+            let used = place.measure().bytes;
+            if used > limit {
+                return Err(DiskError::Over { used, limit });
+            }
+        }
+        let mut used = self.inner.used.lock();
+        used.insert(request.owner.clone(), Arc::downgrade(&place));
+        Ok(place)
+    }
+
+    /// Refuses to start anything more when the disk of the gateway is nearly full.
+    fn admit(&self) -> Result<(), DiskError> {
+        let (free, needed) = (self.free(), watch::KEPT_FREE);
+        if free >= needed {
+            return Ok(());
+        }
+        Err(DiskError::Full {
+            free,
+            needed,
+            most: self.most_used(),
+        })
+    }
+
+    fn home(&self, owner: &Owner) -> PathBuf {
+        let project = self.inner.folder.join(owner.project.as_str());
+        project.join(owner.server.as_str())
+    }
+
+    fn places(&self) -> Vec<Arc<Place>> {
+        let mut used = self.inner.used.lock();
+        used.retain(|_, place| place.strong_count() > 0);
+        used.values().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl Drop for Inner {
+    /// Every server has ended by now.
+    fn drop(&mut self) {
+        for root in self.mounted.lock().values() {
+            loop_image::unmount(root);
+        }
+    }
+}
+
+/// What a place is asked for with.
+pub(crate) struct PlaceRequest<'a> {
+    pub(crate) owner: Owner,
+    pub(crate) limit_bytes: u64,
+    pub(crate) volumes: &'a [PathBuf],
+}
+
+impl Place {
+    /// Returns the folder that is emptied at every start.
+    pub(crate) fn scratch(&self) -> PathBuf {
+        self.root.join(SCRATCH)
+    }
+
+    /// Returns the working folder of a command, which is kept.
+    pub(crate) fn work(&self) -> PathBuf {
+        self.root.join(WORK)
+    }
+
+    /// Returns the folder of a volume, by its path inside.
+    pub(crate) fn volume(&self, path: &Path) -> PathBuf {
+        volume_folder(&self.root, path)
+    }
+
+    /// Returns what the server may use.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Tells whether the kernel holds the limit, and how or why not.
+    pub(crate) fn enforced(&self) -> (bool, &str) {
+        (self.enforced, &self.detail)
+    }
+
+    /// Returns how many bytes the server's files take, as last seen. Never waits.
+    pub(crate) fn used_bytes(&self) -> Option<u64> {
+        match self.enforced {
+            true => loop_image::used(&self.root),
+            false => self.measured.last().map(|found| found.bytes),
+        }
+    }
+
+    /// Returns a receiver of the reason for which the server has to stop, once there is one.
+    pub(crate) fn over(&self) -> channel::Receiver<Option<String>> {
+        self.over.subscribe()
+    }
+
+    fn measure(&self) -> measure::Found {
+        self.measured.measure(&self.root)
+    }
+}
+
+/// Returns the folder of a volume; another one for every path.
+fn volume_folder(root: &Path, path: &Path) -> PathBuf {
+    root.join(VOLUMES).join(encoded(path))
+}
+
+/// Writes a path as one name: what is not a letter, a digit, `.`, `_` or `-` in hexadecimal.
+fn encoded(path: &Path) -> String {
+    let text = path.as_os_str().as_encoded_bytes();
+    let text = text.strip_prefix(b"/").unwrap_or(text);
+    let mut name = String::new();
+    for (index, byte) in text.iter().enumerate() {
+        let is_plain = byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        if is_plain || *byte == b'.' && index > 0 {
+            name.push(char::from(*byte));
+        } else {
+            name.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    name
+}
+
+/// Reads a path from the name of its folder.
+fn decoded(name: &str) -> Option<PathBuf> {
+    let mut bytes = vec![b'/'];
+    let mut rest = name.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digits = [rest.next()?, rest.next()?];
+        let digits = std::str::from_utf8(&digits).ok()?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+    }
+    String::from_utf8(bytes).ok().map(PathBuf::from)
+}
+
+fn folder_error(path: &Path, source: io::Error) -> DiskError {
+    DiskError::Folder {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+/// Makes a folder that only the gateway may look into, and its parents.
+fn make_private(path: &Path) -> Result<(), DiskError> {
+    let mut builder = std::fs::DirBuilder::new();
+    let made = builder.mode(0o700).recursive(true).create(path);
+    made.map_err(|source| folder_error(path, source))
+}
+
+fn make(path: &Path, mode: u32) -> Result<(), DiskError> {
+    let mut builder = std::fs::DirBuilder::new();
+    let made = builder.mode(mode).recursive(true).create(path);
+    made.map_err(|source| folder_error(path, source))
+}
+
+/// Makes a folder that any user inside may write to; its parents keep everybody else out. One that
+/// is there keeps the mode that the server gave it.
+fn open_to_all(path: &Path, mode: u32) -> Result<(), DiskError> {
+    let is_there = std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
+    if is_there {
+        return Ok(());
+    }
+    make(path, 0o700)?;
+    let opened = std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode));
+    opened.map_err(|source| folder_error(path, source))
+}
+
+/// Removes a folder with everything in it, if it is there. What a server made unreadable for itself
+/// is made readable first.
+fn empty(path: &Path) -> io::Result<()> {
+    match std::fs::remove_dir_all(path) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            measure::make_readable(path);
+            std::fs::remove_dir_all(path)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! Places of servers on the real disk: kept volumes, emptied scratch, bounds that hold or are told.
+
+use super::*;
+
+fn owner(server: &str) -> Owner {
+    Owner {
+        project: ProjectName::local(),
+        server: server.parse().unwrap(),
+    }
+}
+
+fn measured(folder: &Path) -> Disks {
+    Disks {
+        inner: Arc::new(Inner {
+            folder: folder.to_owned(),
+            bound: Bound::Measured("a test".to_owned()),
+            used: Mutex::default(),
+            mounted: Mutex::default(),
+            changing: Mutex::default(),
+        }),
+    }
+}
+
+fn prepare(disks: &Disks, server: &str, bytes: u64) -> Result<Arc<Place>, DiskError> {
+    disks.prepare(&PlaceRequest {
+        owner: owner(server),
+        limit_bytes: bytes,
+        volumes: &[PathBuf::from("/data"), PathBuf::from("/var/lib/x")],
+    })
+}
+
+#[test]
+fn a_path_is_one_name_and_back() {
+    for path in ["/data", "/var/lib/x", "/a b/.c", "/ä%", "/.hidden", "/a..b"] {
+        let name = encoded(Path::new(path));
+        assert!(!name.contains('/') && !name.starts_with('.'), "{name}");
+        assert_eq!(decoded(&name).unwrap(), Path::new(path));
+    }
+}
+
+// rows 1.19 and 1.20
+#[test]
+fn volumes_stay_and_scratch_goes_on_whatever_disk() {
+    for is_loop in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let disks = match is_loop {
+            true => Disks::open(folder.path().join("hosted")),
+            false => measured(folder.path()),
+        };
+        if is_loop && disks.how().is_err() {
+            continue;
+        }
+        let place = prepare(&disks, "a", 16 << 20).unwrap();
+        let (volume, scratch) = (place.volume(Path::new("/data")), place.scratch());
+        std::fs::write(volume.join("kept"), "1").unwrap();
+        std::fs::write(scratch.join("gone"), "1").unwrap();
+        assert_eq!(place.enforced().0, is_loop);
+        let in_use = disks.remove_volume(&owner("a"), Path::new("/data"));
+        assert!(matches!(in_use, Err(VolumeError::InUse { .. })));
+        drop(place);
+        disks.forget(&owner("a"), false).unwrap();
+        let disks = match is_loop {
+            // As after kill -9: what is mounted is found and unmounted.
+            true => {
+                std::mem::forget(disks);
+                Disks::open(folder.path().join("hosted"))
+            }
+            false => disks,
+        };
+        let place = prepare(&disks, "a", 16 << 20).unwrap();
+        assert!(place.volume(Path::new("/data")).join("kept").is_file());
+        assert!(!place.scratch().join("gone").exists());
+        drop(place);
+        let listed = disks.volumes(&ProjectName::local()).unwrap();
+        let paths: Vec<_> = listed.iter().map(|view| view.path.as_path()).collect();
+        assert_eq!(paths, [Path::new("/data"), Path::new("/var/lib/x")]);
+        let mut archive = Vec::new();
+        let data = Path::new("/data");
+        disks.back_up(&owner("a"), data, &mut archive).unwrap();
+        let text = String::from_utf8_lossy(&archive);
+        assert!(text.contains("kept"), "the archive names its files");
+        let unknown = disks.remove_volume(&owner("a"), Path::new("/other"));
+        assert!(matches!(unknown, Err(VolumeError::Unknown { .. })));
+        let pruned = disks.prune(&ProjectName::local(), &[owner("a").server]);
+        assert_eq!(pruned.unwrap(), PrunedVolumes::default());
+        let pruned = disks.prune(&ProjectName::local(), &[]).unwrap();
+        assert_eq!(pruned.volumes, 2);
+        assert!(!disks.home(&owner("a")).exists());
+    }
+}
+
+// row 1.17
+#[test]
+fn a_file_system_of_its_own_bounds_bytes_and_inodes_and_can_grow() {
+    let folder = tempfile::tempdir().unwrap();
+    let disks = Disks::open(folder.path().join("hosted"));
+    if disks.how().is_err() {
+        return;
+    }
+    let place = prepare(&disks, "a", 8 << 20).unwrap();
+    let file = place.work().join("big");
+    let full = std::fs::write(&file, vec![7; 16 << 20]).unwrap_err();
+    assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+    std::fs::remove_file(&file).unwrap();
+    let many = (0..10_000).map(|n| std::fs::write(place.work().join(n.to_string()), ""));
+    let made = many.take_while(io::Result::is_ok).count();
+    assert!(made < 2000, "{made} files");
+    drop(place);
+    let place = prepare(&disks, "a", 24 << 20).unwrap();
+    assert!(place.work().join("0").is_file());
+    for n in 0..made {
+        std::fs::remove_file(place.work().join(n.to_string())).unwrap();
+    }
+    std::fs::write(&file, vec![7; 16 << 20]).unwrap();
+    assert!(place.used_bytes().unwrap() >= 16 << 20);
+}
+
+// fault P9
+#[tokio::test]
+async fn a_measured_server_over_its_limit_is_stopped_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let disks = measured(folder.path());
+    let place = prepare(&disks, "a", 4 << 20).unwrap();
+    let mut over = place.over();
+    let stop = tokio_util::sync::CancellationToken::new();
+    let watching = disks.clone().watch(stop.clone());
+    std::fs::write(place.work().join("big"), vec![7; 5 << 20]).unwrap();
+    let told = async {
+        let why = over.wait_for(Option::is_some).await.unwrap().clone();
+        stop.cancel();
+        why.unwrap()
+    };
+    let ((), why) = tokio::join!(watching, told);
+    assert!(why.starts_with("stopped: it uses 5") && why.contains("of 4194304 bytes"), "{why}");
+    drop(place);
+    let refused = prepare(&disks, "a", 4 << 20).err().unwrap();
+    assert!(matches!(refused, DiskError::Over { .. }), "{refused}");
+}

@@ -1,0 +1,267 @@
+//! The volumes of a project: listed, measured, backed up, removed. A volume belongs to a project, a
+//! server's name and a path, and outlives the server.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use gantry_model::diagnose::{Diagnose, Fault};
+use gantry_model::id::{ProjectName, ServerName};
+
+use super::{Disks, FILES, IMAGE, MOUNT, Owner, VOLUMES, decoded, empty, encoded, measure};
+use super::{loop_image, make_private};
+
+/// One volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeView {
+    /// The server that it belongs to, by name; the server may be gone.
+    pub server: ServerName,
+    /// Its path inside the server.
+    pub path: PathBuf,
+    /// What its files take.
+    pub bytes: u64,
+    /// How many files it has.
+    pub files: u64,
+    /// Whether an instance uses it now.
+    pub in_use: bool,
+}
+
+/// What a prune removed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PrunedVolumes {
+    /// How many volumes.
+    pub volumes: usize,
+    /// How many bytes they took.
+    pub bytes: u64,
+}
+
+/// Why a volume cannot be had or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum VolumeError {
+    /// There is none.
+    #[error("server `{server}` has no volume `{}`", path.display())]
+    Unknown {
+        /// Whose it would be.
+        server: ServerName,
+        /// Its path.
+        path: PathBuf,
+    },
+    /// An instance uses it.
+    #[error("volume `{}` of server `{server}` is in use", path.display())]
+    InUse {
+        /// Whose it is.
+        server: ServerName,
+        /// Its path.
+        path: PathBuf,
+    },
+    /// Its files cannot be read or removed.
+    #[error("cannot read or write the volumes of server `{server}`")]
+    Files {
+        /// Whose they are.
+        server: ServerName,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Diagnose for VolumeError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Unknown { .. } => "volume.unknown",
+            Self::InUse { .. } => "volume.in_use",
+            Self::Files { .. } => "volume.files",
+        }
+    }
+
+    fn fault(&self) -> Fault {
+        match self {
+            Self::Unknown { .. } | Self::InUse { .. } => Fault::Client,
+            Self::Files { .. } => Fault::Gateway,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        matches!(self, Self::InUse { .. }).then(|| "stop or remove the server first".to_owned())
+    }
+}
+
+impl Disks {
+    /// Returns the volumes of a project, by server and path. Blocks.
+    pub(crate) fn volumes(&self, project: &ProjectName) -> Result<Vec<VolumeView>, VolumeError> {
+        let mut volumes = Vec::new();
+        for server in self.servers(project) {
+            let owner = Owner {
+                project: project.clone(),
+                server,
+            };
+            let root = self.reach(&owner)?;
+            let in_use = self.is_used(&owner);
+            for path in paths(&root) {
+                let found = measure::measure(&root.join(VOLUMES).join(encoded(&path)));
+                volumes.push(VolumeView {
+                    server: owner.server.clone(),
+                    path,
+                    bytes: found.bytes,
+                    files: found.files,
+                    in_use,
+                });
+            }
+        }
+        volumes.sort_by(|one, other| (&one.server, &one.path).cmp(&(&other.server, &other.path)));
+        Ok(volumes)
+    }
+
+    /// Writes a volume as a tar archive. Blocks; what changes meanwhile may be there in either state.
+    pub(crate) fn back_up(
+        &self,
+        owner: &Owner,
+        path: &Path,
+        to: impl Write,
+    ) -> Result<(), VolumeError> {
+        let folder = self.find(owner, path)?;
+        let failed = |source| files_error(owner, source);
+        let mut archive = tar::Builder::new(to);
+        archive.follow_symlinks(false);
+        archive.append_dir_all(".", &folder).map_err(failed)?;
+        let mut to = archive.into_inner().map_err(failed)?;
+        to.flush().map_err(failed)
+    }
+
+    /// Removes a volume that no instance uses. Blocks.
+    pub(crate) fn remove_volume(&self, owner: &Owner, path: &Path) -> Result<(), VolumeError> {
+        let _one = self.inner.changing.lock();
+        let folder = self.find(owner, path)?;
+        if self.is_used(owner) {
+            return Err(VolumeError::InUse {
+                server: owner.server.clone(),
+                path: path.to_owned(),
+            });
+        }
+        empty(&folder).map_err(|source| files_error(owner, source))?;
+        if paths(&self.root_of(owner)).is_empty() {
+            self.remove_place(owner)?;
+        }
+        Ok(())
+    }
+
+    /// Removes everything of a server that is gone, its volumes too if that was asked for. Blocks.
+    pub(crate) fn forget(&self, owner: &Owner, with_volumes: bool) -> Result<(), VolumeError> {
+        let _one = self.inner.changing.lock();
+        if !self.home(owner).is_dir() || self.is_used(owner) {
+            return Ok(());
+        }
+        let root = self.reach(owner)?;
+        let failed = |source| files_error(owner, source);
+        if with_volumes || paths(&root).is_empty() {
+            return self.remove_place(owner);
+        }
+        for folder in [super::SCRATCH, super::WORK] {
+            empty(&root.join(folder)).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the volumes of servers that are not among these. Blocks.
+    pub(crate) fn prune(
+        &self,
+        project: &ProjectName,
+        kept: &[ServerName],
+    ) -> Result<PrunedVolumes, VolumeError> {
+        let volumes = self.volumes(project)?;
+        let gone = |view: &&VolumeView| !kept.contains(&view.server) && !view.in_use;
+        let mut pruned = PrunedVolumes::default();
+        for view in volumes.iter().filter(gone) {
+            let owner = Owner {
+                project: project.clone(),
+                server: view.server.clone(),
+            };
+            self.remove_volume(&owner, &view.path)?;
+            pruned.volumes += 1;
+            pruned.bytes += view.bytes;
+        }
+        for server in self.servers(project) {
+            if !kept.contains(&server) {
+                let owner = Owner {
+                    project: project.clone(),
+                    server,
+                };
+                self.forget(&owner, false)?;
+            }
+        }
+        Ok(pruned)
+    }
+
+    fn remove_place(&self, owner: &Owner) -> Result<(), VolumeError> {
+        if let Some(root) = self.inner.mounted.lock().remove(owner) {
+            loop_image::unmount(&root);
+        }
+        empty(&self.home(owner)).map_err(|source| files_error(owner, source))
+    }
+
+    fn is_used(&self, owner: &Owner) -> bool {
+        let used = self.inner.used.lock();
+        used.get(owner).is_some_and(|place| place.strong_count() > 0)
+    }
+
+    fn find(&self, owner: &Owner, path: &Path) -> Result<PathBuf, VolumeError> {
+        let unknown = || VolumeError::Unknown {
+            server: owner.server.clone(),
+            path: path.to_owned(),
+        };
+        if !self.home(owner).is_dir() {
+            return Err(unknown());
+        }
+        let folder = self.reach(owner)?.join(VOLUMES).join(encoded(path));
+        let is_there = std::fs::symlink_metadata(&folder).is_ok_and(|found| found.is_dir());
+        is_there.then_some(folder).ok_or_else(unknown)
+    }
+
+    /// Returns the servers of a project that have a place.
+    fn servers(&self, project: &ProjectName) -> Vec<ServerName> {
+        let folder = self.inner.folder.join(project.as_str());
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter_map(|name| name.parse().ok()).collect()
+    }
+
+    fn root_of(&self, owner: &Owner) -> PathBuf {
+        let home = self.home(owner);
+        match home.join(IMAGE).is_file() {
+            true => home.join(MOUNT),
+            false => home.join(FILES),
+        }
+    }
+
+    /// Returns the folder of a place, mounted if it has to be.
+    fn reach(&self, owner: &Owner) -> Result<PathBuf, VolumeError> {
+        let root = self.root_of(owner);
+        let image = self.home(owner).join(IMAGE);
+        if !image.is_file() {
+            return Ok(root);
+        }
+        let mut mounted = self.inner.mounted.lock();
+        if !mounted.contains_key(owner) {
+            make_private(&root).map_err(|error| files_error(owner, io::Error::other(error)))?;
+            let size = std::fs::metadata(&image).map(|found| found.len());
+            size.and_then(|size| loop_image::provide(&image, &root, size, false))
+                .map_err(|source| files_error(owner, source))?;
+            mounted.insert(owner.clone(), root.clone());
+        }
+        Ok(root)
+    }
+}
+
+fn files_error(owner: &Owner, source: io::Error) -> VolumeError {
+    VolumeError::Files {
+        server: owner.server.clone(),
+        source,
+    }
+}
+
+/// Returns the paths of the volumes in a place.
+fn paths(root: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(root.join(VOLUMES));
+    let entries = entries.into_iter().flatten().flatten();
+    let paths = entries.filter_map(|entry| decoded(entry.file_name().to_str()?));
+    paths.collect()
+}

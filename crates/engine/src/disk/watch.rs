@@ -1,0 +1,151 @@
+//! Watches the places of running servers: one that is over what it may use is stopped with the
+//! reason, and while the disk of the gateway itself runs full, whoever fills it is stopped first, so
+//! that the calls of others can still be recorded.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use super::{BYTES_PER_INODE, Disks, FEWEST_INODES, Owner, Place, measure};
+
+/// What hosted servers leave free on the disk of the gateway.
+pub(super) const KEPT_FREE: u64 = 128 << 20;
+/// How often the places are looked at.
+const EVERY: Duration = Duration::from_secs(1);
+/// A walk may take one such part of the time.
+const SHARE: u32 = 20;
+
+impl Disks {
+    /// Watches until it is stopped.
+    pub(crate) async fn watch(self, stop: CancellationToken) {
+        let mut due: HashMap<Owner, Instant> = HashMap::new();
+        let mut before: HashMap<Owner, u64> = HashMap::new();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(EVERY) => {}
+            }
+            let places = self.places();
+            if places.is_empty() {
+                continue;
+            }
+            for place in places.iter().filter(|place| !place.enforced) {
+                let now = Instant::now();
+                if due.get(&place.owner).is_none_or(|due| *due <= now) {
+                    let (walked, took) = walk(place).await;
+                    place.judge(walked);
+                    due.insert(place.owner.clone(), now + (took * SHARE).max(EVERY));
+                }
+            }
+            let disks = self.clone();
+            let now: HashMap<Owner, u64> = places
+                .iter()
+                .map(|place| (place.owner.clone(), place.on_disk()))
+                .collect();
+            let free = tokio::task::spawn_blocking(move || disks.free()).await;
+            if free.is_ok_and(|free| free < KEPT_FREE) {
+                stop_who_fills(&places, &before, &now);
+            }
+            before = now;
+        }
+    }
+
+    /// Returns how many bytes are free on the disk of the gateway.
+    pub(super) fn free(&self) -> u64 {
+        let folder = self.inner.folder.ancestors().find(|path| path.is_dir());
+        let found = folder.and_then(|folder| rustix::fs::statvfs(folder).ok());
+        found.map_or(u64::MAX, |found| found.f_bavail.saturating_mul(found.f_frsize))
+    }
+
+    /// Returns who uses the most of the disk, in a sentence for people.
+    pub(super) fn most_used(&self) -> String {
+        let mut used: Vec<(u64, String)> = self
+            .places()
+            .iter()
+            .map(|place| (place.on_disk(), place.owner.server.to_string()))
+            .collect();
+        used.sort_unstable_by(|one, other| other.cmp(one));
+        let most = used.iter().take(3);
+        let most: Vec<String> = most
+            .map(|(bytes, server)| format!("`{server}` ({} MiB)", bytes >> 20))
+            .collect();
+        match most.is_empty() {
+            true => "no hosted server".to_owned(),
+            false => most.join(", "),
+        }
+    }
+
+    /// Returns a warning that names who fills the disk, if it is nearly full.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let free = self.free();
+        (free < KEPT_FREE).then(|| {
+            format!(
+                "the disk of the data folder has {} MiB free; of hosted servers most is used by {}",
+                free >> 20,
+                self.most_used()
+            )
+        })
+    }
+}
+
+impl Place {
+    /// Stops the server if it is over what it may use.
+    fn judge(&self, found: measure::Found) {
+        let inodes = (self.limit / BYTES_PER_INODE).max(FEWEST_INODES);
+        let what = if found.bytes > self.limit {
+            format!("{} of {} bytes on disk", found.bytes, self.limit)
+        } else if found.files > inodes {
+            format!("{} of {inodes} files on disk", found.files)
+        } else {
+            return;
+        };
+        self.stop(format!("stopped: it uses {what}"));
+    }
+
+    fn stop(&self, why: String) {
+        warn!(server = %self.owner.server, project = %self.owner.project, why, "disk");
+        self.over.send_replace(Some(why));
+    }
+
+    /// Returns how many bytes of the gateway's own disk the place takes.
+    fn on_disk(&self) -> u64 {
+        use std::os::unix::fs::MetadataExt;
+        if !self.enforced {
+            return self.measured.last().map_or(0, |found| found.bytes);
+        }
+        let found = std::fs::metadata(&self.backing);
+        found.map_or(0, |found| found.blocks() * 512)
+    }
+}
+
+/// Measures a place on a thread that may block; returns how long that took as well.
+async fn walk(place: &Arc<Place>) -> (measure::Found, Duration) {
+    let (begun, place) = (Instant::now(), Arc::clone(place));
+    let walked = tokio::task::spawn_blocking(move || place.measure()).await;
+    (walked.unwrap_or_default(), begun.elapsed())
+}
+
+/// Stops the server that took the most since the last look, if any took much.
+fn stop_who_fills(
+    places: &[Arc<Place>],
+    before: &HashMap<Owner, u64>,
+    now: &HashMap<Owner, u64>,
+) {
+    let grown = |place: &&Arc<Place>| {
+        let now = now.get(&place.owner).copied().unwrap_or_default();
+        now.saturating_sub(before.get(&place.owner).copied().unwrap_or(now))
+    };
+    let Some(place) = places.iter().max_by_key(grown) else {
+        return;
+    };
+    if grown(&place) > 0 && place.over.borrow().is_none() {
+        let used = now.get(&place.owner).copied().unwrap_or_default() >> 20;
+        place.stop(format!(
+            "stopped: the disk of the data folder is nearly full, and this server fills it ({used} MiB)"
+        ));
+    }
+}

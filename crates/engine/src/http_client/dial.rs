@@ -1,0 +1,94 @@
+//! Connects to a host that a grant names, after the same judgement of addresses as remote servers: a
+//! literal or `localhost` only if it was named so, other names only if they resolve to public
+//! addresses. The connection goes to the address that was judged. fault H4
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use url::{Host, Url};
+
+use super::CONNECT;
+use super::address::{AddressPolicy, NotPublic, ResolveError};
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DialError {
+    /// It is no name and no address.
+    #[error("`{0}` is not a host")]
+    Host(String),
+    /// It is at an address that is not public and was not named.
+    #[error(transparent)]
+    Address(#[from] NotPublic),
+    /// Its name leads to no address that may be connected to.
+    #[error(transparent)]
+    Name(#[from] ResolveError),
+    /// It cannot be connected to.
+    #[error("cannot connect to `{host}`")]
+    Connect {
+        host: String,
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Connects to a host by its name or address.
+pub(crate) async fn dial(
+    host: &str,
+    port: u16,
+    allow_private: bool,
+) -> Result<TcpStream, DialError> {
+    let unusable = || DialError::Host(host.to_owned());
+    let bracketed = match host.parse::<IpAddr>() {
+        Ok(IpAddr::V6(address)) => format!("[{address}]"),
+        Ok(IpAddr::V4(_)) | Err(_) => host.to_owned(),
+    };
+    let url = Url::parse(&format!("http://{bracketed}:{port}/")).map_err(|_| unusable())?;
+    let policy = AddressPolicy::of(&url, None, allow_private);
+    policy.judge(&url)?;
+    let failed = |source| DialError::Connect {
+        host: host.to_owned(),
+        source,
+    };
+    let connecting = async {
+        let addresses: Vec<SocketAddr> = match url.host() {
+            Some(Host::Ipv4(address)) => vec![(address, port).into()],
+            Some(Host::Ipv6(address)) => vec![(address, port).into()],
+            Some(Host::Domain(name)) => policy.resolve(name, port).await?,
+            None => return Err(unusable()),
+        };
+        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        for address in addresses {
+            match TcpStream::connect(address).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = error,
+            }
+        }
+        Err(failed(last))
+    };
+    let late = |_| failed(io::ErrorKind::TimedOut.into());
+    timeout(CONNECT, connecting).await.map_err(late)?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // fault H4
+    #[tokio::test]
+    async fn a_private_address_is_reached_only_by_who_names_it() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert!(dial("127.0.0.1", port, false).await.is_ok());
+        assert!(dial("localhost", port, false).await.is_ok());
+        for host in ["169.254.169.254", "0.0.0.0", "100.100.100.200"] {
+            let error = dial(host, port, false).await.unwrap_err();
+            assert!(matches!(error, DialError::Address(_)), "{host}: {error}");
+        }
+        for host in ["", "a b", "a/b", "a@b", "a:1"] {
+            let error = dial(host, port, false).await.unwrap_err();
+            assert!(matches!(error, DialError::Host(_)), "{host}: {error}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What a runner notes of its starts: how each ended, and whether another follows. rows 1.1 and 1.9
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use gantry_model::event::EventKind;
+use gantry_model::spec::RestartWhen;
+use gantry_model::status::{Crash, State};
+
+use super::{EndKind, Ended, ExitCell, Next, ServerRunner};
+use crate::clock::unix_ms;
+use crate::driver::{Control, ExitStatus};
+use crate::server::handle::{Live, Order};
+
+/// Has the exit of an instance noted, whoever waits for it.
+pub(super) fn noted(control: Box<dyn Control>, exit: &ExitCell) -> Box<dyn Control> {
+    let exit = Arc::clone(exit);
+    Box::new(Noted { control, exit })
+}
+
+struct Noted {
+    control: Box<dyn Control>,
+    exit: ExitCell,
+}
+
+impl Control for Noted {
+    fn exited(&mut self) -> BoxFuture<'_, ExitStatus> {
+        Box::pin(async {
+            let exit = self.control.exited().await;
+            *self.exit.lock() = Some(exit.clone());
+            exit
+        })
+    }
+
+    fn terminate(&mut self) {
+        self.control.terminate();
+    }
+
+    fn kill(&mut self) {
+        self.control.kill();
+    }
+}
+
+impl ServerRunner {
+    /// Notes that the start ended because it was asked to.
+    pub(super) fn end_attempt(&self, how: &str) {
+        let (exit, tail) = (self.exit.lock().clone(), self.logs.stderr_tail());
+        self.status.send_modify(|status| {
+            status.attempts.end(unix_ms(), how, exit.as_ref(), tail);
+        });
+    }
+
+    /// Returns what follows in the place of a restart, if the policy wants none: waiting for one by hand.
+    pub(super) fn not_restarted(&mut self, ended: &Ended) -> Option<BoxFuture<'_, Next>> {
+        let when = self.spec.life.restart_when;
+        let exit = self.exit.lock().clone();
+        let code = exit.as_ref().and_then(|exit| exit.code);
+        // What could not be started at all has failed, whatever its exit code.
+        let code = code.filter(|_| ended.kind == EndKind::Exit);
+        if when.restarts(code) {
+            return None;
+        }
+        let policy = match when {
+            RestartWhen::Always => "always",
+            RestartWhen::OnFailure => "on-failure",
+            RestartWhen::Never => "never",
+        };
+        let reason = format!("{}; not restarted: `restart_policy` is `{policy}`", ended.how);
+        let crash = Crash {
+            at_ms: unix_ms(),
+            how: ended.how.clone(),
+            stderr_tail: self.logs.stderr_tail(),
+        };
+        let kind = match ended.kind {
+            EndKind::Start => EventKind::StartFailed,
+            EndKind::Exit => EventKind::Exited,
+            EndKind::Silence => EventKind::Disconnected,
+        };
+        self.context
+            .events
+            .report(&self.spec.name, kind, reason.clone());
+        let failed = code != Some(0);
+        self.status.send_modify(|status| {
+            let state = if failed { State::Failed } else { State::Stopped };
+            status.enter(state, Some(reason.clone()));
+            let tail = crash.stderr_tail.clone();
+            status
+                .attempts
+                .end(crash.at_ms, &crash.how, exit.as_ref(), tail);
+            if failed {
+                status.last_crash = Some(crash);
+            }
+        });
+        self.show(Live::Down(Arc::from(reason), None));
+        Some(Box::pin(self.awaiting_restart()))
+    }
+
+    /// Waits to be restarted by hand, or stopped.
+    async fn awaiting_restart(&mut self) -> Next {
+        tokio::select! {
+            biased; // Stop overtakes everything.
+            () = self.stop.cancelled() => Next::Stop(None),
+            order = self.orders.recv() => match order {
+                Some(Order::Restart) => {
+                    self.forgive();
+                    Next::Start
+                }
+                None => Next::Stop(None),
+            },
+        }
+    }
+}
