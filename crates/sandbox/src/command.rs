@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::root::{ImageUser, Root};
+
 /// What any program may need to read to run at all.
 pub(crate) const SYSTEM: [&str; 13] = [
     "/usr",
@@ -39,8 +41,18 @@ pub struct Command {
     pub limits: Limits,
     /// With [`Profile::Hosted`] the only paths the tree may write to, `cwd` included only if listed.
     pub writable: Vec<PathBuf>,
-    /// Whether the tree may use the network.
+    /// What of the network the tree reaches.
     pub network: Network,
+    /// Which files it sees: the host's, or a root of its own.
+    pub root: Root,
+    /// With a root of its own, which users it has.
+    pub ids: Ids,
+    /// With a root of its own, whom it runs as.
+    pub user: Option<ImageUser>,
+    /// What answers its system calls.
+    pub runtime: Runtime,
+    /// How its system calls are filtered.
+    pub syscalls: Syscalls,
 }
 
 /// How strictly a tree is held.
@@ -52,13 +64,52 @@ pub enum Profile {
     Hosted,
 }
 
-/// Whether a tree may use the network.
+/// What of the network a tree reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// As the gateway itself.
-    Allowed,
-    /// Not at all.
+    /// Not at all: an own loopback where there are network namespaces, nothing elsewhere.
     None,
+    /// An own loopback on which the init can dial and listen for the gateway.
+    Inside,
+    /// As the gateway itself.
+    Full,
+}
+
+/// The users of a tree with a root of its own, as the host numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ids {
+    /// One user: the gateway's, or as root one that the server's name picks.
+    Gateway,
+    /// An own range of 65,536, of which `first` is its root. Needs a gateway that is root.
+    Range {
+        /// The first of them.
+        first: u32,
+    },
+}
+
+/// What answers the system calls of a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Runtime {
+    /// The host's kernel.
+    Kernel,
+    /// gVisor: a kernel of the tree's own, in user space.
+    GVisor(GVisor),
+}
+
+/// A gVisor on this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GVisor {
+    /// The path of `runsc`.
+    pub program: PathBuf,
+}
+
+/// How the system calls of a tree are filtered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Syscalls {
+    /// All but a list are let through, so that everything runs as it is.
+    DenyList,
+    /// Only a list is let through, as container engines do.
+    AllowList,
 }
 
 /// What a tree may use, all its processes together; `nofile` is per process.
@@ -81,6 +132,28 @@ impl Default for Limits {
             memory_bytes: None,
             pids: None,
             nofile: 4096,
+        }
+    }
+}
+
+impl Default for Command {
+    /// Nothing to run, held as strictly as the host's own root allows.
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            program: String::new(),
+            args: Vec::new(),
+            env: Vec::new(),
+            cwd: PathBuf::from("/"),
+            profile: Profile::Hosted,
+            limits: Limits::default(),
+            writable: Vec::new(),
+            network: Network::None,
+            root: Root::Host,
+            ids: Ids::Gateway,
+            user: None,
+            runtime: Runtime::Kernel,
+            syscalls: Syscalls::DenyList,
         }
     }
 }
@@ -126,6 +199,11 @@ impl fmt::Debug for Command {
             .field("limits", &self.limits)
             .field("writable", &self.writable)
             .field("network", &self.network)
+            .field("root", &self.root)
+            .field("ids", &self.ids)
+            .field("user", &self.user)
+            .field("runtime", &self.runtime)
+            .field("syscalls", &self.syscalls)
             .finish()
     }
 }
@@ -141,12 +219,10 @@ mod tests {
                 name: "a".to_owned(),
                 program: words[0].to_owned(),
                 args: words[1..].iter().map(|word| (*word).to_owned()).collect(),
-                env: Vec::new(),
                 cwd: PathBuf::from("/srv/a"),
                 profile,
-                limits: Limits::default(),
                 writable: vec![PathBuf::from("/srv/a")],
-                network: Network::None,
+                ..Command::default()
             };
             let outside = command.outside_view().into_iter();
             outside
@@ -173,13 +249,8 @@ mod tests {
         let command = Command {
             name: "a".to_owned(),
             program: "b".to_owned(),
-            args: Vec::new(),
             env: vec![("TOKEN".to_owned(), "canary".to_owned())],
-            cwd: PathBuf::from("/"),
-            profile: Profile::Local,
-            limits: Limits::default(),
-            writable: Vec::new(),
-            network: Network::Allowed,
+            ..Command::default()
         };
         let shown = format!("{command:?}");
         assert!(

@@ -22,6 +22,7 @@ mod command;
 mod error;
 mod exit;
 mod report;
+mod root;
 
 #[cfg(gantry_init)]
 mod cgroup;
@@ -61,7 +62,7 @@ mod tree;
 #[cfg(not(gantry_init))]
 mod plain;
 
-pub use command::{Command, Limits, Network, Profile};
+pub use command::{Command, GVisor, Ids, Limits, Network, Profile, Runtime, Syscalls};
 pub use error::{SandboxError, SpawnError};
 pub use exit::{Exit, Usage};
 pub use hidden::Hidden;
@@ -70,6 +71,7 @@ pub use meter::Meter;
 #[cfg(not(gantry_init))]
 pub use plain::{Meter, Sandbox, Tree};
 pub use report::{HostFact, HostReport, Promise, PromiseState, Report};
+pub use root::{ImageUser, ImageUserError, Mount, MountKind, OwnRoot, Root, RootBase, Scratch};
 #[cfg(gantry_init)]
 pub use sandbox::Sandbox;
 #[cfg(gantry_init)]

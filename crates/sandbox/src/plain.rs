@@ -217,7 +217,7 @@ fn report(command: &Command, hides: bool) -> Report {
         ("pids", command.limits.pids.is_some()),
         ("filesystem", hosted),
         ("syscalls", true),
-        ("network", command.network == Network::None),
+        ("network", command.network != Network::Full),
         ("user", hosted),
     ] {
         let (state, detail) = asked(wanted);

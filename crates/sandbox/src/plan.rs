@@ -111,10 +111,10 @@ impl Plan {
     ) -> Result<Self, SpawnError> {
         let hosted = command.profile == Profile::Hosted;
         let mut mode = mode;
-        if command.network == Network::Allowed {
+        if command.network == Network::Full {
             mode.namespaces &= !NEW_NETWORK;
         }
-        let offline = command.network == Network::None;
+        let offline = command.network != Network::Full;
         let sockets = if offline && !mode.has(NEW_NETWORK) {
             Sockets::LocalOnly
         } else {
@@ -267,10 +267,10 @@ fn confine(
         .iter()
         .find_map(|candidate| fs::canonicalize(cwd.join(candidate)).ok());
     let resolver = match command.network {
-        Network::Allowed => fs::canonicalize("/etc/resolv.conf")
+        Network::Full => fs::canonicalize("/etc/resolv.conf")
             .ok()
             .and_then(|file| file.parent().map(Path::to_owned)),
-        Network::None => None,
+        Network::None | Network::Inside => None,
     };
     // A server without a place of its own runs in `/`: that must not open everything.
     let readable: Vec<&Path> = [Some(&cwd), program.as_ref(), resolver.as_ref()]

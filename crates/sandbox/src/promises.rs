@@ -228,14 +228,14 @@ impl Given<'_> {
     fn network(&self, report: &mut Report) {
         let held_by_filter = self.host.seccomp && self.notes.failed(STAGE_SECCOMP).is_none();
         match self.command.network {
-            Network::Allowed => {
+            Network::Full => {
                 let profile = match self.command.profile {
                     Profile::Local => "allowed by profile local",
                     Profile::Hosted => "allowed for this server",
                 };
                 report.add("network", NotAsked, profile);
             }
-            Network::None if self.plan.mode.has(NEW_NETWORK) => {
+            Network::None | Network::Inside if self.plan.mode.has(NEW_NETWORK) => {
                 let loopback = match self.notes.failed(STAGE_LOOPBACK) {
                     None => "an own loopback",
                     Some(_) => "nothing",
@@ -246,10 +246,10 @@ impl Given<'_> {
                     format!("own network namespace with {loopback}"),
                 );
             }
-            Network::None if held_by_filter => {
+            Network::None | Network::Inside if held_by_filter => {
                 report.add("network", Enforced, "seccomp refuses all but local sockets");
             }
-            Network::None => {
+            Network::None | Network::Inside => {
                 report.add(
                     "network",
                     NotEnforced,

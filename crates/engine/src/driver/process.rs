@@ -83,7 +83,7 @@ impl ProcessDriver {
             own_folder.clone()
         });
         let (profile, network, nofile) = match launch.profile {
-            Profile::Local => (gantry_sandbox::Profile::Local, Network::Allowed, 4096),
+            Profile::Local => (gantry_sandbox::Profile::Local, Network::Full, 4096),
             Profile::Hosted => (gantry_sandbox::Profile::Hosted, Network::None, 1024),
         };
         let limits = launch.limits_in_force();
@@ -112,6 +112,7 @@ impl ProcessDriver {
                 nofile,
             },
             network,
+            ..Command::default()
         }
     }
 }

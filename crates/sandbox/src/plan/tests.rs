@@ -1,22 +1,18 @@
 //! What a profile asks for on hosts of different abilities.
 
 use super::*;
-use crate::command::Limits;
 
 fn command(program: &str, path: Option<&str>) -> Command {
     Command {
         name: "server".to_owned(),
         program: program.to_owned(),
-        args: Vec::new(),
         env: path
             .map(|path| ("PATH".to_owned(), path.to_owned()))
             .into_iter()
             .collect(),
-        cwd: PathBuf::from("/"),
         profile: Profile::Local,
-        limits: Limits::default(),
-        writable: Vec::new(),
-        network: Network::Allowed,
+        network: Network::Full,
+        ..Command::default()
     }
 }
 

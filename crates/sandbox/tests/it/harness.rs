@@ -79,11 +79,10 @@ pub(crate) fn script(script: &str) -> Command {
             ("PATH".to_owned(), PATH.to_owned()),
             (MARKER.to_owned(), unique()),
         ],
-        cwd: PathBuf::from("/"),
         profile: Profile::Local,
         limits: LOCAL,
-        writable: Vec::new(),
-        network: Network::Allowed,
+        network: Network::Full,
+        ..Command::default()
     }
 }
 
