@@ -16,6 +16,7 @@ mod protocol;
 mod report;
 mod resident;
 mod server;
+mod sockets;
 mod sys;
 mod text;
 

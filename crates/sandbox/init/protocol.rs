@@ -31,6 +31,15 @@ pub(crate) const COMMAND_TERMINATE: u8 = b'T';
 /// Ends the tree at once.
 pub(crate) const COMMAND_KILL: u8 = b'K';
 
+/// Makes a socket in the tree's network namespace. The first of [`SOCKET_COMMAND_LEN`] bytes; behind it
+/// come what is asked for (`SOCKET_*`), the port and a number that the answer repeats, low bytes first.
+pub(crate) const COMMAND_SOCKET: u8 = b'S';
+pub(crate) const SOCKET_COMMAND_LEN: usize = 8;
+/// Listen instead of connecting.
+pub(crate) const SOCKET_LISTEN: u8 = 1;
+/// On `[::1]` instead of `127.0.0.1`.
+pub(crate) const SOCKET_VERSION_6: u8 = 1 << 1;
+
 /// The resident init lives; `data` is its process id.
 pub(crate) const KIND_RESIDENT: u8 = 1;
 /// One protection could not be given: `stage` and `value` (errno) say which and why; `data` is an index.
@@ -45,6 +54,9 @@ pub(crate) const KIND_STARTED: u8 = 5;
 pub(crate) const KIND_EXITED: u8 = 6;
 /// The Landlock ABI of the kernel in `value`, zero if there is none.
 pub(crate) const KIND_LANDLOCK: u8 = 7;
+/// Answers [`COMMAND_SOCKET`]: with the socket beside it, or why there is none in `value` (errno); `data` is
+/// the number of the request.
+pub(crate) const KIND_SOCKET: u8 = 8;
 
 pub(crate) const STAGE_RECEIVE: u8 = 1;
 pub(crate) const STAGE_UNSHARE: u8 = 2;

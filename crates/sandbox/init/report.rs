@@ -8,12 +8,22 @@ pub(crate) const CONTROL: i32 = 0;
 
 /// Sends one record; a gateway that is gone is noticed elsewhere.
 pub(crate) fn send(control: i32, record: Record) {
+    let _ = sys::send(control, &encode(record));
+}
+
+/// Sends one record unless that would take a wait.
+pub(crate) fn send_now(control: i32, record: Record) {
+    let _ = sys::send_now(control, &encode(record));
+}
+
+/// A record as it goes over the wire.
+pub(crate) fn encode(record: Record) -> [u8; RECORD_LEN] {
     let mut bytes = [0; RECORD_LEN];
     bytes[0] = record.kind;
     bytes[1] = record.stage;
     bytes[4..8].copy_from_slice(&record.value.to_ne_bytes());
     bytes[8..].copy_from_slice(&record.data.to_ne_bytes());
-    let _ = sys::send(control, &bytes);
+    bytes
 }
 
 /// Tells that one protection could not be given.

@@ -7,11 +7,12 @@ use crate::descendants;
 use crate::job::{FIRST_EXTRA_FD, Job, Mapping};
 use crate::mounts;
 use crate::protocol::{
-    COMMAND_KILL, COMMAND_TERMINATE, FLAG_CGROUP_KILL, FLAG_CGROUP_V2, FLAG_LOOPBACK, KIND_EXITED,
-    KIND_STARTED, Record, STAGE_FORK, STAGE_LOOPBACK, STAGE_RECEIVE,
+    COMMAND_KILL, COMMAND_SOCKET, COMMAND_TERMINATE, FLAG_CGROUP_KILL, FLAG_CGROUP_V2, FLAG_LOOPBACK,
+    KIND_EXITED, KIND_STARTED, Record, SOCKET_COMMAND_LEN, STAGE_FORK, STAGE_LOOPBACK, STAGE_RECEIVE,
 };
 use crate::report::{CONTROL, fail, note, send};
 use crate::server;
+use crate::sockets;
 use crate::sys;
 
 const CLONE_NEWNS: u32 = 0x0002_0000;
@@ -105,6 +106,14 @@ impl Tree {
                 let mut command = [0];
                 match sys::read(CONTROL, &mut command) {
                     Ok(1) if command[0] == COMMAND_TERMINATE => self.terminate(),
+                    Ok(1) if command[0] == COMMAND_SOCKET => {
+                        // Written in one piece, so the rest is there.
+                        let mut rest = [0; SOCKET_COMMAND_LEN - 1];
+                        match sys::read(CONTROL, &mut rest) {
+                            Ok(length) if length == rest.len() => sockets::serve(rest),
+                            _ => self.end(),
+                        }
+                    }
                     Ok(1) if command[0] != COMMAND_KILL => {}
                     _ => self.end(),
                 }

@@ -15,11 +15,19 @@ mod nr;
 mod nr;
 
 mod confine;
+mod files;
+mod net;
 
 pub(crate) use confine::{
-    become_user, install_filter, landlock_abi, landlock_allow, landlock_create, landlock_restrict,
+    become_user, drop_groups, enter_namespace, install_filter, landlock_abi, landlock_allow, landlock_create, landlock_restrict,
     set_capabilities, set_limit,
 };
+pub(crate) use files::{
+    Attributes, Beneath, Metadata, attach, change_directory_to, change_mode, change_owner, clone_mount,
+    make_directory_at, make_link_at, metadata, open_beneath, pivot_root, set_attributes, set_host_name,
+    unmount,
+};
+pub(crate) use net::{connect_loopback, listen_loopback, raise_loopback, send_descriptor};
 
 /// A result whose error is an errno.
 pub(crate) type Result<T> = core::result::Result<T, i32>;
@@ -28,7 +36,10 @@ pub(crate) const ENOENT: i32 = 2;
 pub(crate) const EINTR: i32 = 4;
 pub(crate) const EACCES: i32 = 13;
 pub(crate) const ENOTDIR: i32 = 20;
+pub(crate) const EEXIST: i32 = 17;
 pub(crate) const EINVAL: i32 = 22;
+pub(crate) const ENOTSOCK: i32 = 88;
+const EINPROGRESS: i32 = 115;
 
 pub(crate) const SIGKILL: i32 = 9;
 pub(crate) const SIGTERM: i32 = 15;
@@ -37,11 +48,16 @@ pub(crate) const SIGCONT: i32 = 18;
 
 pub(crate) const CLONE_VFORK: usize = 0x4000;
 pub(crate) const CLONE_PARENT: usize = 0x8000;
+pub(crate) const CLONE_NEWNS: u32 = 0x0002_0000;
+pub(crate) const CLONE_NEWCGROUP: u32 = 0x0200_0000;
+pub(crate) const CLONE_NEWUSER: u32 = 0x1000_0000;
 pub(crate) const CLONE_NEWPID: u32 = 0x2000_0000;
 
 pub(crate) const O_RDONLY: u32 = 0;
 pub(crate) const O_WRONLY: u32 = 1;
 pub(crate) const O_CREAT: u32 = 0o100;
+pub(crate) const O_NONBLOCK: u32 = 0o4_000;
+pub(crate) const O_EXCL: u32 = 0o200;
 pub(crate) const O_CLOEXEC: u32 = 0o2_000_000;
 pub(crate) const O_PATH: u32 = 0o10_000_000;
 #[cfg(target_arch = "x86_64")]
@@ -52,12 +68,14 @@ pub(crate) const O_DIRECTORY: u32 = 0o40_000;
 pub(crate) const MS_NOSUID: usize = 2;
 pub(crate) const MS_NODEV: usize = 4;
 pub(crate) const MS_NOEXEC: usize = 8;
+pub(crate) const MS_RDONLY: usize = 1;
 pub(crate) const MS_BIND: usize = 4096;
 pub(crate) const MS_REC: usize = 16384;
 pub(crate) const MS_SLAVE: usize = 1 << 19;
 
 const AT_FDCWD: isize = -100;
 const MSG_NOSIGNAL: usize = 0x4000;
+const MSG_DONTWAIT: usize = 0x40;
 const CLOSE_RANGE_CLOEXEC: usize = 4;
 
 /// Makes one system call with six arguments.
@@ -142,17 +160,14 @@ pub(crate) fn write(fd: i32, bytes: &[u8]) -> Result<usize> {
 
 /// Sends on a socket without ever raising SIGPIPE.
 pub(crate) fn send(fd: i32, bytes: &[u8]) -> Result<usize> {
-    call(
-        nr::SENDTO,
-        &[
-            fd as usize,
-            bytes.as_ptr() as usize,
-            bytes.len(),
-            MSG_NOSIGNAL,
-            0,
-            0,
-        ],
-    )
+    let at = bytes.as_ptr() as usize;
+    call(nr::SENDTO, &[fd as usize, at, bytes.len(), MSG_NOSIGNAL])
+}
+
+/// The same, unless that would take a wait.
+pub(crate) fn send_now(fd: i32, bytes: &[u8]) -> Result<usize> {
+    let (at, flags) = (bytes.as_ptr() as usize, MSG_NOSIGNAL | MSG_DONTWAIT);
+    call(nr::SENDTO, &[fd as usize, at, bytes.len(), flags])
 }
 
 pub(crate) fn open(path: &CStr, flags: u32, mode: u32) -> Result<i32> {
@@ -253,6 +268,25 @@ pub(crate) fn fork_into(flags: usize, cgroup: i32) -> Result<i32> {
         &[arguments.as_ptr() as usize, size_of_val(&arguments)],
     )
     .map(|pid| pid as i32)
+}
+
+/// Makes a pipe: the end to read from and the end to write to.
+pub(crate) fn pipe() -> Result<(i32, i32)> {
+    let mut ends = [0i32; 2];
+    call(
+        nr::PIPE2,
+        &[ends.as_mut_ptr() as usize, O_CLOEXEC as usize],
+    )?;
+    Ok((ends[0], ends[1]))
+}
+
+/// Reads what the kernel has said since it started.
+pub(crate) fn kernel_log(buffer: &mut [u8]) -> Result<usize> {
+    const READ_ALL: usize = 3;
+    call(
+        nr::SYSLOG,
+        &[READ_ALL, buffer.as_mut_ptr() as usize, buffer.len()],
+    )
 }
 
 /// Reaps one ended child: its process id and wait status.
@@ -385,24 +419,6 @@ pub(crate) fn directory_entries(fd: i32, buffer: &mut [u8]) -> Result<usize> {
         nr::GETDENTS64,
         &[fd as usize, buffer.as_mut_ptr() as usize, buffer.len()],
     )
-}
-
-/// Sets the flags of network device `lo` to up and running.
-pub(crate) fn raise_loopback() -> Result<usize> {
-    const AF_INET: usize = 2;
-    const SOCK_DGRAM_CLOEXEC: usize = 2 | O_CLOEXEC as usize;
-    const SIOCSIFFLAGS: usize = 0x8914;
-    let socket = call(nr::SOCKET, &[AF_INET, SOCK_DGRAM_CLOEXEC, 0])?;
-    // struct ifreq: 16 bytes of name, then the flags IFF_UP | IFF_RUNNING.
-    let mut request = [0u8; 40];
-    request[..2].copy_from_slice(b"lo");
-    request[16] = 0x41;
-    let outcome = call(
-        nr::IOCTL,
-        &[socket, SIOCSIFFLAGS, request.as_ptr() as usize],
-    );
-    close(socket as i32);
-    outcome
 }
 
 /// Receives one byte and the descriptors that come with it; returns how many, or `None` at the end.

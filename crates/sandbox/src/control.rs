@@ -57,8 +57,15 @@ pub(crate) fn send_job(control: BorrowedFd<'_>, fds: &[BorrowedFd<'_>]) -> io::R
 
 /// Takes one record without waiting; `None` when the init is gone.
 pub(crate) fn receive(control: BorrowedFd<'_>) -> io::Result<Option<Received>> {
+    Ok(receive_with_socket(control)?.map(|(received, _)| received))
+}
+
+/// Takes one record and the socket that may come with it.
+pub(crate) fn receive_with_socket(
+    control: BorrowedFd<'_>,
+) -> io::Result<Option<(Received, Option<OwnedFd>)>> {
     let mut bytes = [0; RECORD_LEN];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1), ScmCredentials(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let length = recvmsg(
         control,
@@ -70,12 +77,16 @@ pub(crate) fn receive(control: BorrowedFd<'_>) -> io::Result<Option<Received>> {
     if length < RECORD_LEN {
         return Ok(None);
     }
-    let sender = ancillary.drain().find_map(|message| {
-        let RecvAncillaryMessage::ScmCredentials(sender) = message else {
-            return None;
-        };
-        u32::try_from(sender.pid.as_raw_nonzero().get()).ok()
-    });
+    let (mut sender, mut socket) = (None, None);
+    for message in ancillary.drain() {
+        match message {
+            RecvAncillaryMessage::ScmCredentials(credentials) => {
+                sender = u32::try_from(credentials.pid.as_raw_nonzero().get()).ok();
+            }
+            RecvAncillaryMessage::ScmRights(descriptors) => socket = descriptors.last(),
+            _ => {}
+        }
+    }
     let [kind, stage, _, _, v0, v1, v2, v3, data @ ..] = bytes;
     let value = i32::from_ne_bytes([v0, v1, v2, v3]);
     let record = Record {
@@ -84,7 +95,7 @@ pub(crate) fn receive(control: BorrowedFd<'_>) -> io::Result<Option<Received>> {
         value,
         data: u64::from_ne_bytes(data),
     };
-    Ok(Some(Received { record, sender }))
+    Ok(Some((Received { record, sender }, socket)))
 }
 
 /// Waits at most so long for one record on the calling thread.

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 
 use crate::cgroup::{Cgroups, Controller, Group};
-use crate::command::Profile;
+use crate::command::{Profile, Syscalls};
 use crate::error::{SandboxError, SpawnError};
 use crate::image::Image;
 use crate::job::{Job, PrivateDir};
@@ -234,7 +234,8 @@ fn attempt(image: &Image, reaper: &Reaper, identity: Identity, mode: Mode) -> At
     if mode.has(NEW_NETWORK) {
         flags |= FLAG_LOOPBACK;
     }
-    let filters = seccomp::filters(Profile::Hosted, Sockets::Profile).unwrap_or_default();
+    let filters = seccomp::filters(Profile::Hosted, Syscalls::AllowList, Sockets::Profile)
+        .unwrap_or_default();
     let (uid_map, gid_map) = identity.maps(mode);
     let mut job = Job {
         flags,

@@ -34,6 +34,8 @@ mod host;
 #[cfg(gantry_init)]
 mod image;
 #[cfg(gantry_init)]
+mod inside;
+#[cfg(gantry_init)]
 mod job;
 #[cfg(gantry_init)]
 mod landlock;
@@ -67,9 +69,11 @@ pub use error::{SandboxError, SpawnError};
 pub use exit::{Exit, Usage};
 pub use hidden::Hidden;
 #[cfg(gantry_init)]
+pub use inside::Inside;
+#[cfg(gantry_init)]
 pub use meter::Meter;
 #[cfg(not(gantry_init))]
-pub use plain::{Meter, Sandbox, Tree};
+pub use plain::{Inside, Meter, Sandbox, Tree};
 pub use report::{HostFact, HostReport, Promise, PromiseState, Report};
 pub use root::{ImageUser, ImageUserError, Mount, MountKind, OwnRoot, Root, RootBase, Scratch};
 #[cfg(gantry_init)]

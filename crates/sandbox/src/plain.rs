@@ -3,6 +3,7 @@
 //! Only the server's own process group is held. Entry point: [`Sandbox::spawn`].
 
 use std::io;
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command as Process, Stdio};
@@ -49,6 +50,22 @@ impl Meter {
     /// Returns nothing: this platform is not asked.
     pub fn read(&self) -> Usage {
         Usage::default()
+    }
+}
+
+/// Makes no sockets: a process here has no network of its own.
+#[derive(Clone, Debug)]
+pub struct Inside(());
+
+impl Inside {
+    /// Refuses: a process here has no network of its own.
+    pub async fn dial(&self, _port: u16) -> io::Result<TcpStream> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, WHY))
+    }
+
+    /// Refuses: a process here has no network of its own.
+    pub async fn listen(&self, _port: u16) -> io::Result<TcpListener> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, WHY))
     }
 }
 
@@ -180,6 +197,11 @@ impl Tree {
     /// Returns what reads the tree's usage while somebody else waits for its end.
     pub fn meter(&self) -> Meter {
         Meter(())
+    }
+
+    /// Returns what would make sockets inside the tree's network namespace.
+    pub fn inside(&self) -> Inside {
+        Inside(())
     }
 
     fn signal(&self, signal: Signal) {

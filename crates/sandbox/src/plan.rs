@@ -66,6 +66,8 @@ pub(crate) struct Plan {
     pub(crate) mode: Mode,
     /// How many system calls the filters refuse.
     pub(crate) refused_calls: usize,
+    /// How many pass, where only listed ones do.
+    pub(crate) allowed_calls: Option<usize>,
     /// Canonical writable paths that the tree's user cannot write to all the same.
     pub(crate) unwritable: Vec<PathBuf>,
     /// Memory of one process, where no cgroup holds the tree.
@@ -161,13 +163,15 @@ impl Plan {
             job.private_dirs.extend(hidden);
         }
         let filters = match host.seccomp {
-            true => seccomp::filters(command.profile, sockets).map_err(|error| {
-                let source = io::Error::other(error.to_string());
-                SpawnError::Setup {
-                    step: "build the system call filter",
-                    source,
-                }
-            })?,
+            true => {
+                seccomp::filters(command.profile, command.syscalls, sockets).map_err(|error| {
+                    let source = io::Error::other(error.to_string());
+                    SpawnError::Setup {
+                        step: "build the system call filter",
+                        source,
+                    }
+                })?
+            }
             false => seccomp::Filters::default(),
         };
         job.filters = filters.programs;
@@ -177,6 +181,7 @@ impl Plan {
             job,
             mode,
             refused_calls: filters.refused,
+            allowed_calls: filters.allowed,
             unwritable,
             data_limit,
             process_limit,

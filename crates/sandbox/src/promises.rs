@@ -217,11 +217,13 @@ impl Given<'_> {
         } else if let Some(error) = self.notes.failed(STAGE_SECCOMP) {
             report.add("syscalls", NotEnforced, format!("seccomp: {error}"));
         } else {
-            report.add(
-                "syscalls",
-                Enforced,
-                format!("seccomp refuses {refused} system calls"),
-            );
+            let detail = match self.plan.allowed_calls {
+                Some(allowed) => {
+                    format!("seccomp allow list: {allowed} system calls pass, no others")
+                }
+                None => format!("seccomp refuses {refused} system calls"),
+            };
+            report.add("syscalls", Enforced, detail);
         }
     }
 

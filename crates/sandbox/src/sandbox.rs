@@ -7,10 +7,10 @@ use std::sync::Arc;
 use tokio::net::unix::pipe::{Receiver, Sender};
 
 use crate::cgroup::Cgroups;
-use crate::command::Command;
+use crate::command::{Command, Network};
 use crate::error::{SandboxError, SpawnError};
 use crate::hidden::Hidden;
-use crate::host::{Host, Mode, NEW_PID};
+use crate::host::{Host, Mode, NEW_NETWORK, NEW_PID};
 use crate::image::Image;
 use crate::launch::{LaunchError, launch};
 use crate::plan::{Plan, failure};
@@ -164,6 +164,7 @@ impl Inner {
                 group: running.group,
                 limits: command.limits,
                 namespaced: plan.mode.has(NEW_PID),
+                reachable: plan.mode.has(NEW_NETWORK) || command.network == Network::Full,
                 sandbox: Arc::clone(self),
             },
             stdin: running.stdin,

@@ -1,5 +1,7 @@
-//! The seccomp filters: which system calls are refused. Everything else is allowed, so that node,
-//! python, git and browsers run as they are.
+//! The seccomp filters: which system calls are refused.
+//!
+//! With [`Syscalls::DenyList`] everything else is allowed, so that node, python, git and browsers run as
+//! they are. With [`Syscalls::AllowList`] everything else is refused (`allow.rs`), much as in a container.
 //!
 //! Only builds the programs; the init installs them. A 32-bit program is ended by the filter.
 
@@ -10,8 +12,9 @@ use seccompiler::{
     SeccompFilter, SeccompRule, TargetArch,
 };
 
-use crate::command::Profile;
+use crate::command::{Profile, Syscalls};
 
+mod allow;
 #[cfg(target_arch = "aarch64")]
 #[path = "seccomp/aarch64.rs"]
 mod numbers;
@@ -36,10 +39,21 @@ const NEW_NAMESPACES: [u64; 7] = [
     0x4000_0000,
 ];
 
+/// `CLONE_NEWTIME` is a namespace for `unshare` alone: `clone` has a signal in these bits.
+const NEW_TIME: u64 = 0x80;
+
 const AF_UNIX: u64 = 1;
 const AF_INET: u64 = 2;
 const AF_INET6: u64 = 10;
 const AF_NETLINK: u64 = 16;
+const NETLINK_ROUTE: u64 = 0;
+/// Raw, reliable datagram, sequential packet, congestion control, packet: all but stream and datagram.
+const OTHER_SOCKETS: [u64; 5] = [3, 4, 5, 6, 10];
+/// The kind of a socket without the flags beside it.
+const SOCK_TYPE_MASK: u64 = 0xf;
+
+/// What `personality` may be set to: plain Linux, old 32-bit address spaces, and the question.
+const PERSONALITIES: [u64; 5] = [0, 8, 0x2_0000, 0x2_0008, 0xffff_ffff];
 
 /// On x86-64 the x32 calls are the same with this bit set: they must not be a way around.
 #[cfg(target_arch = "x86_64")]
@@ -51,6 +65,11 @@ const ALIASES: [i64; 1] = [0];
 const ARCHITECTURE: TargetArch = TargetArch::x86_64;
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE: TargetArch = TargetArch::aarch64;
+/// `AUDIT_ARCH_*`, as a filter sees it.
+#[cfg(target_arch = "x86_64")]
+const ARCHITECTURE_ID: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+const ARCHITECTURE_ID: u32 = 0xc000_00b7;
 
 /// Which kinds of socket a tree may open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,11 +80,14 @@ pub(crate) enum Sockets {
     LocalOnly,
 }
 
-/// Filters in the order they are installed, and how many calls they refuse.
+/// Filters in the order they are installed, and what they do.
 #[derive(Debug, Default)]
 pub(crate) struct Filters {
     pub(crate) programs: Vec<Vec<u8>>,
+    /// How many calls are refused, always or with some arguments.
     pub(crate) refused: usize,
+    /// With an allow list: how many calls pass it.
+    pub(crate) allowed: Option<usize>,
 }
 
 /// The rules for one answer: a call without rules is always refused.
@@ -73,7 +95,13 @@ pub(crate) struct Filters {
 struct Refusals(BTreeMap<i64, Vec<SeccompRule>>);
 
 /// Builds the filters of a profile.
-pub(crate) fn filters(profile: Profile, sockets: Sockets) -> Result<Filters, BackendError> {
+pub(crate) fn filters(
+    profile: Profile,
+    syscalls: Syscalls,
+    sockets: Sockets,
+) -> Result<Filters, BackendError> {
+    let listed = syscalls == Syscalls::AllowList;
+    let strict = listed || profile == Profile::Hosted;
     let mut forbidden = Refusals::default();
     let mut absent = Refusals::default();
     let mut families = Refusals::default();
@@ -89,7 +117,7 @@ pub(crate) fn filters(profile: Profile, sockets: Sockets) -> Result<Filters, Bac
         )?;
     }
     let mut allowed_families = vec![AF_UNIX, AF_NETLINK];
-    if profile == Profile::Hosted {
+    if strict {
         numbers::OTHERS
             .iter()
             .for_each(|call| forbidden.always(*call));
@@ -101,11 +129,20 @@ pub(crate) fn filters(profile: Profile, sockets: Sockets) -> Result<Filters, Bac
                 forbidden.when(call, vec![any])?;
             }
         }
+        let time = argument(0, SeccompCmpOp::MaskedEq(NEW_TIME), NEW_TIME)?;
+        forbidden.when(numbers::UNSHARE, vec![time])?;
+    }
+    if listed {
+        forbidden.always(numbers::UNSHARE);
+        forbid_sockets(&mut forbidden)?;
+        let unusual = PERSONALITIES.map(|value| argument(0, SeccompCmpOp::Ne, value));
+        let unusual = unusual.into_iter().collect::<Result<_, _>>()?;
+        forbidden.when(numbers::PERSONALITY, unusual)?;
     }
     if sockets == Sockets::Profile {
         allowed_families.extend([AF_INET, AF_INET6]);
     }
-    if profile == Profile::Hosted || sockets == Sockets::LocalOnly {
+    if strict || sockets == Sockets::LocalOnly {
         let other = allowed_families
             .into_iter()
             .map(|family| argument(0, SeccompCmpOp::Ne, family))
@@ -113,6 +150,11 @@ pub(crate) fn filters(profile: Profile, sockets: Sockets) -> Result<Filters, Bac
         families.when(numbers::SOCKET, other)?;
     }
     let mut filters = Filters::default();
+    if listed {
+        // Of two filters that refuse, the later says with which errno: this one knows least.
+        filters.programs.push(allow::program());
+        filters.allowed = Some(numbers::ALLOWED.len());
+    }
     for (refusals, errno) in [
         (forbidden, EPERM),
         (absent, ENOSYS),
@@ -124,6 +166,22 @@ pub(crate) fn filters(profile: Profile, sockets: Sockets) -> Result<Filters, Bac
         }
     }
     Ok(filters)
+}
+
+/// Refuses raw sockets and every part of netlink but the one that lists addresses and routes.
+fn forbid_sockets(forbidden: &mut Refusals) -> Result<(), BackendError> {
+    for family in [AF_INET, AF_INET6] {
+        for kind in OTHER_SOCKETS {
+            let family = argument(0, SeccompCmpOp::Eq, family)?;
+            let kind = argument(1, SeccompCmpOp::MaskedEq(SOCK_TYPE_MASK), kind)?;
+            forbidden.when(numbers::SOCKET, vec![family, kind])?;
+        }
+    }
+    let netlink = argument(0, SeccompCmpOp::Eq, AF_NETLINK)?;
+    let other = argument(2, SeccompCmpOp::Ne, NETLINK_ROUTE)?;
+    forbidden.when(numbers::SOCKET, vec![netlink, other])?;
+    let foreign = argument(0, SeccompCmpOp::Ne, AF_UNIX)?;
+    forbidden.when(numbers::SOCKETPAIR, vec![foreign])
 }
 
 impl Refusals {
@@ -171,11 +229,14 @@ mod tests {
     #[test]
     fn every_filter_fits_the_kernel() {
         for profile in [Profile::Local, Profile::Hosted] {
-            for sockets in [Sockets::Profile, Sockets::LocalOnly] {
-                let filters = filters(profile, sockets).unwrap();
-                assert!(filters.refused > 30);
-                for program in filters.programs {
-                    assert!(program.len() % 8 == 0 && program.len() / 8 < 4096);
+            for syscalls in [Syscalls::DenyList, Syscalls::AllowList] {
+                for sockets in [Sockets::Profile, Sockets::LocalOnly] {
+                    let filters = filters(profile, syscalls, sockets).unwrap();
+                    assert!(filters.refused > 30);
+                    assert_eq!(filters.allowed.is_some(), syscalls == Syscalls::AllowList);
+                    for program in filters.programs {
+                        assert!(program.len() % 8 == 0 && program.len() / 8 < 4096);
+                    }
                 }
             }
         }

@@ -1,20 +1,18 @@
 //! A running tree: waits for its end, asks it to end, ends it. Dropping it ends it too.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::Interest;
-use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use crate::cgroup::Group;
 use crate::command::Limits;
-use crate::control;
 use crate::exit::{Exit, Usage};
+use crate::inside::{Channel, Inside, Told};
 use crate::meter::Meter;
-use crate::protocol::{COMMAND_KILL, COMMAND_TERMINATE, KIND_EXITED};
+use crate::protocol::{COMMAND_KILL, COMMAND_TERMINATE};
 use crate::reaper::Init;
 use crate::sandbox::Inner;
 
@@ -28,11 +26,11 @@ pub struct Tree {
     limits: Limits,
     /// Whether the kernel ends the tree with its init.
     namespaced: bool,
-    control: UnixStream,
+    /// Whether sockets that the init makes reach nothing but what the tree reaches.
+    reachable: bool,
+    channel: Arc<Channel>,
     init: Arc<Init>,
     group: Group,
-    /// What the init said about the server's end.
-    reported: Option<Exit>,
     exit: Option<Exit>,
     sandbox: Arc<Inner>,
 }
@@ -46,6 +44,7 @@ pub(crate) struct Parts {
     pub(crate) group: Group,
     pub(crate) limits: Limits,
     pub(crate) namespaced: bool,
+    pub(crate) reachable: bool,
     pub(crate) sandbox: Arc<Inner>,
 }
 
@@ -58,15 +57,15 @@ impl Drop for Parts {
 impl Tree {
     /// Takes charge of a running tree.
     pub(crate) fn new(mut parts: Parts) -> io::Result<Self> {
-        let control = std::os::unix::net::UnixStream::from(parts.control.try_clone()?);
+        let channel = Channel::new(parts.control.try_clone()?)?;
         Ok(Self {
             server_pid: parts.server_pid,
             limits: parts.limits,
             namespaced: parts.namespaced,
-            control: UnixStream::from_std(control)?,
+            reachable: parts.reachable,
+            channel: Arc::new(channel),
             init: Arc::clone(&parts.init),
             group: std::mem::take(&mut parts.group),
-            reported: None,
             exit: None,
             sandbox: Arc::clone(&parts.sandbox),
         })
@@ -87,27 +86,16 @@ impl Tree {
         if let Some(exit) = &self.exit {
             return exit.clone();
         }
-        while self.reported.is_none() {
-            let received = self
-                .control
-                .async_io(Interest::READABLE, || {
-                    control::receive(self.control.as_fd())
-                })
-                .await;
-            match received {
-                Ok(Some(received)) if received.record.kind == KIND_EXITED => {
-                    self.reported = Some(Exit::from_wait_status(received.record.value));
+        let reported = match self.channel.ended().await {
+            Told::Exited(exit) => Some(exit),
+            // The init was killed, and the tree with it where the kernel holds them together.
+            Told::Gone | Told::Running => {
+                if !self.namespaced {
+                    self.group.kill();
                 }
-                Ok(Some(_)) => {}
-                // The init was killed, and the tree with it where the kernel holds them together.
-                Ok(None) | Err(_) => {
-                    if !self.namespaced {
-                        self.group.kill();
-                    }
-                    break;
-                }
+                None
             }
-        }
+        };
         // The init goes last. Past the bound something hangs in the kernel; the reaper stays on it.
         let mut ended = self.init.ended();
         let ended = timeout(LAST_PROCESSES, ended.wait_for(Option::is_some)).await;
@@ -115,7 +103,7 @@ impl Tree {
             .ok()
             .and_then(Result::ok)
             .and_then(|exit| exit.clone());
-        let mut exit = self.reported.clone().or(init_exit).unwrap_or_default();
+        let mut exit = reported.or(init_exit).unwrap_or_default();
         exit.oom_killed = !exit.success() && self.group.out_of_memory();
         exit.pids_limit_hit = self.group.out_of_processes();
         self.exit = Some(exit.clone());
@@ -148,8 +136,14 @@ impl Tree {
         Meter::new(Arc::clone(&self.init), self.group.clone())
     }
 
+    /// Returns what makes sockets inside the tree's network namespace, while somebody else waits for its
+    /// end.
+    pub fn inside(&self) -> Inside {
+        Inside::new(Arc::clone(&self.channel), self.reachable)
+    }
+
     fn command(&self, command: u8) {
-        if let Err(error) = self.control.try_write(&[command]) {
+        if let Err(error) = self.channel.command(&[command]) {
             tracing::debug!(pid = self.init.pid, %error, "the init is already gone");
         }
     }
@@ -158,7 +152,8 @@ impl Tree {
 impl Drop for Tree {
     fn drop(&mut self) {
         self.kill();
-        // The control socket closes with `self`, which ends an init that only listens.
+        // Ends an init that only listens.
+        self.channel.close();
         self.sandbox.reaper.remove(std::mem::take(&mut self.group));
     }
 }

@@ -28,10 +28,20 @@ pub(crate) fn set_limit(resource: u32, limit: u64) -> Result<usize> {
     )
 }
 
+/// Drops the supplementary groups.
+pub(crate) fn drop_groups() -> Result<usize> {
+    call(nr::SETGROUPS, &[0, 0])
+}
+
+/// Enters a namespace that an open descriptor stands for.
+pub(crate) fn enter_namespace(fd: i32) -> Result<usize> {
+    call(nr::SETNS, &[fd as usize, 0])
+}
+
 /// Drops the supplementary groups, then becomes another group and user for good.
 pub(crate) fn become_user(uid: u32, gid: u32) -> Result<usize> {
     let (uid, gid) = (uid as usize, gid as usize);
-    call(nr::SETGROUPS, &[0, 0])?;
+    drop_groups()?;
     call(nr::SETRESGID, &[gid, gid, gid])?;
     call(nr::SETRESUID, &[uid, uid, uid])
 }

@@ -1,5 +1,10 @@
 //! System call numbers of arm64: those that a filter refuses or looks into.
 
+#[path = "allowed_aarch64.rs"]
+mod allowed;
+
+pub(crate) use allowed::ALLOWED;
+
 /// Changes the machine, its kernel or its mounts: refused to everyone.
 pub(crate) const MACHINE: [i64; 38] = [
     89,  // acct
@@ -65,5 +70,7 @@ pub(crate) const ABSENT: [i64; 3] = [
 pub(crate) const CLONE: i64 = 220;
 pub(crate) const CLONE3: i64 = 435;
 pub(crate) const IOCTL: i64 = 29;
+pub(crate) const PERSONALITY: i64 = 92;
 pub(crate) const SOCKET: i64 = 198;
+pub(crate) const SOCKETPAIR: i64 = 199;
 pub(crate) const UNSHARE: i64 = 97;

@@ -1,5 +1,10 @@
 //! System call numbers of x86-64: those that a filter refuses or looks into.
 
+#[path = "allowed_x86_64.rs"]
+mod allowed;
+
+pub(crate) use allowed::ALLOWED;
+
 /// Changes the machine, its kernel or its mounts: refused to everyone.
 pub(crate) const MACHINE: [i64; 40] = [
     163, // acct
@@ -67,5 +72,7 @@ pub(crate) const ABSENT: [i64; 3] = [
 pub(crate) const CLONE: i64 = 56;
 pub(crate) const CLONE3: i64 = 435;
 pub(crate) const IOCTL: i64 = 16;
+pub(crate) const PERSONALITY: i64 = 135;
 pub(crate) const SOCKET: i64 = 41;
+pub(crate) const SOCKETPAIR: i64 = 53;
 pub(crate) const UNSHARE: i64 = 272;

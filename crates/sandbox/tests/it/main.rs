@@ -4,8 +4,10 @@
 mod harness;
 mod hidden;
 mod hosted;
+mod inside;
 mod limits;
 mod owner;
 mod proof;
 mod spawn;
+mod syscalls;
 mod tree;

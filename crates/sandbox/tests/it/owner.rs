@@ -142,6 +142,9 @@ fn process() {
                 promise.name, promise.state, promise.detail
             );
         }
+        if let Err(error) = spawned.tree.inside().dial(1).await {
+            println!("report: dial {error}");
+        }
         println!("up");
         spawned.tree.wait().await;
     });

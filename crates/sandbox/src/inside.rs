@@ -1,0 +1,263 @@
+//! The running end of the control socket: what the init tells of its tree, and sockets that it makes
+//! inside the tree's network namespace.
+//!
+//! Whoever waits for something reads for everybody ([`Channel::pump`]): the end of the tree and
+//! several sockets may be waited for at once, by different tasks. Entry points: [`Inside::dial`] and
+//! [`Inside::listen`].
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::net::{SendFlags, Shutdown};
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+use tokio::sync::{oneshot, watch};
+use tokio::time::timeout;
+
+use crate::control::{self, Received};
+use crate::exit::Exit;
+use crate::protocol::{
+    COMMAND_SOCKET, KIND_EXITED, KIND_SOCKET, Record, SOCKET_COMMAND_LEN, SOCKET_LISTEN,
+    SOCKET_VERSION_6,
+};
+
+/// How long a socket may take, a full queue of the listener included.
+const DEADLINE: Duration = Duration::from_secs(5);
+/// The most requests that the init has not answered; their answers fit the control socket.
+const MOST_OUTSTANDING: usize = 64;
+
+/// Makes sockets inside the network namespace of one tree, for as long as it lives.
+#[derive(Clone, Debug)]
+pub struct Inside {
+    channel: Arc<Channel>,
+    /// Whether what is made there reaches only the tree, or the tree was given the host's network.
+    reachable: bool,
+}
+
+/// What is known of the end of a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    Running,
+    Exited(Exit),
+    /// The init is gone without a word.
+    Gone,
+}
+
+/// The control socket of a running tree.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    stream: UnixStream,
+    told: watch::Sender<Told>,
+    requests: Mutex<Requests>,
+}
+
+#[derive(Debug, Default)]
+struct Requests {
+    next: u32,
+    waiting: HashMap<u32, oneshot::Sender<io::Result<OwnedFd>>>,
+    /// Asked for and not answered, whether somebody still waits or not.
+    outstanding: usize,
+}
+
+impl Channel {
+    pub(crate) fn new(control: OwnedFd) -> io::Result<Self> {
+        let stream = std::os::unix::net::UnixStream::from(control);
+        Ok(Self {
+            stream: UnixStream::from_std(stream)?,
+            told: watch::Sender::new(Told::Running),
+            requests: Mutex::default(),
+        })
+    }
+
+    /// Waits until the init has told of the end, or is gone. Safe to cancel.
+    pub(crate) async fn ended(&self) -> Told {
+        let mut told = self.told.subscribe();
+        let ended = async {
+            let ended = told.wait_for(|told| *told != Told::Running).await;
+            ended.map_or(Told::Gone, |told| told.clone())
+        };
+        tokio::select! {
+            biased;
+            told = ended => told,
+            () = self.pump() => self.told.borrow().clone(),
+        }
+    }
+
+    /// Sends a command; a tree that has ended needs none.
+    pub(crate) fn command(&self, bytes: &[u8]) -> io::Result<()> {
+        // Not through the runtime, which takes a new socket for full until it has looked at it once.
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        match rustix::net::send(&self.stream, bytes, flags)? {
+            written if written == bytes.len() => Ok(()),
+            _ => Err(io::Error::from(io::ErrorKind::WriteZero)),
+        }
+    }
+
+    /// Closes the socket for the init, whoever still holds it here.
+    pub(crate) fn close(&self) {
+        // Fails only if the init has closed its end before.
+        rustix::net::shutdown(&self.stream, Shutdown::Both).ok();
+        self.gone();
+    }
+
+    /// Takes in records for everybody, until the init is gone.
+    async fn pump(&self) {
+        loop {
+            let receive = || control::receive_with_socket(self.stream.as_fd());
+            match self.stream.async_io(Interest::READABLE, receive).await {
+                Ok(Some((Received { record, .. }, socket))) => self.take(record, socket),
+                Ok(None) | Err(_) => break,
+            }
+        }
+        self.gone();
+    }
+
+    /// Notes that nothing more will be told.
+    fn gone(&self) {
+        self.told.send_if_modified(|told| {
+            let unheard = *told == Told::Running;
+            if unheard {
+                *told = Told::Gone;
+            }
+            unheard
+        });
+        // Whoever waits for a socket sees its sender go.
+        self.requests.lock().waiting.clear();
+    }
+
+    fn take(&self, record: Record, socket: Option<OwnedFd>) {
+        match record.kind {
+            KIND_EXITED => {
+                let exit = Exit::from_wait_status(record.value);
+                self.told.send_replace(Told::Exited(exit));
+            }
+            KIND_SOCKET => {
+                let mut requests = self.requests.lock();
+                requests.outstanding = requests.outstanding.saturating_sub(1);
+                let id = u32::try_from(record.data).unwrap_or(u32::MAX);
+                let answer = socket.ok_or_else(|| io::Error::from_raw_os_error(record.value));
+                if let Some(waiting) = requests.waiting.remove(&id) {
+                    // Nobody waits any more: the socket closes.
+                    waiting.send(answer).ok();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Asks the init for a socket and waits for it.
+    async fn request(&self, what: u8, port: u16) -> io::Result<OwnedFd> {
+        if *self.told.borrow() != Told::Running {
+            return Err(ended());
+        }
+        let mut answer = self.ask(what, port)?;
+        tokio::select! {
+            biased;
+            answer = &mut answer => answer.map_err(|_| ended())?,
+            // The answer may have been the last that was heard.
+            () = self.pump() => answer.try_recv().map_err(|_| ended())?,
+        }
+    }
+
+    fn ask(&self, what: u8, port: u16) -> io::Result<oneshot::Receiver<io::Result<OwnedFd>>> {
+        let mut requests = self.requests.lock();
+        if requests.outstanding >= MOST_OUTSTANDING {
+            return Err(busy());
+        }
+        let id = requests.next;
+        let mut command = [0; SOCKET_COMMAND_LEN];
+        command[..2].copy_from_slice(&[COMMAND_SOCKET, what]);
+        command[2..4].copy_from_slice(&port.to_le_bytes());
+        command[4..].copy_from_slice(&id.to_le_bytes());
+        self.command(&command).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => busy(),
+            _ => ended(),
+        })?;
+        requests.next = id.wrapping_add(1);
+        requests.outstanding += 1;
+        // Those that nobody waits for any more are forgotten here, so that the map stays small.
+        requests.waiting.retain(|_, waiting| !waiting.is_closed());
+        let (sender, receiver) = oneshot::channel();
+        requests.waiting.insert(id, sender);
+        Ok(receiver)
+    }
+}
+
+fn ended() -> io::Error {
+    io::Error::new(io::ErrorKind::NotConnected, "the instance has ended")
+}
+
+fn busy() -> io::Error {
+    let why = "too many sockets are being made inside this instance";
+    io::Error::new(io::ErrorKind::ResourceBusy, why)
+}
+
+impl Inside {
+    pub(crate) fn new(channel: Arc<Channel>, reachable: bool) -> Self {
+        Self { channel, reachable }
+    }
+
+    /// Connects to a port of the tree's own loopback device, `127.0.0.1` before `[::1]`. The socket is
+    /// nonblocking, and good for as long as the tree lives.
+    pub async fn dial(&self, port: u16) -> io::Result<TcpStream> {
+        self.within(port, "connected to", async {
+            match self.connect(0, port).await {
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    // Without version 6 there, the first answer says more.
+                    let second = self.connect(SOCKET_VERSION_6, port).await;
+                    second.map_err(|_| error)
+                }
+                outcome => outcome,
+            }
+        })
+        .await
+    }
+
+    /// Listens on a port of the tree's own loopback device (`127.0.0.1`), where only the tree can connect;
+    /// zero takes a free one. The socket is nonblocking.
+    pub async fn listen(&self, port: u16) -> io::Result<TcpListener> {
+        let listening = self.channel.request(SOCKET_LISTEN, port);
+        let socket = self.within(port, "listened on", listening).await?;
+        Ok(TcpListener::from(socket))
+    }
+
+    async fn connect(&self, version: u8, port: u16) -> io::Result<TcpStream> {
+        let socket = TcpStream::from(self.channel.request(version, port).await?);
+        // It comes while it still connects.
+        let socket = tokio::net::TcpStream::from_std(socket)?;
+        socket.writable().await?;
+        match socket.take_error()? {
+            None => socket.into_std(),
+            Some(error) => Err(error),
+        }
+    }
+
+    /// Bounds the time of a request and says what its error is about.
+    async fn within<T>(
+        &self,
+        port: u16,
+        done: &str,
+        request: impl Future<Output = io::Result<T>>,
+    ) -> io::Result<T> {
+        if !self.reachable {
+            let why = "this instance has no network namespace of its own";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
+        let outcome = timeout(DEADLINE, request).await;
+        let error = match outcome {
+            Ok(Ok(socket)) => return Ok(socket),
+            Ok(Err(error)) => error,
+            Err(_) => {
+                let late = format!("no answer within {} s", DEADLINE.as_secs());
+                io::Error::new(io::ErrorKind::TimedOut, late)
+            }
+        };
+        let text = format!("port {port} inside the instance cannot be {done}: {error}");
+        Err(io::Error::new(error.kind(), text))
+    }
+}
