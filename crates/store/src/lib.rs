@@ -1,4 +1,4 @@
-//! What Gantry remembers: servers, keys, grants, catalogs, the audit, events and leases.
+//! What Gantry remembers: servers and what is hosted, keys, grants, catalogs, the audit, events and leases.
 //!
 //! `Store` is the only entry point: a cheap handle on a SQLite file, later on a PostgreSQL database
 //! behind the same methods and the same suite of tests. It never decides anything about calls or
@@ -12,6 +12,7 @@ mod clock;
 mod config;
 mod error;
 mod gateway;
+mod hosting;
 mod journal;
 mod row;
 mod sql;
@@ -24,6 +25,7 @@ pub use clock::unix_ms;
 pub use config::{PostgresUrl, StoreConfig, StoreConfigError};
 pub use error::StoreError;
 pub use gateway::{Changes, Gateway, Lease};
+pub use hosting::{HOSTED_IDS, IDS_PER_SERVER, VolumeRow, WorkspaceInstance, WorkspaceRow};
 pub use journal::{DamageKind, DamageKindError, JournalDamage, JournalRun, JournalState};
 pub use row::{
     AgentRow, AgentTools, CatalogRow, GrantRow, KeyRow, Principal, SealedRow, ServerRow,

@@ -12,6 +12,7 @@ pub(crate) mod clock;
 pub(crate) mod events;
 pub(crate) mod gateways;
 pub(crate) mod grants;
+pub(crate) mod hosting;
 pub(crate) mod journal;
 pub(crate) mod keys;
 pub(crate) mod leases;

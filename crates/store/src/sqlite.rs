@@ -13,6 +13,7 @@ mod events;
 mod file;
 mod gateways;
 mod grants;
+mod hosting;
 mod import;
 mod journal;
 mod keys;

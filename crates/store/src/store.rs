@@ -3,6 +3,8 @@
 //! `Store` is a cheap clone. Methods either happen as a whole or not at all; none waits without a
 //! bound. What SQLite does of its own is in `sqlite`.
 
+mod hosting;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

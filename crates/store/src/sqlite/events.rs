@@ -10,6 +10,7 @@ use serde::de::value::{Error as WordError, StrDeserializer};
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::SqliteStore;
+use super::hosting::follow_event;
 use super::value::{column, parsed, signed, unsigned};
 use super::writer::Durability;
 use crate::error::StoreError;
@@ -102,6 +103,7 @@ async fn put_events(
             .bind(event.detail.as_str())
             .bind(gateway);
         insert.execute(&mut *connection).await?;
+        follow_event(&mut *connection, project, event).await?;
         touched.insert((project, &event.server));
     }
     for (project, server) in touched {

@@ -21,7 +21,7 @@ use crate::error::StoreError;
 
 /// Version, name and statements of each migration. Written out: the macro that reads the folder would
 /// have SQLite compiled a second time, for the compiler itself.
-const MIGRATIONS: [(i64, &str, &str); 7] = [
+const MIGRATIONS: [(i64, &str, &str); 8] = [
     (
         1,
         "first",
@@ -56,6 +56,11 @@ const MIGRATIONS: [(i64, &str, &str); 7] = [
         7,
         "act project",
         include_str!("../../migrations/sqlite/0007_act_project.sql"),
+    ),
+    (
+        8,
+        "hosting",
+        include_str!("../../migrations/sqlite/0008_hosting.sql"),
     ),
 ];
 

@@ -5,6 +5,7 @@ use gantry_model::spec::{ServerSpec, Source, TransportWish};
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::types::Json;
 
+use super::hosting::put_workspace;
 use super::value::{column, parsed, signed, unsigned};
 use super::writer::Durability;
 use super::{SqliteStore, now_ms};
@@ -78,6 +79,10 @@ impl SqliteStore {
                 },
                 _ => self.failed(what, error),
             })?;
+        if written.rows_affected() > 0 {
+            let hosted = put_workspace(&mut transaction, row).await;
+            hosted.map_err(|error| self.failed(what, error))?;
+        }
         self.commit(what, transaction).await?;
         turn.done();
         Ok(written.rows_affected() > 0)

@@ -133,6 +133,7 @@ async fn every_statement_can_be_prepared() {
         sql::events::ALL,
         sql::gateways::ALL,
         sql::leases::ALL,
+        sql::hosting::ALL,
         sql::journal::ALL,
         sql::calls::ALL,
     ];

@@ -7,6 +7,7 @@ mod catalog;
 mod events;
 mod gateways;
 mod grants;
+mod hosting;
 mod keys;
 mod leases;
 mod secrets;
