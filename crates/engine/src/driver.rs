@@ -7,7 +7,9 @@
 #[cfg(test)]
 pub(crate) mod fake;
 pub(crate) mod process;
+pub(crate) mod hosted;
 mod hosting;
+pub(crate) mod image;
 mod remote;
 mod report;
 #[cfg(test)]
@@ -62,10 +64,8 @@ pub(crate) struct StartRequest<'a> {
     pub(crate) spec: &'a ServerSpec,
     pub(crate) labels: Labels,
     /// Receives what a slow start is doing, such as the progress of a download.
-    #[cfg_attr(not(test), expect(dead_code, reason = "processes start at once"))]
     pub(crate) progress: &'a (dyn Fn(String) + Send + Sync),
     /// Fires when the server is stopped: a slow start gives up.
-    #[cfg_attr(not(test), expect(dead_code, reason = "processes start at once"))]
     pub(crate) stop: &'a CancellationToken,
 }
 
@@ -168,13 +168,15 @@ impl DriverError {
 #[derive(Clone)]
 pub(crate) struct Drivers {
     process: Arc<dyn Driver>,
+    image: Arc<dyn Driver>,
     remote: Arc<dyn Driver>,
 }
 
 impl Drivers {
-    pub(crate) fn new(process: Arc<dyn Driver>) -> Self {
+    pub(crate) fn new(process: Arc<dyn Driver>, image: Arc<dyn Driver>) -> Self {
         Self {
             process,
+            image,
             remote: Arc::new(RemoteDriver),
         }
     }
@@ -183,6 +185,7 @@ impl Drivers {
     pub(crate) fn of(&self, launch: &Launch) -> Arc<dyn Driver> {
         Arc::clone(match launch {
             Launch::Process(_) => &self.process,
+            Launch::Image(_) => &self.image,
             Launch::Remote(_) => &self.remote,
         })
     }
@@ -190,6 +193,7 @@ impl Drivers {
     /// Returns what can be enforced on this host.
     pub(crate) fn host(&self) -> HostReport {
         let mut facts = self.process.probe().facts;
+        facts.extend(self.image.probe().facts);
         facts.extend(self.remote.probe().facts);
         HostReport { facts }
     }
@@ -197,7 +201,7 @@ impl Drivers {
     /// Ends the instances that outlived the last process of this gateway; returns their labels.
     pub(crate) async fn recover(&self) -> Result<Vec<Labels>, DriverError> {
         let mut ended = Vec::new();
-        for driver in [&self.process, &self.remote] {
+        for driver in [&self.process, &self.image, &self.remote] {
             for recovered in driver.recover().await? {
                 drop(recovered.instance);
                 ended.push(recovered.labels);

@@ -3,6 +3,7 @@
 
 mod failed_logins;
 mod record;
+mod sampling;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -29,10 +30,13 @@ use crate::catalog::{Capabilities, ListRevisions, ListedTool};
 use crate::clock::unix_ms;
 use crate::config::EngineConfig;
 use crate::credentials::{SignInAnswer, SignInError, Vault};
-use crate::driver::process::{ProcessDriver, ProcessOptions};
+use crate::driver::hosted::{Hosted, HostedOptions};
+use crate::driver::image::ImageDriver;
+use crate::driver::process::ProcessDriver;
 use crate::driver::{Drivers, HostReport};
 use crate::error::{CallError, CallFailure, EngineError};
 use crate::folder::DataFolder;
+use crate::image_store::Images;
 use crate::machine::{Machine, first_id};
 use crate::project::Project;
 use crate::request::{Announced, Reply, Request, Scope, Speaker};
@@ -84,7 +88,7 @@ impl Engine {
     /// Takes the data folder, replays the audit, opens the projects, and starts what is registered.
     pub async fn start(config: EngineConfig) -> Result<Self, EngineError> {
         let folder = DataFolder::take(&config.data_dir)?;
-        let options = ProcessOptions {
+        let options = HostedOptions {
             project: config.project.clone(),
             gateway: instance_name(folder.path()),
             environment: config.environment.clone(),
@@ -92,7 +96,7 @@ impl Engine {
             hidden: hidden_folders(&config),
         };
         // What the host offers is found out while the database and the journal are opened.
-        let probing = tokio::task::spawn_blocking(|| ProcessDriver::open(options));
+        let probing = tokio::task::spawn_blocking(|| Hosted::open(options));
         Audit::make_room(&folder.path().join("journal"));
         let store = Store::open(&config.store, &folder.gateway()?).await?;
         let journal = folder.inner("journal")?;
@@ -102,8 +106,13 @@ impl Engine {
             ..CallFilter::default()
         };
         let newest = store.calls(&newest).await?.first().map(|row| row.id);
-        let process = probing.await.map_err(|_| EngineError::Stopping)??;
-        let drivers = Drivers::new(Arc::new(process));
+        let hosted = Arc::new(probing.await.map_err(|_| EngineError::Stopping)??);
+        hosted.use_store(store.clone());
+        let images = Images::new(folder.path().join("images"), home(&config));
+        let drivers = Drivers::new(
+            Arc::new(ProcessDriver::new(Arc::clone(&hosted))),
+            Arc::new(ImageDriver::new(Arc::clone(&hosted), images.clone())),
+        );
         for labels in drivers.recover().await? {
             info!(server = %labels.server, "ended an instance of an earlier gateway process");
         }
@@ -116,6 +125,8 @@ impl Engine {
             folder,
             store,
             drivers,
+            hosted,
+            images,
             audit,
             ids: Arc::new(CallIds::after(newest)),
             clients: Arc::default(),
@@ -148,6 +159,7 @@ impl Engine {
                 opening: Mutex::default(),
             }),
         };
+        engine.watch_hosted();
         engine.feed_stored_calls().await;
         let booted = engine.boot(known).await;
         engine.note_start(&booted).await;
@@ -157,6 +169,15 @@ impl Engine {
             return Err(error);
         }
         Ok(engine)
+    }
+
+    /// Watches what hosted servers keep on disk, and samples what all servers use.
+    fn watch_hosted(&self) {
+        let machine = &self.inner.machine;
+        let (disks, stop) = (machine.hosted.disks().clone(), &machine.stop_tasks);
+        machine.tracker.spawn(disks.watch(stop.clone()));
+        let sampling = sampling::sample(Arc::downgrade(&self.inner), stop.clone());
+        machine.tracker.spawn(sampling);
     }
 
     /// Starts the registered servers of all projects that the store knows.
@@ -471,6 +492,11 @@ impl Engine {
         self.inner.machine.draining.is_cancelled()
     }
 
+    /// Returns the images of this gateway.
+    pub fn images(&self) -> &Images {
+        &self.inner.machine.images
+    }
+
     /// Returns what this host can enforce.
     pub fn host(&self) -> HostReport {
         self.inner.machine.drivers.host()
@@ -494,6 +520,12 @@ fn hidden_folders(config: &EngineConfig) -> Vec<PathBuf> {
     };
     let hidden = config.hidden_folders.iter().cloned();
     hidden.chain(database).collect()
+}
+
+/// Returns the home of the person whose gateway this is, as servers of theirs are told it.
+fn home(config: &EngineConfig) -> Option<PathBuf> {
+    let home = config.environment.iter().find(|(name, _)| name == "HOME");
+    home.map(|(_, home)| PathBuf::from(home))
 }
 
 /// Names the gateway's own cgroup: the same for the same folder, another for another.

@@ -17,6 +17,7 @@ pub use self::full::Full;
 use crate::answers::AnswersFull;
 use crate::audit::AuditError;
 use crate::credentials::SignInError;
+use crate::disk::VolumeError;
 use crate::driver::DriverError;
 use crate::request::SuspendedBytes;
 use crate::transport::http::HttpError;
@@ -407,6 +408,9 @@ pub enum EngineError {
         /// Its mode.
         mode: u32,
     },
+    /// A volume cannot be had or removed.
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
     /// The database failed.
     #[error("the store failed")]
     Store(#[from] StoreError),
@@ -520,6 +524,7 @@ impl Diagnose for EngineError {
             Self::Locked { .. } => "data.locked",
             Self::Folder { .. } => "data.folder",
             Self::Open { .. } => "data.open",
+            Self::Volume(error) => error.code(),
             Self::Store(error) => error.code(),
             Self::Audit(error) => error.code(),
             Self::Driver(_) => "sandbox.unavailable",
@@ -560,6 +565,7 @@ impl Diagnose for EngineError {
             | Self::Disabled { .. }
             | Self::Misconfigured { .. } => Fault::Client,
             Self::StartFailed { .. } => Fault::Server,
+            Self::Volume(error) => error.fault(),
             Self::Store(error) => error.fault(),
             Self::SignIn(error) => error.fault(),
             Self::Locked { .. }
@@ -589,6 +595,7 @@ impl Diagnose for EngineError {
                 folder.display()
             )),
             Self::Open { folder, .. } => Some(format!("run `chmod 700 {}`", folder.display())),
+            Self::Volume(error) => error.hint(),
             Self::Conflict { name } => Some(format!(
                 "remove it first: `gantry rm {name}`, or DELETE /api/v1/mcp/servers/{name}"
             )),

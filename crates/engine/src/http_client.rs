@@ -21,7 +21,7 @@ use url::Url;
 use self::address::CheckedNames;
 pub(crate) use self::address::{AddressPolicy, NotPublic, Unresolved};
 use self::ca_bundle::CaFiles;
-pub(crate) use self::dial::dial;
+pub(crate) use self::dial::{dial, judge_registry};
 pub(crate) use self::route::Route;
 
 /// How long a connection may take, with its name and its encryption. fault H2

@@ -27,6 +27,7 @@ mod events;
 mod folder;
 mod guard;
 mod http_client;
+mod image_store;
 mod known_secrets;
 mod leases;
 mod library;
@@ -63,14 +64,17 @@ pub use driver::{
 pub use engine::Engine;
 pub use error::{CallError, CallFailure, EngineError, Full, Issue};
 pub use events::{Batch, CallTotals, Change, FeedPosition, Listener, UnknownPosition};
+pub use gantry_images as images;
 pub use gantry_model as model;
 pub use gantry_store::{
     ActFilter, ActOutcome, ActRow, CallFilter, CallRow, CallStatus, CallUsage, DamageKind,
     JournalDamage, StoreConfig, StoreConfigError,
 };
+pub use image_store::Images;
 pub use library::{CallOptions, MessageError, ModelAnswer, ModelAnswers};
 pub use native::{NativeCall, NativeOutput, NativeTool};
 pub use project::Project;
+pub use project::volumes::Volumes;
 pub use project::feed::{LogFollower, ServerLoad};
 pub use quota::{Quota, QuotaExceeded, QuotaLimits, QuotaPermit};
 pub use request::{

@@ -18,10 +18,12 @@ use crate::audit::{Audit, CallIds};
 use crate::config::EngineConfig;
 use crate::credentials::Vault;
 use crate::driver::Drivers;
+use crate::driver::hosted::Hosted;
 use crate::driver::process::folders;
 use crate::error::EngineError;
 use crate::folder::DataFolder;
 use crate::http_client::Clients;
+use crate::image_store::Images;
 use crate::random::random;
 use crate::schema::CheckPermits;
 use crate::telemetry::GatewayMetrics;
@@ -33,6 +35,9 @@ pub(crate) struct Machine {
     pub(crate) folder: DataFolder,
     pub(crate) store: Store,
     pub(crate) drivers: Drivers,
+    /// What the drivers of hosted servers share.
+    pub(crate) hosted: Arc<Hosted>,
+    pub(crate) images: Images,
     pub(crate) audit: Audit,
     pub(crate) ids: Arc<CallIds>,
     pub(crate) clients: Arc<Clients>,

@@ -4,7 +4,7 @@
 //!
 //! Callers reach it through `Engine`, which picks the project that a caller carries. What
 //! administrators do is here: `changes` and `files` (servers), `agents` (agents and keys), `sign_in`,
-//! `record` (events and administrative acts), `shown` (views). `follow` takes over what other gateways
+//! `record` (events and administrative acts), `shown` (views), `volumes`. `follow` takes over what other gateways
 //! that share the store have changed.
 
 mod agents;
@@ -15,6 +15,7 @@ mod follow;
 mod record;
 mod shown;
 mod sign_in;
+pub(crate) mod volumes;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -249,6 +250,7 @@ impl Project {
         let mut servers = BTreeMap::new();
         let mut warnings = self.notices();
         warnings.extend(self.catalog.warnings());
+        warnings.extend(self.machine.hosted.disks().warning());
         for handle in self.supervisor.all() {
             let status = handle.status.borrow();
             *servers.entry(status.state.as_str()).or_insert(0) += 1;

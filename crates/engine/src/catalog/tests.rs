@@ -43,6 +43,7 @@ fn handle(name: &str, live: Live) -> Arc<ServerHandle> {
         logs: Arc::new(Logs::new(Arc::default())),
         counters: Arc::new(Counters::default()),
         usage: Arc::new(|| None),
+        usage_history: Arc::default(),
         known: Arc::default(),
         waiting: Waiting::new(1),
         retries: RetryBudget::default(),

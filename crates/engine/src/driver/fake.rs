@@ -47,6 +47,7 @@ pub(crate) fn fake_spec(words: &[&str]) -> ServerSpec {
         cwd: None,
         profile: Default::default(),
         limits: Default::default(),
+        hosting: Default::default(),
         written: Default::default(),
     };
     ServerSpec::process("fake".parse().unwrap(), launch)

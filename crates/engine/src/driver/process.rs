@@ -1,6 +1,7 @@
 //! The driver of servers that are commands on this machine, each in a sandboxed process tree.
 //!
-//! The only place of the engine that names the sandbox's types.
+//! Profile `local`: on the host's own root. Profile `hosted`: on a root of its own, made of read-only
+//! parts of the host's, with a bounded place on disk.
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
@@ -9,21 +10,27 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use gantry_model::id::{ProjectName, ServerName};
-use gantry_model::spec::{ProcessLaunch, Profile, ServerSpec};
+use gantry_model::spec::{ProcessLaunch, Profile, Provider, Rung, ServerSpec};
 use gantry_sandbox::{
-    Command, Exit, Hidden, Limits, Network, Report, Sandbox, SandboxOptions, Spawned, Tree,
+    Command, Exit, Limits, Mount, MountKind, Network, OwnRoot, Root, RootBase, Spawned, Syscalls,
+    Tree,
 };
 use tracing::debug;
 
+use super::hosted::{self, Hosted, HostedStart, PATH, host_report, label, on_path, probe};
 use super::{
-    Control, Driver, DriverError, ExitStatus, HostFact, HostReport, Instance, Io, IsolationReport,
-    Labels, Promise, PromiseState, StartRequest, Stdin, Streams, Usage,
+    Control, Driver, DriverError, ExitStatus, HostReport, Instance, Io, IsolationReport, Labels,
+    StartRequest, Stdin, Streams, Usage,
 };
 
 /// The parent, in the data folder, of the working folders of servers that name none.
 const FOLDERS: &str = "servers";
 /// How long a disk may take to say whether a file is there.
 const LOOK: Duration = Duration::from_secs(1);
+/// Where a hosted command works if its spec names no folder.
+const WORK: &str = "/work";
+/// Variables of the gateway's that hosted commands get as well: they say nothing of the machine.
+const PASSED_ON: [&str; 4] = ["LANG", "LC_ALL", "LC_CTYPE", "TZ"];
 
 /// Returns what this host offers to sandboxed processes, found by trying.
 pub fn probe_host() -> Result<HostReport, DriverError> {
@@ -33,46 +40,23 @@ pub fn probe_host() -> Result<HostReport, DriverError> {
 
 /// Starts the processes of all servers of an engine.
 pub(crate) struct ProcessDriver {
-    sandbox: Sandbox,
-    options: ProcessOptions,
-}
-
-/// What the process driver is given.
-pub(crate) struct ProcessOptions {
-    /// The project of the data folder itself.
-    pub(crate) project: ProjectName,
-    /// Names the gateway, the same over its restarts.
-    pub(crate) gateway: String,
-    /// The variables that every process gets.
-    pub(crate) environment: Vec<(String, String)>,
-    /// Hidden from servers, except each server's own folder in it.
-    pub(crate) data_folder: PathBuf,
-    /// Further folders that are hidden from servers.
-    pub(crate) hidden: Vec<PathBuf>,
+    hosted: Arc<Hosted>,
 }
 
 impl ProcessDriver {
-    /// Tries what the host offers, and ends what an earlier process of this gateway left. Blocks.
-    pub(crate) fn open(mut options: ProcessOptions) -> Result<Self, DriverError> {
-        let sandbox = probe(std::mem::take(&mut options.gateway))?;
-        let data_folder = &options.data_folder;
-        let folders = options.hidden.iter().chain([data_folder]);
-        let hidden = Hidden {
-            folders: folders.cloned().collect(),
-            shared: Some(data_folder.clone()),
-            private: ["keys", "journal"]
-                .map(|name| data_folder.join(name))
-                .into(),
-        };
-        Ok(Self {
-            sandbox: sandbox.hiding(hidden),
-            options,
-        })
+    pub(crate) fn new(hosted: Arc<Hosted>) -> Self {
+        Self { hosted }
     }
 
-    fn command(&self, project: &ProjectName, name: &ServerName, launch: &ProcessLaunch) -> Command {
-        let project = (*project != self.options.project).then_some(project);
-        let own_folder = self.options.data_folder.join(folders(project));
+    fn project<'a>(&self, project: &'a ProjectName) -> Option<&'a ProjectName> {
+        (*project != self.hosted.options.project).then_some(project)
+    }
+
+    /// Returns the command of a person's own server, on the host's root.
+    fn local(&self, project: &ProjectName, name: &ServerName, launch: &ProcessLaunch) -> Command {
+        let project = self.project(project);
+        let options = &self.hosted.options;
+        let own_folder = options.data_folder.join(folders(project));
         let own_folder = own_folder.join(name.as_str());
         let cwd = launch.cwd.clone().unwrap_or_else(|| {
             let mut builder = std::fs::DirBuilder::new();
@@ -82,44 +66,114 @@ impl ProcessDriver {
             drop(builder.create(&own_folder));
             own_folder.clone()
         });
-        let (profile, network, nofile) = match launch.profile {
-            Profile::Local => (gantry_sandbox::Profile::Local, Network::Full, 4096),
-            Profile::Hosted => (gantry_sandbox::Profile::Hosted, Network::None, 1024),
-        };
         let limits = launch.limits_in_force();
         let given = |variable: &str| launch.env.contains_key(variable);
-        let inherited = self
-            .options
-            .environment
-            .iter()
-            .filter(|(variable, _)| !given(variable));
-        let own = launch
-            .env
-            .iter()
-            .map(|(variable, value)| (variable.clone(), value.clone()));
+        let inherited = options.environment.iter();
+        let inherited = inherited.filter(|(variable, _)| !given(variable));
         Command {
             name: label(project, name),
             program: launch.command.clone(),
             args: launch.args.clone(),
-            env: inherited.cloned().chain(own).collect(),
+            env: inherited.cloned().chain(own_variables(launch)).collect(),
             writable: vec![cwd.clone()],
             cwd,
-            profile,
+            profile: gantry_sandbox::Profile::Local,
             limits: Limits {
                 cpu: limits.cpu,
                 memory_bytes: limits.memory_bytes,
                 pids: limits.pids,
-                nofile,
+                nofile: 4096,
             },
-            network,
+            network: Network::Full,
             ..Command::default()
         }
+    }
+
+    /// Returns the command of a hosted server, on a root of its own; its place on disk is not there yet.
+    fn hosted(&self, project: &ProjectName, name: &ServerName, launch: &ProcessLaunch) -> Command {
+        let cwd = launch.cwd.clone();
+        let mut env = vec![("PATH".to_owned(), PATH.to_owned())];
+        let home = cwd.clone().unwrap_or_else(|| PathBuf::from(WORK));
+        env.push(("HOME".to_owned(), home.display().to_string()));
+        env.push(("TMPDIR".to_owned(), "/tmp".to_owned()));
+        let options = &self.hosted.options;
+        let passed = options.environment.iter();
+        let passed = passed.filter(|(name, _)| PASSED_ON.contains(&name.as_str()));
+        env.extend(passed.cloned());
+        env.retain(|(variable, _)| !launch.env.contains_key(variable));
+        env.extend(own_variables(launch));
+        Command {
+            name: label(self.project(project), name),
+            program: self.found(&launch.command),
+            args: launch.args.clone(),
+            env,
+            writable: cwd.iter().cloned().collect(),
+            cwd: home,
+            profile: gantry_sandbox::Profile::Hosted,
+            limits: hosted::sandbox_limits(&launch.limits_in_force()),
+            network: Network::None,
+            syscalls: Syscalls::AllowList,
+            ..Command::default()
+        }
+    }
+
+    /// Returns a program of the gateway's own search path by its path, unless it is where all see it.
+    fn found(&self, program: &str) -> String {
+        if on_path(program, PATH).is_some() {
+            return program.to_owned();
+        }
+        let environment = &self.hosted.options.environment;
+        let own = environment.iter().find(|(name, _)| name == "PATH");
+        let own = own.and_then(|(_, path)| on_path(program, path));
+        own.map_or_else(|| program.to_owned(), |path| path.display().to_string())
+    }
+
+    async fn start_hosted(
+        &self,
+        spec: &ServerSpec,
+        labels: Labels,
+        launch: &ProcessLaunch,
+    ) -> Result<Instance, DriverError> {
+        check_rung(launch)?;
+        let (hosted, limits) = (&self.hosted, launch.limits_in_force());
+        let volumes = launch.hosting.volumes.clone();
+        let place = hosted.place(&labels, &limits, &volumes).await?;
+        let mut command = self.hosted(&labels.project, &spec.name, launch);
+        command.ids = hosted.ids(&labels).await?;
+        let own = launch.cwd.is_none().then(|| (WORK.into(), place.work()));
+        let volume = |path: &PathBuf| (path.clone(), place.volume(path));
+        let mounts = own.into_iter().chain(volumes.iter().map(volume));
+        command.root = Root::Own(OwnRoot {
+            base: RootBase::HostParts,
+            mounts: mounts
+                .map(|(target, source)| Mount {
+                    target,
+                    kind: MountKind::Bind(source),
+                    read_only: false,
+                })
+                .collect(),
+            hostname: spec.name.to_string(),
+            scratch: hosted::scratch(&place, &limits),
+            writable: false,
+        });
+        let start = HostedStart {
+            labels: &labels,
+            hosting: &launch.hosting,
+            limits,
+            place,
+            volumes,
+            provider: "process",
+            reason: "the server is a command".to_owned(),
+            image: None,
+            held: Box::new(()),
+        };
+        hosted.start(command, start).await
     }
 }
 
 impl Driver for ProcessDriver {
     fn probe(&self) -> HostReport {
-        host_report(&self.sandbox)
+        self.hosted.host_report()
     }
 
     fn start<'a>(
@@ -134,10 +188,18 @@ impl Driver for ProcessDriver {
                 project,
                 server,
                 generation,
-            } = request.labels;
-            let command = self.command(&project, &server, launch);
-            let spawned = self.sandbox.spawn(&command).await;
-            let instance = spawned.map(instance).map_err(DriverError::new)?;
+            } = request.labels.clone();
+            let instance = match launch.profile {
+                Profile::Local => {
+                    let command = self.local(&project, &server, launch);
+                    let spawned = self.hosted.sandbox.spawn(&command).await;
+                    spawned.map(instance).map_err(DriverError::new)?
+                }
+                Profile::Hosted => {
+                    self.start_hosted(request.spec, request.labels, launch)
+                        .await?
+                }
+            };
             debug!(%project, %server, generation, pid = instance.pid, "process started");
             Ok(instance)
         })
@@ -154,7 +216,7 @@ impl Driver for ProcessDriver {
             if launch.profile == Profile::Local {
                 return None;
             }
-            let command = self.command(project, &spec.name, launch);
+            let command = self.hosted(project, &spec.name, launch);
             let mut hidden = Vec::new();
             for path in command.outside_view() {
                 let there = tokio::time::timeout(LOOK, tokio::fs::try_exists(&path)).await;
@@ -208,6 +270,24 @@ impl Control for Tree {
     }
 }
 
+/// Refuses a hosted command that wants an isolation that only images have.
+fn check_rung(launch: &ProcessLaunch) -> Result<(), DriverError> {
+    let why = "a command is hosted as a sandboxed process; give the server an `image` for more";
+    let wanted = launch.hosting.provider;
+    if !matches!(wanted, Provider::Auto | Provider::Process) {
+        let wanted = wanted.as_str();
+        let error = format!("provider_unavailable: `{wanted}`: {why}");
+        return Err(DriverError::new(error));
+    }
+    match launch.hosting.isolation_floor {
+        Some(floor) if floor > Rung::Process => {
+            let error = format!("isolation_floor: `{}` is demanded: {why}", floor.as_str());
+            Err(DriverError::new(error))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// Returns where the servers of a project have their working folders, in the data folder: `servers` for
 /// the folder's own project, `projects/NAME/servers` for others.
 pub(crate) fn folders(project: Option<&ProjectName>) -> PathBuf {
@@ -217,17 +297,18 @@ pub(crate) fn folders(project: Option<&ProjectName>) -> PathBuf {
     }
 }
 
-/// Returns what names a server's cgroup and picks its user: another in each project.
-fn label(project: Option<&ProjectName>, name: &ServerName) -> String {
-    match project {
-        // No name of a server has a slash in it.
-        Some(project) => format!("{project}/{name}"),
-        None => name.to_string(),
-    }
+fn own_variables(launch: &ProcessLaunch) -> impl Iterator<Item = (String, String)> {
+    let own = launch.env.iter();
+    own.map(|(variable, value)| (variable.clone(), value.clone()))
 }
 
 fn instance(spawned: Spawned) -> Instance {
     let meter = spawned.tree.meter();
+    let isolation = IsolationReport {
+        provider: "process",
+        reason: "the server is a command".to_owned(),
+        promises: hosted::promises(&spawned.report),
+    };
     Instance {
         io: Io::Streams(Streams {
             stdin: Stdin::Pipe(spawned.stdin),
@@ -245,40 +326,8 @@ fn instance(spawned: Spawned) -> Instance {
                 disk_bytes: None,
             })
         }),
-        isolation: Some(isolation(spawned.report)),
+        isolation: Some(isolation),
         hosting: None,
-    }
-}
-
-fn isolation(report: Report) -> IsolationReport {
-    let promises = report.promises.into_iter().map(|promise| Promise {
-        name: promise.name,
-        state: match promise.state {
-            gantry_sandbox::PromiseState::Enforced => PromiseState::Enforced,
-            gantry_sandbox::PromiseState::NotEnforced => PromiseState::NotEnforced,
-            gantry_sandbox::PromiseState::NotAsked => PromiseState::NotAsked,
-        },
-        detail: promise.detail,
-    });
-    IsolationReport {
-        provider: "process",
-        reason: "the server is a command".to_owned(),
-        promises: promises.collect(),
-    }
-}
-
-fn probe(instance: String) -> Result<Sandbox, DriverError> {
-    Sandbox::probe(SandboxOptions { instance }).map_err(DriverError::new)
-}
-
-fn host_report(sandbox: &Sandbox) -> HostReport {
-    let facts = sandbox.host().facts.iter().map(|fact| HostFact {
-        name: fact.name,
-        available: fact.available,
-        detail: fact.detail.clone(),
-    });
-    HostReport {
-        facts: facts.collect(),
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! A new driver gets a [`World`] and a test that calls [`conforms`].
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_model::id::ProjectName;
@@ -11,7 +12,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
 use super::fake::{FakeDriver, FakeHost, fake_spec};
-use super::process::{ProcessDriver, ProcessOptions};
+use super::hosted::{Hosted, HostedOptions};
+use super::process::ProcessDriver;
 use super::{
     ByteSource, Control, Driver, DriverError, ExitStatus, Instance, Io, Labels, StartRequest,
     Stdin, Streams,
@@ -81,7 +83,7 @@ impl<W: World> Suite<W> {
         let instance = self.try_start(act).await.unwrap();
         match instance.io {
             Io::Streams(streams) => (streams, instance.control),
-            Io::Address(_) => panic!("the suite is for drivers with streams"),
+            Io::Address(_) | Io::Inside(_) => panic!("the suite is for drivers with streams"),
         }
     }
 
@@ -224,14 +226,14 @@ struct Processes(tempfile::TempDir);
 
 impl World for Processes {
     fn driver(&self) -> Box<dyn Driver> {
-        let driver = ProcessDriver::open(ProcessOptions {
+        let hosted = Hosted::open(HostedOptions {
             project: gantry_model::id::ProjectName::local(),
             gateway: format!("suite-{}", std::process::id()),
             environment: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
             data_folder: self.0.path().to_owned(),
             hidden: Vec::new(),
         });
-        Box::new(driver.unwrap())
+        Box::new(ProcessDriver::new(Arc::new(hosted.unwrap())))
     }
 
     fn spec(&self, act: Act) -> ServerSpec {
@@ -253,6 +255,7 @@ impl World for Processes {
             cwd: Some("/".into()),
             profile: Profile::Local,
             limits: Default::default(),
+            hosting: Default::default(),
             written: Default::default(),
         };
         ServerSpec::process("fake".parse().unwrap(), launch)

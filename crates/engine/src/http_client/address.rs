@@ -112,6 +112,22 @@ impl AddressPolicy {
         Ok(allowed)
     }
 
+    /// Judges an address that a host has, be it a name or the address itself.
+    pub(super) fn judge_resolved(&self, host: &str, address: IpAddr) -> Result<(), NotPublic> {
+        let is_literal = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+        let is_named = is_literal
+            && self.named.as_deref().map(|named| named.trim_matches(['[', ']']))
+                == Some(&*address.to_string())
+            && !is_of_the_machine(address);
+        match is_named || self.allows(host, address) {
+            true => Ok(()),
+            false => Err(NotPublic {
+                host: host.to_owned(),
+                address,
+            }),
+        }
+    }
+
     fn allows(&self, name: &str, address: IpAddr) -> bool {
         let is_named = is_localhost(name) && self.named.as_deref() == Some("localhost");
         self.allow_private

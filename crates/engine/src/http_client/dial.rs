@@ -71,6 +71,17 @@ pub(crate) async fn dial(
     timeout(CONNECT, connecting).await.map_err(late)?
 }
 
+/// Judges a connection that is made on behalf of a registry: to the registry itself as it was named, to
+/// others only at public addresses.
+pub(crate) fn judge_registry(registry: &str, host: &str, address: IpAddr) -> Result<(), String> {
+    let parsed = Url::parse(&format!("http://{registry}/"));
+    let url = parsed.map_err(|error| format!("`{registry}` is not a registry: {error}"))?;
+    let policy = AddressPolicy::of(&url, None, false);
+    policy
+        .judge_resolved(host, address)
+        .map_err(|refused| refused.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

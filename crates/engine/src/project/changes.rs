@@ -10,6 +10,7 @@ use gantry_model::spec::ServerSpec;
 use serde_json::json;
 
 use super::Project;
+use super::volumes::Volumes;
 use crate::access::FirstKeys;
 use crate::acts::values::{self, difference};
 use crate::acts::{Actor, Draft};
@@ -159,6 +160,16 @@ impl Project {
         by: impl Into<Actor>,
         server: &str,
     ) -> Result<bool, EngineError> {
+        self.remove_with(by, server, Volumes::Keep).await
+    }
+
+    /// Removes a server like [`Project::remove`], and its volumes if that is asked for.
+    pub async fn remove_with(
+        self: &Arc<Self>,
+        by: impl Into<Actor>,
+        server: &str,
+        volumes: Volumes,
+    ) -> Result<bool, EngineError> {
         let (by, project, server) = (by.into(), Arc::clone(self), server.to_owned());
         self.complete(async move {
             let (acts, supervisor) = (&project.acts, &project.supervisor);
@@ -174,6 +185,9 @@ impl Project {
                 Ok(()) => supervisor.remove(&server).await,
                 Err(refused) => Err(refused),
             };
+            if matches!(removed, Ok(true)) {
+                project.clear_place(known.name.clone(), volumes).await;
+            }
             act.end(&removed).await;
             removed
         })

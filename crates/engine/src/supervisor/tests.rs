@@ -18,7 +18,8 @@ use tokio_util::task::TaskTracker;
 
 use super::*;
 use crate::config::EngineLimits;
-use crate::driver::process::{ProcessDriver, ProcessOptions};
+use crate::driver::hosted::{Hosted, HostedOptions};
+use crate::driver::process::ProcessDriver;
 use crate::driver::{Driver, Drivers};
 use crate::events::Events;
 use crate::server::link::InFlight;
@@ -28,14 +29,14 @@ const LONG: Duration = Duration::from_secs(20);
 
 /// Makes a supervisor whose runners panic when they next show a change, if `armed` says so.
 async fn supervisor(folder: &Path, armed: &Arc<AtomicBool>) -> Supervisor {
-    let options = ProcessOptions {
+    let options = HostedOptions {
         project: ProjectName::local(),
         gateway: format!("test-{}", std::process::id()),
         environment: Vec::new(),
         data_folder: folder.to_owned(),
         hidden: Vec::new(),
     };
-    let driver = ProcessDriver::open(options).unwrap();
+    let driver = ProcessDriver::new(Arc::new(Hosted::open(options).unwrap()));
     supervisor_on(Arc::new(driver), folder, armed).await
 }
 
@@ -53,7 +54,7 @@ async fn supervisor_on(
     let armed = Arc::clone(armed);
     let context = RunnerContext {
         project: project.clone(),
-        drivers: Drivers::new(driver),
+        drivers: Drivers::new(Arc::clone(&driver), driver),
         generations: Arc::default(),
         clients: Arc::default(),
         vault: crate::credentials::Vault::open(folder, project.clone(), store.clone()),
@@ -91,6 +92,7 @@ fn spec() -> ServerSpec {
         cwd: Some("/".into()),
         profile: gantry_model::spec::Profile::Local,
         limits: Default::default(),
+        hosting: Default::default(),
         written: Default::default(),
     };
     let name: ServerName = "a".parse().unwrap();

@@ -20,6 +20,7 @@ fn of_file(name: &str, variable: &str) -> ServerSpec {
         cwd: Some("/".into()),
         profile: Profile::Local,
         limits: Default::default(),
+        hosting: Default::default(),
         written: Default::default(),
     };
     let mut spec = ServerSpec::process(name.parse().expect("a name"), launch);
@@ -39,6 +40,7 @@ fn stubborn(name: &str) -> ServerSpec {
         cwd: Some("/".into()),
         profile: Profile::Local,
         limits: Default::default(),
+        hosting: Default::default(),
         written: Default::default(),
     };
     let mut spec = ServerSpec::process(name.parse().expect("a name"), launch);

@@ -86,6 +86,7 @@ fn spec(name: &str, peer: &Evilpeer) -> ServerSpec {
         cwd: Some("/".into()),
         profile: Profile::Local,
         limits: Default::default(),
+        hosting: Default::default(),
         written: Default::default(),
     };
     let mut spec = ServerSpec::process(name.parse().unwrap(), launch);

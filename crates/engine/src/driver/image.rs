@@ -1,0 +1,232 @@
+//! The driver of servers that are images: pulled and unpacked by `gantry-images`, run by our own init
+//! on a root made of their layers, in gVisor or in namespaces of their own. No container engine.
+//!
+//! Nothing outlives the gateway, so there is nothing to recover. Entry point: [`ImageDriver::new`].
+
+mod plan;
+mod pull;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use futures_util::future::BoxFuture;
+use gantry_images::{ImageRecord, RootLayers};
+use gantry_model::id::ProjectName;
+use gantry_model::spec::{ImageLaunch, Rung, ServerSpec};
+use gantry_sandbox::{
+    Command, GVisor, Mount, MountKind, OwnRoot, Root, RootBase, Runtime, Syscalls,
+};
+use tracing::debug;
+
+use self::plan::Plan;
+use super::hosted::{self, Hosted, HostedStart, Rungs, choose, label};
+use super::{
+    Driver, DriverError, HostFact, HostReport, ImageReport, Instance, Labels, LayerReport,
+    StartRequest,
+};
+use crate::image_store::Images;
+
+/// Where the flat roots of images lie, in the data folder, on hosts without overlay.
+const FLAT: &str = "flat";
+/// gVisor has threads of its own for each of the guest's, and some beside.
+const GVISOR_PIDS: (u64, u64) = (2, 64);
+
+/// Starts the images of all servers of an engine.
+pub(crate) struct ImageDriver {
+    hosted: Arc<Hosted>,
+    images: Images,
+}
+
+impl ImageDriver {
+    pub(crate) fn new(hosted: Arc<Hosted>, images: Images) -> Self {
+        Self { hosted, images }
+    }
+
+    /// Returns which rungs this host has, each proved by something that ran in it.
+    async fn rungs(&self) -> (Rungs, Option<GVisor>) {
+        let gvisor = self.hosted.gvisor.prove(&self.hosted.sandbox).await;
+        let namespaces = self.hosted.sandbox.probe_root();
+        let (gvisor, program) = match gvisor {
+            Ok((program, how)) => (Ok(how), Some(program)),
+            Err(why) => (Err(why), None),
+        };
+        let rungs = Rungs { gvisor, namespaces };
+        (rungs, program)
+    }
+
+    async fn run(
+        &self,
+        request: StartRequest<'_>,
+        launch: &ImageLaunch,
+    ) -> Result<Instance, DriverError> {
+        let (rungs, gvisor) = self.rungs().await;
+        let chosen = choose(
+            launch.hosting.provider,
+            launch.hosting.isolation_floor,
+            &rungs,
+        );
+        let (rung, reason) = chosen.map_err(DriverError::new)?;
+        let labels = &request.labels;
+        let own = labels.project == self.hosted.options.project;
+        let record = pull::record(&self.images, own, &request, launch).await?;
+        let plan = Plan::new(launch, &record.config).map_err(DriverError::new)?;
+        let limits = launch.limits_in_force();
+        let place = self.hosted.place(labels, &limits, &plan.volumes).await?;
+        let layers = self.layers(&record).await?;
+        let base = self.base(&record, &layers, &request).await?;
+        let mounts = plan.volumes.iter().map(|path| Mount {
+            target: path.clone(),
+            kind: MountKind::Bind(place.volume(path)),
+            read_only: false,
+        });
+        let project = (labels.project != self.hosted.options.project).then_some(&labels.project);
+        let mut command = Command {
+            name: label(project, &labels.server),
+            program: plan.program,
+            args: plan.args,
+            env: plan.env,
+            cwd: plan.cwd,
+            profile: gantry_sandbox::Profile::Hosted,
+            limits: hosted::sandbox_limits(&limits),
+            root: Root::Own(OwnRoot {
+                base,
+                mounts: mounts.collect(),
+                hostname: labels.server.to_string(),
+                scratch: hosted::scratch(&place, &limits),
+                writable: false,
+            }),
+            ids: self.hosted.ids(labels).await?,
+            user: plan.user,
+            syscalls: Syscalls::AllowList,
+            ..Command::default()
+        };
+        if let Some(program) = gvisor.filter(|_| rung == Rung::Gvisor) {
+            command.runtime = Runtime::GVisor(program);
+            let (times, more) = GVISOR_PIDS;
+            command.limits.pids = limits.pids.map(|pids| times * pids + more);
+        }
+        let start = HostedStart {
+            labels,
+            hosting: &launch.hosting,
+            limits,
+            place,
+            volumes: plan.volumes,
+            provider: rung.as_str(),
+            reason,
+            image: Some(shown(launch, &record)),
+            held: Box::new(layers),
+        };
+        let instance = self.hosted.start(command, start).await?;
+        let Labels {
+            project,
+            server,
+            generation,
+        } = &request.labels;
+        debug!(%project, %server, generation, pid = instance.pid, "image started");
+        Ok(instance)
+    }
+
+    /// Returns the layers of an image, held in the store.
+    async fn layers(&self, record: &ImageRecord) -> Result<RootLayers, DriverError> {
+        let record = record.clone();
+        let held = self.images.on_store(move |store| store.root(&record));
+        held.await.map_err(DriverError::new)
+    }
+
+    /// Returns what the root is made of: the layers, or one folder of them all where the host has no
+    /// overlay.
+    async fn base(
+        &self,
+        record: &ImageRecord,
+        layers: &RootLayers,
+        request: &StartRequest<'_>,
+    ) -> Result<RootBase, DriverError> {
+        if self.hosted.sandbox.has_overlay() {
+            return Ok(RootBase::Layers {
+                base: layers.base.clone(),
+                lower: layers.lower.clone(),
+            });
+        }
+        (request.progress)("unpacking the image into one folder".to_owned());
+        let folder = self.flat_folder(record);
+        if let Some(parent) = folder.parent() {
+            std::fs::create_dir_all(parent).map_err(DriverError::new)?;
+        }
+        let record = record.clone();
+        let (target, stop) = (folder.clone(), request.stop.clone());
+        let unpacking = self.images.on_store(move |store| {
+            let layers = store.root(&record)?;
+            layers.flat(&target, &stop)
+        });
+        unpacking.await.map_err(DriverError::new)?;
+        Ok(RootBase::Folder(folder))
+    }
+
+    fn flat_folder(&self, record: &ImageRecord) -> PathBuf {
+        let name = record.digest.to_string().replace(':', "-");
+        self.images.folder().join(FLAT).join(name)
+    }
+}
+
+impl Driver for ImageDriver {
+    fn probe(&self) -> HostReport {
+        let namespaces = self.hosted.sandbox.probe_root();
+        let (available, detail) = match namespaces {
+            Ok(how) => (true, how),
+            Err(why) => (false, why),
+        };
+        HostReport {
+            facts: vec![HostFact {
+                name: "image_roots",
+                available,
+                detail,
+            }],
+        }
+    }
+
+    fn start<'a>(
+        &'a self,
+        request: StartRequest<'a>,
+    ) -> BoxFuture<'a, Result<Instance, DriverError>> {
+        Box::pin(async move {
+            match request.spec.launch.image() {
+                Some(launch) => self.run(request, launch).await,
+                None => Err(DriverError::new("the server has no image")),
+            }
+        })
+    }
+
+    fn explain<'a>(
+        &'a self,
+        _project: &'a ProjectName,
+        spec: &'a ServerSpec,
+    ) -> BoxFuture<'a, Option<String>> {
+        Box::pin(async move {
+            let launch = spec.launch.image()?;
+            let network = launch.hosting.network.is_none().then_some("no network, ");
+            Some(format!(
+                "it runs with {}a read-only root, `/tmp` and its volumes to write to",
+                network.unwrap_or_default()
+            ))
+        })
+    }
+}
+
+fn shown(launch: &ImageLaunch, record: &ImageRecord) -> ImageReport {
+    let pulled = record.pulled_at.duration_since(UNIX_EPOCH);
+    let layers = record.layers.iter().map(|layer| LayerReport {
+        digest: layer.diff_id.to_string(),
+        bytes: layer.bytes,
+    });
+    let user = launch.user.clone();
+    let own = (!record.config.user.is_empty()).then(|| record.config.user.clone());
+    ImageReport {
+        reference: launch.image.clone(),
+        digest: record.digest.to_string(),
+        platform: record.platform.to_string(),
+        layers: layers.collect(),
+        pulled_ms: pulled.map_or(0, |since| since.as_millis().try_into().unwrap_or(u64::MAX)),
+        user: user.or(own),
+    }
+}

@@ -1,0 +1,154 @@
+//! The images of a gateway, as administrators and the image driver use them: listed, pulled, imported,
+//! removed, pruned. The store is opened when it is first needed.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gantry_images::{
+    Credentials, Dial, Digest, ImageError, ImageRecord, ImageReference, ImageStore, Limits, Owners,
+    Platform, Progress, Pruned, PullRequest, Registry, RegistryOptions, StoreOptions, credentials,
+};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::http_client::judge_registry;
+
+/// All images of a gateway. Cheap to clone.
+#[derive(Clone)]
+pub struct Images {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    folder: PathBuf,
+    registry: Registry,
+    /// Where the person whose gateway this is has the credentials of their client.
+    home: Option<PathBuf>,
+    opened: Mutex<Option<ImageStore>>,
+}
+
+impl Images {
+    pub(crate) fn new(folder: PathBuf, home: Option<PathBuf>) -> Self {
+        // The same rules for addresses as remote servers have. fault H4
+        let judge = |dial: &Dial<'_>| judge_registry(dial.registry, dial.host, dial.address);
+        Self {
+            inner: Arc::new(Inner {
+                folder,
+                registry: Registry::new(RegistryOptions::new(Arc::new(judge))),
+                home,
+                opened: Mutex::default(),
+            }),
+        }
+    }
+
+    /// Runs something on the store, on a thread that may block.
+    pub(crate) async fn on_store<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&ImageStore) -> Result<T, ImageError> + Send + 'static,
+    ) -> Result<T, ImageError> {
+        let images = self.clone();
+        let working = tokio::task::spawn_blocking(move || work(&images.store()?));
+        let stopped = |_| ImageError::Cancelled {
+            image: "the image store".to_owned(),
+        };
+        working.await.map_err(stopped)?
+    }
+
+    /// Opens the store, unless it is. Blocks.
+    fn store(&self) -> Result<ImageStore, ImageError> {
+        let mut opened = self.inner.opened.lock();
+        if let Some(store) = &*opened {
+            return Ok(store.clone());
+        }
+        let owners = match rustix::process::geteuid().is_root() {
+            true => Owners::Keep,
+            false => Owners::Single,
+        };
+        let store = ImageStore::open(StoreOptions {
+            root: self.inner.folder.clone(),
+            owners,
+            limits: Limits::default(),
+        })?;
+        *opened = Some(store.clone());
+        Ok(store)
+    }
+
+    /// Returns the folder that everything is kept in.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.inner.folder
+    }
+
+    /// Returns the images there are.
+    pub async fn list(&self) -> Result<Vec<ImageRecord>, ImageError> {
+        self.on_store(ImageStore::list).await
+    }
+
+    /// Returns what a name was resolved to, if the image is there.
+    pub async fn find(&self, image: &ImageReference) -> Result<Option<ImageRecord>, ImageError> {
+        let image = image.clone();
+        self.on_store(move |store| store.find(&image)).await
+    }
+
+    /// Pulls an image; what is there of it is not fetched again.
+    pub async fn pull(
+        &self,
+        image: &ImageReference,
+        credentials: Option<Credentials>,
+        progress: &(dyn Fn(Progress) + Send + Sync),
+        stop: &CancellationToken,
+    ) -> Result<ImageRecord, ImageError> {
+        let store = self.on_store(|store| Ok(store.clone())).await?;
+        let request = PullRequest {
+            platform: Platform::host(),
+            credentials,
+            progress,
+            stop,
+        };
+        store.pull(&self.inner.registry, image, request).await
+    }
+
+    /// Returns the digest that the tag of an image has now, to tell whether it changed under it.
+    pub async fn resolve(
+        &self,
+        image: &ImageReference,
+        credentials: Option<Credentials>,
+    ) -> Result<Digest, ImageError> {
+        let store = self.on_store(|store| Ok(store.clone())).await?;
+        let registry = &self.inner.registry;
+        store.resolve(registry, image, credentials).await
+    }
+
+    /// Returns the credentials that the client of the person whose gateway this is has for a registry.
+    pub async fn own_credentials(
+        &self,
+        image: &ImageReference,
+    ) -> Result<Option<Credentials>, ImageError> {
+        let Some(home) = &self.inner.home else {
+            return Ok(None);
+        };
+        let found = credentials::from_client_file(image.registry(), home).await;
+        found.map_err(ImageError::from)
+    }
+
+    /// Imports the images of a `docker save` archive, an OCI layout archive or its folder.
+    pub async fn import(
+        &self,
+        archive: &Path,
+        progress: &(dyn Fn(Progress) + Send + Sync),
+        stop: &CancellationToken,
+    ) -> Result<Vec<ImageRecord>, ImageError> {
+        let store = self.on_store(|store| Ok(store.clone())).await?;
+        store.import(archive, progress, stop).await
+    }
+
+    /// Removes a name; false if there is none. Its layers go with the next prune, if nothing uses them.
+    pub async fn remove(&self, image: &ImageReference) -> Result<bool, ImageError> {
+        let image = image.clone();
+        self.on_store(move |store| store.remove(&image)).await
+    }
+
+    /// Removes layers that no image and no instance uses.
+    pub async fn prune(&self) -> Result<Pruned, ImageError> {
+        self.on_store(ImageStore::prune).await
+    }
+}

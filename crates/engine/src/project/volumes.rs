@@ -1,0 +1,113 @@
+//! The volumes of a project's servers, for administrators: listed, backed up, removed, pruned. Removing
+//! is on record before its effect.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gantry_model::id::ServerName;
+use serde_json::json;
+
+use super::Project;
+use crate::acts::{Actor, Draft};
+use crate::disk::{Disks, Owner, PrunedVolumes, VolumeError, VolumeView};
+use crate::error::EngineError;
+
+impl Project {
+    /// Returns the volumes there are, those of servers that are gone included.
+    pub async fn volumes(&self) -> Result<Vec<VolumeView>, EngineError> {
+        let name = self.name.clone();
+        self.on_disks(move |disks| disks.volumes(&name)).await
+    }
+
+    /// Writes a volume as a tar archive; what changes meanwhile may be there in either state.
+    pub async fn back_up_volume(
+        &self,
+        server: ServerName,
+        path: PathBuf,
+        to: impl Write + Send + 'static,
+    ) -> Result<(), EngineError> {
+        let owner = self.owner(server);
+        self.on_disks(move |disks| disks.back_up(&owner, &path, to))
+            .await
+    }
+
+    /// Removes a volume that no instance uses.
+    pub async fn remove_volume(
+        self: &Arc<Self>,
+        by: impl Into<Actor>,
+        server: ServerName,
+        path: &Path,
+    ) -> Result<(), EngineError> {
+        let (by, project, path) = (by.into(), Arc::clone(self), path.to_owned());
+        self.complete(async move {
+            let draft = Draft::new("volume.remove", server.as_str());
+            let draft = draft.before(json!({ "path": path.display().to_string() }));
+            let act = project.acts.begin(&by, draft).await?;
+            let owner = project.owner(server);
+            let removing = project.on_disks(move |disks| disks.remove_volume(&owner, &path));
+            let removed = removing.await;
+            act.end(&removed).await;
+            removed
+        })
+        .await
+    }
+
+    /// Removes the volumes of servers that are not registered any more.
+    pub async fn prune_volumes(
+        self: &Arc<Self>,
+        by: impl Into<Actor>,
+    ) -> Result<PrunedVolumes, EngineError> {
+        let (by, project) = (by.into(), Arc::clone(self));
+        self.complete(async move {
+            let draft = Draft::new("volume.prune", project.name.as_str());
+            let act = project.acts.begin(&by, draft).await?;
+            let servers = project.supervisor.all();
+            let kept: Vec<ServerName> = servers.iter().map(|known| known.name.clone()).collect();
+            let name = project.name.clone();
+            let pruned = project.on_disks(move |disks| disks.prune(&name, &kept)).await;
+            act.end(&pruned).await;
+            pruned
+        })
+        .await
+    }
+
+    /// Clears the place of a server that was removed; its volumes only if that was asked for.
+    pub(super) async fn clear_place(&self, server: ServerName, volumes: Volumes) {
+        let owner = self.owner(server);
+        let cleared = self
+            .on_disks(move |disks| disks.forget(&owner, volumes == Volumes::Remove))
+            .await;
+        if let Err(error) = cleared {
+            let why = gantry_model::diagnose::chain(&error);
+            tracing::warn!(why, "the files of a removed server are still there");
+        }
+    }
+
+    fn owner(&self, server: ServerName) -> Owner {
+        Owner {
+            project: self.name.clone(),
+            server,
+        }
+    }
+
+    async fn on_disks<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Disks) -> Result<T, VolumeError> + Send + 'static,
+    ) -> Result<T, EngineError> {
+        let disks = self.machine.hosted.disks().clone();
+        let working = tokio::task::spawn_blocking(move || work(&disks));
+        let worked = working.await.map_err(|_| EngineError::Stopping)?;
+        Ok(worked?)
+    }
+}
+
+/// What becomes of the volumes of a server that is removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Volumes {
+    /// They stay until somebody removes them.
+    #[default]
+    Keep,
+    /// They go with it.
+    Remove,
+}
