@@ -203,7 +203,7 @@ impl Disks {
 
     /// Refuses to start anything more when the disk of the gateway is nearly full.
     fn admit(&self) -> Result<(), DiskError> {
-        let (free, needed) = (self.free(), watch::KEPT_FREE);
+        let (free, needed) = self.free();
         if free >= needed {
             return Ok(());
         }

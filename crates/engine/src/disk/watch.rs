@@ -12,10 +12,15 @@ use tracing::warn;
 
 use super::{BYTES_PER_INODE, Disks, FEWEST_INODES, Owner, Place, measure};
 
-/// What hosted servers leave free on the disk of the gateway.
-pub(super) const KEPT_FREE: u64 = 128 << 20;
+/// What hosted servers leave free on the disk of the gateway, for its journal and store; on a small
+/// disk a part of it.
+const KEPT_FREE: u64 = 256 << 20;
+const KEPT_PART: u64 = 10;
 /// How often the places are looked at.
 const EVERY: Duration = Duration::from_secs(1);
+/// How often while less than [`SCARCE`] times what is kept is free: a disk can be filled within a second.
+const OFTEN: Duration = Duration::from_millis(50);
+const SCARCE: u64 = 8;
 /// A walk may take one such part of the time.
 const SHARE: u32 = 20;
 
@@ -24,12 +29,14 @@ impl Disks {
     pub(crate) async fn watch(self, stop: CancellationToken) {
         let mut due: HashMap<Owner, Instant> = HashMap::new();
         let mut before: HashMap<Owner, u64> = HashMap::new();
+        let mut pause = EVERY;
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = tokio::time::sleep(EVERY) => {}
+                () = tokio::time::sleep(pause) => {}
             }
             let places = self.places();
+            pause = EVERY;
             if places.is_empty() {
                 continue;
             }
@@ -47,18 +54,26 @@ impl Disks {
                 .map(|place| (place.owner.clone(), place.on_disk()))
                 .collect();
             let free = tokio::task::spawn_blocking(move || disks.free()).await;
-            if free.is_ok_and(|free| free < KEPT_FREE) {
+            let (free, kept) = free.unwrap_or((u64::MAX, 0));
+            if free < kept {
                 stop_who_fills(&places, &before, &now);
+            }
+            if free / SCARCE < kept {
+                pause = OFTEN;
             }
             before = now;
         }
     }
 
-    /// Returns how many bytes are free on the disk of the gateway.
-    pub(super) fn free(&self) -> u64 {
+    /// Returns how many bytes are free on the disk of the gateway, and how many are to stay so.
+    pub(super) fn free(&self) -> (u64, u64) {
         let folder = self.inner.folder.ancestors().find(|path| path.is_dir());
-        let found = folder.and_then(|folder| rustix::fs::statvfs(folder).ok());
-        found.map_or(u64::MAX, |found| found.f_bavail.saturating_mul(found.f_frsize))
+        let Some(found) = folder.and_then(|folder| rustix::fs::statvfs(folder).ok()) else {
+            return (u64::MAX, 0);
+        };
+        let all = found.f_blocks.saturating_mul(found.f_frsize);
+        let free = found.f_bavail.saturating_mul(found.f_frsize);
+        (free, KEPT_FREE.min(all / KEPT_PART))
     }
 
     /// Returns who uses the most of the disk, in a sentence for people.
@@ -81,8 +96,8 @@ impl Disks {
 
     /// Returns a warning that names who fills the disk, if it is nearly full.
     pub(crate) fn warning(&self) -> Option<String> {
-        let free = self.free();
-        (free < KEPT_FREE).then(|| {
+        let (free, kept) = self.free();
+        (free < kept).then(|| {
             format!(
                 "the disk of the data folder has {} MiB free; of hosted servers most is used by {}",
                 free >> 20,

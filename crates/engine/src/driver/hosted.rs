@@ -17,7 +17,7 @@ use gantry_model::spec::{Bridge, EgressRule, Hosting, NetworkGrant, RemoteLaunch
 use gantry_sandbox::{
     Command, Hidden, Ids, Limits, Network, Report, Sandbox, SandboxOptions, Scratch, Spawned,
 };
-use gantry_store::Store;
+use gantry_store::{Store, VolumeRow};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -165,6 +165,7 @@ impl Hosted {
             server: labels.server.clone(),
         };
         let limit_bytes = limits.disk_bytes.unwrap_or(DISK_BYTES);
+        let known = volumes.clone();
         let preparing = tokio::task::spawn_blocking(move || {
             disks.prepare(&PlaceRequest {
                 owner,
@@ -173,7 +174,29 @@ impl Hosted {
             })
         });
         let prepared = preparing.await.map_err(DriverError::new)?;
-        prepared.map_err(DriverError::new)
+        let place = prepared.map_err(DriverError::new)?;
+        self.note_volumes(labels, &place, &known).await;
+        Ok(place)
+    }
+
+    /// Has the store know the volumes; what the disk has counts, whatever the store does.
+    async fn note_volumes(&self, labels: &Labels, place: &Place, volumes: &[PathBuf]) {
+        let Some(store) = self.store.get() else {
+            return;
+        };
+        for path in volumes {
+            let row = VolumeRow {
+                project: labels.project.clone(),
+                server: labels.server.clone(),
+                path: path.display().to_string(),
+                folder: place.volume(path).display().to_string(),
+                created_ms: crate::clock::unix_ms(),
+            };
+            if let Err(error) = store.put_volume(&row).await {
+                let why = gantry_model::diagnose::chain(&error);
+                tracing::warn!(server = %labels.server, why, "a volume is not in the store");
+            }
+        }
     }
 
     /// Spawns a command and joins everything that belongs to a hosted instance.

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use gantry_model::id::{ProjectName, ServerName};
-use gantry_model::spec::{ProcessLaunch, Profile, Provider, Rung, ServerSpec};
+use gantry_model::spec::{
+    Guarded, GuardedPath, ProcessLaunch, Profile, Provider, Rung, ServerSpec,
+};
 use gantry_sandbox::{
     Command, Exit, Limits, Mount, MountKind, Network, OwnRoot, Root, RootBase, Spawned, Syscalls,
     Tree,
@@ -128,6 +130,29 @@ impl ProcessDriver {
         own.map_or_else(|| program.to_owned(), |path| path.display().to_string())
     }
 
+    /// Refuses a working folder that would let the server out, wherever links lead by now.
+    async fn check_cwd(&self, spec: &ServerSpec, launch: &ProcessLaunch) -> Result<(), DriverError> {
+        let Some(cwd) = &launch.cwd else {
+            return Ok(());
+        };
+        let failed = |error: std::io::Error| {
+            DriverError::new(format!("`cwd` `{}`: {error}", cwd.display()))
+        };
+        let resolving = tokio::fs::canonicalize(cwd);
+        let resolved = tokio::time::timeout(LOOK, resolving).await;
+        let resolved = resolved.map_err(|_| failed(std::io::ErrorKind::TimedOut.into()))?;
+        let cwd = resolved.map_err(failed)?;
+        let options = &self.hosted.options;
+        let home = options.environment.iter().find(|(name, _)| name == "HOME");
+        let home = home.map(|(_, home)| (PathBuf::from(home), GuardedPath::Home));
+        let folders = options.hidden.iter().chain([&options.data_folder]);
+        let folders = folders.map(|folder| (folder.clone(), GuardedPath::DataFolder));
+        let file = spec.file.iter();
+        let file = file.map(|file| (file.clone(), GuardedPath::ConfigurationFile));
+        let guarded = Guarded::new(folders.chain(home).chain(file));
+        guarded.check(&cwd).map_err(DriverError::new)
+    }
+
     async fn start_hosted(
         &self,
         spec: &ServerSpec,
@@ -135,6 +160,7 @@ impl ProcessDriver {
         launch: &ProcessLaunch,
     ) -> Result<Instance, DriverError> {
         check_rung(launch)?;
+        self.check_cwd(spec, launch).await?;
         let (hosted, limits) = (&self.hosted, launch.limits_in_force());
         let volumes = launch.hosting.volumes.clone();
         let place = hosted.place(&labels, &limits, &volumes).await?;

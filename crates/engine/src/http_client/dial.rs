@@ -40,8 +40,10 @@ pub(crate) async fn dial(
     allow_private: bool,
 ) -> Result<TcpStream, DialError> {
     let unusable = || DialError::Host(host.to_owned());
+    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_');
     let bracketed = match host.parse::<IpAddr>() {
         Ok(IpAddr::V6(address)) => format!("[{address}]"),
+        Err(_) if host.is_empty() || !host.chars().all(is_plain) => return Err(unusable()),
         Ok(IpAddr::V4(_)) | Err(_) => host.to_owned(),
     };
     let url = Url::parse(&format!("http://{bracketed}:{port}/")).map_err(|_| unusable())?;

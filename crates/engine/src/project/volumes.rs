@@ -44,9 +44,13 @@ impl Project {
             let draft = Draft::new("volume.remove", server.as_str());
             let draft = draft.before(json!({ "path": path.display().to_string() }));
             let act = project.acts.begin(&by, draft).await?;
-            let owner = project.owner(server);
-            let removing = project.on_disks(move |disks| disks.remove_volume(&owner, &path));
+            let owner = project.owner(server.clone());
+            let folder = path.clone();
+            let removing = project.on_disks(move |disks| disks.remove_volume(&owner, &folder));
             let removed = removing.await;
+            if removed.is_ok() {
+                project.forget_rows(&server, |known| known == path).await;
+            }
             act.end(&removed).await;
             removed
         })
@@ -65,7 +69,15 @@ impl Project {
             let servers = project.supervisor.all();
             let kept: Vec<ServerName> = servers.iter().map(|known| known.name.clone()).collect();
             let name = project.name.clone();
+            let gone: Vec<ServerName> = match project.volumes().await {
+                Ok(volumes) => volumes.into_iter().map(|view| view.server).collect(),
+                Err(_) => Vec::new(),
+            };
+            let still = kept.clone();
             let pruned = project.on_disks(move |disks| disks.prune(&name, &kept)).await;
+            for server in gone.iter().filter(|server| !still.contains(server)) {
+                project.forget_rows(server, |_| true).await;
+            }
             act.end(&pruned).await;
             pruned
         })
@@ -74,13 +86,30 @@ impl Project {
 
     /// Clears the place of a server that was removed; its volumes only if that was asked for.
     pub(super) async fn clear_place(&self, server: ServerName, volumes: Volumes) {
-        let owner = self.owner(server);
+        let owner = self.owner(server.clone());
         let cleared = self
             .on_disks(move |disks| disks.forget(&owner, volumes == Volumes::Remove))
             .await;
+        if volumes == Volumes::Remove && cleared.is_ok() {
+            self.forget_rows(&server, |_| true).await;
+        }
         if let Err(error) = cleared {
             let why = gantry_model::diagnose::chain(&error);
             tracing::warn!(why, "the files of a removed server are still there");
+        }
+    }
+
+    /// Has the store forget volumes of a server that are gone; the disk counts, whatever the store does.
+    async fn forget_rows(&self, server: &ServerName, is_gone: impl Fn(&Path) -> bool) {
+        let store = &self.machine.store;
+        let known = store.volumes(&self.name).await.unwrap_or_default();
+        let gone = known.iter().filter(|row| row.server == *server);
+        for row in gone.filter(|row| is_gone(Path::new(&row.path))) {
+            let removed = store.remove_volume(&self.name, server, &row.path).await;
+            if let Err(error) = removed {
+                let why = gantry_model::diagnose::chain(&error);
+                tracing::warn!(%server, why, "the store still knows a volume that is gone");
+            }
         }
     }
 

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use gantry_model::event::EventKind;
-use gantry_model::spec::RestartWhen;
+use gantry_model::spec::{Profile, RestartWhen, Source};
 use gantry_model::status::{Crash, State};
+use gantry_store::WorkspaceInstance;
+use tracing::debug;
 
 use super::{EndKind, Ended, ExitCell, Next, ServerRunner};
 use crate::clock::unix_ms;
@@ -47,6 +49,36 @@ impl ServerRunner {
         let (exit, tail) = (self.exit.lock().clone(), self.logs.stderr_tail());
         self.status.send_modify(|status| {
             status.attempts.end(unix_ms(), how, exit.as_ref(), tail);
+        });
+    }
+
+    /// Has the store know which instance of a registered server is ready. row 1.1
+    pub(super) fn note_instance(&self) {
+        if self.spec.source != Source::Api || self.spec.profile() != Some(Profile::Hosted) {
+            return;
+        }
+        let instance = {
+            let status = self.status.borrow();
+            let hosting = status.hosting.as_ref();
+            let image = hosting.and_then(|hosting| hosting.image.as_ref());
+            WorkspaceInstance {
+                provider: status
+                    .isolation
+                    .as_ref()
+                    .map_or_else(String::new, |isolation| isolation.provider.to_owned()),
+                instance: status.generation.to_string(),
+                image_digest: image.map(|image| image.digest.clone()),
+            }
+        };
+        let (context, server) = (Arc::clone(&self.context), self.spec.name.clone());
+        // The server is not kept waiting for the database.
+        self.context.tracker.spawn(async move {
+            let store = &context.store;
+            let set = store.set_workspace_instance(&context.project, &server, &instance);
+            if let Err(error) = set.await {
+                let why = gantry_model::diagnose::chain(&error);
+                debug!(%server, why, "the workspace is not up to date");
+            }
         });
     }
 

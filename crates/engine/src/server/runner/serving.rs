@@ -36,6 +36,7 @@ impl ServerRunner {
             status.failed_connects = 0;
             status.attempts.ready();
         });
+        self.note_instance();
         if let Some(remote) = &mut self.remote {
             remote.reconnect.connected(self.watch.now());
         }
