@@ -58,6 +58,9 @@ pub enum ImageError {
         #[source]
         source: Box<LayerError>,
     },
+    /// The layers of the store cannot be used.
+    #[error("cannot use the layers of the image store")]
+    Layers(#[source] Box<LayerError>),
     /// An archive is not an image, or a damaged one.
     #[error("cannot import images from `{}`: {why}", archive.display())]
     Import {
@@ -91,6 +94,12 @@ pub enum ImageError {
     },
 }
 
+impl From<LayerError> for ImageError {
+    fn from(error: LayerError) -> Self {
+        Self::Layers(Box::new(error))
+    }
+}
+
 impl ImageError {
     /// Returns who can solve it.
     pub fn responsible(&self) -> Responsible {
@@ -100,6 +109,7 @@ impl ImageError {
             }
             Self::Pull { source, .. } => source.responsible(),
             Self::Layer { source, .. } => source.responsible(),
+            Self::Layers(source) => source.responsible(),
             Self::Import { .. } => Responsible::Image,
             Self::Store { .. } => Responsible::Host,
         }
@@ -112,6 +122,7 @@ impl Diagnose for ImageError {
             Self::Reference { .. } => "image.reference",
             Self::Pull { source, .. } => source.code(),
             Self::Layer { source, .. } => source.code(),
+            Self::Layers(source) => source.code(),
             Self::Import { .. } => "image.invalid",
             Self::Absent { .. } => "image.absent",
             Self::Store { .. } => "image.store",
@@ -136,6 +147,7 @@ impl Diagnose for ImageError {
                 source, registry, ..
             } => source.hint(registry),
             Self::Layer { source, .. } => source.hint(),
+            Self::Layers(source) => source.hint(),
             Self::Import { .. } => Some(
                 "make the archive again with `docker save` or as an OCI image layout".to_owned(),
             ),
@@ -146,4 +158,20 @@ impl Diagnose for ImageError {
             Self::Cancelled { .. } => None,
         }
     }
+}
+
+/// The most characters of somebody else's text in a message.
+const LONGEST_QUOTE: usize = 300;
+
+/// Returns somebody else's text as it may be shown: short, and without control characters.
+pub(crate) fn printable(text: &str) -> String {
+    let mut shown: String = text
+        .chars()
+        .take(LONGEST_QUOTE)
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect();
+    if text.chars().nth(LONGEST_QUOTE).is_some() {
+        shown.push('…');
+    }
+    shown
 }

@@ -1,68 +1,414 @@
-//! The layer store: unpacked layers, named by their `diff_id`.
+//! The layer store: unpacked layers, named by their `diff_id`, shared by all images.
+//!
+//! ```text
+//! store.json            whose files these are
+//! lock                  see `lock`
+//! locks/NAME            being unpacked
+//! tmp/…                 half made or half removed
+//! layers/NAME/fs        the files, in the form that overlay file systems take with `userxattr`
+//! layers/NAME/layer.json, implied
+//! ```
+//!
+//! A layer is made in `tmp/`, written to the disk and moved to its place: whole or not at all, whenever
+//! the process ends. Several processes may use one store. Entry points: [`LayerStore::claim`],
+//! [`LayerStore::add`], [`LayerStore::hold`], [`LayerStore::sweep`].
 
-use std::io::{self, Read};
-use std::path::Path;
+mod error;
+mod held;
+mod lock;
+mod order;
+mod scratch;
+mod sweep;
 
+use std::fs::{DirBuilder, File};
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, RenameFlags, XattrFlags, fchmod, fsetxattr, fsync, makedev,
+    mkdirat, mknodat, openat, renameat, renameat_with, syncfs, unlinkat,
+};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+pub use self::error::LayerError;
+pub use self::sweep::Pruned;
+
+pub(crate) use self::held::HeldLayer;
+pub(crate) use self::scratch::{Scratch, each_name, remove_tree};
+
+use self::held::Description;
+use self::lock::{NameLock, StoreLock};
 use crate::digest::Digest;
-use crate::error::Responsible;
 use crate::store::{Limits, Owners};
+use crate::tar::Bounds;
+use crate::unpack::{self, ATTRIBUTE_OPAQUE, Target, WhiteoutForm, open_folder};
 
-/// Why a layer is not in the store.
-#[derive(Debug, thiserror::Error)]
-pub enum LayerError {
-    /// The stream of the layer could not be read: the download failed, or its compression is damaged.
-    #[error("its content cannot be read")]
-    Read(#[source] io::Error),
-}
+/// The files of a layer.
+const FILES: &str = "fs";
+/// What the store knows of a layer.
+const DESCRIPTION: &str = "layer.json";
+/// The folders that a layer has no entry for.
+const IMPLIED: &str = "implied";
+/// Whose files these are.
+const FORMAT: &str = "store.json";
+/// The same, while it is written.
+const NEW_FORMAT: &str = "store.json.new";
+/// How often is looked whether somebody else has unpacked a layer.
+const RETRY: Duration = Duration::from_millis(25);
+/// How many hexadecimal digits name a layer. The whole digest is compared besides; short names let an
+/// overlay of more than a hundred layers fit into the one page that a mount may name them in.
+const NAME_DIGITS: usize = 16;
 
-impl LayerError {
-    pub(crate) fn responsible(&self) -> Responsible {
-        Responsible::Image
-    }
-
-    pub(crate) fn code(&self) -> &'static str {
-        match self {
-            Self::Read(_) => "image.invalid",
-        }
-    }
-
-    pub(crate) fn hint(&self) -> Option<String> {
-        None
-    }
-}
-
-/// All layers of a store. Cheap to clone; its methods block.
+/// All layers of a store. Cheap to clone; its methods block, but for `claim`.
 #[derive(Debug, Clone)]
-pub(crate) struct LayerStore;
+pub(crate) struct LayerStore {
+    shared: Arc<Shared>,
+}
 
-/// A layer that is in the store and stays there while this lives.
 #[derive(Debug)]
-pub(crate) struct HeldLayer {
-    /// What it takes on disk.
-    pub(crate) bytes: u64,
+struct Shared {
+    path: PathBuf,
+    root: OwnedFd,
+    layers: OwnedFd,
+    tmp: OwnedFd,
+    locks: OwnedFd,
+    owners: Owners,
+    whiteouts: WhiteoutForm,
+    limits: Limits,
+}
+
+/// Who unpacks a layer.
+#[derive(Debug)]
+pub(crate) enum Claim {
+    /// Nobody: it is here.
+    Present(HeldLayer),
+    /// Whoever asked.
+    Vacant(Vacant),
+}
+
+/// The right to unpack a layer; nobody else does it while this lives.
+#[derive(Debug)]
+pub(crate) struct Vacant {
+    store: LayerStore,
+    diff_id: Digest,
+    _name: NameLock,
 }
 
 impl LayerStore {
-    pub(crate) fn open(_root: &Path, _owners: Owners, _limits: &Limits) -> io::Result<Self> {
-        Ok(Self)
+    /// Opens or makes the store, and sweeps what processes that are gone have left half done.
+    pub(crate) fn open(path: &Path, owners: Owners, limits: &Limits) -> Result<Self, LayerError> {
+        let shown = path.as_os_str().as_encoded_bytes();
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(LayerError::store("create", shown))?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = openat(rustix::fs::CWD, path, flags, Mode::empty())
+            .map_err(LayerError::store("open", shown))?;
+        let store = StoreLock::exclusive(root.as_fd())?;
+        check_format(root.as_fd(), owners)?;
+        // Mounts are made by whoever the layers' users are mapped to, with this folder as their own.
+        let layers = make_folder(root.as_fd(), "layers", 0o755)?;
+        let tmp = make_folder(root.as_fd(), "tmp", 0o700)?;
+        let locks = make_folder(root.as_fd(), "locks", 0o700)?;
+        let whiteouts = probe(&Scratch::new(tmp.as_fd(), &store)?)?;
+        let abandoned = Scratch::abandoned(tmp.as_fd(), &store)?;
+        drop(store);
+        drop(abandoned);
+        Ok(Self {
+            shared: Arc::new(Shared {
+                path: path.to_owned(),
+                root,
+                layers,
+                tmp,
+                locks,
+                owners,
+                whiteouts,
+                limits: limits.clone(),
+            }),
+        })
     }
 
     /// Returns a layer that is here, held against removal.
-    pub(crate) fn find(&self, _diff_id: &Digest) -> Option<HeldLayer> {
-        None
+    pub(crate) fn find(&self, diff_id: &Digest) -> Result<Option<HeldLayer>, LayerError> {
+        let store = StoreLock::shared(self.root())?;
+        HeldLayer::find(self.layers(), diff_id, &store)
+    }
+
+    /// Returns the layer, or the right to unpack it as soon as nobody else does.
+    pub(crate) async fn claim(
+        &self,
+        diff_id: &Digest,
+        stop: &CancellationToken,
+    ) -> Result<Claim, LayerError> {
+        loop {
+            let (store, wanted) = (self.clone(), *diff_id);
+            let tried = tokio::task::spawn_blocking(move || store.try_claim(&wanted)).await;
+            let tried = tried.map_err(std::io::Error::other);
+            if let Some(claim) = tried.map_err(LayerError::store("claim", "layers"))?? {
+                return Ok(claim);
+            }
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return Err(LayerError::Cancelled),
+                () = tokio::time::sleep(RETRY) => {}
+            }
+        }
     }
 
     /// Unpacks the uncompressed tar of a layer: whole or not at all. Reads `tar` to its end, and checks
-    /// what came against `diff_id`. An error of the reader comes back as [`LayerError::Read`]. If
-    /// somebody else was quicker, theirs is held and returned.
+    /// what came against `diff_id`. An error of the reader comes back as [`LayerError::Read`]. While
+    /// somebody else unpacks the same layer this waits, and then returns theirs.
     pub(crate) fn add(
         &self,
-        _diff_id: &Digest,
-        _tar: &mut dyn Read,
-        _stop: &CancellationToken,
+        diff_id: &Digest,
+        tar: &mut dyn Read,
+        stop: &CancellationToken,
     ) -> Result<HeldLayer, LayerError> {
-        Err(LayerError::Read(io::ErrorKind::Unsupported.into()))
+        let limit = self.shared.limits.layer_time;
+        let deadline = Instant::now() + limit;
+        loop {
+            match self.try_claim(diff_id)? {
+                Some(Claim::Present(layer)) => return Ok(layer),
+                Some(Claim::Vacant(vacant)) => return vacant.unpack(tar, stop),
+                None if stop.is_cancelled() => return Err(LayerError::Cancelled),
+                None if Instant::now() >= deadline => return Err(LayerError::TooSlow { limit }),
+                None => std::thread::sleep(RETRY),
+            }
+        }
     }
+
+    /// Returns every one of some layers, held against removal.
+    pub(crate) fn hold_each(&self, diff_ids: &[Digest]) -> Result<Vec<HeldLayer>, LayerError> {
+        let store = StoreLock::shared(self.root())?;
+        let each = diff_ids.iter().map(|diff_id| {
+            let found = HeldLayer::find(self.layers(), diff_id, &store)?;
+            found.ok_or(LayerError::Missing { diff_id: *diff_id })
+        });
+        each.collect()
+    }
+
+    /// Makes a folder of one's own, which is removed with everything in it when it is dropped.
+    pub(crate) fn scratch(&self) -> Result<Scratch, LayerError> {
+        let store = StoreLock::shared(self.root())?;
+        Scratch::new(self.tmp(), &store)
+    }
+
+    /// Returns the folder that the names of layers are relative to.
+    pub(crate) fn base(&self) -> PathBuf {
+        self.shared.path.join("layers")
+    }
+
+    pub(crate) fn owners(&self) -> Owners {
+        self.shared.owners
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.shared.limits
+    }
+
+    fn root(&self) -> BorrowedFd<'_> {
+        self.shared.root.as_fd()
+    }
+
+    fn layers(&self) -> BorrowedFd<'_> {
+        self.shared.layers.as_fd()
+    }
+
+    fn tmp(&self) -> BorrowedFd<'_> {
+        self.shared.tmp.as_fd()
+    }
+
+    /// Returns the layer or the right to unpack it; nothing while somebody else unpacks it.
+    fn try_claim(&self, diff_id: &Digest) -> Result<Option<Claim>, LayerError> {
+        if let Some(layer) = self.find(diff_id)? {
+            return Ok(Some(Claim::Present(layer)));
+        }
+        let locks = self.shared.locks.as_fd();
+        let Some(name) = NameLock::take(locks, &short_name(diff_id))? else {
+            return Ok(None);
+        };
+        // Whoever had the lock until now may have made it.
+        Ok(Some(match self.find(diff_id)? {
+            Some(layer) => Claim::Present(layer),
+            None => Claim::Vacant(Vacant {
+                store: self.clone(),
+                diff_id: *diff_id,
+                _name: name,
+            }),
+        }))
+    }
+}
+
+impl Vacant {
+    /// Unpacks the uncompressed tar of the layer, as [`LayerStore::add`] does.
+    pub(crate) fn unpack(
+        self,
+        tar: &mut dyn Read,
+        stop: &CancellationToken,
+    ) -> Result<HeldLayer, LayerError> {
+        let shared = &self.store.shared;
+        let scratch = self.store.scratch()?;
+        let folder = scratch.folder();
+        let root = make_folder(folder, FILES, 0o755)?;
+        let times = create_file(folder, "times")?;
+        unlinkat(folder, "times", AtFlags::empty())
+            .map_err(LayerError::store("remove", "times"))?;
+        let target = Target {
+            root,
+            implied: create_file(folder, IMPLIED)?,
+            times,
+            owners: shared.owners,
+            whiteouts: shared.whiteouts,
+        };
+        let bounds = Bounds {
+            bytes: shared.limits.layer_bytes,
+            entries: shared.limits.entries,
+            time: shared.limits.layer_time,
+            stop,
+        };
+        let unpacked = unpack::unpack(tar, target, bounds)?;
+        if unpacked.diff_id != self.diff_id {
+            return Err(LayerError::WrongDigest {
+                wanted: self.diff_id,
+                found: unpacked.diff_id,
+            });
+        }
+        Description::new(&unpacked).write(folder)?;
+        syncfs(folder).map_err(LayerError::store("write to the disk", FILES))?;
+        self.publish(scratch)
+    }
+
+    /// Moves a whole layer to its place.
+    fn publish(self, scratch: Scratch) -> Result<HeldLayer, LayerError> {
+        let store = StoreLock::shared(self.store.root())?;
+        let layers = self.store.layers();
+        let name = short_name(&self.diff_id);
+        match scratch.publish(layers, &name) {
+            Ok(folder) => {
+                fsync(layers).map_err(LayerError::store("write to the disk", "layers"))?;
+                HeldLayer::hold(folder, &self.diff_id, &store)
+            }
+            // Somebody who does not know our locks was quicker.
+            Err((_, Errno::EXIST)) => {
+                let there = HeldLayer::find(layers, &self.diff_id, &store)?;
+                there.ok_or(LayerError::Missing {
+                    diff_id: self.diff_id,
+                })
+            }
+            Err((_, error)) => Err(LayerError::store("create", name)(error)),
+        }
+    }
+}
+
+/// Returns the name of a layer's folder.
+fn short_name(diff_id: &Digest) -> String {
+    let mut name = diff_id.hex();
+    name.truncate(NAME_DIGITS);
+    name
+}
+
+/// What the store says of itself.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Format {
+    version: u32,
+    /// Whether layers keep the owners of their files.
+    owners_kept: bool,
+}
+
+/// Refuses a store of another form or for other owners; writes down what a new one is.
+fn check_format(root: BorrowedFd<'_>, owners: Owners) -> Result<(), LayerError> {
+    let wanted = Format {
+        version: 1,
+        owners_kept: owners == Owners::Keep,
+    };
+    let damaged = |why: String| LayerError::Damaged {
+        path: FORMAT.into(),
+        why,
+    };
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match openat(root, FORMAT, flags, Mode::empty()) {
+        Ok(file) => {
+            let mut text = Vec::new();
+            let read = File::from(file).take(1024).read_to_end(&mut text);
+            read.map_err(LayerError::store("read", FORMAT))?;
+            let found: Format =
+                serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+            if found.version != wanted.version {
+                return Err(damaged(format!("version {} is not known", found.version)));
+            }
+            if found != wanted {
+                return Err(LayerError::OtherOwners {
+                    keeps: found.owners_kept,
+                });
+            }
+            Ok(())
+        }
+        Err(Errno::NOENT) => {
+            let text = serde_json::to_vec(&wanted).expect("numbers and flags are JSON");
+            match unlinkat(root, NEW_FORMAT, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(error) => return Err(LayerError::store("remove", NEW_FORMAT)(error)),
+            }
+            let mut file = create_file(root, NEW_FORMAT)?;
+            file.write_all(&text)
+                .and_then(|()| file.sync_all())
+                .map_err(LayerError::store("write", FORMAT))?;
+            renameat(root, NEW_FORMAT, root, FORMAT).map_err(LayerError::store("write", FORMAT))
+        }
+        Err(error) => Err(LayerError::store("open", FORMAT)(error)),
+    }
+}
+
+/// Tries what layers need of the kernel and the file system, and how whiteouts can be made.
+fn probe(scratch: &Scratch) -> Result<WhiteoutForm, LayerError> {
+    let lacks = |feature| {
+        move |source: Errno| LayerError::FileSystem {
+            feature,
+            source: source.into(),
+        }
+    };
+    let folder = scratch.folder();
+    mkdirat(folder, "probe", Mode::RWXU).map_err(LayerError::store("create", "probe"))?;
+    let probe = open_folder(folder, b"probe").map_err(lacks("`openat2`, of Linux 5.6"))?;
+    fsetxattr(&probe, ATTRIBUTE_OPAQUE, b"y", XattrFlags::empty())
+        .map_err(lacks("extended attributes of users"))?;
+    mkdirat(folder, "from", Mode::RWXU).map_err(LayerError::store("create", "from"))?;
+    renameat_with(folder, "from", folder, "to", RenameFlags::NOREPLACE)
+        .map_err(lacks("`renameat2` with `RENAME_NOREPLACE`"))?;
+    let kind = FileType::CharacterDevice;
+    Ok(
+        match mknodat(&probe, "whiteout", kind, Mode::empty(), makedev(0, 0)) {
+            Ok(()) => WhiteoutForm::Device,
+            Err(_) => WhiteoutForm::Attribute,
+        },
+    )
+}
+
+/// Makes a folder where none is, with this mode whatever the mask says, and opens it.
+fn make_folder(parent: BorrowedFd<'_>, name: &str, mode: u32) -> Result<OwnedFd, LayerError> {
+    let failed = || LayerError::store("create", name);
+    match mkdirat(parent, name, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(failed()(error)),
+    }
+    let folder = open_folder(parent, name.as_bytes()).map_err(failed())?;
+    fchmod(&folder, Mode::from_raw_mode(mode)).map_err(failed())?;
+    Ok(folder)
+}
+
+/// Makes a file where nothing is, for its owner to read and write.
+fn create_file(folder: BorrowedFd<'_>, name: &str) -> Result<File, LayerError> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(folder, name, flags, Mode::RUSR | Mode::WUSR)
+        .map(File::from)
+        .map_err(LayerError::store("create", name))
 }

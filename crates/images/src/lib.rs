@@ -4,24 +4,37 @@
 //! registry or an archive says is hostile until its digest was checked, and bounded before. Entry
 //! points: [`ImageStore::open`], [`ImageStore::pull`], [`ImageStore::import`], [`ImageStore::root`].
 
+mod compression;
 mod config;
 pub mod credentials;
 mod digest;
+mod document;
 mod error;
+mod flat;
+mod import;
 mod layers;
 mod platform;
+mod prune;
+mod pull;
 mod record;
 mod reference;
 mod registry;
+mod root;
 mod store;
+mod tar;
+mod unpack;
 
 pub use self::config::ImageConfig;
 pub use self::credentials::{Credentials, CredentialsError};
 pub use self::digest::Digest;
 pub use self::error::{ImageError, Responsible};
-pub use self::layers::LayerError;
+pub use self::import::ImportProgress;
+pub use self::layers::{LayerError, Pruned};
 pub use self::platform::Platform;
+pub use self::pull::{LayerProgress, Progress, PullRequest};
 pub use self::record::{ImageRecord, Layer};
 pub use self::reference::ImageReference;
-pub use self::registry::RegistryError;
+pub use self::registry::{AddressCheck, Dial, Registry, RegistryError, RegistryOptions, Timeouts};
+pub use self::root::RootLayers;
 pub use self::store::{ImageStore, Limits, Owners, StoreOptions};
+pub use self::tar::Refusal;

@@ -1,15 +1,28 @@
 //! Image records: what a name was resolved to, in one small file each.
 //!
-//! Written whole or not at all. Entry point: [`Records`].
+//! A record is written whole or not at all, and only while its layers are held. One that cannot be read
+//! counts as not there: the image is pulled again. Entry point: [`Records`].
 
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use tracing::warn;
 
 use crate::config::ImageConfig;
 use crate::digest::Digest;
+use crate::error::ImageError;
 use crate::platform::Platform;
 use crate::reference::ImageReference;
+
+/// The form of a record's file.
+const VERSION: u32 = 1;
+/// No record is larger: a configuration has at most as many bytes as a manifest may have.
+const LONGEST: u64 = 64 << 20;
 
 /// An image that is in the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +53,165 @@ pub struct Layer {
     pub bytes: u64,
 }
 
+/// A record as it is on disk.
+#[derive(Serialize, Deserialize)]
+struct Stored<T> {
+    version: u32,
+    image: T,
+}
+
+/// All records of a store. Its methods block.
+#[derive(Debug)]
+pub(crate) struct Records {
+    folder: PathBuf,
+}
+
+impl Records {
+    /// Opens or makes the folder of records.
+    pub(crate) fn open(root: &Path) -> Result<Self, ImageError> {
+        let folder = root.join("images");
+        let made = DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&folder);
+        made.map_err(failed("create", &folder))?;
+        Ok(Self { folder })
+    }
+
+    /// Keeps a record, instead of an earlier one of the same name.
+    pub(crate) fn put(&self, record: &ImageRecord) -> Result<(), ImageError> {
+        let path = self.path(&record.reference);
+        let stored = Stored {
+            version: VERSION,
+            image: record,
+        };
+        let text = serde_json::to_vec(&stored).map_err(io::Error::other);
+        let text = text.map_err(failed("write", &path))?;
+        let _lock = self.lock()?;
+        let write = || {
+            // One writer at a time, so that what a dead one left is written over.
+            let new = path.with_extension("new");
+            let mut options = OpenOptions::new();
+            let mut file = options
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .open(&new)?;
+            file.write_all(&text)?;
+            file.sync_all()?;
+            fs::rename(&new, &path)?;
+            self.sync()
+        };
+        write().map_err(failed("write", &path))
+    }
+
+    /// Returns what a name was resolved to. A name with a digest is also found under another tag of the
+    /// same repository, if that is the digest it has.
+    pub(crate) fn find(
+        &self,
+        reference: &ImageReference,
+    ) -> Result<Option<ImageRecord>, ImageError> {
+        let path = self.path(reference);
+        if let Some(record) = read(&path).map_err(failed("read", &path))? {
+            return Ok(Some(record));
+        }
+        let Some(digest) = reference.digest() else {
+            return Ok(None);
+        };
+        let is_same = |record: &ImageRecord| {
+            record.reference.registry() == reference.registry()
+                && record.reference.repository() == reference.repository()
+                && [record.digest, record.manifest].contains(digest)
+        };
+        Ok(self.list()?.into_iter().find(is_same))
+    }
+
+    /// Returns all records, by name.
+    pub(crate) fn list(&self) -> Result<Vec<ImageRecord>, ImageError> {
+        let mut records = Vec::new();
+        let entries = fs::read_dir(&self.folder).map_err(failed("read", &self.folder))?;
+        for entry in entries {
+            let path = entry.map_err(failed("read", &self.folder))?.path();
+            if path
+                .extension()
+                .is_some_and(|extension| extension == "json")
+            {
+                records.extend(read(&path).map_err(failed("read", &path))?);
+            }
+        }
+        records.sort_by(|one, other| one.reference.cmp(&other.reference));
+        Ok(records)
+    }
+
+    /// Forgets a name; tells whether it was known.
+    pub(crate) fn remove(&self, reference: &ImageReference) -> Result<bool, ImageError> {
+        let path = self.path(reference);
+        let _lock = self.lock()?;
+        match fs::remove_file(&path) {
+            Ok(()) => {
+                self.sync().map_err(failed("remove", &path))?;
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(failed("remove", &path)(error)),
+        }
+    }
+
+    /// A name may have characters that a file must not: its digest names the file.
+    fn path(&self, reference: &ImageReference) -> PathBuf {
+        let name = Digest::of(reference.to_string().as_bytes()).hex();
+        self.folder.join(format!("{name}.json"))
+    }
+
+    fn lock(&self) -> Result<File, ImageError> {
+        let path = self.folder.join("lock");
+        let open = || {
+            let mut options = OpenOptions::new();
+            let options = options.write(true).create(true).truncate(false).mode(0o600);
+            let file = options.open(&path)?;
+            flock(&file, FlockOperation::LockExclusive)?;
+            Ok(file)
+        };
+        open().map_err(failed("lock", &path))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        File::open(&self.folder)?.sync_all()
+    }
+}
+
+/// Reads a record; `None` where there is none, or none that can be understood.
+fn read(path: &Path) -> io::Result<Option<ImageRecord>> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut text = Vec::new();
+    file.take(LONGEST).read_to_end(&mut text)?;
+    match serde_json::from_slice::<Stored<ImageRecord>>(&text) {
+        Ok(stored) if stored.version == VERSION => Ok(Some(stored.image)),
+        Ok(stored) => {
+            warn!(path = %path.display(), version = stored.version, "image record of another version is skipped");
+            Ok(None)
+        }
+        Err(error) => {
+            warn!(path = %path.display(), %error, "damaged image record is skipped");
+            Ok(None)
+        }
+    }
+}
+
+fn failed(action: &'static str, path: &Path) -> impl Fn(io::Error) -> ImageError {
+    let path = path.to_owned();
+    move |source| ImageError::Store {
+        action,
+        path: path.clone(),
+        source,
+    }
+}
+
 mod seconds {
     use super::{
         Deserialize, Deserializer, Duration, Serialize, Serializer, SystemTime, UNIX_EPOCH,
@@ -54,5 +226,75 @@ mod seconds {
         let seconds = u64::deserialize(from)?;
         let time = UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
         time.ok_or_else(|| serde::de::Error::custom("a time beyond all clocks"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(reference: &str, digest: Digest) -> ImageRecord {
+        ImageRecord {
+            reference: reference.parse().unwrap(),
+            digest,
+            manifest: Digest::of(b"manifest"),
+            platform: Platform::host(),
+            config: ImageConfig::default(),
+            layers: vec![Layer {
+                diff_id: Digest::of(b"layer"),
+                bytes: 7,
+            }],
+            pulled_at: UNIX_EPOCH + Duration::from_secs(1_700_000_000),
+        }
+    }
+
+    #[test]
+    fn a_record_is_found_by_name_and_by_digest() {
+        let temp = tempfile::tempdir().unwrap();
+        let records = Records::open(temp.path()).unwrap();
+        let digest = Digest::of(b"index");
+        let kept = record("ghcr.io/a/b:1", digest);
+        records.put(&kept).unwrap();
+        let find = |text: String| records.find(&text.parse().unwrap()).unwrap();
+        assert_eq!(find("ghcr.io/a/b:1".to_owned()).as_ref(), Some(&kept));
+        assert_eq!(find(format!("ghcr.io/a/b@{digest}")).as_ref(), Some(&kept));
+        assert_eq!(
+            find(format!("ghcr.io/a/b:2@{}", kept.manifest)).as_ref(),
+            Some(&kept)
+        );
+        // Who may read one repository may not read another.
+        assert_eq!(find(format!("ghcr.io/a/c@{digest}")), None);
+        assert_eq!(find("ghcr.io/a/b:2".to_owned()), None);
+
+        let newer = record("ghcr.io/a/b:1", Digest::of(b"newer"));
+        records.put(&newer).unwrap();
+        assert_eq!(records.list().unwrap(), [newer]);
+        assert!(records.remove(&kept.reference).unwrap());
+        assert!(!records.remove(&kept.reference).unwrap());
+        assert!(records.list().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_damaged_or_half_written_record_is_not_there() {
+        let temp = tempfile::tempdir().unwrap();
+        let records = Records::open(temp.path()).unwrap();
+        let kept = record("a:1", Digest::of(b""));
+        records.put(&kept).unwrap();
+        let path = records.path(&kept.reference);
+        // What a writer left that was killed.
+        fs::write(path.with_extension("new"), b"{\"vers").unwrap();
+        assert_eq!(records.list().unwrap(), [kept.clone()]);
+        let whole = fs::read(&path).unwrap();
+        for damage in [
+            &whole[..whole.len() / 2],
+            b"",
+            b"{\"version\":2,\"image\":{}}",
+        ] {
+            fs::write(&path, damage).unwrap();
+            assert_eq!(records.find(&kept.reference).unwrap(), None);
+            assert!(records.list().unwrap().is_empty());
+        }
+        records.put(&kept).unwrap();
+        assert_eq!(records.list().unwrap(), [kept]);
     }
 }

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use crate::error::ImageError;
 use crate::layers::LayerStore;
+use crate::record::{ImageRecord, Records};
+use crate::reference::ImageReference;
 
 /// Who owns the files of unpacked layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +34,7 @@ pub struct Limits {
     /// Entries of one layer, extension headers counted.
     pub entries: u64,
     /// How long one layer may take to be unpacked.
-    pub unpack_deadline: Duration,
+    pub layer_time: Duration,
     /// How long a whole pull may take.
     pub pull_deadline: Duration,
 }
@@ -45,7 +47,7 @@ impl Default for Limits {
             layer_bytes: 16 << 30,
             image_bytes: 32 << 30,
             entries: 1_000_000,
-            unpack_deadline: Duration::from_secs(15 * 60),
+            layer_time: Duration::from_secs(15 * 60),
             pull_deadline: Duration::from_secs(60 * 60),
         }
     }
@@ -72,19 +74,29 @@ pub struct ImageStore {
 pub(crate) struct Shared {
     pub(crate) options: StoreOptions,
     pub(crate) layers: LayerStore,
+    pub(crate) records: Records,
 }
 
 impl ImageStore {
     /// Opens the store, and sweeps what an earlier gateway left half done.
     pub fn open(options: StoreOptions) -> Result<Self, ImageError> {
-        let layers = LayerStore::open(&options.root, options.owners, &options.limits);
-        let layers = layers.map_err(|source| ImageError::Store {
-            action: "open",
-            path: options.root.clone(),
-            source,
-        })?;
+        let layers = LayerStore::open(&options.root, options.owners, &options.limits)?;
+        let records = Records::open(&options.root)?;
         Ok(Self {
-            shared: Arc::new(Shared { options, layers }),
+            shared: Arc::new(Shared {
+                options,
+                layers,
+                records,
+            }),
         })
+    }
+    /// Returns what a name was resolved to when it was pulled or imported, if it was. Blocks.
+    pub fn find(&self, image: &ImageReference) -> Result<Option<ImageRecord>, ImageError> {
+        self.shared.records.find(image)
+    }
+
+    /// Returns all images, by name. Blocks.
+    pub fn list(&self) -> Result<Vec<ImageRecord>, ImageError> {
+        self.shared.records.list()
     }
 }

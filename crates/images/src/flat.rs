@@ -1,0 +1,285 @@
+//! One folder out of several layers, for hosts that refuse overlay file systems.
+//!
+//! Lays layer on layer as an overlay would: whiteouts and opaque folders take away what lower layers
+//! brought. Reads only what the store unpacked, but that came from images: symbolic links are copied,
+//! never followed. Entry point: [`build`].
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{
+    AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags, chownat,
+    fchmod, fchown, fgetxattr, flistxattr, fsetxattr, futimens, linkat, mkdirat, mkfifoat, openat,
+    readlinkat, statat, symlinkat, unlinkat, utimensat,
+};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::layers::{HeldLayer, LayerError, LayerStore, Scratch, each_name, remove_tree};
+use crate::store::Owners;
+use crate::unpack::{Opacity, is_whiteout, opacity, open_folder};
+
+/// The folder that is made in the scratch folder.
+pub(crate) const FILES: &str = "flat";
+/// How much of a file is copied before it is asked whether to go on.
+const PIECE_BYTES: u64 = 64 * 1024 * 1024;
+/// How many files with several names are remembered per layer; of more, each name gets a copy.
+const MOST_LINKED_FILES: usize = 50_000;
+/// The longest list and value of attributes that Linux has.
+const LONGEST_ATTRIBUTE: usize = 64 * 1024;
+
+/// Makes the folder [`FILES`] of layers, given highest first.
+pub(crate) fn build(
+    layers: &[HeldLayer],
+    scratch: &Scratch,
+    store: &LayerStore,
+    stop: &CancellationToken,
+) -> Result<(), LayerError> {
+    let failed = || LayerError::store("create", FILES);
+    mkdirat(scratch.folder(), FILES, Mode::RWXU).map_err(failed())?;
+    let root = open_folder(scratch.folder(), FILES.as_bytes()).map_err(failed())?;
+    let mut work = Work {
+        root: fcntl_dupfd_cloexec(&root, 0).map_err(failed())?,
+        owners: store.owners(),
+        stop,
+        deadline: Instant::now() + store.limits().layer_time,
+        store,
+        bytes: 0,
+        linked: HashMap::new(),
+        path: Vec::new(),
+    };
+    for layer in layers.iter().rev() {
+        let files = layer.files()?;
+        work.linked.clear();
+        work.merge(&files, &root)?;
+        let stat = rustix::fs::fstat(&files).map_err(failed())?;
+        work.describe(&files, &root, &stat)
+            .map_err(LayerError::store("describe", FILES))?;
+    }
+    Ok(())
+}
+
+struct Work<'a> {
+    root: OwnedFd,
+    owners: Owners,
+    stop: &'a CancellationToken,
+    deadline: Instant,
+    store: &'a LayerStore,
+    /// Copied so far.
+    bytes: u64,
+    /// Where the first name of a file with several of them was made.
+    linked: HashMap<u64, Vec<u8>>,
+    /// Where we are, below the root.
+    path: Vec<u8>,
+}
+
+impl Work<'_> {
+    /// Lays the folder of a layer on what lower layers made of it.
+    fn merge(&mut self, from: &OwnedFd, into: &OwnedFd) -> Result<(), LayerError> {
+        let here = self.path.clone();
+        let failed = || LayerError::store("copy", &here);
+        if opacity(from.as_fd()).map_err(failed())? == Opacity::Opaque {
+            each_name(into.as_fd(), |name, _| remove(into.as_fd(), name)).map_err(failed())?;
+        }
+        for entry in rustix::fs::Dir::read_from(from).map_err(failed())? {
+            let entry = entry.map_err(failed())?;
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b"..") {
+                continue;
+            }
+            self.check_time()?;
+            let length = self.path.len();
+            if length > 0 {
+                self.path.push(b'/');
+            }
+            self.path.extend_from_slice(name);
+            self.place(from, into, name)?;
+            self.path.truncate(length);
+        }
+        Ok(())
+    }
+
+    fn place(&mut self, from: &OwnedFd, into: &OwnedFd, name: &[u8]) -> Result<(), LayerError> {
+        let here = self.path.clone();
+        let failed = || LayerError::store("copy", &here);
+        let stat = statat(from, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed())?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        if kind == FileType::Directory {
+            let from = open_folder(from.as_fd(), name).map_err(failed())?;
+            let into = folder_for(into.as_fd(), name).map_err(failed())?;
+            self.merge(&from, &into)?;
+            return self.describe(&from, &into, &stat).map_err(failed());
+        }
+        remove(into.as_fd(), name).map_err(failed())?;
+        if is_whiteout(from.as_fd(), name, &stat).map_err(failed())? {
+            return Ok(());
+        }
+        if stat.st_nlink > 1 && self.link(into, name, &stat).map_err(failed())? {
+            return Ok(());
+        }
+        match kind {
+            FileType::RegularFile => self.copy(from, into, name, &stat)?,
+            FileType::Symlink => self
+                .copy_symlink(from, into, name, &stat)
+                .map_err(failed())?,
+            FileType::Fifo => self.copy_fifo(into, name, &stat).map_err(failed())?,
+            // The unpacker makes nothing else.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Makes a further name of a file that was copied; tells whether it was.
+    fn link(&mut self, into: &OwnedFd, name: &[u8], stat: &Stat) -> Result<bool, Errno> {
+        let Some(first) = self.linked.get(&stat.st_ino) else {
+            if self.linked.len() < MOST_LINKED_FILES {
+                self.linked.insert(stat.st_ino, self.path.clone());
+            }
+            return Ok(false);
+        };
+        let slash = first.iter().rposition(|&byte| byte == b'/');
+        let (folder, first) = match slash {
+            Some(slash) => (&first[..slash], &first[slash + 1..]),
+            None => (&b""[..], &first[..]),
+        };
+        let folder = open_folder(self.root.as_fd(), folder)?;
+        match linkat(&folder, first, into, name, AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(Errno::MLINK) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn copy(
+        &mut self,
+        from: &OwnedFd,
+        into: &OwnedFd,
+        name: &[u8],
+        stat: &Stat,
+    ) -> Result<(), LayerError> {
+        let here = self.path.clone();
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let source =
+            openat(from, name, flags, Mode::empty()).map_err(LayerError::store("open", &here))?;
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let copy = openat(into, name, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(LayerError::store("create", &here))?;
+        let (source, mut copy) = (File::from(source), File::from(copy));
+        loop {
+            self.check_time()?;
+            let count = io::copy(&mut (&source).take(PIECE_BYTES), &mut copy)
+                .map_err(LayerError::store("write", &here))?;
+            if count == 0 {
+                break;
+            }
+            self.bytes += count;
+            let limit_bytes = self.store.limits().image_bytes;
+            if self.bytes > limit_bytes {
+                return Err(LayerError::TooLarge { limit_bytes });
+            }
+        }
+        self.describe(&source.into(), &copy.into(), stat)
+            .map_err(LayerError::store("describe", &here))
+    }
+
+    fn copy_symlink(
+        &self,
+        from: &OwnedFd,
+        into: &OwnedFd,
+        name: &[u8],
+        stat: &Stat,
+    ) -> Result<(), Errno> {
+        let target = readlinkat(from, name, Vec::new())?;
+        symlinkat(&target, into, name)?;
+        if self.owners == Owners::Keep {
+            let (uid, gid) = owner(stat);
+            chownat(into, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
+        }
+        utimensat(into, name, &times(stat), AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    fn copy_fifo(&self, into: &OwnedFd, name: &[u8], stat: &Stat) -> Result<(), Errno> {
+        mkfifoat(into, name, Mode::RUSR | Mode::WUSR)?;
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fifo = openat(into, name, flags, Mode::empty())?;
+        self.describe_plainly(&fifo, stat)
+    }
+
+    /// Copies attributes, owner, mode and time.
+    fn describe(&self, from: &OwnedFd, into: &OwnedFd, stat: &Stat) -> Result<(), Errno> {
+        let mut names = vec![0; flistxattr(from, &mut [0_u8; 0][..])?.min(LONGEST_ATTRIBUTE)];
+        let length = flistxattr(from, &mut names[..])?;
+        let names = names[..length].split(|&byte| byte == 0);
+        for name in names.filter(|name| name.starts_with(b"user.")) {
+            if name.starts_with(b"user.overlay.") {
+                continue;
+            }
+            let mut value = vec![0; LONGEST_ATTRIBUTE];
+            let length = fgetxattr(from, name, &mut value[..])?;
+            fsetxattr(into, name, &value[..length], XattrFlags::empty())?;
+        }
+        self.describe_plainly(into, stat)
+    }
+
+    fn describe_plainly(&self, into: &OwnedFd, stat: &Stat) -> Result<(), Errno> {
+        if self.owners == Owners::Keep {
+            let (uid, gid) = owner(stat);
+            fchown(into, uid, gid)?;
+        }
+        fchmod(into, Mode::from_raw_mode(stat.st_mode & 0o1777))?;
+        futimens(into, &times(stat))
+    }
+
+    fn check_time(&self) -> Result<(), LayerError> {
+        if self.stop.is_cancelled() {
+            return Err(LayerError::Cancelled);
+        }
+        if Instant::now() >= self.deadline {
+            let limit = self.store.limits().layer_time;
+            return Err(LayerError::TooSlow { limit });
+        }
+        Ok(())
+    }
+}
+
+/// Returns the folder by a name, in the place of whatever else is there.
+fn folder_for(into: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
+    match open_folder(into, name) {
+        Err(Errno::NOENT) => {}
+        Err(Errno::NOTDIR | Errno::LOOP) => unlinkat(into, name, AtFlags::empty())?,
+        opened => return opened,
+    }
+    mkdirat(into, name, Mode::RWXU)?;
+    open_folder(into, name)
+}
+
+/// Removes what a folder has by a name, if anything.
+fn remove(folder: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
+    match unlinkat(folder, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(Errno::ISDIR) => remove_tree(folder, name),
+        Err(error) => Err(error),
+    }
+}
+
+fn owner(stat: &Stat) -> (Option<Uid>, Option<Gid>) {
+    (
+        Some(Uid::from_raw(stat.st_uid)),
+        Some(Gid::from_raw(stat.st_gid)),
+    )
+}
+
+fn times(stat: &Stat) -> Timestamps {
+    let time = Timespec {
+        tv_sec: stat.st_mtime,
+        tv_nsec: stat.st_mtime_nsec as _,
+    };
+    Timestamps {
+        last_access: time,
+        last_modification: time,
+    }
+}

@@ -1,0 +1,100 @@
+//! Checks that layers can lie on each other: no path of one leads through a symbolic link of a lower one.
+//!
+//! A layer without entries for its folders means the folders of lower layers. Where one of those is a
+//! symbolic link, an overlay would hide it behind a new folder, and files would be missing from where
+//! the link leads. Docker's overlay store breaks such images as well; here they are refused.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{AtFlags, FileType, statat};
+use rustix::io::Errno;
+use tokio_util::sync::CancellationToken;
+
+use super::held::HeldLayer;
+use super::{LayerError, LayerStore};
+use crate::digest::Digest;
+use crate::tar::shown;
+use crate::unpack::{ImpliedFolders, Opacity, opacity, open_folder};
+
+impl LayerStore {
+    /// Refuses layers, lowest first, of which one leads through a symbolic link of a lower one.
+    pub(crate) fn check_order(
+        &self,
+        diff_ids: &[Digest],
+        stop: &CancellationToken,
+    ) -> Result<(), LayerError> {
+        let held = self.hold_each(diff_ids)?;
+        let roots: Vec<OwnedFd> = held
+            .iter()
+            .map(HeldLayer::files)
+            .collect::<Result<_, _>>()?;
+        for (at, layer) in held.iter().enumerate() {
+            let found = ImpliedFolders::visit::<Stopped>(&mut layer.implied()?, |path| {
+                if stop.is_cancelled() {
+                    return Err(Stopped(LayerError::Cancelled));
+                }
+                is_symlink(&roots[..at], path)
+                    .map_err(|error| Stopped(LayerError::store("read", path)(error)))
+            });
+            if let Some(path) = found.map_err(|stopped| stopped.0)? {
+                let path = shown(&path);
+                return Err(LayerError::ThroughLowerSymlink { path });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An error on the way through the list.
+struct Stopped(LayerError);
+
+impl From<io::Error> for Stopped {
+    fn from(error: io::Error) -> Self {
+        Self(LayerError::store("read", "implied")(error))
+    }
+}
+
+/// Tells whether an overlay of these layers, lowest first, has a symbolic link by this path.
+fn is_symlink(layers: &[OwnedFd], path: &[u8]) -> Result<bool, Errno> {
+    for root in layers.iter().rev() {
+        match look(root, path)? {
+            Seen::Nothing => {}
+            Seen::Hidden => return Ok(false),
+            Seen::There(kind) => return Ok(kind == FileType::Symlink),
+        }
+    }
+    Ok(false)
+}
+
+/// What one layer says of a path.
+enum Seen {
+    /// Nothing: a lower layer decides.
+    Nothing,
+    /// That nothing of lower layers is seen there.
+    Hidden,
+    There(FileType),
+}
+
+fn look(root: &OwnedFd, path: &[u8]) -> Result<Seen, Errno> {
+    let mut folder = root.try_clone().map_err(|_| Errno::MFILE)?;
+    let mut parts = path.split(|&byte| byte == b'/').peekable();
+    while let Some(part) = parts.next() {
+        let kind = match statat(&folder, part, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+            Err(Errno::NOENT) if opacity(folder.as_fd())? == Opacity::Opaque => {
+                return Ok(Seen::Hidden);
+            }
+            Err(Errno::NOENT) => return Ok(Seen::Nothing),
+            Err(error) => return Err(error),
+        };
+        if parts.peek().is_none() {
+            return Ok(Seen::There(kind));
+        }
+        if kind != FileType::Directory {
+            return Ok(Seen::Hidden);
+        }
+        folder = open_folder(folder.as_fd(), part)?;
+    }
+    Ok(Seen::Nothing)
+}

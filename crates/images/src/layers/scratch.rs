@@ -1,0 +1,201 @@
+//! Folders in `tmp/`, where everything is made and everything ends; swept after a crash.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{
+    AtFlags, Dir, FileType, FlockOperation, Mode, RenameFlags, mkdirat, renameat_with, statat,
+    unlinkat,
+};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+
+use super::LayerError;
+use super::lock::{StoreLock, try_lock};
+use crate::unpack::open_folder;
+
+/// How many abandoned folders are removed at once; more are left to the next sweep.
+const SWEPT_AT_ONCE: usize = 256;
+
+/// Makes names unique within the process.
+static COUNTER: AtomicU64 = AtomicU64::new(0);
+
+/// A folder of one's own, locked; removed with everything in it when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    tmp: OwnedFd,
+    name: String,
+    folder: Option<OwnedFd>,
+}
+
+impl Scratch {
+    /// Makes a folder in `tmp`. The store lock keeps sweepers away until it is locked.
+    pub(super) fn new(tmp: BorrowedFd<'_>, _store: &StoreLock) -> Result<Self, LayerError> {
+        let failed = || LayerError::store("create", "tmp");
+        let tmp = fcntl_dupfd_cloexec(tmp, 0).map_err(failed())?;
+        let name = loop {
+            let name = next_name();
+            match mkdirat(&tmp, &name, Mode::from_raw_mode(0o755)) {
+                Ok(()) => break name,
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(failed()(error)),
+            }
+        };
+        let folder = open_folder(tmp.as_fd(), name.as_bytes()).map_err(failed())?;
+        try_lock(folder.as_fd(), FlockOperation::NonBlockingLockExclusive).map_err(failed())?;
+        Ok(Self {
+            tmp,
+            name,
+            folder: Some(folder),
+        })
+    }
+
+    pub(crate) fn folder(&self) -> BorrowedFd<'_> {
+        let folder = self.folder.as_ref();
+        folder.expect("it is taken when this is dropped").as_fd()
+    }
+
+    /// Moves the folder, as a whole, to where nothing is; returns it, still locked. If something is
+    /// there, it stays here.
+    pub(super) fn publish(
+        mut self,
+        into: BorrowedFd<'_>,
+        name: &str,
+    ) -> Result<OwnedFd, (Self, Errno)> {
+        match renameat_with(&self.tmp, &self.name, into, name, RenameFlags::NOREPLACE) {
+            Ok(()) => Ok(self.folder.take().expect("it is taken only once")),
+            Err(error) => Err((self, error)),
+        }
+    }
+
+    /// Moves a folder, which is locked as `folder`, here, to be removed with this.
+    pub(super) fn take_over(
+        tmp: BorrowedFd<'_>,
+        from: BorrowedFd<'_>,
+        name: &str,
+        folder: OwnedFd,
+    ) -> Result<Self, LayerError> {
+        let failed = || LayerError::store("remove", name);
+        let tmp = fcntl_dupfd_cloexec(tmp, 0).map_err(failed())?;
+        let here = loop {
+            let here = next_name();
+            match renameat_with(from, name, &tmp, &here, RenameFlags::NOREPLACE) {
+                Ok(()) => break here,
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(failed()(error)),
+            }
+        };
+        Ok(Self {
+            tmp,
+            name: here,
+            folder: Some(folder),
+        })
+    }
+
+    /// Takes over what processes that are gone have left. The caller drops it without the store lock.
+    pub(super) fn abandoned(
+        tmp: BorrowedFd<'_>,
+        _store: &StoreLock,
+    ) -> Result<Vec<Self>, LayerError> {
+        let failed = || LayerError::store("sweep", "tmp");
+        let mut abandoned = Vec::new();
+        for entry in Dir::read_from(tmp).map_err(failed())? {
+            let entry = entry.map_err(failed())?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") || abandoned.len() >= SWEPT_AT_ONCE {
+                continue;
+            }
+            let Ok(folder) = open_folder(tmp, name.to_bytes()) else {
+                unlinkat(tmp, name, AtFlags::empty()).map_err(failed())?;
+                continue;
+            };
+            let exclusive = FlockOperation::NonBlockingLockExclusive;
+            if try_lock(folder.as_fd(), exclusive).map_err(failed())? {
+                abandoned.push(Self {
+                    tmp: fcntl_dupfd_cloexec(tmp, 0).map_err(failed())?,
+                    name: name.to_string_lossy().into_owned(),
+                    folder: Some(folder),
+                });
+            }
+        }
+        Ok(abandoned)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if self.folder.is_some()
+            && let Err(error) = remove_tree(self.tmp.as_fd(), self.name.as_bytes())
+        {
+            tracing::warn!(folder = self.name, %error, "a temporary folder was not removed");
+        }
+    }
+}
+
+fn next_name() -> String {
+    let count = COUNTER.fetch_add(1, Ordering::Relaxed);
+    format!("{:x}-{count:x}", std::process::id())
+}
+
+/// Removes a folder with everything in it, however deep: nested folders are moved up before they are
+/// emptied, so that neither open folders nor the stack grow with the depth.
+pub(crate) fn remove_tree(parent: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
+    let top = open_folder(parent, name)?;
+    let mut moved = 0_u64;
+    loop {
+        let mut folders = false;
+        each_name(top.as_fd(), |name, kind| {
+            if kind == FileType::Directory {
+                folders = true;
+                empty(top.as_fd(), name, &mut moved)
+            } else {
+                unlinkat(&top, name, AtFlags::empty())
+            }
+        })?;
+        if !folders {
+            break;
+        }
+    }
+    unlinkat(parent, name, AtFlags::REMOVEDIR)
+}
+
+/// Removes a folder of `top`, whose own folders move to `top`.
+fn empty(top: BorrowedFd<'_>, name: &[u8], moved: &mut u64) -> Result<(), Errno> {
+    let folder = open_folder(top, name)?;
+    each_name(folder.as_fd(), |inner, kind| {
+        if kind != FileType::Directory {
+            return unlinkat(&folder, inner, AtFlags::empty());
+        }
+        loop {
+            *moved += 1;
+            let there = format!("moved-{moved}");
+            match renameat_with(&folder, inner, top, &there, RenameFlags::NOREPLACE) {
+                Err(Errno::EXIST) => {}
+                done => return done,
+            }
+        }
+    })?;
+    unlinkat(top, name, AtFlags::REMOVEDIR)
+}
+
+/// Calls `each` with the name and type of everything in a folder.
+pub(crate) fn each_name(
+    folder: BorrowedFd<'_>,
+    mut each: impl FnMut(&[u8], FileType) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if matches!(name, b"." | b"..") {
+            continue;
+        }
+        let kind = match entry.file_type() {
+            FileType::Unknown => {
+                let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+                FileType::from_raw_mode(stat.st_mode)
+            }
+            kind => kind,
+        };
+        each(name, kind)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,302 @@
+//! Pulling an image: the registry on one side, the layer store on the other.
+//!
+//! A tag is resolved once; from there on everything is asked for by digest. A layer that is here is not
+//! asked for, one that somebody else is fetching is waited for. The record is written last, while all
+//! layers are held. Entry point: [`ImageStore::pull`].
+
+mod progress;
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use futures_util::StreamExt;
+use futures_util::stream;
+use tokio_util::sync::CancellationToken;
+
+pub use self::progress::{LayerProgress, Progress};
+use crate::compression::Compression;
+use crate::credentials::Credentials;
+use crate::digest::Digest;
+use crate::error::ImageError;
+use crate::layers::{Claim, HeldLayer, LayerError, Vacant};
+use crate::platform::Platform;
+use crate::record::{ImageRecord, Layer};
+use crate::reference::ImageReference;
+use crate::registry::{BlobReader, LayerBlob, Registry, RegistryError, Resolved, Session, blob};
+use crate::store::ImageStore;
+
+/// How many layers of an image are fetched at once.
+const AT_ONCE: usize = 3;
+/// How many bytes come between two reports.
+const REPORT_EVERY: u64 = 512 << 10;
+/// How much of a blob says how it is compressed.
+const MAGIC: usize = 4;
+
+/// What whoever pulls can say about it.
+#[derive(Clone)]
+pub struct PullRequest<'a> {
+    /// What the image must be made for.
+    pub platform: Platform,
+    /// What the registry is shown.
+    pub credentials: Option<Credentials>,
+    /// Told how far it is; must not block.
+    pub progress: &'a (dyn Fn(Progress) + Send + Sync),
+    /// Ends the pull. What was fetched so far of a layer is removed, whole layers stay.
+    pub stop: &'a CancellationToken,
+}
+
+impl std::fmt::Debug for PullRequest<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PullRequest")
+            .field("platform", &self.platform)
+            .field("credentials", &self.credentials)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One pull on its way.
+struct Pull<'a> {
+    store: &'a ImageStore,
+    image: &'a ImageReference,
+    session: Session,
+    progress: &'a (dyn Fn(Progress) + Send + Sync),
+    stop: CancellationToken,
+}
+
+impl ImageStore {
+    /// Pulls an image and records what its name was resolved to.
+    pub async fn pull(
+        &self,
+        registry: &Registry,
+        image: &ImageReference,
+        request: PullRequest<'_>,
+    ) -> Result<ImageRecord, ImageError> {
+        let limits = &self.shared.options.limits;
+        let stop = request.stop.child_token();
+        let failed = |error| pull_error(image, error);
+        let session = registry.session(image, request.credentials, &stop);
+        let pull = Pull {
+            store: self,
+            image,
+            session: session.map_err(failed)?,
+            progress: request.progress,
+            stop: stop.clone(),
+        };
+        let mut work = Box::pin(pull.run(&request.platform));
+        let late = tokio::time::sleep(limits.pull_deadline);
+        tokio::select! {
+            biased;
+            done = &mut work => done,
+            () = late => {
+                // Nothing is left behind that still writes.
+                stop.cancel();
+                match work.await {
+                    Ok(record) => Ok(record),
+                    Err(_) => Err(failed(RegistryError::Slow {
+                        what: "the whole pull".to_owned(),
+                        waited: limits.pull_deadline,
+                        got: 0,
+                    })),
+                }
+            }
+        }
+    }
+
+    /// Returns the digest that a name has now, without pulling anything.
+    pub async fn resolve(
+        &self,
+        registry: &Registry,
+        image: &ImageReference,
+        credentials: Option<Credentials>,
+        stop: &CancellationToken,
+    ) -> Result<Digest, ImageError> {
+        let failed = |error| pull_error(image, error);
+        let session = registry.session(image, credentials, stop).map_err(failed)?;
+        let digest = session.digest(&self.shared.options.limits).await;
+        digest.map_err(failed)
+    }
+}
+
+fn pull_error(image: &ImageReference, source: RegistryError) -> ImageError {
+    if matches!(source, RegistryError::Cancelled) {
+        return ImageError::Cancelled {
+            image: image.to_string(),
+        };
+    }
+    ImageError::Pull {
+        image: image.to_string(),
+        registry: image.registry().to_owned(),
+        source: Box::new(source),
+    }
+}
+
+impl Pull<'_> {
+    async fn run(&self, platform: &Platform) -> Result<ImageRecord, ImageError> {
+        let limits = &self.store.shared.options.limits;
+        let resolved = self.session.resolve(platform, limits).await;
+        let resolved = resolved.map_err(|error| pull_error(self.image, error))?;
+        (self.progress)(Progress::Resolved {
+            digest: resolved.digest,
+            layers: resolved.layers.len(),
+            bytes: resolved.layers.iter().map(|layer| layer.size).sum(),
+        });
+        let held = self.layers(&resolved).await?;
+        let record = self.record(resolved, &held);
+        let total: u64 = held.values().map(|layer| layer.bytes).sum();
+        if total > limits.image_bytes {
+            return Err(pull_error(
+                self.image,
+                RegistryError::TooLarge {
+                    what: "the unpacked image".to_owned(),
+                    limit: limits.image_bytes,
+                },
+            ));
+        }
+        let kept = self.keep(record, held).await?;
+        (self.progress)(Progress::Done {
+            digest: kept.digest,
+        });
+        Ok(kept)
+    }
+
+    /// Fetches every layer once, a few at a time; the first failure ends the others.
+    async fn layers(&self, resolved: &Resolved) -> Result<HashMap<Digest, HeldLayer>, ImageError> {
+        let mut wanted: Vec<LayerBlob> = Vec::new();
+        for layer in &resolved.layers {
+            if wanted.iter().all(|known| known.diff_id != layer.diff_id) {
+                wanted.push(*layer);
+            }
+        }
+        let fetches = wanted.into_iter().map(|layer| self.layer(layer));
+        let mut fetches = stream::iter(fetches).buffer_unordered(AT_ONCE);
+        let mut held = HashMap::new();
+        let mut failure = None;
+        while let Some(fetched) = fetches.next().await {
+            match fetched {
+                Ok(layer) => drop(held.insert(layer.diff_id, layer)),
+                Err(error) => {
+                    self.stop.cancel();
+                    // The others fail because of this one.
+                    failure.get_or_insert(error);
+                }
+            }
+        }
+        match failure {
+            Some(error) => Err(error),
+            None => Ok(held),
+        }
+    }
+
+    async fn layer(&self, layer: LayerBlob) -> Result<HeldLayer, ImageError> {
+        let report = |state: LayerProgress| {
+            (self.progress)(Progress::Layer {
+                diff_id: layer.diff_id,
+                state,
+            });
+        };
+        let failed = |error: LayerError| self.layer_error(layer.diff_id, error);
+        if self.stop.is_cancelled() {
+            return Err(pull_error(self.image, RegistryError::Cancelled));
+        }
+        let claim = self.store.shared.layers.claim(&layer.diff_id, &self.stop);
+        let vacant = match claim.await.map_err(failed)? {
+            Claim::Present(held) => {
+                report(LayerProgress::Present);
+                return Ok(held);
+            }
+            Claim::Vacant(vacant) => vacant,
+        };
+        let (download, reader) = blob(layer);
+        let failure = reader.failure();
+        let total = layer.size;
+        let reported = std::sync::atomic::AtomicU64::new(0);
+        let received = |received: u64| {
+            let order = std::sync::atomic::Ordering::Relaxed;
+            let before = reported.load(order);
+            if received == total || received >= before + REPORT_EVERY {
+                reported.store(received, order);
+                report(LayerProgress::Downloading { received, total });
+            }
+        };
+        let stop = self.stop.clone();
+        let unpacked = tokio::task::spawn_blocking(move || unpack(vacant, reader, &stop));
+        let ((), unpacked) = tokio::join!(self.session.blob(download, &received), unpacked);
+        // What the registry did explains what the unpacker saw.
+        if let Some(error) = failure.lock().take() {
+            return Err(pull_error(self.image, error));
+        }
+        let unpacked =
+            unpacked.unwrap_or_else(|error| Err(LayerError::Read(std::io::Error::other(error))));
+        let held = unpacked.map_err(failed)?;
+        report(LayerProgress::Unpacked { bytes: held.bytes });
+        Ok(held)
+    }
+
+    fn layer_error(&self, layer: Digest, source: LayerError) -> ImageError {
+        let image = self.image.to_string();
+        match source {
+            LayerError::Cancelled => ImageError::Cancelled { image },
+            source => ImageError::Layer {
+                image,
+                layer,
+                source: Box::new(source),
+            },
+        }
+    }
+
+    fn record(&self, resolved: Resolved, held: &HashMap<Digest, HeldLayer>) -> ImageRecord {
+        let layers = resolved.layers.iter().map(|layer| Layer {
+            diff_id: layer.diff_id,
+            bytes: held.get(&layer.diff_id).map_or(0, |held| held.bytes),
+        });
+        ImageRecord {
+            reference: self.image.clone(),
+            digest: resolved.digest,
+            manifest: resolved.manifest,
+            platform: resolved.document.platform,
+            layers: layers.collect(),
+            config: resolved.document.config,
+            pulled_at: SystemTime::now(),
+        }
+    }
+
+    /// Writes the record while its layers are held.
+    async fn keep(
+        &self,
+        record: ImageRecord,
+        held: HashMap<Digest, HeldLayer>,
+    ) -> Result<ImageRecord, ImageError> {
+        let (shared, stop) = (Arc::clone(&self.store.shared), self.stop.clone());
+        let written = tokio::task::spawn_blocking(move || {
+            let diff_ids: Vec<Digest> = record.layers.iter().map(|layer| layer.diff_id).collect();
+            shared.layers.check_order(&diff_ids, &stop)?;
+            shared.records.put(&record)?;
+            drop(held);
+            Ok(record)
+        });
+        written.await.unwrap_or_else(|error| {
+            Err(ImageError::Store {
+                action: "write",
+                path: self.store.shared.options.root.clone(),
+                source: std::io::Error::other(error),
+            })
+        })
+    }
+}
+
+/// Decompresses and unpacks a blob as it comes. Blocks.
+fn unpack(
+    vacant: Vacant,
+    mut reader: BlobReader,
+    stop: &CancellationToken,
+) -> Result<HeldLayer, LayerError> {
+    // What a layer's media type says of its compression is often wrong; its first bytes are right.
+    let mut start = Vec::with_capacity(MAGIC);
+    let read = (&mut reader).take(MAGIC as u64).read_to_end(&mut start);
+    read.map_err(LayerError::Read)?;
+    let compression = Compression::of_content(&start);
+    let stream = std::io::Cursor::new(start).chain(reader);
+    vacant.unpack(&mut compression.reader(stream), stop)
+}

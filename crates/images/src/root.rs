@@ -1,0 +1,98 @@
+//! The root file system of an image: the layers to mount, or one folder where overlay is refused.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags, openat, renameat_with, syncfs};
+use rustix::io::Errno;
+use tokio_util::sync::CancellationToken;
+
+use crate::digest::Digest;
+use crate::error::ImageError;
+use crate::flat;
+use crate::layers::{HeldLayer, LayerError, LayerStore};
+use crate::record::ImageRecord;
+use crate::store::ImageStore;
+use crate::unpack::open_folder;
+
+/// The layers of an image, which stay in the store while this lives.
+#[derive(Debug)]
+pub struct RootLayers {
+    /// The folder that the names in `lower` are relative to: where to mount from.
+    pub base: PathBuf,
+    /// What to give as `lowerdir`, highest first, with the option `userxattr`.
+    pub lower: Vec<String>,
+    store: LayerStore,
+    /// The same layers.
+    held: Vec<HeldLayer>,
+}
+
+impl ImageStore {
+    /// Returns the layers of an image. Blocks for a moment.
+    pub fn root(&self, image: &ImageRecord) -> Result<RootLayers, ImageError> {
+        let diff_ids: Vec<Digest> = image.layers.iter().map(|layer| layer.diff_id).collect();
+        Ok(self.shared.layers.hold(&diff_ids)?)
+    }
+}
+
+impl RootLayers {
+    /// Makes one folder of all layers at `folder`, on the file system of the store: whole or not at all.
+    /// Leaves a folder that is there as it is. Blocks; ends early when cancelled.
+    pub fn flat(&self, folder: &Path, stop: &CancellationToken) -> Result<(), ImageError> {
+        Ok(self.flatten(folder, stop)?)
+    }
+
+    fn flatten(&self, folder: &Path, stop: &CancellationToken) -> Result<(), LayerError> {
+        let shown = folder.as_os_str().as_encoded_bytes();
+        let failed = || LayerError::store("create", shown);
+        let invalid = || failed()(Errno::INVAL);
+        let name: &OsStr = folder.file_name().ok_or_else(invalid)?;
+        let parent = folder.parent().ok_or_else(invalid)?;
+        let parent = if parent.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            parent
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let parent = openat(CWD, parent, flags, Mode::empty()).map_err(failed())?;
+        if open_folder(std::os::fd::AsFd::as_fd(&parent), name.as_encoded_bytes()).is_ok() {
+            return Ok(());
+        }
+        let scratch = self.store.scratch()?;
+        flat::build(&self.held, &scratch, &self.store, stop)?;
+        syncfs(scratch.folder()).map_err(failed())?;
+        match renameat_with(
+            scratch.folder(),
+            flat::FILES,
+            &parent,
+            name,
+            RenameFlags::NOREPLACE,
+        ) {
+            // Somebody else was quicker.
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(error) => Err(failed()(error)),
+        }
+    }
+}
+
+impl LayerStore {
+    /// Holds the layers of an image, given lowest first, and names those that are seen of them.
+    pub(crate) fn hold(&self, diff_ids: &[Digest]) -> Result<RootLayers, LayerError> {
+        // What a layer has twice in an image, its higher one hides in the lower; overlay takes it once.
+        let mut seen = HashSet::new();
+        let mut highest_first: Vec<Digest> = diff_ids.iter().rev().copied().collect();
+        highest_first.retain(|diff_id| seen.insert(*diff_id));
+        let mut held = self.hold_each(&highest_first)?;
+        // Overlay does not ask whether the root itself is opaque.
+        if let Some(last) = held.iter().position(HeldLayer::hides_all) {
+            held.truncate(last + 1);
+        }
+        Ok(RootLayers {
+            base: self.base(),
+            lower: held.iter().map(HeldLayer::lower).collect(),
+            store: self.clone(),
+            held,
+        })
+    }
+}

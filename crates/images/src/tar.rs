@@ -1,0 +1,333 @@
+//! Reads tar archives that nobody trusts: one entry after the other, within bounds, and strictly.
+//!
+//! Where programs read an archive in different ways (two names, two sizes, sparse files, global
+//! headers), the archive is refused rather than read in one of them. Writes nothing. Entry point:
+//! [`Archive::next`].
+
+mod header;
+mod path;
+mod pax;
+mod refusal;
+mod stream;
+
+use std::io::Read;
+
+pub use self::refusal::Refusal;
+
+pub(crate) use self::path::EntryPath;
+pub(crate) use self::refusal::shown;
+pub(crate) use self::stream::Bounds;
+
+use self::header::{BLOCK, Header};
+use self::pax::Pax;
+use self::stream::Stream;
+use crate::digest::Digest;
+use crate::layers::LayerError;
+
+/// The largest extension header.
+const LARGEST_EXTENSION: u64 = 1024 * 1024;
+/// The last second of the year 9999.
+const LATEST: i64 = 253_402_300_799;
+
+/// What an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    File,
+    HardLink,
+    Symlink,
+    Directory,
+    Fifo,
+    /// A character or block device.
+    Device,
+}
+
+/// One entry, with everything that its extension headers said.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) path: EntryPath,
+    /// The target of a link, as it was written.
+    pub(crate) link: Vec<u8>,
+    pub(crate) kind: Kind,
+    pub(crate) size: u64,
+    /// Twelve bits.
+    pub(crate) mode: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    /// Seconds and nanoseconds, between 1970 and 9999.
+    pub(crate) mtime: (i64, u32),
+    /// Extended attributes.
+    pub(crate) attributes: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// An archive that is being read.
+pub(crate) struct Archive<'a, R> {
+    stream: Stream<'a, R>,
+    /// Entries so far, extension headers included.
+    entries: u64,
+    /// What was not yet read of the current entry's content.
+    content: u64,
+    /// What stands between it and the next header.
+    padding: u64,
+    /// The path of the current entry, for messages.
+    current: Vec<u8>,
+}
+
+impl<'a, R: Read> Archive<'a, R> {
+    pub(crate) fn new(reader: R, bounds: Bounds<'a>) -> Self {
+        Self {
+            stream: Stream::new(reader, bounds),
+            entries: 0,
+            content: 0,
+            padding: 0,
+            current: Vec::new(),
+        }
+    }
+
+    /// Returns how many entries were read, extension headers included.
+    pub(crate) fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// Returns how many bytes were read, which after `next` is where the entry's content begins.
+    pub(crate) fn position(&self) -> u64 {
+        self.stream.position()
+    }
+
+    /// Returns the next entry, or nothing at the end of the archive.
+    pub(crate) fn next(&mut self) -> Result<Option<Entry>, LayerError> {
+        let mut extensions = Extensions::default();
+        loop {
+            self.skip()?;
+            let Some(block) = self.block()? else {
+                if extensions.is_empty() {
+                    return Ok(None);
+                }
+                return Err(self.refused(Refusal::ExtensionAlone));
+            };
+            self.count(1)?;
+            let header = Header::parse(&block).map_err(|why| self.refused(why))?;
+            self.current = extensions.path(&header);
+            let size = header.size().map_err(|why| self.refused(why))?;
+            self.stream.check_room(size)?;
+            self.content = size;
+            self.padding = size.next_multiple_of(BLOCK as u64) - size;
+            match header.kind() {
+                b'L' | b'K' | b'x' | b'g' => {
+                    let content = self.extension(size)?;
+                    extensions
+                        .take(header.kind(), content)
+                        .map_err(|why| self.refused(why))?;
+                }
+                _ => {
+                    let entry = extensions.entry(&header, size);
+                    return entry.map(Some).map_err(|why| self.refused(why));
+                }
+            }
+        }
+    }
+
+    /// Returns the next piece of the current entry's content, or nothing at its end.
+    pub(crate) fn content(&mut self) -> Result<&[u8], LayerError> {
+        if self.content == 0 {
+            return Ok(b"");
+        }
+        let available = self.stream.fill()?.len();
+        if available == 0 {
+            return Err(self.refused(Refusal::Truncated));
+        }
+        let piece = available.min(usize::try_from(self.content).unwrap_or(usize::MAX));
+        Ok(&self.stream.fill()?[..piece])
+    }
+
+    /// Marks bytes that `content` returned as read.
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.stream.consume(count);
+        self.content -= (count as u64).min(self.content);
+    }
+
+    /// Reads to the end, zero blocks and all that follows them; returns digest and length of it all.
+    pub(crate) fn finish(self) -> Result<(Digest, u64), LayerError> {
+        self.stream.finish()
+    }
+
+    /// Counts further entries, such as folders that one entry brought with it, against the limit.
+    pub(crate) fn count(&mut self, entries: u64) -> Result<(), LayerError> {
+        self.stream.check_time()?;
+        let limit = self.stream.bounds().entries;
+        self.entries = self.entries.saturating_add(entries);
+        if self.entries > limit {
+            return Err(LayerError::TooManyEntries { limit });
+        }
+        Ok(())
+    }
+
+    /// Returns the error that refuses the current entry.
+    pub(crate) fn refused(&self, why: Refusal) -> LayerError {
+        LayerError::refused(&self.current, why)
+    }
+
+    /// Reads over what is left of the current entry.
+    fn skip(&mut self) -> Result<(), LayerError> {
+        let mut left = self.content + self.padding;
+        while left > 0 {
+            let available = self.stream.fill()?.len() as u64;
+            if available == 0 {
+                return Err(self.refused(Refusal::Truncated));
+            }
+            let count = available.min(left);
+            self.stream.consume(count as usize);
+            left -= count;
+        }
+        (self.content, self.padding) = (0, 0);
+        Ok(())
+    }
+
+    /// Returns the next block, or nothing at two zero blocks or where the stream ends between entries.
+    fn block(&mut self) -> Result<Option<[u8; BLOCK]>, LayerError> {
+        let mut block = [0; BLOCK];
+        let mut zeros = false;
+        loop {
+            match self.stream.read_full(&mut block)? {
+                0 => return Ok(None),
+                BLOCK => {}
+                _ => return Err(self.refused(Refusal::Truncated)),
+            }
+            match (zeros, block.iter().all(|&byte| byte == 0)) {
+                (false, false) => return Ok(Some(block)),
+                (false, true) => zeros = true,
+                (true, true) => return Ok(None),
+                (true, false) => return Err(self.refused(Refusal::EndMarker)),
+            }
+        }
+    }
+
+    /// Reads the content of an extension header.
+    fn extension(&mut self, bytes: u64) -> Result<Vec<u8>, LayerError> {
+        if bytes > LARGEST_EXTENSION {
+            return Err(self.refused(Refusal::ExtensionTooLarge {
+                bytes,
+                limit: LARGEST_EXTENSION,
+            }));
+        }
+        let mut content = vec![0; bytes as usize];
+        if self.stream.read_full(&mut content)? < content.len() {
+            return Err(self.refused(Refusal::Truncated));
+        }
+        self.content = 0;
+        Ok(content)
+    }
+}
+
+/// What extension headers said so far of the entry to come.
+#[derive(Default)]
+struct Extensions {
+    long_path: Option<Vec<u8>>,
+    long_link: Option<Vec<u8>>,
+    pax: Option<Pax>,
+}
+
+impl Extensions {
+    fn is_empty(&self) -> bool {
+        self.long_path.is_none() && self.long_link.is_none() && self.pax.is_none()
+    }
+
+    fn take(&mut self, kind: u8, content: Vec<u8>) -> Result<(), Refusal> {
+        match kind {
+            b'L' if self.long_path.is_none() => self.long_path = Some(long_name(content)),
+            b'K' if self.long_link.is_none() => self.long_link = Some(long_name(content)),
+            b'x' if self.pax.is_none() => self.pax = Some(Pax::parse(&content)?),
+            b'L' => return Err(Refusal::GivenTwice { field: "path" }),
+            b'K' => return Err(Refusal::GivenTwice { field: "linkpath" }),
+            b'x' => {
+                return Err(Refusal::GivenTwice {
+                    field: "PAX header",
+                });
+            }
+            // A global header ends here: it may change nothing.
+            _ => Pax::check_global(&content)?,
+        }
+        Ok(())
+    }
+
+    /// Returns the path that an entry with this header has, as far as it is known.
+    fn path(&self, header: &Header<'_>) -> Vec<u8> {
+        let pax = self.pax.as_ref().and_then(|pax| pax.path.clone());
+        pax.or_else(|| self.long_path.clone())
+            .unwrap_or_else(|| header.path())
+    }
+
+    fn entry(self, header: &Header<'_>, size: u64) -> Result<Entry, Refusal> {
+        let pax = self.pax.unwrap_or_default();
+        let path = either(self.long_path, pax.path, "path")?.unwrap_or_else(|| header.path());
+        let link = either(self.long_link, pax.link, "linkpath")?.unwrap_or_else(|| header.link());
+        let kind = match header.kind() {
+            // Before 1988 a directory was a file whose name ends with a slash.
+            b'0' | 0 if path.ends_with(b"/") => Kind::Directory,
+            b'0' | 0 | b'7' => Kind::File,
+            b'1' => Kind::HardLink,
+            b'2' => Kind::Symlink,
+            b'3' | b'4' => Kind::Device,
+            b'5' => Kind::Directory,
+            b'6' => Kind::Fifo,
+            b'S' => return Err(Refusal::Sparse),
+            other => {
+                return Err(Refusal::Kind {
+                    kind: shown(&[other]),
+                });
+            }
+        };
+        match pax.size {
+            Some(pax) if pax != size => return Err(Refusal::PaxSize { pax, header: size }),
+            _ => {}
+        }
+        if kind != Kind::File && size > 0 {
+            return Err(Refusal::Content { bytes: size });
+        }
+        let mtime = match pax.mtime {
+            Some(mtime) => mtime,
+            None => (header.mtime()?, 0),
+        };
+        Ok(Entry {
+            path: EntryPath::parse(&path, "path")?,
+            link,
+            kind,
+            size,
+            mode: header.mode()?,
+            uid: owner(pax.uid.map_or_else(|| header.uid(), Ok)?)?,
+            gid: owner(pax.gid.map_or_else(|| header.gid(), Ok)?)?,
+            mtime: match mtime {
+                (..0, _) => (0, 0),
+                (seconds, _) if seconds > LATEST => (LATEST, 0),
+                mtime => mtime,
+            },
+            attributes: pax.attributes,
+        })
+    }
+}
+
+/// Returns the content of a GNU long name, which ends with a zero byte.
+fn long_name(mut content: Vec<u8>) -> Vec<u8> {
+    if content.last() == Some(&0) {
+        content.pop();
+    }
+    content
+}
+
+fn either(
+    long: Option<Vec<u8>>,
+    pax: Option<Vec<u8>>,
+    field: &'static str,
+) -> Result<Option<Vec<u8>>, Refusal> {
+    match (long, pax) {
+        (Some(_), Some(_)) => Err(Refusal::GivenTwice { field }),
+        (long, pax) => Ok(long.or(pax)),
+    }
+}
+
+/// Accepts the numbers that an owner can have. The last one means «unchanged» to the kernel.
+fn owner(id: i64) -> Result<u32, Refusal> {
+    match u32::try_from(id) {
+        Ok(id) if id != u32::MAX => Ok(id),
+        _ => Err(Refusal::Owner { id }),
+    }
+}

@@ -1,0 +1,151 @@
+//! The uncompressed bytes of an archive: counted, hashed, bounded in size and time, and cancellable.
+//!
+//! Everything that reads an archive reads it through a [`Stream`], so no reader can forget a bound.
+
+use std::io::{self, Read};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::digest::{Digest, Hasher};
+use crate::layers::LayerError;
+
+/// How much is read at once.
+const BUFFER_BYTES: usize = 128 * 1024;
+
+/// How much an archive may be, how long reading it may take, and who may cancel it.
+#[derive(Debug)]
+pub(crate) struct Bounds<'a> {
+    /// The longest stream, headers and padding included.
+    pub(crate) bytes: u64,
+    /// The most entries, extension headers included.
+    pub(crate) entries: u64,
+    /// The time for all of it.
+    pub(crate) time: Duration,
+    /// Ends it early.
+    pub(crate) stop: &'a CancellationToken,
+}
+
+/// A reader within [`Bounds`].
+pub(crate) struct Stream<'a, R> {
+    reader: R,
+    bounds: Bounds<'a>,
+    deadline: Instant,
+    hasher: Hasher,
+    /// Bytes taken from the reader.
+    received: u64,
+    buffer: Box<[u8]>,
+    start: usize,
+    end: usize,
+}
+
+impl<'a, R: Read> Stream<'a, R> {
+    pub(crate) fn new(reader: R, bounds: Bounds<'a>) -> Self {
+        Self {
+            reader,
+            deadline: Instant::now() + bounds.time,
+            bounds,
+            hasher: Hasher::default(),
+            received: 0,
+            buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
+            start: 0,
+            end: 0,
+        }
+    }
+
+    /// Returns the bounds that hold.
+    pub(crate) fn bounds(&self) -> &Bounds<'a> {
+        &self.bounds
+    }
+
+    /// Returns the bytes that were consumed so far.
+    pub(crate) fn position(&self) -> u64 {
+        self.received - (self.end - self.start) as u64
+    }
+
+    /// Fails if the time is over or the work was cancelled.
+    pub(crate) fn check_time(&self) -> Result<(), LayerError> {
+        if self.bounds.stop.is_cancelled() {
+            return Err(LayerError::Cancelled);
+        }
+        if Instant::now() >= self.deadline {
+            return Err(LayerError::TooSlow {
+                limit: self.bounds.time,
+            });
+        }
+        Ok(())
+    }
+
+    /// Fails if so many more bytes would be too many, before any of them is read.
+    pub(crate) fn check_room(&self, bytes: u64) -> Result<(), LayerError> {
+        match self.position().checked_add(bytes) {
+            Some(all) if all <= self.bounds.bytes => Ok(()),
+            _ => Err(self.too_large()),
+        }
+    }
+
+    /// Returns at least one byte of what comes next, or nothing at the end.
+    pub(crate) fn fill(&mut self) -> Result<&[u8], LayerError> {
+        if self.start == self.end {
+            self.check_time()?;
+            self.start = 0;
+            self.end = loop {
+                match self.reader.read(&mut self.buffer) {
+                    Ok(count) => break count,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(source) => {
+                        self.end = 0;
+                        // A reader fails when the work that feeds it was cancelled, too.
+                        self.check_time()?;
+                        return Err(LayerError::Read(source));
+                    }
+                }
+            };
+            self.received += self.end as u64;
+            self.hasher.update(&self.buffer[..self.end]);
+            if self.received > self.bounds.bytes {
+                return Err(self.too_large());
+            }
+        }
+        Ok(&self.buffer[self.start..self.end])
+    }
+
+    /// Marks bytes that `fill` returned as read.
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.start = (self.start + count).min(self.end);
+    }
+
+    /// Fills `into`; returns fewer bytes than it holds only at the end.
+    pub(crate) fn read_full(&mut self, into: &mut [u8]) -> Result<usize, LayerError> {
+        let mut done = 0;
+        while done < into.len() {
+            let available = self.fill()?;
+            if available.is_empty() {
+                break;
+            }
+            let count = available.len().min(into.len() - done);
+            into[done..done + count].copy_from_slice(&available[..count]);
+            self.consume(count);
+            done += count;
+        }
+        Ok(done)
+    }
+
+    /// Reads to the end and returns the digest and the length of everything.
+    pub(crate) fn finish(mut self) -> Result<(Digest, u64), LayerError> {
+        loop {
+            let count = self.fill()?.len();
+            if count == 0 {
+                return Ok((self.hasher.finish(), self.received));
+            }
+            self.consume(count);
+        }
+    }
+
+    fn too_large(&self) -> LayerError {
+        LayerError::TooLarge {
+            limit_bytes: self.bounds.bytes,
+        }
+    }
+}

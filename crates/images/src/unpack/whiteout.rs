@@ -1,0 +1,113 @@
+//! How an overlay is told that something of a lower layer is gone.
+//!
+//! Two forms hide one name: a character device 0:0, which every user may make since Linux 5.8, or,
+//! where that is refused, an empty file with an attribute, in a folder with a mark (Linux 6.7). The
+//! attributes begin with `user.`, so one store serves mounts by root and in user namespaces.
+
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, Stat, XattrFlags, fgetxattr, fremovexattr, fsetxattr, makedev,
+    mknodat, openat, statat, unlinkat,
+};
+use rustix::io::Errno;
+
+/// On a folder: whether it hides what lower layers have in it.
+pub(crate) const ATTRIBUTE_OPAQUE: &str = "user.overlay.opaque";
+/// On an empty file: it hides a name.
+const ATTRIBUTE_WHITEOUT: &str = "user.overlay.whiteout";
+
+/// How single names are hidden.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WhiteoutForm {
+    /// A character device 0:0.
+    Device,
+    /// An empty file with an attribute.
+    Attribute,
+}
+
+/// What the mark of a folder says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Opacity {
+    /// Lower layers show through.
+    Transparent,
+    /// Lower layers show through, but for files with [`ATTRIBUTE_WHITEOUT`].
+    Whiteouts,
+    /// Nothing of lower layers is seen.
+    Opaque,
+}
+
+/// Returns what the mark of a folder says.
+pub(crate) fn opacity(folder: BorrowedFd<'_>) -> Result<Opacity, Errno> {
+    let mut value = [0_u8; 2];
+    match fgetxattr(folder, ATTRIBUTE_OPAQUE, &mut value) {
+        Ok(length) => Ok(match &value[..length] {
+            b"y" => Opacity::Opaque,
+            b"x" => Opacity::Whiteouts,
+            _ => Opacity::Transparent,
+        }),
+        Err(Errno::NODATA | Errno::RANGE) => Ok(Opacity::Transparent),
+        Err(error) => Err(error),
+    }
+}
+
+/// Tells whether a name in a folder is a whiteout, of either form.
+pub(crate) fn is_whiteout(folder: BorrowedFd<'_>, name: &[u8], stat: &Stat) -> Result<bool, Errno> {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::CharacterDevice => Ok(stat.st_rdev == makedev(0, 0)),
+        FileType::RegularFile if stat.st_size == 0 && opacity(folder)? == Opacity::Whiteouts => {
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let file = openat(folder, name, flags, Mode::empty())?;
+            match fgetxattr(&file, ATTRIBUTE_WHITEOUT, &mut [0_u8; 0][..]) {
+                Ok(_) => Ok(true),
+                Err(Errno::NODATA) => Ok(false),
+                Err(error) => Err(error),
+            }
+        }
+        _ => Ok(false),
+    }
+}
+
+/// Hides a name that the folder does not have.
+pub(super) fn hide(folder: BorrowedFd<'_>, name: &[u8], form: WhiteoutForm) -> Result<(), Errno> {
+    if form == WhiteoutForm::Device {
+        let mode = Mode::empty();
+        return mknodat(folder, name, FileType::CharacterDevice, mode, makedev(0, 0));
+    }
+    match opacity(folder)? {
+        // A file in an opaque folder would be seen; there is nothing to hide there.
+        Opacity::Opaque => return Ok(()),
+        Opacity::Whiteouts => {}
+        Opacity::Transparent => {
+            fsetxattr(folder, ATTRIBUTE_OPAQUE, b"x", XattrFlags::empty())?;
+        }
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = openat(folder, name, flags, Mode::RUSR | Mode::WUSR)?;
+    fsetxattr(&file, ATTRIBUTE_WHITEOUT, b"", XattrFlags::empty())
+}
+
+/// Hides everything that lower layers have in a folder.
+pub(super) fn hide_all(folder: BorrowedFd<'_>) -> Result<(), Errno> {
+    if opacity(folder)? == Opacity::Whiteouts {
+        remove_whiteout_files(folder)?;
+        fremovexattr(folder, ATTRIBUTE_OPAQUE)?;
+    }
+    fsetxattr(folder, ATTRIBUTE_OPAQUE, b"y", XattrFlags::empty())
+}
+
+/// Removes whiteouts of the second form, which an opaque folder would show as files.
+fn remove_whiteout_files(folder: BorrowedFd<'_>) -> Result<(), Errno> {
+    for entry in rustix::fs::Dir::read_from(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if is_whiteout(folder, name.to_bytes(), &stat)? {
+            unlinkat(folder, name, AtFlags::empty())?;
+        }
+    }
+    Ok(())
+}
