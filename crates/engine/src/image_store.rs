@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gantry_images::{
-    Credentials, Dial, Digest, ImageError, ImageRecord, ImageReference, ImageStore, Limits, Owners,
-    Platform, Progress, Pruned, PullRequest, Registry, RegistryOptions, StoreOptions, credentials,
+    Credentials, CredentialsError, Dial, Digest, ImageError, ImageRecord, ImageReference,
+    ImageStore, ImportProgress, Limits, Owners, Platform, Progress, Pruned, PullRequest, Registry,
+    RegistryOptions, StoreOptions, credentials,
 };
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -112,37 +113,38 @@ impl Images {
         &self,
         image: &ImageReference,
         credentials: Option<Credentials>,
+        stop: &CancellationToken,
     ) -> Result<Digest, ImageError> {
         let store = self.on_store(|store| Ok(store.clone())).await?;
         let registry = &self.inner.registry;
-        store.resolve(registry, image, credentials).await
+        store.resolve(registry, image, credentials, stop).await
     }
 
     /// Returns the credentials that the client of the person whose gateway this is has for a registry.
     pub async fn own_credentials(
         &self,
         image: &ImageReference,
-    ) -> Result<Option<Credentials>, ImageError> {
+    ) -> Result<Option<Credentials>, CredentialsError> {
         let Some(home) = &self.inner.home else {
             return Ok(None);
         };
-        let found = credentials::from_client_file(image.registry(), home).await;
-        found.map_err(ImageError::from)
+        credentials::from_client_file(image.registry(), home).await
     }
 
     /// Imports the images of a `docker save` archive, an OCI layout archive or its folder.
     pub async fn import(
         &self,
         archive: &Path,
-        progress: &(dyn Fn(Progress) + Send + Sync),
+        progress: impl Fn(ImportProgress) + Send + Sync + 'static,
         stop: &CancellationToken,
     ) -> Result<Vec<ImageRecord>, ImageError> {
-        let store = self.on_store(|store| Ok(store.clone())).await?;
-        store.import(archive, progress, stop).await
+        let (archive, stop) = (archive.to_owned(), stop.clone());
+        self.on_store(move |store| store.import(&archive, &progress, &stop))
+            .await
     }
 
-    /// Removes a name; false if there is none. Its layers go with the next prune, if nothing uses them.
-    pub async fn remove(&self, image: &ImageReference) -> Result<bool, ImageError> {
+    /// Removes a name, and the layers that nothing else uses.
+    pub async fn remove(&self, image: &ImageReference) -> Result<Pruned, ImageError> {
         let image = image.clone();
         self.on_store(move |store| store.remove(&image)).await
     }

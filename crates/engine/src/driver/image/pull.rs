@@ -1,8 +1,13 @@
 //! Gets the image of a start: from the store, or pulled, with its progress told. A tag keeps the digest
 //! that it had first, unless the spec asks otherwise. fault C6
 
-use gantry_images::{ImageError, ImageRecord, ImageReference, Progress};
+use std::collections::HashMap;
+
+use gantry_images::{
+    Digest, ImageError, ImageRecord, ImageReference, LayerProgress, Progress,
+};
 use gantry_model::spec::{ImageLaunch, Pull};
+use parking_lot::Mutex;
 use tracing::warn;
 
 use crate::driver::{DriverError, StartRequest};
@@ -50,7 +55,77 @@ async fn pull(
         false => Ok(None),
     };
     let credentials = credentials.map_err(DriverError::new)?;
-    let progress = |progress: Progress| (request.progress)(progress.to_string());
+    let pulling = Mutex::new(Pulling::default());
+    let progress = |progress: Progress| {
+        if let Some(far) = pulling.lock().note(&progress) {
+            (request.progress)(format!("pulling `{reference}`: {far}"));
+        }
+    };
     let pulled = images.pull(reference, credentials, &progress, request.stop);
     pulled.await.map_err(DriverError::new)
+}
+
+/// How far a pull is, over all layers.
+#[derive(Debug, Default)]
+struct Pulling {
+    layers: usize,
+    bytes: u64,
+    received: HashMap<Digest, u64>,
+    done: usize,
+}
+
+impl Pulling {
+    /// Takes what happened; returns how far the pull is, in words, if that changed.
+    fn note(&mut self, progress: &Progress) -> Option<String> {
+        match progress {
+            Progress::Resolved { layers, bytes, .. } => {
+                (self.layers, self.bytes) = (*layers, *bytes);
+            }
+            Progress::Layer { diff_id, state } => match state {
+                LayerProgress::Downloading { received, .. } => {
+                    self.received.insert(*diff_id, *received);
+                }
+                LayerProgress::Present | LayerProgress::Unpacked { .. } => self.done += 1,
+            },
+            Progress::Done { .. } => return None,
+        }
+        let received: u64 = self.received.values().sum();
+        Some(format!(
+            "{} of {} MiB, {} of {} layers unpacked",
+            received.min(self.bytes) >> 20,
+            self.bytes >> 20,
+            self.done.min(self.layers),
+            self.layers
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_told_over_all_layers() {
+        let digest = |byte: char| -> Digest {
+            let hex: String = std::iter::repeat_n(byte, 64).collect();
+            format!("sha256:{hex}").parse().unwrap()
+        };
+        let mut pulling = Pulling::default();
+        let told = pulling.note(&Progress::Resolved {
+            digest: digest('a'),
+            layers: 2,
+            bytes: 4 << 20,
+        });
+        assert_eq!(told.unwrap(), "0 of 4 MiB, 0 of 2 layers unpacked");
+        let mut layer = |byte, state| {
+            let diff_id = digest(byte);
+            pulling.note(&Progress::Layer { diff_id, state }).unwrap()
+        };
+        let (received, total) = (1 << 20, 3 << 20);
+        layer('b', LayerProgress::Downloading { received, total });
+        let told = layer('c', LayerProgress::Downloading { received, total });
+        assert_eq!(told, "2 of 4 MiB, 0 of 2 layers unpacked");
+        let told = layer('b', LayerProgress::Unpacked { bytes: 9 });
+        assert_eq!(told, "2 of 4 MiB, 1 of 2 layers unpacked");
+    }
 }

@@ -32,8 +32,8 @@ impl ImageWorld {
         let images = Images::new(folder.path().join("images"), None);
         let archive = folder.path().join("shell.tar");
         save(&archive);
-        let imported = images.import(&archive, &|_| {}, &CancellationToken::new());
-        let imported = imported.await.unwrap();
+        let stop = CancellationToken::new();
+        let imported = images.import(&archive, |_| {}, &stop).await.unwrap();
         assert_eq!(imported[0].reference.to_string(), IMAGE);
         Self {
             folder,
