@@ -21,7 +21,7 @@ pub(crate) use self::stream::Bounds;
 use self::header::{BLOCK, Header};
 use self::pax::Pax;
 use self::stream::Stream;
-use crate::digest::Digest;
+use crate::digest::{Digest, Hasher};
 use crate::layers::LayerError;
 
 /// The largest extension header.
@@ -74,8 +74,17 @@ pub(crate) struct Archive<'a, R> {
 
 impl<'a, R: Read> Archive<'a, R> {
     pub(crate) fn new(reader: R, bounds: Bounds<'a>) -> Self {
+        Self::with_hasher(reader, bounds, Some(Hasher::default()))
+    }
+
+    /// Begins an archive of which only the entries matter; its digest is not to be asked for.
+    pub(crate) fn unhashed(reader: R, bounds: Bounds<'a>) -> Self {
+        Self::with_hasher(reader, bounds, None)
+    }
+
+    fn with_hasher(reader: R, bounds: Bounds<'a>, hasher: Option<Hasher>) -> Self {
         Self {
-            stream: Stream::new(reader, bounds),
+            stream: Stream::new(reader, bounds, hasher),
             entries: 0,
             content: 0,
             padding: 0,

@@ -53,10 +53,12 @@ pub enum LayerError {
     Read(#[source] io::Error),
     /// A path that leads through a symbolic link of another layer.
     #[error(
-        "its path `{path}` leads through a symbolic link of a lower layer, which overlay file systems \
-         do not follow"
+        "path `{path}` of layer `{layer}` leads through a symbolic link of a lower layer, which overlay \
+         file systems do not follow"
     )]
     ThroughLowerSymlink {
+        /// The layer that has the path.
+        layer: Digest,
         /// The path that is a symbolic link below.
         path: String,
     },

@@ -38,8 +38,10 @@ impl LayerStore {
                     .map_err(|error| Stopped(LayerError::store("read", path)(error)))
             });
             if let Some(path) = found.map_err(|stopped| stopped.0)? {
-                let path = shown(&path);
-                return Err(LayerError::ThroughLowerSymlink { path });
+                return Err(LayerError::ThroughLowerSymlink {
+                    layer: layer.diff_id,
+                    path: shown(&path),
+                });
             }
         }
         Ok(())

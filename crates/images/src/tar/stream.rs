@@ -32,7 +32,8 @@ pub(crate) struct Stream<'a, R> {
     reader: R,
     bounds: Bounds<'a>,
     deadline: Instant,
-    hasher: Hasher,
+    /// Nothing where nobody asks for the digest.
+    hasher: Option<Hasher>,
     /// Bytes taken from the reader.
     received: u64,
     buffer: Box<[u8]>,
@@ -41,12 +42,12 @@ pub(crate) struct Stream<'a, R> {
 }
 
 impl<'a, R: Read> Stream<'a, R> {
-    pub(crate) fn new(reader: R, bounds: Bounds<'a>) -> Self {
+    pub(crate) fn new(reader: R, bounds: Bounds<'a>, hasher: Option<Hasher>) -> Self {
         Self {
             reader,
             deadline: Instant::now() + bounds.time,
             bounds,
-            hasher: Hasher::default(),
+            hasher,
             received: 0,
             buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
             start: 0,
@@ -103,7 +104,9 @@ impl<'a, R: Read> Stream<'a, R> {
                 }
             };
             self.received += self.end as u64;
-            self.hasher.update(&self.buffer[..self.end]);
+            if let Some(hasher) = &mut self.hasher {
+                hasher.update(&self.buffer[..self.end]);
+            }
             if self.received > self.bounds.bytes {
                 return Err(self.too_large());
             }
@@ -132,12 +135,12 @@ impl<'a, R: Read> Stream<'a, R> {
         Ok(done)
     }
 
-    /// Reads to the end and returns the digest and the length of everything.
+    /// Reads to the end and returns the digest, of nothing without a hasher, and the length of everything.
     pub(crate) fn finish(mut self) -> Result<(Digest, u64), LayerError> {
         loop {
             let count = self.fill()?.len();
             if count == 0 {
-                return Ok((self.hasher.finish(), self.received));
+                return Ok((self.hasher.unwrap_or_default().finish(), self.received));
             }
             self.consume(count);
         }

@@ -1,0 +1,258 @@
+//! Imports images from archives that `docker save` and others write, or from folders in OCI layout.
+//!
+//! `manifest.json` is read first where there is one: archives of Docker 25 to 28 have both, and wrong
+//! `index.json`s among them. Nothing is asked of any registry. Entry point: [`ImageStore::import`].
+
+mod docker;
+mod layout;
+mod source;
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use tokio_util::sync::CancellationToken;
+
+use self::source::Source;
+use crate::compression::Compression;
+use crate::digest::Digest;
+use crate::document::{ImageDocument, Invalid};
+use crate::error::{ImageError, printable};
+use crate::layers::{HeldLayer, LayerError};
+use crate::platform::Platform;
+use crate::record::{ImageRecord, Layer};
+use crate::reference::ImageReference;
+use crate::store::ImageStore;
+
+/// How many images one archive may hold.
+const MOST_IMAGES: usize = 100;
+
+/// One image of an archive, found but not yet unpacked.
+struct Found {
+    /// Names it has there; none means that it gets one from the archive's.
+    names: Vec<String>,
+    /// Of its manifest, or of its configuration where there is no manifest.
+    digest: Digest,
+    document: ImageDocument,
+    /// The files with its layers, lowest first.
+    layers: Vec<String>,
+}
+
+/// How far an import is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImportProgress {
+    /// Layers that are in the store.
+    pub layers_done: usize,
+    /// Layers of all images of the archive.
+    pub layers: usize,
+}
+
+impl ImageStore {
+    /// Imports every image for this machine's platform from an archive or a folder. Blocks; ends early
+    /// when cancelled, with layers that the next `prune` removes.
+    pub fn import(
+        &self,
+        path: &Path,
+        progress: &(dyn Fn(ImportProgress) + Send + Sync),
+        stop: &CancellationToken,
+    ) -> Result<Vec<ImageRecord>, ImageError> {
+        let importer = Importer {
+            store: self,
+            path,
+            stop,
+        };
+        importer.import(progress)
+    }
+}
+
+struct Importer<'a> {
+    store: &'a ImageStore,
+    path: &'a Path,
+    stop: &'a CancellationToken,
+}
+
+impl Importer<'_> {
+    fn import(
+        &self,
+        progress: &(dyn Fn(ImportProgress) + Send + Sync),
+    ) -> Result<Vec<ImageRecord>, ImageError> {
+        let shared = &self.store.shared;
+        let limits = &shared.options.limits;
+        let source = Source::open(self.path, &shared.layers, self.stop)
+            .map_err(|problem| self.refused(problem))?;
+        let platform = Platform::host();
+        let found = match docker::images(&source, limits) {
+            Ok(Some(found)) => Ok(found),
+            Ok(None) => layout::images(&source, &platform, limits),
+            Err(problem) => Err(problem),
+        };
+        let found = found.map_err(|problem| self.refused(problem))?;
+        if found.is_empty() || found.len() > MOST_IMAGES {
+            let why = format!("it has {} images; 1 to {MOST_IMAGES} are read", found.len());
+            return Err(self.refused(Problem::Invalid(why)));
+        }
+        let layers = found.iter().map(|image| image.layers.len()).sum();
+        let mut layers_done = 0;
+        let mut records = Vec::new();
+        for image in &found {
+            if !platform.accepts(&image.document.platform) {
+                let offered = printable(&image.document.platform.to_string());
+                let why = format!("its image is for {offered}, this machine is {platform}");
+                return Err(self.refused(Problem::Invalid(why)));
+            }
+            let mut each = || {
+                layers_done += 1;
+                progress(ImportProgress {
+                    layers_done,
+                    layers,
+                });
+            };
+            records.extend(self.take(&source, image, &mut each)?);
+        }
+        Ok(records)
+    }
+
+    /// Unpacks the layers of an image and puts it on record, once for each name.
+    fn take(
+        &self,
+        source: &Source,
+        image: &Found,
+        each_layer: &mut dyn FnMut(),
+    ) -> Result<Vec<ImageRecord>, ImageError> {
+        let shared = &self.store.shared;
+        let limits = &shared.options.limits;
+        let diff_ids = &image.document.diff_ids;
+        let references = self.references(image)?;
+        let name = references[0].to_string();
+        if image.layers.len() != diff_ids.len() || diff_ids.len() > limits.layers {
+            let why = format!(
+                "image `{name}` has {} layers and {} digests of layers; at most {} are read",
+                image.layers.len(),
+                diff_ids.len(),
+                limits.layers
+            );
+            return Err(self.refused(Problem::Invalid(why)));
+        }
+        // Held until the image is on record, so that nobody sweeps them in between.
+        let mut held: Vec<HeldLayer> = Vec::new();
+        let mut bytes = 0_u64;
+        for (diff_id, file) in diff_ids.iter().zip(&image.layers) {
+            let layer = self.layer(source, diff_id, file, &name)?;
+            bytes = bytes.saturating_add(layer.bytes);
+            if bytes > limits.image_bytes {
+                let why = format!("image `{name}` is larger than {} bytes", limits.image_bytes);
+                return Err(self.refused(Problem::Invalid(why)));
+            }
+            held.push(layer);
+            each_layer();
+        }
+        shared.layers.check_order(diff_ids, self.stop)?;
+        let layers = held.iter().map(|layer| Layer {
+            diff_id: layer.diff_id,
+            bytes: layer.bytes,
+        });
+        let layers: Vec<Layer> = layers.collect();
+        let mut records = Vec::new();
+        for reference in references {
+            let record = ImageRecord {
+                reference,
+                digest: image.digest,
+                manifest: image.digest,
+                platform: image.document.platform.clone(),
+                config: image.document.config.clone(),
+                layers: layers.clone(),
+                pulled_at: SystemTime::now(),
+            };
+            shared.records.put(&record)?;
+            records.push(record);
+        }
+        Ok(records)
+    }
+
+    fn layer(
+        &self,
+        source: &Source,
+        diff_id: &Digest,
+        file: &str,
+        image: &str,
+    ) -> Result<HeldLayer, ImageError> {
+        let failed = |error: LayerError| match error {
+            LayerError::Cancelled => ImageError::Cancelled {
+                image: image.to_owned(),
+            },
+            source => ImageError::Layer {
+                image: image.to_owned(),
+                layer: *diff_id,
+                source: Box::new(source),
+            },
+        };
+        let layers = &self.store.shared.layers;
+        if let Some(layer) = layers.find(diff_id).map_err(failed)? {
+            return Ok(layer);
+        }
+        let mut part = source.part(file).map_err(|problem| self.refused(problem))?;
+        let start = part
+            .peek()
+            .map_err(|error| failed(LayerError::Read(error)))?;
+        let compression = Compression::of_content(&start);
+        layers
+            .add(diff_id, &mut compression.reader(part), self.stop)
+            .map_err(failed)
+    }
+
+    /// Returns the names that an image is kept by.
+    fn references(&self, image: &Found) -> Result<Vec<ImageReference>, ImageError> {
+        if !image.names.is_empty() {
+            return image.names.iter().map(|name| name.parse()).collect();
+        }
+        let stem = self.path.file_stem().unwrap_or_default();
+        let stem = stem.to_string_lossy().to_ascii_lowercase();
+        let plain = |part: &str| part.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let parts: Vec<&str> = stem
+            .split(['-', '_', '.'])
+            .filter(|part| !part.is_empty())
+            .collect();
+        let stem = if parts.is_empty() || !parts.iter().all(|part| plain(part)) {
+            "image".to_owned()
+        } else {
+            parts.join("-")
+        };
+        Ok(vec![format!("localhost/{stem}@{}", image.digest).parse()?])
+    }
+
+    fn refused(&self, problem: Problem) -> ImageError {
+        match problem {
+            Problem::Invalid(why) => ImageError::Import {
+                archive: self.path.to_owned(),
+                why,
+            },
+            Problem::Layer(LayerError::Cancelled) => ImageError::Cancelled {
+                image: self.path.display().to_string(),
+            },
+            Problem::Layer(error) => error.into(),
+        }
+    }
+}
+
+/// Why an archive cannot be read.
+enum Problem {
+    /// It is not what it should be.
+    Invalid(String),
+    Layer(LayerError),
+}
+
+impl From<Invalid> for Problem {
+    fn from(invalid: Invalid) -> Self {
+        Self::Invalid(invalid.to_string())
+    }
+}
+
+impl From<LayerError> for Problem {
+    fn from(error: LayerError) -> Self {
+        match error {
+            LayerError::Refused { .. } | LayerError::Read(_) => {
+                Self::Invalid(gantry_model::diagnose::chain(&error))
+            }
+            error => Self::Layer(error),
+        }
+    }
+}
