@@ -5,15 +5,17 @@
 //! returned with its reason, never dropped.
 
 mod group;
+mod hits;
 mod mounts;
 mod parent;
 
 use std::fmt;
 use std::fs;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) use group::Group;
-use mounts::{Version, hierarchies};
+use mounts::{Version, hierarchies, tops};
 use parent::Parent;
 
 use crate::command::Limits;
@@ -32,6 +34,8 @@ pub(crate) struct Cgroups {
     parents: Vec<Parent>,
     /// Why there is no place, per controller.
     refused: Vec<(Controller, String)>,
+    /// Where cgroups are mounted at all.
+    mounts: Vec<PathBuf>,
     sequence: AtomicU64,
 }
 
@@ -57,7 +61,8 @@ impl Cgroups {
     /// Finds and takes our place in every useful hierarchy.
     pub(crate) fn open(instance: &str) -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let found = hierarchies(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"));
+        let mountinfo = read("/proc/self/mountinfo");
+        let found = hierarchies(&mountinfo, &read("/proc/self/cgroup"));
         let mut parents: Vec<Parent> = Vec::new();
         let mut reasons: Vec<(Vec<Controller>, String)> = Vec::new();
         for hierarchy in &found {
@@ -100,8 +105,14 @@ impl Cgroups {
         Self {
             parents,
             refused,
+            mounts: tops(&mountinfo),
             sequence: AtomicU64::new(0),
         }
+    }
+
+    /// Returns the directories below which cgroups are mounted. Who can write there leaves its limits.
+    pub(crate) fn mounts(&self) -> &[PathBuf] {
+        &self.mounts
     }
 
     /// Returns how a controller is used here, or why it is not.
@@ -140,6 +151,17 @@ impl Cgroups {
         }
         group
     }
+}
+
+/// Whether version 2 counts the buffers of sockets as memory, as it does unless the kernel is told not to.
+fn sockets_are_charged() -> bool {
+    let line = fs::read_to_string("/proc/cmdline").unwrap_or_default();
+    let options = line
+        .split_whitespace()
+        .filter_map(|word| word.strip_prefix("cgroup.memory="));
+    !options
+        .flat_map(|options| options.split(','))
+        .any(|option| option == "nosocket")
 }
 
 /// Returns a name that is safe as a directory.

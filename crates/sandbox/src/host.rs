@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::path::PathBuf;
 
 use crate::cgroup::{Cgroups, Controller, Group};
 use crate::command::{Profile, Syscalls};
@@ -42,6 +43,8 @@ pub(crate) struct Host {
     pub(crate) landlock_abi: i32,
     pub(crate) seccomp: bool,
     pub(crate) private_dirs: bool,
+    /// Where cgroups are mounted, which no tree may write.
+    pub(crate) cgroup_mounts: Vec<PathBuf>,
     /// Whether hosted trees can be given an own user.
     pub(crate) own_user: Result<(), String>,
     pub(crate) report: HostReport,
@@ -140,6 +143,7 @@ impl Host {
             landlock_abi: abi,
             seccomp: seccomp.is_ok(),
             private_dirs: private_dirs.is_ok(),
+            cgroup_mounts: cgroups.mounts().to_vec(),
             own_user,
             report,
         })

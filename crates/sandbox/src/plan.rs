@@ -161,6 +161,7 @@ impl Plan {
             // After the private ones: what these show again must not be shown whole.
             let hidden = hidden_dirs(hidden, command, &candidates);
             job.private_dirs.extend(hidden);
+            job.private_dirs.extend(cgroup_dirs(host, group));
         }
         let filters = match host.seccomp {
             true => {
@@ -376,6 +377,25 @@ fn hidden_dirs(hidden: &Hidden, command: &Command, candidates: &[PathBuf]) -> Ve
             options: HIDDEN_OPTIONS,
         })
         .collect()
+}
+
+/// Returns what covers the cgroups of others: who can write there leaves its limits, or freezes itself so
+/// that nothing ends it. A tree's own stay to be read: programs size their memory by them.
+fn cgroup_dirs(host: &Host, group: &Group) -> Vec<PrivateDir> {
+    let cover = |mount: &PathBuf| PrivateDir {
+        target: mount.clone(),
+        hidden: true,
+        options: HIDDEN_OPTIONS,
+        kept: group
+            .paths()
+            .filter(|path| path.starts_with(mount) && *path != mount)
+            .map(|path| Kept {
+                path: path.to_owned(),
+                writable: false,
+            })
+            .collect(),
+    };
+    host.cgroup_mounts.iter().map(cover).collect()
 }
 
 /// Writes the limits of single processes; returns those that stand in for a missing cgroup.

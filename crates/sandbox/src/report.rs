@@ -11,8 +11,8 @@ pub struct Report {
 /// One protection: whether it holds and how, or why not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Promise {
-    /// The protection's name: `tree`, `memory`, `cpu`, `pids`, `filesystem`, `data_folder`, `syscalls`,
-    /// `network`, `user`, `environment`, `descriptors` or `privileges`.
+    /// The protection's name: `tree`, `memory`, `cpu`, `pids`, `disk`, `root`, `filesystem`, `data_folder`,
+    /// `syscalls`, `network`, `ipc`, `user`, `environment`, `descriptors` or `privileges`.
     pub name: &'static str,
     /// Whether it holds.
     pub state: PromiseState,

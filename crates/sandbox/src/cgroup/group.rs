@@ -4,12 +4,17 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use tokio::time::Instant;
+
 use super::Controller;
+use super::hits::Hits;
 use super::mounts::Version;
 use super::parent::Parent;
 use crate::command::Limits;
@@ -17,6 +22,11 @@ use crate::exit::Usage;
 
 /// The period processor time is shared out in, in microseconds.
 const CPU_PERIOD: u64 = 100_000;
+/// Version 1 counts the buffers of sockets apart: this part of the memory, and no less than so much.
+const SOCKET_SHARE: u64 = 8;
+const LEAST_SOCKET_BYTES: u64 = 4 << 20;
+const SOCKET_LIMIT: &str = "memory.kmem.tcp.limit_in_bytes";
+const SOCKET_USAGE: &str = "memory.kmem.tcp.usage_in_bytes";
 
 /// The groups of one tree, one directory per hierarchy in use.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +34,8 @@ pub(crate) struct Group {
     dirs: Vec<Dir>,
     /// What became of each limit that was asked for or could not be.
     outcomes: Vec<(Controller, Result<String, String>)>,
+    /// Shared by all clones: whoever reads the counters reads them for the one who asks at the end.
+    hits: Arc<Mutex<Hits>>,
 }
 
 #[derive(Clone, Debug)]
@@ -59,7 +71,7 @@ impl Group {
         }
         for controller in asked {
             let outcome = match set_limit(&path, parent.version, controller, limits) {
-                Ok(()) => Ok(format!("cgroup {}", parent.version)),
+                Ok(more) => Ok(format!("cgroup {}{more}", parent.version)),
                 Err(error) => Err(format!("cannot set it in `{}`: {error}", path.display())),
             };
             self.outcomes.push((controller, outcome));
@@ -101,6 +113,11 @@ impl Group {
             Some((_, Err(reason))) => Err(reason),
             None => Err("the limit was not written"),
         }
+    }
+
+    /// Returns the directories of the tree.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.dirs.iter().map(|dir| dir.path.as_path())
     }
 
     /// Opens what a process joins through: the directory of version 2, else `tasks`. A process of one
@@ -152,30 +169,41 @@ impl Group {
             };
             let current = number(&dir.path.join(current))?;
             let cache = field(&dir.path.join("memory.stat"), cache).unwrap_or(0);
-            Some(current.saturating_sub(cache))
+            let sockets = match dir.version {
+                Version::V2 => 0,
+                Version::V1 => number(&dir.path.join(SOCKET_USAGE)).unwrap_or(0),
+            };
+            Some(current.saturating_sub(cache) + sockets)
         });
         let pids = self
             .holder(Controller::Pids)
             .and_then(|dir| number(&dir.path.join("pids.current")));
+        // So that the end of the tree is not put down to what happened long before it.
+        self.out_of_memory();
+        self.out_of_processes();
         (cpu, memory, pids)
     }
 
-    /// Whether a member was killed for running out of memory.
+    /// Whether a member was killed lately for running out of memory.
     pub(crate) fn out_of_memory(&self) -> bool {
-        self.holder(Controller::Memory).is_some_and(|dir| {
+        let kills = self.holder(Controller::Memory).and_then(|dir| {
             let file = match dir.version {
                 Version::V2 => "memory.events",
                 Version::V1 => "memory.oom_control",
             };
-            field(&dir.path.join(file), "oom_kill").is_some_and(|kills| kills > 0)
-        })
+            field(&dir.path.join(file), "oom_kill")
+        });
+        let mut hits = self.hits.lock();
+        hits.memory.observe(kills, Instant::now())
     }
 
-    /// Whether the limit of processes was ever reached.
+    /// Whether the limit of processes was reached lately.
     pub(crate) fn out_of_processes(&self) -> bool {
-        self.holder(Controller::Pids).is_some_and(|dir| {
-            field(&dir.path.join("pids.events"), "max").is_some_and(|times| times > 0)
-        })
+        let refusals = self
+            .holder(Controller::Pids)
+            .and_then(|dir| field(&dir.path.join("pids.events"), "max"));
+        let mut hits = self.hits.lock();
+        hits.pids.observe(refusals, Instant::now())
     }
 
     /// Removes the directories; returns whether all are gone. Whoever still runs there is ended.
@@ -208,13 +236,14 @@ impl Usage {
     }
 }
 
-/// Writes one limit into a group.
+/// Writes one limit into a group; returns what is to be said about it beside its number.
 pub(super) fn set_limit(
     dir: &Path,
     version: Version,
     controller: Controller,
     limits: &Limits,
-) -> io::Result<()> {
+) -> io::Result<String> {
+    let plain = |()| String::new();
     let put = |file: &str, text: String| write(&dir.join(file), &text);
     match controller {
         Controller::Memory => {
@@ -229,19 +258,36 @@ pub(super) fn set_limit(
             };
             put(limit, bytes.to_string())?;
             // Absent where the kernel does not count swap.
-            put(swap, swap_limit.to_string()).or(Ok(()))
+            put(swap, swap_limit.to_string()).ok();
+            match version {
+                Version::V1 => {
+                    let sockets = (bytes / SOCKET_SHARE).max(LEAST_SOCKET_BYTES);
+                    put(SOCKET_LIMIT, sockets.to_string())?;
+                    let sockets = sockets >> 20;
+                    Ok(format!(", and {sockets} MiB for the buffers of sockets"))
+                }
+                Version::V2 if !super::sockets_are_charged() => {
+                    let why = "the kernel was started with `cgroup.memory=nosocket`, \
+                        so buffers of sockets do not count";
+                    Err(io::Error::new(io::ErrorKind::Unsupported, why))
+                }
+                Version::V2 => Ok(String::new()),
+            }
         }
         Controller::Cpu => {
             let quota = (limits.cpu.unwrap_or(1.0) * CPU_PERIOD as f64).max(1_000.0) as u64;
             match version {
-                Version::V2 => put("cpu.max", format!("{quota} {CPU_PERIOD}")),
+                Version::V2 => put("cpu.max", format!("{quota} {CPU_PERIOD}")).map(plain),
                 Version::V1 => {
                     put("cpu.cfs_period_us", CPU_PERIOD.to_string())?;
-                    put("cpu.cfs_quota_us", quota.to_string())
+                    put("cpu.cfs_quota_us", quota.to_string()).map(plain)
                 }
             }
         }
-        Controller::Pids => put("pids.max", limits.pids.unwrap_or(u64::MAX).to_string()),
+        Controller::Pids => {
+            let pids = limits.pids.unwrap_or(u64::MAX);
+            put("pids.max", pids.to_string()).map(plain)
+        }
     }
 }
 

@@ -85,6 +85,28 @@ fn hierarchy(line: &str, cgroup: &str) -> Option<Hierarchy> {
     })
 }
 
+/// Returns the directories to cover so that no cgroup can be seen: outer ones only, and the usual
+/// directory of mount points whole.
+pub(crate) fn tops(mountinfo: &str) -> Vec<PathBuf> {
+    let usual = Path::new("/sys/fs/cgroup");
+    let mut tops: Vec<PathBuf> = mountinfo
+        .lines()
+        .filter_map(|line| {
+            let (place, kind) = line.split_once(" - ")?;
+            let is_cgroup = kind.starts_with("cgroup ") || kind.starts_with("cgroup2 ");
+            let mount = PathBuf::from(unescape(place.split(' ').nth(4)?));
+            is_cgroup.then_some(mount)
+        })
+        .map(|mount| match mount.starts_with(usual) {
+            true => usual.to_owned(),
+            false => mount,
+        })
+        .collect();
+    tops.sort();
+    tops.dedup_by(|inner, outer| inner.starts_with(outer));
+    tops
+}
+
 /// Undoes the octal escapes of mountinfo.
 fn unescape(field: &str) -> String {
     field

@@ -41,6 +41,21 @@ fn finds_our_own_group_in_every_hierarchy() {
 }
 
 #[test]
+fn covers_every_mount_of_cgroups() {
+    assert_eq!(tops(HYBRID), [Path::new("/sys/fs/cgroup")]);
+    let elsewhere = "\
+9 8 0:1 / /sys/fs/cgroup rw - cgroup2 cgroup rw
+9 8 0:1 / /mnt/a\\040b rw - cgroup cgroup rw,cpu
+9 8 0:1 / /mnt/a\\040b/c rw - cgroup2 cgroup rw
+9 8 0:1 / /mnt/d rw - ext4 /dev/x rw
+";
+    assert_eq!(
+        tops(elsewhere),
+        [Path::new("/mnt/a b"), Path::new("/sys/fs/cgroup")]
+    );
+}
+
+#[test]
 fn a_container_sees_its_own_group_as_the_root() {
     let mountinfo = "9 8 0:1 /docker/ab /sys/fs/cgroup ro,nosuid master:1 - cgroup2 cgroup rw";
     let own = |cgroup| hierarchies(mountinfo, cgroup)[0].own.clone();
@@ -74,6 +89,7 @@ fn writes_limits_in_both_versions() {
             &[
                 ("memory.limit_in_bytes", "1048576"),
                 ("memory.memsw.limit_in_bytes", "1048576"),
+                ("memory.kmem.tcp.limit_in_bytes", "4194304"),
                 ("cpu.cfs_period_us", "100000"),
                 ("cpu.cfs_quota_us", "50000"),
                 ("pids.max", "7"),

@@ -168,9 +168,12 @@ async fn the_report_is_complete() {
             "memory",
             "cpu",
             "pids",
+            "disk",
+            "root",
             "filesystem",
             "syscalls",
             "network",
+            "ipc",
             "user",
             "environment",
             "descriptors",
@@ -186,6 +189,8 @@ async fn the_report_is_complete() {
     );
     for always in [
         "tree",
+        "disk",
+        "ipc",
         "syscalls",
         "network",
         "environment",

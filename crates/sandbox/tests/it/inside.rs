@@ -32,7 +32,6 @@ while True:
 
 #[tokio::test]
 async fn a_server_with_a_port_is_reached_inside() {
-    // row 1.2
     let sandbox = sandbox();
     // The same port outside is somebody else's.
     for (family, address) in [("AF_INET", "127.0.0.1"), ("AF_INET6", "::1")] {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gantry_sandbox::{Command, Limits, PromiseState};
+use gantry_sandbox::{Command, Limits, Network, PromiseState};
 
 use crate::harness::{LOCAL, eventually, line, output, sandbox, script};
 use crate::owner::{Owner, Rights};
@@ -61,6 +61,117 @@ async fn processes_are_limited() {
                     .contains("own user")
         );
     }
+}
+
+#[tokio::test]
+async fn a_hit_of_long_ago_is_not_why_a_server_ends() {
+    // faults P9, P11: the reason is that of this end, not of a worker that ended before.
+    let sandbox = sandbox();
+    let limits = Limits {
+        memory_bytes: Some(32 << 20),
+        ..LOCAL
+    };
+    let text = "sh -c 'x=0123456789abcdef; while :; do x=$x$x; done'; echo up; read line; exit 1";
+    let mut spawned = sandbox.spawn(&limited(text, limits)).await.unwrap();
+    assert_eq!(line(&mut spawned).await, "up");
+    if !spawned.report.enforced("memory") {
+        return;
+    }
+    // Somebody reads the usage now and then; virtual time passes in between.
+    spawned.tree.usage();
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(60)).await;
+    tokio::time::resume();
+    drop(spawned.stdin);
+    let exit = spawned.tree.wait().await;
+    assert_eq!((exit.code, exit.oom_killed), (Some(1), false), "{exit:?}");
+}
+
+#[tokio::test]
+async fn buffers_of_sockets_count_as_memory() {
+    // fault P9
+    let sandbox = sandbox();
+    let mut command = limited("", LOCAL);
+    command.limits.memory_bytes = Some(128 << 20);
+    command.limits.nofile = 4096;
+    command.network = Network::Inside;
+    command.program = "/usr/bin/python3".to_owned();
+    // Connections whose other end never reads: each holds megabytes of buffers.
+    let text = "
+import socket, sys
+l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen(512)
+kept = []
+for _ in range(400):
+    try:
+        a = socket.socket(); a.connect(l.getsockname()); b, _ = l.accept(); a.setblocking(False)
+        kept += [a, b]
+        while True: a.send(bytes(65536))
+    except BlockingIOError: pass
+    except OSError: break
+print('up', flush=True); sys.stdin.read()";
+    command.args = vec!["-c".to_owned(), text.to_owned()];
+    let mut spawned = sandbox.spawn(&command).await.unwrap();
+    if !spawned.report.enforced("memory") {
+        return;
+    }
+    // Either it is held within the bound, and the usage shows it, or it is ended for it.
+    if line(&mut spawned).await == "up" {
+        let used = spawned.tree.usage().memory_bytes;
+        let most = (128 + 16 + 16) << 20;
+        assert!(used > 4 << 20 && used < most, "{used}");
+    } else {
+        assert!(spawned.tree.wait().await.oom_killed);
+    }
+}
+
+#[tokio::test]
+async fn no_tree_leaves_its_cgroups_nor_sees_those_of_others() {
+    // fault P9, also for a person's own server of a gateway that is root.
+    let sandbox = sandbox();
+    let mut neighbour = script("echo up; read line");
+    neighbour.name = "neighbour-canary".to_owned();
+    let mut neighbour = sandbox.spawn(&neighbour).await.unwrap();
+    assert_eq!(line(&mut neighbour).await, "up");
+    let text = "
+        for file in $(find /sys/fs/cgroup -name tasks -o -name cgroup.procs -o -name '*.max' -o -name '*.limit_in_bytes' 2>/dev/null); do
+            (echo $$ > $file) 2>/dev/null && echo wrote $file
+        done
+        find /sys/fs/cgroup -name '*canary*' 2>/dev/null
+        mkdir /sys/fs/cgroup/x /sys/fs/cgroup/freezer/x 2>/dev/null && echo made
+        cat /proc/self/cgroup > /dev/null; echo done";
+    for mut command in [script(text), crate::harness::hosted(text)] {
+        command.limits.memory_bytes = Some(256 << 20);
+        let (out, err, _) = output(&sandbox, &command).await.unwrap();
+        assert_eq!(out, "done\n", "{err}");
+    }
+    // Its own limits can be read: programs size themselves by them.
+    let mut command = script(
+        "cat $(find /sys/fs/cgroup -name memory.max -o -name memory.limit_in_bytes) </dev/null",
+    );
+    command.limits.memory_bytes = Some(256 << 20);
+    let spawned = sandbox.spawn(&command).await.unwrap();
+    let is_held = spawned.report.enforced("memory");
+    drop(spawned);
+    let (out, ..) = output(&sandbox, &command).await.unwrap();
+    assert_eq!(out.trim() == "268435456", is_held, "{out}");
+}
+
+#[tokio::test]
+async fn a_child_that_would_freeze_itself_ends_with_its_owner() {
+    // fault P3: what is frozen by a version 1 cgroup is not ended by a signal.
+    let freeze = "for top in /sys/fs/cgroup/freezer /sys/fs/cgroup; do
+            d=$top/frozen-$$; mkdir $d && echo $$ > $d/cgroup.procs && echo FROZEN > $d/freezer.state
+        done 2>/dev/null";
+    let mut owner = Owner::script(
+        Rights::Own,
+        "local",
+        &format!("({freeze}; exec sleep 1000) &"),
+    );
+    let there = || !crate::harness::marked(&owner.marker).is_empty();
+    eventually("the tree is there", Duration::from_secs(5), there).await;
+    owner.kill();
+    let gone = || crate::harness::marked(&owner.marker).is_empty();
+    eventually("the tree is gone", Duration::from_secs(1), gone).await;
 }
 
 #[tokio::test]
@@ -129,7 +240,7 @@ async fn what_is_not_asked_is_said() {
         "allowed by profile local"
     );
     assert_eq!(state("network"), PromiseState::NotAsked);
-    assert_eq!(spawned.report.promises.len(), 11);
+    assert_eq!(spawned.report.promises.len(), 14);
 }
 
 #[tokio::test]
@@ -145,7 +256,7 @@ async fn what_a_user_without_rights_cannot_have_is_said() {
     assert!(
         owner
             .promise("user")
-            .starts_with("NotEnforced runs as the gateway's uid")
+            .starts_with("NotEnforced runs as the gateway's own uid")
     );
     let memory = owner.promise("memory");
     if memory.starts_with("NotEnforced") {

@@ -1,12 +1,14 @@
 //! Real processes under the sandbox: trees that end, limits that bite, reports that are true.
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+mod denied;
 mod harness;
 mod hidden;
 mod hosted;
 mod inside;
 mod limits;
 mod owner;
+mod promises;
 mod proof;
 mod spawn;
 mod syscalls;

@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 
+use crate::denied::{self, Denied};
 use crate::harness::{RUNAWAYS, hosted, line, marker, sandbox, script};
 
 const JOB: &str = "owner-job:";
@@ -21,6 +22,8 @@ pub(crate) enum Rights {
     NoNamespaces,
     /// Both: no namespaces, and no cgroups to end the tree with either.
     Nothing,
+    /// In a user namespace in which one kind of namespace cannot be made: `mnt`, `net`, `ipc`.
+    Without(&'static str),
 }
 
 /// A running owner and what it said.
@@ -35,6 +38,20 @@ pub(crate) struct Owner {
 impl Owner {
     /// Starts an owner; returns once its tree is up.
     pub(crate) fn start(rights: Rights, profile: &str) -> Self {
+        Self::denied(rights, profile, Denied::Nothing)
+    }
+
+    /// Starts an owner whose tree first runs a script of its own.
+    pub(crate) fn script(rights: Rights, profile: &str, text: &str) -> Self {
+        Self::run(rights, profile, Denied::Nothing, text)
+    }
+
+    /// Starts an owner that itself is refused a system call, and so whatever it starts.
+    pub(crate) fn denied(rights: Rights, profile: &str, denied: Denied) -> Self {
+        Self::run(rights, profile, denied, "")
+    }
+
+    fn run(rights: Rights, profile: &str, denied: Denied, text: &str) -> Self {
         // Other users may not be able to reach the build directory.
         let directory = tempfile::tempdir_in("/tmp").unwrap();
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -51,10 +68,17 @@ impl Owner {
                 "--clear-groups",
             ]);
         }
-        if matches!(rights, Rights::NoNamespaces | Rights::Nothing) {
-            let deny = "echo 0 > /proc/sys/user/max_user_namespaces &&
-                echo 0 > /proc/sys/user/max_pid_namespaces && exec \"$@\"";
-            words.extend(["unshare", "-U", "-r", "sh", "-c", deny, "sh"]);
+        let limit = |kinds: &[&str]| {
+            let zero = |kind| format!("echo 0 > /proc/sys/user/max_{kind}_namespaces && ");
+            kinds.iter().map(zero).collect::<String>() + "exec \"$@\""
+        };
+        let deny = match rights {
+            Rights::NoNamespaces | Rights::Nothing => limit(&["user", "pid"]),
+            Rights::Without(kind) => limit(&[kind]),
+            Rights::Own | Rights::Nobody => String::new(),
+        };
+        if !deny.is_empty() {
+            words.extend(["unshare", "-U", "-r", "sh", "-c", &deny, "sh"]);
         }
         words.push(binary.to_str().unwrap());
         let mut command = Command::new(words[0]);
@@ -66,7 +90,7 @@ impl Owner {
                 "--nocapture",
                 "--test-threads=1",
             ])
-            .arg(format!("{JOB}{profile}"))
+            .arg(format!("{JOB}{profile}:{denied:?}:{text}"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -124,11 +148,15 @@ fn process() {
         .enable_all()
         .build()
         .unwrap();
+    let (profile, rest) = profile.split_once(':').unwrap();
+    let (denied, text) = rest.split_once(':').unwrap();
+    let text = &format!("{text}\n{RUNAWAYS}");
+    denied::apply(denied);
     runtime.block_on(async {
         let command = if profile == "hosted" {
-            hosted(RUNAWAYS)
+            hosted(text)
         } else {
-            script(RUNAWAYS)
+            script(text)
         };
         let sandbox = sandbox();
         let mut spawned = sandbox.spawn(&command).await.unwrap();

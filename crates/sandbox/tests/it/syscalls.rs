@@ -18,7 +18,7 @@ fn listed(text: &str, folder: &tempfile::TempDir) -> Command {
 
 #[tokio::test]
 async fn ordinary_programs_run_under_the_allow_list() {
-    // row 1.17; those that are not installed here are left out.
+    // Those that are not installed here are left out.
     let sandbox = sandbox();
     for (program, text) in [
         ("sh", "x=$(echo a | tr a b); [ $x = b ] && echo fine"),

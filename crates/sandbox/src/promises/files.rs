@@ -1,0 +1,233 @@
+//! What was promised of files: the root, what is written, how much of it, and what is out of sight.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::Given;
+use crate::command::Profile;
+use crate::host::NEW_MOUNT;
+use crate::report::{
+    PromiseState::{Enforced, NotAsked, NotEnforced},
+    Report,
+};
+use crate::root::{MountKind, OwnRoot, RootBase};
+
+impl Given<'_> {
+    pub(super) fn root(&self, report: &mut Report) {
+        let Some(root) = self.own_root() else {
+            let detail = match self.command.profile {
+                Profile::Local => "sees the host's root, by profile local",
+                Profile::Hosted => "sees the host's root",
+            };
+            return report.add("root", NotAsked, detail);
+        };
+        // A tree whose root could not be made does not run.
+        let base = match &root.base {
+            RootBase::HostParts => "the host's programs and libraries".to_owned(),
+            RootBase::Layers { lower, .. } => format!("{} image layers", lower.len()),
+            RootBase::Folder(_) => "an unpacked image".to_owned(),
+        };
+        let changes = match root.writable {
+            true => "changes are kept while it runs",
+            false => "read-only",
+        };
+        report.add("root", Enforced, format!("own root from {base}, {changes}"));
+    }
+
+    pub(super) fn filesystem(&self, report: &mut Report) {
+        if let Some(root) = self.own_root() {
+            let mut writable: Vec<String> = writable_mounts(root)
+                .map(|(target, _)| quoted(target))
+                .collect();
+            writable.push("its scratch".to_owned());
+            let mut detail = format!("reads its own root, writes only {}", writable.join(", "));
+            if self.landlocked().is_ok() {
+                let abi = self.host.landlock_abi;
+                detail.push_str(&format!("; Landlock ABI {abi} says the same"));
+            }
+            return report.add("filesystem", Enforced, detail);
+        }
+        if self.command.profile == Profile::Local {
+            let detail = "files and home allowed by profile local";
+            return report.add("filesystem", NotAsked, detail);
+        }
+        if let Err(why) = self.landlocked() {
+            return report.add("filesystem", NotEnforced, why);
+        }
+        let own = self.command.writable.iter().map(|path| quoted(path));
+        let private = self
+            .private_dirs()
+            .map(|target| format!("an own {}", target.display()));
+        let writable: Vec<String> = own.chain(private).collect();
+        let writable = match writable.is_empty() {
+            true => "devices like /dev/null".to_owned(),
+            false => writable.join(", "),
+        };
+        let abi = self.host.landlock_abi;
+        let mut detail = format!(
+            "Landlock ABI {abi}: reads the system and its working directory, writes only {writable}; \
+             does not cover modes, times and attributes of files"
+        );
+        for path in &self.plan.unwritable {
+            detail.push_str(&format!("; its user may not write {}", quoted(path)));
+        }
+        report.add("filesystem", Enforced, detail);
+    }
+
+    /// Tells whether what the tree writes is bounded: by a file system of its own, or not at all.
+    pub(super) fn disk(&self, report: &mut Report) {
+        if self.command.profile == Profile::Local {
+            let detail = "not limited, by profile local";
+            return report.add("disk", NotAsked, detail);
+        }
+        let mut bounded = Vec::new();
+        let mut open = Vec::new();
+        let mut look = |path: &Path, shown: &Path| match self.file_system_size(path) {
+            Some(bytes) => bounded.push(format!("{} {} MiB", quoted(shown), bytes >> 20)),
+            None => open.push(quoted(shown)),
+        };
+        match self.own_root() {
+            Some(root) => {
+                for (target, kind) in writable_mounts(root) {
+                    if let MountKind::Bind(source) = kind {
+                        look(source, target);
+                    }
+                }
+                match &root.scratch.folder {
+                    Some(folder) => look(folder, Path::new("/tmp")),
+                    None => {
+                        let (size, files) = (root.scratch.bytes >> 20, root.scratch.inodes);
+                        bounded.push(format!("scratch {size} MiB and {files} files in memory"));
+                    }
+                }
+                for (target, kind) in writable_mounts(root) {
+                    if let MountKind::Tmpfs { bytes, inodes } = kind {
+                        let (target, size) = (quoted(target), bytes >> 20);
+                        bounded.push(format!("{target} {size} MiB and {inodes} files in memory"));
+                    }
+                }
+            }
+            None => {
+                for path in &self.command.writable {
+                    look(path, path);
+                }
+                bounded.extend(
+                    self.private_dirs()
+                        .map(|target| format!("{} in memory", quoted(target))),
+                );
+                if self.landlocked().is_err() {
+                    open.push("whatever its user may write".to_owned());
+                }
+            }
+        }
+        if open.is_empty() {
+            let detail = match bounded.is_empty() {
+                true => "writes nothing".to_owned(),
+                false => format!("bounded: {}", bounded.join(", ")),
+            };
+            return report.add("disk", Enforced, detail);
+        }
+        let detail = format!(
+            "can fill the file system of {}: it has no file system of its own",
+            open.join(", ")
+        );
+        report.add("disk", NotEnforced, detail);
+    }
+
+    /// Tells whether the folders of the gateway's own are out of sight.
+    pub(super) fn data_folder(&self, report: &mut Report) {
+        // Where the owner has nothing to hide there is nothing to promise.
+        if self.hidden.folders.is_empty() {
+            return;
+        }
+        let folders: Vec<PathBuf> = self
+            .hidden
+            .folders
+            .iter()
+            .map(|path| canonical(path))
+            .collect();
+        let visible = |why: String| format!("visible to this server, keys included: {why}");
+        if let Some(root) = self.own_root() {
+            let shows = |source: &Path| {
+                let source = canonical(source);
+                folders.iter().any(|folder| folder.starts_with(&source))
+            };
+            let shown = root.mounts.iter().find_map(|mount| match &mount.kind {
+                MountKind::Bind(source) if shows(source) => Some(source),
+                MountKind::Bind(_) | MountKind::Tmpfs { .. } => None,
+            });
+            return match shown {
+                None => report.add("data_folder", Enforced, "not in the tree's own root"),
+                Some(source) => {
+                    let why = visible(format!("{} is mounted", quoted(source)));
+                    report.add("data_folder", NotEnforced, why);
+                }
+            };
+        }
+        if self.plan.mode.has(NEW_MOUNT) {
+            let covers = self.plan.job.private_dirs.iter().enumerate();
+            let is_own = |target: &PathBuf| !self.host.cgroup_mounts.contains(target);
+            let covers = covers.filter(|(_, dir)| dir.hidden && is_own(&dir.target));
+            let failed = covers
+                .map(|(index, _)| index)
+                .find_map(|index| self.not_hidden(index));
+            return match failed {
+                None => report.add(
+                    "data_folder",
+                    Enforced,
+                    "not visible, but for the server's own folder in it",
+                ),
+                Some(error) => {
+                    let why = visible(format!("it cannot be covered: {error}"));
+                    report.add("data_folder", NotEnforced, why);
+                }
+            };
+        }
+        let rules = &self.plan.job.landlock_rules;
+        let is_open = folders
+            .iter()
+            .any(|folder| rules.iter().any(|(_, path)| folder.starts_with(path)));
+        if self.command.profile == Profile::Hosted && self.landlocked().is_ok() && !is_open {
+            return report.add("data_folder", Enforced, "Landlock does not let it be read");
+        }
+        let why = self.why_not("mount namespace");
+        let why = visible(format!("no mount namespace ({why})"));
+        report.add("data_folder", NotEnforced, why);
+    }
+
+    /// The directories in memory that the tree may write.
+    fn private_dirs(&self) -> impl Iterator<Item = &Path> {
+        let dirs = self.plan.job.private_dirs.iter();
+        dirs.filter(|dir| dir.options.starts_with("mode=1777"))
+            .map(|dir| dir.target.as_path())
+    }
+
+    /// The size of the file system that a path lies on, if it is neither that of the host's root nor that
+    /// of the gateway's own folders.
+    fn file_system_size(&self, path: &Path) -> Option<u64> {
+        let device = |path: &Path| fs::metadata(path).ok().map(|metadata| metadata.dev());
+        let own = device(path)?;
+        let shared = self.hidden.folders.iter().map(PathBuf::as_path);
+        let mut shared = shared.chain([Path::new("/")]);
+        if shared.any(|other| device(other) == Some(own)) {
+            return None;
+        }
+        let size = rustix::fs::statvfs(path).ok()?;
+        Some(size.f_blocks.saturating_mul(size.f_frsize))
+    }
+}
+
+/// What the tree may write in its root, beside its scratch.
+fn writable_mounts(root: &OwnRoot) -> impl Iterator<Item = (&Path, &MountKind)> {
+    let mounts = root.mounts.iter().filter(|mount| !mount.read_only);
+    mounts.map(|mount| (mount.target.as_path(), &mount.kind))
+}
+
+fn quoted(path: &Path) -> String {
+    format!("`{}`", path.display())
+}
+
+fn canonical(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
