@@ -26,6 +26,12 @@ pub(crate) struct Job<'a> {
     pub(crate) uid_map: &'a CStr,
     pub(crate) gid_map: &'a CStr,
     pub(crate) private_dirs: Cursor<'a>,
+    /// The text for the maps of a user namespace that only the server enters; empty without one.
+    pub(crate) range_map: &'a CStr,
+    /// The first id of that namespace, or the only one; zero in a user namespace around the whole tree.
+    pub(crate) first_id: u32,
+    pub(crate) host_name: &'a CStr,
+    pub(crate) steps: Cursor<'a>,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) kept_capabilities: u64,
@@ -37,6 +43,17 @@ pub(crate) struct Job<'a> {
     pub(crate) candidates: Cursor<'a>,
     pub(crate) arguments: Cursor<'a>,
     pub(crate) environment: Cursor<'a>,
+}
+
+/// One step of making a root: see `STEP_*`.
+#[derive(Clone, Copy)]
+pub(crate) struct Step<'a> {
+    pub(crate) kind: u32,
+    pub(crate) flags: u32,
+    pub(crate) mode: u32,
+    pub(crate) target: &'a CStr,
+    pub(crate) source: &'a CStr,
+    pub(crate) content: &'a [u8],
 }
 
 /// A reader over a counted list inside the job.
@@ -91,6 +108,10 @@ impl<'a> Job<'a> {
                 item.text()?;
                 item.kept().map(drop)
             })?,
+            range_map: cursor.text()?,
+            first_id: cursor.u32()?,
+            host_name: cursor.text()?,
+            steps: cursor.list(|item| item.step().map(drop))?,
             uid: cursor.u32()?,
             gid: cursor.u32()?,
             kept_capabilities: cursor.u64()?,
@@ -140,6 +161,18 @@ impl<'a> Cursor<'a> {
     /// Reads one of them: whether it may be written, and where it is.
     pub(crate) fn kept_path(&mut self) -> Option<(bool, &'a CStr)> {
         Some((self.u32()? != 0, self.text()?))
+    }
+
+    /// Reads a step of making a root.
+    pub(crate) fn step(&mut self) -> Option<Step<'a>> {
+        Some(Step {
+            kind: self.u32()?,
+            flags: self.u32()?,
+            mode: self.u32()?,
+            target: self.text()?,
+            source: self.text()?,
+            content: self.blob()?,
+        })
     }
 
     /// Reads a resource limit: which, and how much.

@@ -9,22 +9,25 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod descendants;
+mod ids;
 mod job;
 mod memory;
 mod mounts;
 mod protocol;
 mod report;
 mod resident;
+mod root;
 mod server;
 mod sockets;
 mod sys;
 mod text;
-
-use core::ffi::CStr;
+mod users;
+mod witness;
 
 use job::{FIRST_EXTRA_FD, Job, Mapping};
 use protocol::{
-    KIND_RESIDENT, MAX_FDS, Record, STAGE_FORK, STAGE_ID_MAP, STAGE_RECEIVE, STAGE_UNSHARE,
+    KIND_RESIDENT, MAX_FDS, Record, STAGE_FORK, STAGE_ID_MAP, STAGE_RANGE, STAGE_RECEIVE,
+    STAGE_UNSHARE,
 };
 use report::{CONTROL, fail, send};
 
@@ -42,6 +45,10 @@ extern "C" fn entry() -> ! {
     sys::set_name(c"gantry-init");
     // Out of the gateway's session: a key press in its terminal is not for us.
     sys::new_session();
+    // Nobody's init: run as a guest, to tell what kernel it finds itself on.
+    if !sys::metadata(CONTROL).is_ok_and(sys::Metadata::is_socket) {
+        witness::testify();
+    }
     sys::close_from(1, false);
     let mut fds = [-1; MAX_FDS];
     let count = match sys::receive_descriptors(CONTROL, &mut fds) {
@@ -70,13 +77,20 @@ fn outer(mapping: Mapping, fds: &[i32]) -> ! {
     let Some(job) = Job::parse(mapping.bytes()) else {
         fail(CONTROL, STAGE_RECEIVE, sys::EINVAL, 0);
     };
+    let mut user_namespace = None;
+    if !job.range_map.is_empty() {
+        match ids::make_namespace(job.range_map) {
+            Ok(fd) => user_namespace = Some(fd),
+            Err(errno) => fail(CONTROL, STAGE_RANGE, errno, 0),
+        }
+    }
     if job.unshare != 0
         && let Err(errno) = sys::unshare(job.unshare)
     {
         fail(CONTROL, STAGE_UNSHARE, errno, 0);
     }
     if !job.uid_map.is_empty()
-        && let Err(errno) = map_ids(job.uid_map, job.gid_map)
+        && let Err(errno) = ids::map_own(job.uid_map, job.gid_map)
     {
         fail(CONTROL, STAGE_ID_MAP, errno, 0);
     }
@@ -94,12 +108,12 @@ fn outer(mapping: Mapping, fds: &[i32]) -> ! {
     if job.unshare & sys::CLONE_NEWPID == 0 {
         let _ = sys::prctl(PR_SET_CHILD_SUBREAPER, 1, 0);
         announce(sys::process_id());
-        resident::run(mapping, fds)
+        resident::run(mapping, fds, user_namespace)
     }
     match sys::fork(sys::CLONE_PARENT) {
         Ok(0) => {
             sys::new_session();
-            resident::run(mapping, fds)
+            resident::run(mapping, fds, user_namespace)
         }
         Ok(pid) => {
             announce(pid);
@@ -107,21 +121,6 @@ fn outer(mapping: Mapping, fds: &[i32]) -> ! {
         }
         Err(errno) => fail(CONTROL, STAGE_FORK, errno, 0),
     }
-}
-
-/// Maps our own user and group to themselves in the new user namespace.
-fn map_ids(uid_map: &CStr, gid_map: &CStr) -> sys::Result<()> {
-    for (path, text) in [
-        (c"/proc/self/setgroups", c"deny"),
-        (c"/proc/self/uid_map", uid_map),
-        (c"/proc/self/gid_map", gid_map),
-    ] {
-        let fd = sys::open(path, sys::O_WRONLY | sys::O_CLOEXEC, 0)?;
-        let outcome = sys::write(fd, text.to_bytes());
-        sys::close(fd);
-        outcome?;
-    }
-    Ok(())
 }
 
 #[panic_handler]

@@ -7,15 +7,15 @@ use crate::descendants;
 use crate::job::{FIRST_EXTRA_FD, Job, Mapping};
 use crate::mounts;
 use crate::protocol::{
-    COMMAND_KILL, COMMAND_SOCKET, COMMAND_TERMINATE, FLAG_CGROUP_KILL, FLAG_CGROUP_V2, FLAG_LOOPBACK,
+    COMMAND_KILL, COMMAND_SOCKET, COMMAND_TERMINATE, FLAG_CGROUP_KILL, FLAG_CGROUP_V2, FLAG_LOOPBACK, FLAG_OWN_ROOT, FLAG_RUNTIME,
     KIND_EXITED, KIND_STARTED, Record, SOCKET_COMMAND_LEN, STAGE_FORK, STAGE_LOOPBACK, STAGE_RECEIVE,
 };
 use crate::report::{CONTROL, fail, note, send};
+use crate::root::{self, Made};
 use crate::server;
 use crate::sockets;
 use crate::sys;
 
-const CLONE_NEWNS: u32 = 0x0002_0000;
 const PR_SET_DUMPABLE: usize = 4;
 /// Every so many rounds of killing children, all descendants are looked for.
 const EVERYBODY: u32 = 8;
@@ -23,17 +23,22 @@ const EVERYBODY: u32 = 8;
 /// The tree as its init sees it.
 struct Tree {
     server: i32,
+    /// Whether the server alone is told to end, and passes it on.
+    alone: bool,
     /// Whether the kernel ends the tree with this process.
     namespaced: bool,
     cgroup_kill: Option<i32>,
 }
 
 /// Starts the job's server and stays with it.
-pub(crate) fn run(mapping: Mapping, fds: &[i32]) -> ! {
+pub(crate) fn run(mapping: Mapping, fds: &[i32], user_namespace: Option<i32>) -> ! {
     let Some(job) = Job::parse(mapping.bytes()) else {
         fail(CONTROL, STAGE_RECEIVE, sys::EINVAL, 0);
     };
-    if job.unshare & CLONE_NEWNS != 0 {
+    let mut made = Made::new(&job, user_namespace);
+    if job.flags & FLAG_OWN_ROOT != 0 {
+        root::make(&job, &mut made);
+    } else if job.unshare & sys::CLONE_NEWNS != 0 {
         mounts::prepare(&job);
     }
     if job.flags & FLAG_LOOPBACK != 0
@@ -42,6 +47,7 @@ pub(crate) fn run(mapping: Mapping, fds: &[i32]) -> ! {
         note(CONTROL, STAGE_LOOPBACK, errno, 0);
     }
     let namespaced = job.unshare & sys::CLONE_NEWPID != 0;
+    let alone = job.flags & FLAG_RUNTIME != 0;
     let (cgroup_kill, cgroups) = match fds[FIRST_EXTRA_FD..].split_last() {
         Some((kill, procs)) if job.flags & FLAG_CGROUP_KILL != 0 => (Some(*kill), procs),
         _ => (None, &fds[FIRST_EXTRA_FD..]),
@@ -51,15 +57,18 @@ pub(crate) fn run(mapping: Mapping, fds: &[i32]) -> ! {
     let data = [fds[0], fds[1], fds[2]];
     // This process sleeps until the server runs its program or has ended: memory is not shared.
     let forked = match born_there {
-        Some(Ok(0)) => server::run(&job, data, cgroups, 1),
+        Some(Ok(0)) => server::run(&job, &made, data, cgroups, 1),
         Some(Ok(pid)) => Ok(pid),
         Some(Err(_)) | None => sys::fork(sys::CLONE_VFORK),
     };
     let server = match forked {
-        Ok(0) => server::run(&job, data, cgroups, 0),
+        Ok(0) => server::run(&job, &made, data, cgroups, 0),
         Ok(pid) => pid,
         Err(errno) => fail(CONTROL, STAGE_FORK, errno, 0),
     };
+    if let Some(fd) = user_namespace {
+        sys::close(fd);
+    }
     mapping.release();
     for fd in fds.iter().filter(|fd| Some(**fd) != cgroup_kill) {
         sys::close(*fd);
@@ -77,6 +86,7 @@ pub(crate) fn run(mapping: Mapping, fds: &[i32]) -> ! {
     );
     Tree {
         server,
+        alone,
         namespaced,
         cgroup_kill,
     }
@@ -139,7 +149,9 @@ impl Tree {
     /// Asks every process to end; those that are stopped are woken to hear it.
     fn terminate(&self) {
         for signal in [sys::SIGTERM, sys::SIGCONT] {
-            if self.namespaced {
+            if self.alone {
+                sys::kill(self.server, signal);
+            } else if self.namespaced {
                 sys::kill(-1, signal);
             } else {
                 descendants::signal_all(signal);

@@ -3,13 +3,16 @@
 
 use core::ffi::CStr;
 
+use crate::ids;
 use crate::job::{Cursor, Job};
 use crate::protocol::{
-    FLAG_CGROUP_V2, FLAG_PROBE, KEEP_ID, KIND_LANDLOCK, KIND_SERVER, Record, STAGE_CAPABILITIES,
-    STAGE_CGROUP, STAGE_CWD, STAGE_EXEC, STAGE_INTERPRETER, STAGE_LANDLOCK, STAGE_PRIVILEGES,
+    FLAG_CGROUP_NAMESPACE, FLAG_CGROUP_V2, FLAG_HOME, FLAG_OWN_ROOT, FLAG_PROBE, FLAG_RUNTIME,
+    KEEP_ID, KIND_LANDLOCK, KIND_SERVER, Record, STAGE_CAPABILITIES, STAGE_CGROUP,
+    STAGE_CGROUP_NAMESPACE, STAGE_CWD, STAGE_EXEC, STAGE_INTERPRETER, STAGE_LANDLOCK, STAGE_PRIVILEGES,
     STAGE_RECEIVE, STAGE_RLIMIT, STAGE_SECCOMP, STAGE_USER,
 };
 use crate::report::{CONTROL, fail, note, send};
+use crate::root::Made;
 use crate::sys;
 
 /// What a Landlock rule on a plain file may hold: execute, write, read, truncate, device ioctl.
@@ -21,7 +24,13 @@ const PR_CAP_AMBIENT: usize = 47;
 const PR_CAP_AMBIENT_CLEAR_ALL: usize = 4;
 
 /// Becomes the server; of its cgroups it is already in the first `joined`.
-pub(crate) fn run(job: &Job<'_>, data: [i32; 3], cgroups: &[i32], joined: usize) -> ! {
+pub(crate) fn run(
+    job: &Job<'_>,
+    made: &Made,
+    data: [i32; 3],
+    cgroups: &[i32],
+    joined: usize,
+) -> ! {
     let control = sys::duplicate_above(CONTROL, 16).unwrap_or(CONTROL);
     send(
         control,
@@ -39,6 +48,11 @@ pub(crate) fn run(job: &Job<'_>, data: [i32; 3], cgroups: &[i32], joined: usize)
             note(control, STAGE_CGROUP, errno, index);
         }
     }
+    if job.flags & FLAG_CGROUP_NAMESPACE != 0
+        && let Err(errno) = sys::unshare(sys::CLONE_NEWCGROUP)
+    {
+        note(control, STAGE_CGROUP_NAMESPACE, errno, 0);
+    }
     for (target, fd) in data.into_iter().enumerate() {
         if let Err(errno) = sys::duplicate_to(fd, target as i32) {
             fail(control, STAGE_RECEIVE, errno, target);
@@ -47,8 +61,16 @@ pub(crate) fn run(job: &Job<'_>, data: [i32; 3], cgroups: &[i32], joined: usize)
     sys::close_from(3, true);
     limits(job, control);
     let ruleset = ruleset(job, control);
-    drop_bounding_set(job.kept_capabilities);
-    if job.uid != KEEP_ID
+    if job.flags & FLAG_OWN_ROOT != 0
+        && let Err(errno) = ids::become_inside(job, made)
+    {
+        fail(control, STAGE_USER, errno, 0);
+    }
+    if job.flags & FLAG_RUNTIME == 0 {
+        drop_bounding_set(job.kept_capabilities);
+    }
+    if job.flags & FLAG_OWN_ROOT == 0
+        && job.uid != KEEP_ID
         && let Err(errno) = sys::become_user(job.uid, job.gid)
     {
         fail(control, STAGE_USER, errno, 0);
@@ -56,7 +78,9 @@ pub(crate) fn run(job: &Job<'_>, data: [i32; 3], cgroups: &[i32], joined: usize)
     if let Err(errno) = sys::change_directory(job.cwd) {
         fail(control, STAGE_CWD, errno, 0);
     }
-    if let Err(errno) = sys::set_capabilities(job.kept_capabilities, job.kept_capabilities) {
+    if job.flags & FLAG_RUNTIME == 0
+        && let Err(errno) = sys::set_capabilities(job.kept_capabilities, job.kept_capabilities)
+    {
         fail(control, STAGE_CAPABILITIES, errno, 0);
     }
     if let Err(errno) = sys::prctl(PR_SET_NO_NEW_PRIVS, 1, 0) {
@@ -92,7 +116,7 @@ pub(crate) fn run(job: &Job<'_>, data: [i32; 3], cgroups: &[i32], joined: usize)
         );
         sys::exit(0);
     }
-    execute(job, control)
+    execute(job, made, control)
 }
 
 /// Moves this process into a cgroup, given by its directory or by its `tasks`: it has one thread.
@@ -166,9 +190,12 @@ fn drop_bounding_set(kept: u64) {
 }
 
 /// Tries the candidates in order, as a search along `PATH` does.
-fn execute(job: &Job<'_>, control: i32) -> ! {
-    let (Ok(arguments), Ok(environment)) = (pointers(job.arguments), pointers(job.environment))
-    else {
+fn execute(job: &Job<'_>, made: &Made, control: i32) -> ! {
+    let home = Some(made.home.as_c_str()).filter(|_| job.flags & FLAG_HOME != 0);
+    let (Ok(arguments), Ok(environment)) = (
+        pointers(job.arguments, None),
+        pointers(job.environment, home),
+    ) else {
         fail(control, STAGE_EXEC, sys::EINVAL, 0);
     };
     let mut denied = None;
@@ -199,13 +226,17 @@ fn execute(job: &Job<'_>, control: i32) -> ! {
 }
 
 /// Builds the null-terminated array of pointers that exec wants.
-fn pointers(mut texts: Cursor<'_>) -> sys::Result<*const *const u8> {
+fn pointers(mut texts: Cursor<'_>, last: Option<&CStr>) -> sys::Result<*const *const u8> {
     let count = texts.count as usize;
-    let array = sys::map_memory((count + 1) * size_of::<*const u8>())?.cast::<*const u8>();
+    let array = sys::map_memory((count + 2) * size_of::<*const u8>())?.cast::<*const u8>();
     for index in 0..count {
         let text: &CStr = texts.text().ok_or(sys::EINVAL)?;
-        // SAFETY: the mapping holds `count + 1` pointers and `index` is below `count`.
+        // SAFETY: the mapping holds `count + 2` pointers and `index` is below `count`.
         unsafe { array.add(index).write(text.as_ptr().cast()) };
+    }
+    if let Some(last) = last {
+        // SAFETY: the mapping holds `count + 2` pointers; the last of them stays null.
+        unsafe { array.add(count).write(last.as_ptr().cast()) };
     }
     Ok(array)
 }

@@ -38,7 +38,7 @@ pub(crate) const EACCES: i32 = 13;
 pub(crate) const ENOTDIR: i32 = 20;
 pub(crate) const EEXIST: i32 = 17;
 pub(crate) const EINVAL: i32 = 22;
-pub(crate) const ENOTSOCK: i32 = 88;
+pub(crate) const EOVERFLOW: i32 = 75;
 const EINPROGRESS: i32 = 115;
 
 pub(crate) const SIGKILL: i32 = 9;

@@ -55,6 +55,43 @@ pub enum SpawnError {
         #[source]
         source: io::Error,
     },
+    /// This host cannot give a root of the tree's own, and the host's is never given instead.
+    #[error("this host cannot give a server a root of its own: {why}")]
+    NoOwnRoot {
+        /// What is missing.
+        why: String,
+    },
+    /// A place in a root of the tree's own is none.
+    #[error(
+        "`{target}` is no place in a root: expected an absolute path without `..`, and not `/`"
+    )]
+    Target {
+        /// The path as it was given.
+        target: PathBuf,
+    },
+    /// Part of a root of the tree's own cannot be made.
+    #[error("cannot {step}")]
+    Root {
+        /// What was being done, and with what.
+        step: String,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The user is not known in the tree's own root.
+    #[error("user `{user}` is not in the image, or its number is above 65,535")]
+    UserUnknown {
+        /// The user as it was given.
+        user: String,
+    },
+    /// The runtime is not what it should be.
+    #[error("`{program}` cannot run servers: {why}")]
+    Runtime {
+        /// The runtime.
+        program: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A string holds what no process can be given.
     #[error("{what} holds a NUL byte, or a variable's name is empty or holds `=`")]
     InvalidText {

@@ -20,6 +20,7 @@ use crate::report::HostReport;
 use crate::seccomp::{self, Sockets};
 
 pub(crate) const NEW_MOUNT: u32 = 0x0002_0000;
+pub(crate) const NEW_UTS: u32 = 0x0400_0000;
 pub(crate) const NEW_IPC: u32 = 0x0800_0000;
 pub(crate) const NEW_USER: u32 = 0x1000_0000;
 pub(crate) const NEW_PID: u32 = 0x2000_0000;
@@ -31,6 +32,9 @@ const NAMESPACES: [(u32, &str); 4] = [
     (NEW_IPC, "ipc namespace"),
     (NEW_NETWORK, "network namespace"),
 ];
+
+mod reasons;
+mod roots;
 
 const CAP_SETGID: u32 = 6;
 const CAP_SETUID: u32 = 7;
@@ -47,6 +51,10 @@ pub(crate) struct Host {
     pub(crate) cgroup_mounts: Vec<PathBuf>,
     /// Whether hosted trees can be given an own user.
     pub(crate) own_user: Result<(), String>,
+    /// Whether trees can be given a root of their own.
+    pub(crate) own_root: Result<(), String>,
+    /// Whether they can be given ranges of ids.
+    pub(crate) id_range: Result<(), String>,
     pub(crate) report: HostReport,
 }
 
@@ -137,7 +145,11 @@ impl Host {
         );
         let own_user = own_user(identity, mode);
         report.add("own user", own_user.clone().map(|()| "for hosted trees"));
+        let roots = roots::probe(image, reaper, identity, mode, &own_user);
+        roots.describe(&mut report);
         Ok(Self {
+            own_root: roots.own_root,
+            id_range: roots.id_range,
             mode,
             identity,
             landlock_abi: abi,
@@ -215,9 +227,7 @@ fn refused(outcome: Attempt) -> Result<Result<Notes, String>, SandboxError> {
     match outcome {
         Ok(notes) => Ok(Ok(notes)),
         Err(LaunchError::Step(record)) if matches!(record.stage, STAGE_UNSHARE | STAGE_ID_MAP) => {
-            Ok(Err(
-                std::io::Error::from_raw_os_error(record.value).to_string()
-            ))
+            Ok(Err(reasons::of_namespaces(record.value)))
         }
         // With a namespace alone a later step may fail: also a refusal.
         Err(LaunchError::Step(record)) => Ok(Err(format!(

@@ -6,7 +6,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::Errno;
 
-static INIT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/gantry-init"));
+/// The program itself.
+pub(crate) static INIT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/gantry-init"));
 
 /// The init, ready to run.
 pub(crate) struct Image(OwnedFd);

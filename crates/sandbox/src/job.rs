@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use crate::error::SpawnError;
 use crate::protocol::JOB_VERSION;
+use crate::steps::Step;
 
 /// Everything the init is told.
 #[derive(Debug, Default)]
@@ -16,6 +17,13 @@ pub(crate) struct Job {
     pub(crate) uid_map: String,
     pub(crate) gid_map: String,
     pub(crate) private_dirs: Vec<PrivateDir>,
+    /// The maps of a user namespace that only the server enters; empty without one.
+    pub(crate) range_map: String,
+    /// The first id of that namespace, or the only one; zero in a user namespace around the whole tree.
+    pub(crate) first_id: u32,
+    pub(crate) host_name: String,
+    /// What makes a root of the tree's own.
+    pub(crate) steps: Vec<Step>,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) kept_capabilities: u64,
@@ -72,6 +80,18 @@ impl Job {
                 out.u32(u32::from(kept.writable));
                 out.text("path", kept.path.as_os_str())
             })
+        })?;
+        out.text("identity map", OsStr::new(&self.range_map))?;
+        out.u32(self.first_id);
+        out.text("host name", OsStr::new(&self.host_name))?;
+        out.list(&self.steps, |out, step| {
+            out.u32(step.kind);
+            out.u32(step.flags);
+            out.u32(step.mode);
+            out.text("path", step.target.as_os_str())?;
+            out.text("path", &step.source)?;
+            out.blob(&step.content);
+            Ok(())
         })?;
         out.u32(self.uid);
         out.u32(self.gid);

@@ -72,6 +72,21 @@ pub(crate) fn ruleset(abi: i32, readable: &[&Path], writable: &[&Path]) -> Rules
     }
 }
 
+/// Returns the rules for a root of a tree's own: all of it can be read, the listed places be written.
+pub(crate) fn own_root(abi: i32, writable: &[PathBuf]) -> Ruleset {
+    let writable: Vec<&Path> = writable.iter().map(PathBuf::as_path).collect();
+    let mut ruleset = ruleset(abi, &[], &writable);
+    ruleset.rules.retain(|(access, _)| *access != READ);
+    if abi >= 1 {
+        let terminals = DEVICE & ruleset.handled[0];
+        ruleset.rules.push((READ, PathBuf::from("/")));
+        ruleset
+            .rules
+            .push((READ | terminals, PathBuf::from("/dev/pts")));
+    }
+    ruleset
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::{Gid, Uid, fchown};
+use rustix::fs::{Gid, Mode, Uid, fchmod, fchown};
 use rustix::net::Shutdown;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
@@ -20,8 +20,8 @@ use crate::error::SpawnError;
 use crate::image::{Image, sealed_data};
 use crate::job::Job;
 use crate::protocol::{
-    FLAG_CGROUP_KILL, FLAG_CGROUP_V2, KEEP_ID, KIND_FAILED, KIND_LANDLOCK, KIND_NOTE,
-    KIND_RESIDENT, KIND_SERVER, KIND_STARTED, Record,
+    FLAG_CGROUP_KILL, FLAG_CGROUP_V2, FLAG_OWN_ROOT, KEEP_ID, KIND_FAILED, KIND_LANDLOCK,
+    KIND_NOTE, KIND_RESIDENT, KIND_SERVER, KIND_STARTED, Record,
 };
 use crate::reaper::{Init, Reaper};
 
@@ -149,7 +149,7 @@ pub(crate) fn launch(
 /// Makes everything a job needs, starts the outer init and sends the job.
 fn prepare(image: &Image, job: &mut Job, group: &Group) -> Result<Prepared, SpawnError> {
     let setup = |step| move |source| SpawnError::Setup { step, source };
-    let pipes = Pipes::new(job.uid).map_err(setup("make the pipes"))?;
+    let pipes = Pipes::new(job).map_err(setup("make the pipes"))?;
     let (control, theirs) = control::pair().map_err(setup("make the control socket"))?;
     let joins = group.join().map_err(setup("open the cgroups"))?;
     let kill_switch = if job.unshare == 0 {
@@ -257,7 +257,7 @@ impl Progress {
 }
 
 impl Pipes {
-    fn new(owner: u32) -> io::Result<Self> {
+    fn new(job: &Job) -> io::Result<Self> {
         let (their_stdin, stdin) = pipe_with(PipeFlags::CLOEXEC)?;
         let (stdout, their_stdout) = pipe_with(PipeFlags::CLOEXEC)?;
         let (stderr, their_stderr) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -266,8 +266,14 @@ impl Pipes {
             fcntl_setpipe_size(pipe, PIPE_BYTES).ok();
         }
         let theirs = [their_stdin, their_stdout, their_stderr];
-        if owner != KEEP_ID {
-            // So that the server may open `/dev/stderr` by name.
+        // So that the server may open `/dev/stderr` by name.
+        if job.flags & FLAG_OWN_ROOT != 0 {
+            // Whoever it is there: nobody outside its tree can reach them.
+            for pipe in &theirs {
+                fchmod(pipe, Mode::from_raw_mode(0o666))?;
+            }
+        } else if job.uid != KEEP_ID {
+            let owner = job.uid;
             for pipe in &theirs {
                 fchown(pipe, Some(Uid::from_raw(owner)), Some(Gid::from_raw(owner)))?;
             }

@@ -28,9 +28,13 @@ mod root;
 mod cgroup;
 #[cfg(gantry_init)]
 mod control;
+#[cfg(gantry_init)]
+mod gvisor;
 mod hidden;
 #[cfg(gantry_init)]
 mod host;
+#[cfg(gantry_init)]
+mod host_parts;
 #[cfg(gantry_init)]
 mod image;
 #[cfg(gantry_init)]
@@ -43,6 +47,8 @@ mod landlock;
 mod launch;
 #[cfg(gantry_init)]
 mod meter;
+#[cfg(gantry_init)]
+mod own;
 #[cfg(gantry_init)]
 mod plan;
 #[cfg(gantry_init)]
@@ -59,6 +65,8 @@ mod sandbox;
 #[cfg(gantry_init)]
 mod seccomp;
 #[cfg(gantry_init)]
+mod steps;
+#[cfg(gantry_init)]
 mod tree;
 
 #[cfg(not(gantry_init))]
@@ -67,13 +75,15 @@ mod plain;
 pub use command::{Command, GVisor, Ids, Limits, Network, Profile, Runtime, Syscalls};
 pub use error::{SandboxError, SpawnError};
 pub use exit::{Exit, Usage};
+#[cfg(gantry_init)]
+pub use gvisor::GVisorProof;
 pub use hidden::Hidden;
 #[cfg(gantry_init)]
 pub use inside::Inside;
 #[cfg(gantry_init)]
 pub use meter::Meter;
 #[cfg(not(gantry_init))]
-pub use plain::{Inside, Meter, Sandbox, Tree};
+pub use plain::{GVisorProof, Inside, Meter, Sandbox, Tree};
 pub use report::{HostFact, HostReport, Promise, PromiseState, Report};
 pub use root::{ImageUser, ImageUserError, Mount, MountKind, OwnRoot, Root, RootBase, Scratch};
 #[cfg(gantry_init)]

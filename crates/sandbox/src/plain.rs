@@ -6,6 +6,7 @@ use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Command as Process, Stdio};
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::watch;
 
-use crate::command::{Command, Limits, Network, Profile};
+use crate::command::{Command, Limits, Network, Profile, Runtime};
 use crate::error::{SandboxError, SpawnError};
 use crate::exit::{Exit, Usage};
 use crate::hidden::Hidden;
@@ -22,6 +23,7 @@ use crate::report::{
     PromiseState::{Enforced, NotAsked, NotEnforced},
     Report,
 };
+use crate::root::Root;
 use crate::{SandboxOptions, Spawned};
 
 const WHY: &str = "not available on this platform";
@@ -51,6 +53,15 @@ impl Meter {
     pub fn read(&self) -> Usage {
         Usage::default()
     }
+}
+
+/// What would be proved of a gVisor; here there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GVisorProof {
+    /// The release, as a date.
+    pub release: u32,
+    /// The kernel that a guest finds.
+    pub kernel: String,
 }
 
 /// Makes no sockets: a process here has no network of its own.
@@ -104,8 +115,18 @@ impl Sandbox {
         &self.host
     }
 
+    /// Refuses: gVisor runs on Linux.
+    pub async fn probe_runtime(&self, _program: &Path) -> Result<GVisorProof, String> {
+        Err(WHY.to_owned())
+    }
+
     /// Runs a command in its own process group.
     pub async fn spawn(&self, command: &Command) -> Result<Spawned, SpawnError> {
+        if command.root != Root::Host || command.runtime != Runtime::Kernel {
+            return Err(SpawnError::NoOwnRoot {
+                why: WHY.to_owned(),
+            });
+        }
         if !command.cwd.is_dir() {
             return Err(SpawnError::CwdMissing {
                 cwd: command.cwd.clone(),

@@ -18,10 +18,16 @@ use crate::job::{Job, Kept, PrivateDir};
 use crate::landlock;
 use crate::protocol::{
     FLAG_LOOPBACK, FLAG_MOUNT_PROC, KEEP_ID, Record, STAGE_CAPABILITIES, STAGE_CWD, STAGE_EXEC,
-    STAGE_FORK, STAGE_ID_MAP, STAGE_INTERPRETER, STAGE_PRIVATE_DIR, STAGE_PRIVILEGES,
-    STAGE_PROPAGATION, STAGE_RECEIVE, STAGE_UNSHARE, STAGE_USER,
+    STAGE_FORK, STAGE_ID_MAP, STAGE_INTERPRETER, STAGE_LOOKUP, STAGE_PIVOT, STAGE_PRIVATE_DIR,
+    STAGE_PRIVILEGES, STAGE_PROPAGATION, STAGE_RANGE, STAGE_RECEIVE, STAGE_ROOT, STAGE_STEP,
+    STAGE_UNSHARE, STAGE_USER,
 };
-use crate::seccomp::{self, Sockets};
+use crate::root::Root;
+use crate::seccomp::{self, Filters, Sockets};
+
+mod own_root;
+
+pub(crate) use own_root::OwnPlan;
 
 /// The users of hosted trees: `FIRST_UID + hash(name) % UIDS`.
 pub(crate) const FIRST_UID: u32 = 61_000;
@@ -49,6 +55,8 @@ const PRIVATE_WRITABLE: [&str; 2] = ["/tmp", "/dev/shm"];
 
 /// The search path of a command whose environment has none.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+/// The same in a root of its own.
+const DEFAULT_OWN_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Who the gateway is.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +82,8 @@ pub(crate) struct Plan {
     pub(crate) data_limit: Option<u64>,
     /// Processes of the tree's own user, where no cgroup counts them.
     pub(crate) process_limit: Option<u64>,
+    /// What it has instead of the host's root.
+    pub(crate) own: Option<OwnPlan>,
 }
 
 impl Identity {
@@ -111,6 +121,9 @@ impl Plan {
         hidden: &Hidden,
         group: &Group,
     ) -> Result<Self, SpawnError> {
+        if let Root::Own(root) = &command.root {
+            return Self::own(host, mode, command, root, hidden, group);
+        }
         let hosted = command.profile == Profile::Hosted;
         let mut mode = mode;
         if command.network == Network::Full {
@@ -163,18 +176,7 @@ impl Plan {
             job.private_dirs.extend(hidden);
             job.private_dirs.extend(cgroup_dirs(host, group));
         }
-        let filters = match host.seccomp {
-            true => {
-                seccomp::filters(command.profile, command.syscalls, sockets).map_err(|error| {
-                    let source = io::Error::other(error.to_string());
-                    SpawnError::Setup {
-                        step: "build the system call filter",
-                        source,
-                    }
-                })?
-            }
-            false => seccomp::Filters::default(),
-        };
+        let filters = filters(host, command, sockets)?;
         job.filters = filters.programs;
         job.candidates = candidates;
         let (data_limit, process_limit) = limits(command, mode, group, &mut job);
@@ -186,8 +188,22 @@ impl Plan {
             unwritable,
             data_limit,
             process_limit,
+            own: None,
         })
     }
+}
+
+/// Builds the filters of a command, where the host takes any.
+fn filters(host: &Host, command: &Command, sockets: Sockets) -> Result<Filters, SpawnError> {
+    if !host.seccomp {
+        return Ok(Filters::default());
+    }
+    seccomp::filters(command.profile, command.syscalls, sockets).map_err(|error| {
+        SpawnError::Setup {
+            step: "build the system call filter",
+            source: io::Error::other(error.to_string()),
+        }
+    })
 }
 
 /// Names a step of the init for people.
@@ -199,6 +215,10 @@ pub(crate) fn step(stage: u8) -> &'static str {
         STAGE_FORK => "fork",
         STAGE_PROPAGATION => "separate the mounts",
         STAGE_PRIVATE_DIR => "mount a private directory",
+        STAGE_RANGE => "map the ids of the server",
+        STAGE_ROOT | STAGE_STEP => "make the root",
+        STAGE_LOOKUP => "look up the user",
+        STAGE_PIVOT => "enter the root",
         STAGE_CAPABILITIES => "drop capabilities",
         STAGE_USER => "become the tree's own user",
         STAGE_PRIVILEGES => "renounce new privileges",
@@ -431,7 +451,7 @@ fn limits(
 }
 
 /// Returns the paths to try, in order.
-fn candidates(command: &Command) -> Vec<PathBuf> {
+pub(crate) fn candidates(command: &Command) -> Vec<PathBuf> {
     if command.program.is_empty() {
         return Vec::new();
     }
@@ -446,9 +466,13 @@ fn candidates(command: &Command) -> Vec<PathBuf> {
         .collect()
 }
 
-fn search_path(command: &Command) -> &str {
+pub(crate) fn search_path(command: &Command) -> &str {
     let path = command.env.iter().find(|(name, _)| name == "PATH");
-    path.map_or(DEFAULT_PATH, |(_, value)| value)
+    let default = match command.root {
+        Root::Host => DEFAULT_PATH,
+        Root::Own(_) => DEFAULT_OWN_PATH,
+    };
+    path.map_or(default, |(_, value)| value)
 }
 
 /// FNV-1a: stable over versions and machines, so that a server keeps its user.

@@ -2,13 +2,15 @@
 
 use std::fmt;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio::net::unix::pipe::{Receiver, Sender};
 
 use crate::cgroup::Cgroups;
-use crate::command::{Command, Network};
+use crate::command::{Command, Network, Runtime};
 use crate::error::{SandboxError, SpawnError};
+use crate::gvisor::{GVisorProof, Proofs};
 use crate::hidden::Hidden;
 use crate::host::{Host, Mode, NEW_NETWORK, NEW_PID};
 use crate::image::Image;
@@ -18,6 +20,7 @@ use crate::promises::Given;
 use crate::protocol::{STAGE_CGROUP, STAGE_ID_MAP, STAGE_UNSHARE};
 use crate::reaper::Reaper;
 use crate::report::{HostReport, Report};
+use crate::root::Root;
 use crate::tree::{Parts, Tree};
 use crate::{SandboxOptions, Spawned};
 
@@ -34,6 +37,7 @@ pub(crate) struct Inner {
     image: Image,
     host: Host,
     cgroups: Cgroups,
+    proofs: Proofs,
 }
 
 impl Sandbox {
@@ -48,6 +52,7 @@ impl Sandbox {
             image,
             host,
             cgroups,
+            proofs: Proofs::default(),
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -67,6 +72,15 @@ impl Sandbox {
     /// Returns what the host allows.
     pub fn host(&self) -> &HostReport {
         &self.inner.host.report
+    }
+
+    /// Proves that a program is a gVisor that can run servers here, or says in words why it cannot. Tries
+    /// once; another program at that path is tried again.
+    pub async fn probe_runtime(&self, program: &Path) -> Result<GVisorProof, String> {
+        let inner = Arc::clone(&self.inner);
+        let program = program.to_owned();
+        let proved = tokio::task::spawn_blocking(move || inner.prove(&program));
+        proved.await.map_err(|_| SpawnError::Stopped.to_string())?
     }
 
     /// Runs a command; returns once its program runs, or with the reason it does not.
@@ -101,11 +115,17 @@ struct Started {
 }
 
 impl Inner {
+    fn prove(&self, program: &Path) -> Result<GVisorProof, String> {
+        self.proofs
+            .of(&self.image, &self.reaper, &self.host, program)
+    }
+
     fn start(self: &Arc<Self>, command: &Command, hidden: &Hidden) -> Result<Started, SpawnError> {
         match self.start_in(command, hidden, self.host.mode) {
             // Allowed when probed and denied now, as when the host has run out of namespaces.
             Err(LaunchError::Step(record))
-                if matches!(record.stage, STAGE_UNSHARE | STAGE_ID_MAP) =>
+                if matches!(record.stage, STAGE_UNSHARE | STAGE_ID_MAP)
+                    && command.root == Root::Host =>
             {
                 tracing::warn!(server = %command.name, errno = record.value, "namespaces denied");
                 self.start_in(command, hidden, Mode::default())
@@ -124,6 +144,13 @@ impl Inner {
         hidden: &Hidden,
         mode: Mode,
     ) -> Result<Started, LaunchError> {
+        if let Runtime::GVisor(runtime) = &command.runtime {
+            let program = &runtime.program;
+            self.prove(program).map_err(|why| SpawnError::Runtime {
+                program: program.clone(),
+                why,
+            })?;
+        }
         let mut group = self.cgroups.create(&command.name, &command.limits);
         let mut plan = match Plan::new(&self.host, mode, command, hidden, &group) {
             Ok(plan) => plan,
@@ -132,7 +159,14 @@ impl Inner {
                 return Err(error.into());
             }
         };
-        let mut running = launch(&self.image, &self.reaper, &mut plan.job, group)?;
+        let running = launch(&self.image, &self.reaper, &mut plan.job, group);
+        let mut running = running.map_err(|error| match error {
+            LaunchError::Step(record) => match plan.root_failure(command, record) {
+                Some(error) => LaunchError::Other(error),
+                None => LaunchError::Step(record),
+            },
+            LaunchError::Other(_) => error,
+        })?;
         let joins = running
             .notes
             .missing

@@ -2,7 +2,7 @@
 
 use core::ffi::CStr;
 
-use super::{AT_FDCWD, O_CLOEXEC, Result, call, nr};
+use super::{O_CLOEXEC, Result, call, nr};
 
 const AT_EMPTY_PATH: usize = 0x1000;
 const AT_SYMLINK_NOFOLLOW: usize = 0x100;
@@ -46,6 +46,10 @@ pub(crate) struct Metadata {
 impl Metadata {
     pub(crate) fn is_directory(self) -> bool {
         self.mode & 0o170_000 == 0o040_000
+    }
+
+    pub(crate) fn is_socket(self) -> bool {
+        self.mode & 0o170_000 == 0o140_000
     }
 
     pub(crate) fn is_file(self) -> bool {
@@ -193,6 +197,3 @@ pub(crate) fn change_directory_to(fd: i32) -> Result<usize> {
 pub(crate) fn set_host_name(name: &[u8]) -> Result<usize> {
     call(nr::SETHOSTNAME, &[name.as_ptr() as usize, name.len()])
 }
-
-/// The directory that relative paths start from.
-pub(crate) const HERE: i32 = AT_FDCWD as i32;

@@ -2,12 +2,15 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 mod denied;
+mod gvisor;
 mod harness;
 mod hidden;
 mod hosted;
 mod inside;
 mod limits;
+mod own_root;
 mod owner;
+mod plain_user;
 mod promises;
 mod proof;
 mod spawn;

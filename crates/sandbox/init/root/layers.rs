@@ -1,0 +1,127 @@
+//! The layers of an image put together by the kernel's overlay, each shown by the tree's own owners.
+
+use core::ffi::CStr;
+
+use super::{Building, PLAIN};
+use crate::job::Step;
+use crate::protocol::{STAGE_LAYER_OWNERS, STEP_WRITABLE};
+use crate::report::{CONTROL, note};
+use crate::sys::{self, Attributes, Beneath};
+use crate::text::Text;
+
+impl Building<'_> {
+    /// Mounts the layers over the place of a step.
+    ///
+    /// There is always something above them to write to, as mount points are made there that the image
+    /// lacks: the scratch if the tree may change its root, else a little memory that is sealed later.
+    pub(super) fn layers(&self, step: &Step<'_>) -> sys::Result<()> {
+        let base = sys::open_beneath(
+            self.host,
+            step.source,
+            sys::O_PATH | sys::O_DIRECTORY,
+            0,
+            Beneath::NoLinks,
+        )?;
+        let change: &[u8] = match step.flags & STEP_WRITABLE {
+            0 => b"/change",
+            _ => b"/scratch",
+        };
+        for (name, mode) in [(&b"/upper"[..], 0o755), (b"/work", 0o700)] {
+            let mut path = Text::new(change);
+            path.push(name);
+            match sys::make_directory(path.as_c_str(), mode) {
+                Ok(_) => {
+                    let root = self.outside(0);
+                    let here = sys::open(path.as_c_str(), sys::O_PATH | sys::O_CLOEXEC, 0)?;
+                    sys::change_owner(here, c"", root, root)?;
+                    sys::close(here);
+                }
+                Err(sys::EEXIST) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        let mounted = match self.made.user_namespace {
+            None => Err(0),
+            Some(namespace) => mapped(step, base, namespace, change),
+        };
+        let outcome = match mounted {
+            Ok(()) => Ok(()),
+            Err(errno) => {
+                if errno != 0 {
+                    note(CONTROL, STAGE_LAYER_OWNERS, errno, 0);
+                }
+                sys::change_directory_to(base)?;
+                let names = step.content.split(|byte| *byte == 0);
+                overlay(step.target, names.filter(|name| !name.is_empty()), change)
+            }
+        };
+        sys::change_directory(c"/")?;
+        sys::close(base);
+        outcome
+    }
+}
+
+/// Mounts the layers as the user namespace numbers their owners.
+fn mapped(step: &Step<'_>, base: i32, namespace: i32, change: &[u8]) -> sys::Result<()> {
+    let mut numbers = Text::new(b"");
+    let names = step.content.split(|byte| *byte == 0);
+    for (index, name) in names.filter(|name| !name.is_empty()).enumerate() {
+        let mut place = Text::new(b"/layers/");
+        place.push_number(index as u32);
+        sys::make_directory(place.as_c_str(), 0o755)?;
+        let at = sys::open(place.as_c_str(), sys::O_PATH | sys::O_CLOEXEC, 0)?;
+        let set = PLAIN | Attributes::READ_ONLY;
+        let name = Text::new(name);
+        let outcome = attach_layer(base, name.as_c_str(), at, Some(namespace), set);
+        sys::close(at);
+        outcome?;
+        if index > 0 {
+            numbers.push(b" ");
+        }
+        numbers.push_number(index as u32);
+    }
+    sys::change_directory(c"/layers")?;
+    let numbers = numbers.as_c_str().to_bytes();
+    overlay(step.target, numbers.split(|byte| *byte == b' '), change)
+}
+
+/// Mounts layers whose names are relative to the working directory.
+fn overlay<'a>(
+    target: &CStr,
+    names: impl Iterator<Item = &'a [u8]>,
+    change: &[u8],
+) -> sys::Result<()> {
+    let mut options = Text::new(b"userxattr,lowerdir=");
+    for (index, name) in names.enumerate() {
+        if index > 0 {
+            options.push(b":");
+        }
+        options.push(name);
+    }
+    for (option, name) in [(&b",upperdir="[..], &b"/upper"[..]), (b",workdir=", b"/work")] {
+        options.push(option);
+        options.push(change);
+        options.push(name);
+    }
+    let flags = sys::MS_NOSUID | sys::MS_NODEV;
+    sys::mount(c"overlay", target, c"overlay", flags, options.as_c_str()).map(drop)
+}
+
+/// Shows what is at a path of the host, with all below it, over an open place.
+pub(super) fn attach_layer(
+    directory: i32,
+    path: &CStr,
+    target: i32,
+    user_namespace: Option<i32>,
+    set: u64,
+) -> sys::Result<()> {
+    let mount = sys::clone_mount(directory, path)?;
+    let attributes = Attributes {
+        set,
+        user_namespace,
+        recursive: true,
+    };
+    let outcome = sys::set_attributes(mount, attributes).and_then(|_| sys::attach(mount, target));
+    sys::close(mount);
+    outcome.map(drop)
+}

@@ -1,0 +1,178 @@
+//! gVisor as what answers a tree's system calls: the bundle it is given, and what runs it.
+//!
+//! `runsc run` is a child of our init, in our namespaces and in a root that holds nothing but itself, the
+//! bundle and the tree's root. The bundle is written by the init to memory of the mount namespace: it
+//! holds the environment, and so neither a disk nor a command line ever does. No other command of `runsc`
+//! is used: what it would know are numbers of the inner namespace.
+
+use std::fs;
+use std::path::PathBuf;
+
+use rustix::process::{Resource, getrlimit};
+use serde_json::{Value, json};
+
+use crate::command::{Command, GVisor, Network};
+use crate::job::Job;
+use crate::own::{Layout, SERVER_HOME};
+use crate::plan::search_path;
+use crate::protocol::{FLAG_RUNTIME, STEP_AROUND, STEP_DEVICE, STEP_READ_ONLY};
+use crate::root::{OwnRoot, RootBase};
+use crate::steps::Step;
+
+mod probe;
+
+pub use probe::GVisorProof;
+pub(crate) use probe::Proofs;
+
+const RLIMIT_CORE: u32 = 4;
+const RLIMIT_NOFILE: u32 = 7;
+/// What the runtime itself may open; the guest has the limit of its command.
+const NOFILE: u64 = 65_536;
+/// Numbers that no user has, in whose place the init writes those of the tree's.
+const UID: u32 = u32::MAX - 15;
+const GID: u32 = u32::MAX - 14;
+
+/// Writes down a job that runs a command in gVisor.
+pub(crate) fn fill(
+    job: &mut Job,
+    command: &Command,
+    root: &OwnRoot,
+    runtime: &GVisor,
+    layout: &Layout,
+) {
+    runtime_root(job, runtime);
+    job.steps.extend(layout.steps.iter().cloned());
+    let writable = root.writable && matches!(root.base, RootBase::Layers { .. });
+    let bundle = bundle(command, &root.hostname, !writable, layout);
+    finish(job, bundle, command.network);
+}
+
+/// The limits of the runtime's own processes.
+pub(crate) fn limits() -> Vec<(u32, u64)> {
+    let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    vec![(RLIMIT_CORE, 0), (RLIMIT_NOFILE, NOFILE.min(most))]
+}
+
+/// The root that the runtime itself runs in.
+pub(crate) fn runtime_root(job: &mut Job, runtime: &GVisor) {
+    let program = fs::canonicalize(&runtime.program).unwrap_or_else(|_| runtime.program.clone());
+    let first = job.first_id;
+    let own = format!("mode=700,uid={first},gid={first},size=16m,nr_inodes=4k");
+    let steps = &mut job.steps;
+    steps.push(Step::memory_root("/new", "mode=755,size=4m,nr_inodes=4k"));
+    steps.push(Step::bind(program, "/runsc").with(STEP_READ_ONLY));
+    steps.push(Step::memory("/dev", "mode=755,size=64k,nr_inodes=64"));
+    for device in ["/dev/null", "/dev/zero", "/dev/urandom"] {
+        steps.push(Step::bind(device, device).with(STEP_DEVICE));
+    }
+    steps.push(Step::proc("/proc"));
+    steps.push(Step::memory("/tmp", &own));
+    steps.push(Step::memory("/state", &own));
+    for folder in ["/bundle", "/mounts", "/rootfs"] {
+        steps.push(Step::directory(folder, 0o755));
+    }
+}
+
+/// The bundle and the command that runs it.
+pub(crate) fn finish(job: &mut Job, bundle: Vec<u8>, network: Network) {
+    let bundle = Step::file_for_user("/bundle/config.json", 0o600, bundle);
+    job.steps.push(bundle.with(STEP_AROUND));
+    job.flags |= FLAG_RUNTIME;
+    job.cwd = PathBuf::from("/");
+    job.candidates = vec![PathBuf::from("/runsc")];
+    // In our network namespace, which holds nothing but its loopback unless all is granted.
+    let network = match network {
+        Network::None => "--network=none",
+        Network::Inside | Network::Full => "--network=host",
+    };
+    job.arguments = [
+        "runsc",
+        "--root=/state",
+        "--platform=systrap",
+        network,
+        "--overlay2=none",
+        "--ignore-cgroups",
+        "run",
+        "--bundle=/bundle",
+        "server",
+    ]
+    .map(str::to_owned)
+    .into();
+}
+
+/// The configuration of the guest, with zeros where the numbers of its user go.
+pub(crate) fn bundle(
+    command: &Command,
+    host_name: &str,
+    read_only: bool,
+    layout: &Layout,
+) -> Vec<u8> {
+    let given = |name: &str| command.env.iter().any(|(variable, _)| variable == name);
+    let mut environment: Vec<String> = command
+        .env
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    let mut default = |name: &str, value: &str| {
+        if !given(name) {
+            environment.push(format!("{name}={value}"));
+        }
+    };
+    default("PATH", search_path(command));
+    if matches!(&command.root, crate::root::Root::Own(root) if root.base == RootBase::HostParts) {
+        default("HOME", SERVER_HOME);
+        default("TMPDIR", "/tmp");
+    }
+    let words = std::iter::once(&command.program).chain(&command.args);
+    let mut mounts = vec![json!({"destination": "/proc", "type": "proc", "source": "proc"})];
+    mounts.extend(
+        layout
+            .guest_mounts
+            .iter()
+            .map(|(target, content, read_only)| {
+                let access = if *read_only { "ro" } else { "rw" };
+                json!({
+                    "destination": target.to_string_lossy(),
+                    "type": "bind",
+                    "source": content,
+                    "options": ["rbind", "nosuid", "nodev", access],
+                })
+            }),
+    );
+    let namespaces: Vec<Value> = ["pid", "ipc", "uts", "mount"]
+        .into_iter()
+        .chain((command.network == Network::None).then_some("network"))
+        .map(|kind| json!({ "type": kind }))
+        .collect();
+    let none: [&str; 0] = [];
+    let config = json!({
+        "ociVersion": "1.0.2",
+        "hostname": host_name,
+        "root": {"path": "/rootfs", "readonly": read_only},
+        "mounts": mounts,
+        "linux": {"namespaces": namespaces},
+        "process": {
+            "terminal": false,
+            "user": {"uid": UID, "gid": GID},
+            "args": words.collect::<Vec<_>>(),
+            "env": environment,
+            "cwd": command.cwd.to_string_lossy(),
+            "noNewPrivileges": true,
+            "capabilities": {
+                "bounding": none, "effective": none, "inheritable": none, "permitted": none,
+                "ambient": none,
+            },
+            "rlimits": [{
+                "type": "RLIMIT_NOFILE",
+                "hard": command.limits.nofile,
+                "soft": command.limits.nofile,
+            }],
+        },
+    });
+    // A text of the command cannot hold this: its quotes would be escaped.
+    let text = config.to_string();
+    let user = json!({"uid": UID, "gid": GID}).to_string();
+    let place = format!("\"user\":{user}");
+    text.replacen(&place, "\"user\":{\"uid\":\0,\"gid\":\0}", 1)
+        .into_bytes()
+}

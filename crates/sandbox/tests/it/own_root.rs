@@ -1,0 +1,574 @@
+//! Roots of a tree's own: what is in them, what is not, and who one is there. As root with a range of ids,
+//! and as a plain user with one.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use gantry_sandbox::{
+    Command, Exit, Ids, Mount, MountKind, Network, OwnRoot, Root, RootBase, Scratch, SpawnError,
+    Syscalls,
+};
+use tempfile::TempDir;
+
+use crate::harness::{HOSTED, MARKER, is_root, output, sandbox, unique};
+
+/// A range of ids that no other test has.
+pub(crate) fn ids() -> Ids {
+    if is_root() {
+        Ids::Range { first: 1_310_720 }
+    } else {
+        Ids::Gateway
+    }
+}
+
+pub(crate) fn own(base: RootBase) -> OwnRoot {
+    OwnRoot {
+        base,
+        mounts: Vec::new(),
+        hostname: "inside".to_owned(),
+        scratch: Scratch {
+            folder: None,
+            bytes: 4 << 20,
+            inodes: 256,
+        },
+        writable: false,
+    }
+}
+
+/// A shell script in a root of its own.
+pub(crate) fn script_in(root: OwnRoot, text: &str) -> Command {
+    Command {
+        name: "own".to_owned(),
+        program: "/bin/sh".to_owned(),
+        args: vec!["-c".to_owned(), text.to_owned()],
+        env: vec![(MARKER.to_owned(), unique())],
+        limits: HOSTED,
+        root: Root::Own(root),
+        ids: ids(),
+        syscalls: Syscalls::AllowList,
+        ..Command::default()
+    }
+}
+
+/// A shell script of the host's shell.
+fn hosted_parts(text: &str) -> Command {
+    script_in(own(RootBase::HostParts), text)
+}
+
+pub(crate) async fn said(command: &Command) -> String {
+    let (out, err, _) = output(&sandbox(), command).await.unwrap();
+    out + &err
+}
+
+/// An image made by hand: three layers with busybox, of which the upper ones change and remove.
+pub(crate) struct Layers {
+    pub(crate) folder: TempDir,
+}
+
+impl Layers {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let layers = Self { folder };
+        let at = |path: &str| layers.at(path);
+        for path in [
+            "a/bin",
+            "a/etc",
+            "a/home/node",
+            "a/gone",
+            "a/data",
+            "b/etc",
+            "c/srv",
+        ] {
+            fs::create_dir_all(at(path)).unwrap();
+        }
+        let busybox = at("a/bin/busybox");
+        fs::copy("/bin/busybox", &busybox).expect("busybox-static is installed");
+        for name in [
+            "sh", "cat", "ls", "id", "hostname", "dd", "touch", "chmod", "sleep", "stat", "env",
+        ] {
+            std::os::unix::fs::symlink("busybox", at(&format!("a/bin/{name}"))).unwrap();
+        }
+        let write = |path: &str, text: &str| fs::write(at(path), text).unwrap();
+        write(
+            "a/etc/passwd",
+            "root:x:0:0::/root:/bin/sh\nnode:x:1000:1001::/home/node:/bin/sh\n",
+        );
+        write("a/etc/group", "root:x:0:\nnode:x:1001:\nadm:x:4:node\n");
+        write("a/etc/motd", "lower\n");
+        write("b/etc/motd", "upper\n");
+        write("a/gone/file", "canary\n");
+        write("a/secret", "of the image's root\n");
+        fs::set_permissions(at("a/secret"), fs::Permissions::from_mode(0o600)).unwrap();
+        // A directory that replaces another, as the unpacker marks it.
+        fs::create_dir(at("c/gone")).unwrap();
+        rustix::fs::setxattr(
+            at("c/gone"),
+            "user.overlay.opaque",
+            b"y",
+            rustix::fs::XattrFlags::empty(),
+        )
+        .unwrap();
+        if is_root() {
+            // As the layer store keeps them: the image's own numbers.
+            for (path, id) in [("a/home/node", 1000), ("a/data", 1000)] {
+                std::os::unix::fs::chown(at(path), Some(id), Some(id + 1)).unwrap();
+            }
+            fs::set_permissions(layers.folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        layers
+    }
+
+    pub(crate) fn at(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path)
+    }
+
+    pub(crate) fn root(&self) -> OwnRoot {
+        own(RootBase::Layers {
+            base: self.folder.path().canonicalize().unwrap(),
+            lower: ["c", "b", "a"].map(str::to_owned).into(),
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_hosted_command_sees_programs_and_nothing_else_of_the_host() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let foreign = folder.path().join("foreign");
+    fs::write(&foreign, "canary").unwrap();
+    fs::set_permissions(&foreign, fs::Permissions::from_mode(0o666)).unwrap();
+    let _listener = UnixListener::bind(folder.path().join("socket")).unwrap();
+    fs::set_permissions(
+        folder.path().join("socket"),
+        fs::Permissions::from_mode(0o666),
+    )
+    .unwrap();
+    let before = fs::metadata(&foreign).unwrap();
+    let path = folder.path().display();
+    let text = format!(
+        "cat {path}/foreign; chmod 600 {path}/foreign; touch {path}/foreign; python3 -c 'import os; os.setxattr(\"{path}/foreign\", \"user.x\", b\"y\")'
+         python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"{path}/socket\"); print(\"reached\")'
+         chmod 777 /usr/bin/env; touch /usr/bin/env; touch /etc/passwd /x /etc/x
+         ls /sys /sys/fs/cgroup /boot /var/lib /srv /mnt /media
+         ls -a / | tr '\n' ' '
+         ls /home; cat /proc/self/mountinfo"
+    );
+    let told = said(&hosted_parts(&text)).await;
+    assert!(
+        !told.contains("canary") && !told.contains("reached"),
+        "{told}"
+    );
+    let refused = ["Read-only file system", "Permission denied"];
+    let refused: usize = refused.map(|word| told.matches(word).count()).iter().sum();
+    assert_eq!(refused, 5, "{told}");
+    assert!(
+        told.contains("ls: cannot access '/sys': No such file"),
+        "{told}"
+    );
+    for gone in ["/boot", "/srv", "/mnt", "/var/lib", "/media"] {
+        assert!(
+            told.contains(&format!("'{gone}': No such file")),
+            "{gone}: {told}"
+        );
+    }
+    assert!(told.contains(" var server\n"), "{told}");
+    assert!(
+        !told.contains("cgroup ") && !told.contains("sysfs"),
+        "{told}"
+    );
+    let after = fs::metadata(&foreign).unwrap();
+    assert_eq!(
+        (before.mode(), before.mtime_nsec(), before.ctime_nsec()),
+        (after.mode(), after.mtime_nsec(), after.ctime_nsec())
+    );
+}
+
+#[tokio::test]
+async fn a_hosted_command_is_somebody_with_a_home_and_a_machine_of_its_own() {
+    let text = "id -un; id -u; id -G; hostname; pwd; echo $HOME $TMPDIR $PATH; cat /proc/self/cgroup
+        echo kept > $HOME/file && cat $HOME/file; echo x > /tmp/y && echo tmp; echo x > /var/tmp/z && echo var
+        cat /etc/hostname; wc -c < /proc/cmdline; cat /proc/kcore /proc/keys | wc -c; ls /proc/acpi | wc -l
+        echo 1 > /proc/sys/kernel/panic; echo b > /proc/sysrq-trigger; cat /proc/self/status | grep -E 'Cap|NoNew|Groups'
+        ls /dev | tr '\n' ' '; echo; echo to-null > /dev/null; head -c 4 /dev/urandom | wc -c; cat /proc/self/uid_map";
+    let told = said(&hosted_parts(text)).await;
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines[..3], ["server", "1000", "1000"], "{told}");
+    assert_eq!(lines[3..5], ["inside", "/"], "{told}");
+    assert_eq!(
+        lines[5],
+        "/home/server /tmp /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    );
+    for clean in [
+        "kept\ntmp\nvar\ninside\n0\n0\n0\n",
+        "CapEff:\t0000000000000000",
+        "CapBnd:\t0000000000000000",
+        "NoNewPrivs:\t1",
+        "Groups:\t \n",
+    ] {
+        assert!(told.contains(clean), "{clean}: {told}");
+    }
+    for line in told.lines().filter(|line| line.contains(":/")) {
+        assert!(
+            line.ends_with(":/") || line.starts_with("/home"),
+            "a cgroup that is not its own: {told}"
+        );
+    }
+    assert!(!told.contains("gantry-"), "{told}");
+    assert!(
+        told.contains("/proc/sys/kernel/panic: Read-only file system"),
+        "{told}"
+    );
+}
+
+#[tokio::test]
+async fn its_own_folder_is_there_and_what_lies_beside_it_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir(at("code")).unwrap();
+    fs::create_dir(at("data")).unwrap();
+    fs::write(
+        at("code/program"),
+        "#!/bin/sh\necho ran; ls ..; cat other; echo x > x; echo new > $DATA/file",
+    )
+    .unwrap();
+    fs::set_permissions(at("code/program"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(at("code/other"), "beside\n").unwrap();
+    fs::write(at("foreign"), "canary").unwrap();
+    let mut command = hosted_parts("");
+    command.program = at("code/program").display().to_string();
+    command.args.clear();
+    command.cwd = at("code");
+    command.writable = vec![at("data")];
+    command
+        .env
+        .push(("DATA".to_owned(), at("data").display().to_string()));
+    let told = said(&command).await;
+    assert!(told.starts_with("ran\ncode\ndata\nbeside\n"), "{told}");
+    assert!(
+        told.contains("Read-only") || told.contains("Permission denied"),
+        "{told}"
+    );
+    assert_eq!(
+        fs::read_to_string(at("data/file")).unwrap(),
+        "new\n",
+        "{told}"
+    );
+    if is_root() {
+        let Ids::Range { first } = ids() else {
+            panic!()
+        };
+        assert_eq!(fs::metadata(at("data/file")).unwrap().uid(), first + 1000);
+    }
+    // Only the program is known: nothing beside it.
+    command.cwd = PathBuf::from("/");
+    let told = said(&command).await;
+    assert!(told.contains("ran") && !told.contains("beside"), "{told}");
+}
+
+#[tokio::test]
+async fn layers_are_one_root_and_cannot_be_changed() {
+    // row 1.1
+    let layers = Layers::new();
+    let text = "cat /etc/motd; ls /gone | wc -l; ls -a / | tr '\n' ' '; echo
+        id; hostname; cat /etc/hostname; cat /secret; stat -c %u:%g /home/node /secret
+        touch /x /etc/motd; echo t > /tmp/t && cat /tmp/t; echo $HOME; cat /proc/self/mountinfo";
+    let told = said(&script_in(layers.root(), text)).await;
+    assert!(told.starts_with("upper\n0\n"), "{told}");
+    assert!(told.contains("uid=0(root) gid=0(root)"), "{told}");
+    assert!(
+        told.contains("inside\ninside\nof the image's root\n"),
+        "{told}"
+    );
+    let owners = if is_root() {
+        "1000:1001\n0:0\n"
+    } else {
+        "0:0\n0:0\n"
+    };
+    assert!(told.contains(owners), "{told}");
+    assert_eq!(told.matches("Read-only file system").count(), 2, "{told}");
+    assert!(
+        told.contains("\nt\n/root\n") || told.contains("\nt\n/\n"),
+        "{told}"
+    );
+    assert!(
+        !told.contains(layers.folder.path().to_str().unwrap()),
+        "{told}"
+    );
+    assert!(!layers.at("a/x").exists() && !layers.at("c/x").exists());
+    assert_eq!(
+        fs::read_to_string(layers.at("b/etc/motd")).unwrap(),
+        "upper\n"
+    );
+}
+
+#[tokio::test]
+async fn a_root_that_may_be_changed_keeps_its_changes_to_itself() {
+    let layers = Layers::new();
+    let mut root = layers.root();
+    root.writable = true;
+    let text = "echo changed > /etc/motd; cat /etc/motd; echo x > /new && cat /new; dd if=/dev/zero of=/big bs=1M count=8";
+    let told = said(&script_in(root.clone(), text)).await;
+    assert!(
+        told.starts_with("changed\nx\n") && told.contains("No space left"),
+        "{told}"
+    );
+    let told = said(&script_in(root, "cat /etc/motd; ls /new")).await;
+    assert!(
+        told.starts_with("upper\n") && told.contains("No such file"),
+        "{told}"
+    );
+}
+
+#[tokio::test]
+async fn a_flat_folder_is_a_root_too() {
+    let layers = Layers::new();
+    let flat = layers.at("a");
+    let text = "cat /etc/motd; cat /etc/hostname; touch /x; echo t > /tmp/t && cat /tmp/t; echo s > /dev/shm/s && cat /dev/shm/s";
+    let base = RootBase::Folder(flat.canonicalize().unwrap());
+    let told = said(&script_in(own(base), text)).await;
+    assert!(told.starts_with("lower\ninside\n"), "{told}");
+    assert!(
+        told.contains("Read-only file system") && told.ends_with("t\ns\n")
+            || told.contains("t\ns\n"),
+        "{told}"
+    );
+    assert!(!flat.join("x").exists());
+}
+
+#[tokio::test]
+async fn the_user_of_an_image_is_looked_up_in_its_root() {
+    let layers = Layers::new();
+    let ran_as = async |user: &str| {
+        let mut command = script_in(layers.root(), "id; echo $HOME");
+        command.user = Some(user.parse().unwrap());
+        output(&sandbox(), &command).await
+    };
+    for (user, expected) in [
+        ("node", "uid=1000(node) gid=1001(node)"),
+        ("1000", "uid=1000(node) gid=1001(node)"),
+        ("node:adm", "uid=1000(node) gid=4(adm)"),
+        ("7:8", "uid=7 gid=8"),
+        ("0", "uid=0(root) gid=0(root)"),
+    ] {
+        let (out, err, _) = ran_as(user).await.unwrap();
+        assert!(out.starts_with(expected), "{user}: {out}{err}");
+        if user.contains("node") || user == "1000" {
+            assert!(out.ends_with("/home/node\n"), "{user}: {out}");
+        }
+    }
+    for user in ["nobody-there", "node:nogroup-there", "70000"] {
+        let error = ran_as(user).await.unwrap_err();
+        assert!(
+            matches!(error, SpawnError::UserUnknown { .. }),
+            "{user}: {error:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn hostile_links_of_an_image_lead_nowhere_but_into_it() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("foreign"), "canary").unwrap();
+    let layers = Layers::new();
+    let outside = folder.path().canonicalize().unwrap();
+    // Mount points and the files of users that are links out of the root.
+    for name in ["proc", "dev", "tmp", "volume"] {
+        std::os::unix::fs::symlink(&outside, layers.at(&format!("c/{name}"))).unwrap();
+    }
+    fs::create_dir_all(layers.at("c/etc")).unwrap();
+    std::os::unix::fs::symlink(outside.join("foreign"), layers.at("c/etc/resolv.conf")).unwrap();
+    let data = tempfile::tempdir().unwrap();
+    let mut root = layers.root();
+    root.mounts.push(Mount {
+        target: PathBuf::from("/volume/data"),
+        kind: MountKind::Bind(data.path().to_owned()),
+        read_only: false,
+    });
+    let outcome = output(
+        &sandbox(),
+        &script_in(root, "cat /etc/resolv.conf; ls -R /volume /tmp; echo done"),
+    )
+    .await;
+    let names: Vec<_> = fs::read_dir(&outside)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert_eq!(names, ["foreign"], "nothing was made outside");
+    match outcome {
+        Ok((out, err, _)) => assert!(!(out + &err).contains("canary")),
+        Err(error) => assert!(matches!(error, SpawnError::Root { .. }), "{error:?}"),
+    }
+}
+
+#[tokio::test]
+async fn volumes_are_bound_and_belong_to_the_user() {
+    // row 1.6
+    let layers = Layers::new();
+    let volumes = tempfile::tempdir().unwrap();
+    for name in ["data", "other", "read"] {
+        fs::create_dir(volumes.path().join(name)).unwrap();
+    }
+    fs::write(volumes.path().join("read/file"), "old\n").unwrap();
+    fs::set_permissions(
+        volumes.path().join("read/file"),
+        fs::Permissions::from_mode(0o666),
+    )
+    .unwrap();
+    let mount = |name: &str, read_only| Mount {
+        target: Path::new("/").join(name),
+        kind: MountKind::Bind(volumes.path().join(name)),
+        read_only,
+    };
+    let mut root = layers.root();
+    root.mounts = vec![
+        mount("data", false),
+        mount("other", false),
+        mount("read", true),
+    ];
+    root.mounts.push(Mount {
+        target: "/memory".into(),
+        kind: MountKind::Tmpfs {
+            bytes: 1 << 20,
+            inodes: 16,
+        },
+        read_only: false,
+    });
+    let text = "echo one > /data/file; echo two > /other/file; cat /read/file; echo x > /read/file
+        dd if=/dev/zero of=/memory/big bs=1M count=3; i=0; while [ $i -lt 40 ]; do touch /memory/$i; i=$((i+1)); done
+        cp /bin/busybox /data/suid; chmod 6755 /data/suid; stat -c %a /data/suid; cat /proc/self/mountinfo";
+    let mut command = script_in(root, text);
+    command.user = Some("node".parse().unwrap());
+    let told = said(&command).await;
+    let read = |name: &str| fs::read_to_string(volumes.path().join(name)).unwrap_or_default();
+    assert_eq!(
+        (read("data/file").as_str(), read("other/file").as_str()),
+        ("one\n", "two\n"),
+        "{told}"
+    );
+    assert_eq!(read("read/file"), "old\n");
+    assert!(
+        told.contains("old\n") && told.contains("Read-only file system"),
+        "{told}"
+    );
+    assert!(told.matches("No space left").count() > 10, "{told}");
+    for line in told
+        .lines()
+        .filter(|line| line.contains(" /data ") || line.contains(" /memory "))
+    {
+        assert!(line.contains("nosuid") && line.contains("nodev"), "{line}");
+    }
+    if let Ids::Range { first } = ids() {
+        let owner = |name: &str| fs::metadata(volumes.path().join(name)).unwrap().uid();
+        assert_eq!(
+            (owner("data"), owner("other")),
+            (first + 1000, first + 1000),
+            "{told}"
+        );
+        assert_eq!(owner("data/file"), first + 1000);
+    }
+}
+
+#[tokio::test]
+async fn the_scratch_is_bounded() {
+    // row 1.7
+    let layers = Layers::new();
+    let text = "dd if=/dev/zero of=/tmp/big bs=1M count=64; i=0; while [ $i -lt 400 ]; do touch /tmp/$i || break; i=$((i+1)); done; echo at $i";
+    let told = said(&script_in(layers.root(), text)).await;
+    assert_eq!(told.matches("No space left").count(), 2, "{told}");
+    let told = said(&hosted_parts(
+        "dd if=/dev/zero of=$HOME/big bs=1M count=64; echo more > /tmp/x || echo full",
+    ))
+    .await;
+    assert!(
+        told.contains("No space left") && told.contains("full"),
+        "{told}"
+    );
+    // A folder that somebody else has bounded serves as well.
+    let scratch = tempfile::tempdir().unwrap();
+    let mut root = layers.root();
+    root.scratch.folder = Some(scratch.path().canonicalize().unwrap());
+    assert_eq!(
+        said(&script_in(root, "echo t > /tmp/t; cat /tmp/t")).await,
+        "t\n"
+    );
+    assert_eq!(
+        fs::read_to_string(scratch.path().join("tmp/t")).unwrap(),
+        "t\n"
+    );
+}
+
+#[tokio::test]
+async fn says_what_is_wrong_with_a_root() {
+    let why = async |root: OwnRoot| {
+        output(&sandbox(), &script_in(root, "true"))
+            .await
+            .unwrap_err()
+    };
+    let missing = own(RootBase::Layers {
+        base: "/no/such".into(),
+        lower: vec!["a".to_owned()],
+    });
+    let error = why(missing).await;
+    assert_eq!(error.to_string(), "cannot mount the layers in `/no/such`");
+    let layers = Layers::new();
+    for target in ["/", "data", "/a/../b"] {
+        let mut root = layers.root();
+        root.mounts.push(Mount {
+            target: target.into(),
+            kind: MountKind::Tmpfs {
+                bytes: 1,
+                inodes: 1,
+            },
+            read_only: false,
+        });
+        let error = why(root).await;
+        assert!(
+            matches!(error, SpawnError::Target { .. }),
+            "{target}: {error:?}"
+        );
+    }
+    let mut command = script_in(layers.root(), "");
+    command.program = "/no/such/program".to_owned();
+    let error = output(&sandbox(), &command).await.unwrap_err();
+    assert!(
+        matches!(error, SpawnError::ProgramNotFound { .. }),
+        "{error:?}"
+    );
+    let ended: Exit = output(&sandbox(), &script_in(layers.root(), "exit 7"))
+        .await
+        .unwrap()
+        .2;
+    assert_eq!(ended.code, Some(7));
+}
+
+#[tokio::test]
+async fn the_environment_is_nowhere_but_in_the_process() {
+    // fault K4
+    let layers = Layers::new();
+    let mut command = script_in(
+        layers.root(),
+        "echo $SECRET; cat /proc/1/cmdline /proc/1/environ; echo; read line",
+    );
+    command
+        .env
+        .push(("SECRET".to_owned(), "canary-0815".to_owned()));
+    let mut spawned = sandbox().spawn(&command).await.unwrap();
+    assert_eq!(crate::harness::line(&mut spawned).await, "canary-0815");
+    let init = crate::harness::parent(spawned.tree.pid()).unwrap();
+    for pid in [init, spawned.tree.pid()] {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap();
+        assert!(!String::from_utf8_lossy(&line).contains("canary"));
+    }
+    std::io::stdout().flush().unwrap();
+}
+
+#[tokio::test]
+async fn network_inside_is_a_loopback_of_its_own() {
+    let mut command = hosted_parts("cut -d: -f1 /proc/net/dev | tail -n +3 | tr -d ' \\n'");
+    command.network = Network::Inside;
+    assert_eq!(said(&command).await, "lo");
+}
