@@ -211,6 +211,11 @@ impl Engine {
         self.inner.projects.load().get(name).cloned()
     }
 
+    /// Returns every project that is open.
+    pub fn projects(&self) -> Vec<Arc<Project>> {
+        self.inner.projects.load().values().cloned().collect()
+    }
+
     /// Returns the project of the data folder itself, which is always open.
     pub fn default_project(&self) -> Arc<Project> {
         Arc::clone(&self.inner.default)

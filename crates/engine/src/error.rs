@@ -18,6 +18,7 @@ use crate::answers::AnswersFull;
 use crate::audit::AuditError;
 use crate::credentials::SignInError;
 use crate::disk::VolumeError;
+use gantry_images::ImageError;
 use crate::driver::DriverError;
 use crate::request::SuspendedBytes;
 use crate::transport::http::HttpError;
@@ -411,6 +412,9 @@ pub enum EngineError {
     /// A volume cannot be had or removed.
     #[error(transparent)]
     Volume(#[from] VolumeError),
+    /// An image cannot be pulled, imported or removed.
+    #[error(transparent)]
+    Image(Box<ImageError>),
     /// The database failed.
     #[error("the store failed")]
     Store(#[from] StoreError),
@@ -518,6 +522,12 @@ pub enum EngineError {
     Stopping,
 }
 
+impl From<ImageError> for EngineError {
+    fn from(error: ImageError) -> Self {
+        Self::Image(Box::new(error))
+    }
+}
+
 impl Diagnose for EngineError {
     fn code(&self) -> &'static str {
         match self {
@@ -525,6 +535,7 @@ impl Diagnose for EngineError {
             Self::Folder { .. } => "data.folder",
             Self::Open { .. } => "data.open",
             Self::Volume(error) => error.code(),
+            Self::Image(error) => error.code(),
             Self::Store(error) => error.code(),
             Self::Audit(error) => error.code(),
             Self::Driver(_) => "sandbox.unavailable",
@@ -566,6 +577,7 @@ impl Diagnose for EngineError {
             | Self::Misconfigured { .. } => Fault::Client,
             Self::StartFailed { .. } => Fault::Server,
             Self::Volume(error) => error.fault(),
+            Self::Image(error) => error.fault(),
             Self::Store(error) => error.fault(),
             Self::SignIn(error) => error.fault(),
             Self::Locked { .. }
@@ -596,6 +608,7 @@ impl Diagnose for EngineError {
             )),
             Self::Open { folder, .. } => Some(format!("run `chmod 700 {}`", folder.display())),
             Self::Volume(error) => error.hint(),
+            Self::Image(error) => error.hint(),
             Self::Conflict { name } => Some(format!(
                 "remove it first: `gantry rm {name}`, or DELETE /api/v1/mcp/servers/{name}"
             )),

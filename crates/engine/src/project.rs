@@ -4,7 +4,7 @@
 //!
 //! Callers reach it through `Engine`, which picks the project that a caller carries. What
 //! administrators do is here: `changes` and `files` (servers), `agents` (agents and keys), `sign_in`,
-//! `record` (events and administrative acts), `shown` (views), `volumes`. `follow` takes over what other gateways
+//! `record` (events and administrative acts), `shown` (views), `volumes`, `images`. `follow` takes over what other gateways
 //! that share the store have changed.
 
 mod agents;
@@ -12,6 +12,7 @@ mod changes;
 pub(crate) mod feed;
 mod files;
 mod follow;
+mod images;
 mod record;
 mod shown;
 mod sign_in;

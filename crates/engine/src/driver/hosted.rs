@@ -136,14 +136,20 @@ impl Hosted {
         report
     }
 
+    /// Returns how the host offers a means of isolation, or why it does not.
+    pub(super) fn has(&self, name: &str) -> Result<String, String> {
+        match self.sandbox.host().fact(name) {
+            Some(fact) if fact.available => Ok(fact.detail.clone()),
+            Some(fact) => Err(fact.detail.clone()),
+            None => Err(format!("this host says nothing of `{name}`")),
+        }
+    }
+
     /// Returns the users of a server: a range of its own where the gateway is root.
     pub(super) async fn ids(&self, labels: &Labels) -> Result<Ids, DriverError> {
-        let Some(store) = self.store.get() else {
+        let Some(store) = self.store.get().filter(|_| self.has("id range").is_ok()) else {
             return Ok(Ids::Gateway);
         };
-        if !rustix::process::geteuid().is_root() {
-            return Ok(Ids::Gateway);
-        }
         let seed = self.options.gateway.bytes().fold(0_u64, |seed, byte| {
             seed.wrapping_mul(31).wrapping_add(u64::from(byte))
         });

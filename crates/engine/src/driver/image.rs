@@ -46,13 +46,19 @@ impl ImageDriver {
     /// Returns which rungs this host has, each proved by something that ran in it.
     async fn rungs(&self) -> (Rungs, Option<GVisor>) {
         let gvisor = self.hosted.gvisor.prove(&self.hosted.sandbox).await;
-        let namespaces = self.hosted.sandbox.probe_root();
+        let namespaces = self.namespaces();
         let (gvisor, program) = match gvisor {
             Ok((program, how)) => (Ok(how), Some(program)),
             Err(why) => (Err(why), None),
         };
         let rungs = Rungs { gvisor, namespaces };
         (rungs, program)
+    }
+
+    /// Returns how images run in namespaces of their own here, or why they do not.
+    fn namespaces(&self) -> Result<String, String> {
+        let root = self.hosted.has("own root")?;
+        Ok(format!("namespaces and a root of its own, tried at the start ({root})"))
     }
 
     async fn run(
@@ -142,7 +148,7 @@ impl ImageDriver {
         layers: &RootLayers,
         request: &StartRequest<'_>,
     ) -> Result<RootBase, DriverError> {
-        if self.hosted.sandbox.has_overlay() {
+        if self.hosted.has("overlay").is_ok() {
             return Ok(RootBase::Layers {
                 base: layers.base.clone(),
                 lower: layers.lower.clone(),
@@ -171,8 +177,7 @@ impl ImageDriver {
 
 impl Driver for ImageDriver {
     fn probe(&self) -> HostReport {
-        let namespaces = self.hosted.sandbox.probe_root();
-        let (available, detail) = match namespaces {
+        let (available, detail) = match self.namespaces() {
             Ok(how) => (true, how),
             Err(why) => (false, why),
         };

@@ -95,9 +95,6 @@ impl ProcessDriver {
     fn hosted(&self, project: &ProjectName, name: &ServerName, launch: &ProcessLaunch) -> Command {
         let cwd = launch.cwd.clone();
         let mut env = vec![("PATH".to_owned(), PATH.to_owned())];
-        let home = cwd.clone().unwrap_or_else(|| PathBuf::from(WORK));
-        env.push(("HOME".to_owned(), home.display().to_string()));
-        env.push(("TMPDIR".to_owned(), "/tmp".to_owned()));
         let options = &self.hosted.options;
         let passed = options.environment.iter();
         let passed = passed.filter(|(name, _)| PASSED_ON.contains(&name.as_str()));
@@ -109,8 +106,8 @@ impl ProcessDriver {
             program: self.found(&launch.command),
             args: launch.args.clone(),
             env,
-            writable: cwd.iter().cloned().collect(),
-            cwd: home,
+            writable: launch.cwd.iter().cloned().collect(),
+            cwd: cwd.unwrap_or_else(|| PathBuf::from(WORK)),
             profile: gantry_sandbox::Profile::Hosted,
             limits: hosted::sandbox_limits(&launch.limits_in_force()),
             network: Network::None,

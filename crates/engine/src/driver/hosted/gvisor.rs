@@ -1,27 +1,12 @@
-//! gVisor on this host: found, and proved by running something in it. The proof is kept for as long as
-//! the program is the same file.
-
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+//! gVisor on this host: where it is, and what the sandbox proved of it by running something in it.
 
 use gantry_sandbox::{GVisor, Sandbox};
-use tokio::sync::Mutex;
 
 use super::on_path;
 
-/// The program, if there is one, and what was proved of it.
+/// Where `runsc` is looked for.
 pub(crate) struct Gvisor {
     path: String,
-    proved: Mutex<Option<(Identity, Result<String, String>)>>,
-}
-
-/// Tells one file from another that stands in its place.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Identity {
-    path: PathBuf,
-    inode: u64,
-    modified: (i64, i64),
-    bytes: u64,
 }
 
 impl Gvisor {
@@ -31,7 +16,6 @@ impl Gvisor {
         let own = own.map_or("", |(_, path)| path.as_str());
         Self {
             path: format!("{own}:{}", super::PATH),
-            proved: Mutex::default(),
         }
     }
 
@@ -40,31 +24,11 @@ impl Gvisor {
         let Some(program) = on_path("runsc", &self.path) else {
             return Err("`runsc` is not on the gateway's PATH".to_owned());
         };
-        let identity = Identity::of(&program)?;
-        // Whoever comes meanwhile waits for the same proof.
-        let mut proved = self.proved.lock().await;
-        if let Some((known, proof)) = &*proved
-            && *known == identity
-        {
-            return proof.clone().map(|how| (GVisor { program }, how));
-        }
-        let (sandbox, runsc) = (sandbox.clone(), program.clone());
-        let trying = tokio::task::spawn_blocking(move || sandbox.probe_runtime(&runsc));
-        let tried = trying.await.unwrap_or_else(|error| Err(error.to_string()));
-        let proof = tried.map(|proof| proof.to_string());
-        *proved = Some((identity, proof.clone()));
-        proof.map(|how| (GVisor { program }, how))
-    }
-}
-
-impl Identity {
-    fn of(path: &Path) -> Result<Self, String> {
-        let found = std::fs::metadata(path).map_err(|error| error.to_string())?;
-        Ok(Self {
-            path: path.to_owned(),
-            inode: found.ino(),
-            modified: (found.mtime(), found.mtime_nsec()),
-            bytes: found.len(),
-        })
+        let proof = sandbox.probe_runtime(&program).await?;
+        let how = format!(
+            "proved by a program that ran in it: gVisor {}, kernel {}",
+            proof.release, proof.kernel
+        );
+        Ok((GVisor { program }, how))
     }
 }

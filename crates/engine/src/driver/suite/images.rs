@@ -6,14 +6,14 @@ use std::process::Command;
 use std::sync::Arc;
 
 use gantry_model::id::ProjectName;
-use gantry_model::spec::{ImageLaunch, Provider, Pull, ServerSpec};
+use gantry_model::spec::{ImageLaunch, Launch, Provider, Pull, ServerSpec};
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use super::{Act, World, conforms, script};
 use crate::driver::hosted::{Hosted, HostedOptions};
 use crate::driver::image::ImageDriver;
-use crate::driver::{Control, Driver};
+use crate::driver::{Control, Driver, ExitStatus, Io, StartRequest};
 use crate::image_store::Images;
 
 /// The name of the image.
@@ -132,6 +132,48 @@ fn files(programs: &[&str]) -> BTreeSet<PathBuf> {
         files.extend(words.filter(|word| word.starts_with('/')).map(PathBuf::from));
     }
     files
+}
+
+/// Starts the image with this script and returns what it prints.
+async fn printed(world: ImageWorld, launch: impl FnOnce(&mut ImageLaunch)) -> (String, ExitStatus) {
+    let mut spec = world.spec(Act::Echo);
+    if let Launch::Image(image) = &mut spec.launch {
+        launch(image);
+    }
+    let (driver, stop) = (world.driver(), CancellationToken::new());
+    let started = driver.start(StartRequest {
+        spec: &spec,
+        labels: super::labels(),
+        progress: &|_| {},
+        stop: &stop,
+    });
+    let instance = started.await.unwrap();
+    let Io::Streams(streams) = instance.io else {
+        panic!("it speaks over stdin and stdout");
+    };
+    let mut control = instance.control;
+    drop(streams.stdin);
+    let said = super::rest_of(streams.stdout).await;
+    (said, super::exit_of(&mut control).await)
+}
+
+// row 1.1
+#[tokio::test]
+async fn an_image_sees_its_own_root_and_nothing_of_the_host() {
+    let world = ImageWorld::new(Provider::Namespaces).await;
+    let (said, exit) = printed(world, |image| {
+        let script = "for f in /* /etc/shadow /usr/share /root/.ssh; do [ -e $f ] && echo $f; done; \
+                      echo x > /new; echo x > /tmp/y && cat /tmp/y; echo $A";
+        image.args = vec![script.to_owned()];
+        image.env.insert("A".to_owned(), "given".to_owned());
+    })
+    .await;
+    assert_eq!(exit.code, Some(0));
+    let mut lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.split_off(lines.len() - 2), ["x", "given"], "{said}");
+    let allowed = ["/bin", "/lib", "/lib64", "/dev", "/proc", "/tmp", "/etc", "/sys", "/run", "/usr", "/var"];
+    assert!(lines.iter().all(|line| allowed.contains(line)), "{lines:?}");
+    assert!(!said.contains("/new"), "the root can only be read: {said}");
 }
 
 // row 1.18
