@@ -18,6 +18,7 @@ mod form;
 mod health;
 mod history;
 mod html;
+mod images;
 mod jobs;
 mod keys;
 mod openapi;
@@ -28,6 +29,7 @@ mod servers;
 pub(crate) mod session;
 mod tools;
 mod views;
+mod volumes;
 mod welcome;
 
 use std::sync::Arc;
@@ -38,11 +40,13 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use gantry_engine::{Actor, Engine, Project};
 use gantry_model::caller::Caller;
+use gantry_model::spec::{Guarded, ServerSpec};
 use http::request::Parts;
 
 use self::attempt::Attempt;
 use self::history::stream::Streams;
 use self::jobs::Jobs;
+use crate::config::guarded;
 use crate::http::auth::{Authenticated, Gate, actor};
 use crate::http::error::{Problem, no_route};
 use crate::http::limits::Bodies;
@@ -57,6 +61,7 @@ pub(crate) struct Api {
     gate: Gate,
     jobs: Jobs,
     streams: Streams,
+    guarded: Arc<Guarded>,
     version: &'static str,
 }
 
@@ -71,6 +76,12 @@ impl Api {
         project.ok_or_else(|| Problem::new("auth.wrong_key"))
     }
 
+    /// Refuses a spec whose hosted server could write to what would let it out of its isolation.
+    fn guard(&self, spec: &ServerSpec) -> Result<(), Problem> {
+        let checked = guarded::check(&self.guarded, spec);
+        checked.map_err(|error| gantry_engine::EngineError::from(error).into())
+    }
+
     /// Refuses what concerns the gateway as a whole to administrators of other projects than that of
     /// its folder: there is nothing for them. row 3.2
     fn gateway_only(&self, project: &Project) -> Result<(), Problem> {
@@ -82,11 +93,12 @@ impl Api {
 }
 
 /// Joins the routes.
-pub(crate) fn router(gate: Gate, version: &'static str) -> Router {
+pub(crate) fn router(gate: Gate, guarded: Arc<Guarded>, version: &'static str) -> Router {
     let api = Api {
         gate,
         jobs: Jobs::default(),
         streams: Streams::default(),
+        guarded,
         version,
     };
     let admin = Router::new()
@@ -95,6 +107,8 @@ pub(crate) fn router(gate: Gate, version: &'static str) -> Router {
         .merge(history::routes())
         .merge(events::routes())
         .merge(acts::routes())
+        .merge(images::routes())
+        .merge(volumes::routes())
         .merge(agents::routes())
         .merge(keys::routes())
         .merge(tools::admin_routes())

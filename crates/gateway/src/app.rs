@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_engine::Engine;
+use gantry_model::spec::Guarded;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -46,6 +47,8 @@ pub struct Options {
     pub browsers: BrowserSessions,
     /// Whether clients are told what servers want models to know, all servers' joined.
     pub instructions: mcp::Instructions,
+    /// What no hosted server may write to.
+    pub guarded: Arc<Guarded>,
 }
 
 /// Serves until `shutdown` is done, then answers what is in flight and drains the engine.
@@ -66,6 +69,7 @@ pub async fn serve(
         browsers: options.browsers,
         version: VERSION,
         instructions: options.instructions,
+        guarded: options.guarded,
     };
     let (stop, abort, tasks) = (
         CancellationToken::new(),

@@ -7,11 +7,13 @@
 pub mod approval;
 pub mod clients;
 pub mod diagnostic;
+pub mod docker_run;
 pub mod document;
 pub mod entry;
 pub mod env;
 pub mod expand;
 pub mod file;
+pub mod guarded;
 
 pub mod plan;
 pub mod removal;

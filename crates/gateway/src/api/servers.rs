@@ -7,9 +7,10 @@
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use gantry_engine::{Actor, EngineError, Project};
+use gantry_engine::{Actor, EngineError, Project, Volumes};
 use gantry_model::id::ServerName;
 use gantry_model::spec::ServerSpec;
 use http::header::LOCATION;
@@ -22,7 +23,8 @@ use super::body::{JsonBody, json};
 use super::query::{Asked, Page, Paging};
 use super::register::Register;
 use super::views::{
-    LogLineView, ServerStatusView, ServerSummary, SpecView, command, now_ms, profile, start, url,
+    LogLineView, ServerStatusView, ServerSummary, SpecView, command, image, now_ms, profile, start,
+    url,
 };
 use super::{Api, By, In, Named};
 use crate::config::diagnostic::meant;
@@ -87,6 +89,8 @@ pub(super) struct Preview {
     exists: bool,
     /// The program that would be started.
     command: Option<String>,
+    /// The image that would be run.
+    image: Option<String>,
     /// Where it would be connected to, without what may be secret.
     url: Option<String>,
     /// How strictly it would be held: `local` or `hosted`, or `remote`.
@@ -133,11 +137,13 @@ pub(super) async fn list(
         content_type = "application/problem+json"),
 ))]
 pub(super) async fn register(
+    State(api): State<Api>,
     In(project): In,
     By(actor): By,
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let (spec, warnings) = Register::read(&body)?.into_parts();
+    api.guard(&spec)?;
     let server = project.register(&actor, spec).await?;
     let mut response = json(
         StatusCode::CREATED,
@@ -176,6 +182,7 @@ pub(super) async fn status(In(project): In, Named(server): Named) -> Result<Resp
         body = ProblemDocument<'static>, content_type = "application/problem+json"),
 ))]
 pub(super) async fn replace(
+    State(api): State<Api>,
     In(project): In,
     By(actor): By,
     Named(server): Named,
@@ -184,7 +191,8 @@ pub(super) async fn replace(
     let known = project
         .server(&server)
         .ok_or_else(|| unknown(&project, &server))?;
-    put(&project, &actor, Register::read(&body)?, &known.spec.name).await
+    let asked = Register::read(&body)?;
+    put(&api, &project, &actor, asked, &known.spec.name).await
 }
 
 /// Changes parts of a server's spec, as a JSON merge patch (RFC 7396) over the body it could be
@@ -200,6 +208,7 @@ pub(super) async fn replace(
         body = ProblemDocument<'static>, content_type = "application/problem+json"),
 ))]
 pub(super) async fn change(
+    State(api): State<Api>,
     In(project): In,
     By(actor): By,
     Named(server): Named,
@@ -210,11 +219,12 @@ pub(super) async fn change(
         .ok_or_else(|| unknown(&project, &server))?;
     let patch: serde_json::Map<String, Value> = body.read()?;
     let asked = Register::patched(&known.spec, patch)?;
-    put(&project, &actor, asked, &known.spec.name).await
+    put(&api, &project, &actor, asked, &known.spec.name).await
 }
 
 /// Puts another spec in the place of a server's own.
 async fn put(
+    api: &Api,
     project: &Arc<Project>,
     actor: &Actor,
     asked: Register,
@@ -222,6 +232,7 @@ async fn put(
 ) -> Result<Response, Problem> {
     let (spec, warnings) = asked.into_parts();
     same_name(&spec, name)?;
+    api.guard(&spec)?;
     let view = project.replace(actor, spec).await?;
     let mut response = json(StatusCode::OK, &ServerStatusView::of(&view, now_ms()));
     Register::warn(&warnings, &mut response);
@@ -240,14 +251,15 @@ fn same_name(asked: &ServerSpec, name: &ServerName) -> Result<(), Problem> {
 /// Takes the two words that are no servers: `preview` and `test`. A server of such a name keeps
 /// every other method.
 async fn check(
+    State(api): State<Api>,
     In(project): In,
     By(actor): By,
     Named(word): Named,
     body: Result<JsonBody, Problem>,
 ) -> Result<Response, Problem> {
     match word.as_str() {
-        "preview" => preview(&project, &actor, &body?).await,
-        "test" => test(&project, &actor, &body?).await,
+        "preview" => preview(&api, &project, &actor, &body?).await,
+        "test" => test(&api, &project, &actor, &body?).await,
         _ => Err(wrong_method().await),
     }
 }
@@ -259,16 +271,19 @@ async fn check(
     (status = 200, description = "It could be registered.", body = Preview),
 ))]
 pub(super) async fn preview(
+    api: &Api,
     project: &Arc<Project>,
     actor: &Actor,
     body: &JsonBody,
 ) -> Result<Response, Problem> {
     let spec = Register::read(body)?.spec;
+    api.guard(&spec)?;
     project.preview(actor, &spec).await?;
     let preview = Preview {
         name: spec.name.to_string(),
         exists: project.server(spec.name.as_str()).is_some(),
         command: command(&spec),
+        image: image(&spec),
         url: url(&spec),
         profile: profile(&spec),
         start: start(&spec),
@@ -286,11 +301,13 @@ pub(super) async fn preview(
         content_type = "application/problem+json"),
 ))]
 pub(super) async fn test(
+    api: &Api,
     project: &Arc<Project>,
     actor: &Actor,
     body: &JsonBody,
 ) -> Result<Response, Problem> {
     let spec = Register::read(body)?.spec;
+    api.guard(&spec)?;
     let (view, log) = project.try_out(actor, spec).await?;
     let trial = Trial {
         ok: view.status.uptime().is_some(),
@@ -300,10 +317,20 @@ pub(super) async fn test(
     Ok(json(StatusCode::OK, &trial))
 }
 
+/// What goes with a server that is removed.
+#[derive(serde::Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct RemovedWith {
+    /// Whether its volumes go, too, with everything in them.
+    #[serde(default)]
+    volumes: bool,
+}
+
 /// Removes a server that was registered, and waits until its process is gone. One that is not there is
 /// as good as removed; one of a configuration file is removed there.
 #[utoipa::path(delete, path = "/api/v1/mcp/servers/{server}", tag = "servers",
-    params(("server" = String, Path, description = "Its name or id.")), responses(
+    params(("server" = String, Path, description = "Its name or id."), RemovedWith), responses(
     (status = 204, description = "There is no such server now."),
     (status = 409, description = "`server.of_file`: it comes from a configuration file, which the message \
         names; change that. `server.builtin`: it is Gantry's own example.",
@@ -313,8 +340,13 @@ pub(super) async fn remove(
     In(project): In,
     By(actor): By,
     Named(server): Named,
+    Asked(asked): Asked<RemovedWith>,
 ) -> Result<Response, Problem> {
-    project.remove(&actor, &server).await?;
+    let volumes = match asked.volumes {
+        true => Volumes::Remove,
+        false => Volumes::Keep,
+    };
+    project.remove_with(&actor, &server, volumes).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

@@ -5,6 +5,8 @@
 //! environment and the text of a key are never here. `server` has the views of servers.
 
 mod health;
+mod hosting;
+mod image;
 mod server;
 mod sign_in;
 mod spec;
@@ -19,8 +21,10 @@ use utoipa::ToSchema;
 pub(super) use gantry_engine::unix_ms as now_ms;
 
 pub(super) use self::health::{AcknowledgedView, HealthView};
+pub(super) use self::hosting::VolumeView;
+pub(super) use self::image::{ImageView, PrunedView};
 pub(super) use self::server::{
-    ServerStatusView, ServerSummary, UsageEvent, command, profile, start, url,
+    ServerStatusView, ServerSummary, UsageEvent, command, image, profile, start, url,
 };
 pub(super) use self::sign_in::{Link, SignInStatus};
 pub(super) use self::spec::SpecView;

@@ -10,6 +10,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use gantry_engine::{Engine, Scope};
+use gantry_model::spec::Guarded;
 use http::Method;
 use tower::Service as _;
 
@@ -33,6 +34,8 @@ pub(crate) struct AppState {
     pub(crate) version: &'static str,
     /// Whether clients are told what servers want models to know, all servers' joined.
     pub(crate) instructions: mcp::Instructions,
+    /// What no hosted server may write to.
+    pub(crate) guarded: Arc<Guarded>,
 }
 
 /// Joins all routes.
@@ -40,7 +43,7 @@ pub(crate) struct AppState {
 /// The peer's address is taken from the request extension `Admission`.
 pub(crate) fn service(state: AppState) -> Service {
     let gate = Gate::new(state.engine, state.hosts, state.browsers);
-    let api = api::router(gate.clone(), state.version)
+    let api = api::router(gate.clone(), state.guarded, state.version)
         .fallback(no_route)
         .layer(from_fn_with_state(gate.clone(), guard));
     let told = (state.version, state.instructions);

@@ -3,13 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 use gantry_model::diagnose::{Diagnose as _, chain};
+use gantry_model::spec::Guarded;
 
 use crate::config::approval::Approvals;
 use crate::config::diagnostic::Diagnostic;
 use crate::config::env::{Environment, HOME};
+use crate::config::guarded;
 use crate::config::plan::{self, Given, LastGood, Plan, Unapproved};
 use crate::config::source::{self, Source};
 use crate::data_folder::DataFolder;
@@ -41,6 +44,8 @@ pub(super) struct Setup {
     environment: Environment,
     /// Where the person's own servers work in a folder that is not trusted, if not in folders of their own.
     neutral: Option<PathBuf>,
+    /// What no hosted server may write to.
+    pub(super) guarded: Arc<Guarded>,
 }
 
 /// Returns the person's home by its real name, if there is one.
@@ -77,9 +82,12 @@ impl Setup {
         let servers = servers
             .canonicalize()
             .unwrap_or_else(|_| folder.join(servers));
+        let files = sources.iter().map(|source| folder.join(&source.path));
+        let guarded = Arc::new(guarded::paths(&servers, files, home.as_deref()));
         let neutral = home.filter(|_| servers.starts_with(&folder));
         Self {
             neutral,
+            guarded,
             sources,
             folder,
             data,
@@ -104,6 +112,7 @@ impl Setup {
             inputs: &self.inputs,
             last_good: &self.last_good,
             neutral: self.neutral.as_deref(),
+            guarded: &self.guarded,
         })
     }
 

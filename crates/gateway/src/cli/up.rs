@@ -305,6 +305,7 @@ impl Gateway<'_> {
             engine.clone(),
             app::Options {
                 browsers,
+                guarded: Arc::clone(&setup.guarded),
                 ..options.serving(&plan.settings)
             },
             stop.cancelled(),

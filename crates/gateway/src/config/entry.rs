@@ -7,6 +7,7 @@
 pub(in crate::config) mod diagnostics;
 pub(in crate::config) mod fields;
 mod folder;
+mod image;
 mod off;
 pub(in crate::config) mod remote;
 
@@ -16,12 +17,13 @@ use std::path::{Path, PathBuf};
 use gantry_model::id::{NameError, ServerName};
 use gantry_model::spec::options::{ServerOption, named, options};
 use gantry_model::spec::{
-    Launch, ProcessLaunch, Profile, ServerSpec, Source, SpecError, Start, Written,
+    Guarded, Launch, ProcessLaunch, Profile, ServerSpec, Source, SpecError, Start, Written,
 };
 
 use super::diagnostic::{Diagnostic, Kind, meant};
 use super::document::{Document, Node, Span, Value};
 use super::expand::{Values, expand};
+use super::guarded;
 
 use diagnostics::Diagnostics;
 use fields::Fields;
@@ -92,6 +94,29 @@ pub struct Reading {
     /// A field that leads into the folder, whichever folder that is; not looked for where the folder is
     /// the workplace anyway.
     pub leads_into_folder: Option<String>,
+}
+
+impl Reading {
+    /// Takes the spec back if a hosted server could write to what would let it out.
+    pub(in crate::config) fn guarded(
+        mut self,
+        document: &Document,
+        entry: &Entry,
+        guarded: &Guarded,
+    ) -> Self {
+        let Some(spec) = &self.spec else {
+            return self;
+        };
+        let Err(error) = guarded::check(guarded, spec) else {
+            return self;
+        };
+        let mut diagnostics = Diagnostics::new(document, Some(&entry.name), Owner::Gantry);
+        unusable(&mut diagnostics, entry, &error);
+        self.off = off::misconfigured(entry, &diagnostics.mistakes);
+        self.mistakes.extend(diagnostics.mistakes);
+        self.spec = None;
+        self
+    }
 }
 
 /// The members that name a file whose content matters as much as the entry itself.
@@ -190,6 +215,7 @@ fn spec(
     }
     match &mut spec.launch {
         Launch::Process(process) => settle(&mut fields, entry, workplace, process),
+        Launch::Image(image) => image::settle(&mut fields, image),
         Launch::Remote(remote) => remote::settle(&mut fields, remote),
     }
     if diagnostics.mistakes.is_empty()
@@ -280,9 +306,10 @@ fn settle(
             diagnostic
                 .say("`command` is missing")
                 .label("this server")
-                .help("a server over stdio needs `command`, the program to run; a remote one needs `url`"),
+                .help("a server needs `command`, the program to run, `image`, or the `url` of a remote one"),
         );
     }
+    image::offer(fields, entry, process);
     process.written = written(fields.diagnostics);
     let fill = fields.fill;
     let folder = fill.folder();
@@ -298,6 +325,8 @@ fn settle(
     }
     process.cwd = match (process.cwd.take(), workplace) {
         (Some(cwd), _) => Some(folder.join(cwd)),
+        // The folder has the files that say how it is held.
+        (None, Workplace::Folder) if process.profile == Profile::Hosted => None,
         (None, Workplace::Folder) => Some(folder.to_owned()),
         (None, Workplace::Neutral(place)) => place.map(Path::to_owned),
     };
@@ -326,7 +355,11 @@ fn unusable(diagnostics: &mut Diagnostics<'_>, entry: &Entry, error: &SpecError)
     let field = error.field();
     let variable = field.split_once('.').and_then(|(table, variable)| {
         let table = Some(table).filter(|table| matches!(*table, "env" | "headers"))?;
-        let table = entry.node.find(table)?.as_table()?;
+        let table = entry
+            .node
+            .find(table)
+            .or_else(|| entry.node.find("environment"));
+        let table = table?.as_table()?;
         Some(table.get(variable)?.key_span.clone())
     });
     let mut names = named(&field).into_iter().flat_map(ServerOption::names);
@@ -338,6 +371,8 @@ fn unusable(diagnostics: &mut Diagnostics<'_>, entry: &Entry, error: &SpecError)
         SpecError::Shell { .. }
         | SpecError::Script { .. }
         | SpecError::Variable { .. }
+        | SpecError::Hosting { .. }
+        | SpecError::Writable { .. }
         | SpecError::Remote { .. } => Kind::Refused,
         SpecError::Command { .. }
         | SpecError::Both { .. }

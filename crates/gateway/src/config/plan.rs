@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gantry_model::diagnose::chain;
-use gantry_model::spec::ServerSpec;
+use gantry_model::spec::{Guarded, ServerSpec};
 
 use super::approval::{Approvals, Digest, FileApproval};
 use super::clients::ours;
@@ -51,6 +51,8 @@ pub struct Given<'a> {
     /// Where the person's own servers work while nobody vouches for the folder, if not in folders of
     /// their own.
     pub neutral: Option<&'a Path>,
+    /// What no hosted server may write to.
+    pub guarded: &'a Guarded,
 }
 
 impl<'a> Given<'a> {
@@ -411,6 +413,7 @@ impl Plan {
         let owner = claim.source.owner();
         let workplace = given.workplace(claim.source);
         let reading = entry::read_for(&claim.document, &claim.entry, owner, fill, workplace);
+        let reading = reading.guarded(&claim.document, &claim.entry, given.guarded);
         self.mistakes.extend(reading.mistakes);
         self.warnings.extend(reading.warnings);
         let file = given.folder.join(&claim.source.path);

@@ -74,20 +74,26 @@ pub fn body() -> Json {
     });
     insert(&mut body, "name", name);
     for option in options() {
-        insert(
-            &mut body,
-            option.name,
-            described(written(option.kind), &about(option)),
-        );
+        let schema = described(written(option.kind), &about(option));
+        // As the hosting API has always called them.
+        let hosting =
+            |name: &&&str| **name == "environment" || name.starts_with("resource_limits.");
+        for name in option.spellings.iter().filter(hosting) {
+            insert(&mut body, name, schema.clone());
+        }
+        insert(&mut body, option.name, schema);
     }
     body["description"] =
-        "What an administrator sends to register a server: a `command` or a `url`, and \
+        "What an administrator sends to register a server: a `command`, an `image` or a `url`, and \
         the options of a configuration file under the same names."
             .into();
     body["required"] = json!(["name"]);
     body["properties"]["profile"]["default"] = "hosted".into();
     body["examples"] = json!([{"name": "files", "command": "npx",
-        "args": ["-y", "@modelcontextprotocol/server-filesystem", "/srv"], "limits": {"memory": "512M"}}]);
+        "args": ["-y", "@modelcontextprotocol/server-filesystem", "/srv"], "limits": {"memory": "512M"}},
+        {"name": "langfuse-mcp", "image": "emergent/mcp-langfuse:latest", "stdio_bridge": true,
+        "restart_policy": "always", "environment": {"API_KEY": "…"}, "volumes": ["/data"],
+        "resource_limits": {"cpu": "1", "memory": "1G"}}]);
     body
 }
 
@@ -102,11 +108,17 @@ pub fn view() -> Json {
             Kind::Flag => (option.name, "boolean"),
             Kind::Whole(..) | Kind::Size(..) => (option.name, "integer"),
             Kind::Cores(..) => (option.name, "number"),
-            Kind::Text | Kind::Template | Kind::Choice(_) | Kind::Period(_) => {
-                (option.name, "string")
-            }
+            Kind::Text
+            | Kind::Template
+            | Kind::Choice(_)
+            | Kind::WordOrTexts(_)
+            | Kind::Period(_) => (option.name, "string"),
         };
         let mut schema = json!({"type": [shown, "null"], "description": option.doc});
+        if matches!(option.kind, Kind::WordOrTexts(_)) {
+            schema["type"] = json!(["string", "array", "null"]);
+            schema["items"] = json!({"type": "string"});
+        }
         if shown == "array" {
             schema["items"] = json!({"type": "string"});
         }
@@ -136,6 +148,8 @@ fn about(option: &ServerOption) -> String {
     let only = match option.drivers() {
         Drivers::All => "",
         Drivers::Process => " For a server with a `command`.",
+        Drivers::Image => " For a server with an `image`.",
+        Drivers::Here => " For a server with a `command` or an `image`.",
         Drivers::Remote => " For a server with a `url`.",
     };
     format!("{}{only} Default: {}.", option.doc, option.default_shown())
@@ -182,8 +196,14 @@ fn written(kind: Kind) -> Json {
             }
             json!({"type": "string", "enum": names})
         }
+        Kind::WordOrTexts(names) => json!({"oneOf": [
+            {"type": "string", "enum": names}, {"type": "array", "items": text},
+        ]}),
         Kind::Whole(least, most) => json!({"type": "integer", "minimum": least, "maximum": most}),
-        Kind::Cores(least, most) => json!({"type": "number", "minimum": least, "maximum": most}),
+        Kind::Cores(least, most) => json!({"oneOf": [
+            {"type": "number", "minimum": least, "maximum": most},
+            {"type": "string", "pattern": "^[0-9]{1,4}([.][0-9]{1,6})?$"},
+        ], "examples": [0.5]}),
         Kind::Size(least, most) => json!({"oneOf": [
             {"type": "integer", "minimum": least, "maximum": most},
             {"type": "string", "pattern": "^[0-9]{1,6}[KMGTkmgt]?(i?[Bb])?$"},
@@ -231,6 +251,8 @@ pub fn reference() -> String {
         let only = match option.drivers() {
             Drivers::All => "",
             Drivers::Process => " *(command)*",
+            Drivers::Image => " *(image)*",
+            Drivers::Here => " *(command, image)*",
             Drivers::Remote => " *(URL)*",
         };
         let (name, allowed, doc) = (option.name, option.kind.allowed(), option.doc);

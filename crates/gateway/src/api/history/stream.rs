@@ -41,7 +41,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const BATCH: u32 = 100;
 
 /// Tells whether a client wants a stream: it names that form, and does not name JSON.
-pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
+pub(in crate::api) fn is_wanted(headers: &HeaderMap) -> bool {
     let named = |wanted: &str| {
         let values = headers.get_all(ACCEPT).iter();
         let ranges = values.filter_map(|value| value.to_str().ok());

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use super::hosting::{AttemptView, HostingView, UsageSampleView};
 use super::rfc3339;
 use super::sign_in::SignInStatus;
 use super::spec::SpecView;
@@ -21,6 +22,8 @@ pub(in crate::api) struct ServerSummary {
     state: &'static str,
     reason: Option<String>,
     command: Option<String>,
+    /// The image that it runs, as registered.
+    image: Option<String>,
     url: Option<String>,
     transport: &'static str,
     profile: &'static str,
@@ -55,6 +58,7 @@ impl ServerSummary {
             state: status.state.as_str(),
             reason: status.reason.clone(),
             command: command(spec),
+            image: image(spec),
             url: url(spec),
             transport: status.transport.unwrap_or(spec.launch.transport()),
             profile: profile(spec),
@@ -99,6 +103,12 @@ pub(in crate::api) struct ServerStatusView {
     unchecked: Vec<UncheckedView>,
     last_crash: Option<CrashView>,
     usage: UsageView,
+    /// What it used during the last minutes, oldest first.
+    usage_history: Vec<UsageSampleView>,
+    /// What it runs and is held to as a hosted server; nothing before its first start.
+    hosting: Option<HostingView>,
+    /// Its last starts, oldest first.
+    attempts: Vec<AttemptView>,
     /// What isolates it, and why that was chosen; nothing for a remote server.
     provider: Option<ProviderView>,
     isolation: Option<Vec<PromiseView>>,
@@ -152,6 +162,13 @@ impl ServerStatusView {
                 stderr: crash.stderr_tail.clone(),
             }),
             usage: UsageView::of(server.usage, spec),
+            usage_history: server
+                .usage_history
+                .iter()
+                .map(UsageSampleView::of)
+                .collect(),
+            hosting: status.hosting.as_deref().map(HostingView::of),
+            attempts: status.attempts.iter().map(AttemptView::of).collect(),
             provider: isolation.map(|report| ProviderView {
                 name: report.provider,
                 reason: report.reason.clone(),
@@ -267,6 +284,8 @@ struct UsageView {
     memory_limit_bytes: Option<u64>,
     pids: Option<u64>,
     pids_limit: Option<u64>,
+    disk_bytes: Option<u64>,
+    disk_limit_bytes: Option<u64>,
 }
 
 impl UsageView {
@@ -279,6 +298,8 @@ impl UsageView {
             memory_limit_bytes: limits.memory_bytes,
             pids: usage.map(|usage| usage.pids),
             pids_limit: limits.pids,
+            disk_bytes: usage.and_then(|usage| usage.disk_bytes),
+            disk_limit_bytes: limits.disk_bytes,
         }
     }
 }
@@ -378,6 +399,11 @@ pub(in crate::api) fn profile(spec: &ServerSpec) -> &'static str {
 /// Returns the program of a server, if it is a command.
 pub(in crate::api) fn command(spec: &ServerSpec) -> Option<String> {
     spec.launch.process().map(ProcessLaunch::shown_command)
+}
+
+/// Returns the image of a server, if it is one.
+pub(in crate::api) fn image(spec: &ServerSpec) -> Option<String> {
+    spec.launch.image().map(|image| image.image.clone())
 }
 
 /// Returns where a remote server is, without what may be secret.

@@ -258,6 +258,7 @@ pub(super) fn wanted(
         cwd: None,
         profile: Profile::Local,
         limits: Default::default(),
+        hosting: Default::default(),
         written: Default::default(),
     };
     let name = "example".parse().expect("the example's name is a name");

@@ -13,7 +13,7 @@ use crate::config::document::{Document, Node, Span, Syntax, Value};
 pub const HIDDEN: &str = "…";
 
 /// Members whose values are nobody's business.
-pub(in crate::config) const PRIVATE: [&str; 4] = ["env", "headers", "auth", "oauth"];
+pub(in crate::config) const PRIVATE: [&str; 5] = ["env", "environment", "headers", "auth", "oauth"];
 
 /// Members whose values may carry credentials beside a place.
 pub(in crate::config) const ADDRESSES: [&str; 3] = ["url", "httpUrl", "serverUrl"];

@@ -140,6 +140,10 @@ impl<'t, 'd> Fields<'t, 'd> {
             Form::Templates => self.texts(key)?.into(),
             Form::Pairs => json!(self.pairs(key)?),
             Form::Choice(names) => self.word(key, names)?.into(),
+            Form::WordOrTexts(names) => match node.as_list() {
+                Some(_) => self.names(key)?.into(),
+                None => self.word(key, names)?.into(),
+            },
             Form::Period(_) => {
                 let time = self.period(node, &self.field(key))?;
                 period::show(time).into()
@@ -241,7 +245,8 @@ impl<'t, 'd> Fields<'t, 'd> {
         let Fill::From(values) = self.fill else {
             return Some(text.to_owned());
         };
-        let private = field.starts_with("env.") || field.starts_with("headers.");
+        let private = ["env.", "environment.", "headers."];
+        let private = private.iter().any(|table| field.starts_with(table));
         let (key, field) = (field, shown(field));
         match expand(text, values) {
             Ok(filled) => {
@@ -440,8 +445,9 @@ fn number(form: Form, node: &Node) -> Option<Json> {
         (Form::Size(..), Value::Number(text) | Value::Text(text)) => {
             size::parse(text).map(Json::from)
         }
-        (Form::Cores(..), Value::Number(text)) => {
-            let number = text.parse::<f64>().ok()?;
+        // As other tools write it: `"cpu": "0.5"`.
+        (Form::Cores(..), Value::Number(text) | Value::Text(text)) => {
+            let number = text.trim().parse::<f64>().ok()?;
             serde_json::Number::from_f64(number).map(Json::Number)
         }
         (_, Value::Number(text)) => text.parse::<u64>().ok().map(Json::from),

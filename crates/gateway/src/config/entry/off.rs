@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use gantry_model::diagnose::Diagnose as _;
 use gantry_model::spec::{
-    Launch, Off, ProcessLaunch, Profile, RemoteLaunch, ServerSpec, Source, Written,
+    ImageLaunch, Launch, Off, ProcessLaunch, Profile, RemoteLaunch, ServerSpec, Source, Written,
 };
 
 use super::Entry;
@@ -48,7 +48,13 @@ fn shown(entry: &Entry, off: Off) -> Option<ServerSpec> {
     };
     let command = text("command");
     let url = ["url", "httpUrl", "serverUrl"].into_iter().find_map(text);
+    let image = text("image").filter(|_| command.is_none());
     let launch = match (command, url) {
+        (None, None) if image.is_some() => Launch::Image(ImageLaunch {
+            args: arguments(entry),
+            env: variables(entry),
+            ..ImageLaunch::new(image.unwrap_or_default())
+        }),
         (None, Some(url)) => Launch::Remote(RemoteLaunch::new(url)),
         (command, _) => Launch::Process(ProcessLaunch {
             command: command.unwrap_or_default(),
@@ -60,6 +66,7 @@ fn shown(entry: &Entry, off: Off) -> Option<ServerSpec> {
                 Some(_) | None => Profile::Local,
             },
             limits: Default::default(),
+            hosting: Default::default(),
             written: Written::default(),
         }),
     };
@@ -86,7 +93,9 @@ fn arguments(entry: &Entry) -> Vec<String> {
 
 /// Returns the names of its variables, without what they hold.
 fn variables(entry: &Entry) -> BTreeMap<String, String> {
-    let table = entry.node.find("env").and_then(|node| node.as_table());
+    let table = ["env", "environment"].into_iter();
+    let mut table = table.filter_map(|name| entry.node.find(name)?.as_table());
+    let table = table.next();
     let members = table.into_iter().flat_map(|table| &table.members);
     members
         .map(|member| (member.key.clone(), String::new()))

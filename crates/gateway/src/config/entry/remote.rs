@@ -1,4 +1,4 @@
-//! An entry with a URL: a server that is somewhere else.
+//! An entry with a URL: a server that is somewhere else; and what kind of server an entry describes.
 //!
 //! Nothing is connected to here; what a name leads to is judged when the connection is made. Entry
 //! points: [`kind`] and [`settle`].
@@ -15,7 +15,8 @@ pub(in crate::config) const URLS: [&str; 3] = ["url", "httpUrl", "serverUrl"];
 /// What stands for a URL whose variables nobody has allowed to be filled.
 const UNFILLED: &str = "https://needs-approval.invalid/";
 
-/// Returns what kind of server an entry describes, with nothing but its kind: one at a URL, or a command.
+/// Returns what kind of server an entry describes, with nothing but its kind: one at a URL, an image, or a
+/// command.
 pub(super) fn kind(fields: &mut Fields<'_, '_>, entry: &Entry) -> Option<Launch> {
     let url = URLS.into_iter().find(|key| fields.has(key));
     let written = ["transport", "type"]
@@ -25,6 +26,9 @@ pub(super) fn kind(fields: &mut Fields<'_, '_>, entry: &Entry) -> Option<Launch>
     let is_remote = text
         .and_then(TransportWish::parse)
         .is_some_and(|wish| wish != TransportWish::Auto);
+    if fields.has("image") {
+        return super::image::kind(fields, url);
+    }
     let refused = match url {
         Some(key) if fields.has("command") => {
             let span = &fields.node(key)?.span;

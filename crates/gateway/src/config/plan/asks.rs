@@ -165,6 +165,10 @@ fn headline(node: &Node) -> (String, Vec<&'static str>) {
             parts.push(format!("in {}", word(cwd)));
         }
     }
+    if let Some(image) = text(node, "image") {
+        told.push("image");
+        parts.push(format!("runs the image {}", shown(image)));
+    }
     for key in URLS {
         if let Some(url) = text(node, key) {
             told.push(key);
@@ -172,7 +176,7 @@ fn headline(node: &Node) -> (String, Vec<&'static str>) {
         }
     }
     if parts.is_empty() {
-        parts.push("names neither a command nor a URL".to_owned());
+        parts.push("names neither a command nor an image nor a URL".to_owned());
     }
     (parts.join(", "), told)
 }
@@ -221,11 +225,11 @@ fn plain(node: &Node) -> Option<String> {
 fn destination(node: &Node, path: &str) -> String {
     let of = |key: &str| text(node, key).map(shown);
     let url = URLS.into_iter().find_map(of);
-    let command = of("command");
+    let command = of("command").or_else(|| of("image"));
     let there = match (&url, &command) {
         (Some(url), _) => format!("to {url}"),
         (None, Some(command)) => format!("to {command}"),
-        (None, None) => return "not used: the entry has no command and no URL".to_owned(),
+        (None, None) => return "not used: the entry has no command, image or URL".to_owned(),
     };
     let via = match (&url, of("proxy")) {
         (Some(_), Some(proxy)) => format!(" via proxy {proxy}"),
@@ -235,7 +239,7 @@ fn destination(node: &Node, path: &str) -> String {
     let key = shown(key);
     match table {
         "headers" => format!("sent as header {key} {there}{via}"),
-        "env" => format!("given as variable {key} {there}"),
+        "env" | "environment" => format!("given as variable {key} {there}"),
         "auth" => format!("sent as {key} when signing in {there}{via}"),
         "proxy" => format!("sent to the proxy {}", of("proxy").unwrap_or_default()),
         _ if URLS.contains(&table) => format!("sent as part of the URL {there}{via}"),

@@ -63,10 +63,11 @@ pub(crate) struct ProblemDocument<'a> {
     error: Option<&'a RpcError>,
 }
 
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
+impl Problem {
+    /// Returns the document of the problem.
+    pub(crate) fn document(&self) -> ProblemDocument<'_> {
         let parts = &self.0;
-        let document = ProblemDocument {
+        ProblemDocument {
             r#type: format!("/errors/{}", parts.code),
             title: title(parts.status),
             status: parts.status.as_u16(),
@@ -82,8 +83,14 @@ impl IntoResponse for Problem {
             retry_after: parts.retry_after.map(|wait| wait.as_secs_f64()),
             issues: &parts.issues,
             error: parts.rpc.as_ref(),
-        };
-        let body = serde_json::to_vec(&document).expect("texts and numbers are always JSON");
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let parts = &self.0;
+        let body = serde_json::to_vec(&self.document()).expect("texts and numbers are always JSON");
         let kind = HeaderValue::from_static("application/problem+json");
         let mut response = (parts.status, [(CONTENT_TYPE, kind)], body).into_response();
         response.extensions_mut().insert(ProblemCode(parts.code));

@@ -30,7 +30,10 @@
 
 use std::time::Duration;
 
-use gantry_engine::{CallError, CallFailure, EngineError, HttpError, Issue, SignInError};
+use gantry_engine::images::{ImageError, Responsible};
+use gantry_engine::{
+    CallError, CallFailure, EngineError, HttpError, Issue, SignInError, VolumeError,
+};
 use gantry_model::diagnose::chain;
 use gantry_model::era::EraError;
 use gantry_model::era::error::RESOURCE_NOT_FOUND;
@@ -204,6 +207,9 @@ impl From<EngineError> for Problem {
             EngineError::UnknownServer { .. } | EngineError::UnknownAgent { .. } => {
                 StatusCode::NOT_FOUND
             }
+            EngineError::Volume(VolumeError::Unknown { .. }) => StatusCode::NOT_FOUND,
+            EngineError::Volume(VolumeError::InUse { .. }) => StatusCode::CONFLICT,
+            EngineError::Image(error) => image_status(error),
             EngineError::StartFailed { .. } => StatusCode::BAD_GATEWAY,
             EngineError::Audit(_) | EngineError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
             EngineError::SignIn(error) => sign_in_status(error),
@@ -212,6 +218,7 @@ impl From<EngineError> for Problem {
             | EngineError::Folder { .. }
             | EngineError::Open { .. }
             | EngineError::Store(_)
+            | EngineError::Volume(VolumeError::Files { .. })
             | EngineError::Driver(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let mut problem = Self::from_error(status, &error);
@@ -226,6 +233,8 @@ impl From<EngineError> for Problem {
             SpecError::Command { .. }
             | SpecError::Both { .. }
             | SpecError::Remote { .. }
+            | SpecError::Hosting { .. }
+            | SpecError::Writable { .. }
             | SpecError::Shell { .. }
             | SpecError::Script { .. }
             | SpecError::Variable { .. }
@@ -248,6 +257,12 @@ fn registered_as(member: &str) -> String {
     {
         return format!("/args/{index}");
     }
+    if let Some(index) = member
+        .strip_prefix("volumes[")
+        .and_then(|rest| rest.strip_suffix(']'))
+    {
+        return format!("/volumes/{index}");
+    }
     // What comes behind `env.` or `headers.` is a name, dots and all.
     match member.split_once('.') {
         Some((table @ ("env" | "headers"), name)) => format!("/{table}/{}", escaped(name)),
@@ -256,6 +271,17 @@ fn registered_as(member: &str) -> String {
             parts.fold(String::new(), |pointer, part| format!("{pointer}/{part}"))
         }
         None => format!("/{}", escaped(member)),
+    }
+}
+
+/// Returns the status of an image that could not be pulled, imported or removed.
+fn image_status(error: &ImageError) -> StatusCode {
+    match (error, error.responsible()) {
+        (ImageError::Absent { .. }, _) => StatusCode::NOT_FOUND,
+        (ImageError::Cancelled { .. }, _) => client_closed_request(),
+        (_, Responsible::User) => StatusCode::UNPROCESSABLE_ENTITY,
+        (_, Responsible::Registry | Responsible::Image) => StatusCode::BAD_GATEWAY,
+        (_, Responsible::Host) => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
 

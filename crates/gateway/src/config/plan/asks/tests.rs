@@ -139,7 +139,7 @@ fn where_a_variable_goes_is_said() {
 #[test]
 fn what_goes_nowhere_is_said_to_be_unused() {
     let shown = lines(&json!({"env": {"T": "${A}"}}));
-    let line = "reads from your environment: A → not used: the entry has no command and no URL";
+    let line = "reads from your environment: A → not used: the entry has no command, image or URL";
     assert!(shown.contains(line), "{shown}");
 }
 

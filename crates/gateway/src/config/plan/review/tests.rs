@@ -38,6 +38,7 @@ impl Folder {
             source("gantry.toml", Root::Own),
         ];
         load(Given {
+            guarded: &gantry_model::spec::Guarded::default(),
             sources: &sources,
             approvals: &Approvals::load(&self.data),
             environment: &Environment::default(),
