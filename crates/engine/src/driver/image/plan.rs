@@ -77,10 +77,8 @@ fn environment(launch: &ImageLaunch, config: &ImageConfig) -> Vec<(String, Strin
     let given = launch.env.iter();
     let given = given.map(|(name, value)| (name.clone(), value.clone()));
     let mut env: Vec<(String, String)> = own.cloned().chain(given).collect();
-    for (name, value) in [("PATH", PATH), ("HOME", "/tmp")] {
-        if !env.iter().any(|(known, _)| known == name) {
-            env.push((name.to_owned(), value.to_owned()));
-        }
+    if !env.iter().any(|(known, _)| known == "PATH") {
+        env.push(("PATH".to_owned(), PATH.to_owned()));
     }
     env
 }
@@ -140,7 +138,7 @@ mod tests {
         assert_eq!(plan.args, ["--stdio"]);
         assert_eq!(plan.user.unwrap().to_string(), "node");
         assert_eq!(plan.volumes, [PathBuf::from("/data")]);
-        let expected = [("PATH", "/opt/bin"), ("A", "image"), ("HOME", "/tmp")];
+        let expected = [("PATH", "/opt/bin"), ("A", "image")];
         let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(plan.env, expected);
     }

@@ -154,13 +154,29 @@ async fn printed(world: ImageWorld, launch: impl FnOnce(&mut ImageLaunch)) -> (S
     let mut control = instance.control;
     drop(streams.stdin);
     let said = super::rest_of(streams.stdout).await;
-    (said, super::exit_of(&mut control).await)
+    let complained = super::rest_of(streams.stderr.unwrap()).await;
+    let exit = super::exit_of(&mut control).await;
+    eprintln!("{exit:?}: {complained}");
+    (said, exit)
 }
 
 // row 1.1
 #[tokio::test]
 async fn an_image_sees_its_own_root_and_nothing_of_the_host() {
-    let world = ImageWorld::new(Provider::Namespaces).await;
+    for provider in providers().await {
+        sees_its_own_root(ImageWorld::new(provider).await).await;
+    }
+}
+
+/// Returns the rungs of images that this host has.
+async fn providers() -> Vec<Provider> {
+    let hosted = ImageWorld::new(Provider::Gvisor).await.hosted();
+    let gvisor = hosted.gvisor.prove(&hosted.sandbox).await;
+    let gvisor = gvisor.is_ok().then_some(Provider::Gvisor);
+    std::iter::once(Provider::Namespaces).chain(gvisor).collect()
+}
+
+async fn sees_its_own_root(world: ImageWorld) {
     let (said, exit) = printed(world, |image| {
         let script = "for f in /* /etc/shadow /usr/share /root/.ssh; do [ -e $f ] && echo $f; done; \
                       echo x > /new; echo x > /tmp/y && cat /tmp/y; echo $A";
