@@ -44,6 +44,26 @@ pub(crate) fn kill_children() -> usize {
 
 /// Sends a signal to every descendant.
 pub(crate) fn signal_all(signal: i32) {
+    let own = sys::process_id();
+    for_each_process(|pid| signal_if_descendant(pid, own, signal));
+}
+
+/// Sends a signal to the child of a process whose command line begins with a name.
+pub(crate) fn signal_child(of: i32, name: &[u8], signal: i32) {
+    for_each_process(|pid| {
+        let Ok(pidfd) = sys::pidfd_open(pid) else {
+            return;
+        };
+        let mut line = [0; 64];
+        let length = read_file(pid, b"/cmdline", &mut line).unwrap_or(0);
+        if parent(pid) == Some(of) && line[..length].starts_with(name) {
+            sys::pidfd_signal(pidfd, signal);
+        }
+        sys::close(pidfd);
+    });
+}
+
+fn for_each_process(mut look: impl FnMut(i32)) {
     let Ok(proc) = sys::open(
         c"/proc",
         sys::O_RDONLY | sys::O_DIRECTORY | sys::O_CLOEXEC,
@@ -51,7 +71,6 @@ pub(crate) fn signal_all(signal: i32) {
     ) else {
         return;
     };
-    let own = sys::process_id();
     let mut buffer = [0u8; 2048];
     while let Ok(length @ 1..) = sys::directory_entries(proc, &mut buffer) {
         let mut rest = &buffer[..length];
@@ -60,7 +79,7 @@ pub(crate) fn signal_all(signal: i32) {
             let record = usize::from(u16::from_ne_bytes([rest[16], rest[17]]));
             let name = CStr::from_bytes_until_nul(&rest[19..]).map_or(&b""[..], CStr::to_bytes);
             if let Some(pid) = number(name) {
-                signal_if_descendant(pid, own, signal);
+                look(pid);
             }
             rest = rest.get(record.max(1)..).unwrap_or(&[]);
         }
@@ -88,18 +107,24 @@ fn signal_if_descendant(pid: i32, own: i32, signal: i32) {
 
 /// The parent of a process, from the fourth field of its `stat`.
 fn parent(pid: i32) -> Option<i32> {
-    let mut path = Text::new(b"/proc/");
-    path.push_number(pid as u32);
-    path.push(b"/stat");
-    let fd = sys::open(path.as_c_str(), sys::O_RDONLY | sys::O_CLOEXEC, 0).ok()?;
     let mut buffer = [0; 256];
-    let outcome = sys::read(fd, &mut buffer);
-    sys::close(fd);
-    let text = buffer.get(..outcome.ok()?)?;
+    let length = read_file(pid, b"/stat", &mut buffer)?;
+    let text = buffer.get(..length)?;
     // The second field is a name in parentheses that may itself hold anything.
     let after_name = text.iter().rposition(|byte| *byte == b')')? + 2;
     let field = text.get(after_name..)?.split(|byte| *byte == b' ').nth(1)?;
     number(field)
+}
+
+/// Reads the beginning of a file that `/proc` has of a process.
+fn read_file(pid: i32, name: &[u8], buffer: &mut [u8]) -> Option<usize> {
+    let mut path = Text::new(b"/proc/");
+    path.push_number(pid as u32);
+    path.push(name);
+    let fd = sys::open(path.as_c_str(), sys::O_RDONLY | sys::O_CLOEXEC, 0).ok()?;
+    let outcome = sys::read(fd, buffer);
+    sys::close(fd);
+    outcome.ok()
 }
 
 fn number(digits: &[u8]) -> Option<i32> {

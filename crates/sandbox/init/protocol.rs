@@ -28,7 +28,7 @@ pub(crate) const FLAG_OWN_ROOT: u32 = 1 << 5;
 /// The user namespace of the job has 65,536 ids from its first on, not only that one.
 pub(crate) const FLAG_MANY_IDS: u32 = 1 << 6;
 /// The program is a runtime that makes namespaces of its own: it keeps its rights in the user namespace,
-/// and it alone is told to end.
+/// and of it only the guest's kernel is told to end.
 pub(crate) const FLAG_RUNTIME: u32 = 1 << 7;
 /// Give the server a cgroup namespace.
 pub(crate) const FLAG_CGROUP_NAMESPACE: u32 = 1 << 8;
@@ -159,6 +159,8 @@ pub(crate) const STAGE_LOOKUP: u8 = 24;
 pub(crate) const STAGE_PIVOT: u8 = 25;
 /// The server has no cgroup namespace.
 pub(crate) const STAGE_CGROUP_NAMESPACE: u8 = 26;
+/// There is one id, and gVisor needs it: the guest runs as its root instead of as another user.
+pub(crate) const STAGE_ONE_USER: u8 = 28;
 /// The host name could not be set.
 pub(crate) const STAGE_HOST_NAME: u8 = 27;
 

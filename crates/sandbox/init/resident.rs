@@ -20,11 +20,14 @@ const PR_SET_DUMPABLE: usize = 4;
 /// Every so many rounds of killing children, all descendants are looked for.
 const EVERYBODY: u32 = 8;
 
+/// How gVisor names the process that is the guest's kernel.
+const GUEST_KERNEL: &[u8] = b"runsc-sandbox";
+
 /// The tree as its init sees it.
 struct Tree {
     server: i32,
-    /// Whether the server alone is told to end, and passes it on.
-    alone: bool,
+    /// Whether the server is gVisor.
+    runtime: bool,
     /// Whether the kernel ends the tree with this process.
     namespaced: bool,
     cgroup_kill: Option<i32>,
@@ -47,7 +50,7 @@ pub(crate) fn run(mapping: Mapping, fds: &[i32], user_namespace: Option<i32>) ->
         note(CONTROL, STAGE_LOOPBACK, errno, 0);
     }
     let namespaced = job.unshare & sys::CLONE_NEWPID != 0;
-    let alone = job.flags & FLAG_RUNTIME != 0;
+    let runtime = job.flags & FLAG_RUNTIME != 0;
     let (cgroup_kill, cgroups) = match fds[FIRST_EXTRA_FD..].split_last() {
         Some((kill, procs)) if job.flags & FLAG_CGROUP_KILL != 0 => (Some(*kill), procs),
         _ => (None, &fds[FIRST_EXTRA_FD..]),
@@ -86,7 +89,7 @@ pub(crate) fn run(mapping: Mapping, fds: &[i32], user_namespace: Option<i32>) ->
     );
     Tree {
         server,
-        alone,
+        runtime,
         namespaced,
         cgroup_kill,
     }
@@ -149,8 +152,9 @@ impl Tree {
     /// Asks every process to end; those that are stopped are woken to hear it.
     fn terminate(&self) {
         for signal in [sys::SIGTERM, sys::SIGCONT] {
-            if self.alone {
-                sys::kill(self.server, signal);
+            if self.runtime {
+                // The guest's kernel passes it on; the one that waits for it would only die of it.
+                descendants::signal_child(self.server, GUEST_KERNEL, signal);
             } else if self.namespaced {
                 sys::kill(-1, signal);
             } else {

@@ -9,7 +9,7 @@ use core::ffi::CStr;
 use crate::job::{Job, Step};
 use crate::protocol::{
     FLAG_MANY_IDS, KEEP_ID, STAGE_HOST_NAME, STAGE_LOOKUP, STAGE_PIVOT, STAGE_PROPAGATION,
-    STAGE_LAYER_OWNERS, STAGE_ROOT, STAGE_STEP, STEP_APART, STEP_AROUND, STEP_BIND, STEP_DEVICE, STEP_DIRECTORY, STEP_FILE, STEP_FILE_FOR_USER,
+    STAGE_LAYER_OWNERS, STAGE_ONE_USER, STAGE_ROOT, STAGE_STEP, STEP_APART, STEP_AROUND, STEP_BIND, STEP_DEVICE, STEP_DIRECTORY, STEP_FILE, STEP_FILE_FOR_USER,
     STEP_FOLDER_ROOT, STEP_FOR_USER, STEP_HAND_OVER, STEP_IN_ROOT, STEP_IN_SCRATCH,
     STEP_LAYERS_ROOT, STEP_LINK, STEP_MASK, STEP_MEMORY, STEP_MEMORY_ROOT, STEP_OPTIONAL,
     STEP_PROC, STEP_READ_ONLY, STEP_SCRATCH, STEP_SEAL, STEP_TERMINALS, STEP_USER,
@@ -178,6 +178,11 @@ impl Building<'_> {
             STEP_FILE => self.file(step, &[step.content]),
             STEP_FILE_FOR_USER => {
                 let (mut uid, mut gid) = (Text::new(b""), Text::new(b""));
+                if !self.many_ids && (self.made.uid, self.made.gid) != (0, 0) {
+                    // Whatever the guest made as another user could be given to nobody.
+                    note(CONTROL, STAGE_ONE_USER, 0, 0);
+                    (self.made.uid, self.made.gid) = (0, 0);
+                }
                 uid.push_number(self.made.uid);
                 gid.push_number(self.made.gid);
                 let (uid, gid) = (uid.as_c_str().to_bytes(), gid.as_c_str().to_bytes());

@@ -26,7 +26,7 @@ pub(crate) const SERVER_HOME: &str = "/home/server";
 /// The devices of every root.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// What of `/proc` is covered: Docker's list, and the kernel's command line.
-const MASKED: [&str; 14] = [
+const MASKED: [&str; 13] = [
     "/proc/acpi",
     "/proc/asound",
     "/proc/cmdline",
@@ -34,7 +34,6 @@ const MASKED: [&str; 14] = [
     "/proc/kallsyms",
     "/proc/kcore",
     "/proc/keys",
-    "/proc/kmsg",
     "/proc/latency_stats",
     "/proc/modules",
     "/proc/sched_debug",

@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::denied::{self, Denied};
 use crate::harness::{RUNAWAYS, hosted, line, marker, sandbox, script};
+use crate::own_root::Layers;
 
 const JOB: &str = "owner-job:";
 
@@ -54,7 +55,7 @@ impl Owner {
     fn run(rights: Rights, profile: &str, denied: Denied, text: &str) -> Self {
         // Other users may not be able to reach the build directory.
         let directory = tempfile::tempdir_in("/tmp").unwrap();
-        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o1777)).unwrap();
         let binary = directory.path().join("owner");
         fs::copy(std::env::current_exe().unwrap(), &binary).unwrap();
         let mut words: Vec<&str> = Vec::new();
@@ -91,6 +92,8 @@ impl Owner {
                 "--test-threads=1",
             ])
             .arg(format!("{JOB}{profile}:{denied:?}:{text}"))
+            // What a killed owner leaves is removed with its copy.
+            .env("TMPDIR", directory.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -138,6 +141,13 @@ impl Drop for Owner {
     }
 }
 
+/// A tree in an image, which has no more programs than it needs.
+const GUEST: &str = "(sleep 1000 &); echo up; sleep 1000";
+
+fn profile_layers(profile: &str) -> Option<Layers> {
+    matches!(profile, "image" | "gvisor").then(Layers::new)
+}
+
 #[test]
 fn process() {
     let Some(profile) = std::env::args().find_map(|arg| arg.strip_prefix(JOB).map(str::to_owned))
@@ -153,10 +163,12 @@ fn process() {
     let text = &format!("{text}\n{RUNAWAYS}");
     denied::apply(denied);
     runtime.block_on(async {
-        let command = if profile == "hosted" {
-            hosted(text)
-        } else {
-            script(text)
+        let layers = profile_layers(profile);
+        let command = match (profile, &layers) {
+            ("gvisor", Some(layers)) => crate::gvisor::script(layers, GUEST),
+            ("image", Some(layers)) => crate::own_root::script_in(layers.root(), GUEST),
+            ("hosted", _) => hosted(text),
+            _ => script(text),
         };
         let sandbox = sandbox();
         let mut spawned = sandbox.spawn(&command).await.unwrap();
