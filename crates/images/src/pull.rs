@@ -22,7 +22,7 @@ use crate::digest::Digest;
 use crate::error::ImageError;
 use crate::layers::{Claim, HeldLayer, LayerError, Vacant};
 use crate::platform::Platform;
-use crate::record::{ImageRecord, Layer};
+use crate::record::{ImageRecord, Layer, whole_seconds};
 use crate::reference::ImageReference;
 use crate::registry::{BlobReader, LayerBlob, Registry, RegistryError, Resolved, Session, blob};
 use crate::store::ImageStore;
@@ -258,7 +258,7 @@ impl Pull<'_> {
             platform: resolved.document.platform,
             layers: layers.collect(),
             config: resolved.document.config,
-            pulled_at: SystemTime::now(),
+            pulled_at: whole_seconds(SystemTime::now()),
         }
     }
 

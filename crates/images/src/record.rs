@@ -212,6 +212,12 @@ fn failed(action: &'static str, path: &Path) -> impl Fn(io::Error) -> ImageError
     }
 }
 
+/// Returns a time as records have it.
+pub(crate) fn whole_seconds(time: SystemTime) -> SystemTime {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    UNIX_EPOCH + Duration::from_secs(since.as_secs())
+}
+
 mod seconds {
     use super::{
         Deserialize, Deserializer, Duration, Serialize, Serializer, SystemTime, UNIX_EPOCH,

@@ -124,6 +124,9 @@ fn parse(text: &str) -> Result<ImageReference, String> {
         _ => (HUB.to_owned(), name.to_owned()),
     };
     check_registry(&registry)?;
+    if repository.is_empty() {
+        return Err("it names no repository".to_owned());
+    }
     let is_hub = registry == HUB || HUB_ALIASES.contains(&registry.as_str());
     let (registry, repository) = match is_hub {
         true if !repository.contains('/') => (HUB.to_owned(), format!("library/{repository}")),
@@ -195,9 +198,6 @@ fn check_registry(registry: &str) -> Result<(), String> {
 }
 
 fn check_repository(repository: &str) -> Result<(), String> {
-    if repository.is_empty() {
-        return Err("it names no repository".to_owned());
-    }
     if repository.len() > LONGEST_REPOSITORY {
         return Err(format!(
             "its repository is longer than {LONGEST_REPOSITORY} bytes"

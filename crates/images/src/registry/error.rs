@@ -185,7 +185,8 @@ impl RegistryError {
             Self::RateLimited { .. } => "image.rate_limited",
             Self::Status { .. } | Self::Redirect { .. } | Self::Token { .. } => "image.registry",
             Self::TooLarge { .. } | Self::TooManyLayers { .. } => "image.too_large",
-            Self::Length { .. } | Self::Digest { .. } | Self::Invalid { .. } => "image.invalid",
+            Self::Digest { .. } => "image.digest",
+            Self::Length { .. } | Self::Invalid { .. } => "image.invalid",
             Self::NoPlatform { .. } => "image.platform",
             Self::Cancelled => "image.cancelled",
         }

@@ -1,0 +1,18 @@
+//! What whoever uses the image store meets.
+
+mod arena;
+mod hostile;
+mod hostile_registries;
+mod limits;
+mod memory;
+mod overlay;
+mod puller;
+mod pulls;
+mod real_registry;
+mod sample;
+mod scripted;
+mod tarball;
+
+/// The gateway's own, since tests measure what pulls take.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
