@@ -28,6 +28,7 @@ mod find;
 mod follow;
 mod format;
 mod hardening;
+mod images;
 mod import;
 mod key;
 mod logging;
@@ -44,8 +45,10 @@ mod screen;
 mod status;
 mod stdio;
 mod tools;
+mod transfer;
 mod trouble;
 mod up;
+mod volumes;
 mod why;
 mod wire;
 
@@ -107,6 +110,10 @@ enum Verb {
     Config(config::Options),
     /// Register a server with the running gateway and start it
     Add(add::Options),
+    /// List, pull, import and remove images
+    Images(images::Options),
+    /// List, back up and remove what hosted servers keep
+    Volumes(volumes::Options),
     /// Sign in to a remote server, or out of it
     Auth(auth::Options),
     /// List the servers, what they run and where they came from
@@ -244,6 +251,8 @@ fn run(verb: Verb, surroundings: Surroundings) -> Result<ExitCode, Failure> {
     match verb {
         Verb::Up(options) => up::run(options, surroundings),
         Verb::Add(options) => client::block_on(add::run(&options, surroundings)),
+        Verb::Images(options) => client::block_on(images::run(&options, surroundings)),
+        Verb::Volumes(options) => client::block_on(volumes::run(&options, surroundings)),
         Verb::Auth(options) => client::block_on(auth::run(&options, surroundings)),
         Verb::Ls(options) => client::block_on(ls::run(&options, surroundings)),
         Verb::Rm(options) => client::block_on(rm::run(&options, surroundings)),

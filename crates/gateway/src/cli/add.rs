@@ -1,7 +1,9 @@
-//! `gantry add NAME -- COMMAND ARGS…`, or `gantry add NAME URL`: registers a server with the running
-//! gateway and starts it.
+//! `gantry add NAME -- COMMAND ARGS…`, `gantry add NAME --image IMAGE` or `gantry add NAME URL`: registers
+//! a server with the running gateway and starts it.
 //!
 //! It is remembered in the data folder, not in a file; `gantry rm` takes it back.
+
+mod hosting;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,6 +14,7 @@ use gantry_model::id::ServerName;
 use gantry_model::spec::check_url;
 use serde_json::{Map, Value, json};
 
+use crate::config::docker_run;
 use crate::config::env::Environment;
 
 use super::Surroundings;
@@ -21,13 +24,18 @@ use super::find::Role;
 use super::format::{pretty, text, time_span};
 use super::screen::Screen;
 
+/// How long a command or a remote server may take to be ready.
+const WAIT: Duration = Duration::from_secs(90);
+/// How long an image may take, which is pulled first.
+const WAIT_FOR_IMAGE: Duration = Duration::from_secs(15 * 60);
+
 /// What `gantry add` takes.
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// The name that clients see
     name: ServerName,
     /// Where a remote server is
-    #[arg(value_name = "URL", required_unless_present = "command",
+    #[arg(value_name = "URL", required_unless_present_any = ["command", "image"],
         conflicts_with_all = ["command", "env", "cwd", "profile"], value_parser = web_address)]
     address: Option<String>,
     /// A header for a remote server; may be given several times
@@ -67,13 +75,15 @@ pub(super) struct Options {
     /// Do not wait until it is ready
     #[arg(long)]
     no_wait: bool,
-    /// How long it may take to be ready
-    #[arg(long, value_name = "TIME", default_value = "90s", value_parser = time_span)]
-    wait: Duration,
+    /// How long it may take to be ready [default: 90s, 15m for an image]
+    #[arg(long, value_name = "TIME", value_parser = time_span)]
+    wait: Option<Duration>,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// The command and its arguments, after `--`
+    #[command(flatten)]
+    hosting: hosting::Hosting,
+    /// The command and its arguments, after `--`; for an image its arguments
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -106,8 +116,11 @@ pub(super) async fn run(
     let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
     let mut server = client.post("/api/v1/mcp/servers", Some(&body)).await?;
     if !options.no_wait {
-        let settled =
-            await_server::settled(&client, options.name.as_str(), screen, options.wait).await;
+        let wait = options.wait.unwrap_or(match options.hosting.image {
+            Some(_) => WAIT_FOR_IMAGE,
+            None => WAIT,
+        });
+        let settled = await_server::settled(&client, options.name.as_str(), screen, wait).await;
         server =
             settled.map_err(|failure| failure.cause("it stays registered and is tried again"))?;
     }
@@ -122,6 +135,7 @@ pub(super) async fn run(
         _ => format!("{name} is {state}"),
     };
     screen.line(&Screen::safe(&line));
+    offer(options, screen);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -167,14 +181,16 @@ fn body(options: &Options, environment: &Environment) -> Result<Value, Failure> 
             "allow_private": options.allow_private,
             "start": start,
         }),
+        None if options.hosting.image.is_some() => json!({
+            "name": options.name.as_str(),
+            "args": options.command,
+            "env": variables(options, environment)?,
+            "start": start,
+        }),
         None => {
             let mut words = options.command.iter();
             let command = words.next().cloned().unwrap_or_default();
-            let mut env = Map::new();
-            for given in &options.env {
-                let (name, value) = variable(given, environment)?;
-                env.insert(name.to_owned(), value.into());
-            }
+            let env = variables(options, environment)?;
             json!({
                 "name": options.name.as_str(),
                 "command": command,
@@ -203,7 +219,36 @@ fn body(options: &Options, environment: &Environment) -> Result<Value, Failure> 
             body[name] = value;
         }
     }
+    for (name, value) in options.hosting.members() {
+        body[name] = value;
+    }
     Ok(body)
+}
+
+fn variables(options: &Options, environment: &Environment) -> Result<Map<String, Value>, Failure> {
+    let mut env = Map::new();
+    for given in &options.env {
+        let (name, value) = variable(given, environment)?;
+        env.insert(name.to_owned(), value.into());
+    }
+    Ok(env)
+}
+
+/// Says that a container engine's image could be run by Gantry itself.
+fn offer(options: &Options, screen: &Screen) {
+    let Some((command, args)) = options.command.split_first() else {
+        return;
+    };
+    if options.hosting.image.is_some() {
+        return;
+    }
+    if let Some(Ok(run)) = docker_run::read(command, args) {
+        let line = format!(
+            "Gantry can run this image itself, without `{}`: `gantry add {} --image {}`",
+            run.engine, options.name, run.image
+        );
+        screen.advise(&format!("{} {}", screen.doubtful("!"), Screen::safe(&line)));
+    }
 }
 
 /// Takes a variable apart; one without a value has the value of our own environment, so that a secret

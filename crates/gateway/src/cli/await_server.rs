@@ -40,7 +40,7 @@ pub(super) async fn settled(
         match state.as_str() {
             "ready" | "idle" => return Ok(status),
             "starting" | "restarting" | "stopping" if Instant::now() < deadline => {
-                progress.tell(&format!("{name} is {state}"));
+                progress.tell(&waiting(&name, &state, &status));
             }
             "starting" | "restarting" | "stopping" => {
                 return Err(failure(
@@ -65,9 +65,17 @@ pub(super) async fn settled(
             match timeout(TURN, following.changed()).await {
                 Ok(changed) => break changed?,
                 Err(_) if Instant::now() >= deadline => break,
-                Err(_) => progress.tell(&format!("{name} is {state}")),
+                Err(_) => progress.tell(&waiting(&name, &state, &status)),
             }
         }
+    }
+}
+
+/// Says who is awaited, and what a slow start is doing, such as a download.
+fn waiting(name: &str, state: &str, status: &Value) -> String {
+    match text(status, "/reason") {
+        why if why.is_empty() => format!("{name} is {state}"),
+        why => format!("{name} is {state}: {why}"),
     }
 }
 

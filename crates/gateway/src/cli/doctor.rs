@@ -7,6 +7,7 @@
 mod folder;
 mod keys;
 mod needs;
+mod rungs;
 
 use std::process::ExitCode;
 
@@ -116,7 +117,11 @@ pub(super) async fn run(
             } else {
                 Grade::Doubtful
             };
-            Finding::new(grade, fact.name, fact.detail.as_str())
+            let finding = Finding::new(grade, fact.name, fact.detail.as_str());
+            match rungs::advise(fact.name, &fact.detail).filter(|_| !fact.available) {
+                Some(advice) => finding.advise(advice),
+                None => finding,
+            }
         })
         .collect();
     let mut servers = needs::of_files(&options.files, surroundings)?;

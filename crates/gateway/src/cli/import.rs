@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::config::clients::disk::{Opened, Readers};
 use crate::config::clients::takeover::{self, Differing, Done, Takeover};
 use crate::config::clients::{self, Client, ClientError, Scope, Whereabouts, hide, ours};
+use crate::config::docker_run::{self, DockerRunError};
 use crate::config::env::HOME;
 use crate::data_folder::DataFolder;
 
@@ -48,6 +49,9 @@ pub(super) struct Options {
     /// Replace servers that are there under the same name and differ
     #[arg(long)]
     replace: bool,
+    /// Turn entries that run `docker run` into images that Gantry runs itself
+    #[arg(long)]
+    images: bool,
     /// Show what would change, and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -116,7 +120,11 @@ pub(super) fn run(options: &Options, surroundings: &Surroundings) -> Result<Exit
     let mut taken = Vec::new();
     for (number, source) in sources.iter().enumerate() {
         for (original, entry) in source.servers() {
-            let one = take(&mut takeover, source, number, original, entry, differing);
+            let how = How {
+                differing,
+                images: options.images,
+            };
+            let one = take(&mut takeover, source, number, original, entry, how);
             taken.push(one.map_err(|error| failed(&error))?);
         }
         if let Some(Value::Array(inputs)) = source.document.value().get("inputs") {
@@ -204,6 +212,49 @@ fn back(client: &Client, target: &Path, surroundings: &Surroundings) -> Result<E
     Ok(ExitCode::SUCCESS)
 }
 
+/// How servers are taken over.
+#[derive(Clone, Copy)]
+struct How {
+    differing: Differing,
+    /// Whether what runs in a container engine becomes an image that Gantry runs.
+    images: bool,
+}
+
+/// Turns a `docker run` into an image; what is no such command stays as it is.
+fn managed(
+    members: &mut serde_json::Map<String, Value>,
+    notes: &mut Vec<String>,
+) -> Result<(), DockerRunError> {
+    let command = members.get("command").and_then(Value::as_str);
+    let args = members.get("args").and_then(Value::as_array);
+    let args: Option<Vec<String>> = args
+        .map(|args| {
+            args.iter()
+                .map(|word| Some(word.as_str()?.to_owned()))
+                .collect()
+        })
+        .unwrap_or_default();
+    let (Some(command), Some(args)) = (command, args) else {
+        return Ok(());
+    };
+    let Some(run) = docker_run::read(command, &args) else {
+        return Ok(());
+    };
+    let run = run?;
+    let env = members.get("env").and_then(Value::as_object).cloned();
+    let entry = run.entry(&env.unwrap_or_default());
+    for name in ["command", "args", "env", "cwd", "type"] {
+        members.shift_remove(name);
+    }
+    members.extend(entry);
+    notes.push(format!(
+        "Gantry runs the image itself, without `{}`",
+        run.engine
+    ));
+    notes.extend(run.notes);
+    Ok(())
+}
+
 /// Merges one server.
 fn take(
     takeover: &mut Takeover,
@@ -211,7 +262,7 @@ fn take(
     number: usize,
     original: &str,
     entry: &Value,
-    differing: Differing,
+    how: How,
 ) -> Result<Taken, ClientError> {
     let mut taken = Taken {
         source: number,
@@ -228,13 +279,18 @@ fn take(
         return Ok(taken);
     }
     let skipped = |reason: String| Outcome::Skipped { reason };
-    let normal = match source.client.dialect.normalise(entry) {
+    let mut normal = match source.client.dialect.normalise(entry) {
         Ok(normal) => normal,
         Err(fault) => {
             taken.outcome = skipped(fault.to_string());
             return Ok(taken);
         }
     };
+    if how.images
+        && let Err(refused) = managed(&mut normal.members, &mut taken.notes)
+    {
+        taken.notes.push(format!("{refused}; it stays a command"));
+    }
     taken.shown = show::command(&normal.members);
     taken.variables = show::variables(&normal.members, |_| true);
     taken.in_clear = show::variables(&normal.members, |value| !value.contains("${"));
@@ -242,7 +298,7 @@ fn take(
         taken.outcome = skipped("its name has no letter that a name here may have".to_owned());
         return Ok(taken);
     };
-    let done = takeover.take(source.client, &name, original, &normal, differing)?;
+    let done = takeover.take(source.client, &name, original, &normal, how.differing)?;
     if original != name.as_str() {
         taken.notes.push(format!("it is called `{name}` here"));
     }

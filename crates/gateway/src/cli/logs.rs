@@ -6,12 +6,13 @@ use clap::Args;
 use serde_json::Value;
 
 use super::Surroundings;
-use super::client::segment;
-use super::failure::Failure;
+use super::client::{Client, segment};
+use super::failure::{Exit, Failure};
 use super::find::Role;
 use super::follow::Follow;
 use super::format::{compact, list, moment, number, pretty, text, time};
 use super::screen::Screen;
+use super::status::start;
 
 /// Lines that are kept at most.
 const KEPT: u32 = 10_000;
@@ -24,6 +25,9 @@ pub(super) struct Options {
     /// Number of last lines
     #[arg(short = 'n', long, alias = "lines", default_value_t = 200)]
     limit: u32,
+    /// What one start of it wrote, by its number as `gantry status SERVER` shows it
+    #[arg(long, value_name = "N", conflicts_with_all = ["follow", "since"])]
+    attempt: Option<u64>,
     /// Follow the log until Ctrl-C
     #[arg(short, long)]
     follow: bool,
@@ -41,6 +45,9 @@ pub(super) async fn run(
     surroundings: &Surroundings,
 ) -> Result<ExitCode, Failure> {
     let (client, screen) = (surroundings.client(Role::Admin)?, &surroundings.screen);
+    if let Some(wanted) = options.attempt {
+        return attempt(&client, options, wanted, screen).await;
+    }
     let path = |limit: u32| {
         let server = segment(&options.server);
         format!(
@@ -86,6 +93,41 @@ pub(super) async fn run(
     }
     for line in list(&answer, "/items") {
         if !screen.is_seen(&show(line, screen)) {
+            break;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Shows the end of what one start wrote, and how it ended.
+async fn attempt(
+    client: &Client,
+    options: &Options,
+    wanted: u64,
+    screen: &Screen,
+) -> Result<ExitCode, Failure> {
+    let server = format!("/api/v1/mcp/servers/{}", segment(&options.server));
+    let server = client.get(&server).await?;
+    let attempts = list(&server, "/attempts");
+    let mut found = attempts.iter();
+    let found = found.find(|one| number(one, "/number") == Some(wanted));
+    let Some(found) = found else {
+        let known: Vec<String> = attempts.iter().map(|one| text(one, "/number")).collect();
+        let message = format!("nothing is kept of start {wanted} of `{}`", options.server);
+        return Err(
+            Failure::new(Exit::Failed, message).hint(format!("kept are: {}", known.join(", ")))
+        );
+    };
+    if options.json {
+        screen.line(&pretty(found));
+        return Ok(ExitCode::SUCCESS);
+    }
+    screen.line(&screen.faint(&Screen::safe(&start(found))));
+    let written = text(found, "/stderr");
+    let lines: Vec<&str> = written.lines().collect();
+    let first = lines.len().saturating_sub(options.limit as usize);
+    for line in &lines[first..] {
+        if !screen.is_seen(&Screen::safe(line)) {
             break;
         }
     }

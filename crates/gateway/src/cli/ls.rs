@@ -43,7 +43,7 @@ pub(super) async fn run(
                 .to_vec();
             row.push(doubts::tools_of(server));
             row.extend(columns.map(|pointer| text(server, pointer)));
-            let places = ["/command", "/url"].map(|pointer| text(server, pointer));
+            let places = ["/command", "/image", "/url"].map(|pointer| text(server, pointer));
             row.push(places.concat());
             if has_reasons {
                 row.push(screen.typed(&text(server, "/reason")));

@@ -22,7 +22,7 @@ use super::failure::{Exit, Failure};
 use super::files::{Files, Setup, home};
 use super::find::{Role, working_folder};
 use super::follow::Follow;
-use super::format::text;
+use super::format::{list, text};
 use super::screen::Screen;
 use super::{Surroundings, diff, prompt};
 
@@ -34,6 +34,9 @@ const APPLIED: Duration = Duration::from_secs(15);
 pub(super) struct Options {
     /// The server, by name or id
     server: String,
+    /// Remove its volumes as well, with everything in them
+    #[arg(long)]
+    volumes: bool,
     /// Take a server that comes from a file out of the file without asking
     #[arg(long, short)]
     yes: bool,
@@ -60,8 +63,15 @@ pub(super) async fn run(
         };
         return edit.run(&client, &path).await;
     }
-    client.delete(&path).await?;
-    let line = format!("{name} is removed");
+    match options.volumes {
+        true => client.delete(&format!("{path}?volumes=true")).await?,
+        false => client.delete(&path).await?,
+    };
+    let kept = list(&server, "/hosting/volumes");
+    let line = match kept.is_empty() || options.volumes {
+        true => format!("{name} is removed"),
+        false => format!("{name} is removed; its volumes stay, and `gantry volumes ls` lists them"),
+    };
     screen.outcome(options.json, &json!({"removed": name}), &line);
     Ok(ExitCode::SUCCESS)
 }

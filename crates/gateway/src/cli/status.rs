@@ -1,5 +1,7 @@
 //! `gantry status [SERVER]`: all servers in a table, or everything about one.
 
+mod hosting;
+
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -16,6 +18,8 @@ use super::follow::Follow;
 use super::format::{bytes, duration, list, number, pretty, text, time};
 use super::screen::Screen;
 use super::up::NOTICE;
+
+pub(super) use self::hosting::start;
 
 /// The least time between two pictures of `--watch`.
 const APART: Duration = Duration::from_millis(250);
@@ -233,6 +237,9 @@ fn one(server: &Value, screen: &Screen) {
         "command",
         joined([text(server, "/command"), arguments.join(" ")], " "),
     );
+    for (label, value) in hosting::fields(server) {
+        field(label, value);
+    }
     let names: Vec<String> = list(server, "/spec/env")
         .iter()
         .map(|name| text(name, ""))
@@ -377,6 +384,10 @@ fn usage(server: &Value) -> String {
         (
             "processes",
             of(count("/usage/pids"), count("/usage/pids_limit")),
+        ),
+        (
+            "disk",
+            of(size("/usage/disk_bytes"), size("/usage/disk_limit_bytes")),
         ),
     ];
     let filled = parts.iter().filter(|(_, value)| !value.is_empty());

@@ -16,6 +16,8 @@ pub const GANTRY_STORE: &str = "GANTRY_STORE";
 pub const GANTRY_URL: &str = "GANTRY_URL";
 /// The file with the key that the verbs use, if `--key-file` is not given.
 pub const GANTRY_KEY_FILE: &str = "GANTRY_KEY_FILE";
+/// The password that `gantry images pull --username` shows to a registry.
+pub const GANTRY_REGISTRY_PASSWORD: &str = "GANTRY_REGISTRY_PASSWORD";
 /// Any value but an empty one turns colours off.
 pub const NO_COLOR: &str = "NO_COLOR";
 /// Any value but an empty one and `0` shows colours even where no terminal is.

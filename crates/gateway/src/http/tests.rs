@@ -38,6 +38,7 @@ impl Served {
             .unwrap();
         let bound = "127.0.0.1:1".parse().unwrap();
         let state = AppState {
+            guarded: Arc::default(),
             engine: engine.clone(),
             hosts: Arc::new(HostPolicy::new(&[bound], &[])),
             sessions: Arc::default(),

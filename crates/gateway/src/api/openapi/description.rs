@@ -12,8 +12,8 @@ use utoipa::openapi::{
 use utoipa::{Modify, OpenApi};
 
 use super::super::{
-    acts, agents, auth, call, calls, errors, events, health, history, keys, servers, session,
-    tools, welcome,
+    acts, agents, auth, call, calls, errors, events, health, history, images, keys, servers,
+    session, tools, volumes, welcome,
 };
 
 /// Returns the document as the handlers describe it.
@@ -35,6 +35,8 @@ pub(super) fn generated() -> String {
     paths(
         servers::list, servers::register, servers::status, servers::replace, servers::change,
         servers::remove, servers::restart, servers::preview, servers::test,
+        images::list, images::pull, images::remove, images::prune,
+        volumes::list, volumes::back_up, volumes::remove, volumes::prune,
         auth::begin, auth::show, auth::end, auth::callback,
         history::logs, history::events, history::all_events, events::stream,
         session::sign_in, session::show, session::sign_out, session::new_code,
@@ -50,6 +52,8 @@ pub(super) fn generated() -> String {
     modifiers(&Common),
     tags(
         (name = "servers", description = "The servers that the gateway runs. Admin keys only."),
+        (name = "images", description = "The images that hosted servers run. Admin keys of the gateway's own project only."),
+        (name = "volumes", description = "What hosted servers keep. Admin keys only."),
         (name = "tools", description = "What agents may use, calls of it, and why or why not. Any key; `why` takes admin keys only."),
         (name = "calls", description = "The record of every call. An agent sees its own."),
         (name = "agents", description = "Who keys speak for, and what they may use. Admin keys only."),

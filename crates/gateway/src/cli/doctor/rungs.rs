@@ -1,0 +1,50 @@
+//! Which rungs of the isolation ladder this host has, and how to get those that it lacks.
+//!
+//! Works on what the probe found; tries nothing itself. Entry point: [`advise`].
+
+/// Where Ubuntu says whether ordinary users may have user namespaces.
+const RESTRICTED: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
+
+/// Returns what to do about a fact that is not there, if anything can be done.
+pub(super) fn advise(name: &str, detail: &str) -> Option<String> {
+    let restricted = std::fs::read_to_string(RESTRICTED).is_ok_and(|text| text.trim() == "1");
+    advice(name, detail, restricted)
+}
+
+fn advice(name: &str, detail: &str, is_restricted: bool) -> Option<String> {
+    let about_users = ["user", "namespaces", "root", "gvisor"];
+    let is_about_users = about_users.iter().any(|word| name.contains(word));
+    if is_restricted && is_about_users && !rustix::process::geteuid().is_root() {
+        return Some(
+            "this system keeps user namespaces from ordinary programs: allow them to Gantry with the \
+             AppArmor profile of `docs/hosting.md`, or run the gateway as root"
+                .to_owned(),
+        );
+    }
+    match name {
+        "gvisor" if detail.contains("not found") || detail.contains("no `runsc`") => Some(
+            "install `runsc` (the package `runsc`, or a release of gVisor) on the gateway's PATH; \
+             images run in own namespaces until then"
+                .to_owned(),
+        ),
+        "gvisor" => Some("install a newer `runsc`".to_owned()),
+        "firecracker" | "e2b" => {
+            Some("there is no driver for it yet; `auto` goes on to the next rung".to_owned())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_rung_says_how_to_get_it() {
+        let told = |name, detail| advice(name, detail, false).unwrap_or_default();
+        assert!(told("gvisor", "`runsc` not found on PATH").contains("install `runsc`"));
+        assert!(told("gvisor", "runsc 2022 is too old").contains("newer"));
+        assert!(told("firecracker", "no driver").contains("no driver"));
+        assert_eq!(advice("landlock", "not there", false), None);
+    }
+}

@@ -1,0 +1,123 @@
+//! An answer that is read piece by piece: an archive on its way to a file, or the progress of a pull.
+//!
+//! Entry points: [`Transfer::open`], then [`Transfer::piece`] or [`Transfer::event`].
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use gantry_model::event_stream::Events;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{Method, Request};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::client::{Client, refusal};
+use super::failure::{Exit, Failure};
+use super::wire::{Down, Wire};
+
+/// How long an answer may take to begin or to go on: a registry may be slow.
+const SILENCE: Duration = Duration::from_secs(600);
+/// The longest refusal that is read.
+const LONGEST_REFUSAL: usize = 1 << 20;
+/// The longest event that is read.
+const LONGEST_EVENT: usize = 4 << 20;
+
+/// An answer on its way.
+pub(super) struct Transfer {
+    body: Incoming,
+    parser: Events,
+    heard: VecDeque<(String, Value)>,
+    _wire: Wire,
+}
+
+impl Transfer {
+    /// Sends a request; a refusal is a failure.
+    pub(super) async fn open(
+        client: &Client,
+        method: Method,
+        path: &str,
+        accept: &'static str,
+        body: Option<&Value>,
+    ) -> Result<Self, Failure> {
+        let wire = Wire::new(client).ok_or_else(|| {
+            Failure::new(Exit::Failed, "the key file holds something that is no key")
+                .hint("name another with `--key-file FILE`")
+        })?;
+        let body = body.map_or_else(Bytes::new, |body| Bytes::from(body.to_string()));
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(ACCEPT, accept)
+            .header(CONTENT_TYPE, "application/json")
+            .body(Full::new(body))
+            .expect("a path of escaped parts is a URI");
+        let gone = |down: Down| {
+            let (Down::Unsent(why) | Down::Cut(why)) = down;
+            let message = format!("no gateway answers at `{}`", client.authority());
+            Failure::new(Exit::NoGateway, message)
+                .cause(why)
+                .hint("start it with `gantry up`, or name another with `--data DIR` or `--url URL`")
+        };
+        let answered = timeout(SILENCE, wire.send(request)).await;
+        let (response, _used) = answered.map_err(|_| silent())?.map_err(gone)?;
+        let status = response.status();
+        if !status.is_success() {
+            let body = Limited::new(response.into_body(), LONGEST_REFUSAL).collect();
+            let body = body.await.map(|body| body.to_bytes()).unwrap_or_default();
+            let problem = serde_json::from_slice(&body).unwrap_or_default();
+            let unknown = || Failure::new(Exit::Failed, format!("the gateway answered {status}"));
+            return Err(refusal(status, &problem).unwrap_or_else(unknown));
+        }
+        Ok(Self {
+            body: response.into_body(),
+            parser: Events::new(LONGEST_EVENT),
+            heard: VecDeque::new(),
+            _wire: wire,
+        })
+    }
+
+    /// Returns the next piece; nothing at the end of a whole answer.
+    pub(super) async fn piece(&mut self) -> Result<Option<Bytes>, Failure> {
+        loop {
+            let frame = timeout(SILENCE, self.body.frame()).await;
+            match frame.map_err(|_| silent())? {
+                None => return Ok(None),
+                Some(Ok(frame)) => {
+                    if let Ok(piece) = frame.into_data() {
+                        return Ok(Some(piece));
+                    }
+                }
+                Some(Err(error)) => {
+                    let message = "the gateway cut the answer off";
+                    return Err(Failure::plain(Exit::Failed, message, &error));
+                }
+            }
+        }
+    }
+
+    /// Returns the next event by its name; nothing at the end.
+    pub(super) async fn event(&mut self) -> Result<Option<(String, Value)>, Failure> {
+        loop {
+            if let Some(event) = self.heard.pop_front() {
+                return Ok(Some(event));
+            }
+            let Some(piece) = self.piece().await? else {
+                return Ok(None);
+            };
+            self.parser.push(&piece);
+            while let Ok(Some(event)) = self.parser.next_event() {
+                if let Ok(data) = serde_json::from_slice(&event.data) {
+                    self.heard.push_back((event.name, data));
+                }
+            }
+        }
+    }
+}
+
+fn silent() -> Failure {
+    let message = format!("the gateway said nothing for {} s", SILENCE.as_secs());
+    Failure::new(Exit::Failed, message)
+}
