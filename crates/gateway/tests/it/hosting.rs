@@ -63,7 +63,7 @@ impl Rig {
         rig
     }
 
-    /// Stops the gateway and starts it again.
+    /// Starts the gateway again, which has ended.
     pub(super) fn again(self) -> Self {
         let gantry = self.gantry.again();
         Self { gantry, ..self }

@@ -13,8 +13,8 @@ fn an_image_is_registered_called_and_shown_on_every_rung() {
         for rung in RUNGS {
             let members = json!({"environment": {"API_TOKEN": "s3cret-canary"}});
             let status = rig.server(rung, rung, &members);
-            assert_eq!(status["isolation"]["provider"], rung, "{status:#}");
-            let reason = status["isolation"]["reason"].as_str().unwrap();
+            assert_eq!(status["provider"]["name"], rung, "{status:#}");
+            let reason = status["provider"]["reason"].as_str().unwrap();
             assert!(reason.contains("asked for"), "{reason}");
             // Proved from inside.
             let kernel = rig.shell(rung, "cat /proc/version");
@@ -71,6 +71,10 @@ fn images_are_restarted_by_hand_and_with_the_gateway() {
             assert!(begun.elapsed() < 15 * SECOND, "{:?}", begun.elapsed());
             assert_eq!(status["restart_count"], 0);
         }
+        let begun = Stopwatch::start();
+        let mut rig = rig;
+        assert_eq!(rig.gantry.stop(), Some(0));
+        assert!(begun.elapsed() < 30 * SECOND, "{:?}", begun.elapsed());
         let rig = rig.again();
         for rung in RUNGS {
             rig.gantry.wait_state(rung, "ready", 20 * SECOND);
@@ -98,5 +102,5 @@ fn a_provider_that_is_not_there_and_a_floor_that_is_not_reached_refuse_with_the_
     assert!(reason.contains("isolation_floor"), "{reason}");
     // Without a word the best there is.
     let status = rig.server("d", "auto", &floor);
-    assert_eq!(status["isolation"]["provider"], "gvisor");
+    assert_eq!(status["provider"]["name"], "gvisor");
 }
