@@ -85,6 +85,9 @@ impl Diagnose for DataError {
     }
 }
 
+/// The file with what was approved.
+const APPROVED: &str = "approved.json";
+
 /// What a running gateway says about itself in `gateway.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Running {
@@ -155,12 +158,19 @@ impl DataFolder {
         // One absolute name from here on, whatever the working folder.
         let path = fs::canonicalize(path).map_err(io("find the folder", path))?;
         let folder = Self { path };
-        match DirBuilder::new().mode(0o700).create(folder.keys()) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(io("make the folder", &folder.keys())(error)),
-            Ok(()) => {}
+        for part in [folder.keys(), folder.approvals_folder()] {
+            match DirBuilder::new().mode(0o700).create(&part) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(io("make the folder", &part)(error)),
+                Ok(()) => {}
+            }
+            check(&part)?;
         }
-        check(&folder.keys())?;
+        // Where earlier versions kept it.
+        match fs::rename(folder.path.join(APPROVED), folder.approvals()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            moved => moved.map_err(io("move the approvals to", &folder.approvals()))?,
+        }
         Ok(folder)
     }
 
@@ -280,7 +290,13 @@ impl DataFolder {
 
     /// Returns the file that says which configuration files were approved.
     pub fn approvals(&self) -> PathBuf {
-        self.path.join("approved.json")
+        self.approvals_folder().join(APPROVED)
+    }
+
+    /// A folder of its own, since it is watched: what is written beside the store would wake the watch
+    /// with every call.
+    fn approvals_folder(&self) -> PathBuf {
+        self.path.join("approvals")
     }
 
     /// Returns what was approved here, if anything was.
@@ -406,6 +422,19 @@ mod tests {
             DataFolder::default_path(None, Path::new("/a")),
             Err(DataError::Nowhere)
         ));
+    }
+
+    // fault G5: what an earlier version wrote down as approved stays approved.
+    #[test]
+    fn approvals_of_earlier_versions_move_to_their_new_place() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("data");
+        drop(DataFolder::open(&path).unwrap());
+        fs::write(path.join(APPROVED), "{}").unwrap();
+        let folder = DataFolder::open(&path).unwrap();
+        assert_eq!(folder.read_approvals().as_deref(), Some(b"{}".as_slice()));
+        assert!(!path.join(APPROVED).exists());
+        assert_eq!(mode(&folder.approvals_folder()), 0o700);
     }
 
     #[test]

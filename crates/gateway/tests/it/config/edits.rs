@@ -136,7 +136,7 @@ fn a_file_that_was_approved_as_a_whole_is_asked_about_by_entry_from_now_on() {
     let mut folder = Folder::new();
     folder.write(".mcp.json", &servers(&[("a", peer()), ("b", peer())]));
     folder.told(&["approve", "--yes"]);
-    let file = folder.data().join("approved.json");
+    let file = folder.data().join("approvals/approved.json");
     let mut approved: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     approved.as_object_mut().unwrap().remove("parts").unwrap();
     fs::write(&file, approved.to_string()).unwrap();
