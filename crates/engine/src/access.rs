@@ -29,7 +29,7 @@ use crate::random::random;
 
 use self::agents::filter_of;
 pub use self::agents::{AgentChange, AgentView, NewAgent};
-use self::keys::{Entry, KeyDigest, Keys};
+use self::keys::{KeyDigest, KeyEntry, Keys};
 
 const ADMIN_PREFIX: &str = gantry_model::secret::ADMIN_KEY;
 const AGENT_PREFIX: &str = gantry_model::secret::AGENT_KEY;
@@ -147,7 +147,7 @@ impl Access {
                     agent: row.agent,
                     validity,
                 };
-                keys.insert(Entry {
+                keys.insert(KeyEntry {
                     digest: row.digest,
                     caller,
                     expires_ms: row.expires_ms,
@@ -351,7 +351,7 @@ impl Access {
     /// Refuses a change that takes valid admin keys and leaves none: nobody could undo it.
     fn keep_an_admin(&self, goes: impl Fn(&Caller) -> bool) -> Result<(), EngineError> {
         let keys = self.keys.load();
-        let is_admin = |entry: &&Entry| entry.caller.kind == KeyKind::Admin && entry.has_time();
+        let is_admin = |entry: &&KeyEntry| entry.caller.kind == KeyKind::Admin && entry.has_time();
         let (going, staying): (Vec<_>, Vec<_>) = keys
             .all()
             .filter(is_admin)

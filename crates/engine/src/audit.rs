@@ -49,11 +49,11 @@ pub use policy::{AuditPolicy, Bodies, Durability};
 pub(crate) use ticket::Ticket;
 
 use damage::DamageLog;
-use importer::{JournalImporter, Lost, Show};
+use importer::{JournalImporter, LostOutcomes, RowPolicy};
 use journal::{Claim, Journal};
 use places::Places;
 use record::{IntentFields, OutcomeFields};
-use refusals::{Refusals, Verdict};
+use refusals::{RefusalVerdict, Refusals};
 use retention::Retention;
 use segment::Segment;
 
@@ -184,17 +184,17 @@ pub struct AuditHealth {
 /// The handle on the record of all calls; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Audit {
-    shared: Arc<Shared>,
+    shared: Arc<AuditState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct AuditState {
     store: Store,
     journal: Arc<Journal>,
     policy: AuditPolicy,
     importer: tokio::sync::Mutex<JournalImporter>,
     refusals: Mutex<Refusals>,
-    lost: Lost,
+    lost: LostOutcomes,
     damage: DamageLog,
     places: Places,
     import_error: Mutex<Option<String>>,
@@ -276,7 +276,7 @@ impl Audit {
     /// Brings everything recorded so far into the database.
     pub(crate) async fn import_now(&self) -> Result<(), AuditError> {
         self.write_refusals();
-        self.import(Show::Ended).await
+        self.import(RowPolicy::Ended).await
     }
 
     /// Returns the calls that pass the filter, newest first; open ones are `running`.
@@ -377,10 +377,10 @@ impl Audit {
 
     async fn import_for_reading(&self) -> Result<(), AuditError> {
         self.write_refusals();
-        self.import(Show::Open).await
+        self.import(RowPolicy::Open).await
     }
 
-    async fn import(&self, show: Show) -> Result<(), AuditError> {
+    async fn import(&self, show: RowPolicy) -> Result<(), AuditError> {
         let imported = self.shared.importer.lock().await.import(show).await;
         *lock(&self.shared.import_error) = imported.as_ref().err().map(|error| chain(error));
         imported

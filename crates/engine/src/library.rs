@@ -17,7 +17,7 @@ use gantry_model::shape::{self, Calls, FormError, ModelCall, Shape};
 use crate::answers::AnswerPermit;
 use crate::engine::Engine;
 use crate::error::{CallError, CallFailure};
-use crate::request::{Announced, Lists, Reply, Request, Scope, Speaker, Surface};
+use crate::request::{Announced, ClientIdentity, Lists, Reply, Request, Scope, Surface};
 use crate::server::handshake::trusted;
 
 /// How the calls of a message are made.
@@ -227,7 +227,7 @@ impl Engine {
             client: None,
             timeout: options.timeout,
             lists: Lists::FromCatalog,
-            speaker: Speaker::Anyone,
+            identity: ClientIdentity::Anyone,
             reason: None,
         };
         match self.request_announced(caller, request, announced).await {

@@ -25,7 +25,7 @@ use gantry_model::era::meta::Identity;
 use gantry_model::event::ServerEvent;
 use gantry_model::grant::GrantSet;
 use gantry_model::id::{AgentName, CallId, KeyId, ProjectName};
-use gantry_model::status::State;
+use gantry_model::status::ServerState;
 use gantry_store::{CallFilter, CallRow};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -253,9 +253,9 @@ impl Project {
             let status = handle.status.borrow();
             *servers.entry(status.state.as_str()).or_insert(0) += 1;
             // Rows 1.15 and 1.10.
-            let what = if status.state == State::Unresponsive {
+            let what = if status.state == ServerState::Unresponsive {
                 Some("is unresponsive")
-            } else if status.state == State::NeedsSignIn {
+            } else if status.state == ServerState::NeedsSignIn {
                 Some("waits for a person")
             } else {
                 status.health_warning.then_some("keeps crashing")

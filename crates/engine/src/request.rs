@@ -9,7 +9,7 @@ use gantry_model::caller::Context;
 use gantry_model::era::Era;
 use gantry_model::id::{CallId, ServerName};
 use gantry_model::jsonrpc::RawBuf;
-use gantry_model::mcp::{ClientCan, LogLevel, Method, Params};
+use gantry_model::mcp::{ClientCapabilities, LogLevel, Method, Params};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -39,7 +39,7 @@ pub enum Lists {
 /// Which client of a caller's speaks. A server that asks its clients has a process for each of them,
 /// and what one changes there only it sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Speaker {
+pub enum ClientIdentity {
     /// One that cannot be asked.
     #[default]
     Anyone,
@@ -49,7 +49,7 @@ pub enum Speaker {
     Session(u128),
 }
 
-impl Speaker {
+impl ClientIdentity {
     /// Returns the session, if it has one.
     pub(crate) fn session(self) -> Option<u128> {
         match self {
@@ -79,7 +79,7 @@ pub struct Request<'a> {
     /// Whether lists come from memory.
     pub lists: Lists,
     /// Which of the caller's clients it is.
-    pub speaker: Speaker,
+    pub identity: ClientIdentity,
     /// Why the caller takes the call back, if it does and says so before the call is dropped.
     pub reason: Option<CancelReason>,
 }
@@ -92,7 +92,7 @@ const LONGEST_REASON: usize = 1024;
 pub struct CancelReason(Arc<OnceLock<Box<str>>>);
 
 impl CancelReason {
-    /// Says why; only the first word counts, and what is too long of it is cut.
+    /// Says why; only the first event counts, and what is too long of it is cut.
     pub fn say(&self, why: &str) {
         let why = &why[..why.floor_char_boundary(LONGEST_REASON)];
         self.0.get_or_init(|| why.into());
@@ -110,7 +110,7 @@ pub struct Client {
     /// The generation of the protocol that the caller speaks.
     pub era: Era,
     /// What the caller can do for a server that asks it.
-    pub can: ClientCan,
+    pub capabilities: ClientCapabilities,
     /// The session it speaks in, if it has one: what concerns a call of one session is never told
     /// to another, nor asked of it, even if both have the same key.
     pub session: Option<u128>,
@@ -121,23 +121,23 @@ pub struct Client {
     pub log_level: Option<LogLevel>,
     /// Takes what is said to the caller before its answer. Progress and logs that do not fit are
     /// dropped; an ask waits for its place.
-    pub words: mpsc::Sender<Word>,
+    pub events: mpsc::Sender<CallEvent>,
     /// How the caller's session is reached outside of its calls, if it has one.
     pub channel: Option<SessionChannel>,
 }
 
 /// Reaches a session outside of its calls, on the stream that its client listens on. Never waits.
 #[derive(Clone)]
-pub struct SessionChannel(Arc<dyn Fn(Word) -> bool + Send + Sync>);
+pub struct SessionChannel(Arc<dyn Fn(CallEvent) -> bool + Send + Sync>);
 
 impl SessionChannel {
-    /// Makes one of what takes [`Word::Elicited`] and [`Word::Requests`], and tells whether it did.
-    pub fn new(send: impl Fn(Word) -> bool + Send + Sync + 'static) -> Self {
+    /// Makes one of what takes [`CallEvent::Elicited`] and [`CallEvent::Requests`], and tells whether it did.
+    pub fn new(send: impl Fn(CallEvent) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(send))
     }
 
-    pub(crate) fn send(&self, word: Word) -> bool {
-        (self.0)(word)
+    pub(crate) fn send(&self, event: CallEvent) -> bool {
+        (self.0)(event)
     }
 }
 
@@ -149,7 +149,7 @@ impl Debug for SessionChannel {
 
 /// What is said to a caller before its answer.
 #[derive(Debug)]
-pub enum Word {
+pub enum CallEvent {
     /// The raw params of a progress notification.
     Progress(Box<str>),
     /// The raw params of a log message.

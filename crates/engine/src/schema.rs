@@ -52,7 +52,7 @@ const MOST_PARTS: usize = 1 << 20;
 
 /// Why a value is not let through.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Unfit {
+pub(crate) enum SchemaMismatch {
     /// It does not fit.
     Issues(Vec<Issue>),
     /// It could not be looked at: too many heavy checks of its server's were under way.
@@ -204,18 +204,18 @@ impl Schema {
         self: &Arc<Self>,
         value: Raw<'_>,
         permits: &Permits,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), SchemaMismatch> {
         if self.cost(value) == Cost::Inline
             && let Some(judged) = self.judge(value, None)
         {
-            return judged.map_err(Unfit::Issues);
+            return judged.map_err(SchemaMismatch::Issues);
         }
         let (schema, text) = (Arc::clone(self), value.to_buf());
         let checked = permits.run(move |until| schema.check_until(text.as_raw(), until));
         let checked = checked.await?;
         checked
             .unwrap_or_else(|| Err(vec![issues::too_costly()]))
-            .map_err(Unfit::Issues)
+            .map_err(SchemaMismatch::Issues)
     }
 
     /// Checks a value on this thread, however heavy that is, within the budget.

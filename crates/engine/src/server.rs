@@ -3,7 +3,7 @@
 //! has further lives in `profiles`, each for one client that can be asked; what they ask is the matter
 //! of `server_requests`.
 
-pub(crate) mod begins;
+pub(crate) mod assemble;
 pub(crate) mod catalog;
 pub(crate) mod fair;
 pub(crate) mod handle;

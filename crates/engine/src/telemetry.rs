@@ -41,13 +41,13 @@ pub(crate) struct GatewayMetrics {
 }
 
 /// A call on its way; dropped before its end, it counts as cancelled, or as failed by a panic.
-pub(crate) struct Begun<'a> {
+pub(crate) struct CallTimer<'a> {
     metrics: &'a Metrics,
     at: Instant,
     open: bool,
 }
 
-impl Begun<'_> {
+impl CallTimer<'_> {
     /// Counts the call as ended; returns how long it took.
     pub(crate) fn end(mut self, status: CallStatus) -> Duration {
         self.open = false;
@@ -57,7 +57,7 @@ impl Begun<'_> {
     }
 }
 
-impl Drop for Begun<'_> {
+impl Drop for CallTimer<'_> {
     fn drop(&mut self) {
         if self.open {
             let status = match std::thread::panicking() {
@@ -118,8 +118,8 @@ impl Metrics {
     }
 
     /// Counts a call from its beginning, however it ends.
-    pub(crate) fn begin(&self, at: Instant) -> Begun<'_> {
-        Begun {
+    pub(crate) fn begin(&self, at: Instant) -> CallTimer<'_> {
+        CallTimer {
             metrics: self,
             at,
             open: true,

@@ -14,7 +14,9 @@ use gantry_model::naming::is_invisible;
 use sha2::{Digest, Sha256};
 
 use crate::error::Issue;
-use crate::schema::{Permits, Schema, SchemaError, Unchecked, Unfit, mirrored, too_costly};
+use crate::schema::{
+    Permits, Schema, SchemaError, SchemaMismatch, Unchecked, mirrored, too_costly,
+};
 
 /// The longest name of a tool; longer than the protocol recommends, since exposed names are cut.
 const LONGEST_NAME: usize = 512;
@@ -170,7 +172,7 @@ impl Tool {
         self: &Arc<Self>,
         value: Option<Raw<'_>>,
         permits: &Permits,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), SchemaMismatch> {
         let schema = self.compiled(Self::input, permits).await?;
         let value = value.unwrap_or(Raw::EMPTY_OBJECT);
         schema.check(value, permits).await
@@ -181,7 +183,7 @@ impl Tool {
         self: &Arc<Self>,
         value: Raw<'_>,
         permits: &Permits,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), SchemaMismatch> {
         let schema = self.compiled(Self::output, permits).await?;
         schema.check(value, permits).await
     }
@@ -192,14 +194,15 @@ impl Tool {
         self: &Arc<Self>,
         which: fn(&Self, compile: bool) -> Option<&Known>,
         permits: &Permits,
-    ) -> Result<&Arc<Schema>, Unfit> {
+    ) -> Result<&Arc<Schema>, SchemaMismatch> {
         if which(self, false).is_none() && which(self, self.is_compiled_here()).is_none() {
             let tool = Arc::clone(self);
             let compile = move |_until| which(&tool, true).is_some();
             permits.run(compile).await?;
         }
-        let schema = which(self, false).ok_or_else(|| Unfit::Issues(vec![too_costly()]))?;
-        usable(schema).map_err(Unfit::Issues)
+        let schema =
+            which(self, false).ok_or_else(|| SchemaMismatch::Issues(vec![too_costly()]))?;
+        usable(schema).map_err(SchemaMismatch::Issues)
     }
 
     /// Tells whether compiling the schemas takes next to no time. A keyword may be written with
@@ -588,7 +591,8 @@ mod tests {
             let tool = Tool::recall(Raw::trusted(definition), "abc", 3).map(Arc::new);
             let tool = tool.unwrap();
             assert_eq!(tool.schema_version(), "3-abc");
-            let Err(Unfit::Issues(issues)) = tool.check_arguments(None, &Permits::default()).await
+            let Err(SchemaMismatch::Issues(issues)) =
+                tool.check_arguments(None, &Permits::default()).await
             else {
                 panic!("a field is missing")
             };

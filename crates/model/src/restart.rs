@@ -72,7 +72,7 @@ impl Default for RestartPolicy {
         Self {
             at_once: 3,
             window: Duration::from_secs(60),
-            ladder: [5, 15, 45, 120, 300].map(Duration::from_secs).to_vec(),
+            backoff: [5, 15, 45, 120, 300].map(Duration::from_secs).to_vec(),
             reset_after_healthy: Duration::from_secs(600),
             jitter: 0.1,
         }
@@ -126,7 +126,7 @@ impl RestartPolicy {
         Self {
             at_once: self.at_once,
             window: scale(self.window),
-            ladder: self.ladder.iter().copied().map(scale).collect(),
+            ladder: self.backoff.iter().copied().map(scale).collect(),
             reset_after_healthy: scale(self.reset_after_healthy),
             jitter: self.jitter,
         }
@@ -144,9 +144,9 @@ impl RestartPolicy {
                 health_warning: false,
             };
         };
-        let last = self.ladder.len().saturating_sub(1);
+        let last = self.backoff.len().saturating_sub(1);
         let step = self
-            .ladder
+            .backoff
             .get(position.min(last))
             .copied()
             .unwrap_or_default();

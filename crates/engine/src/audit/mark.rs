@@ -45,11 +45,11 @@ pub(super) struct Mark {
 #[derive(Debug)]
 pub(super) struct MarkFile {
     path: PathBuf,
-    written: Mutex<Written>,
+    written: Mutex<MarkWritten>,
 }
 
 #[derive(Debug, Default)]
-struct Written {
+struct MarkWritten {
     file: Option<File>,
     /// The number of the newest mark in the file.
     newest: u64,
@@ -111,7 +111,7 @@ impl MarkFile {
         written.newest > 0
     }
 
-    fn put(&self, written: &mut Written, mark: &Mark) -> io::Result<()> {
+    fn put(&self, written: &mut MarkWritten, mark: &Mark) -> io::Result<()> {
         let file = match &mut written.file {
             Some(file) => file,
             none => {

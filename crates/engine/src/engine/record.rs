@@ -6,7 +6,7 @@ use gantry_store::CallUsage;
 use serde_json::json;
 
 use super::Engine;
-use crate::acts::{Actor, Begun, Draft};
+use crate::acts::{Actor, Draft, OpenAct};
 use crate::error::EngineError;
 
 impl Engine {
@@ -72,7 +72,7 @@ impl Engine {
     }
 
     /// Records that the gateway is about to stop.
-    pub(super) async fn begin_stop(&self) -> Begun {
+    pub(super) async fn begin_stop(&self) -> OpenAct {
         let before = json!({"version": env!("CARGO_PKG_VERSION"), "pid": std::process::id()});
         let draft = Draft::new("gateway.stop", self.inner.default.name().as_str()).before(before);
         self.inner

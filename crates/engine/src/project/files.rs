@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::Project;
 use crate::acts::values::difference;
-use crate::acts::{Actor, Begun, Draft};
+use crate::acts::{Actor, Draft, OpenAct};
 use crate::config::{OnStartFailure, Startup};
 use crate::error::EngineError;
 use crate::server::handle::Live;
@@ -152,7 +152,7 @@ impl Project {
     }
 
     /// Begins the acts of all servers of files that go.
-    async fn begin_removals(&self, specs: &[ServerSpec]) -> Result<Vec<Begun>, EngineError> {
+    async fn begin_removals(&self, specs: &[ServerSpec]) -> Result<Vec<OpenAct>, EngineError> {
         let wanted: HashSet<_> = specs.iter().map(|spec| &spec.name).collect();
         let mut acts = Vec::new();
         for row in self.machine.store.servers(&self.name).await? {
@@ -177,7 +177,7 @@ impl Project {
         &self,
         spec: &ServerSpec,
         stored: &[ServerRow],
-    ) -> Result<Option<Begun>, EngineError> {
+    ) -> Result<Option<OpenAct>, EngineError> {
         let acts = &self.acts;
         let name = spec.name.as_str();
         let running = self.supervisor.find(name);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use gantry_model::id::{AgentName, ServerId, ServerName};
 use gantry_model::spec::ServerSpec;
-use gantry_model::status::State;
+use gantry_model::status::ServerState;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -28,7 +28,7 @@ use crate::schema::Permits;
 
 /// The open link while the server is ready, else the reason it is not.
 #[derive(Clone)]
-pub(crate) enum Live {
+pub(crate) enum LinkState {
     /// Nobody has needed it yet.
     Cold,
     /// It is being started.
@@ -41,7 +41,7 @@ pub(crate) enum Live {
 
 /// What a runner is asked to do besides stopping, which has a way of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum RunnerCommand {
     /// End the process and start it anew, counters reset.
     Restart,
 }
@@ -52,11 +52,11 @@ pub(crate) struct ServerHandle {
     pub(crate) name: ServerName,
     pub(crate) spec: Arc<ServerSpec>,
     pub(crate) created_ms: u64,
-    pub(crate) live: watch::Receiver<Live>,
+    pub(crate) live: watch::Receiver<LinkState>,
     pub(crate) status: watch::Receiver<ServerStatus>,
     /// Wakes a lazy server; callers then wait on `live` with their own deadline.
     pub(crate) wake: Arc<Notify>,
-    pub(crate) orders: mpsc::Sender<Order>,
+    pub(crate) commands: mpsc::Sender<RunnerCommand>,
     pub(crate) stop: CancellationToken,
     pub(crate) stopped: CancellationToken,
     pub(crate) catalog: Arc<ArcSwap<ServerCatalog>>,
@@ -87,8 +87,8 @@ impl ServerHandle {
     /// Returns the live link if there is one now.
     pub(crate) fn ready(&self) -> Option<Arc<Link>> {
         match &*self.live.borrow() {
-            Live::Ready(link) => Some(Arc::clone(link)),
-            Live::Cold | Live::Starting | Live::Down(..) => None,
+            LinkState::Ready(link) => Some(Arc::clone(link)),
+            LinkState::Cold | LinkState::Starting | LinkState::Down(..) => None,
         }
     }
 
@@ -109,9 +109,9 @@ impl ServerHandle {
     /// Tells whether a call of the agent's would find room now; another may take it in the meantime.
     pub(crate) fn has_room(&self, agent: &AgentName) -> bool {
         match &*self.live.borrow() {
-            Live::Ready(link) => link.has_room(agent),
-            Live::Cold | Live::Starting => self.waiting.has_room(agent),
-            Live::Down(..) => true,
+            LinkState::Ready(link) => link.has_room(agent),
+            LinkState::Cold | LinkState::Starting => self.waiting.has_room(agent),
+            LinkState::Down(..) => true,
         }
     }
 
@@ -156,14 +156,14 @@ impl ServerHandle {
             (status.failed_connects, status.is_away)
         };
         match &*self.live.borrow() {
-            Live::Ready(link) => link.silence.view(),
-            Live::Down(_, next_try) if failed > 0 => BreakerView {
+            LinkState::Ready(link) => link.silence.view(),
+            LinkState::Down(_, next_try) if failed > 0 => BreakerView {
                 unanswered: failed,
                 refuses_for: next_try
                     .filter(|_| is_away)
                     .map(|at| at.saturating_duration_since(Instant::now())),
             },
-            Live::Cold | Live::Starting | Live::Down(..) => BreakerView::default(),
+            LinkState::Cold | LinkState::Starting | LinkState::Down(..) => BreakerView::default(),
         }
     }
 
@@ -178,10 +178,10 @@ impl ServerHandle {
         loop {
             let state = live.borrow_and_update().clone();
             match state {
-                Live::Ready(link) => return Ok(link),
-                Live::Down(reason, next_try) => return Err(self.down(&reason, next_try)),
-                Live::Cold => self.wake.notify_one(),
-                Live::Starting => {}
+                LinkState::Ready(link) => return Ok(link),
+                LinkState::Down(reason, next_try) => return Err(self.down(&reason, next_try)),
+                LinkState::Cold => self.wake.notify_one(),
+                LinkState::Starting => {}
             }
             match tokio::time::timeout_at(until, live.changed()).await {
                 Ok(Ok(())) => {}
@@ -206,19 +206,19 @@ impl ServerHandle {
     pub(crate) fn coming_for(&self) -> Duration {
         let status = self.status.borrow();
         match status.state {
-            State::Starting | State::Restarting => status.since.elapsed(),
-            State::Idle
-            | State::NeedsApproval
-            | State::Disabled
-            | State::Misconfigured
-            | State::NeedsSignIn
-            | State::Ready
-            | State::Unresponsive
-            | State::BackingOff
-            | State::Disconnected
-            | State::Failed
-            | State::Stopping
-            | State::Stopped => Duration::ZERO,
+            ServerState::Starting | ServerState::Restarting => status.since.elapsed(),
+            ServerState::Idle
+            | ServerState::NeedsApproval
+            | ServerState::Disabled
+            | ServerState::Misconfigured
+            | ServerState::NeedsSignIn
+            | ServerState::Ready
+            | ServerState::Unresponsive
+            | ServerState::BackingOff
+            | ServerState::Disconnected
+            | ServerState::Failed
+            | ServerState::Stopping
+            | ServerState::Stopped => Duration::ZERO,
         }
     }
 
@@ -234,8 +234,8 @@ impl ServerHandle {
     /// Returns how many calls there are on the live link.
     pub(crate) fn own_queue(&self) -> QueueView {
         match &*self.live.borrow() {
-            Live::Ready(link) => link.queue(),
-            Live::Cold | Live::Starting | Live::Down(..) => QueueView {
+            LinkState::Ready(link) => link.queue(),
+            LinkState::Cold | LinkState::Starting | LinkState::Down(..) => QueueView {
                 lanes: self.spec.concurrency(),
                 ..QueueView::default()
             },

@@ -23,19 +23,21 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::doubt::Doubt;
+use self::doubt::SentUnanswered;
 use self::list_changes::ListChanges;
 pub(crate) use self::outbox::Outbox;
 pub use self::silence::BreakerView;
-use self::silence::{Admitted, Silence};
+use self::silence::{Admitted, LinkBreaker};
 use super::logs::{LogStream, Logs};
-use super::pending::{Answer, Caller, Entered, Failure, Finished, Outgoing, Pending, QueueView};
-use super::server_requests::{Elicitations, SessionRequests, Voice};
+use super::pending::{
+    Answer, CallerPresence, Entered, Failure, Finished, Outgoing, Pending, QueueView,
+};
+use super::server_requests::{CallerChannel, Elicitations, SessionRequests};
 use super::topics::Topics;
 use crate::answers::AnswerBudget;
 use crate::request::CancelReason;
-use crate::transport::http::{Head, RateLimit};
-use crate::transport::stdio::{Company, SendError, Unheard, Verdict};
+use crate::transport::http::{MessageHead, RateLimit};
+use crate::transport::stdio::{Batching, SendError, UnreadCalls, UnreadVerdict};
 
 /// How many times the limit of a line a list may be long: what is too long in it is left out, and
 /// the server stays (fault S19).
@@ -93,9 +95,9 @@ pub(crate) struct Link {
     /// The list that is being asked for, 0 if none is: its answer may be longer than others.
     listing: AtomicU64,
     /// What may yet be answered without an id.
-    doubt: Doubt,
+    doubt: SentUnanswered,
     /// Calls in a row that got no sign of life.
-    pub(crate) silence: Silence,
+    pub(crate) silence: LinkBreaker,
     /// The server says that its lists changed; looked at by the runner at most once a second.
     pub(crate) lists: ListChanges,
     inbound: Mutex<inbox::Budget>,
@@ -116,7 +118,7 @@ pub(crate) struct Link {
 
 /// Why a call was not accepted by a link.
 #[derive(Debug)]
-pub(crate) enum Refusal {
+pub(crate) enum LinkRefusal {
     /// Too many wait already.
     Busy,
     /// The link has ended.
@@ -128,16 +130,16 @@ pub(crate) enum Refusal {
 }
 
 /// A call's message, and what its head repeats of it where messages have heads.
-pub(crate) struct Addressed {
+pub(crate) struct CallMessage {
     pub(crate) line: OneLine,
-    pub(crate) head: Option<Box<Head>>,
+    pub(crate) head: Option<Box<MessageHead>>,
     /// Its method, if it is one of MCP's.
     pub(crate) method: Option<Method>,
     /// What its caller says when it takes the call back.
     pub(crate) reason: Option<CancelReason>,
 }
 
-impl From<OneLine> for Addressed {
+impl From<OneLine> for CallMessage {
     fn from(line: OneLine) -> Self {
         Self {
             line,
@@ -156,20 +158,20 @@ pub(crate) struct InFlight {
     ended: bool,
     /// How many lines the server had written when the call began.
     lines: u64,
-    farewell: Farewell,
+    farewell: CancelNotice,
     admitted: Admitted,
     reason: Option<CancelReason>,
 }
 
 /// Whether the server is told when nobody waits for an answer any more.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Farewell {
+enum CancelNotice {
     Cancelled,
     /// A handshake may not be cancelled.
     Silent,
 }
 
-impl Farewell {
+impl CancelNotice {
     fn of(method: &str) -> Self {
         match method {
             "initialize" | "server/discover" => Self::Silent,
@@ -202,8 +204,8 @@ impl Link {
             lines: AtomicU64::new(0),
             missed: AtomicU64::new(0),
             listing: AtomicU64::new(0),
-            doubt: Doubt::default(),
-            silence: Silence::new(),
+            doubt: SentUnanswered::default(),
+            silence: LinkBreaker::new(),
             lists: ListChanges::new(),
             inbound: Mutex::new(inbox::Budget::new()),
             acknowledged: watch::Sender::new(0),
@@ -244,10 +246,10 @@ impl Link {
         self: &Arc<Self>,
         agent: &AgentName,
         id: u64,
-        line: impl Into<Addressed>,
-        voice: Option<Voice>,
-    ) -> Result<InFlight, Refusal> {
-        let Addressed {
+        line: impl Into<CallMessage>,
+        caller_channel: Option<CallerChannel>,
+    ) -> Result<InFlight, LinkRefusal> {
+        let CallMessage {
             line,
             head,
             method,
@@ -260,17 +262,19 @@ impl Link {
             method,
         };
         self.calls.fetch_add(1, Ordering::Relaxed);
-        let admitted = self.silence.admit().map_err(Refusal::Silent)?;
-        let client = voice.as_ref().map(|voice| Arc::clone(&voice.client));
-        let (entered, answer) = self.pending.enter(agent, call, voice);
+        let admitted = self.silence.admit().map_err(LinkRefusal::Silent)?;
+        let client = caller_channel
+            .as_ref()
+            .map(|caller_channel| Arc::clone(&caller_channel.client));
+        let (entered, answer) = self.pending.enter(agent, call, caller_channel);
         let entered = match entered {
             Entered::Write(call, others) => self.write(call, others).map_err(|error| match error {
-                SendError::NotReading => Refusal::NotReading,
-                SendError::Closed => Refusal::Ended(unsent(error)),
+                SendError::NotReading => LinkRefusal::NotReading,
+                SendError::Closed => LinkRefusal::Ended(unsent(error)),
             }),
             Entered::Queued => Ok(()),
-            Entered::Full => Err(Refusal::Busy),
-            Entered::Ended(failure) => Err(Refusal::Ended(failure)),
+            Entered::Full => Err(LinkRefusal::Busy),
+            Entered::Ended(failure) => Err(LinkRefusal::Ended(failure)),
         };
         if entered.is_err() && admitted == Admitted::AsProbe {
             self.silence.gave_up();
@@ -279,7 +283,7 @@ impl Link {
             self.session_requests.begun(agent, client.as_deref());
         }
         entered.map(|()| {
-            let mut call = self.in_flight(id, answer, Farewell::Cancelled, admitted);
+            let mut call = self.in_flight(id, answer, CancelNotice::Cancelled, admitted);
             call.reason = reason;
             call
         })
@@ -289,7 +293,7 @@ impl Link {
         self: &Arc<Self>,
         id: u64,
         answer: oneshot::Receiver<Answer>,
-        farewell: Farewell,
+        farewell: CancelNotice,
         admitted: Admitted,
     ) -> InFlight {
         InFlight {
@@ -308,9 +312,9 @@ impl Link {
     fn write(&self, call: Outgoing, others: usize) -> Result<(), SendError> {
         let id = call.id;
         let company = if others < FEW {
-            Company::Alone
+            Batching::Alone
         } else {
-            Company::Many
+            Batching::Many
         };
         self.outbox
             .send(Some(id), call.line, call.head, company)
@@ -322,15 +326,15 @@ impl Link {
     fn write_next(&self, mut next: Option<Outgoing>) {
         while let Some(call) = next {
             let id = call.id;
-            if self.pending.before_writing(id) == Caller::HasLeft {
+            if self.pending.before_writing(id) == CallerPresence::HasLeft {
                 break;
             }
             let sent = self
                 .outbox
-                .send(Some(id), call.line, call.head, Company::Many);
+                .send(Some(id), call.line, call.head, Batching::Many);
             next = match sent {
                 Ok(()) => {
-                    if self.pending.after_writing(id) == Caller::HasLeft {
+                    if self.pending.after_writing(id) == CallerPresence::HasLeft {
                         self.tell_cancelled(id, "the caller has left");
                     }
                     None
@@ -381,13 +385,13 @@ impl Link {
         let head = self.outbox.head(method);
         match self
             .outbox
-            .send(Some(id), line.into_bytes(), head, Company::Alone)
+            .send(Some(id), line.into_bytes(), head, Batching::Alone)
         {
             Ok(()) => {
                 // The answer to what stands open settles nothing: it comes last, if at all.
                 self.doubt
                     .told(id + u64::from(method == "subscriptions/listen"));
-                Ok(self.in_flight(id, answer, Farewell::of(method), Admitted::Freely))
+                Ok(self.in_flight(id, answer, CancelNotice::of(method), Admitted::Freely))
             }
             Err(error) => {
                 // Of what was never sent there is nothing to take back.
@@ -408,9 +412,9 @@ impl Link {
         self.send_headed(line, None);
     }
 
-    fn send_headed(&self, line: OneLine, head: Option<Box<Head>>) {
+    fn send_headed(&self, line: OneLine, head: Option<Box<MessageHead>>) {
         self.outbox
-            .send(None, line.into_bytes(), head, Company::Alone)
+            .send(None, line.into_bytes(), head, Batching::Alone)
             .unwrap_or_default();
         self.doubt.told(self.next_id.load(Ordering::Relaxed));
     }
@@ -460,8 +464,8 @@ impl Link {
             return;
         }
         match call.farewell {
-            Farewell::Cancelled => self.tell_cancelled(id, reason),
-            Farewell::Silent => self.outbox.take_back(id, None),
+            CancelNotice::Cancelled => self.tell_cancelled(id, reason),
+            CancelNotice::Silent => self.outbox.take_back(id, None),
         }
         if keep_lane {
             let link = Arc::clone(self);
@@ -480,18 +484,20 @@ impl Link {
     pub(crate) async fn run_writer(&self, deadline: Duration) {
         let not_reading = |id| self.finish(id, Answer::Failed(Failure::NotReading));
         let unheard = |unheard| match unheard {
-            Unheard::TakenBack(id) => {
+            UnreadCalls::TakenBack(id) => {
                 not_reading(id);
-                Verdict::GivenUp
+                UnreadVerdict::GivenUp
             }
             // One that has read a call may be busy with it, and read on when that is done.
-            Unheard::Unread(calls) if self.pending.has_other_than(&calls) => Verdict::Busy,
-            Unheard::Unread(calls) => {
+            UnreadCalls::Unread(calls) if self.pending.has_other_than(&calls) => {
+                UnreadVerdict::Busy
+            }
+            UnreadCalls::Unread(calls) => {
                 for id in calls {
                     not_reading(id);
                     self.tell_cancelled(id, "not read in time");
                 }
-                Verdict::GivenUp
+                UnreadVerdict::GivenUp
             }
         };
         if self.outbox.run(deadline, unheard).await {
@@ -583,8 +589,8 @@ impl InFlight {
                     return Ok(answer.unwrap_or_else(|_| closed()));
                 }
                 Err(_elapsed) => {
-                    let life = self.link.pending.life(self.id);
-                    let (active, paused) = life.unwrap_or((begun, Duration::ZERO));
+                    let activity = self.link.pending.activity(self.id);
+                    let (active, paused) = activity.unwrap_or((begun, Duration::ZERO));
                     let last = begun + deadline.whole + paused;
                     let extended = last.min(active + deadline.quiet);
                     if extended <= until {

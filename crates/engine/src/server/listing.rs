@@ -20,7 +20,7 @@ use gantry_store::CatalogRow;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::handshake::{Hello, trusted};
+use super::handshake::{HandshakeInfo, trusted};
 use super::link::Link;
 use super::pending::{Answer, Failure};
 use crate::config::EngineLimits;
@@ -103,7 +103,7 @@ impl ListingError {
 /// Asks a server for everything it said it offers.
 pub(crate) async fn fetch(
     link: &Arc<Link>,
-    hello: &Hello,
+    handshake: &HandshakeInfo,
     limits: &EngineLimits,
     within: Duration,
 ) -> Result<Listing, ListingError> {
@@ -111,10 +111,10 @@ pub(crate) async fn fetch(
     let redactor = Arc::clone(&link.logs.redactor());
     let mut listing = Listing::default();
     for kind in ListKind::ALL {
-        if !hello.has(kind.capability()) {
+        if !handshake.has(kind.capability()) {
             continue;
         }
-        match pages(link, hello, kind, limits, until).await {
+        match pages(link, handshake, kind, limits, until).await {
             Ok(paging) => listing = judge(listing, paging, *limits, &redactor).await?,
             Err(error) if kind == ListKind::Tools => return Err(error),
             // Many servers have resources and no templates, and do not know the method.
@@ -140,7 +140,7 @@ pub(crate) async fn fetch(
 /// Asks for one page after the other.
 async fn pages(
     link: &Arc<Link>,
-    hello: &Hello,
+    handshake: &HandshakeInfo,
     kind: ListKind,
     limits: &EngineLimits,
     until: Instant,
@@ -149,7 +149,7 @@ async fn pages(
     let begun = Instant::now();
     let mut paging = Paging::new(kind);
     loop {
-        let params = params(hello, paging.cursor.as_deref());
+        let params = params(handshake, paging.cursor.as_deref());
         let left = until.saturating_duration_since(Instant::now());
         let cut = |failure| ListingError::Cut { method, failure };
         let result = match link.ask(method, params.as_ref(), left).await {
@@ -170,14 +170,14 @@ async fn pages(
     }
 }
 
-fn params(hello: &Hello, cursor: Option<&str>) -> Option<RawBuf> {
+fn params(handshake: &HandshakeInfo, cursor: Option<&str>) -> Option<RawBuf> {
     let cursor = cursor.map(next_cursor_params);
-    match hello.era {
+    match handshake.era {
         Era::Handshake => cursor,
         Era::Stateless => {
             let identity = Identity::gantry();
             let own = cursor.as_ref().map(RawBuf::as_raw);
-            Some(upstream_params(hello.version, own, &identity).to_buf())
+            Some(upstream_params(handshake.version, own, &identity).to_buf())
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Callers that wait for a server to come up, or for a further life of it: bounded, and fair between
 //! agents as the queue of its link is. Nothing here waits by itself. It is no `Quota`: whoever
-//! has the most places gives one up, and a server belongs to one project. Entry point: [`Waiting::seat`].
+//! has the most places gives one up, and a server belongs to one project. Entry point: [`WaitingCallers::seat`].
 
 use gantry_model::id::AgentName;
 use parking_lot::{Mutex, MutexGuard};
@@ -9,29 +9,29 @@ use tokio_util::sync::CancellationToken;
 use super::fair::FairQueue;
 
 /// Who waits for one server.
-pub(crate) struct Waiting(Mutex<State>);
+pub(crate) struct WaitingCallers(Mutex<WaitingState>);
 
-struct State {
+struct WaitingState {
     seats: FairQueue<(u64, CancellationToken)>,
     next: u64,
 }
 
 /// A place among those who wait, free again when it is dropped.
-pub(crate) struct Seat<'a> {
-    waiting: &'a Waiting,
+pub(crate) struct WaitPermit<'a> {
+    waiting: &'a WaitingCallers,
     number: u64,
     displaced: CancellationToken,
 }
 
-impl Waiting {
+impl WaitingCallers {
     pub(crate) fn new(limit: u32) -> Self {
-        Self(Mutex::new(State {
+        Self(Mutex::new(WaitingState {
             seats: FairQueue::new(limit as usize),
             next: 0,
         }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, WaitingState> {
         self.0.lock()
     }
 
@@ -41,7 +41,7 @@ impl Waiting {
     }
 
     /// Takes a place, maybe that of an agent which has more of them; nothing if there is none.
-    pub(crate) fn seat(&self, agent: &AgentName) -> Option<Seat<'_>> {
+    pub(crate) fn seat(&self, agent: &AgentName) -> Option<WaitPermit<'_>> {
         let displaced = CancellationToken::new();
         let mut state = self.lock();
         let number = state.next;
@@ -50,7 +50,7 @@ impl Waiting {
         if let Some((_, other)) = other {
             other.cancel();
         }
-        Some(Seat {
+        Some(WaitPermit {
             waiting: self,
             number,
             displaced,
@@ -58,14 +58,14 @@ impl Waiting {
     }
 }
 
-impl Seat<'_> {
+impl WaitPermit<'_> {
     /// Waits for something as long as the place is kept; nothing if another agent got it.
     pub(crate) async fn wait_for<T>(&self, what: impl Future<Output = T>) -> Option<T> {
         self.displaced.run_until_cancelled(what).await
     }
 }
 
-impl Drop for Seat<'_> {
+impl Drop for WaitPermit<'_> {
     fn drop(&mut self) {
         let is_own = |(number, _): &(u64, CancellationToken)| *number == self.number;
         self.waiting.lock().seats.remove(is_own);
@@ -82,7 +82,7 @@ mod tests {
     async fn who_has_the_most_places_gives_way_and_is_told() {
         // row 1.7
         let (a, b): (AgentName, AgentName) = ("a".parse().unwrap(), "b".parse().unwrap());
-        let waiting = Waiting::new(2);
+        let waiting = WaitingCallers::new(2);
         let first = waiting.seat(&a).unwrap();
         let second = waiting.seat(&a).unwrap();
         assert!(waiting.seat(&a).is_none() && waiting.has_room(&b));

@@ -33,7 +33,7 @@ impl Supervisor {
         applied: &mut Applied,
     ) -> Result<Vec<ServerRow>, EngineError> {
         // What is only shown may well be wrong.
-        for spec in specs.iter().filter(|spec| spec.off.is_none()) {
+        for spec in specs.iter().filter(|spec| spec.inactive.is_none()) {
             spec.check()?;
         }
         let wanted: HashMap<_, _> = specs.iter().map(|spec| (&spec.name, spec)).collect();

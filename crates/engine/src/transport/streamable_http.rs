@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::session::State;
-use super::http::{HttpError, Letter, Out, Remote, Replies};
+use super::http::{HttpError, OutgoingMessage, Remote, Replies, SessionCommand};
 
 /// How long a message that nobody waits for may take to be taken.
 const UNAWAITED: Duration = Duration::from_secs(30);
@@ -61,7 +61,7 @@ impl<R: Replies> Session<R> {
     /// Posts what comes until it is closed, which returns nothing, or can go no further.
     pub(crate) async fn run(
         self: Arc<Self>,
-        mut out: mpsc::Receiver<Out>,
+        mut out: mpsc::Receiver<SessionCommand>,
         closed: CancellationToken,
     ) -> Option<HttpError> {
         loop {
@@ -70,7 +70,7 @@ impl<R: Replies> Session<R> {
                 () = closed.cancelled() => break,
                 () = self.over.cancelled() => break,
                 next = out.recv() => match next {
-                    Some(Out::Letter(letter)) if letter.head.method.as_ref() == session::GREETED => {
+                    Some(SessionCommand::Letter(letter)) if letter.head.method.as_ref() == session::GREETED => {
                         // What follows it must find the handshake done.
                         let delivered = Arc::clone(&self).deliver(letter);
                         let stop = async {
@@ -97,18 +97,18 @@ impl<R: Replies> Session<R> {
         why
     }
 
-    fn take(self: &Arc<Self>, out: Out) {
+    fn take(self: &Arc<Self>, out: SessionCommand) {
         match out {
-            Out::Letter(letter) => self.post(letter),
-            Out::Speak(version) => lock(&self.state).version = Some(version),
-            Out::TakenBack { call, notice } => {
+            SessionCommand::Letter(letter) => self.post(letter),
+            SessionCommand::Speak(version) => lock(&self.state).version = Some(version),
+            SessionCommand::TakenBack { call, notice } => {
                 if let Some(under_way) = lock(&self.calls).remove(&call) {
                     under_way.cancel();
                 }
                 let notice = notice.filter(|_| self.is_handshake());
                 if let Some(body) = notice {
-                    let head = super::http::Head::of("notifications/cancelled");
-                    self.post(Letter {
+                    let head = super::http::MessageHead::of("notifications/cancelled");
+                    self.post(OutgoingMessage {
                         call: None,
                         body,
                         head,
@@ -119,7 +119,7 @@ impl<R: Replies> Session<R> {
     }
 
     /// Posts a message in a task of its own.
-    fn post(self: &Arc<Self>, letter: Letter) {
+    fn post(self: &Arc<Self>, letter: OutgoingMessage) {
         let end = self.over.child_token();
         if let Some(call) = letter.call {
             lock(&self.calls).insert(call, end.clone());

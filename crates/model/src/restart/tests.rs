@@ -151,7 +151,7 @@ fn a_scaled_policy_is_the_same_story_in_less_time() {
         assert!(
             policy
                 .scaled(odd)
-                .ladder
+                .backoff
                 .iter()
                 .all(|step| !step.is_zero() && *step <= LONGEST)
         );
@@ -220,7 +220,7 @@ proptest! {
                     let near = |step: &Duration| {
                         decision.delay >= step.mul_f64(0.9) && decision.delay <= step.mul_f64(1.1)
                     };
-                    prop_assert!(decision.delay.is_zero() || policy.ladder.iter().any(near));
+                    prop_assert!(decision.delay.is_zero() || policy.backoff.iter().any(near));
                     before = decision.delay;
                 }
             }

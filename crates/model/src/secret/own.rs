@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use memchr::memmem::Finder;
 
-use super::told::is_words;
+use super::detect::is_words;
 
 /// How keys of administrators begin.
 pub const ADMIN_KEY: &str = "gantry_admin_";

@@ -165,7 +165,7 @@ impl ServerSpec {
                 why,
             })?,
         }
-        let restart = self.life.restart.policy();
+        let restart = self.lifecycle.restart.policy();
         restart.map_err(|source| SpecError::Restart {
             server: self.name.clone(),
             source,

@@ -33,7 +33,7 @@ pub fn options() -> impl Iterator<Item = &'static ServerOption> {
         remote::OPTIONS,
         GENERAL,
         calls::OPTIONS,
-        life::OPTIONS,
+        lifecycle::OPTIONS,
         filter::OPTIONS,
     ];
     groups.into_iter().flatten()

@@ -103,7 +103,7 @@ pub(crate) async fn create(
     busy_timeout: Duration,
 ) -> Result<(), StoreError> {
     let _lock = lock(path).await?;
-    if file::look(path)? == file::Found::File {
+    if file::look(path)? == file::FileState::File {
         return Ok(());
     }
     let unfinished = file::beside(path, ".new");

@@ -56,7 +56,7 @@ struct Slot {
 }
 
 /// The right to write, for one method.
-pub(crate) struct Turn<'a> {
+pub(crate) struct WriteTurn<'a> {
     what: &'static str,
     connector: &'a Connector,
     slot: MutexGuard<'a, Slot>,
@@ -93,7 +93,7 @@ impl Writer {
         &self,
         what: &'static str,
         durability: Durability,
-    ) -> Result<Turn<'_>, StoreError> {
+    ) -> Result<WriteTurn<'_>, StoreError> {
         let busy = || StoreError::Busy { what };
         if self.gone.load(Ordering::Acquire) {
             let path = self.connector.path().to_owned();
@@ -109,7 +109,7 @@ impl Writer {
         if slot.closed {
             return Err(busy());
         }
-        let mut turn = Turn {
+        let mut turn = WriteTurn {
             what,
             connector: &self.connector,
             slot,
@@ -144,13 +144,13 @@ impl Writer {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for WriteTurn<'_> {
     fn drop(&mut self) {
         self.failed.store(self.slot.suspect, Ordering::Relaxed);
     }
 }
 
-impl Turn<'_> {
+impl WriteTurn<'_> {
     /// Returns what statements run on outside of a transaction.
     pub(crate) fn connection(&mut self) -> Result<&mut SqliteConnection, StoreError> {
         let what = self.what;

@@ -10,11 +10,11 @@ use std::collections::{BTreeSet, HashSet};
 use serde_json::{Map, Value};
 
 use super::{Cleaner, Dialect, below};
-use crate::schema::graph::{Cut, Edges};
+use crate::schema::graph::{DroppedKeywords, Edges};
 
 impl Cleaner {
     /// Takes out what the shape of the schema forbids.
-    pub(super) fn cut(&mut self, cut: &Cut) {
+    pub(super) fn cut(&mut self, cut: &DroppedKeywords) {
         self.leave(&cut.path, cut.reason.to_owned());
         self.tainted.insert(cut.path.clone());
         let dialect = self.dialect;

@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What was sent that may yet be answered without an id.
 #[derive(Debug, Default)]
-pub(super) struct Doubt {
+pub(super) struct SentUnanswered {
     /// The first id whose answer shows that the server has read past it; 0 if there is nothing.
     read_by: AtomicU64,
 }
 
-impl Doubt {
+impl SentUnanswered {
     /// Notes a message that is no call; the answer to `next`, or to a later id, settles it.
     pub(super) fn told(&self, next: u64) {
         self.read_by.store(next.max(1), Ordering::Release);
@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn only_the_answer_to_what_was_sent_later_settles_it() {
         // fault S7
-        let doubt = Doubt::default();
+        let doubt = SentUnanswered::default();
         assert!(doubt.is_settled());
         doubt.told(7);
         doubt.answered(6);

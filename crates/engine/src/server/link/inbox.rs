@@ -15,10 +15,10 @@ use gantry_model::mcp::{Method, asking_method};
 use tokio::time::Instant;
 
 use super::{LISTING_LINES, Link};
-use crate::request::Word;
+use crate::request::CallEvent;
 use crate::server::logs::{LogStream, quote};
 use crate::server::pending::{Answer, Failure};
-use crate::server::server_requests::Voice;
+use crate::server::server_requests::CallerChannel;
 use crate::server::topics::LONGEST_URI;
 use crate::transport::stdio::{Inbox, Overflow, Overlong};
 
@@ -311,7 +311,7 @@ impl Link {
         let Some(id) = token.and_then(|token| token.matches_u64()) else {
             return;
         };
-        let Some(Voice { client, .. }) = self.pending.progressed(id) else {
+        let Some(CallerChannel { client, .. }) = self.pending.progressed(id) else {
             return;
         };
         let Some(token) = &client.progress_token else {
@@ -327,7 +327,11 @@ impl Link {
         if let Ok(text) = String::from_utf8(out) {
             let text = self.logs.redactor().redact_json(&text).into_owned();
             // A caller that does not keep up misses progress, never the answer.
-            drop(client.words.try_send(Word::Progress(text.into_boxed_str())));
+            drop(
+                client
+                    .events
+                    .try_send(CallEvent::Progress(text.into_boxed_str())),
+            );
         }
     }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use gantry_model::era::ProtocolVersion;
 
-use crate::transport::http::{Head, HttpOutbox};
-use crate::transport::stdio::{Company, LineWriter, SendError, Unheard, Verdict};
+use crate::transport::http::{HttpOutbox, MessageHead};
+use crate::transport::stdio::{Batching, LineWriter, SendError, UnreadCalls, UnreadVerdict};
 
 /// Where a link's messages go.
 #[expect(
@@ -26,8 +26,8 @@ impl Outbox {
         &self,
         call: Option<u64>,
         line: Vec<u8>,
-        head: Option<Box<Head>>,
-        company: Company,
+        head: Option<Box<MessageHead>>,
+        company: Batching,
     ) -> Result<(), SendError> {
         match self {
             Self::Pipe(writer) => writer.send(call, line, company),
@@ -36,10 +36,10 @@ impl Outbox {
     }
 
     /// Returns what the head of a message repeats of it, where messages have heads.
-    pub(super) fn head(&self, method: &str) -> Option<Box<Head>> {
+    pub(super) fn head(&self, method: &str) -> Option<Box<MessageHead>> {
         match self {
             Self::Pipe(_) => None,
-            Self::Http(_) => Some(Head::of(method)),
+            Self::Http(_) => Some(MessageHead::of(method)),
         }
     }
 
@@ -49,7 +49,7 @@ impl Outbox {
             Self::Pipe(writer) => {
                 if let Some(line) = notice {
                     // One that does not read has missed it.
-                    let sent = writer.send(None, line, Company::Alone);
+                    let sent = writer.send(None, line, Batching::Alone);
                     sent.unwrap_or_default();
                 }
             }
@@ -69,7 +69,7 @@ impl Outbox {
     pub(super) async fn run(
         &self,
         deadline: Duration,
-        unheard: impl Fn(Unheard) -> Verdict,
+        unheard: impl Fn(UnreadCalls) -> UnreadVerdict,
     ) -> bool {
         match self {
             Self::Pipe(writer) => writer.run(deadline, unheard).await,

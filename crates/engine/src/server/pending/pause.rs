@@ -48,7 +48,7 @@ impl Pause {
     }
 
     /// While its caller is asked, a call shows life all the time.
-    pub(super) fn life(&self, active: Instant, now: Instant) -> (Instant, Duration) {
+    pub(super) fn activity(&self, active: Instant, now: Instant) -> (Instant, Duration) {
         match self.since {
             Some(since) => (now, self.total + now.duration_since(since)),
             None => (active, self.total),
@@ -69,9 +69,12 @@ mod tests {
         pause.ask(true, begun + SECOND);
         pause.ask_for_any(false, begun + 2 * SECOND);
         let now = begun + 3 * SECOND;
-        assert_eq!(pause.life(begun, now), (now, 3 * SECOND));
+        assert_eq!(pause.activity(begun, now), (now, 3 * SECOND));
         pause.ask(false, begun + 4 * SECOND);
         pause.ask(false, begun + 5 * SECOND);
-        assert_eq!(pause.life(begun, begun + 9 * SECOND), (begun, 4 * SECOND));
+        assert_eq!(
+            pause.activity(begun, begun + 9 * SECOND),
+            (begun, 4 * SECOND)
+        );
     }
 }

@@ -15,7 +15,7 @@ use gantry_model::jsonrpc::{ErrorBody, METHOD_NOT_FOUND, Raw, RawBuf};
 use tokio::time::{sleep, timeout};
 
 use super::{SubscriptionState, Topics};
-use crate::server::handshake::{Hello, trusted};
+use crate::server::handshake::{HandshakeInfo, trusted};
 use crate::server::link::{InFlight, Link};
 use crate::server::pending::Answer;
 
@@ -29,14 +29,18 @@ const MESSAGE: usize = 1 << 10;
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// Keeps a server informed of what is listened to; never ends by itself.
-pub(crate) async fn keep(link: &Arc<Link>, hello: &Hello, topics: &Topics) -> Infallible {
-    match hello.era {
-        Era::Handshake => one_by_one(link, hello, topics).await,
-        Era::Stateless => all_at_once(link, hello, topics).await,
+pub(crate) async fn keep(
+    link: &Arc<Link>,
+    handshake: &HandshakeInfo,
+    topics: &Topics,
+) -> Infallible {
+    match handshake.era {
+        Era::Handshake => one_by_one(link, handshake, topics).await,
+        Era::Stateless => all_at_once(link, handshake, topics).await,
     }
 }
 
-async fn one_by_one(link: &Arc<Link>, hello: &Hello, topics: &Topics) -> Infallible {
+async fn one_by_one(link: &Arc<Link>, handshake: &HandshakeInfo, topics: &Topics) -> Infallible {
     let mut told: BTreeMap<Arc<str>, SubscriptionState> = BTreeMap::new();
     let mut changes = topics.revision.subscribe();
     loop {
@@ -75,14 +79,14 @@ async fn tell(link: &Arc<Link>, method: &str, uri: &str) -> Option<SubscriptionS
     }
 }
 
-async fn all_at_once(link: &Arc<Link>, hello: &Hello, topics: &Topics) -> Infallible {
-    let able = hello.subscribes();
+async fn all_at_once(link: &Arc<Link>, handshake: &HandshakeInfo, topics: &Topics) -> Infallible {
+    let able = handshake.subscribes();
     let mut previous = None;
     let mut kept: Vec<Arc<str>> = Vec::new();
     let mut again = AGAIN.0;
     loop {
         let wanted = topics.wanted();
-        let open = listen(link, hello, if able { &wanted } else { &[] });
+        let open = listen(link, handshake, if able { &wanted } else { &[] });
         let id = open.as_ref().map(InFlight::id);
         let mut ended = Box::pin(async move {
             match open {
@@ -165,8 +169,8 @@ async fn others_wanted(topics: &Topics, told: &[Arc<str>], standing: Option<&Sub
 
 /// Asks a stateless server to tell when its lists and these resources change, which it does as long
 /// as the returned request is kept.
-fn listen(link: &Arc<Link>, hello: &Hello, uris: &[Arc<str>]) -> Option<InFlight> {
-    let capabilities = hello.capabilities.as_raw().members();
+fn listen(link: &Arc<Link>, handshake: &HandshakeInfo, uris: &[Arc<str>]) -> Option<InFlight> {
+    let capabilities = handshake.capabilities.as_raw().members();
     let changes = capabilities.filter(|capability| {
         let changing = capability.value.get("listChanged");
         changing.and_then(Raw::boolean) == Some(true)
@@ -186,7 +190,7 @@ fn listen(link: &Arc<Link>, hello: &Hello, uris: &[Arc<str>]) -> Option<InFlight
     }
     let params = RawBuf::serialize(&serde_json::json!({ "notifications": wishes })).ok()?;
     let identity = Identity::gantry();
-    let params = upstream_params(hello.version, Some(params.as_raw()), &identity).to_buf();
+    let params = upstream_params(handshake.version, Some(params.as_raw()), &identity).to_buf();
     link.ask_begin("subscriptions/listen", Some(&params)).ok()
 }
 

@@ -27,7 +27,7 @@ const BATCHES_FOR_OTHERS: usize = 4;
 
 /// The writing end of a link.
 pub(crate) struct LineWriter {
-    state: Mutex<State>,
+    state: Mutex<WriterState>,
     /// Tells the writer task that there is something left to write.
     wake: Notify,
     /// Tells the writer task that there are lines in the pipe to watch.
@@ -38,7 +38,7 @@ pub(crate) struct LineWriter {
 
 /// Whether others are likely to have a line for the same child right now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Company {
+pub(crate) enum Batching {
     Alone,
     Many,
 }
@@ -54,7 +54,7 @@ pub(crate) enum SendError {
 
 /// Calls whose line the child has not read within the deadline.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Unheard {
+pub(crate) enum UnreadCalls {
     /// It was never written.
     TakenBack(u64),
     /// These are all that lie in the pipe; the child may come to read them.
@@ -63,14 +63,14 @@ pub(crate) enum Unheard {
 
 /// What is made of calls that were not heard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum UnreadVerdict {
     /// They have failed, and so does what would follow them.
     GivenUp,
     /// The child works on what it has read; nothing is wrong yet.
     Busy,
 }
 
-struct State {
+struct WriterState {
     /// `None` once the link is closed: the child then reads end of file.
     pipe: Option<Arc<pipe::Sender>>,
     queue: VecDeque<Line>,
@@ -131,7 +131,7 @@ impl Batch {
     }
 }
 
-impl State {
+impl WriterState {
     fn next_batch(&mut self) -> Option<Batch> {
         let mut batch = Batch::default();
         while batch.bytes.len() < BATCH_BYTES {
@@ -148,7 +148,7 @@ impl State {
 impl LineWriter {
     pub(crate) fn new(pipe: pipe::Sender, limit: usize) -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(WriterState {
                 pipe: Some(Arc::new(pipe)),
                 queue: VecDeque::new(),
                 queued_bytes: 0,
@@ -164,7 +164,7 @@ impl LineWriter {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, WriterState> {
         self.state.lock()
     }
 
@@ -175,7 +175,7 @@ impl LineWriter {
         &self,
         call: Option<u64>,
         bytes: Vec<u8>,
-        company: Company,
+        company: Batching,
     ) -> Result<(), SendError> {
         debug_assert!(memchr::memchr(b'\n', &bytes) == Some(bytes.len() - 1));
         let mut state = self.lock();
@@ -195,7 +195,7 @@ impl LineWriter {
             return Ok(());
         }
         state.busy = true;
-        if company == Company::Many {
+        if company == Batching::Many {
             state.queued_bytes += bytes.len();
             state.queue.push_back(Line { call, bytes });
             drop(state);
@@ -241,7 +241,7 @@ impl LineWriter {
     }
 
     /// Notes a batch that is in the pipe; the first after a while is to be watched.
-    fn written(&self, state: &mut State, batch: &Batch) {
+    fn written(&self, state: &mut WriterState, batch: &Batch) {
         if state.unread.written(batch.bytes.len(), &batch.calls) {
             self.watch.notify_one();
         }
@@ -252,7 +252,7 @@ impl LineWriter {
     pub(crate) async fn run(
         &self,
         deadline: Duration,
-        unheard: impl Fn(Unheard) -> Verdict,
+        unheard: impl Fn(UnreadCalls) -> UnreadVerdict,
     ) -> bool {
         while let Some(pipe) = self.pipe() {
             let look = self.lock().unread.next_look(deadline);
@@ -278,7 +278,12 @@ impl LineWriter {
     }
 
     /// Looks whether the child reads what it was sent; calls that it leaves unread are told.
-    fn look(&self, pipe: &pipe::Sender, deadline: Duration, unheard: &impl Fn(Unheard) -> Verdict) {
+    fn look(
+        &self,
+        pipe: &pipe::Sender,
+        deadline: Duration,
+        unheard: &impl Fn(UnreadCalls) -> UnreadVerdict,
+    ) {
         let unread = {
             let mut state = self.lock();
             if state.busy {
@@ -293,9 +298,9 @@ impl LineWriter {
             }
             unread
         };
-        let verdict = unheard(Unheard::Unread(unread));
+        let verdict = unheard(UnreadCalls::Unread(unread));
         let mut state = self.lock();
-        if verdict == Verdict::Busy {
+        if verdict == UnreadVerdict::Busy {
             state.unread.spare();
         }
         state.stalled = state.unread.is_stalled();
@@ -323,7 +328,7 @@ impl LineWriter {
         &self,
         pipe: &pipe::Sender,
         deadline: Duration,
-        unheard: &impl Fn(Unheard) -> Verdict,
+        unheard: &impl Fn(UnreadCalls) -> UnreadVerdict,
     ) {
         // One turn for everybody who is about to add a line.
         tokio::task::yield_now().await;
@@ -360,7 +365,7 @@ impl LineWriter {
         pipe: &pipe::Sender,
         deadline: Duration,
         batch: &mut Batch,
-        unheard: &impl Fn(Unheard) -> Verdict,
+        unheard: &impl Fn(UnreadCalls) -> UnreadVerdict,
     ) -> bool {
         match tokio::time::timeout(deadline, pipe.writable()).await {
             Ok(ready) => ready.is_ok(),
@@ -379,9 +384,9 @@ impl LineWriter {
                 // What was begun is ended, or the child would take the next line for its rest.
                 let unfinished = batch.take_back().into_iter();
                 for call in unfinished.chain(unsent.iter().filter_map(|line| line.call)) {
-                    unheard(Unheard::TakenBack(call));
+                    unheard(UnreadCalls::TakenBack(call));
                 }
-                unheard(Unheard::Unread(unread));
+                unheard(UnreadCalls::Unread(unread));
                 let ready = pipe.writable().await.is_ok();
                 self.lock().stalled = false;
                 ready

@@ -12,7 +12,8 @@ use reqwest::header::HeaderValue;
 use reqwest::{Method, Response};
 
 use super::super::http::{
-    Asking, Body, Content, HttpError, Letter, Replies, chunk, drained, each_message, whole,
+    Body, Content, HttpError, OutgoingMessage, RemoteRequest, Replies, chunk, drained,
+    each_message, whole,
 };
 use super::{LONGEST_EVENT, Session, UNAWAITED, lock};
 
@@ -31,7 +32,7 @@ const LONGEST_GREETING: usize = 1 << 20;
 
 /// What a session remembers.
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct SessionState {
     /// The version that was agreed on.
     pub(super) version: Option<ProtocolVersion>,
     /// Its id, if the server gave one.
@@ -39,8 +40,8 @@ pub(super) struct State {
     /// How often it was made anew.
     generation: u64,
     /// How the server was greeted, for the next time.
-    greeting: Option<Letter>,
-    greeted: Option<Letter>,
+    greeting: Option<OutgoingMessage>,
+    greeted: Option<OutgoingMessage>,
 }
 
 impl<R: Replies> Session<R> {
@@ -56,7 +57,7 @@ impl<R: Replies> Session<R> {
     }
 
     /// Notes what a session is made anew with.
-    pub(super) fn remember(&self, letter: &Letter) {
+    pub(super) fn remember(&self, letter: &OutgoingMessage) {
         let mut state = lock(&self.state);
         match letter.head.method.as_ref() {
             GREETING => state.greeting = Some(letter.clone()),
@@ -66,8 +67,8 @@ impl<R: Replies> Session<R> {
     }
 
     /// Makes the request that posts a message.
-    pub(super) fn asking(&self, letter: &Letter) -> Asking<'_> {
-        let mut asking = Asking::post(&self.remote.url, letter.body.clone(), ACCEPTED);
+    pub(super) fn asking(&self, letter: &OutgoingMessage) -> RemoteRequest<'_> {
+        let mut asking = RemoteRequest::post(&self.remote.url, letter.body.clone(), ACCEPTED);
         asking.within = letter.call.is_none().then_some(UNAWAITED);
         let head = &letter.head;
         let spoken = lock(&self.state).version;
@@ -95,7 +96,7 @@ impl<R: Replies> Session<R> {
     }
 
     /// Says in which session, and in which version, something is asked.
-    pub(super) fn name_session(&self, asking: &mut Asking<'_>) {
+    pub(super) fn name_session(&self, asking: &mut RemoteRequest<'_>) {
         let state = lock(&self.state);
         if let Some(version) = state.version.filter(|version| version.has_version_header()) {
             asking.set(PROTOCOL_VERSION, version.as_str());
@@ -236,7 +237,7 @@ impl<R: Replies> Session<R> {
         if !has_id {
             return;
         }
-        let mut asking = Asking::events(&self.remote.url);
+        let mut asking = RemoteRequest::events(&self.remote.url);
         asking.method = Method::DELETE;
         asking.within = Some(FAREWELL);
         self.name_session(&mut asking);

@@ -11,7 +11,9 @@ use gantry_model::event_stream::{Event, Events};
 use reqwest::{Response, StatusCode};
 use tokio::sync::oneshot;
 
-use super::super::http::{Asking, Content, HttpError, Replies, chunk, drained, each_message};
+use super::super::http::{
+    Content, HttpError, RemoteRequest, Replies, chunk, drained, each_message,
+};
 use super::super::pace::Pace;
 use super::{LONGEST_EVENT, Session, UNAWAITED};
 use crate::random::jitter;
@@ -212,7 +214,7 @@ impl<R: Replies> Session<R> {
 
     /// Asks for a stream: the server's own, or the rest of one after an event.
     async fn open(&self, after: Option<&str>) -> Result<Opened, HttpError> {
-        let mut asking = Asking::events(&self.remote.url);
+        let mut asking = RemoteRequest::events(&self.remote.url);
         asking.within = Some(UNAWAITED);
         self.name_session(&mut asking);
         if let Some(id) = after {

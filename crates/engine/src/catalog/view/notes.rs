@@ -15,8 +15,8 @@ impl View {
         let mut joined = String::new();
         let mut left_out = 0_usize;
         for entry in self.servers().filter(|entry| entry.listed) {
-            let hello = entry.catalog.hello.as_deref();
-            let text = hello.and_then(|hello| hello.instructions.as_deref());
+            let handshake = entry.catalog.handshake.as_deref();
+            let text = handshake.and_then(|handshake| handshake.instructions.as_deref());
             let Some(text) = text.map(str::trim).filter(|text| !text.is_empty()) else {
                 continue;
             };

@@ -10,16 +10,16 @@ use arc_swap::ArcSwap;
 use futures_util::FutureExt;
 use gantry_model::event::EventKind;
 use gantry_model::id::ServerId;
-use gantry_model::mcp::ClientCan;
+use gantry_model::mcp::ClientCapabilities;
 use gantry_model::restart::History;
 use gantry_model::spec::ServerSpec;
-use gantry_model::status::State;
+use gantry_model::status::ServerState;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::catalog::ServerCatalog;
-use super::handle::{Live, ServerHandle};
+use super::handle::{LinkState, ServerHandle};
 use super::link::Counters;
 use super::logs::Logs;
 use super::profiles::Profiles;
@@ -38,11 +38,11 @@ use crate::schema::Permits;
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// What a life begins with.
-pub(crate) struct Begins {
+pub(crate) struct InstanceParts {
     pub(crate) id: ServerId,
     pub(crate) created_ms: u64,
-    pub(crate) first: State,
-    pub(crate) live: Live,
+    pub(crate) first: ServerState,
+    pub(crate) live: LinkState,
     pub(crate) catalog: Arc<ArcSwap<ServerCatalog>>,
     pub(crate) logs: Arc<Logs>,
     /// What is taken out of all that it says.
@@ -50,7 +50,7 @@ pub(crate) struct Begins {
     pub(crate) counters: Arc<Counters>,
     pub(crate) stop: CancellationToken,
     /// What the server is told that its client can do.
-    pub(crate) declares: ClientCan,
+    pub(crate) declares: ClientCapabilities,
     /// Notes that the server, which is of the stateless era, knows no handshake.
     pub(crate) refuses: Option<Arc<AtomicBool>>,
     /// What a remote server is shown of us.
@@ -59,7 +59,7 @@ pub(crate) struct Begins {
     pub(crate) topics: Option<Arc<Topics>>,
 }
 
-impl Begins {
+impl InstanceParts {
     /// Makes the handle and the runner of a life.
     pub(crate) fn assemble(
         self,
@@ -71,7 +71,7 @@ impl Begins {
         status.reason = spec.held().map(|(_, why)| why.to_owned());
         let (status_tx, status) = watch::channel(status);
         // One place: an order that was not taken yet is the same order as the next.
-        let (orders_tx, orders) = mpsc::channel(1);
+        let (commands_tx, commands) = mpsc::channel(1);
         let usage = UsageCell::default();
         let shown_usage = Arc::clone(&usage);
         let handle = ServerHandle {
@@ -82,7 +82,7 @@ impl Begins {
             live,
             status,
             wake: Arc::new(Notify::new()),
-            orders: orders_tx,
+            commands: commands_tx,
             stop: self.stop,
             stopped: CancellationToken::new(),
             catalog: self.catalog,
@@ -102,13 +102,13 @@ impl Begins {
         let remote = spec.launch.remote().map(RemoteState::new);
         let runner = ServerRunner {
             id: self.id,
-            policy: spec.life.restart.policy().unwrap_or_default(),
+            policy: spec.lifecycle.restart.policy().unwrap_or_default(),
             spec,
             context: Arc::clone(context),
             live: live_tx,
             status: status_tx,
             wake: Arc::clone(&handle.wake),
-            orders,
+            commands,
             stop: handle.stop.clone(),
             catalog: Arc::clone(&handle.catalog),
             logs: Arc::clone(&handle.logs),
@@ -116,7 +116,12 @@ impl Begins {
             usage,
             history: History::default(),
             watch: Stopwatch::start(),
-            era_hint: handle.catalog.load().hello.as_ref().map(|hello| hello.era),
+            era_hint: handle
+                .catalog
+                .load()
+                .handshake
+                .as_ref()
+                .map(|handshake| handshake.era),
             declares: self.declares,
             refuses: self.refuses,
             remote,

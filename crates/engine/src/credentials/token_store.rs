@@ -1,5 +1,5 @@
 //! What is kept of a sign-in, sealed: the tokens, bound to the URL they are for, and the client
-//! that was registered. Entry points: [`Kept`], [`Registration`] and [`Token`].
+//! that was registered. Entry points: [`StoredTokens`], [`Registration`] and [`Token`].
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_secs(60);
 
 /// The tokens of one server.
 #[derive(Clone, Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct StoredTokens {
     /// The server's URL when they were got; they are sent nowhere else.
     pub(super) url: String,
     /// What the authorization server gave, and which one that was.
@@ -28,7 +28,7 @@ pub(super) struct Kept {
     pub(super) client: Registration,
 }
 
-impl Kept {
+impl StoredTokens {
     /// Tells whether the tokens are for this server, by the authorization server that it may have.
     pub(super) fn is_of(&self, target: &Target) -> bool {
         let given = self.stored.issuer.as_deref();
